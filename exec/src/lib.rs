@@ -1,0 +1,1 @@
+//! Runs a program for real.

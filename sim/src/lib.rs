@@ -1,0 +1,1 @@
+//! How long a program takes on a cluster.

@@ -1,0 +1,1 @@
+//! lockstep: predict and execute distributed training from one program.
