@@ -1,0 +1,140 @@
+//! Output shapes against counting: a table of cases worked by hand, and a window that is moved place by place.
+
+use super::super::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
+
+fn shape(channels: u32, height: u32, width: u32) -> Shape {
+    Shape { channels, height, width }
+}
+
+fn conv(out_channels: u32, kernel: u32, stride: u32, padding: u32, dilation: u32, groups: u32) -> Layer {
+    Layer::Conv2d(Conv2d {
+        out_channels,
+        kernel: (kernel, kernel),
+        stride: (stride, stride),
+        padding: (padding, padding),
+        dilation: (dilation, dilation),
+        groups,
+        bias: true,
+    })
+}
+
+fn pool(kernel: u32, stride: u32, padding: u32, ceil: bool) -> Layer {
+    Layer::Pool2d(Pool2d {
+        kind: PoolKind::Max,
+        kernel: (kernel, kernel),
+        stride: (stride, stride),
+        padding: (padding, padding),
+        ceil,
+    })
+}
+
+/// Starts at 0, stride, 2·stride … of windows that lie in the padded image; with `ceil` also one that only begins there.
+fn places_counted(size: u32, extent: u32, stride: u32, padding: u32, ceil: bool) -> u32 {
+    let (mut start, mut count) = (0, 0);
+    loop {
+        let fits = start + extent <= size + 2 * padding;
+        let previous_left_some = count > 0 && start - stride + extent < size + 2 * padding;
+        if !fits && !(ceil && previous_left_some && start < size + padding) {
+            return count;
+        }
+        count += 1;
+        start += stride;
+    }
+}
+
+#[test]
+fn windows_match_counting() {
+    for size in 1..=9 {
+        for kernel in 1..=4 {
+            for stride in 1..=4 {
+                for padding in 0..=3 {
+                    for dilation in 1..=2 {
+                        let extent = dilation * (kernel - 1) + 1;
+                        let counted = places_counted(size, extent, stride, padding, false);
+                        let got = conv(2, kernel, stride, padding, dilation, 1).output_shape(&[shape(3, size, size)]);
+                        assert_eq!(got.ok(), (counted > 0).then(|| shape(2, counted, counted)));
+                    }
+                    for ceil in [false, true] {
+                        let counted = places_counted(size, kernel, stride, padding, ceil);
+                        let got = pool(kernel, stride, padding, ceil).output_shape(&[shape(3, size, size)]);
+                        let fits = counted > 0 && padding < kernel;
+                        let case = format!("{size} {kernel} {stride} {padding} {ceil}");
+                        assert_eq!(got.ok(), fits.then(|| shape(3, counted, counted)), "{case}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn known_networks() {
+    // Each line: layer, inputs, output, from the published tables of the networks.
+    let cases: Vec<(Layer, Vec<Shape>, Shape)> = vec![
+        (conv(32, 5, 1, 0, 1, 1), vec![shape(1, 28, 28)], shape(32, 24, 24)), // LeNet
+        (conv(64, 7, 2, 3, 1, 1), vec![shape(3, 224, 224)], shape(64, 112, 112)), // ResNet-50 stem
+        (pool(3, 2, 1, false), vec![shape(64, 112, 112)], shape(64, 56, 56)), // ResNet-50 stem
+        (pool(3, 2, 0, true), vec![shape(192, 56, 56)], shape(192, 28, 28)),  // GoogLeNet in Caffe
+        (conv(256, 5, 1, 2, 1, 2), vec![shape(96, 27, 27)], shape(256, 27, 27)), // AlexNet
+        (Layer::Dense(Dense { out_features: 10, bias: true }), vec![shape(4, 3, 2)], shape(10, 1, 1)),
+        (Layer::BatchNorm(BatchNorm { epsilon: 1e-5, momentum: 0.9 }), vec![shape(4, 3, 2)], shape(4, 3, 2)),
+        (Layer::Relu, vec![shape(4, 3, 2)], shape(4, 3, 2)),
+        (Layer::GlobalPool, vec![shape(4, 3, 2)], shape(4, 1, 1)),
+        (Layer::Flatten, vec![shape(4, 3, 2)], shape(24, 1, 1)),
+        (Layer::Add, vec![shape(4, 3, 2); 3], shape(4, 3, 2)),
+        (Layer::Concat, vec![shape(4, 3, 2), shape(1, 3, 2)], shape(5, 3, 2)),
+        (Layer::SoftmaxCrossEntropy, vec![shape(10, 1, 1)], shape(1, 1, 1)),
+        (Layer::Input(shape(1, 28, 28)), vec![], shape(1, 28, 28)),
+    ];
+    for (layer, inputs, output) in cases {
+        assert_eq!(layer.output_shape(&inputs), Ok(output), "{layer:?}");
+    }
+}
+
+#[test]
+fn sides_are_vertical_then_horizontal() {
+    let layer = Layer::Conv2d(Conv2d {
+        out_channels: 1,
+        kernel: (3, 1),
+        stride: (1, 2),
+        padding: (0, 1),
+        dilation: (2, 1),
+        groups: 1,
+        bias: false,
+    });
+    // Height: 7 − 2·2 = 3. Width: ⌊(4 + 2 − 1) / 2⌋ + 1 = 3.
+    assert_eq!(layer.output_shape(&[shape(1, 7, 4)]), Ok(shape(1, 3, 3)));
+    assert_eq!(layer.output_shape(&[shape(1, 9, 4)]), Ok(shape(1, 5, 3)));
+}
+
+#[test]
+fn refusals_name_the_numbers() {
+    let norm = |epsilon, momentum| Layer::BatchNorm(BatchNorm { epsilon, momentum });
+    let cases: Vec<(Layer, Vec<Shape>, &str)> = vec![
+        (conv(4, 5, 1, 0, 1, 1), vec![shape(1, 4, 8)], "a kernel of 5 does not fit the height of its input 1×4×8"),
+        (conv(4, 3, 1, 0, 2, 1), vec![shape(1, 8, 4)], "(dilated to 5) does not fit the width"),
+        (conv(4, 3, 0, 0, 1, 1), vec![shape(1, 8, 8)], "stride is 0"),
+        (conv(4, 1, 1, u32::MAX, 1, 1), vec![shape(1, 8, 8)], "padding is 4294967295"),
+        (conv(4, 1, 1, 0, 1, 3), vec![shape(6, 8, 8)], "groups is 3: it must divide the 6 input channels and the 4"),
+        (conv(4, 1, 1, 0, 1, 0), vec![shape(6, 8, 8)], "groups is 0"),
+        (conv(0, 1, 1, 0, 1, 1), vec![shape(6, 8, 8)], "0×8×8: every size must be at least 1"),
+        (conv(u32::MAX, 1, 1, 0, 1, 1), vec![shape(6, 8, 8)], "elements per sample"),
+        (pool(2, 2, 2, false), vec![shape(6, 8, 8)], "padding is 2: it must be less than the kernel's 2"),
+        (pool(9, 1, 0, true), vec![shape(6, 8, 8)], "a kernel of 9 does not fit"),
+        (Layer::Add, vec![shape(1, 2, 3), shape(1, 3, 2)], "1×2×3 and 1×3×2"),
+        (Layer::Add, vec![shape(1, 2, 3)], "has 1 inputs: add takes two or more"),
+        (Layer::Concat, vec![shape(1, 2, 3), shape(1, 3, 2)], "1×2×3 and 1×3×2"),
+        (Layer::Concat, vec![shape(u32::MAX, 1, 1); 2], "8589934590 channels are too many"),
+        (Layer::Relu, vec![shape(1, 2, 3); 2], "has 2 inputs: relu takes exactly one"),
+        (Layer::Flatten, vec![shape(u32::MAX, 2, 1)], "too many"),
+        (Layer::SoftmaxCrossEntropy, vec![shape(10, 2, 1)], "its input is 10×2×1: put a dense layer before it"),
+        (Layer::SoftmaxCrossEntropy, vec![shape(1, 1, 1)], "two classes or more"),
+        (Layer::Input(shape(u32::MAX, u32::MAX, u32::MAX)), vec![], "elements per sample"),
+        (norm(0.0, 0.9), vec![shape(1, 1, 1)], "epsilon is 0"),
+        (norm(1e-5, f32::NAN), vec![shape(1, 1, 1)], "momentum is NaN"),
+    ];
+    for (layer, inputs, wanted) in cases {
+        let message = layer.output_shape(&inputs).expect_err(wanted);
+        assert!(message.contains(wanted), "{message:?} lacks {wanted:?}");
+    }
+}
