@@ -154,7 +154,8 @@ fn conv_shape(conv: &Conv2d, input: Shape) -> Result<Shape, String> {
     check_window("stride", conv.stride, 1)?;
     check_window("padding", conv.padding, 0)?;
     check_window("dilation", conv.dilation, 1)?;
-    if conv.groups == 0 || input.channels % conv.groups != 0 || conv.out_channels % conv.groups != 0 {
+    let divides = |channels: u32| conv.groups > 0 && channels.is_multiple_of(conv.groups);
+    if !divides(input.channels) || !divides(conv.out_channels) {
         return Err(format!(
             "groups is {}: it must divide the {} input channels and the {} output channels",
             conv.groups, input.channels, conv.out_channels

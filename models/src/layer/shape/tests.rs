@@ -34,7 +34,8 @@ fn places_counted(size: u32, extent: u32, stride: u32, padding: u32, ceil: bool)
     loop {
         let fits = start + extent <= size + 2 * padding;
         let previous_left_some = count > 0 && start - stride + extent < size + 2 * padding;
-        if !fits && !(ceil && previous_left_some && start < size + padding) {
+        let partly = ceil && previous_left_some && start < size + padding;
+        if !(fits || partly) {
             return count;
         }
         count += 1;

@@ -1,0 +1,215 @@
+//! From drafts to a model: order, shapes, parameters and the checks that need the whole DAG.
+//!
+//! Every way to a [`Model`] (a file, a random generator, later other formats) ends here, so a rule holds for all of them.
+
+use lockstep_topology::InputError;
+use petgraph::graph::{DiGraph, NodeIndex};
+
+use super::order::order;
+use super::{Init, LayerId, Model, Node, Parameter};
+use crate::{Layer, Shape};
+
+/// Most learnable numbers in a model: 4 TiB of fp32.
+const MAX_PARAMETERS: u64 = 1 << 40;
+
+/// A layer that may still be wrong.
+#[derive(Debug, Clone)]
+pub(super) struct Draft {
+    /// Unique name.
+    pub(super) name: String,
+    /// What it computes.
+    pub(super) layer: Layer,
+    /// Indices of the drafts that feed it.
+    pub(super) inputs: Vec<usize>,
+    /// How its parameters start.
+    pub(super) inits: Inits,
+    /// File and line.
+    pub(super) place: String,
+}
+
+/// How the parameters of a layer start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inits {
+    /// Of a weight.
+    pub(super) weight: Init,
+    /// Of a bias.
+    pub(super) bias: f32,
+    /// Of γ.
+    pub(super) gamma: f32,
+}
+
+impl Default for Inits {
+    fn default() -> Inits {
+        Inits { weight: Init::He, bias: 0.0, gamma: 1.0 }
+    }
+}
+
+impl Draft {
+    fn error(&self, message: impl Into<String>) -> InputError {
+        InputError::new(&self.place, format!("{} ({})", self.name, self.layer.kind()), message)
+    }
+}
+
+/// The model of `drafts`, the first of which is its input; names are unique.
+pub(super) fn build(name: String, source: String, drafts: Vec<Draft>) -> Result<Model, InputError> {
+    check_inputs(&drafts)?;
+    let mut links: DiGraph<(), ()> = DiGraph::with_capacity(drafts.len(), drafts.len());
+    drafts.iter().for_each(|_| {
+        links.add_node(());
+    });
+    for (index, draft) in drafts.iter().enumerate() {
+        for input in &draft.inputs {
+            links.add_edge(NodeIndex::new(*input), NodeIndex::new(index), ());
+        }
+    }
+    let order = order(&links).map_err(|cycle| {
+        let first = &drafts[cycle[0]];
+        let mut names: Vec<&str> = cycle.iter().map(|index| drafts[*index].name.as_str()).collect();
+        names.push(&first.name);
+        first.error(format!("the model has a cycle: {}: change the inputs of one of them", names.join(" → ")))
+    })?;
+    check_ends(&drafts, &links)?;
+
+    let mut position = vec![0; drafts.len()];
+    order.iter().enumerate().for_each(|(place, index)| position[*index] = place as u32);
+    let mut arenas = Arenas::default();
+    let mut nodes: Vec<Node> = Vec::with_capacity(drafts.len());
+    for index in &order {
+        let draft = &drafts[*index];
+        let inputs: Vec<LayerId> = draft.inputs.iter().map(|input| LayerId(position[*input])).collect();
+        let input_shapes: Vec<Shape> = inputs.iter().map(|id| nodes[id.index()].output).collect();
+        let output = draft.layer.output_shape(&input_shapes).map_err(|message| draft.error(message))?;
+        let parameters = arenas.parameters(draft, &input_shapes, output)?;
+        let statistics = matches!(draft.layer, Layer::BatchNorm(_)).then(|| {
+            let start = arenas.statistics;
+            arenas.statistics += 2 * u64::from(output.channels);
+            start..arenas.statistics
+        });
+        let (name, layer) = (draft.name.clone(), draft.layer.clone());
+        nodes.push(Node { name, layer, inputs, input_shapes, output, parameters, statistics });
+    }
+    Ok(link(name, source, nodes, &arenas))
+}
+
+/// The model of valid nodes: who consumes what, and where gradients must flow.
+fn link(name: String, source: String, nodes: Vec<Node>, arenas: &Arenas) -> Model {
+    let mut consumers = vec![Vec::new(); nodes.len()];
+    let mut graph = DiGraph::with_capacity(nodes.len(), nodes.len());
+    let mut needs_input_gradient = Vec::with_capacity(nodes.len());
+    for (index, node) in nodes.iter().enumerate() {
+        let id = LayerId(index as u32);
+        let this = graph.add_node(id);
+        for input in &node.inputs {
+            consumers[input.index()].push(id);
+            graph.add_edge(NodeIndex::new(input.index()), this, ());
+        }
+        let learns =
+            |input: &LayerId| !nodes[input.index()].parameters.is_empty() || needs_input_gradient[input.index()];
+        let needed = node.inputs.iter().any(learns);
+        needs_input_gradient.push(needed);
+    }
+    Model {
+        name,
+        source,
+        nodes,
+        consumers,
+        graph,
+        needs_input_gradient,
+        parameter_elements: arenas.parameters,
+        statistics_elements: arenas.statistics,
+    }
+}
+
+/// One input layer, the first; no layer feeds another twice.
+fn check_inputs(drafts: &[Draft]) -> Result<(), InputError> {
+    for (index, draft) in drafts.iter().enumerate() {
+        if matches!(draft.layer, Layer::Input(_)) != (index == 0) {
+            return Err(draft.error("a model has exactly one input layer, its first"));
+        }
+        for (place, input) in draft.inputs.iter().enumerate() {
+            if draft.inputs[..place].contains(input) {
+                let name = &drafts[*input].name;
+                return Err(draft.error(format!("has \"{name}\" as input twice: name each input once")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One output, which is the loss.
+fn check_ends(drafts: &[Draft], links: &DiGraph<(), ()>) -> Result<(), InputError> {
+    let used = |index: &usize| links.neighbors(NodeIndex::new(*index)).next().is_some();
+    let ends: Vec<usize> = (0..drafts.len()).filter(|index| !used(index)).collect();
+    let is_loss = |draft: &Draft| draft.layer == Layer::SoftmaxCrossEntropy;
+    if let [first, second, ..] = ends[..] {
+        // The loss is a good end, so the other one is the mistake.
+        let stray = if is_loss(&drafts[first]) { &drafts[second] } else { &drafts[first] };
+        let names: Vec<String> = ends.iter().map(|end| format!("\"{}\"", drafts[*end].name)).collect();
+        let message = format!(
+            "nothing uses its output, so the model has {} outputs ({}): use it as an input or remove it",
+            ends.len(),
+            names.join(", ")
+        );
+        return Err(stray.error(message));
+    }
+    if let Some(loss) = (0..drafts.len()).filter(used).map(|index| &drafts[index]).find(|draft| is_loss(draft)) {
+        return Err(loss.error("the loss must be the last layer: no other layer can use it as an input"));
+    }
+    match ends.first().map(|end| &drafts[*end]) {
+        Some(end) if !is_loss(end) => {
+            Err(end.error("the model ends here without a loss: add a last layer of kind = \"softmax_cross_entropy\""))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How far the arenas are filled.
+#[derive(Debug, Default)]
+struct Arenas {
+    parameters: u64,
+    statistics: u64,
+}
+
+impl Arenas {
+    /// The parameters of a layer.
+    fn parameters(&mut self, draft: &Draft, inputs: &[Shape], output: Shape) -> Result<Vec<Parameter>, InputError> {
+        let channels = output.channels;
+        let inits = &draft.inits;
+        let mut tensors: Vec<(&str, Vec<u32>, Init, bool)> = Vec::new();
+        match &draft.layer {
+            Layer::Conv2d(conv) => {
+                let dims = vec![channels, inputs[0].channels / conv.groups, conv.kernel.0, conv.kernel.1];
+                tensors.push(("weight", dims, inits.weight, true));
+                if conv.bias {
+                    tensors.push(("bias", vec![channels], Init::Constant(inits.bias), true));
+                }
+            }
+            Layer::Dense(dense) => {
+                // A shape that was accepted has fewer than 2³¹ elements.
+                let features = inputs[0].elements() as u32;
+                tensors.push(("weight", vec![channels, features], inits.weight, true));
+                if dense.bias {
+                    tensors.push(("bias", vec![channels], Init::Constant(inits.bias), true));
+                }
+            }
+            Layer::BatchNorm(_) => {
+                tensors.push(("gamma", vec![channels], Init::Constant(inits.gamma), false));
+                tensors.push(("beta", vec![channels], Init::Constant(0.0), false));
+            }
+            _ => {}
+        }
+        let mut parameters = Vec::with_capacity(tensors.len());
+        for (name, dims, init, decay) in tensors {
+            let elements = dims.iter().fold(1u64, |product, size| product.saturating_mul(u64::from(*size)));
+            let end = self.parameters.saturating_add(elements);
+            if end > MAX_PARAMETERS {
+                let message = format!("its {name} of {elements} elements makes a model of more than {MAX_PARAMETERS}");
+                return Err(draft.error(format!("{message} parameters: make it smaller")));
+            }
+            let name = format!("{}.{name}", draft.name);
+            parameters.push(Parameter { name, dims, range: self.parameters..end, init, decay });
+            self.parameters = end;
+        }
+        Ok(parameters)
+    }
+}

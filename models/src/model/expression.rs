@@ -1,0 +1,58 @@
+//! Sizes in blocks: a whole number, a parameter `$channels`, or a product such as `4*$channels`.
+//!
+//! Products are all that the networks of the papers need; a larger language would hide shapes from the reader.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockstep_topology::InputError;
+use toml::de::DeValue;
+
+use super::read::Entry;
+
+/// Values of a block's parameters where it is used.
+pub(super) type Arguments = BTreeMap<String, u32>;
+
+/// The size that an entry stands for.
+pub(super) fn size(entry: &Entry<'_>, arguments: &Arguments) -> Result<u32, InputError> {
+    let Some(text) = entry.value.as_str() else { return entry.size() };
+    let mut product = 1u64;
+    for factor in text.split('*').map(str::trim) {
+        let value = match factor.strip_prefix('$') {
+            Some(name) => arguments.get(name).copied().ok_or_else(|| {
+                let known: Vec<String> = arguments.keys().map(|name| format!("${name}")).collect();
+                let known = if known.is_empty() { "none here".to_owned() } else { known.join(", ") };
+                entry.error(format!("there is no block parameter ${name}: known are {known}"))
+            })?,
+            None => factor.parse::<u32>().map_err(|_| {
+                entry.error(format!(
+                    "{} must be a whole number, or in a block a parameter or product such as \"4*$channels\"",
+                    entry.key
+                ))
+            })?,
+        };
+        product = product.saturating_mul(u64::from(value));
+    }
+    u32::try_from(product).map_err(|_| entry.error(format!("{} is more than {}", entry.key, u32::MAX)))
+}
+
+/// Two sizes, vertical and horizontal, or one for both.
+pub(super) fn pair(entry: &Entry<'_>, arguments: &Arguments) -> Result<(u32, u32), InputError> {
+    match entry.items() {
+        None => size(entry, arguments).map(|both| (both, both)),
+        Some(items) if items.len() == 2 => Ok((size(&items[0], arguments)?, size(&items[1], arguments)?)),
+        Some(_) => Err(entry.error(format!("{} must be one size or [vertical, horizontal]", entry.key))),
+    }
+}
+
+/// Names of the parameters that stand anywhere in `value`.
+pub(super) fn parameters(value: &DeValue<'_>, found: &mut BTreeSet<String>) {
+    match value {
+        DeValue::String(text) => {
+            let names = text.split('*').filter_map(|factor| factor.trim().strip_prefix('$'));
+            found.extend(names.map(str::to_owned));
+        }
+        DeValue::Array(items) => items.iter().for_each(|item| parameters(item.get_ref(), found)),
+        DeValue::Table(table) => table.values().for_each(|item| parameters(item.get_ref(), found)),
+        _ => {}
+    }
+}

@@ -1,0 +1,143 @@
+//! The kinds of layers as model files write them: their keys, defaults and nothing else.
+
+use lockstep_topology::InputError;
+
+use super::Init;
+use super::build::Inits;
+use super::expression::{Arguments, pair, size};
+use super::read::{Entry, Table, suggestion};
+use crate::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind};
+
+/// Keys that every layer has.
+const COMMON: [&str; 3] = ["name", "kind", "inputs"];
+
+/// Every kind with its own keys; [`Layer::kind`] gives the same names.
+pub(super) const KINDS: [(&str, &[&str]); 11] = [
+    (
+        "conv2d",
+        &["out_channels", "kernel", "stride", "padding", "dilation", "groups", "bias", "weight_init", "bias_init"],
+    ),
+    ("dense", &["out_features", "bias", "weight_init", "bias_init"]),
+    ("batch_norm", &["epsilon", "momentum", "gamma_init"]),
+    ("relu", &[]),
+    ("max_pool", &["kernel", "stride", "padding", "ceil"]),
+    ("average_pool", &["kernel", "stride", "padding", "ceil"]),
+    ("global_pool", &[]),
+    ("add", &[]),
+    ("concat", &[]),
+    ("flatten", &[]),
+    ("softmax_cross_entropy", &[]),
+];
+
+/// The layer of the table whose `kind` entry is given.
+pub(super) fn layer(table: &Table<'_>, kind: &Entry<'_>, arguments: &Arguments) -> Result<(Layer, Inits), InputError> {
+    let name = kind.string()?;
+    if name == "input" {
+        return Err(kind.error("a model has one input: give its shape at the top, input = [channels, height, width]"));
+    }
+    let Some((_, own)) = KINDS.iter().find(|(known, _)| *known == name) else {
+        let cure = suggestion(name, KINDS.iter().map(|(known, _)| *known));
+        return Err(kind.error(format!("there is no kind of layer \"{name}\": {cure}")));
+    };
+    table.allow(name, &[&COMMON, *own].concat())?;
+    let reader = Reader { table, arguments };
+    let layer = match name {
+        "conv2d" => Layer::Conv2d(Conv2d {
+            out_channels: reader.need("out_channels", "the output's feature maps, e.g. out_channels = 32")?,
+            kernel: reader.need_pair("kernel", "the window's sides, e.g. kernel = 3 or [3, 5]")?,
+            stride: reader.pair("stride", (1, 1))?,
+            padding: reader.pair("padding", (0, 0))?,
+            dilation: reader.pair("dilation", (1, 1))?,
+            groups: reader.size("groups", 1)?,
+            bias: reader.boolean("bias", true)?,
+        }),
+        "dense" => Layer::Dense(Dense {
+            out_features: reader.need("out_features", "the output's features, e.g. out_features = 10")?,
+            bias: reader.boolean("bias", true)?,
+        }),
+        "batch_norm" => Layer::BatchNorm(BatchNorm {
+            epsilon: reader.float("epsilon", 1e-5)?,
+            momentum: reader.float("momentum", 0.9)?,
+        }),
+        "max_pool" => Layer::Pool2d(reader.pool(PoolKind::Max)?),
+        "average_pool" => Layer::Pool2d(reader.pool(PoolKind::Average)?),
+        "relu" => Layer::Relu,
+        "global_pool" => Layer::GlobalPool,
+        "add" => Layer::Add,
+        "concat" => Layer::Concat,
+        "flatten" => Layer::Flatten,
+        _ => Layer::SoftmaxCrossEntropy,
+    };
+    let defaults = Inits::default();
+    let inits = Inits {
+        weight: table.get("weight_init").map_or(Ok(defaults.weight), |entry| init(&entry))?,
+        bias: reader.float("bias_init", defaults.bias)?,
+        gamma: reader.float("gamma_init", defaults.gamma)?,
+    };
+    Ok((layer, inits))
+}
+
+/// `"he"`, `"xavier"`, `{ gaussian = 0.01 }` or `{ constant = 0.0 }`.
+fn init(entry: &Entry<'_>) -> Result<Init, InputError> {
+    if let Some(name) = entry.value.as_str() {
+        return match name {
+            "he" => Ok(Init::He),
+            "xavier" => Ok(Init::Xavier),
+            _ => Err(entry.error("must be \"he\", \"xavier\", { gaussian = 0.01 } or { constant = 0.0 }")),
+        };
+    }
+    let table = entry.table()?;
+    table.allow("weight_init", &["gaussian", "constant"])?;
+    match (table.get("gaussian"), table.get("constant")) {
+        (Some(deviation), None) => match deviation.float()? {
+            value if value < 0.0 => Err(deviation.error("a standard deviation must not be negative")),
+            value => Ok(Init::Gaussian(value)),
+        },
+        (None, Some(value)) => value.float().map(Init::Constant),
+        _ => Err(entry.error("must have one of the keys gaussian (a standard deviation) and constant")),
+    }
+}
+
+/// Reads the keys of a layer.
+struct Reader<'a> {
+    table: &'a Table<'a>,
+    arguments: &'a Arguments,
+}
+
+impl Reader<'_> {
+    fn need(&self, key: &str, example: &str) -> Result<u32, InputError> {
+        size(&self.table.need(key, example)?, self.arguments)
+    }
+
+    fn need_pair(&self, key: &str, example: &str) -> Result<(u32, u32), InputError> {
+        pair(&self.table.need(key, example)?, self.arguments)
+    }
+
+    fn size(&self, key: &str, default: u32) -> Result<u32, InputError> {
+        self.table.get(key).map_or(Ok(default), |entry| size(&entry, self.arguments))
+    }
+
+    fn pair(&self, key: &str, default: (u32, u32)) -> Result<(u32, u32), InputError> {
+        self.table.get(key).map_or(Ok(default), |entry| pair(&entry, self.arguments))
+    }
+
+    fn boolean(&self, key: &str, default: bool) -> Result<bool, InputError> {
+        self.table.get(key).map_or(Ok(default), |entry| entry.boolean())
+    }
+
+    fn float(&self, key: &str, default: f32) -> Result<f32, InputError> {
+        self.table.get(key).map_or(Ok(default), |entry| entry.float())
+    }
+
+    /// A window moves by its own size unless the file says otherwise.
+    fn pool(&self, kind: PoolKind) -> Result<Pool2d, InputError> {
+        let kernel = self.need_pair("kernel", "the window's sides, e.g. kernel = 2 or [3, 2]")?;
+        Ok(Pool2d {
+            kind,
+            kernel,
+            stride: self.pair("stride", kernel)?,
+            padding: self.pair("padding", (0, 0))?,
+            ceil: self.boolean("ceil", false)?,
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! The model: a DAG of layers with every shape, parameter and consumer worked out once, when it is built.
+//!
+//! Layers are stored in topological order (file order wherever that is one), so a loop over [`Model::layers`] is a
+//! forward pass and the reverse a backward pass; whoever holds a `Model` holds a valid one.
+
+mod arbitrary;
+mod block;
+mod build;
+mod expression;
+mod kinds;
+mod order;
+mod read;
+mod work;
+mod zoo;
+
+use std::ops::Range;
+
+use lockstep_topology::InputError;
+use petgraph::graph::DiGraph;
+
+use crate::{Layer, Shape};
+pub use arbitrary::random_model;
+pub use work::{Pass, Work};
+
+/// A layer's position in topological order, which is also its index in [`Model::layers`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LayerId(pub u32);
+
+impl LayerId {
+    /// The position as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A layer in its model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Unique in the model; layers of a block are called `stage1.2.conv1`.
+    pub name: String,
+    /// What it computes.
+    pub layer: Layer,
+    /// Where its inputs come from, in the order in which the layer takes them; no layer twice.
+    pub inputs: Vec<LayerId>,
+    /// Shape of one sample of each input.
+    pub input_shapes: Vec<Shape>,
+    /// Shape of one sample of the output.
+    pub output: Shape,
+    /// Learnable parameters: weight before bias, γ before β.
+    pub parameters: Vec<Parameter>,
+    /// Batch norm's running mean, then running variance: elements in the model's statistics arena.
+    pub statistics: Option<Range<u64>>,
+}
+
+/// One learnable tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameter {
+    /// The layer's name and the tensor's, e.g. `conv1.weight`.
+    pub name: String,
+    /// Sizes, outermost first, e.g. `[out_channels, in_channels / groups, height, width]`.
+    pub dims: Vec<u32>,
+    /// Its elements in the model's parameter arena; tensors follow each other in layer order without gaps.
+    pub range: Range<u64>,
+    /// How it starts.
+    pub init: Init,
+    /// Whether weight decay applies: not to batch norm's γ and β (Goyal et al. 2017, §5.1).
+    pub decay: bool,
+}
+
+impl Parameter {
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Inputs that meet in one output: the product of all sizes but the first.
+    pub fn fan_in(&self) -> u64 {
+        self.dims.iter().skip(1).map(|size| u64::from(*size)).product()
+    }
+
+    /// Outputs that one input reaches: the product of all sizes but the second.
+    pub fn fan_out(&self) -> u64 {
+        let (first, rest) = (self.dims.iter().take(1), self.dims.iter().skip(2));
+        first.chain(rest).map(|size| u64::from(*size)).product()
+    }
+}
+
+/// How a parameter starts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Init {
+    /// Normal with variance 2 / fan-in (He et al. 2015, §2.2).
+    He,
+    /// Uniform in ±√(6 / (fan-in + fan-out)) (Glorot and Bengio 2010, eq. 16).
+    Xavier,
+    /// Normal with mean 0 and this standard deviation.
+    Gaussian(f32),
+    /// This value everywhere.
+    Constant(f32),
+}
+
+/// A DAG of layers from one input to one loss.
+#[derive(Debug, Clone)]
+pub struct Model {
+    name: String,
+    source: String,
+    nodes: Vec<Node>,
+    consumers: Vec<Vec<LayerId>>,
+    graph: DiGraph<LayerId, ()>,
+    needs_input_gradient: Vec<bool>,
+    parameter_elements: u64,
+    statistics_elements: u64,
+}
+
+impl Model {
+    /// The model called so in the zoo, or the one in the file at that path.
+    ///
+    /// # Errors
+    /// Neither exists (the nearest names are listed), or what [`Model::parse`] refuses.
+    pub fn load(name_or_path: &str) -> Result<Model, InputError> {
+        zoo::load(name_or_path)
+    }
+
+    /// The model that `text`, the content of `file`, describes (the format is in `docs/models.md`).
+    ///
+    /// # Errors
+    /// File, line, value and cure of the first mistake.
+    ///
+    /// ```
+    /// # use lockstep_models::Model;
+    /// let text = r#"
+    /// name = "tiny"
+    /// input = [1, 2, 2]
+    /// [[layer]]
+    /// kind = "dense"
+    /// out_features = 3
+    /// [[layer]]
+    /// kind = "softmax_cross_entropy"
+    /// "#;
+    /// let model = Model::parse("tiny.toml", text)?;
+    /// assert_eq!(model.parameter_elements(), 4 * 3 + 3);
+    /// # Ok::<(), lockstep_topology::InputError>(())
+    /// ```
+    pub fn parse(file: &str, text: &str) -> Result<Model, InputError> {
+        read::parse(file, text)
+    }
+
+    /// Names and texts of the models that come with the project, by name.
+    pub fn zoo() -> &'static [(&'static str, &'static str)] {
+        zoo::ZOO
+    }
+
+    /// The model's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is from; empty if its file does not say.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// All layers in topological order, the input first and the loss last.
+    pub fn layers(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The layer `id`.
+    pub fn node(&self, id: LayerId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// All layers with their ids, in topological order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (LayerId, &Node)> {
+        self.nodes.iter().enumerate().map(|(index, node)| (LayerId(index as u32), node))
+    }
+
+    /// The layers that take `id`'s output, in topological order, each once.
+    pub fn consumers(&self, id: LayerId) -> &[LayerId] {
+        &self.consumers[id.index()]
+    }
+
+    /// The DAG; the petgraph index of a node is its [`LayerId`], edges point from producer to consumer.
+    pub fn graph(&self) -> &DiGraph<LayerId, ()> {
+        &self.graph
+    }
+
+    /// Whether a gradient must flow out of `id` towards its inputs: some layer before it has parameters.
+    pub fn needs_input_gradient(&self, id: LayerId) -> bool {
+        self.needs_input_gradient[id.index()]
+    }
+
+    /// Elements of the parameter arena: all learnable numbers.
+    pub fn parameter_elements(&self) -> u64 {
+        self.parameter_elements
+    }
+
+    /// Elements of the statistics arena: batch norm's running means and variances.
+    pub fn statistics_elements(&self) -> u64 {
+        self.statistics_elements
+    }
+
+    /// Number of classes that the loss tells apart.
+    pub fn classes(&self) -> u32 {
+        self.nodes[self.nodes.len() - 1].input_shapes[0].channels
+    }
+
+    /// Shape of one sample.
+    pub fn input(&self) -> Shape {
+        self.nodes[0].output
+    }
+}
+
+#[cfg(test)]
+mod tests;

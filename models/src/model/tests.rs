@@ -1,0 +1,27 @@
+//! Tests of models, by subject.
+
+mod bad_input;
+mod blocks;
+mod random;
+mod work;
+mod zoo;
+
+use super::*;
+
+/// The model of a text that is right.
+fn parsed(text: &str) -> Model {
+    Model::parse("m.toml", text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A model of 1×8×8 samples with these layers between input and a dense layer with loss.
+fn with_layers(layers: &str) -> String {
+    format!(
+        "name = \"m\"\ninput = [1, 8, 8]\nlayer = [\n{layers}\n{{ kind = \"dense\", out_features = 2 }},\n\
+         {{ kind = \"softmax_cross_entropy\" }},\n]\n"
+    )
+}
+
+/// The layer of that name.
+fn named<'a>(model: &'a Model, name: &str) -> (LayerId, &'a Node) {
+    model.iter().find(|(_, node)| node.name == name).unwrap_or_else(|| panic!("no layer {name}"))
+}

@@ -1,0 +1,70 @@
+//! Properties of every valid model, over random ones.
+
+use std::collections::BTreeSet;
+
+use petgraph::visit::EdgeRef;
+
+use super::*;
+
+#[test]
+fn all_kinds_occur_and_batch_norm_only_when_wanted() {
+    let kinds = |with_batch_norm| -> BTreeSet<&str> {
+        let models = (0..200).map(|seed| random_model(seed, with_batch_norm));
+        models.flat_map(|model| model.layers().iter().map(|node| node.layer.kind()).collect::<Vec<_>>()).collect()
+    };
+    let mut all: BTreeSet<&str> = kinds::KINDS.iter().map(|(kind, _)| *kind).collect();
+    all.insert("input");
+    assert_eq!(kinds(true), all);
+    all.remove("batch_norm");
+    assert_eq!(kinds(false), all);
+}
+
+#[test]
+fn models_differ_and_stay_small() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..300 {
+        let model = random_model(seed, seed % 2 == 0);
+        assert!(model.parameter_elements() < 20_000, "{seed}: {}", model.parameter_elements());
+        assert!(model.layers().iter().all(|node| node.output.elements() < 2_000));
+        assert!((2..=5).contains(&model.classes()));
+        seen.insert(format!("{:?}", model.layers()));
+    }
+    assert!(seen.len() > 290, "{}", seen.len());
+}
+
+#[test]
+fn links_agree_with_each_other() {
+    for seed in 0..200 {
+        let model = random_model(seed, true);
+        for (id, node) in model.iter() {
+            assert_eq!(Ok(node.output), node.layer.output_shape(&node.input_shapes));
+            assert!(node.inputs.iter().all(|input| *input < id));
+            // The slow way round: a consumer is whoever names the layer.
+            let slow: Vec<LayerId> =
+                model.iter().filter(|(_, other)| other.inputs.contains(&id)).map(|(id, _)| id).collect();
+            assert_eq!(model.consumers(id), slow);
+            let before = ancestors(&model, id);
+            let learns = before.iter().any(|other| !model.node(*other).parameters.is_empty());
+            assert_eq!(model.needs_input_gradient(id), learns);
+            assert_eq!(slow.is_empty(), node.layer == Layer::SoftmaxCrossEntropy);
+        }
+        for edge in model.graph().edge_references() {
+            let (from, to) = (model.graph()[edge.source()], model.graph()[edge.target()]);
+            assert!(model.node(to).inputs.contains(&from));
+        }
+        let edges: usize = model.layers().iter().map(|node| node.inputs.len()).sum();
+        assert_eq!(model.graph().edge_count(), edges);
+    }
+}
+
+/// All layers on whose output `id` depends.
+fn ancestors(model: &Model, id: LayerId) -> BTreeSet<LayerId> {
+    let mut found = BTreeSet::new();
+    let mut open = model.node(id).inputs.clone();
+    while let Some(next) = open.pop() {
+        if found.insert(next) {
+            open.extend(&model.node(next).inputs);
+        }
+    }
+    found
+}
