@@ -1,7 +1,22 @@
 //! What is computed: layers, models, strategies, and the program that is both simulated and executed.
 
+mod check;
+mod driver;
+pub mod graph;
+mod job;
 mod layer;
+mod lower;
 mod model;
+mod passes;
+mod program;
+mod strategy;
+mod timeline;
 
+pub use driver::{Decision, Driver, Observation};
+pub use graph::{Graph, Layout};
+pub use job::{Bucket, Job};
 pub use layer::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
 pub use model::{Init, LayerId, Model, Node, Parameter, Pass, Work, random_model};
+pub use program::{After, Buffer, Exchange, Op, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId};
+pub use strategy::Strategy;
+pub use timeline::{Span, Timeline, median};

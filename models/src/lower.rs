@@ -1,0 +1,154 @@
+//! Graph → program: per role one loop body of tasks.
+//!
+//! Micro-batch nodes stand in a `Repeat`, step nodes behind it; a step node that waits for a micro-batch node waits for its
+//! last repetition, so exchanges overlap the backward pass of the last micro-batch. Dependencies that the order of a stream
+//! implies are left out.
+
+use std::ops::Range;
+
+use lockstep_topology::{Collective, InputError};
+use petgraph::Direction;
+use petgraph::graph::NodeIndex;
+use petgraph::visit::EdgeRef;
+
+use crate::graph::{Scope, Work};
+use crate::program::chain_name;
+use crate::{
+    After, Buffer, Exchange, Graph, Job, LayerId, Op, Pass, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId,
+};
+
+/// Lowers a checked graph; every layer is a chain of its own until a pass fuses them.
+///
+/// # Errors
+/// When the allreduce algorithm cannot serve the group.
+pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
+    let layers = job.model.layers().len();
+    let chains: Vec<Vec<LayerId>> = (1..layers as u32).map(|id| vec![LayerId(id)]).collect();
+    let everyone = RankRange { first: 0, count: job.ranks() };
+    let mut worker = Lowering { job, graph, tasks: Vec::new(), task_of: vec![None; graph.dag.node_count()] };
+    worker.run();
+
+    let workers = RankRange { first: 0, count: job.workers };
+    let mut roles = vec![Role { name: "worker".into(), ranks: workers, tasks: worker.tasks }];
+    if job.servers() > 0 {
+        roles.push(server(&roles[0], RankRange { first: job.workers, count: job.servers() }, job.concurrent_exchanges));
+    }
+    Ok(Program {
+        model: job.model.clone(),
+        chains,
+        roles,
+        groups: vec![RankGroup { ranks: everyone, shape: job.group() }],
+        workers: job.workers,
+        batch_per_rank: job.batch_per_rank,
+        accumulate: job.accumulate,
+    })
+}
+
+struct Lowering<'a> {
+    job: &'a Job,
+    graph: &'a Graph,
+    tasks: Vec<Task>,
+    task_of: Vec<Option<TaskId>>,
+}
+
+impl Lowering<'_> {
+    fn run(&mut self) {
+        let of_scope = |scope| -> Vec<NodeIndex> {
+            self.graph.dag.node_indices().filter(|node| self.graph.dag[*node].scope == scope).collect()
+        };
+        let (micro, step) = (of_scope(Scope::MicroBatch), of_scope(Scope::Step));
+        if self.job.accumulate > 1 {
+            let op = Op::Repeat { count: self.job.accumulate, body: micro.len() };
+            self.tasks.push(Task { name: "micro-batches".into(), op, stream: Stream::Compute, after: Vec::new() });
+        }
+        for node in micro.into_iter().chain(step) {
+            self.push(node);
+        }
+        limit_exchanges(&mut self.tasks, self.job.concurrent_exchanges);
+    }
+
+    fn push(&mut self, node: NodeIndex) {
+        let (op, stream, name) = match &self.graph.dag[node].work {
+            Work::Load => (Op::Load { samples: self.job.batch_per_rank }, Stream::Compute, "load".to_string()),
+            Work::Layer(id, pass) => {
+                let phase = match pass {
+                    Pass::Forward => Phase::Forward,
+                    Pass::BackwardData => Phase::BackwardData,
+                    Pass::BackwardWeight => Phase::BackwardWeight,
+                };
+                let op = Op::Compute { chain: id.0 as usize - 1, phase, samples: self.job.batch_per_rank };
+                (op, Stream::Compute, format!("{} {}", phase.name(), chain_name(&self.job.model, &[*id])))
+            }
+            // One rank's partial sum is the whole sum: its readers wait for whoever made it.
+            Work::Collective { .. } if self.job.workers == 1 => return,
+            Work::Collective { collective, range } => {
+                (Op::Exchange(self.exchange(collective, range)), Stream::Exchange, self.bucket("allreduce", range))
+            }
+            Work::Update { range } => (Op::Update { range: range.clone() }, Stream::Compute, self.bucket("update", range)),
+        };
+        let after = self.after(node, stream);
+        self.task_of[node.index()] = Some(self.tasks.len());
+        self.tasks.push(Task { name, op, stream, after });
+    }
+
+    fn exchange(&self, collective: &Collective, range: &Range<u64>) -> Exchange {
+        Exchange {
+            collective: collective.clone(),
+            algorithm: self.job.algorithm.clone(),
+            group: 0,
+            buffer: Buffer::Gradients,
+            range: range.clone(),
+            chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
+            window: 0,
+        }
+    }
+
+    /// `update dense1..dense2`: a bucket is named by its first and last layer.
+    fn bucket(&self, verb: &str, range: &Range<u64>) -> String {
+        let inside = |node: &&crate::Node| node.parameters.iter().any(|p| range.contains(&p.range.start));
+        let names: Vec<&str> = self.job.model.layers().iter().filter(inside).map(|node| node.name.as_str()).collect();
+        match names.as_slice() {
+            [] => verb.to_string(),
+            [only] => format!("{verb} {only}"),
+            [first, .., last] => format!("{verb} {first}..{last}"),
+        }
+    }
+
+    /// Dependencies between streams; the order inside a stream implies the others.
+    fn after(&self, node: NodeIndex, stream: Stream) -> Vec<After> {
+        let mut after: Vec<After> = Vec::new();
+        for edge in self.graph.dag.edges_directed(node, Direction::Incoming) {
+            let lag = u32::from(edge.weight().previous_step);
+            if let Some(task) = self.task_of[edge.source().index()]
+                && self.tasks[task].stream != stream
+            {
+                after.push(After { task, lag });
+            }
+        }
+        after.sort_by_key(|after| after.task);
+        after.dedup();
+        after
+    }
+}
+
+/// At most `limit` exchanges in flight: the n-th waits for the (n − limit)-th, the first ones for the last of the previous
+/// iteration (Goyal et al. 2017 §4.2).
+fn limit_exchanges(tasks: &mut [Task], limit: u32) {
+    let exchanges: Vec<TaskId> = (0..tasks.len()).filter(|id| matches!(tasks[*id].op, Op::Exchange(_))).collect();
+    let limit = (limit as usize).min(exchanges.len());
+    for (n, task) in exchanges.iter().enumerate() {
+        let after = match n.checked_sub(limit) {
+            Some(earlier) => After { task: exchanges[earlier], lag: 0 },
+            None => After { task: exchanges[n + exchanges.len() - limit], lag: 1 },
+        };
+        tasks[*task].after.push(after);
+    }
+}
+
+/// Dedicated servers meet every exchange of the workers, and do nothing else.
+fn server(worker: &Role, ranks: RankRange, limit: u32) -> Role {
+    let mut tasks: Vec<Task> =
+        worker.exchanges().map(|(id, _)| Task { after: Vec::new(), ..worker.tasks[id].clone() }).collect();
+    limit_exchanges(&mut tasks, limit);
+    Role { name: "server".into(), ranks, tasks }
+}

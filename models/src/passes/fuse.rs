@@ -1,0 +1,142 @@
+//! Fusion: neighbouring layers become one kernel, so that what lies between them never travels through memory.
+//!
+//! Fused are convolution, dense, batch norm or add with a ReLU behind it, a convolution with the max pooling behind that, and
+//! flatten with the dense layer behind it; both backward passes of a chain become one task. Fused and unfused programs give the same bits.
+
+use crate::{After, Layer, LayerId, Model, Op, Phase, PoolKind, Program, Role, Task, TaskId};
+
+/// Fuses chains and their backward passes.
+pub(crate) fn fuse(program: Program) -> Program {
+    let chains = chains(&program.model);
+    let mut chain_of = vec![0; program.model.layers().len()];
+    for (chain, layers) in chains.iter().enumerate() {
+        layers.iter().for_each(|id| chain_of[id.0 as usize] = chain);
+    }
+    let new_chain = |old: usize| chain_of[program.chains[old][0].0 as usize];
+    let roles = program.roles.iter().map(|role| fuse_role(role, &new_chain)).collect();
+    let mut fused = Program { chains, roles, ..program.clone() };
+    for role in 0..fused.roles.len() {
+        for task in 0..fused.roles[role].tasks.len() {
+            if let Op::Compute { chain, phase, .. } = fused.roles[role].tasks[task].op {
+                fused.roles[role].tasks[task].name = format!("{} {}", phase.name(), fused.chain_name(chain));
+            }
+        }
+    }
+    fused
+}
+
+/// The partition of all layers but the input into chains, in the order of their first layers.
+fn chains(model: &Model) -> Vec<Vec<LayerId>> {
+    let mut chains: Vec<Vec<LayerId>> = Vec::new();
+    let mut placed = vec![false; model.layers().len()];
+    for id in (1..model.layers().len() as u32).map(LayerId) {
+        if placed[id.0 as usize] {
+            continue;
+        }
+        let mut chain = vec![id];
+        while let Some(next) = follower(model, &chain) {
+            chain.push(next);
+        }
+        chain.iter().for_each(|id| placed[id.0 as usize] = true);
+        chains.push(chain);
+    }
+    chains
+}
+
+/// The layer that may join the end of `chain`.
+fn follower(model: &Model, chain: &[LayerId]) -> Option<LayerId> {
+    let (first, last) = (*chain.first()?, *chain.last()?);
+    let [next] = model.consumers(last) else { return None };
+    if model.node(*next).inputs.len() != 1 {
+        return None;
+    }
+    let head = &model.node(first).layer;
+    let fits = match &model.node(*next).layer {
+        Layer::Relu => {
+            let last = &model.node(last).layer;
+            matches!(last, Layer::Conv2d(_) | Layer::Dense(_) | Layer::BatchNorm(_) | Layer::Add)
+        }
+        Layer::Dense(_) => chain.len() == 1 && *head == Layer::Flatten,
+        Layer::Pool2d(pool) => {
+            pool.kind == PoolKind::Max
+                && matches!(head, Layer::Conv2d(_))
+                && matches!(model.node(last).layer, Layer::Conv2d(_) | Layer::Relu)
+        }
+        _ => false,
+    };
+    fits.then_some(*next)
+}
+
+/// Merges the tasks of each chain: forward where its first layer runs, backward where its last task of the chain ran.
+fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
+    // The chain's (forward or backward) group that a task joins.
+    let key = |task: &Task| match task.op {
+        Op::Compute { chain, phase, .. } => Some((new_chain(chain), phase == Phase::Forward)),
+        _ => None,
+    };
+    let members = |of: (usize, bool)| -> Vec<TaskId> {
+        (0..role.tasks.len()).filter(|id| key(&role.tasks[*id]) == Some(of)).collect()
+    };
+    let mut target: Vec<TaskId> = vec![0; role.tasks.len()];
+    let mut tasks: Vec<Task> = Vec::new();
+    let mut merged_from: Vec<Vec<TaskId>> = Vec::new();
+    for (id, task) in role.tasks.iter().enumerate() {
+        let group = match key(task) {
+            None => vec![id],
+            Some(of) => members(of),
+        };
+        let is_forward = key(task).is_some_and(|(_, forward)| forward);
+        let place = if is_forward { group[0] } else { group[group.len() - 1] };
+        if place == id {
+            group.iter().for_each(|member| target[*member] = tasks.len());
+            tasks.push(Task { op: merged(role, &group, new_chain), ..task.clone() });
+            merged_from.push(group);
+        }
+    }
+    for (id, task) in tasks.iter_mut().enumerate() {
+        let old = merged_from[id].iter().flat_map(|member| &role.tasks[*member].after);
+        let mut after: Vec<After> = old.map(|after| After { task: target[after.task], ..*after }).collect();
+        after.sort_by_key(|after| (after.task, after.lag));
+        after.dedup();
+        task.after = after;
+    }
+    for id in 0..tasks.len() {
+        if let Op::Repeat { body, .. } = role.tasks[merged_from[id][0]].op {
+            let old_end = merged_from[id][0] + body;
+            let new_body = merged_from.iter().skip(id + 1).filter(|group| group[0] <= old_end).count();
+            if let Op::Repeat { body, .. } = &mut tasks[id].op {
+                *body = new_body;
+            }
+        }
+    }
+    Role { tasks, ..role.clone() }
+}
+
+/// The task that does what `group` did.
+fn merged(role: &Role, group: &[TaskId], new_chain: &impl Fn(usize) -> usize) -> Op {
+    let mut data_of_first = false;
+    let mut weight = false;
+    let mut op = role.tasks[group[0]].op.clone();
+    // The chain's own input gradient is wanted when its first layer computes one; inner data gradients are always needed.
+    let first_chain = group
+        .iter()
+        .filter_map(|id| if let Op::Compute { chain, .. } = role.tasks[*id].op { Some(chain) } else { None })
+        .min();
+    for id in group {
+        if let Op::Compute { chain, phase, .. } = role.tasks[*id].op {
+            weight |= matches!(phase, Phase::BackwardWeight | Phase::Backward);
+            data_of_first |= matches!(phase, Phase::BackwardData | Phase::Backward) && Some(chain) == first_chain;
+        }
+    }
+    if let Op::Compute { chain, phase, .. } = &mut op {
+        *chain = new_chain(*chain);
+        if *phase != Phase::Forward {
+            *phase = match (data_of_first, weight) {
+                (true, true) => Phase::Backward,
+                (false, true) => Phase::BackwardWeight,
+                _ => Phase::BackwardData,
+            };
+        }
+    }
+    op
+}

@@ -1,0 +1,5 @@
+//! Passes: program → program, before simulator and executor part, so that both see the same tasks.
+
+mod fuse;
+
+pub(crate) use fuse::fuse;

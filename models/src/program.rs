@@ -1,0 +1,274 @@
+//! The program: what each role of ranks does in one iteration, the same value for simulator and executor.
+//!
+//! A role is a set of ranks that do the same, so a program for ten thousand ranks is as small as one for two. Tasks of one
+//! stream run in program order; `after` adds dependencies between streams and iterations. Ranks meet only in exchanges,
+//! and an exchange is never stored expanded: both sides pull its steps from the same [`Schedule`].
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
+
+use crate::{LayerId, Model, Pass};
+
+/// Index of a task in its role.
+pub type TaskId = usize;
+
+/// Ranks `first`, `first + 1` … `first + count − 1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RankRange {
+    /// The lowest rank.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+impl RankRange {
+    /// Whether `rank` is one of them.
+    pub fn contains(self, rank: u32) -> bool {
+        (self.first..self.first + self.count).contains(&rank)
+    }
+
+    /// The ranks in ascending order.
+    pub fn iter(self) -> Range<u32> {
+        self.first..self.first + self.count
+    }
+}
+
+/// A memory area that every rank of a role has one of; sizes in fp32 elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Buffer {
+    /// All learnable parameters, in the model's parameter order.
+    Parameters,
+    /// Their gradients, in the same order.
+    Gradients,
+}
+
+/// What a compute task does with its chain of layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// Outputs from inputs.
+    Forward,
+    /// Input gradients from output gradients.
+    BackwardData,
+    /// Parameter gradients from output gradients.
+    BackwardWeight,
+    /// Both gradients in one task.
+    Backward,
+}
+
+impl Phase {
+    /// The layer passes that the phase consists of.
+    pub fn passes(self) -> &'static [Pass] {
+        match self {
+            Phase::Forward => &[Pass::Forward],
+            Phase::BackwardData => &[Pass::BackwardData],
+            Phase::BackwardWeight => &[Pass::BackwardWeight],
+            Phase::Backward => &[Pass::BackwardData, Pass::BackwardWeight],
+        }
+    }
+
+    /// Prefix of task names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Forward => "forward",
+            Phase::BackwardData => "backward-data",
+            Phase::BackwardWeight => "backward-weight",
+            Phase::Backward => "backward",
+        }
+    }
+}
+
+/// A queue of tasks that run in order on their rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stream {
+    /// Kernels, loads and updates.
+    Compute,
+    /// Exchanges; several may be in flight, each starts when what it is `after` is done.
+    Exchange,
+}
+
+/// What a task waits for: the completion of `task` on the same rank, `lag` iterations ago.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct After {
+    /// The task waited for; if it stands in a `Repeat` that does not hold the waiting task, its last repetition.
+    pub task: TaskId,
+    /// 0: of this iteration, 1: of the previous one (satisfied in the first).
+    pub lag: u32,
+}
+
+/// A collective among a group, over a range of a buffer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exchange {
+    /// Its meaning.
+    pub collective: Collective,
+    /// Its method.
+    pub algorithm: Algorithm,
+    /// Index into [`Program::groups`].
+    pub group: usize,
+    /// What is exchanged.
+    pub buffer: Buffer,
+    /// Elements of the buffer.
+    pub range: Range<u64>,
+    /// Elements per lane; 0: the algorithm's own choice.
+    pub chunk: u64,
+    /// Lanes in flight; 0: the algorithm's own choice.
+    pub window: u32,
+}
+
+/// What a task is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// Takes the batch that the driver names from a pool of samples.
+    Load {
+        /// Samples taken.
+        samples: u32,
+    },
+    /// Runs a chain of layers.
+    Compute {
+        /// Index into [`Program::chains`].
+        chain: usize,
+        /// Which pass or passes.
+        phase: Phase,
+        /// Samples in the (micro-)batch.
+        samples: u32,
+    },
+    /// One optimizer step on a range of the parameters.
+    Update {
+        /// Elements of the parameter arena.
+        range: Range<u64>,
+    },
+    /// Runs the next `body` tasks `count` times.
+    Repeat {
+        /// Repetitions.
+        count: u32,
+        /// How many of the following tasks form the body.
+        body: usize,
+    },
+    /// Meets other ranks.
+    Exchange(Exchange),
+}
+
+impl Op {
+    /// The kind under which reports add tasks up.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Op::Load { .. } => "load",
+            Op::Compute { phase, .. } => phase.name(),
+            Op::Update { .. } => "update",
+            Op::Repeat { .. } => "repeat",
+            Op::Exchange(_) => "exchange",
+        }
+    }
+}
+
+/// One task of a role.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    /// Unique in its role, the same in every timeline: `forward conv1+relu1+pool1`.
+    pub name: String,
+    /// What it does.
+    pub op: Op,
+    /// Where it queues.
+    pub stream: Stream,
+    /// What it waits for beyond its stream's order.
+    pub after: Vec<After>,
+}
+
+/// Ranks that do the same, and what they do in one iteration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Role {
+    /// `worker` or `server`.
+    pub name: String,
+    /// Who.
+    pub ranks: RankRange,
+    /// The loop body, in program order.
+    pub tasks: Vec<Task>,
+}
+
+impl Role {
+    /// The `Repeat` whose body holds `task`, if any; bodies do not nest.
+    pub fn repeat_of(&self, task: TaskId) -> Option<(TaskId, u32)> {
+        self.tasks[..task].iter().enumerate().rev().find_map(|(id, t)| match t.op {
+            Op::Repeat { count, body } if task <= id + body => Some((id, count)),
+            _ => None,
+        })
+    }
+
+    /// The exchanges in program order.
+    pub fn exchanges(&self) -> impl Iterator<Item = (TaskId, &Exchange)> {
+        self.tasks.iter().enumerate().filter_map(|(id, task)| match &task.op {
+            Op::Exchange(exchange) => Some((id, exchange)),
+            _ => None,
+        })
+    }
+}
+
+/// Ranks that meet in exchanges; member i of the group is rank `ranks.first + i`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RankGroup {
+    /// The members.
+    pub ranks: RankRange,
+    /// How they lie on nodes.
+    pub shape: Group,
+}
+
+/// A whole program. `PartialEq` is structural, so two lowerings can be compared.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// The model whose layers the chains name.
+    pub model: Arc<Model>,
+    /// Fused layers, each run by one kernel; a partition of all layers but the input, in topological order.
+    pub chains: Vec<Vec<LayerId>>,
+    /// Who does what.
+    pub roles: Vec<Role>,
+    /// Who meets.
+    pub groups: Vec<RankGroup>,
+    /// Ranks that train; dedicated servers come on top.
+    pub workers: u32,
+    /// Samples per worker and micro-batch.
+    pub batch_per_rank: u32,
+    /// Micro-batches per step and worker.
+    pub accumulate: u32,
+}
+
+impl Program {
+    /// All ranks, servers included.
+    pub fn ranks(&self) -> u32 {
+        self.roles.iter().map(|role| role.ranks.count).sum()
+    }
+
+    /// Samples per optimizer step over all workers.
+    pub fn global_batch(&self) -> u64 {
+        u64::from(self.workers) * u64::from(self.batch_per_rank) * u64::from(self.accumulate)
+    }
+
+    /// Index of the role of `rank`.
+    pub fn role_of(&self, rank: u32) -> usize {
+        self.roles.iter().position(|role| role.ranks.contains(rank)).expect("check: every rank has a role")
+    }
+
+    /// The steps of an exchange, not expanded.
+    ///
+    /// # Errors
+    /// When the algorithm cannot serve the group.
+    pub fn schedule(&self, exchange: &Exchange) -> Result<Schedule, InputError> {
+        let elements = exchange.range.end - exchange.range.start;
+        Schedule::new(&exchange.collective, &exchange.algorithm, &self.groups[exchange.group].shape, elements, exchange.chunk)
+    }
+
+    /// Lanes in flight of an exchange whose schedule is `schedule`.
+    pub fn window(exchange: &Exchange, schedule: &Schedule) -> u32 {
+        if exchange.window == 0 { schedule.window() } else { exchange.window }
+    }
+
+    /// `conv1+relu1+pool1`: the name of a chain in tables and task names.
+    pub fn chain_name(&self, chain: usize) -> String {
+        chain_name(&self.model, &self.chains[chain])
+    }
+}
+
+/// Names of the layers joined by `+`.
+pub(crate) fn chain_name(model: &Model, layers: &[LayerId]) -> String {
+    layers.iter().map(|id| model.node(*id).name.as_str()).collect::<Vec<_>>().join("+")
+}

@@ -1,0 +1,148 @@
+//! The timeline: when each task of each rank was ready, started and ended, predicted or measured in one form.
+
+use std::collections::BTreeMap;
+
+use lockstep_topology::Time;
+
+use crate::{Op, Program, Stream, TaskId};
+
+/// One run of one task on one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Who.
+    pub rank: u32,
+    /// Which task of the rank's role.
+    pub task: u32,
+    /// In which iteration.
+    pub iteration: u32,
+    /// In which repetition, for a task in a `Repeat`.
+    pub repetition: u32,
+    /// When all that it waited for was done.
+    pub ready: Time,
+    /// When it began.
+    pub start: Time,
+    /// When it was done.
+    pub end: Time,
+}
+
+/// All spans of a run; iterations before `warm_up` are kept but not counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// In the order in which they ended, rank by rank.
+    pub spans: Vec<Span>,
+    /// Iterations at the start that statistics leave out.
+    pub warm_up: u32,
+}
+
+impl Timeline {
+    /// Seconds of each counted step: from the last rank's end of one iteration to the last rank's end of the next.
+    pub fn step_times_s(&self) -> Vec<f64> {
+        let ends = self.ends();
+        let first = (self.warm_up as usize).max(1);
+        let step = |i: usize| (ends[i] - if i == 0 { Time::ZERO } else { ends[i - 1] }).as_secs_f64();
+        if ends.len() <= first { (0..ends.len()).map(step).collect() } else { (first..ends.len()).map(step).collect() }
+    }
+
+    /// Median of [`Timeline::step_times_s`].
+    pub fn step_time_s(&self) -> f64 {
+        median(self.step_times_s())
+    }
+
+    /// Median over counted steps of the time in which a worker's compute stream stood still, averaged over workers: what
+    /// communication costs beyond what computation hides.
+    pub fn exposed_comm_s(&self, program: &Program) -> f64 {
+        let ends = self.ends();
+        let mut busy: BTreeMap<u32, f64> = BTreeMap::new();
+        for span in self.spans.iter().filter(|span| span.rank < program.workers) {
+            let task = &program.roles[program.role_of(span.rank)].tasks[span.task as usize];
+            if task.stream == Stream::Compute && !matches!(task.op, Op::Repeat { .. }) {
+                *busy.entry(span.iteration).or_default() += (span.end - span.start).as_secs_f64();
+            }
+        }
+        let first = if ends.len() > self.warm_up.max(1) as usize { self.warm_up.max(1) as usize } else { 0 };
+        let exposed = (first..ends.len()).map(|i| {
+            let step = (ends[i] - if i == 0 { Time::ZERO } else { ends[i - 1] }).as_secs_f64();
+            (step - busy.get(&(i as u32)).copied().unwrap_or(0.0) / f64::from(program.workers)).max(0.0)
+        });
+        median(exposed.collect())
+    }
+
+    /// Mean seconds per counted step and worker of each task kind on the compute stream, and `wait` for the rest of the step.
+    pub fn seconds_by_kind(&self, program: &Program) -> BTreeMap<&'static str, f64> {
+        let steps = self.ends().len().saturating_sub(self.warm_up as usize).max(1) as f64;
+        let mut kinds: BTreeMap<&'static str, f64> = BTreeMap::new();
+        for span in self.spans.iter().filter(|span| span.rank < program.workers && span.iteration >= self.warm_up) {
+            let task = &program.roles[program.role_of(span.rank)].tasks[span.task as usize];
+            if task.stream == Stream::Compute && !matches!(task.op, Op::Repeat { .. }) {
+                *kinds.entry(task.op.kind()).or_default() +=
+                    (span.end - span.start).as_secs_f64() / steps / f64::from(program.workers);
+            }
+        }
+        let busy: f64 = kinds.values().sum();
+        let times = self.step_times_s();
+        let step = times.iter().sum::<f64>() / times.len().max(1) as f64;
+        kinds.insert("wait", (step - busy).max(0.0));
+        kinds
+    }
+
+    /// Median seconds of one task of a role over counted iterations and ranks.
+    pub fn task_seconds(&self, program: &Program, role: usize, task: TaskId) -> f64 {
+        let range = program.roles[role].ranks;
+        let of = |span: &&Span| range.contains(span.rank) && span.task as usize == task && span.iteration >= self.warm_up;
+        median(self.spans.iter().filter(of).map(|span| (span.end - span.start).as_secs_f64()).collect())
+    }
+
+    /// When the last rank ended each iteration.
+    fn ends(&self) -> Vec<Time> {
+        let mut ends: Vec<Time> = Vec::new();
+        for span in &self.spans {
+            let i = span.iteration as usize;
+            if ends.len() <= i {
+                ends.resize(i + 1, Time::ZERO);
+            }
+            ends[i] = ends[i].max(span.end);
+        }
+        ends
+    }
+}
+
+/// The middle value, the mean of the two middle ones, or zero of none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[n / 2],
+        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_run_from_last_end_to_last_end() {
+        // Two ranks; iteration ends at 3 and 4, then at 9 and 7: steps of 4 and 5 seconds.
+        let second = |s: u64| Time(s * 1_000_000_000_000);
+        let span = |rank, iteration, start, end| Span {
+            rank,
+            task: 0,
+            iteration,
+            repetition: 0,
+            ready: second(start),
+            start: second(start),
+            end: second(end),
+        };
+        let spans = vec![span(0, 0, 0, 3), span(1, 0, 0, 4), span(0, 1, 4, 9), span(1, 1, 4, 7)];
+        let timeline = Timeline { spans, warm_up: 1 };
+        assert_eq!(timeline.step_times_s(), vec![5.0]);
+        assert_eq!(Timeline { warm_up: 0, ..timeline }.step_times_s(), vec![5.0]); // the first step fills caches
+    }
+
+    #[test]
+    fn median_of_even_and_odd() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(vec![]), 0.0);
+    }
+}
