@@ -1,0 +1,59 @@
+//! Why a run ended early.
+
+use std::fmt;
+
+use lockstep_topology::InputError;
+
+use crate::transport::TransportError;
+
+/// A failure of a run; every rank stops on the first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExecError {
+    /// What the user asked for cannot be run.
+    Input(InputError),
+    /// A rank failed or its messages did.
+    Transport(TransportError),
+    /// A rank panicked.
+    Panic {
+        /// Which.
+        rank: u32,
+        /// What it said.
+        message: String,
+    },
+    /// Nothing moved for the stall limit.
+    Stall {
+        /// Which rank noticed.
+        rank: u32,
+        /// The operations it waits in.
+        waiting: String,
+        /// How long it waited, in seconds.
+        seconds: f64,
+    },
+}
+
+impl fmt::Display for ExecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExecError::Input(error) => error.fmt(f),
+            ExecError::Transport(error) => error.fmt(f),
+            ExecError::Panic { rank, message } => write!(f, "rank {rank} panicked: {message}"),
+            ExecError::Stall { rank, waiting, seconds } => {
+                write!(f, "rank {rank} has waited {seconds:.1} s in {waiting}: a peer is stuck or gone")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ExecError {}
+
+impl From<InputError> for ExecError {
+    fn from(error: InputError) -> ExecError {
+        ExecError::Input(error)
+    }
+}
+
+impl From<TransportError> for ExecError {
+    fn from(error: TransportError) -> ExecError {
+        ExecError::Transport(error)
+    }
+}

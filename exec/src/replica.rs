@@ -1,0 +1,261 @@
+//! A replica: one copy of the model with its gradients, optimizer state, activations and kernels, run chain by chain.
+//!
+//! It knows nothing of ranks or time: the worker drives it task by task, evaluation and the one-rank reference drive it too.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lockstep_models::{Layer, LayerId, Model, Phase};
+
+use crate::arena::Arena;
+use crate::data::Dataset;
+use crate::device::cpu::{ChainLayer, Kernel, Loss, Mode, Sgd, SoftmaxCrossEntropy, Threads, add_into};
+use crate::init;
+
+/// One kernel and where its tensors are.
+struct Chain {
+    /// `None` for the loss.
+    kernel: Option<Kernel>,
+    inputs: Vec<LayerId>,
+    output: LayerId,
+    parameters: Range<usize>,
+    statistics: Range<usize>,
+}
+
+/// One copy of a model in training.
+pub struct Replica {
+    model: Arc<Model>,
+    samples: usize,
+    chains: Vec<Chain>,
+    /// Learnable parameters.
+    pub parameters: Arena,
+    /// Their gradients, summed over the micro-batches of a step.
+    pub gradients: Arena,
+    velocity: Vec<f32>,
+    statistics: Vec<f32>,
+    /// Output of each layer, empty inside chains; `[samples, elements]`.
+    outputs: Vec<Vec<f32>>,
+    /// Gradient of each layer's output, empty where none is wanted.
+    d_outputs: Vec<Vec<f32>>,
+    /// Whether a consumer has already written its part of the gradient in this micro-batch.
+    written: Vec<bool>,
+    labels: Vec<u32>,
+    loss: SoftmaxCrossEntropy,
+}
+
+impl Replica {
+    /// A replica for micro-batches of `samples`, its parameters drawn with `seed`.
+    pub fn new(model: &Arc<Model>, chains: &[Vec<LayerId>], samples: usize, seed: u64, threads: &Threads) -> Replica {
+        let parameters = init::parameters(model, seed);
+        let elements = parameters.len();
+        let layers = model.layers().len();
+        let (mut outputs, mut d_outputs) = (vec![Vec::new(); layers], vec![Vec::new(); layers]);
+        let size = |id: LayerId| samples * model.node(id).output.elements() as usize;
+        outputs[0] = vec![0.0; size(LayerId(0))];
+        let built = chains
+            .iter()
+            .map(|layers| {
+                let chain = chain(model, layers, samples, threads);
+                outputs[chain.output.0 as usize] = vec![0.0; size(chain.output)];
+                for input in chain.inputs.iter().filter(|id| wants_gradient(model, **id)) {
+                    d_outputs[input.0 as usize] = vec![0.0; size(*input)];
+                }
+                chain
+            })
+            .collect();
+        Replica {
+            model: model.clone(),
+            samples,
+            chains: built,
+            parameters: Arena::new(parameters),
+            gradients: Arena::new(vec![0.0; elements]),
+            velocity: vec![0.0; elements],
+            statistics: init::statistics(model),
+            outputs,
+            d_outputs,
+            written: vec![false; layers],
+            labels: vec![0; samples],
+            loss: SoftmaxCrossEntropy::new(model.classes() as usize, samples),
+        }
+    }
+
+    /// The optimizer's momentum buffer.
+    pub fn velocity(&self) -> &[f32] {
+        &self.velocity
+    }
+
+    /// Running statistics of batch normalisation.
+    pub fn statistics(&self) -> &[f32] {
+        &self.statistics
+    }
+
+    /// Replaces the running statistics, e.g. by their mean over ranks.
+    pub fn set_statistics(&mut self, statistics: &[f32]) {
+        self.statistics.copy_from_slice(statistics);
+    }
+
+    /// Takes the next micro-batch: the samples of `data` named by `indices`.
+    pub fn load(&mut self, data: &Dataset, indices: &[u32]) {
+        data.gather(indices, &mut self.outputs[0], &mut self.labels);
+        self.written.fill(false);
+    }
+
+    /// Runs a chain forward; gives the loss if the chain is the model's last.
+    pub fn forward(&mut self, chain: usize, mode: Mode) -> Option<Loss> {
+        let of = &mut self.chains[chain];
+        let Some(kernel) = &mut of.kernel else {
+            return Some(self.loss.forward(&self.outputs[of.inputs[0].0 as usize], &self.labels));
+        };
+        let mut output = std::mem::take(&mut self.outputs[of.output.0 as usize]);
+        let inputs: Vec<&[f32]> = of.inputs.iter().map(|id| self.outputs[id.0 as usize].as_slice()).collect();
+        // SAFETY: no message is in flight on parameters, and updates run on this thread.
+        let parameters = unsafe { self.parameters.slice(of.parameters.clone()) };
+        kernel.forward(mode, &inputs, parameters, &mut self.statistics[of.statistics.clone()], &mut output);
+        self.outputs[of.output.0 as usize] = output;
+        None
+    }
+
+    /// Runs a chain backward. `scale` is 1 / global batch, applied once, at the loss. With `accumulate` the parameter
+    /// gradient is added to that of earlier micro-batches.
+    pub fn backward(&mut self, chain: usize, phase: Phase, scale: f32, accumulate: bool) {
+        let of = &mut self.chains[chain];
+        let Some(kernel) = &mut of.kernel else {
+            let logits = of.inputs[0].0 as usize;
+            self.loss.backward(scale, &mut self.d_outputs[logits], self.written[logits]);
+            self.written[logits] = true;
+            return;
+        };
+        let data = phase != Phase::BackwardWeight;
+        let output = of.output.0 as usize;
+        let inputs: Vec<&[f32]> = of.inputs.iter().map(|id| self.outputs[id.0 as usize].as_slice()).collect();
+        let d_output = std::mem::take(&mut self.d_outputs[output]);
+        // An input that stands twice gets its second gradient through a buffer of its own.
+        let mut taken: Vec<Option<Vec<f32>>> = Vec::new();
+        let mut flags = Vec::new();
+        for (i, id) in of.inputs.iter().enumerate().filter(|_| data) {
+            let index = id.0 as usize;
+            let repeated = of.inputs[..i].contains(id);
+            let wanted = wants_gradient(&self.model, *id);
+            taken.push(match (wanted, repeated) {
+                (false, _) => None,
+                (true, false) => Some(std::mem::take(&mut self.d_outputs[index])),
+                (true, true) => Some(vec![0.0; self.outputs[index].len()]),
+            });
+            flags.push(self.written[index] && !repeated);
+        }
+        let mut d_inputs: Vec<Option<&mut [f32]>> = taken.iter_mut().map(|buffer| buffer.as_deref_mut()).collect();
+        // SAFETY: no message is in flight on parameters; exchanges of this gradient range start after this task, by the
+        // program's order, and those of the previous step ended before its update.
+        let (parameters, d_parameters) =
+            unsafe { (self.parameters.slice(of.parameters.clone()), self.gradients.slice_mut(of.parameters.clone())) };
+        let y = &self.outputs[output];
+        match phase {
+            Phase::Backward => {
+                kernel.backward(&inputs, y, parameters, &d_output, &mut d_inputs, &flags, d_parameters, accumulate);
+            }
+            Phase::BackwardWeight => kernel.backward_weight(&inputs, y, &d_output, parameters, d_parameters, accumulate),
+            _ => kernel.backward_data(&inputs, y, parameters, &d_output, &mut d_inputs, &flags),
+        }
+        self.d_outputs[output] = d_output;
+        for (id, buffer) in of.inputs.iter().zip(taken) {
+            let index = id.0 as usize;
+            match buffer {
+                Some(buffer) if self.d_outputs[index].is_empty() => self.d_outputs[index] = buffer,
+                Some(second) => add_into(&mut self.d_outputs[index], &second),
+                None => continue,
+            }
+            self.written[index] = true;
+        }
+    }
+
+    /// One optimizer step on a range of the parameters; weight decay spares batch normalisation (Goyal et al. 2017 §5.1).
+    pub fn update(&mut self, range: Range<usize>, sgd: &Sgd) {
+        for parameter in self.model.layers().iter().flat_map(|node| &node.parameters) {
+            let part = range.start.max(parameter.range.start as usize)..range.end.min(parameter.range.end as usize);
+            if part.is_empty() {
+                continue;
+            }
+            let rule = Sgd { weight_decay: if parameter.decay { sgd.weight_decay } else { 0.0 }, ..*sgd };
+            // SAFETY: the exchange of this range has ended, by the program's order; nothing else touches it now.
+            let (weights, gradients) =
+                unsafe { (self.parameters.slice_mut(part.clone()), self.gradients.slice(part.clone())) };
+            rule.update(weights, &mut self.velocity[part], gradients);
+        }
+    }
+
+    /// Mean loss and number of correct samples over a whole data set, with the running statistics.
+    pub fn evaluate(&mut self, data: &Dataset) -> Evaluation {
+        let mut evaluation = Evaluation { samples: data.len(), correct: 0, mean_loss: 0.0 };
+        let mut sum = 0.0;
+        let mut next = 0;
+        while next < data.len() {
+            // The last batch is filled up with the first samples again, which are not counted.
+            let count = self.samples.min(data.len() - next);
+            let indices: Vec<u32> = (0..self.samples).map(|i| ((next + i) % data.len()) as u32).collect();
+            self.load(data, &indices);
+            for chain in 0..self.chains.len() - 1 {
+                self.forward(chain, Mode::Evaluate);
+            }
+            let logits = &self.outputs[self.chains[self.chains.len() - 1].inputs[0].0 as usize];
+            let classes = self.model.classes() as usize;
+            for (row, label) in logits.chunks_exact(classes).zip(&self.labels).take(count) {
+                let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let total: f64 = row.iter().map(|x| f64::from(x - top).exp()).sum();
+                let own = row[*label as usize];
+                sum += total.ln() - f64::from(own - top);
+                let first_best = row.iter().position(|x| *x == top);
+                evaluation.correct += usize::from(first_best == Some(*label as usize));
+            }
+            next += count;
+        }
+        evaluation.mean_loss = sum / data.len() as f64;
+        evaluation
+    }
+}
+
+/// How well a model does on held-out data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Evaluation {
+    /// Samples looked at.
+    pub samples: usize,
+    /// Of them, those whose largest logit is the label's.
+    pub correct: usize,
+    /// Mean cross-entropy in nats.
+    pub mean_loss: f64,
+}
+
+impl Evaluation {
+    /// Share of correct samples, 0 to 1.
+    pub fn accuracy(&self) -> f64 {
+        self.correct as f64 / self.samples.max(1) as f64
+    }
+}
+
+/// Whether anyone wants the gradient of a layer's output: all but the samples themselves and what no parameter feeds.
+fn wants_gradient(model: &Model, id: LayerId) -> bool {
+    !matches!(model.node(id).layer, Layer::Input(_))
+        && model.consumers(id).iter().any(|consumer| model.needs_input_gradient(*consumer))
+}
+
+fn chain(model: &Arc<Model>, layers: &[LayerId], samples: usize, threads: &Threads) -> Chain {
+    let (head, last) = (model.node(layers[0]), layers[layers.len() - 1]);
+    let members: Vec<ChainLayer<'_>> = layers
+        .iter()
+        .map(|id| ChainLayer { layer: &model.node(*id).layer, inputs: &model.node(*id).input_shapes })
+        .collect();
+    let kernel = (head.layer != Layer::SoftmaxCrossEntropy).then(|| Kernel::new(&members, samples, threads));
+    let span = |ranges: Vec<Range<u64>>| -> Range<usize> {
+        match (ranges.first(), ranges.last()) {
+            (Some(first), Some(last)) => first.start as usize..last.end as usize,
+            _ => 0..0,
+        }
+    };
+    let nodes = || layers.iter().map(|id| model.node(*id));
+    Chain {
+        kernel,
+        inputs: head.inputs.clone(),
+        output: last,
+        parameters: span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect()),
+        statistics: span(nodes().filter_map(|node| node.statistics.clone()).collect()),
+    }
+}
