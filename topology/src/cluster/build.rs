@@ -1,0 +1,187 @@
+//! `Builder`: adds hosts, GPUs, NICs, switches and wires one by one, and closes them into a `Cluster`.
+//!
+//! It knows nothing of files, so that a measured host, a generator and a TOML file build the same structure.
+
+use super::describe::{HOSTS, host_row, tables};
+use super::parts::*;
+use super::{Cluster, Provenance};
+use crate::{Bandwidth, Time};
+use petgraph::graph::{DiGraph, Node, NodeIndex};
+use petgraph::unionfind::UnionFind;
+use std::sync::Arc;
+
+/// What joins two vertices.
+#[derive(Clone)]
+pub(super) struct Wire {
+    pub(super) kind: LinkKind,
+    pub(super) latency: Time,
+    pub(super) bandwidth: Bandwidth,
+    pub(super) duplex: Duplex,
+    pub(super) provenance: Arc<Provenance>,
+}
+
+/// A cluster in the making.
+pub(super) struct Builder {
+    cluster: Cluster,
+}
+
+impl Builder {
+    pub(super) fn new(name: &str, description: &str) -> Builder {
+        Builder {
+            cluster: Cluster {
+                name: name.to_string(),
+                description: description.to_string(),
+                hosts: Vec::new(),
+                devices: Vec::new(),
+                links: Vec::new(),
+                wires: 0,
+                graph: DiGraph::new(),
+                tables: tables(),
+            },
+        }
+    }
+
+    /// A host with its CPU and memory; the next two vertices are `NAME.cpu` and `NAME.memory`.
+    pub(super) fn host(
+        &mut self,
+        name: &str,
+        cpu: &CpuSpec,
+        message_latency: Time,
+        message_bandwidth: Bandwidth,
+        provenance: &Arc<Provenance>,
+    ) -> HostId {
+        let id = HostId(self.cluster.hosts.len() as u32);
+        let device = DeviceId(self.cluster.devices.len() as u32);
+        let core = self.vertex(format!("{name}.cpu"), VertexKind::Cpu(device), Some(id));
+        let memory = self.vertex(format!("{name}.memory"), VertexKind::Memory, Some(id));
+        let message = self.one_way(core, core, LinkKind::SharedMemory, message_latency, message_bandwidth, provenance);
+        self.cluster.links[message.0 as usize].sharing = Sharing::PerTransfer;
+        let write = self.wire(
+            core,
+            memory,
+            &Wire {
+                kind: LinkKind::HostMemory,
+                latency: Time::ZERO,
+                bandwidth: cpu.memory_bandwidth,
+                duplex: Duplex::Half,
+                provenance: provenance.clone(),
+            },
+        );
+        let read = self.cluster.link(write).reverse;
+        self.cluster.hosts.push(Host { id, name: name.to_string(), devices: vec![device], memory });
+        self.cluster.devices.push(Device {
+            id: device,
+            host: id,
+            name: format!("{name}.cpu"),
+            kind: DeviceKind::Cpu(cpu.clone()),
+            provenance: provenance.clone(),
+            vertex: core,
+            within: vec![message, write, read],
+        });
+        id
+    }
+
+    /// A GPU called `HOST.NAME` in the host that was added last.
+    pub(super) fn gpu(&mut self, name: &str, spec: &Arc<GpuSpec>, provenance: &Arc<Provenance>) {
+        let device = DeviceId(self.cluster.devices.len() as u32);
+        let host = HostId(self.cluster.hosts.len() as u32 - 1);
+        let name = format!("{}.{name}", self.cluster.hosts[host.0 as usize].name);
+        let vertex = self.vertex(name.clone(), VertexKind::Gpu(device), Some(host));
+        let memory = LinkKind::DeviceMemory;
+        let copy = self.one_way(vertex, vertex, memory, Time::ZERO, spec.memory_bandwidth, provenance);
+        self.cluster.hosts[host.0 as usize].devices.push(device);
+        self.cluster.devices.push(Device {
+            id: device,
+            host,
+            name,
+            kind: DeviceKind::Gpu(spec.clone()),
+            provenance: provenance.clone(),
+            vertex,
+            // A copy reads and writes the same memory.
+            within: vec![copy, copy],
+        });
+    }
+
+    /// A NIC or switch, or the graph's side of a device.
+    pub(super) fn vertex(&mut self, name: String, kind: VertexKind, host: Option<HostId>) -> VertexId {
+        let id = VertexId(self.cluster.graph.node_count() as u32);
+        self.cluster.graph.add_node(Vertex { id, name, kind, host });
+        id
+    }
+
+    /// Both directions of a wire between two vertices; the id of the one from `from`.
+    pub(super) fn wire(&mut self, from: VertexId, to: VertexId, wire: &Wire) -> LinkId {
+        let Wire { kind, latency, bandwidth, duplex, provenance } = wire;
+        let there = self.one_way(from, to, *kind, *latency, *bandwidth, provenance);
+        let back = self.one_way(to, from, *kind, *latency, *bandwidth, provenance);
+        if *duplex == Duplex::Half {
+            self.cluster.wires -= 1;
+            self.cluster.links[back.0 as usize].wire = self.cluster.links[there.0 as usize].wire;
+        }
+        self.cluster.links[there.0 as usize].reverse = back;
+        self.cluster.links[back.0 as usize].reverse = there;
+        there
+    }
+
+    /// A link on a wire of its own.
+    fn one_way(
+        &mut self,
+        from: VertexId,
+        to: VertexId,
+        kind: LinkKind,
+        latency: Time,
+        bandwidth: Bandwidth,
+        provenance: &Arc<Provenance>,
+    ) -> LinkId {
+        let id = LinkId(self.cluster.links.len() as u32);
+        let wire = WireId(self.cluster.wires);
+        self.cluster.wires += 1;
+        let (sharing, provenance) = (Sharing::Shared, provenance.clone());
+        let link = Link { id, from, to, kind, latency, bandwidth, sharing, wire, reverse: id, provenance };
+        self.cluster.links.push(link);
+        self.cluster.graph.add_edge(NodeIndex::new(from.0 as usize), NodeIndex::new(to.0 as usize), id);
+        id
+    }
+
+    /// A row for `clusters show` in the table of that position (hosts, GPUs, links).
+    pub(super) fn row(&mut self, table: usize, row: Vec<String>) {
+        self.cluster.tables[table].rows.push(row);
+    }
+
+    /// The row of `count` hosts equal to the one that was added last.
+    pub(super) fn host_row(&mut self, shown: &str, count: u64) {
+        let Some(host) = self.cluster.hosts.last() else { return };
+        let cpu = &self.cluster.devices[host.devices[0].0 as usize];
+        let row = host_row(shown, count, cpu, self.cluster.link(cpu.within[0]));
+        self.row(HOSTS, row);
+    }
+
+    /// All vertices so far, by id.
+    pub(super) fn vertices(&self) -> &[Node<Vertex>] {
+        self.cluster.graph.raw_nodes()
+    }
+
+    /// How many wires there are so far, a half-duplex one counting one and a full-duplex one two.
+    pub(super) fn wires(&self) -> u64 {
+        u64::from(self.cluster.wires)
+    }
+
+    /// The first device that no wire leads to from the first device, with that first device.
+    pub(super) fn separated(&self) -> Option<(&Device, &Device)> {
+        let mut joined: UnionFind<u32> = UnionFind::new(self.cluster.graph.node_count());
+        let gpu = |vertex| matches!(self.cluster.vertex(vertex).kind, VertexKind::Gpu(_));
+        // GPUs pass nothing on, so a wire between two of them leads neither to the rest.
+        for link in self.cluster.links.iter().filter(|link| !(gpu(link.from) && gpu(link.to))) {
+            joined.union(link.from.0, link.to.0);
+        }
+        let first = self.cluster.devices.first()?;
+        let apart = self.cluster.devices.iter().find(|device| !joined.equiv(first.vertex.0, device.vertex.0))?;
+        Some((first, apart))
+    }
+
+    /// The cluster.
+    pub(super) fn finish(mut self) -> Cluster {
+        self.cluster.graph.shrink_to_fit();
+        self.cluster
+    }
+}

@@ -1,0 +1,98 @@
+//! The tables that `clusters show` prints: every figure of a cluster file with its source.
+//!
+//! A row stands for a table of the file, not for a host, so that a thousand equal hosts are one line.
+
+use super::Provenance;
+use super::build::Wire;
+use super::flops::show_flops;
+use super::parts::*;
+
+/// A titled table of text cells; units stand in the column names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// What the rows are, e.g. `hosts`.
+    pub title: &'static str,
+    /// Names of the columns.
+    pub columns: &'static [&'static str],
+    /// One cell per column in each row.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Position of the hosts' table.
+pub(super) const HOSTS: usize = 0;
+/// Position of the GPUs' table.
+pub(super) const GPUS: usize = 1;
+/// Position of the links' table.
+pub(super) const LINKS: usize = 2;
+
+/// The three tables, still empty.
+pub(super) fn tables() -> Vec<Table> {
+    let hosts: &[&str] = &[
+        "host",
+        "count",
+        "cores",
+        "flops_per_core",
+        "memory_bandwidth_GBps",
+        "memory",
+        "message_latency_us",
+        "message_bandwidth_GBps",
+        "provenance",
+    ];
+    let gpus: &[&str] =
+        &["gpu", "per_host", "model", "multiprocessors", "peak_flops", "memory_bandwidth_GBps", "memory", "provenance"];
+    let links: &[&str] = &["link", "count", "kind", "latency_us", "bandwidth_GBps", "duplex", "provenance"];
+    let table = |title, columns| Table { title, columns, rows: Vec::new() };
+    vec![table("hosts", hosts), table("gpus", gpus), table("links", links)]
+}
+
+/// The row of `count` equal hosts; `cpu` and `message` are those of one of them.
+pub(super) fn host_row(name: &str, count: u64, cpu: &Device, message: &Link) -> Vec<String> {
+    let DeviceKind::Cpu(spec) = &cpu.kind else { return Vec::new() };
+    vec![
+        name.to_string(),
+        count.to_string(),
+        spec.cores.to_string(),
+        show_flops(spec.flops_per_core_s),
+        gigabytes(spec.memory_bandwidth),
+        spec.memory.to_string(),
+        micros(message.latency),
+        gigabytes(message.bandwidth),
+        cpu.provenance.to_string(),
+    ]
+}
+
+/// The row of `count` equal GPUs in each host.
+pub(super) fn gpu_row(name: &str, count: u64, spec: &GpuSpec, provenance: &Provenance) -> Vec<String> {
+    vec![
+        name.to_string(),
+        count.to_string(),
+        spec.model.clone(),
+        spec.multiprocessors.to_string(),
+        show_flops(spec.peak_flops_s),
+        gigabytes(spec.memory_bandwidth),
+        spec.memory.to_string(),
+        provenance.to_string(),
+    ]
+}
+
+/// The row of `count` equal wires.
+pub(super) fn link_row(between: &str, count: u64, wire: &Wire) -> Vec<String> {
+    vec![
+        between.to_string(),
+        count.to_string(),
+        wire.kind.to_string(),
+        micros(wire.latency),
+        gigabytes(wire.bandwidth),
+        if wire.duplex == Duplex::Full { "full" } else { "half" }.to_string(),
+        wire.provenance.to_string(),
+    ]
+}
+
+fn gigabytes(bandwidth: crate::Bandwidth) -> String {
+    let rounded = (bandwidth.bytes_per_s() * 1e-6).round() * 1e-3;
+    format!("{rounded:.3}")
+}
+
+fn micros(time: crate::Time) -> String {
+    format!("{:.3}", time.as_secs_f64() * 1e6)
+}

@@ -1,0 +1,197 @@
+//! The tables of a cluster file as plain values: every figure read and checked on its own, nothing built yet.
+//!
+//! Sources of figures are inherited inwards: file, host, then the table of the CPU, GPU or link.
+
+use super::build::Wire;
+use super::reader::{At, Reader, Source};
+use super::{CpuSpec, Duplex, GpuSpec, LinkKind, MOST_DEVICES, Provenance, VertexKind, parse_flops};
+use crate::{Bandwidth, Bytes, InputError, Time};
+use std::str::FromStr;
+use std::sync::Arc;
+use toml::de::DeTable;
+
+const ROOT: &[&str] = &["name", "description", "provenance", "host", "switch", "link"];
+const HOST: &[&str] = &["name", "count", "provenance", "cpu", "gpu", "nic", "switch", "link"];
+const CPU: &[&str] =
+    &["cores", "flops_per_core", "memory_bandwidth", "memory", "message_latency", "message_bandwidth", "provenance"];
+const GPU: &[&str] =
+    &["name", "count", "model", "multiprocessors", "peak_flops", "memory_bandwidth", "memory", "provenance"];
+const THING: &[&str] = &["name", "count"];
+const LINK: &[&str] = &["kind", "between", "latency", "bandwidth", "duplex", "provenance"];
+
+/// A whole file.
+pub(super) struct ClusterTable<'a> {
+    pub(super) source: Source<'a>,
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) hosts: Vec<HostTable<'a>>,
+    pub(super) switches: Vec<Stamp>,
+    pub(super) links: Vec<LinkTable<'a>>,
+}
+
+/// A `[[host]]`.
+pub(super) struct HostTable<'a> {
+    pub(super) stamp: Stamp,
+    pub(super) cpu: CpuTable,
+    pub(super) gpus: Vec<GpuTable>,
+    /// NICs, then switches.
+    pub(super) things: Vec<(Stamp, VertexKind)>,
+    pub(super) links: Vec<LinkTable<'a>>,
+}
+
+/// A `[host.cpu]`.
+pub(super) struct CpuTable {
+    pub(super) spec: CpuSpec,
+    pub(super) message_latency: Time,
+    pub(super) message_bandwidth: Bandwidth,
+    pub(super) provenance: Arc<Provenance>,
+}
+
+/// A `[[host.gpu]]`.
+pub(super) struct GpuTable {
+    pub(super) stamp: Stamp,
+    pub(super) spec: Arc<GpuSpec>,
+    pub(super) provenance: Arc<Provenance>,
+}
+
+/// A `[[link]]` or `[[host.link]]`.
+pub(super) struct LinkTable<'a> {
+    pub(super) between: [At<&'a str>; 2],
+    pub(super) wire: Wire,
+}
+
+/// A name that is given once, or `count` times with a number behind it.
+pub(super) struct Stamp {
+    name: String,
+    count: Option<u64>,
+    /// Where its table starts.
+    pub(super) offset: usize,
+}
+
+impl Stamp {
+    /// How many things bear the name.
+    pub(super) fn many(&self) -> u64 {
+        self.count.unwrap_or(1)
+    }
+
+    /// Their names.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        (0..self.many()).map(|i| self.count.map_or_else(|| self.name.clone(), |_| format!("{}{i}", self.name)))
+    }
+
+    /// `node0..node3`, or the only name.
+    pub(super) fn shown(&self) -> String {
+        match self.count {
+            None => self.name.clone(),
+            Some(count) if count < 2 => format!("{}0", self.name),
+            Some(count) => format!("{0}0..{0}{1}", self.name, count - 1),
+        }
+    }
+}
+
+/// The tables of a file.
+pub(super) fn read<'a>(source: Source<'a>, root: &'a DeTable<'a>) -> Result<ClusterTable<'a>, InputError> {
+    let root = Reader::new(source, "the cluster file", root, 0, ROOT)?;
+    let provenance = provenance(&root, &Arc::new(Provenance::Assumed(String::new())))?;
+    let hosts = root.tables("host", "[[host]]", HOST)?;
+    let links = root.tables("link", "[[link]]", LINK)?;
+    Ok(ClusterTable {
+        source,
+        name: root.need("name", "\"my-cluster\"", name)?.value,
+        description: root.text("description", "\"four hosts\"")?.map_or("", |at| at.value).to_string(),
+        hosts: hosts.iter().map(|table| host(table, &provenance)).collect::<Result<_, _>>()?,
+        switches: things(&root, "switch", "[[switch]]")?,
+        links: links.iter().map(|table| link(table, &provenance)).collect::<Result<_, _>>()?,
+    })
+}
+
+fn host<'a>(table: &Reader<'a>, inherited: &Arc<Provenance>) -> Result<HostTable<'a>, InputError> {
+    let provenance = provenance(table, inherited)?;
+    let stamp = stamp(table, "node")?;
+    let cpu = table.table("cpu", "[host.cpu]", CPU)?;
+    let cpu = cpu.ok_or_else(|| table.error("has no CPU; add a [host.cpu] under it"))?;
+    let gpus = table.tables("gpu", "[[host.gpu]]", GPU)?;
+    let nics = things(table, "nic", "[[host.nic]]")?;
+    let switches = things(table, "switch", "[[host.switch]]")?;
+    let links = table.tables("link", "[[host.link]]", LINK)?;
+    let things = nics.into_iter().map(|nic| (nic, VertexKind::Nic));
+    Ok(HostTable {
+        stamp,
+        cpu: read_cpu(&cpu, &provenance)?,
+        gpus: gpus.iter().map(|table| gpu(table, &provenance)).collect::<Result<_, _>>()?,
+        things: things.chain(switches.into_iter().map(|switch| (switch, VertexKind::Switch))).collect(),
+        links: links.iter().map(|table| link(table, &provenance)).collect::<Result<_, _>>()?,
+    })
+}
+
+fn read_cpu(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<CpuTable, InputError> {
+    Ok(CpuTable {
+        spec: CpuSpec {
+            cores: table.need_count("cores", "16", 1_000_000)? as u32,
+            flops_per_core_s: table.need("flops_per_core", "\"80GFLOP/s\"", parse_flops)?.value,
+            memory_bandwidth: table.need("memory_bandwidth", "\"80GB/s\"", Bandwidth::from_str)?.value,
+            memory: table.need("memory", "\"64GiB\"", memory)?.value,
+        },
+        message_latency: table.need("message_latency", "\"1us\"", Time::from_str)?.value,
+        message_bandwidth: table.need("message_bandwidth", "\"8GB/s\"", Bandwidth::from_str)?.value,
+        provenance: provenance(table, inherited)?,
+    })
+}
+
+fn gpu(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<GpuTable, InputError> {
+    Ok(GpuTable {
+        stamp: stamp(table, "gpu")?,
+        spec: Arc::new(GpuSpec {
+            model: table.need("model", "\"Tesla V100\"", |text| Ok(text.to_string()))?.value,
+            multiprocessors: table.need_count("multiprocessors", "80", 100_000)? as u32,
+            peak_flops_s: table.need("peak_flops", "\"15.7TFLOP/s\"", parse_flops)?.value,
+            memory_bandwidth: table.need("memory_bandwidth", "\"900GB/s\"", Bandwidth::from_str)?.value,
+            memory: table.need("memory", "\"16GiB\"", memory)?.value,
+        }),
+        provenance: provenance(table, inherited)?,
+    })
+}
+
+fn link<'a>(table: &Reader<'a>, inherited: &Arc<Provenance>) -> Result<LinkTable<'a>, InputError> {
+    Ok(LinkTable {
+        between: table.pair("between", "[\"node*.eth0\", \"switch\"]")?,
+        wire: Wire {
+            kind: table.need("kind", "\"ethernet\"", LinkKind::from_str)?.value,
+            latency: table.need("latency", "\"2us\"", Time::from_str)?.value,
+            bandwidth: table.need("bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?.value,
+            duplex: table.read("duplex", "\"full\"", Duplex::from_str)?.map_or(Duplex::Full, |at| at.value),
+            provenance: provenance(table, inherited)?,
+        },
+    })
+}
+
+fn things(table: &Reader<'_>, key: &'static str, title: &'static str) -> Result<Vec<Stamp>, InputError> {
+    table.tables(key, title, THING)?.iter().map(|table| stamp(table, key)).collect()
+}
+
+fn stamp(table: &Reader<'_>, example: &str) -> Result<Stamp, InputError> {
+    let name = table.need("name", &format!("\"{example}\""), name)?.value;
+    let count = table.count("count", MOST_DEVICES)?.map(|at| at.value);
+    Ok(Stamp { name, count, offset: table.offset })
+}
+
+fn provenance(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<Arc<Provenance>, InputError> {
+    let own = table.read("provenance", "\"datasheet: NAME\"", Provenance::from_str)?;
+    Ok(own.map_or_else(|| inherited.clone(), |at| Arc::new(at.value)))
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    match text {
+        "cpu" | "memory" => Err("is what a host calls its own; take another name".into()),
+        _ if !text.is_empty() && text.len() <= 100 && text.chars().all(plain) => Ok(text.to_string()),
+        _ => Err("must be a name of letters, digits, - and _".into()),
+    }
+}
+
+fn memory(text: &str) -> Result<Bytes, String> {
+    match text.parse()? {
+        Bytes(0) => Err("must be positive".into()),
+        bytes => Ok(bytes),
+    }
+}

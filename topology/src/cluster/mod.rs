@@ -1,0 +1,203 @@
+//! `Cluster`: hosts, devices, NICs, switches and the links between them, as one graph with deterministic routes.
+//!
+//! Everything that a simulator shares among transfers is a [`Link`] with its [`WireId`], and everything that computes
+//! is a [`Device`]; the TOML file, the presets and a calibrated host all end in the same structure through `build.rs`.
+
+mod build;
+mod describe;
+mod file;
+mod flops;
+mod names;
+mod parts;
+mod pattern;
+mod provenance;
+mod reader;
+mod route;
+mod stamp;
+#[cfg(test)]
+mod tests;
+
+use crate::{Bandwidth, InputError, Time, nearest};
+use build::Builder;
+pub use describe::Table;
+pub use flops::{parse_flops, show_flops};
+pub use parts::{
+    CpuSpec, Device, DeviceId, DeviceKind, Duplex, GpuSpec, Host, HostId, Link, LinkId, LinkKind, Sharing, Vertex,
+    VertexId, VertexKind, WireId,
+};
+use petgraph::graph::{DiGraph, NodeIndex};
+pub use provenance::Provenance;
+pub use route::Route;
+use std::sync::Arc;
+
+/// At most this many devices stand in one cluster.
+pub const MOST_DEVICES: u64 = 1_000_000;
+
+/// The clusters that ship with the project: name and TOML text.
+const PRESETS: [(&str, &str); 3] = [
+    ("ethernet-4", include_str!("../../clusters/ethernet-4.toml")),
+    ("ethernet-gpu-8", include_str!("../../clusters/ethernet-gpu-8.toml")),
+    ("workstation", include_str!("../../clusters/workstation.toml")),
+];
+
+/// Hosts with their devices and NICs, switches, and the links between all of them.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    name: String,
+    description: String,
+    hosts: Vec<Host>,
+    devices: Vec<Device>,
+    links: Vec<Link>,
+    wires: u32,
+    /// Node weights are the named things, edge weights the position in `links`; an edge's index is its link's id.
+    graph: DiGraph<Vertex, LinkId>,
+    /// What `clusters show` prints, gathered while building: a line per table of the file, not per host.
+    tables: Vec<Table>,
+}
+
+impl Cluster {
+    /// The preset called `name_or_path`, else the TOML file at that path.
+    ///
+    /// # Errors
+    /// An unknown name (with the nearest presets), an unreadable file, and whatever [`Cluster::parse`] refuses.
+    ///
+    /// ```
+    /// # use lockstep_topology::cluster::Cluster;
+    /// assert_eq!(Cluster::load("ethernet-gpu-8").unwrap().devices().len(), 8 * (1 + 4));
+    /// ```
+    pub fn load(name_or_path: &str) -> Result<Cluster, InputError> {
+        if let Some((name, text)) = PRESETS.iter().find(|(name, _)| *name == name_or_path) {
+            return Cluster::parse(&format!("clusters/{name}.toml"), text);
+        }
+        if !name_or_path.ends_with(".toml") {
+            let names = PRESETS.map(|(name, _)| name);
+            let near = nearest(name_or_path, names);
+            let cure = if near.is_empty() { names.join(", ") } else { near.join(", ") };
+            let message = format!("no such cluster; did you mean {cure}? A file's path must end in .toml");
+            return Err(InputError::new("--cluster", name_or_path, message));
+        }
+        match std::fs::read_to_string(name_or_path) {
+            Ok(text) => Cluster::parse(name_or_path, &text),
+            Err(error) => Err(InputError::new("--cluster", name_or_path, format!("cannot be read: {error}"))),
+        }
+    }
+
+    /// The cluster that `text`, the content of `file`, describes; `docs/clusters.md` explains every key.
+    ///
+    /// # Errors
+    /// Anything that is no TOML, an unknown or missing key, a value out of range, a name given twice, a link to nothing,
+    /// devices that cannot reach each other, no device or more than [`MOST_DEVICES`]: with file, line, value and cure.
+    pub fn parse(file: &str, text: &str) -> Result<Cluster, InputError> {
+        stamp::parse(file, text)
+    }
+
+    /// Name and TOML text of every preset, by name.
+    pub fn presets() -> &'static [(&'static str, &'static str)] {
+        &PRESETS
+    }
+
+    /// One host with one CPU and nothing else: the shape of a calibrated profile of this machine.
+    ///
+    /// `message_latency` and `message_bandwidth` are those of one message between two ranks on the host.
+    ///
+    /// # Errors
+    /// No core, or a peak that is not a positive finite number of FLOP/s.
+    pub fn one_host(
+        cpu: CpuSpec,
+        message_latency: Time,
+        message_bandwidth: Bandwidth,
+        provenance: Provenance,
+    ) -> Result<Cluster, InputError> {
+        if cpu.cores == 0 {
+            return Err(InputError::new("one host", "cores = 0", "must be at least 1"));
+        }
+        if !(cpu.flops_per_core_s > 0.0 && cpu.flops_per_core_s.is_finite()) {
+            let value = format!("flops_per_core_s = {}", cpu.flops_per_core_s);
+            return Err(InputError::new("one host", value, "must be positive and finite"));
+        }
+        let mut builder = Builder::new("this-host", "one host as measured");
+        builder.host("host", &cpu, message_latency, message_bandwidth, &Arc::new(provenance));
+        builder.host_row("host", 1);
+        Ok(builder.finish())
+    }
+
+    /// The cluster's name, as its file gives it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its file says about it; may be empty.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// All hosts, by id.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// All devices, by id: host by host, the CPU before the GPUs.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// The device with this id, if there is one.
+    pub fn device(&self, id: DeviceId) -> Option<&Device> {
+        self.devices.get(id.0 as usize)
+    }
+
+    /// The device called `name`, e.g. `node0.gpu1`.
+    ///
+    /// # Errors
+    /// An unknown name, with the nearest ones.
+    pub fn device_named(&self, name: &str) -> Result<&Device, InputError> {
+        let unknown = || {
+            let near = nearest(name, self.devices.iter().take(10_000).map(|device| device.name.as_str()));
+            let hint = if near.is_empty() { &self.devices[0].name } else { &near.join(", ") };
+            InputError::new(&self.name, name, format!("no such device; did you mean {hint}?"))
+        };
+        self.devices.iter().find(|device| device.name == name).ok_or_else(unknown)
+    }
+
+    /// Every direction of every wire, by id.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// The link with this id.
+    ///
+    /// # Panics
+    /// When the id comes from another cluster.
+    pub fn link(&self, id: LinkId) -> &Link {
+        &self.links[id.0 as usize]
+    }
+
+    /// How many wires there are: every [`WireId`] is below it. Links of one wire share its bandwidth.
+    pub fn wires(&self) -> u32 {
+        self.wires
+    }
+
+    /// All switches, those inside hosts too, by id.
+    pub fn switches(&self) -> impl Iterator<Item = &Vertex> {
+        self.graph.node_weights().filter(|vertex| vertex.kind == VertexKind::Switch)
+    }
+
+    /// The named thing at one end of a link.
+    ///
+    /// # Panics
+    /// When the id comes from another cluster.
+    pub fn vertex(&self, id: VertexId) -> &Vertex {
+        &self.graph[NodeIndex::new(id.0 as usize)]
+    }
+
+    /// The graph behind the routes: named things, and for each edge the link that it is.
+    pub fn graph(&self) -> &DiGraph<Vertex, LinkId> {
+        &self.graph
+    }
+
+    /// What `clusters show` prints: hosts, GPUs and links with their parameters and where each figure comes from, a row
+    /// per table of the file.
+    pub fn describe(&self) -> &[Table] {
+        &self.tables
+    }
+}

@@ -1,0 +1,53 @@
+//! `Names`: finds the things that a name or a pattern stands for, and says what is near when there are none.
+
+use super::pattern::{matches, prefix};
+use super::reader::{At, Source};
+use crate::{InputError, nearest};
+
+/// Names with their positions, sorted by name.
+pub(super) struct Names<'a> {
+    sorted: Vec<(&'a str, u32)>,
+}
+
+impl<'a> Names<'a> {
+    /// All `names` with their positions.
+    ///
+    /// # Errors
+    /// The name that stands twice, with its later position.
+    pub(super) fn new(names: impl Iterator<Item = (&'a str, u32)>) -> Result<Names<'a>, (&'a str, u32)> {
+        let mut sorted: Vec<(&str, u32)> = names.collect();
+        sorted.sort_unstable();
+        match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(twice) => Err(twice[1]),
+            None => Ok(Names { sorted }),
+        }
+    }
+
+    /// Positions of all things that the name or pattern `wanted` stands for, ascending.
+    pub(super) fn find(&self, source: Source<'_>, wanted: &At<&str>) -> Result<Vec<u32>, InputError> {
+        let start = prefix(wanted.value);
+        let from = self.sorted.partition_point(|(name, _)| *name < start);
+        let near = self.sorted[from..].iter().take_while(|(name, _)| name.starts_with(start));
+        let mut found: Vec<u32> =
+            near.filter(|(name, _)| matches(wanted.value, name)).map(|(_, position)| *position).collect();
+        found.sort_unstable();
+        if found.is_empty() {
+            return Err(source.error(wanted.offset, wanted.shown.clone(), self.nothing(wanted.value)));
+        }
+        Ok(found)
+    }
+
+    /// What to say about a name that stands for nothing.
+    fn nothing(&self, wanted: &str) -> String {
+        let parts = format!("{wanted}.*");
+        if let Some((part, _)) = self.sorted.iter().find(|(name, _)| matches(&parts, name)) {
+            return format!("is a host; a link joins parts of hosts, like {part}");
+        }
+        // Enough names to be helpful; comparing with a million would take longer than reading the file.
+        let names = || self.sorted.iter().take(5_000).map(|(name, _)| *name);
+        let near = nearest(wanted, names());
+        let hint = if near.is_empty() { names().take(3).collect() } else { near };
+        let what = if prefix(wanted) == wanted { "there is no such thing" } else { "matches nothing" };
+        format!("{what}; did you mean {}?", hint.join(", "))
+    }
+}

@@ -1,0 +1,241 @@
+//! What a cluster is made of: hosts, devices, links and the vertices of their graph, as plain data.
+//!
+//! Ids are positions in the cluster's lists, so that per-device and per-wire state elsewhere is a plain vector.
+
+use super::Provenance;
+use crate::{Bandwidth, Bytes, Time};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// A host: position in [`Cluster::hosts`](super::Cluster::hosts).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u32);
+
+/// A device: position in [`Cluster::devices`](super::Cluster::devices).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(pub u32);
+
+/// One direction of a wire: position in [`Cluster::links`](super::Cluster::links).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+/// A capacity that links share: both directions of a half-duplex wire have the same, each of a full-duplex one its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WireId(pub u32);
+
+/// A named thing that links join: a device, a host's memory, a NIC or a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VertexId(pub u32);
+
+/// A machine with one memory and one CPU, and perhaps GPUs and NICs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Host {
+    /// Position in the list of hosts.
+    pub id: HostId,
+    /// E.g. `node3`.
+    pub name: String,
+    /// Its devices: the CPU, then the GPUs.
+    pub devices: Vec<DeviceId>,
+    /// Its memory.
+    pub memory: VertexId,
+}
+
+/// Something that computes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Device {
+    /// Position in the list of devices.
+    pub id: DeviceId,
+    /// The host it sits in.
+    pub host: HostId,
+    /// E.g. `node0.cpu`, `node0.gpu1`.
+    pub name: String,
+    /// What it can do.
+    pub kind: DeviceKind,
+    /// Where those figures come from.
+    pub provenance: Arc<Provenance>,
+    /// Its place in the graph.
+    pub vertex: VertexId,
+    /// The links that data crosses from one rank on this device to another, in order.
+    pub(super) within: Vec<LinkId>,
+}
+
+/// A CPU or a GPU with its figures.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DeviceKind {
+    /// All cores of a host.
+    Cpu(CpuSpec),
+    /// One accelerator.
+    Gpu(Arc<GpuSpec>),
+}
+
+/// All cores of a host, which share its memory bandwidth.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CpuSpec {
+    /// Cores that run at full speed side by side.
+    pub cores: u32,
+    /// Peak single-precision FLOP/s of one core.
+    pub flops_per_core_s: f64,
+    /// Bytes read or written per second by all cores together.
+    pub memory_bandwidth: Bandwidth,
+    /// Size of the host's memory.
+    pub memory: Bytes,
+}
+
+/// One GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GpuSpec {
+    /// E.g. `Tesla V100`.
+    pub model: String,
+    /// Multiprocessors, the unit in which kernels share the GPU.
+    pub multiprocessors: u32,
+    /// Peak single-precision FLOP/s of the whole GPU.
+    pub peak_flops_s: f64,
+    /// Bytes read or written per second in its own memory.
+    pub memory_bandwidth: Bandwidth,
+    /// Size of its own memory.
+    pub memory: Bytes,
+}
+
+/// One direction of a wire.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// Position in the list of links.
+    pub id: LinkId,
+    /// Where data enters.
+    pub from: VertexId,
+    /// Where it leaves.
+    pub to: VertexId,
+    /// What the wire is.
+    pub kind: LinkKind,
+    /// From the first byte's entering to its leaving.
+    pub latency: Time,
+    /// Bytes per second.
+    pub bandwidth: Bandwidth,
+    /// Whether transfers share that bandwidth or each may have it whole.
+    pub sharing: Sharing,
+    /// Whose capacity it uses; equal for the directions of a half-duplex wire.
+    pub wire: WireId,
+    /// The other direction; itself where there is none.
+    pub reverse: LinkId,
+    /// Where its figures come from.
+    pub provenance: Arc<Provenance>,
+}
+
+/// How transfers on a link divide its bandwidth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// All transfers on the wire together have it: a cable, a bus, a memory.
+    Shared,
+    /// Each transfer may have it whole: the rate at which one core moves one message.
+    PerTransfer,
+}
+
+/// Whether a wire carries both directions at full speed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Duplex {
+    /// Each direction has the bandwidth for itself.
+    #[default]
+    Full,
+    /// The directions share it.
+    Half,
+}
+
+/// What a wire is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LinkKind {
+    /// Ethernet, NIC to switch or NIC to NIC.
+    Ethernet,
+    /// InfiniBand.
+    InfiniBand,
+    /// NVLink, GPU to GPU, CPU or NVSwitch.
+    NvLink,
+    /// PCI Express.
+    Pcie,
+    /// The passing of one message between ranks of a host.
+    SharedMemory,
+    /// Reading and writing a host's memory.
+    HostMemory,
+    /// Reading and writing a GPU's own memory.
+    DeviceMemory,
+}
+
+impl LinkKind {
+    /// Kinds that a cluster file may name.
+    pub const ALL: [LinkKind; 6] = [
+        LinkKind::Ethernet,
+        LinkKind::InfiniBand,
+        LinkKind::NvLink,
+        LinkKind::Pcie,
+        LinkKind::SharedMemory,
+        LinkKind::HostMemory,
+    ];
+
+    /// As the cluster file writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkKind::Ethernet => "ethernet",
+            LinkKind::InfiniBand => "infiniband",
+            LinkKind::NvLink => "nvlink",
+            LinkKind::Pcie => "pcie",
+            LinkKind::SharedMemory => "shared-memory",
+            LinkKind::HostMemory => "host-memory",
+            LinkKind::DeviceMemory => "device-memory",
+        }
+    }
+}
+
+impl fmt::Display for LinkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for LinkKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LinkKind, String> {
+        let known = LinkKind::ALL.into_iter().find(|kind| kind.name() == text);
+        known.ok_or_else(|| format!("is no kind of link; there are {}", LinkKind::ALL.map(LinkKind::name).join(", ")))
+    }
+}
+
+impl FromStr for Duplex {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Duplex, String> {
+        match text {
+            "full" => Ok(Duplex::Full),
+            "half" => Ok(Duplex::Half),
+            _ => Err("must be \"full\" or \"half\"".into()),
+        }
+    }
+}
+
+/// One named thing of the graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vertex {
+    /// Position in the graph.
+    pub id: VertexId,
+    /// E.g. `node0.eth0`, `switch`.
+    pub name: String,
+    /// What it is.
+    pub kind: VertexKind,
+    /// The host it belongs to; `None` for a switch between hosts.
+    pub host: Option<HostId>,
+}
+
+/// What stands at a vertex of the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VertexKind {
+    /// The CPU of a host: also the bridge between its memory, its GPUs and its NICs.
+    Cpu(DeviceId),
+    /// A GPU; data ends here and is not passed on.
+    Gpu(DeviceId),
+    /// A host's memory; data ends here and is not passed on.
+    Memory,
+    /// A network interface of a host.
+    Nic,
+    /// A switch, between hosts or (PCIe, NVSwitch) inside one.
+    Switch,
+}

@@ -1,0 +1,202 @@
+//! Routes: the links that data crosses from one device to another, the same on every run.
+//!
+//! Fewest links first, then least total latency, then lowest ids. Each pair is searched from both ends at once, so that
+//! a route across a switch of a thousand ports never looks at the thousand, and nothing has to be kept between calls.
+
+use super::Cluster;
+use super::parts::*;
+use crate::{Bandwidth, InputError, Time};
+use petgraph::Direction;
+use petgraph::graph::NodeIndex;
+use petgraph::visit::EdgeRef;
+use std::collections::BTreeMap;
+
+/// The way from one device to another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Route {
+    /// What data crosses, in order. A link that is crossed twice stands here twice.
+    pub links: Vec<LinkId>,
+    /// Sum of the links' latencies.
+    pub latency: Time,
+    /// What one transfer alone gets: the least of the links' bandwidths, a wire that is crossed n times counting 1/n.
+    pub bandwidth: Bandwidth,
+}
+
+impl Cluster {
+    /// The way from device `from` to device `to`; from a device to itself (another rank on it), through its memory.
+    ///
+    /// Data is passed on by switches, and by the CPU and the NICs of the two hosts at its ends; never by a GPU, a third
+    /// host or a memory. The way back is the same wires in reverse.
+    ///
+    /// # Errors
+    /// An id of another cluster, or no way between the two.
+    ///
+    /// ```
+    /// # use lockstep_topology::cluster::{Cluster, DeviceId};
+    /// let cluster = Cluster::load("ethernet-4").unwrap();
+    /// let route = cluster.route(DeviceId(0), DeviceId(3)).unwrap();
+    /// assert_eq!(route.bandwidth.bytes_per_s(), 1.25e9);
+    /// ```
+    pub fn route(&self, from: DeviceId, to: DeviceId) -> Result<Route, InputError> {
+        let known = |id: DeviceId| {
+            let message = || format!("no such device; there are {}, counted from 0", self.devices.len());
+            self.device(id).ok_or_else(|| InputError::new(&self.name, format!("device {}", id.0), message()))
+        };
+        let (from, to) = (known(from)?, known(to)?);
+        if from.id == to.id {
+            return Ok(self.crossing(from.within.clone()));
+        }
+        // Ties fall by ids, seen from one end: always the lower device's, so that both directions use the same wires.
+        let (low, high) = if from.id < to.id { (from, to) } else { (to, from) };
+        let Some(mut links) = self.search(low, high) else {
+            let value = format!("{} to {}", from.name, to.name);
+            let message = "cannot be reached; add a [[link]], or a [[host.link]], on the way between the two";
+            return Err(InputError::new(&self.name, value, message));
+        };
+        if from.id > to.id {
+            links.reverse();
+            links.iter_mut().for_each(|link| *link = self.link(*link).reverse);
+        }
+        Ok(self.crossing(links))
+    }
+
+    /// The route over `links`, with their total latency and least bandwidth.
+    fn crossing(&self, links: Vec<LinkId>) -> Route {
+        let latency = links.iter().map(|link| self.link(*link).latency).sum();
+        let share = |link: &LinkId| {
+            let link = self.link(*link);
+            let crossed = links.iter().filter(|other| self.link(**other).wire == link.wire).count();
+            link.bandwidth.bytes_per_s() / crossed as f64
+        };
+        let least = links.iter().map(share).fold(f64::MAX, f64::min);
+        let bandwidth = Bandwidth::new(least).expect("a positive finite bandwidth over a small count stays one");
+        Route { links, latency, bandwidth }
+    }
+
+    /// The best way between two different devices.
+    fn search(&self, from: &Device, to: &Device) -> Option<Vec<LinkId>> {
+        let passes = |vertex: &Vertex| match vertex.kind {
+            VertexKind::Switch => true,
+            VertexKind::Cpu(_) | VertexKind::Nic => vertex.host == Some(from.host) || vertex.host == Some(to.host),
+            VertexKind::Gpu(_) | VertexKind::Memory => false,
+        };
+        let mut ahead = Side::new(from.vertex, Direction::Outgoing);
+        let mut behind = Side::new(to.vertex, Direction::Incoming);
+        while !ahead.meets(&behind) {
+            let side = if ahead.work(self) <= behind.work(self) { &mut ahead } else { &mut behind };
+            let goal = if side.direction == Direction::Outgoing { to.vertex } else { from.vertex };
+            if !side.grow(self, |vertex| vertex.id == goal || passes(vertex)) {
+                return None;
+            }
+        }
+        Some(self.best(&ahead, &behind))
+    }
+
+    /// The least latency, then the lowest ids, among the shortest ways that two sides which meet have found.
+    ///
+    /// Every look goes over edges that the searches have gone over, so a wide switch in the middle costs nothing.
+    fn best(&self, ahead: &Side, behind: &Side) -> Vec<LinkId> {
+        let mut rest: BTreeMap<VertexId, Rest> = BTreeMap::new();
+        rest.insert(behind.levels[0][0], Rest { latency: Time::ZERO, onward: None });
+        for pair in behind.levels.windows(2) {
+            for next in &pair[0] {
+                for edge in self.graph.edges_directed(node(*next), Direction::Incoming) {
+                    let vertex = VertexId(edge.source().index() as u32);
+                    if pair[1].binary_search(&vertex).is_ok() {
+                        self.offer(&mut rest, vertex, *next, *edge.weight());
+                    }
+                }
+            }
+        }
+        for pair in ahead.levels.windows(2).rev() {
+            for vertex in &pair[0] {
+                for edge in self.graph.edges_directed(node(*vertex), Direction::Outgoing) {
+                    let next = VertexId(edge.target().index() as u32);
+                    if pair[1].binary_search(&next).is_ok() {
+                        self.offer(&mut rest, *vertex, next, *edge.weight());
+                    }
+                }
+            }
+        }
+        let mut links = Vec::new();
+        let mut at = ahead.levels[0][0];
+        while let Some(Rest { onward: Some((next, link)), .. }) = rest.get(&at) {
+            links.push(*link);
+            at = *next;
+        }
+        links
+    }
+
+    /// Lets `vertex` go on over `link` to `next` if a way leads on from there and none so far is better.
+    fn offer(&self, rest: &mut BTreeMap<VertexId, Rest>, vertex: VertexId, next: VertexId, link: LinkId) {
+        let Some(beyond) = rest.get(&next) else { return };
+        let offer = Rest { latency: beyond.latency + self.link(link).latency, onward: Some((next, link)) };
+        rest.entry(vertex).and_modify(|best| *best = (*best).min(offer)).or_insert(offer);
+    }
+}
+
+/// The best way from a vertex to the end: less latency is better, then lower ids.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rest {
+    latency: Time,
+    /// The next vertex and the link to it; `None` at the end.
+    onward: Option<(VertexId, LinkId)>,
+}
+
+fn node(vertex: VertexId) -> NodeIndex {
+    NodeIndex::new(vertex.0 as usize)
+}
+
+/// A vertex of more edges than this is wide, however many they are.
+const ENOUGH: usize = 64;
+
+/// A breadth-first search from one end: its levels, each sorted by id.
+struct Side {
+    direction: Direction,
+    levels: Vec<Vec<VertexId>>,
+    seen: Vec<VertexId>,
+}
+
+impl Side {
+    fn new(start: VertexId, direction: Direction) -> Side {
+        Side { direction, levels: vec![vec![start]], seen: vec![start] }
+    }
+
+    fn frontier(&self) -> &[VertexId] {
+        self.levels.last().expect("a side has its start")
+    }
+
+    /// Whether some vertex stands in both last levels: then, and not before, the shortest ways are found.
+    fn meets(&self, other: &Side) -> bool {
+        let (few, many) = if self.frontier().len() <= other.frontier().len() { (self, other) } else { (other, self) };
+        few.frontier().iter().any(|vertex| many.frontier().binary_search(vertex).is_ok())
+    }
+
+    /// How many edges the next level looks at, at most [`ENOUGH`] of each vertex.
+    fn work(&self, cluster: &Cluster) -> usize {
+        let degree =
+            |vertex: &VertexId| cluster.graph.edges_directed(node(*vertex), self.direction).take(ENOUGH).count();
+        self.frontier().iter().map(degree).sum()
+    }
+
+    /// Adds the next level of vertices that `passes` admits; `false` where there is none.
+    fn grow(&mut self, cluster: &Cluster, passes: impl Fn(&Vertex) -> bool) -> bool {
+        let mut next = Vec::new();
+        for vertex in self.frontier() {
+            let edges = cluster.graph.edges_directed(node(*vertex), self.direction);
+            next.extend(edges.filter_map(|edge| {
+                let far = if self.direction == Direction::Outgoing { edge.target() } else { edge.source() };
+                let far = VertexId(far.index() as u32);
+                let fresh = self.seen.binary_search(&far).is_err();
+                (fresh && passes(cluster.vertex(far))).then_some(far)
+            }));
+        }
+        next.sort_unstable();
+        next.dedup();
+        self.seen.extend_from_slice(&next);
+        self.seen.sort_unstable();
+        let grown = !next.is_empty();
+        self.levels.push(next);
+        grown
+    }
+}

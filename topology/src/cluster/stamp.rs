@@ -1,0 +1,194 @@
+//! Builds the cluster that the tables of a file describe: stamps out hosts and switches, then wires what links name.
+//!
+//! A host's inner links are resolved once by local names and repeated for each of its `count` copies.
+
+use super::build::Builder;
+use super::describe::{GPUS, LINKS, gpu_row, link_row};
+use super::file::{ClusterTable, HostTable, LinkTable, read};
+use super::names::Names;
+use super::reader::Source;
+use super::{Cluster, MOST_DEVICES, VertexId, VertexKind};
+use crate::InputError;
+use toml::de::DeTable;
+
+/// At most this many named things (devices, memories, NICs, switches) stand in one cluster.
+const MOST_THINGS: u64 = 4_000_000;
+/// At most this many wires.
+const MOST_WIRES: u64 = 8_000_000;
+
+/// The cluster that `text`, the content of `file`, describes.
+pub(super) fn parse(file: &str, text: &str) -> Result<Cluster, InputError> {
+    let source = Source { file, text };
+    if text.trim().is_empty() {
+        return Err(source.error(0, "", "is empty; a cluster has a name and at least one [[host]]"));
+    }
+    let root = DeTable::parse(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        source.error(offset, "", format!("is not TOML: {}", error.message().replace('\n', ", ")))
+    })?;
+    let tables = read(source, root.get_ref())?;
+    check_size(&tables)?;
+    let mut builder = Builder::new(&tables.name, &tables.description);
+    let mut starts = Vec::new();
+    for host in &tables.hosts {
+        starts.push((builder.vertices().len() as u32, host.stamp.offset));
+        stamp_host(source, host, &mut builder)?;
+    }
+    for switch in &tables.switches {
+        starts.push((builder.vertices().len() as u32, switch.offset));
+        for name in switch.names() {
+            builder.vertex(name, VertexKind::Switch, None);
+        }
+    }
+    wire_up(source, &tables.links, &starts, &mut builder)?;
+    if let Some((first, apart)) = builder.separated() {
+        let table = starts.partition_point(|(start, _)| *start <= apart.vertex.0) - 1;
+        let message =
+            format!("cannot be reached from {}; add a [[link]] or [[host.link]] that leads there", first.name);
+        return Err(source.error(starts[table].1, apart.name.clone(), message));
+    }
+    Ok(builder.finish())
+}
+
+/// Refuses what would not fit in memory, before anything is built.
+fn check_size(tables: &ClusterTable<'_>) -> Result<(), InputError> {
+    let Some(first) = tables.hosts.first() else {
+        return Err(tables.source.error(0, "", "has no device; add a [[host]] with its [host.cpu]"));
+    };
+    let (mut devices, mut things) = (0u64, tables.switches.iter().map(|switch| switch.many()).sum::<u64>());
+    let mut last = first.stamp.offset;
+    for host in &tables.hosts {
+        let gpus: u64 = host.gpus.iter().map(|gpu| gpu.stamp.many()).sum();
+        let others: u64 = host.things.iter().map(|(stamp, _)| stamp.many()).sum();
+        devices = devices.saturating_add(host.stamp.many().saturating_mul(1 + gpus));
+        things = things.saturating_add(host.stamp.many().saturating_mul(2 + gpus + others));
+        last = host.stamp.offset;
+        if devices > MOST_DEVICES {
+            break;
+        }
+    }
+    let too_many =
+        |value: String, most: u64| Err(tables.source.error(last, value, format!("more than {most}; lower a count")));
+    match (devices > MOST_DEVICES, things > MOST_THINGS) {
+        (true, _) => too_many(format!("{devices} devices"), MOST_DEVICES),
+        (_, true) => too_many(format!("{things} devices, NICs and switches"), MOST_THINGS),
+        _ => Ok(()),
+    }
+}
+
+/// Adds all copies of a host with their inner links.
+fn stamp_host(source: Source<'_>, host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputError> {
+    let gpus = || host.gpus.iter().flat_map(|gpu| gpu.stamp.names().map(move |name| (name, gpu)));
+    let things = || host.things.iter().flat_map(|(stamp, kind)| stamp.names().map(move |name| (name, *kind)));
+    // Local positions: the CPU is 0, the memory 1, which no link may name.
+    let stamps = host.gpus.iter().map(|gpu| &gpu.stamp).chain(host.things.iter().map(|(stamp, _)| stamp));
+    let local: Vec<(String, usize)> = stamps.flat_map(|stamp| stamp.names().map(|name| (name, stamp.offset))).collect();
+    let numbered = local.iter().zip(2..).map(|((name, _), position)| (name.as_str(), position));
+    let names = Names::new(std::iter::once(("cpu", 0)).chain(numbered)).map_err(|(name, position)| {
+        let offset = local[position as usize - 2].1;
+        source.error(offset, name, "this name is given twice in one host; rename one of the two")
+    })?;
+    let mut wires = Vec::new();
+    let mut total = 0;
+    for link in &host.links {
+        let pairs = pairs(source, link, &names)?;
+        let count = pairs.len() as u64 * host.stamp.many();
+        total += count;
+        check_wires(source, link, builder, total)?;
+        let [one, other] = &link.between;
+        let shown = format!("{0}: {1} - {2}", host.stamp.shown(), one.value, other.value);
+        builder.row(LINKS, link_row(&shown, count, &link.wire));
+        wires.push((link, pairs));
+    }
+    for name in host.stamp.names() {
+        let base = builder.vertices().len() as u32;
+        let cpu = &host.cpu;
+        let id = builder.host(&name, &cpu.spec, cpu.message_latency, cpu.message_bandwidth, &cpu.provenance);
+        for (name, gpu) in gpus() {
+            builder.gpu(&name, &gpu.spec, &gpu.provenance);
+        }
+        for (part, kind) in things() {
+            builder.vertex(format!("{name}.{part}"), kind, Some(id));
+        }
+        for (link, pairs) in &wires {
+            for (one, other) in pairs {
+                builder.wire(VertexId(base + one), VertexId(base + other), &link.wire);
+            }
+        }
+    }
+    builder.host_row(&host.stamp.shown(), host.stamp.many());
+    for gpu in &host.gpus {
+        let shown = format!("{}: {}", host.stamp.shown(), gpu.stamp.shown());
+        builder.row(GPUS, gpu_row(&shown, gpu.stamp.many(), &gpu.spec, &gpu.provenance));
+    }
+    Ok(())
+}
+
+/// Adds the links between hosts and switches.
+fn wire_up(
+    source: Source<'_>,
+    links: &[LinkTable<'_>],
+    starts: &[(u32, usize)],
+    builder: &mut Builder,
+) -> Result<(), InputError> {
+    let linked = builder.vertices().iter().filter(|vertex| vertex.weight.kind != VertexKind::Memory);
+    let names = Names::new(linked.map(|vertex| (vertex.weight.name.as_str(), vertex.weight.id.0)));
+    let names = names.map_err(|(name, position)| {
+        let table = starts.partition_point(|(start, _)| *start <= position) - 1;
+        source.error(starts[table].1, name, "this name is given twice; rename one of the two")
+    })?;
+    let mut wires = Vec::new();
+    let mut count = 0;
+    for link in links {
+        let pairs = pairs(source, link, &names)?;
+        count += pairs.len() as u64;
+        check_wires(source, link, builder, count)?;
+        wires.push(pairs);
+    }
+    for (link, pairs) in links.iter().zip(wires) {
+        let shown = format!("{} - {}", link.between[0].value, link.between[1].value);
+        builder.row(LINKS, link_row(&shown, pairs.len() as u64, &link.wire));
+        for (one, other) in pairs {
+            builder.wire(VertexId(one), VertexId(other), &link.wire);
+        }
+    }
+    Ok(())
+}
+
+/// Every pair of different things that a link joins, once.
+fn pairs(source: Source<'_>, link: &LinkTable<'_>, names: &Names<'_>) -> Result<Vec<(u32, u32)>, InputError> {
+    let [one, other] = &link.between;
+    let (ones, others) = (names.find(source, one)?, names.find(source, other)?);
+    if (ones.len() as u64).saturating_mul(others.len() as u64) > MOST_WIRES {
+        let message = format!("joins {} things with {} others, more than {MOST_WIRES} wires", ones.len(), others.len());
+        return Err(source.error(other.offset, other.shown.clone(), message));
+    }
+    let mut pairs = Vec::new();
+    for a in &ones {
+        for b in &others {
+            // Where both patterns match both things, the pair comes up twice.
+            let again = b < a && others.binary_search(a).is_ok() && ones.binary_search(b).is_ok();
+            if a != b && !again {
+                pairs.push((*a, *b));
+            }
+        }
+    }
+    if pairs.is_empty() {
+        return Err(source.error(
+            other.offset,
+            other.shown.clone(),
+            "joins a thing with itself; name two different ones",
+        ));
+    }
+    Ok(pairs)
+}
+
+/// Refuses `more` wires where they would be too many.
+fn check_wires(source: Source<'_>, link: &LinkTable<'_>, builder: &Builder, more: u64) -> Result<(), InputError> {
+    let wires = builder.wires() + more;
+    if wires <= MOST_WIRES {
+        return Ok(());
+    }
+    let at = &link.between[0];
+    Err(source.error(at.offset, format!("{wires} wires"), format!("more than {MOST_WIRES}; narrow a pattern")))
+}

@@ -1,0 +1,5 @@
+//! Tests of clusters: routes against hand-worked cases and a slow twin, and every way to get a file wrong.
+
+mod bad_input;
+mod presets;
+mod routes;
