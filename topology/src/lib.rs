@@ -1,7 +1,11 @@
 //! Where ranks live, how they are wired, and the collective algorithms over them.
 
+pub mod cluster;
 mod input_error;
+pub mod placement;
 mod units;
 
+pub use cluster::Cluster;
 pub use input_error::{InputError, nearest};
+pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank};
 pub use units::{Bandwidth, Bytes, Time};
