@@ -199,24 +199,75 @@ fn names_and_paths() {
     assert!(error.message.contains("cannot read the model"), "{error}");
 }
 
-/// One edit of a text: where (in 1,000ths), how much to remove, what to put there.
-fn edits() -> impl Strategy<Value = Vec<(usize, usize, String)>> {
-    let pieces = prop_oneof![
-        Just(String::new()),
-        Just("-1".to_owned()),
-        Just("0".to_owned()),
-        Just("4294967296".to_owned()),
-        Just("99".to_owned()),
-        Just("\"$n\"".to_owned()),
-        Just("input".to_owned()),
-        Just("[[layer]]\n".to_owned()),
-        Just("[block.basic]\n".to_owned()),
-        Just("inputs = [\"relu1\", \"scores\"]\n".to_owned()),
-        Just("kind = \"add\"\n".to_owned()),
-        Just("é".to_owned()),
-        "[ -~\\n]{0,4}",
+/// What replaces a token: sizes at the edges of their types, names that exist elsewhere, other types, broken syntax.
+const REPLACEMENTS: [&str; 20] = [
+    "-1",
+    "0",
+    "1",
+    "3",
+    "99",
+    "65537",
+    "4294967295",
+    "4294967296",
+    "1.5",
+    "nan",
+    "true",
+    "[2, 3]",
+    "\"$channels\"",
+    "\"input\"",
+    "\"relu1\"",
+    "[\"relu1\", \"conv1\"]",
+    "\"add\"",
+    "inputs",
+    "é",
+    "[",
+];
+
+/// One edit: of a line (drop, double, move) or of a token within it.
+#[derive(Debug, Clone)]
+enum Edit {
+    Drop(usize),
+    Double(usize),
+    Move(usize, usize),
+    Token(usize, usize, usize),
+}
+
+fn edits() -> impl Strategy<Value = Vec<Edit>> {
+    let place = 0..1_000usize;
+    let edit = prop_oneof![
+        1 => place.clone().prop_map(Edit::Drop),
+        1 => place.clone().prop_map(Edit::Double),
+        1 => (place.clone(), place.clone()).prop_map(|(from, to)| Edit::Move(from, to)),
+        5 => (place.clone(), place, 0..REPLACEMENTS.len()).prop_map(|(line, token, new)| Edit::Token(line, token, new)),
     ];
-    proptest::collection::vec((0..1000usize, 0..12usize, pieces), 1..4)
+    proptest::collection::vec(edit, 1..4)
+}
+
+/// The text after the edits; places count modulo what there is.
+fn edited(text: &str, edits: &[Edit]) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for edit in edits {
+        let count = lines.len();
+        match *edit {
+            Edit::Drop(line) => drop(lines.remove(line % count)),
+            Edit::Double(line) => lines.insert(line % count, lines[line % count].clone()),
+            Edit::Move(from, to) => {
+                let line = lines.remove(from % count);
+                lines.insert(to % count, line);
+            }
+            Edit::Token(line, token, new) => {
+                let line = &mut lines[line % count];
+                // Values stand between "= " and "," or the end, so whole words of a line are good places to cut.
+                let mut words: Vec<&str> = line.split(' ').collect();
+                let at = token % words.len();
+                let tail = if words[at].ends_with(',') { "," } else { "" };
+                let word = format!("{}{tail}", REPLACEMENTS[new]);
+                words[at] = &word;
+                *line = words.join(" ");
+            }
+        }
+    }
+    lines.join("\n")
 }
 
 proptest! {
@@ -224,17 +275,50 @@ proptest! {
 
     #[test]
     fn mutated_texts_never_panic(model in 0..3usize, edits in edits()) {
-        let mut text: Vec<char> = Model::zoo()[model].1.chars().collect();
-        for (place, removed, inserted) in edits {
-            let start = place * text.len() / 1000;
-            let end = (start + removed).min(text.len());
-            text.splice(start..end, inserted.chars());
-        }
-        let text: String = text.into_iter().collect();
+        let text = edited(Model::zoo()[model].1, &edits);
         if let Err(error) = Model::parse("m.toml", &text) {
             let line: usize = error.place.strip_prefix("m.toml:").expect("a file").parse().expect("a line");
             prop_assert!(line >= 1 && line <= text.lines().count() + 1, "{}", error);
             prop_assert!(!error.message.is_empty());
         }
     }
+
+    #[test]
+    fn cut_texts_never_panic(model in 0..3usize, place in 0..10_000usize, removed in 0..40usize, new in 0..20usize) {
+        let mut text: Vec<char> = Model::zoo()[model].1.chars().collect();
+        let start = place % text.len();
+        let end = (start + removed).min(text.len());
+        text.splice(start..end, REPLACEMENTS[new].chars());
+        let text: String = text.into_iter().collect();
+        if let Err(error) = Model::parse("m.toml", &text) {
+            prop_assert!(error.place.starts_with("m.toml:"), "{}", error);
+        }
+    }
+}
+
+#[test]
+fn deep_nesting_is_an_error_not_an_overflow() {
+    for (open, close) in [("[", "]"), ("{ a = ", "}")] {
+        let text = format!("name = {}1{}\n", open.repeat(100_000), close.repeat(100_000));
+        assert!(refused(&text).message.contains("not TOML"));
+    }
+}
+
+#[test]
+fn mutations_reach_beyond_the_toml_parser() {
+    // A fixed walk over all single-token edits of LeNet: most must be TOML, and some must be refused for their meaning.
+    let text = Model::zoo()[0].1;
+    let (mut accepted, mut syntax, mut meaning) = (0, 0, 0);
+    for line in 0..text.lines().count() {
+        for token in 0..12 {
+            for new in 0..REPLACEMENTS.len() {
+                match Model::parse("m.toml", &edited(text, &[Edit::Token(line, token, new)])) {
+                    Ok(_) => accepted += 1,
+                    Err(error) if error.message.starts_with("not TOML") => syntax += 1,
+                    Err(_) => meaning += 1,
+                }
+            }
+        }
+    }
+    assert!(accepted > 100 && syntax > 100 && meaning > 500, "{accepted} {syntax} {meaning}");
 }
