@@ -20,7 +20,7 @@ pub(super) fn load(name_or_path: &str) -> Result<Model, InputError> {
     let is_path = name_or_path.ends_with(".toml") || name_or_path.contains(std::path::MAIN_SEPARATOR);
     if !is_path {
         let cure = suggestion(name_or_path, ZOO.iter().map(|(name, _)| *name));
-        let message = format!("there is no such model: {cure} Or give the path of a .toml file");
+        let message = format!("there is no such model in the zoo, and a path ends in .toml: {cure}");
         return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
     }
     let text = std::fs::read_to_string(name_or_path)

@@ -193,7 +193,12 @@ fn blocks() {
 #[test]
 fn names_and_paths() {
     let error = Model::load("lennet").expect_err("misspelt");
-    assert!(error.to_string().contains("\"lennet\": there is no such model: did you mean lenet?"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("\"lennet\": there is no such model in the zoo, and a path ends in .toml: did you mean lenet?"),
+        "{error}"
+    );
     let error = Model::load("nowhere/lenet.toml").expect_err("missing");
     assert_eq!(error.place, "nowhere/lenet.toml");
     assert!(error.message.contains("cannot read the model"), "{error}");
