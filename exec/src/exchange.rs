@@ -1,0 +1,242 @@
+//! One member's run of a collective: pulls the steps of its lanes and performs them on a transport.
+//!
+//! The engine knows sends, receives and sums, and no collective by name. Lanes are the concurrency: at most `window`
+//! are in flight, started in order, each advanced until it waits. Nothing is allocated after creation but a lane's own
+//! iterator state, which the schedule keeps on the stack.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lockstep_topology::Rank;
+use lockstep_topology::collective::{Action, Lane, Schedule};
+
+use crate::transport::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, TransportError};
+
+/// Where an exchange reads and writes.
+#[derive(Debug, Clone, Copy)]
+pub struct Buffers {
+    input: Region,
+    output: RegionMut,
+    scratch: RegionMut,
+    in_place: bool,
+}
+
+impl Buffers {
+    /// One buffer of the collective's elements, input and output at once; `scratch` has [`scratch_elements`], or none
+    /// where the transport needs none.
+    pub fn in_place(buffer: RegionMut, scratch: RegionMut) -> Buffers {
+        Buffers { input: buffer.read(), output: buffer, scratch, in_place: true }
+    }
+
+    /// Input and output apart, as alltoallv has them: each is a concatenation over members.
+    pub fn separate(input: Region, output: RegionMut) -> Buffers {
+        Buffers { input, output, scratch: RegionMut::empty(), in_place: false }
+    }
+}
+
+/// Elements of scratch memory that sums of `schedule` need with `window` lanes in flight.
+pub fn scratch_elements(schedule: &Schedule, window: u32) -> u64 {
+    u64::from(window.clamp(1, schedule.lanes().max(1))) * schedule.chunk_elements()
+}
+
+/// Messages and payload bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Number of messages.
+    pub messages: u64,
+    /// Their payload.
+    pub bytes: u64,
+}
+
+/// How far an exchange is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// A message is missing; call again after [`Transport::wait`].
+    Waiting,
+    /// The result is there and the buffers are free.
+    Done,
+}
+
+/// A lane in flight.
+#[derive(Debug)]
+struct Slot {
+    lane: Option<Lane>,
+    /// The step that cannot start before an earlier send from its range is done.
+    held: Option<(Action, u32, Range<usize>)>,
+    receive: Option<(RecvId, u32)>,
+    sends: Vec<(SendId, Range<usize>)>,
+}
+
+/// One member's run of a [`Schedule`], to be restarted for every iteration.
+#[derive(Debug)]
+pub struct Exchange {
+    schedule: Arc<Schedule>,
+    member: u32,
+    ranks: Arc<[Rank]>,
+    number: u32,
+    buffers: Buffers,
+    slots: Vec<Slot>,
+    /// Lanes before this one are done.
+    first: u32,
+    /// Lanes from this one on have not started.
+    next: u32,
+    sent: Vec<Traffic>,
+}
+
+impl Exchange {
+    /// The part of `member`, where member i of the schedule is rank `ranks[i]` of the transport.
+    ///
+    /// `number` tells exchanges apart and is the same on all members; so is `window`, the most lanes in flight.
+    ///
+    /// # Panics
+    /// When the buffers or the ranks do not fit the schedule, or it stands for a library's collective: those who lower
+    /// programs make them fit.
+    pub fn new(
+        schedule: Arc<Schedule>,
+        member: u32,
+        ranks: Arc<[Rank]>,
+        number: u32,
+        buffers: Buffers,
+        window: u32,
+    ) -> Exchange {
+        assert!(!schedule.buffered_sends(), "a library's collective is called, not run by its steps");
+        assert_eq!(ranks.len(), schedule.members() as usize, "one rank for each member");
+        assert!(member < schedule.members(), "member {member} of {}", schedule.members());
+        assert!(!buffers.in_place || buffers.output.len() as u64 == schedule.elements(), "the collective's elements");
+        let window = window.clamp(1, schedule.lanes().max(1));
+        let slot = |_| Slot { lane: None, held: None, receive: None, sends: Vec::new() };
+        let slots = (0..window).map(slot).collect();
+        let sent = vec![Traffic::default(); ranks.len()];
+        Exchange { schedule, member, ranks, number, buffers, slots, first: 0, next: 0, sent }
+    }
+
+    /// Begins the next run, with the same buffers.
+    ///
+    /// # Panics
+    /// When the last run has begun and is not done.
+    pub fn restart(&mut self) {
+        assert!(self.first == self.next, "an exchange is restarted while lanes are in flight");
+        (self.first, self.next) = (0, 0);
+    }
+
+    /// Does what can be done without waiting.
+    ///
+    /// # Errors
+    /// When the job is over; the exchange is of no further use then.
+    pub fn progress(&mut self, transport: &mut dyn Transport) -> Result<Progress, TransportError> {
+        transport.poll()?;
+        let lanes = self.schedule.lanes();
+        let window = self.slots.len() as u32;
+        for lane in self.first..self.next {
+            self.advance(lane, transport)?;
+        }
+        loop {
+            while self.first < self.next && self.slots[(self.first % window) as usize].lane.is_none() {
+                self.first += 1;
+            }
+            if self.next == lanes || self.next - self.first == window {
+                break;
+            }
+            self.slots[(self.next % window) as usize].lane = Some(self.schedule.lane(self.member, self.next));
+            self.next += 1;
+            self.advance(self.next - 1, transport)?;
+        }
+        Ok(if self.first == lanes { Progress::Done } else { Progress::Waiting })
+    }
+
+    /// Runs to the end and blocks meanwhile.
+    ///
+    /// # Errors
+    /// When the job is over.
+    pub fn complete(&mut self, transport: &mut dyn Transport) -> Result<(), TransportError> {
+        while self.progress(transport)? == Progress::Waiting {
+            transport.wait(None)?;
+        }
+        Ok(())
+    }
+
+    /// What was sent to each member in all runs so far.
+    pub fn sent(&self) -> &[Traffic] {
+        &self.sent
+    }
+
+    /// Whose messages are missing at the moment, as (lane, rank), for an error message about a job that is stuck.
+    pub fn waits(&self) -> impl Iterator<Item = (u32, Rank)> {
+        let window = self.slots.len() as u32;
+        (self.first..self.next).filter_map(move |lane| {
+            let (_, peer) = self.slots[(lane % window) as usize].receive?;
+            Some((lane, self.ranks[peer as usize]))
+        })
+    }
+
+    /// Advances a lane until it waits or is done; its slot is empty then.
+    fn advance(&mut self, lane: u32, transport: &mut dyn Transport) -> Result<(), TransportError> {
+        let window = self.slots.len() as u32;
+        let index = lane % window;
+        let tag = Tag::exchange(self.number, index);
+        let slot = &mut self.slots[index as usize];
+        let Some(steps) = &mut slot.lane else { return Ok(()) };
+        loop {
+            if let Some((id, _)) = slot.receive {
+                if !transport.recv_done(id)? {
+                    return Ok(());
+                }
+                slot.receive = None;
+            }
+            let step = slot
+                .held
+                .take()
+                .or_else(|| steps.next().map(|step| (step.action, step.peer, step.start as usize..step.end as usize)));
+            let Some((action, peer, range)) = step else {
+                retire(&mut slot.sends, transport)?;
+                if slot.sends.is_empty() {
+                    slot.lane = None;
+                }
+                return Ok(());
+            };
+            let rank = self.ranks[peer as usize];
+            if action == Action::Send {
+                let traffic = &mut self.sent[peer as usize];
+                traffic.messages += 1;
+                traffic.bytes += 4 * range.len() as u64;
+                let id = transport.post_send(rank, tag, self.buffers.input.part(range.clone()))?;
+                slot.sends.push((id, range));
+                continue;
+            }
+            // The peer has consumed what it must have by now (the checker proves it); a transport may not know it yet.
+            if self.buffers.in_place && overlaps(&slot.sends, &range) {
+                retire(&mut slot.sends, transport)?;
+                if overlaps(&slot.sends, &range) {
+                    slot.held = Some((action, peer, range));
+                    return Ok(());
+                }
+            }
+            let sum = action == Action::RecvSum;
+            let scratch = if sum && !self.buffers.scratch.is_empty() {
+                let chunk = self.schedule.chunk_elements() as usize;
+                self.buffers.scratch.part(index as usize * chunk..index as usize * chunk + range.len())
+            } else {
+                RegionMut::empty()
+            };
+            let combine = if sum { Combine::Sum } else { Combine::Copy };
+            let id = transport.post_recv(rank, tag, self.buffers.output.part(range), combine, scratch)?;
+            slot.receive = Some((id, peer));
+        }
+    }
+}
+
+fn overlaps(sends: &[(SendId, Range<usize>)], range: &Range<usize>) -> bool {
+    sends.iter().any(|(_, sent)| sent.start < range.end && range.start < sent.end)
+}
+
+/// Forgets the sends that are done.
+fn retire(sends: &mut Vec<(SendId, Range<usize>)>, transport: &mut dyn Transport) -> Result<(), TransportError> {
+    let mut failure = None;
+    sends.retain(|(id, _)| {
+        transport.send_done(*id).map(|done| !done).unwrap_or_else(|error| {
+            failure = Some(error);
+            true
+        })
+    });
+    failure.map_or(Ok(()), Err)
+}

@@ -1,0 +1,134 @@
+//! How messages travel between ranks: post, poll, and one blocking wait.
+//!
+//! A rank on a CPU is one thread that computes and makes communication progress between its tasks, so nothing here
+//! blocks but [`Transport::wait`], and no transport has a thread of its own where each rank is a process or a thread.
+//! Messages are not copied on the way: the receiver copies or sums straight out of the sender's memory where it can.
+
+use std::fmt;
+use std::time::Instant;
+
+use lockstep_topology::Rank;
+
+pub mod control;
+mod error;
+pub mod memory;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+mod region;
+mod slab;
+
+pub use error::TransportError;
+pub use region::{Combine, Region, RegionMut};
+
+/// Which messages belong together: those of equal sender, receiver and tag are matched in the order of posting.
+///
+/// A lane takes the slot `lane mod window`. Lanes start in order and lane `k + window` only after lane `k` is done, on
+/// the sender as on the receiver, so the order of posting keeps lanes apart that share a slot, and successive runs of
+/// one exchange too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag {
+    /// 0 for control messages, else 1 + the exchange's number.
+    pub(crate) exchange: u32,
+    pub(crate) slot: u32,
+}
+
+impl Tag {
+    /// Messages of the lanes in `slot` of exchange number `exchange`.
+    pub fn exchange(exchange: u32, slot: u32) -> Tag {
+        Tag { exchange: exchange + 1, slot }
+    }
+
+    /// Messages outside of every exchange, kept apart by `kind`; see [`control`].
+    pub const fn control(kind: u32) -> Tag {
+        Tag { exchange: 0, slot: kind }
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.exchange {
+            0 => write!(f, "control message {}", self.slot),
+            exchange => write!(f, "exchange {} slot {}", exchange - 1, self.slot),
+        }
+    }
+}
+
+/// A send in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SendId(pub(crate) u32);
+
+/// A receive in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecvId(pub(crate) u32);
+
+/// One rank's end of the wires.
+///
+/// After an error an end is of no further use: the job is over. Dropping an end with messages open ends the job.
+pub trait Transport {
+    /// The rank at this end.
+    fn rank(&self) -> Rank;
+
+    /// Number of ranks in the job.
+    fn ranks(&self) -> u32;
+
+    /// Starts to send `data`, which stays where it is, unchanged, until [`Transport::send_done`] says so.
+    ///
+    /// # Errors
+    /// When the job is over, or the tag is beyond the transport.
+    fn post_send(&mut self, to: Rank, tag: Tag, data: Region) -> Result<SendId, TransportError>;
+
+    /// Whether the send is over and its data free again; the id is void after `true`.
+    ///
+    /// # Errors
+    /// When the job is over, or the receiver is.
+    fn send_done(&mut self, id: SendId) -> Result<bool, TransportError>;
+
+    /// Starts to receive into `into`. `scratch` has at least the message's length for [`Combine::Sum`], unless
+    /// [`Transport::needs_scratch`] is false.
+    ///
+    /// # Errors
+    /// When the job is over, or the tag is beyond the transport.
+    fn post_recv(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+        into: RegionMut,
+        combine: Combine,
+        scratch: RegionMut,
+    ) -> Result<RecvId, TransportError>;
+
+    /// Whether the message is there and combined into its region; the id is void after `true`.
+    ///
+    /// # Errors
+    /// When the job is over, the sender is, or the lengths differ.
+    fn recv_done(&mut self, id: RecvId) -> Result<bool, TransportError>;
+
+    /// Looks once at what has happened on the wires; call it before a round of `send_done` and `recv_done`.
+    ///
+    /// # Errors
+    /// When the job is over.
+    fn poll(&mut self) -> Result<(), TransportError>;
+
+    /// Blocks until something may have changed since the last [`Transport::poll`], or until the deadline.
+    ///
+    /// # Errors
+    /// When the job is over.
+    fn wait(&mut self, deadline: Option<Instant>) -> Result<(), TransportError>;
+
+    /// Ends the job: every other rank's next or present call returns this cause.
+    fn abort(&mut self, cause: &str);
+
+    /// Whether sums go through the caller's scratch memory.
+    fn needs_scratch(&self) -> bool;
+
+    /// The MPI library's own allreduce over `ranks`, blocking; nothing else may be in flight in this process.
+    ///
+    /// # Errors
+    /// Where the transport is no MPI, or the process has several ranks.
+    fn library_allreduce(&mut self, ranks: &[Rank], data: RegionMut) -> Result<(), TransportError> {
+        let _ = (ranks, data);
+        Err(TransportError::Unsupported(
+            "library:mpi needs MPI with one rank in each process; use --transport mpi, or another algorithm".to_owned(),
+        ))
+    }
+}

@@ -1,0 +1,139 @@
+//! Ranks in several processes that MPI's launcher started.
+//!
+//! A process with one rank calls MPI from that rank's thread. A process with several has memory between its own ranks and
+//! one gateway thread for all others, so the transport is chosen for each pair of ranks. Whatever goes wrong in any
+//! process ends the whole job with one message: MPI itself would wait for ever.
+
+use std::fmt::Display;
+
+use lockstep_topology::Rank;
+
+use super::memory::run_ends;
+use super::{Transport, TransportError};
+
+mod gateway;
+mod single;
+mod tags;
+mod wire;
+
+use gateway::Gateway;
+use single::SingleEnd;
+use tags::Tags;
+use wire::Wire;
+
+/// With which the processes of a failed job end.
+pub const EXIT_CODE: i32 = 1;
+
+/// This process's part in a job of several processes. Dropping it leaves MPI, together with all other processes.
+#[derive(Debug)]
+pub struct Processes {
+    wire: Wire,
+}
+
+impl Processes {
+    /// Joins the job that `mpirun` started, or one of a single process. The calling thread is from now on the only one
+    /// that may use this value.
+    ///
+    /// From here on a panic on this thread ends the whole job.
+    ///
+    /// # Errors
+    /// When the process has joined before, or the library cannot serve processes with threads.
+    pub fn join() -> Result<Processes, TransportError> {
+        let wire = Wire::open()?;
+        let process = wire.process();
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            report(panic);
+            if wire::on_mpi_thread() {
+                eprintln!("lockstep: process {process} panicked; the job ends");
+                wire::abort();
+            }
+        }));
+        Ok(Processes { wire })
+    }
+
+    /// This process's number.
+    pub fn process(&self) -> u32 {
+        self.wire.process()
+    }
+
+    /// Number of processes.
+    pub fn count(&self) -> u32 {
+        self.wire.processes()
+    }
+
+    /// One number of each process, in order; every process calls it.
+    pub fn gather(&self, mine: u32) -> Vec<u32> {
+        self.wire.gather(mine)
+    }
+
+    /// Runs `body` for each rank of this process, rank r living in process `hosts[r]`; `states` are those of this
+    /// process's ranks, ascending. A rank that fails or panics ends the job, all processes included.
+    ///
+    /// What messages read and write belongs into the states: they outlive every end.
+    ///
+    /// # Errors
+    /// When ranks or states do not fit the processes.
+    pub fn run<S: Send, T: Send, E: Display>(
+        &mut self,
+        hosts: &[u32],
+        spin: u32,
+        mut states: Vec<S>,
+        body: impl Fn(&mut dyn Transport, &mut S) -> Result<T, E> + Sync,
+    ) -> Result<Vec<T>, TransportError> {
+        let process = self.process();
+        let tags = Tags::new(hosts, self.wire.largest_tag());
+        let here = tags.hosted(process);
+        if let Some(rank) = hosts.iter().position(|host| *host >= self.count()) {
+            return Err(TransportError::Unsupported(format!(
+                "rank {rank} is placed in process {}, but mpirun started {}; start one process for each rank, or ask \
+                 for several ranks in a process",
+                hosts[rank],
+                self.count()
+            )));
+        }
+        if here.len() != states.len() {
+            return Err(TransportError::Unsupported(format!(
+                "process {process} hosts {} ranks but has the state of {}",
+                here.len(),
+                states.len()
+            )));
+        }
+        if let ([rank], [state]) = (&here[..], &mut states[..]) {
+            let mut end = SingleEnd::new(&mut self.wire, &tags, *rank);
+            // The panic hook ends the job, so a panic does not come back here.
+            return match body(&mut end, state) {
+                Ok(result) => Ok(vec![result]),
+                Err(error) => end_job(*rank, &error.to_string()),
+            };
+        }
+        let (gateway, ends) = Gateway::new(&tags, process, spin);
+        std::thread::scope(|scope| {
+            let body = &body;
+            let ranks = scope.spawn(move || run_ends(ends, states, body));
+            // Ends the process when a rank fails.
+            gateway.serve(&mut self.wire);
+            ranks.join().expect("panics of ranks are caught where they run")
+        })
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        if std::thread::panicking() || !self.wire.is_idle() {
+            wire::abort();
+        }
+        self.wire.close();
+    }
+}
+
+/// Says what failed and ends all processes of the job.
+fn end_job(rank: Rank, cause: &str) -> ! {
+    eprintln!("lockstep: rank {} failed: {cause}; the job ends", rank.0);
+    wire::abort()
+}
+
+fn wrong_length(rank: Rank, (sent, expected): (usize, usize)) -> TransportError {
+    let cause = format!("a message of {sent} elements arrived where {expected} were expected");
+    TransportError::Aborted { rank, cause }
+}

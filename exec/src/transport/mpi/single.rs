@@ -1,0 +1,131 @@
+//! The end of a process with one rank: the rank's own thread calls MPI, and there is no other.
+
+use std::time::Instant;
+
+use lockstep_topology::Rank;
+
+use super::super::slab::Slab;
+use super::super::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, TransportError};
+use super::tags::Tags;
+use super::wire::Wire;
+
+/// A rank that is a process of its own.
+#[derive(Debug)]
+pub(super) struct SingleEnd<'a> {
+    wire: &'a mut Wire,
+    tags: &'a Tags,
+    rank: Rank,
+    /// Whether each message is done, by our number; `numbers[n]` is ours for the wire's number n.
+    messages: Slab<bool>,
+    numbers: Vec<u32>,
+    /// Something was done since the last wait.
+    news: bool,
+}
+
+impl<'a> SingleEnd<'a> {
+    pub(super) fn new(wire: &'a mut Wire, tags: &'a Tags, rank: Rank) -> SingleEnd<'a> {
+        SingleEnd { wire, tags, rank, messages: Slab::new(), numbers: Vec::new(), news: false }
+    }
+
+    fn open(&mut self, number: u32) -> u32 {
+        let id = self.messages.insert(false);
+        let number = number as usize;
+        self.numbers.resize(self.numbers.len().max(number + 1), 0);
+        self.numbers[number] = id;
+        id
+    }
+
+    fn take(&mut self, id: u32) -> bool {
+        let done = *self.messages.get(id);
+        if done {
+            self.messages.remove(id);
+        }
+        done
+    }
+}
+
+impl Transport for SingleEnd<'_> {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn ranks(&self) -> u32 {
+        self.tags.ranks()
+    }
+
+    fn post_send(&mut self, to: Rank, tag: Tag, data: Region) -> Result<SendId, TransportError> {
+        let number = self.tags.number(self.rank, to, tag)?;
+        let message = self.wire.send(self.tags.process(to), number, data);
+        Ok(SendId(self.open(message)))
+    }
+
+    fn send_done(&mut self, id: SendId) -> Result<bool, TransportError> {
+        Ok(self.take(id.0))
+    }
+
+    fn post_recv(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+        into: RegionMut,
+        combine: Combine,
+        scratch: RegionMut,
+    ) -> Result<RecvId, TransportError> {
+        let number = self.tags.number(from, self.rank, tag)?;
+        let message = self.wire.receive(self.tags.process(from), number, into, combine, scratch);
+        Ok(RecvId(self.open(message)))
+    }
+
+    fn recv_done(&mut self, id: RecvId) -> Result<bool, TransportError> {
+        Ok(self.take(id.0))
+    }
+
+    fn poll(&mut self) -> Result<(), TransportError> {
+        let SingleEnd { wire, messages, numbers, news, rank, .. } = self;
+        let polled = wire.poll(|number| {
+            *messages.get_mut(numbers[number as usize]) = true;
+            *news = true;
+        });
+        polled.map_err(|fault| super::wrong_length(*rank, fault))
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> Result<(), TransportError> {
+        loop {
+            if std::mem::take(&mut self.news) || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(());
+            }
+            self.poll()?;
+            if !self.news {
+                // Another rank may share this core; it is the one we wait for.
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn abort(&mut self, cause: &str) {
+        super::end_job(self.rank, cause);
+    }
+
+    fn needs_scratch(&self) -> bool {
+        true
+    }
+
+    fn library_allreduce(&mut self, ranks: &[Rank], data: RegionMut) -> Result<(), TransportError> {
+        if !self.wire.is_idle() {
+            return Err(TransportError::Unsupported(
+                "library:mpi blocks, but other messages are in flight; let the exchange follow them".to_owned(),
+            ));
+        }
+        let processes = ranks.iter().map(|rank| self.tags.process(*rank)).collect();
+        self.wire.allreduce(processes, data);
+        Ok(())
+    }
+}
+
+impl Drop for SingleEnd<'_> {
+    fn drop(&mut self) {
+        if !self.wire.is_idle() {
+            super::end_job(self.rank, "it ended with messages open");
+        }
+    }
+}

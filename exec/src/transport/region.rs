@@ -1,0 +1,139 @@
+//! Memory that a transport reads or writes while its owner does other work: a pointer, a length, and one promise.
+//!
+//! A message in flight outlives the call that posted it, so slices cannot describe it. The promise is made once, where
+//! a region is created (`unsafe`); everything behind it, in every transport, is then safe to call.
+
+use std::ops::Range;
+
+/// Elements that may be read until the transport is done with them.
+#[derive(Debug, Clone, Copy)]
+pub struct Region {
+    start: *const f32,
+    elements: usize,
+}
+
+/// Elements that may be read and written until the transport is done with them.
+#[derive(Debug, Clone, Copy)]
+pub struct RegionMut {
+    start: *mut f32,
+    elements: usize,
+}
+
+// SAFETY: a region is only an address; who may touch the memory when is the promise made to `Region::new`.
+unsafe impl Send for Region {}
+// SAFETY: as for `Region`.
+unsafe impl Send for RegionMut {}
+
+/// What a receive does with the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Combine {
+    /// The message overwrites the region.
+    Copy,
+    /// The message is added to the region, element by element.
+    Sum,
+}
+
+impl Region {
+    /// The `elements` values that start at `start`.
+    ///
+    /// # Safety
+    /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and
+    /// nobody writes the elements that the message carries.
+    pub unsafe fn new(start: *const f32, elements: usize) -> Region {
+        Region { start, elements }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.elements
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.elements == 0
+    }
+
+    /// The elements in `range`.
+    ///
+    /// # Panics
+    /// When the range is not inside the region.
+    pub fn part(&self, range: Range<usize>) -> Region {
+        assert!(range.start <= range.end && range.end <= self.elements, "{range:?} of {} elements", self.elements);
+        // SAFETY: the range lies inside the region, as just checked.
+        Region { start: unsafe { self.start.add(range.start) }, elements: range.len() }
+    }
+
+    #[cfg(feature = "mpi")]
+    pub(crate) fn as_ptr(&self) -> *const f32 {
+        self.start
+    }
+}
+
+impl RegionMut {
+    /// The `elements` values that start at `start`.
+    ///
+    /// # Safety
+    /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and
+    /// nobody else reads or writes the elements that the message fills (nor writes those that a message carries).
+    pub unsafe fn new(start: *mut f32, elements: usize) -> RegionMut {
+        RegionMut { start, elements }
+    }
+
+    /// A region without elements, where none is needed.
+    pub fn empty() -> RegionMut {
+        RegionMut { start: std::ptr::NonNull::dangling().as_ptr(), elements: 0 }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.elements
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.elements == 0
+    }
+
+    /// The elements in `range`.
+    ///
+    /// # Panics
+    /// When the range is not inside the region.
+    pub fn part(&self, range: Range<usize>) -> RegionMut {
+        assert!(range.start <= range.end && range.end <= self.elements, "{range:?} of {} elements", self.elements);
+        // SAFETY: the range lies inside the region, as just checked.
+        RegionMut { start: unsafe { self.start.add(range.start) }, elements: range.len() }
+    }
+
+    /// The same elements, to be read.
+    pub fn read(&self) -> Region {
+        Region { start: self.start, elements: self.elements }
+    }
+
+    #[cfg(feature = "mpi")]
+    pub(crate) fn as_mut_ptr(&self) -> *mut f32 {
+        self.start
+    }
+
+    /// Puts `from` into these elements, in one pass over both.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub(crate) fn combine(&self, from: Region, how: Combine) {
+        assert_eq!(self.elements, from.elements, "a message and its receive differ in length");
+        match how {
+            // SAFETY: both regions are allocated and ours for this message (the promise of `new`); `copy` allows the
+            // overlap that a rank's message to itself may have.
+            Combine::Copy => unsafe { std::ptr::copy(from.start, self.start, self.elements) },
+            Combine::Sum => {
+                // SAFETY: by the promise of `new` nobody writes `from` and nobody else touches `self` meanwhile.
+                let (into, from) = unsafe {
+                    let into = std::slice::from_raw_parts_mut(self.start, self.elements);
+                    (into, std::slice::from_raw_parts(from.start, from.elements))
+                };
+                for (sum, value) in into.iter_mut().zip(from) {
+                    *sum += *value;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Collectives × algorithms × lengths × chunks, and what every member must hold afterwards; the same for each transport.
+
+use std::sync::Arc;
+
+use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
+use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError};
+use lockstep_topology::Rank;
+use lockstep_topology::collective::{Algorithm, Bracketing, Collective, Group, Schedule, check, shard};
+
+/// One collective to run.
+pub(crate) struct Case {
+    pub(crate) schedule: Arc<Schedule>,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) window: u32,
+    /// The order of the sums, where every member ends with one.
+    pub(crate) bracketing: Option<Bracketing>,
+}
+
+const LENGTHS: [u64; 5] = [0, 1, 7, 64, 1001];
+
+/// All cases for a number of members; those that an algorithm cannot serve are left out.
+pub(crate) fn cases(members: u32) -> Vec<Case> {
+    let last = members - 1;
+    let counts: Arc<[u64]> = (0..u64::from(members * members)).map(|i| (i * 7 + 3) % 5).collect();
+    let collectives = [
+        Collective::AllReduce,
+        Collective::ReduceScatter,
+        Collective::AllGather,
+        Collective::Broadcast { root: last },
+        Collective::Reduce { root: last / 2 },
+        Collective::AllToAllV { counts },
+    ];
+    let algorithms = [
+        "ring",
+        "halving-doubling",
+        "binomial-tree",
+        "pipelined-chain",
+        "multi-color:4",
+        "parameter-server:2",
+        "parameter-server:1:dedicated",
+        "pairwise",
+        "hierarchical:ring",
+        "hierarchical:halving-doubling",
+    ];
+    let nodes: Vec<u32> = (0..members).step_by(3).map(|first| (members - first).min(3)).collect();
+    let mut cases = Vec::new();
+    for collective in &collectives {
+        for algorithm in algorithms.map(|text| text.parse::<Algorithm>().unwrap()) {
+            let group = match algorithm {
+                Algorithm::Hierarchical(_) => Group::nodes(&nodes),
+                _ => Group::flat(members),
+            };
+            for elements in LENGTHS {
+                for (chunk, window) in [(0, 0), (5, 1), (5, 3), (100, 0)] {
+                    let elements = match collective {
+                        Collective::AllToAllV { counts } => longest(counts, members as usize),
+                        _ => elements,
+                    };
+                    let Ok(schedule) = Schedule::new(collective, &algorithm, &group, elements, chunk) else { continue };
+                    let window = if window == 0 { schedule.window() } else { window };
+                    let summed = *collective == Collective::AllReduce && members < 6 && elements < 100;
+                    let bracketing = summed.then(|| check(&schedule).unwrap());
+                    cases.push(Case { schedule: Arc::new(schedule), algorithm: algorithm.clone(), window, bracketing });
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// The longest row or column of an alltoallv.
+fn longest(counts: &[u64], members: usize) -> u64 {
+    let row = |m: usize| counts[m * members..(m + 1) * members].iter().sum::<u64>();
+    let column = |m: usize| counts.iter().skip(m).step_by(members).sum::<u64>();
+    (0..members).map(|m| row(m).max(column(m))).max().unwrap_or(0)
+}
+
+/// A small integer, so that any order of sums gives the same bits; or a number for which the order shows.
+fn value(member: u32, element: u64, integers: bool) -> f32 {
+    let integer = ((u64::from(member) * 31 + element * 7 + 5) % 64) as f32;
+    if integers { integer } else { integer * 0.1 + 1.0 / (1.0 + member as f32) }
+}
+
+/// Memory of one rank for one case.
+pub(crate) struct Memory {
+    pub(crate) input: Vec<f32>,
+    pub(crate) output: Vec<f32>,
+    scratch: Vec<f32>,
+}
+
+impl Memory {
+    pub(crate) fn new(case: &Case, member: u32, integers: bool) -> Memory {
+        let elements = case.schedule.elements();
+        let scratch = scratch_elements(&case.schedule, case.window) as usize;
+        let input: Vec<f32> = (0..elements).map(|element| value(member, element, integers)).collect();
+        Memory { output: input.clone(), input, scratch: vec![f32::NAN; scratch] }
+    }
+
+    /// The exchange of `member`, ready to run. The memory must live until the transport is gone.
+    pub(crate) fn exchange(&mut self, case: &Case, member: u32, ranks: &Arc<[Rank]>, number: u32) -> Exchange {
+        // SAFETY: the memory outlives the transport, as `run` promises, and is not touched until the exchange is done.
+        let (input, output, scratch) = unsafe {
+            (
+                Region::new(self.input.as_ptr(), self.input.len()),
+                RegionMut::new(self.output.as_mut_ptr(), self.output.len()),
+                RegionMut::new(self.scratch.as_mut_ptr(), self.scratch.len()),
+            )
+        };
+        let buffers = match case.schedule.collective() {
+            Collective::AllToAllV { .. } => Buffers::separate(input, output),
+            _ => Buffers::in_place(output, scratch),
+        };
+        Exchange::new(case.schedule.clone(), member, ranks.clone(), number, buffers, case.window)
+    }
+}
+
+/// Asserts what `member` must hold after `case`, and what it must have sent.
+pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Exchange, integers: bool) {
+    let schedule = &case.schedule;
+    let (members, elements) = (schedule.members(), schedule.elements());
+    let place = || {
+        format!("{} by {}, member {member} of {members}, {elements} elements", schedule.collective(), case.algorithm)
+    };
+    let sum = |e: u64| (0..schedule.contributors()).map(|m| value(m, e, integers)).sum::<f32>();
+    let holds = |e: u64, wanted: f32| {
+        let got = memory.output[e as usize];
+        assert!(got == wanted, "{}: element {e} is {got}, not {wanted}", place());
+    };
+    match schedule.collective() {
+        Collective::AllReduce if member >= schedule.contributors() => {}
+        Collective::AllReduce => match &case.bracketing {
+            Some(bracketing) => {
+                for (range, id) in bracketing.ranges() {
+                    for e in range {
+                        holds(e, bracketing.fold(id, |m| value(m, e, integers), |a, b| a + b));
+                    }
+                }
+            }
+            None if integers => (0..elements).for_each(|e| holds(e, sum(e))),
+            None => {}
+        },
+        _ if !integers => {}
+        Collective::ReduceScatter => {
+            shard(elements, members.into(), member.into()).for_each(|e| holds(e, sum(e)));
+        }
+        Collective::AllGather => {
+            for m in 0..members {
+                shard(elements, members.into(), m.into()).for_each(|e| holds(e, value(m, e, integers)));
+            }
+        }
+        Collective::Broadcast { root } => (0..elements).for_each(|e| holds(e, value(*root, e, integers))),
+        Collective::Reduce { root } if *root == member => (0..elements).for_each(|e| holds(e, sum(e))),
+        Collective::Reduce { .. } => {}
+        Collective::AllToAllV { counts } => {
+            let count = |from: u32, to: u32| counts[(from * members + to) as usize];
+            let mut at = 0;
+            for from in 0..members {
+                let before: u64 = (0..member).map(|to| count(from, to)).sum();
+                for e in 0..count(from, member) {
+                    holds(at + e, value(from, before + e, integers));
+                }
+                at += count(from, member);
+            }
+        }
+    }
+    let sent = exchange.sent().iter().fold((0, 0), |sum, peer| (sum.0 + peer.messages, sum.1 + peer.bytes));
+    assert_eq!(sent, (schedule.messages(member), 4 * schedule.elements_sent(member)), "{}", place());
+}
+
+/// Runs every case on this rank, in order, then asserts all results; ranks are members.
+pub(crate) fn run_all(
+    end: &mut dyn Transport,
+    cases: &[Case],
+    memory: &mut [Memory],
+    integers: bool,
+) -> Result<(), TransportError> {
+    let ranks: Arc<[Rank]> = (0..end.ranks()).map(Rank).collect();
+    let member = end.rank().0;
+    for (case, memory) in cases.iter().zip(memory) {
+        let mut exchange = memory.exchange(case, member, &ranks, 0);
+        exchange.complete(end)?;
+        verify(case, member, memory, &exchange, integers);
+    }
+    Ok(())
+}
+
+/// Runs cases `window` at a time, all in flight at once, and asserts all results.
+pub(crate) fn run_together(
+    end: &mut dyn Transport,
+    cases: &[Case],
+    memory: &mut [Memory],
+) -> Result<(), TransportError> {
+    use lockstep_exec::exchange::Progress;
+    let ranks: Arc<[Rank]> = (0..end.ranks()).map(Rank).collect();
+    let member = end.rank().0;
+    for (cases, memory) in cases.chunks(12).zip(memory.chunks_mut(12)) {
+        let mut exchanges: Vec<Exchange> = cases
+            .iter()
+            .zip(&mut *memory)
+            .enumerate()
+            .map(|(number, (case, memory))| memory.exchange(case, member, &ranks, number as u32))
+            .collect();
+        loop {
+            let mut waiting = false;
+            // Each rank looks at them in another order.
+            for at in 0..exchanges.len() {
+                let at = (at + member as usize * 5) % exchanges.len();
+                waiting |= exchanges[at].progress(end)? == Progress::Waiting;
+            }
+            if !waiting {
+                break;
+            }
+            end.wait(None)?;
+        }
+        for ((case, memory), exchange) in cases.iter().zip(memory).zip(&exchanges) {
+            verify(case, member, memory, exchange, true);
+        }
+    }
+    Ok(())
+}

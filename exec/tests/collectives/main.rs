@@ -1,0 +1,129 @@
+//! Every collective by every algorithm between threads: results, bits, traffic, and the end of a broken job.
+
+mod cases;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockstep_exec::exchange::Exchange;
+use lockstep_exec::transport::{TransportError, memory};
+use lockstep_topology::Rank;
+
+use cases::{Case, Memory, cases, run_all, run_together, verify};
+
+fn memories(cases: &[Case], members: u32, integers: bool) -> Vec<Vec<Memory>> {
+    (0..members).map(|member| cases.iter().map(|case| Memory::new(case, member, integers)).collect()).collect()
+}
+
+#[test]
+fn every_member_ends_with_what_the_collective_means() {
+    for members in 1..=9 {
+        let cases = cases(members);
+        let states = memories(&cases, members, true);
+        memory::run(states, 0, |end, memory| run_all(end, &cases, memory, true)).unwrap();
+    }
+}
+
+#[test]
+fn sums_are_bracketed_as_the_checker_says() {
+    for members in 1..=5 {
+        let cases: Vec<Case> = cases(members).into_iter().filter(|case| case.bracketing.is_some()).collect();
+        assert!(cases.len() > 50);
+        let states = memories(&cases, members, false);
+        memory::run(states, 0, |end, memory| run_all(end, &cases, memory, false)).unwrap();
+    }
+}
+
+#[test]
+fn exchanges_in_flight_at_once_do_not_mix() {
+    for members in [2, 5, 8] {
+        let cases = cases(members);
+        let states = memories(&cases, members, true);
+        memory::run(states, 0, |end, memory| run_together(end, &cases, memory)).unwrap();
+    }
+}
+
+/// The fractional parts of the golden ratio's multiples, as a cheap seeded sequence.
+fn pseudo_random(seed: u64, at: u64) -> u64 {
+    (seed * 1_000 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
+#[test]
+fn delays_do_not_change_bits() {
+    let members = 5;
+    let pick = |case: &Case| case.bracketing.is_none() && case.schedule.elements() == 1001 && case.schedule.lanes() > 3;
+    let mut results = Vec::new();
+    for seed in 0..4 {
+        let cases: Vec<Case> = cases(members).into_iter().filter(pick).collect();
+        assert!(cases.len() > 5);
+        let states = memories(&cases, members, false);
+        let result = memory::run(states, 0, |end, memory| {
+            let ranks: Arc<[Rank]> = (0..members).map(Rank).collect();
+            let member = end.rank().0;
+            let mut bits = Vec::new();
+            for (number, (case, memory)) in cases.iter().zip(memory).enumerate() {
+                let delay = pseudo_random(seed, u64::from(member) * 100 + number as u64) % 2_000;
+                std::thread::sleep(Duration::from_micros(if seed == 0 { 0 } else { delay }));
+                memory.exchange(case, member, &ranks, 0).complete(end)?;
+                bits.extend(memory.output.iter().map(|value| value.to_bits()));
+            }
+            Ok::<Vec<u32>, TransportError>(bits)
+        });
+        results.push(result.unwrap());
+    }
+    assert!(results.iter().all(|result| *result == results[0]));
+}
+
+#[test]
+fn a_restarted_exchange_runs_again_in_the_same_memory() {
+    let members = 4;
+    let all = cases(members);
+    let case = all.iter().find(|case| case.algorithm.to_string() == "ring" && case.schedule.lanes() > 20).unwrap();
+    let states: Vec<Memory> = (0..members).map(|member| Memory::new(case, member, true)).collect();
+    memory::run(states, 0, |end, memory| {
+        let ranks: Arc<[Rank]> = (0..members).map(Rank).collect();
+        let member = end.rank().0;
+        let mut exchange = memory.exchange(case, member, &ranks, 3);
+        exchange.complete(end)?;
+        verify(case, member, memory, &exchange, true);
+        let once: Vec<f32> = memory.output.clone();
+        for run in 1..5 {
+            exchange.restart();
+            exchange.complete(end)?;
+            // All members held the sum, so it is multiplied by their number each time.
+            let factor = (members as f32).powi(run);
+            assert!(memory.output.iter().zip(&once).all(|(now, once)| *now == once * factor));
+        }
+        let messages: u64 = exchange.sent().iter().map(|peer| peer.messages).sum();
+        assert_eq!(messages, 5 * case.schedule.messages(member));
+        Ok::<(), TransportError>(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_rank_that_fails_in_the_middle_ends_all_others() {
+    for (how, cause) in [("panic", "panic: lost"), ("error", "lost"), ("leave", "it ended with")] {
+        let members = 5;
+        let all = cases(members);
+        let case = all.iter().find(|case| case.algorithm.to_string() == "ring" && case.schedule.lanes() > 20).unwrap();
+        let states: Vec<Memory> = (0..members).map(|member| Memory::new(case, member, true)).collect();
+        let began = Instant::now();
+        let error = memory::run(states, 0, |end, memory| {
+            let ranks: Arc<[Rank]> = (0..members).map(Rank).collect();
+            let mut exchange: Exchange = memory.exchange(case, end.rank().0, &ranks, 0);
+            if end.rank() == Rank(2) {
+                exchange.progress(end).map_err(|error| error.to_string())?;
+                match how {
+                    "panic" => panic!("lost"),
+                    "error" => return Err("lost".to_owned()),
+                    _ => return Ok(()),
+                }
+            }
+            exchange.complete(end).map_err(|error| error.to_string())
+        });
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains(&format!("rank 2 failed: {cause}")), "{how}: {text}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{how}");
+    }
+}
