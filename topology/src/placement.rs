@@ -51,6 +51,8 @@ impl Default for Limits {
 pub struct Placement {
     devices: Vec<DeviceId>,
     hosts: Vec<HostId>,
+    /// How many ranks each device has.
+    loads: Vec<u32>,
 }
 
 /// A device with the ranks that it takes at once without sharing a core or itself.
@@ -117,9 +119,9 @@ impl Placement {
                 }
             }
         };
-        check_devices(cluster, &devices, limits)?;
+        let loads = loads(cluster, &devices, limits)?;
         let hosts = devices.iter().map(|device| cluster.devices()[device.0 as usize].host).collect();
-        Ok(Placement { devices, hosts })
+        Ok(Placement { devices, hosts, loads })
     }
 
     /// How many ranks there are.
@@ -148,9 +150,9 @@ impl Placement {
         self.hosts[rank.0 as usize]
     }
 
-    /// How many ranks run on a device.
+    /// How many ranks run on a device; 0 where there is no such device.
     pub fn ranks_on(&self, device: DeviceId) -> u32 {
-        self.devices.iter().filter(|other| **other == device).count() as u32
+        self.loads.get(device.0 as usize).copied().unwrap_or(0)
     }
 
     /// Sizes of the runs of consecutive `ranks` that share a host: the nodes of a hierarchical group.
@@ -224,23 +226,23 @@ fn scatter(cluster: &Cluster, places: &[Place], ranks: u32) -> Vec<DeviceId> {
     devices
 }
 
-/// Refuses unknown devices and more ranks on one than its limit.
-fn check_devices(cluster: &Cluster, devices: &[DeviceId], limits: Limits) -> Result<(), InputError> {
-    let mut taken = vec![0u64; cluster.devices().len()];
+/// How many of `devices` each device is, refusing unknown ones and more ranks on one than its limit.
+fn loads(cluster: &Cluster, devices: &[DeviceId], limits: Limits) -> Result<Vec<u32>, InputError> {
+    let mut loads = vec![0u32; cluster.devices().len()];
     for id in devices {
         let Some(device) = cluster.device(*id) else {
             let message = format!("no such device in cluster {}; it has {}", cluster.name(), cluster.devices().len());
             return Err(InputError::new("placement", format!("device {}", id.0), message));
         };
-        taken[id.0 as usize] += 1;
+        loads[id.0 as usize] += 1;
         let most = match &device.kind {
             DeviceKind::Cpu(spec) => u64::from(spec.cores) * u64::from(limits.ranks_per_core),
             DeviceKind::Gpu(_) => u64::from(limits.ranks_per_gpu),
         };
-        if taken[id.0 as usize] > most {
+        if u64::from(loads[id.0 as usize]) > most {
             let message = format!("takes {most} ranks at most; list another device for the rest or raise the limit");
             return Err(InputError::new("placement", device.name.clone(), message));
         }
     }
-    Ok(())
+    Ok(loads)
 }

@@ -1,6 +1,6 @@
 //! `Names`: finds the things that a name or a pattern stands for, and says what is near when there are none.
 
-use super::pattern::{matches, prefix};
+use super::pattern::{matches, prefix, range};
 use super::reader::{At, Source};
 use crate::{InputError, nearest};
 
@@ -25,16 +25,29 @@ impl<'a> Names<'a> {
 
     /// Positions of all things that the name or pattern `wanted` stands for, ascending.
     pub(super) fn find(&self, source: Source<'_>, wanted: &At<&str>) -> Result<Vec<u32>, InputError> {
+        let mut found = Vec::new();
         let start = prefix(wanted.value);
-        let from = self.sorted.partition_point(|(name, _)| *name < start);
-        let near = self.sorted[from..].iter().take_while(|(name, _)| name.starts_with(start));
-        let mut found: Vec<u32> =
-            near.filter(|(name, _)| matches(wanted.value, name)).map(|(_, position)| *position).collect();
+        match range(&wanted.value[start.len()..]) {
+            // A short range is a few names, each of which is found without looking at the others.
+            Some((low, high, rest)) if high.saturating_sub(low) < 1_000 => {
+                (low..=high).for_each(|number| self.collect(&format!("{start}{number}{rest}"), &mut found));
+            }
+            _ => self.collect(wanted.value, &mut found),
+        }
         found.sort_unstable();
+        found.dedup();
         if found.is_empty() {
             return Err(source.error(wanted.offset, wanted.shown.clone(), self.nothing(wanted.value)));
         }
         Ok(found)
+    }
+
+    /// Adds the positions of all matches of `pattern`.
+    fn collect(&self, pattern: &str, found: &mut Vec<u32>) {
+        let start = prefix(pattern);
+        let from = self.sorted.partition_point(|(name, _)| *name < start);
+        let near = self.sorted[from..].iter().take_while(|(name, _)| name.starts_with(start));
+        found.extend(near.filter(|(name, _)| matches(pattern, name)).map(|(_, position)| *position));
     }
 
     /// What to say about a name that stands for nothing.

@@ -46,8 +46,8 @@ pub(super) fn prefix(pattern: &str) -> &str {
     &pattern[..pattern.find(['*', '[']).unwrap_or(pattern.len())]
 }
 
-/// `"[3-7].eth0"` → (3, 7, `".eth0"`).
-fn range(pattern: &str) -> Option<(u64, u64, &str)> {
+/// The range that a pattern starts with: `"[3-7].eth0"` → (3, 7, `".eth0"`).
+pub(super) fn range(pattern: &str) -> Option<(u64, u64, &str)> {
     let (range, rest) = pattern.strip_prefix('[')?.split_once(']')?;
     let (low, high) = range.split_once('-')?;
     Some((low.parse().ok()?, high.parse().ok()?, rest))

@@ -121,6 +121,18 @@ fn half_duplex_directions_are_one_wire() {
 }
 
 #[test]
+fn ranges_join_whom_they_name() {
+    // Hosts 0 to 4 on one switch, 5 to 11 on the other: seven wires there, and h1 is not among them although h1x is.
+    let switches = switch("a") + &switch("b");
+    let leaves = link("link", "h[0-4].n0", "a", "1us") + &link("link", "h[5-11].n*", "b", "1us");
+    let cluster = parse(&file(12, 0, &(switches + &leaves + &link("link", "a", "b", "1us"))));
+    let wires: Vec<&str> = cluster.describe()[2].rows.iter().map(|row| row[1].as_str()).collect();
+    assert_eq!(wires, ["24", "5", "14", "1"]);
+    let switches = |from: &str, to: &str| way(&cluster, from, to)[2..].iter().filter(|name| name.len() == 1).count();
+    assert_eq!((switches("h0.cpu", "h1.cpu"), switches("h5.cpu", "h11.cpu"), switches("h1.cpu", "h11.cpu")), (1, 1, 2));
+}
+
+#[test]
 fn a_thousand_hosts_are_quick_to_route() {
     let cluster = parse(&file(1000, 0, &(switch("s") + &link("link", "h*.n0", "s", "1us"))));
     for from in 0..1000 {
