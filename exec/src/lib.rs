@@ -1,1 +1,4 @@
 //! Runs a program for real.
+
+pub mod exchange;
+pub mod transport;
