@@ -1,11 +1,16 @@
 //! Where ranks live, how they are wired, and the collective algorithms over them.
 
 pub mod cluster;
+pub mod collective;
 mod input_error;
 pub mod placement;
 mod units;
 
 pub use cluster::Cluster;
+pub use collective::{
+    Action, Algorithm, Bracketing, Collective, Contract, ExpressionId, Fault, Group, Lane, Library, Reason, Schedule,
+    Step, Wait, check, prove, shard,
+};
 pub use input_error::{InputError, nearest};
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank};
 pub use units::{Bandwidth, Bytes, Time};

@@ -1,0 +1,44 @@
+//! Binomial tree: member v hangs below v with its lowest one bit cleared.
+//!
+//! ⌊log2 p⌋ dependent messages each way and the whole buffer on each edge. The root serves ⌈log2 p⌉ children one after
+//! the other, so in time it is Iandola 2016 §6.2, Eq. 4 (their "reduction tree"); Thakur 2005 §3.
+
+/// A member's place in a binomial tree over `members`, numbered from the root on.
+#[derive(Debug, Clone)]
+pub(super) struct Binomial {
+    position: u32,
+    members: u32,
+    root: u32,
+}
+
+impl Binomial {
+    /// The place of `member`.
+    pub(super) fn new(member: u32, members: u32, root: u32) -> Binomial {
+        let position = if member >= root { member - root } else { member + (members - root) };
+        Binomial { position, members, root }
+    }
+
+    /// Dependent messages of one way: no position below `members` has more than ⌊log2 members⌋ one bits.
+    pub(super) fn depth(members: u32) -> u32 {
+        members.ilog2()
+    }
+
+    /// The member at a position.
+    fn member(&self, position: u32) -> u32 {
+        ((u64::from(position) + u64::from(self.root)) % u64::from(self.members)) as u32
+    }
+
+    pub(super) fn parent(&self) -> Option<u32> {
+        (self.position != 0).then(|| self.member(self.position & (self.position - 1)))
+    }
+
+    /// Children stand at position + 2^t for every t below the lowest one bit, as far as there are members.
+    pub(super) fn children(&self) -> u32 {
+        let after = self.members - self.position;
+        self.position.trailing_zeros().min(after.next_power_of_two().trailing_zeros())
+    }
+
+    pub(super) fn child(&self, index: u32) -> u32 {
+        self.member(self.position + (1 << index))
+    }
+}

@@ -1,0 +1,47 @@
+//! The members of a collective and which of them share a node.
+//!
+//! Members are numbered 0.. inside the group; which rank each one is belongs to the program, not to the algorithm.
+
+use std::sync::Arc;
+
+/// Members of a collective, in order; consecutive ones may share a node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Group {
+    members: u32,
+    /// First member of each node, then the number of members; absent where every member is a node of its own.
+    starts: Option<Arc<[u32]>>,
+}
+
+impl Group {
+    /// `members` members, each on a node of its own.
+    pub fn flat(members: u32) -> Group {
+        Group { members, starts: None }
+    }
+
+    /// Members on nodes: `sizes[n]` consecutive members share node `n`. The first member of a node leads it.
+    pub fn nodes(sizes: &[u32]) -> Group {
+        let mut starts = Vec::with_capacity(sizes.len() + 1);
+        let mut members = 0u32;
+        starts.push(0);
+        for size in sizes {
+            members = members.saturating_add(*size);
+            starts.push(members);
+        }
+        Group { members, starts: Some(starts.into()) }
+    }
+
+    /// Number of members.
+    pub fn members(&self) -> u32 {
+        self.members
+    }
+
+    /// Number of nodes.
+    pub fn node_count(&self) -> u32 {
+        self.starts.as_ref().map_or(self.members, |starts| starts.len() as u32 - 1)
+    }
+
+    /// First member of each node and the end; `None` where every member is a node of its own.
+    pub(super) fn starts(&self) -> Option<&Arc<[u32]>> {
+        self.starts.as_ref()
+    }
+}

@@ -1,0 +1,146 @@
+//! Halving-doubling with binary blocks: pairs at distance 1, 2, 4 … exchange halves of halves, then the way back.
+//!
+//! Goyal 2017 §4.1; Rabenseifner 2004; Thakur 2005. For p a power of two: 2·log2 p rounds and 2n(p − 1)/p elements sent
+//! per member. Any other p is split into blocks, one for each bit of p, the largest first. After each block has halved,
+//! a block sends its sums to the next larger one, the smallest first; before doubling, the results come back the same
+//! way. These two extra steps add no round to the longest chain (a smaller block is done earlier and starts later), but
+//! they are uneven: a member of a block of 2^b sends 2^(c−b) messages to the block of 2^c above it.
+//!
+//! At level t a member holds 1/2^t of the elements, at the position that its lowest t bits, reversed, name. Boundaries
+//! are ⌊n·position/2^t⌋, so that levels nest for every n and blocks of different sizes agree.
+
+use std::ops::Range;
+
+use super::kernel::Steps;
+use super::step::{Action, Step};
+
+/// A block of 2^`log` members from member `first` on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Block {
+    first: u32,
+    log: u32,
+}
+
+impl Block {
+    /// The block of members for bit `log` of `members`: larger bits come first.
+    fn of_bit(members: u32, log: u32) -> Block {
+        Block { first: (((u64::from(members) >> log) >> 1) << 1 << log) as u32, log }
+    }
+}
+
+/// One lane of halving-doubling on one member.
+#[derive(Debug, Clone)]
+pub(super) struct HalvingDoubling {
+    start: u64,
+    length: u64,
+    block: Block,
+    /// The next smaller block, whose sums come here.
+    smaller: Option<Block>,
+    /// The next larger block, to which our sums go.
+    larger: Option<Block>,
+    /// This member's index in its block.
+    local: u32,
+}
+
+impl HalvingDoubling {
+    /// `member` of `members` (at least one) over `extent`.
+    pub(super) fn new(member: u32, members: u32, extent: Range<u64>) -> HalvingDoubling {
+        // the member's block is that of the highest bit where `members` has a one and `member` a zero
+        let log = (members & !member).ilog2();
+        let below = members & ((1 << log) - 1);
+        let above = (members >> log) & !1;
+        let block = Block::of_bit(members, log);
+        HalvingDoubling {
+            start: extent.start,
+            length: extent.end - extent.start,
+            block,
+            smaller: below.checked_ilog2().map(|log| Block::of_bit(members, log)),
+            larger: (above != 0).then(|| Block::of_bit(members, log + above.trailing_zeros())),
+            local: member - block.first,
+        }
+    }
+
+    /// What the member with index `local` holds at `level`.
+    fn held(&self, local: u32, level: u32) -> Range<u64> {
+        let position = if level == 0 { 0 } else { u128::from(local.reverse_bits() >> (32 - level)) };
+        let boundary = |position: u128| self.start + ((u128::from(self.length) * position) >> level) as u64;
+        let mask = (1u128 << level) - 1;
+        boundary(position & mask)..boundary((position & mask) + 1)
+    }
+
+    /// Messages to (and from) the next larger block.
+    fn fan(&self) -> u32 {
+        self.larger.map_or(0, |larger| 1 << (larger.log - self.block.log))
+    }
+
+    /// The `index`-th member of the next larger block that holds a piece of ours, and the piece.
+    fn piece(&self, index: u32) -> (u32, Range<u64>) {
+        let larger = self.larger.unwrap_or(self.block);
+        let local = self.local + (index << self.block.log);
+        (larger.first + local, self.held(local, larger.log))
+    }
+
+    /// The exchange with the partner at distance 2^t.
+    fn exchange(&self, t: u32, receives: bool, action: Action, theirs: bool) -> Step {
+        let partner = self.local ^ (1 << t);
+        let holder = if theirs { partner } else { self.local };
+        let action = if receives { action } else { Action::Send };
+        Step::new(action, self.block.first + partner, self.held(holder, t + 1))
+    }
+
+    /// The message to or from the next smaller block.
+    fn with_smaller(&self, action: Action) -> Step {
+        let smaller = self.smaller.unwrap_or(self.block);
+        let peer = smaller.first + (self.local & ((1 << smaller.log) - 1));
+        Step::new(action, peer, self.held(self.local, self.block.log))
+    }
+
+    /// Sum over the messages sent of `count(length)`.
+    fn sent(&self, count: impl Fn(u64) -> u64) -> u64 {
+        let of = |range: Range<u64>| count(range.end - range.start);
+        let levels = self.block.log;
+        // halving sends what the partner keeps, doubling what was kept
+        let pairs: u64 =
+            (0..levels).map(|t| of(self.held(self.local ^ (1 << t), t + 1)) + of(self.held(self.local, t + 1))).sum();
+        let down = if self.smaller.is_some() { of(self.held(self.local, levels)) } else { 0 };
+        pairs + down + (0..self.fan()).map(|i| of(self.piece(i).1)).sum::<u64>()
+    }
+}
+
+impl Steps for HalvingDoubling {
+    fn len(&self) -> u32 {
+        4 * self.block.log + 2 * self.fan() + 2 * u32::from(self.smaller.is_some())
+    }
+
+    fn step(&self, k: u32) -> Step {
+        let (pairs, fan, below) = (2 * self.block.log, self.fan(), u32::from(self.smaller.is_some()));
+        if k < pairs {
+            let receives = k % 2 == 1;
+            return self.exchange(k / 2, receives, Action::RecvSum, !receives);
+        }
+        let k = k - pairs;
+        if k < below {
+            return self.with_smaller(Action::RecvSum);
+        }
+        let k = k - below;
+        if k < 2 * fan {
+            let (peer, range) = self.piece(k % fan);
+            return Step::new(if k < fan { Action::Send } else { Action::RecvInto }, peer, range);
+        }
+        let k = k - 2 * fan;
+        if k < below {
+            return self.with_smaller(Action::Send);
+        }
+        let k = k - below;
+        let receives = k % 2 == 1;
+        self.exchange(self.block.log - 1 - k / 2, receives, Action::RecvInto, receives)
+    }
+
+    fn messages(&self) -> u64 {
+        self.sent(|length| u64::from(length > 0))
+    }
+
+    fn elements_sent(&self) -> u64 {
+        self.sent(|length| length)
+    }
+}

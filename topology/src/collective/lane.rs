@@ -1,0 +1,61 @@
+//! A lane: the steps of one member, one after the other, without allocation.
+
+use super::hierarchical::NodeChain;
+use super::kernel::Kernel;
+use super::step::Step;
+
+/// The steps of one lane on one member, in order; the meaning of lanes stands at the head of the module.
+#[derive(Debug, Clone)]
+pub struct Lane {
+    at: u32,
+    end: u32,
+    kernel: Kernel,
+    node: Option<NodeChain>,
+}
+
+impl Lane {
+    /// A lane of `kernel`, inside a node if there is one.
+    pub(super) fn new(kernel: Kernel, node: Option<NodeChain>) -> Lane {
+        let around = node.as_ref().map_or(0, NodeChain::len);
+        Lane { at: 0, end: kernel.steps().len() + 2 * around, kernel, node }
+    }
+
+    /// Step `k`, perhaps an empty one.
+    fn step(&self, k: u32) -> Step {
+        let Some(node) = &self.node else { return self.kernel.step(k) };
+        let around = node.len();
+        if k < around {
+            node.up(k)
+        } else if k >= self.end - around {
+            node.down(k - (self.end - around))
+        } else {
+            let step = self.kernel.step(k - around);
+            Step { peer: node.starts[step.peer as usize], ..step }
+        }
+    }
+
+    /// Closed form: messages that this lane sends.
+    pub(super) fn messages(&self) -> u64 {
+        self.kernel.steps().messages() + self.node.as_ref().map_or(0, NodeChain::messages)
+    }
+
+    /// Closed form: elements that this lane sends.
+    pub(super) fn elements_sent(&self) -> u64 {
+        self.kernel.steps().elements_sent() + self.node.as_ref().map_or(0, NodeChain::elements_sent)
+    }
+}
+
+impl Iterator for Lane {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        while self.at < self.end {
+            let step = self.step(self.at);
+            self.at += 1;
+            if step.start < step.end {
+                return Some(step);
+            }
+        }
+        None
+    }
+}

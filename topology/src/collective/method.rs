@@ -1,0 +1,270 @@
+//! Which algorithm serves which collective, and what each needs: its lanes, its rounds, its window, its scratch.
+//!
+//! The one place besides `kernel.rs` that lists the algorithms; everything else asks here.
+
+use std::sync::Arc;
+
+use super::algorithm::{Algorithm, Library};
+use super::binomial_tree::Binomial;
+use super::halving_doubling::HalvingDoubling;
+use super::kernel::Kernel;
+use super::meaning::Collective;
+use super::multi_color::Kary;
+use super::pairwise::{self, Pairwise};
+use super::parameter_server::Star;
+use super::pipelined_chain;
+use super::recursive_doubling::RecursiveDoubling;
+use super::ring::{Blocks, Ring};
+use super::shard::Split;
+use super::tree::{Shape, Tree, Ways};
+use crate::InputError;
+
+/// Elements in a chunk of a pipelined algorithm, if the caller names none: 256 KiB of 32-bit floats.
+const PIPELINE_CHUNK: u64 = 64 * 1024;
+
+/// Open MPI `tuned` takes recursive doubling below this many bytes.
+const MPI_SMALL_BYTES: u64 = 10_000;
+
+/// An algorithm that serves its collective, for members without node structure.
+#[derive(Debug, Clone)]
+pub(super) enum Method {
+    Ring { reduce: bool, gather: bool },
+    HalvingDoubling,
+    Tree { family: Family, ways: Ways },
+    RecursiveDoubling,
+    Pairwise(Arc<pairwise::Blocks>),
+}
+
+/// The trees, and how lanes are shared out among their roots.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Family {
+    Binomial { root: u32 },
+    Chain { root: u32 },
+    MultiColor { colors: u32 },
+    Server { servers: u32, dedicated: bool },
+}
+
+impl Method {
+    /// The method for `collective` by `algorithm` among `members` (at least one).
+    pub(super) fn new(
+        collective: &Collective,
+        algorithm: &Algorithm,
+        members: u32,
+        elements: u64,
+    ) -> Result<Method, InputError> {
+        let (up, down, root) = match *collective {
+            Collective::Broadcast { root } => (false, true, root),
+            Collective::Reduce { root } => (true, false, root),
+            _ => (true, true, 0),
+        };
+        let tree = |family| Ok(Method::Tree { family, ways: Ways { up, down } });
+        let refuse = |cure: String| Err(InputError::new("", algorithm.to_string(), cure));
+        match (collective, algorithm) {
+            (Collective::AllReduce, Algorithm::Ring) => Ok(Method::Ring { reduce: true, gather: true }),
+            (Collective::ReduceScatter, Algorithm::Ring) => Ok(Method::Ring { reduce: true, gather: false }),
+            (Collective::AllGather, Algorithm::Ring) => Ok(Method::Ring { reduce: false, gather: true }),
+            (Collective::AllReduce, Algorithm::HalvingDoubling) => Ok(Method::HalvingDoubling),
+            (Collective::AllReduce, &Algorithm::MultiColor { colors }) => {
+                if colors == 0 {
+                    return refuse("needs at least one colour: write multi-color:4".to_owned());
+                }
+                tree(Family::MultiColor { colors })
+            }
+            (Collective::AllReduce, &Algorithm::ParameterServer { servers, dedicated }) => {
+                let most = members - u32::from(dedicated);
+                if servers == 0 || servers > most {
+                    let workers = if dedicated { ", one of which must be a worker" } else { "" };
+                    return refuse(format!(
+                        "{servers} servers among {members} members{workers}: take {} and at least 1, or more members",
+                        if most == 0 { "no dedicated server".to_owned() } else { format!("at most {most}") }
+                    ));
+                }
+                tree(Family::Server { servers, dedicated })
+            }
+            (Collective::AllReduce, Algorithm::Library(Library::Mpi)) => {
+                let small = elements.saturating_mul(4) < MPI_SMALL_BYTES || elements < u64::from(members);
+                Ok(if small { Method::RecursiveDoubling } else { Method::Ring { reduce: true, gather: true } })
+            }
+            (
+                Collective::AllReduce | Collective::Broadcast { .. } | Collective::Reduce { .. },
+                Algorithm::BinomialTree | Algorithm::PipelinedChain,
+            ) => {
+                if root >= members {
+                    let name = collective.name();
+                    let cure = format!("there are {members} members: take a root from 0 to {}", members - 1);
+                    return Err(InputError::new("", format!("{name}:{root}"), cure));
+                }
+                let binomial = matches!(algorithm, Algorithm::BinomialTree);
+                tree(if binomial { Family::Binomial { root } } else { Family::Chain { root } })
+            }
+            (Collective::AllToAllV { counts }, Algorithm::Pairwise) => {
+                let pairs = u64::from(members) * u64::from(members);
+                if counts.len() as u64 != pairs {
+                    return refuse(format!("{members} members need {pairs} counts and there are {}", counts.len()));
+                }
+                match pairwise::Blocks::new(members, counts) {
+                    Some(blocks) if blocks.longest <= elements => Ok(Method::Pairwise(Arc::new(blocks))),
+                    Some(blocks) => refuse(format!(
+                        "a member sends or receives {} elements and the buffers have {elements}: make them as long",
+                        blocks.longest
+                    )),
+                    None => refuse("the counts of a member add up to more than 2^64: make them smaller".to_owned()),
+                }
+            }
+            _ => {
+                let serving = match collective {
+                    Collective::AllReduce => {
+                        "ring, halving-doubling, binomial-tree, pipelined-chain, multi-color:4, parameter-server:1, \
+                         hierarchical:ring or library:mpi"
+                    }
+                    Collective::ReduceScatter | Collective::AllGather => "ring",
+                    Collective::Broadcast { .. } | Collective::Reduce { .. } => "binomial-tree or pipelined-chain",
+                    Collective::AllToAllV { .. } => "pairwise",
+                };
+                refuse(format!("does not serve {}: take {serving}", collective.name()))
+            }
+        }
+    }
+
+    /// Members that contribute, of `members`.
+    pub(super) fn contributors(&self, members: u32) -> u32 {
+        match self {
+            Method::Tree { family: Family::Server { servers, dedicated: true }, .. } => members - servers,
+            _ => members,
+        }
+    }
+
+    /// Roots among which the buffer is shared out.
+    fn groups(&self) -> u32 {
+        match self {
+            Method::Tree { family: Family::MultiColor { colors }, .. } => *colors,
+            Method::Tree { family: Family::Server { servers, .. }, .. } => *servers,
+            _ => 1,
+        }
+    }
+
+    /// Whether `chunk = 0` means chunks of [`PIPELINE_CHUNK`] and not one lane.
+    fn pipelined(&self) -> bool {
+        matches!(self, Method::Tree { family: Family::Chain { .. } | Family::MultiColor { .. }, .. })
+    }
+
+    /// Cuts the buffer into lanes of about `chunk` elements (0: the algorithm's default).
+    pub(super) fn split(&self, members: u32, elements: u64, chunk: u64, pipelined: bool) -> Result<Split, InputError> {
+        let groups = u64::from(self.groups());
+        let chunk = match chunk {
+            0 if pipelined || self.pipelined() => PIPELINE_CHUNK,
+            0 => u64::MAX,
+            chunk => chunk,
+        };
+        let chunks = match self {
+            Method::Pairwise(blocks) => blocks.largest.div_ceil(chunk),
+            // a lane takes its part of each shard, so that more lanes than elements in a shard would be idle
+            Method::Ring { reduce, gather } if reduce != gather => {
+                elements.div_ceil(chunk).min(elements.div_ceil(u64::from(members)))
+            }
+            _ => elements.div_ceil(groups).div_ceil(chunk),
+        };
+        if chunks.saturating_mul(groups) > u64::from(u32::MAX) {
+            let least = elements.div_ceil(groups).div_ceil(u64::from(u32::MAX) / groups);
+            let message = format!("gives more than 2^32 lanes: take a chunk of at least {least} elements");
+            return Err(InputError::new("", format!("chunk = {chunk}"), message));
+        }
+        Ok(Split { elements, groups, chunks })
+    }
+
+    /// The lane of `member`, one of `members`.
+    pub(super) fn kernel(&self, member: u32, members: u32, lane: u32, split: &Split) -> Kernel {
+        match self {
+            &Method::Ring { reduce, gather } => {
+                let blocks = if reduce && gather {
+                    Blocks::new(split.extent(lane), members, 0, 1)
+                } else {
+                    Blocks::new(0..split.elements, members, lane, split.chunks)
+                };
+                Kernel::Ring(Ring { member, members, reduce, gather, blocks })
+            }
+            Method::HalvingDoubling => {
+                Kernel::HalvingDoubling(HalvingDoubling::new(member, members, split.extent(lane)))
+            }
+            Method::Tree { family, ways } => match family.shape(member, members, split.group(lane)) {
+                Some(shape) => Kernel::Tree(Tree::new(shape, *ways, split.extent(lane))),
+                None => Kernel::Idle,
+            },
+            Method::RecursiveDoubling => {
+                Kernel::RecursiveDoubling(RecursiveDoubling::new(member, members, split.extent(lane)))
+            }
+            Method::Pairwise(blocks) => {
+                Kernel::Pairwise(Pairwise { blocks: Arc::clone(blocks), member, lane, lanes: split.chunks })
+            }
+        }
+    }
+
+    /// The longest chain of dependent messages in a lane with no empty part.
+    pub(super) fn rounds(&self, members: u32) -> u32 {
+        if members == 1 {
+            return 0;
+        }
+        match self {
+            Method::Ring { reduce, gather } => (members - 1) * (u32::from(*reduce) + u32::from(*gather)),
+            Method::HalvingDoubling => 2 * members.ilog2(),
+            Method::Tree { family, ways } => family.depth(members) * (u32::from(ways.up) + u32::from(ways.down)),
+            Method::RecursiveDoubling => RecursiveDoubling::rounds(members),
+            Method::Pairwise(_) => members - 1,
+        }
+    }
+
+    /// Lanes in flight that keep the algorithm busy.
+    pub(super) fn window(&self, members: u32) -> u32 {
+        match self {
+            Method::Tree { .. } => self.rounds(members).saturating_mul(self.groups()),
+            // a second lane's messages travel while the first one's are added
+            _ => 2,
+        }
+    }
+
+    /// Elements of the largest message among `members`.
+    pub(super) fn largest_message(&self, members: u32, split: &Split) -> u64 {
+        let extent = split.extent(0);
+        let lane = extent.end - extent.start;
+        match self {
+            _ if split.chunks == 0 => 0,
+            Method::Pairwise(blocks) => blocks.largest.div_ceil(split.chunks),
+            _ if members == 1 => 0,
+            Method::Ring { reduce: true, gather: true } => lane.div_ceil(u64::from(members)),
+            Method::Ring { .. } => split.elements.div_ceil(u64::from(members)).div_ceil(split.chunks),
+            Method::HalvingDoubling => lane.div_ceil(2),
+            Method::Tree { .. } | Method::RecursiveDoubling => lane,
+        }
+    }
+}
+
+impl Family {
+    /// Where `member` stands in the tree of `group`; `None` if it takes no part in it.
+    fn shape(self, member: u32, members: u32, group: u32) -> Option<Shape> {
+        Some(match self {
+            Family::Binomial { root } => Shape::Binomial(Binomial::new(member, members, root)),
+            Family::Chain { root } => Shape::Kary(pipelined_chain::link(member, members, root)),
+            Family::MultiColor { colors } => {
+                Shape::Kary(Kary::new(member, members, colors, Kary::root_of(group, colors, members)))
+            }
+            Family::Server { servers, dedicated } => {
+                let contributors = if dedicated { members - servers } else { members };
+                let server = if dedicated { contributors + group } else { group };
+                if member != server && member >= contributors {
+                    return None;
+                }
+                Shape::Star(Star { centre: member == server, server, contributors, dedicated })
+            }
+        })
+    }
+
+    /// Rounds of one way.
+    fn depth(self, members: u32) -> u32 {
+        match self {
+            Family::Binomial { .. } => Binomial::depth(members),
+            Family::Chain { .. } => members - 1,
+            Family::MultiColor { colors } => Kary::depth(members, colors),
+            Family::Server { .. } => 1,
+        }
+    }
+}

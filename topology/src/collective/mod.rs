@@ -1,0 +1,57 @@
+//! Collectives and the algorithms that perform them, each written once as lazy lanes of steps.
+//!
+//! A [`Collective`] says what holds afterwards, an [`Algorithm`] how it is reached, and a [`Schedule`] is both for one
+//! [`Group`] and one buffer. The simulator times its steps and the executor performs them; neither knows the word
+//! allreduce. [`check`] proves a schedule against the meaning of its collective without running it.
+//!
+//! # What a lane means
+//!
+//! - A lane is a chain of [`Step`]s on one member; its steps run in order. A `Send` is posted and does not wait, a
+//!   receive waits for its message.
+//! - Messages of one (sender, receiver, lane) are matched in order and have equal lengths. No message is empty.
+//! - Lanes of the same index on different members belong together and are otherwise independent: they touch disjoint
+//!   elements. A member starts its lanes in index order and has at most [`Schedule::window`] in flight, so that the
+//!   lowest unfinished lane always progresses, whatever the window.
+//! - Sums into one element happen inside one lane, so in one fixed order: results are repeatable to the bit.
+//! - Sends need no copy: the receiver may read the sent range until its receive is done. No step of the sender's lane
+//!   writes that range before its receiver has certainly consumed it, and a lane ends on its sender only when its sends
+//!   have been consumed. [`check`] proves the first by vector clocks; whoever runs lanes keeps the second.
+//! - All collectives but `AllToAllV` work in place on one buffer, and a receive lands where the sender read. What is not
+//!   part of the result is scratch afterwards: `Reduce` and `ReduceScatter` leave partial sums in it.
+
+mod algorithm;
+mod binomial_tree;
+mod bracketing;
+mod checker;
+mod fault;
+mod group;
+mod halving_doubling;
+mod hierarchical;
+mod kernel;
+mod lane;
+mod meaning;
+mod method;
+mod multi_color;
+mod pairwise;
+mod parameter_server;
+mod pipelined_chain;
+mod recursive_doubling;
+mod replay;
+mod ring;
+mod schedule;
+mod shard;
+mod step;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use algorithm::{Algorithm, Library};
+pub use bracketing::{Bracketing, ExpressionId};
+pub use checker::{Contract, check, prove};
+pub use fault::{Fault, Reason, Wait};
+pub use group::Group;
+pub use lane::Lane;
+pub use meaning::Collective;
+pub use schedule::Schedule;
+pub use shard::shard;
+pub use step::{Action, Step};

@@ -1,0 +1,12 @@
+//! Pipelined chain: chunks are summed along the ring to one root and return in the opposite direction.
+//!
+//! Kumar 2018 §5.1 calls it the pipelined ring. A chunk passes p − 1 members up and p − 1 down; with enough chunks in
+//! flight the latency is hidden and a member inside the chain sends 2n elements: n towards the root, n away from it.
+//! It is the tree in which every member has one child, so it needs no steps of its own.
+
+use super::multi_color::Kary;
+
+/// The place of `member` in the chain root, root + 1, … around the ring.
+pub(super) fn link(member: u32, members: u32, root: u32) -> Kary {
+    Kary::new(member, members, 1, root)
+}

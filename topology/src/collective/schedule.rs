@@ -1,0 +1,212 @@
+//! A collective, an algorithm, a group and a buffer that fit together: where lanes come from.
+//!
+//! Validated once, cheap to clone, and never expanded: its size does not grow with members (node sizes and the counts of
+//! an alltoallv apart), since a ring of 4,096 members is 33 million messages.
+
+use std::sync::Arc;
+
+use super::algorithm::Algorithm;
+use super::checker::Contract;
+use super::group::Group;
+use super::hierarchical::NodeChain;
+use super::kernel::Kernel;
+use super::lane::Lane;
+use super::meaning::Collective;
+use super::method::Method;
+use super::shard::Split;
+use crate::InputError;
+
+/// Bytes of an element wherever bytes are counted: a 32-bit float.
+const ELEMENT_BYTES: u64 = 4;
+
+/// A validated schedule: for each member and index, a [`Lane`].
+///
+/// ```
+/// use lockstep_topology::{Algorithm, Collective, Group, Schedule, check};
+/// let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(4), 1000, 0)?;
+/// assert_eq!(schedule.lane(0, 0).count(), 12); // 2(4 − 1) messages sent and as many received
+/// assert_eq!(schedule.bytes_sent(0), 2 * 3 * 1000 / 4 * 4); // 2n(p − 1)/p elements of four bytes
+/// let sums = check(&schedule).expect("a ring adds every contribution exactly once");
+/// assert_eq!(sums.ranges().count(), 4);
+/// # Ok::<(), lockstep_topology::InputError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    collective: Collective,
+    members: u32,
+    method: Method,
+    split: Split,
+    /// The nodes of a hierarchical schedule, whose method is among their leaders.
+    nodes: Option<Nodes>,
+    buffered: bool,
+}
+
+/// Members on nodes.
+#[derive(Debug, Clone)]
+struct Nodes {
+    starts: Arc<[u32]>,
+    largest: u32,
+}
+
+impl Schedule {
+    /// Performs `collective` by `algorithm` in `group` on a buffer of `elements` (an alltoallv: on buffers of at least
+    /// the longest row and column of its counts), in lanes of about `chunk` elements. `chunk` 0 is the algorithm's
+    /// default: chunks of 64 Ki elements for pipelined-chain, multi-color and hierarchical, else one lane per root.
+    ///
+    /// # Errors
+    ///
+    /// An algorithm that cannot serve the collective or the group, with the cure.
+    pub fn new(
+        collective: &Collective,
+        algorithm: &Algorithm,
+        group: &Group,
+        elements: u64,
+        chunk: u64,
+    ) -> Result<Schedule, InputError> {
+        let members = group.members();
+        if members == 0 || members > 1 << 30 {
+            let message = "a collective needs 1 to 2^30 members";
+            return Err(InputError::new("", format!("{members} members"), message));
+        }
+        let (flat, nodes) = match algorithm {
+            Algorithm::Hierarchical(across) => (&**across, Some(nodes(collective, algorithm, across, group)?)),
+            flat => (flat, None),
+        };
+        let across = if nodes.is_some() { group.node_count() } else { members };
+        let method = Method::new(collective, flat, across, elements)?;
+        let split = method.split(across, elements, chunk, nodes.is_some())?;
+        let buffered = matches!(flat, Algorithm::Library(_));
+        Ok(Schedule { collective: collective.clone(), members, method, split, nodes, buffered })
+    }
+
+    /// The collective it performs.
+    pub fn collective(&self) -> &Collective {
+        &self.collective
+    }
+
+    /// Members of the group.
+    pub fn members(&self) -> u32 {
+        self.members
+    }
+
+    /// Elements of the buffer.
+    pub fn elements(&self) -> u64 {
+        self.split.elements
+    }
+
+    /// Members `0..contributors` contribute and get the result; a dedicated server, one of the last members, does not.
+    pub fn contributors(&self) -> u32 {
+        self.method.contributors(self.members)
+    }
+
+    /// Whether a send copies its range when it is posted, as a library does with small messages. Where it does not, the
+    /// schedule itself leaves a sent range alone until it has been consumed.
+    pub fn buffered_sends(&self) -> bool {
+        self.buffered
+    }
+
+    /// Lanes of each member; there may be idle ones.
+    pub fn lanes(&self) -> u32 {
+        (self.split.groups * self.split.chunks) as u32
+    }
+
+    /// Lane `index < lanes()` of `member < members()`.
+    pub fn lane(&self, member: u32, index: u32) -> Lane {
+        let Some(nodes) = &self.nodes else {
+            return Lane::new(self.method.kernel(member, self.members, index, &self.split), None);
+        };
+        let extent = self.split.extent(index);
+        let (chain, node) = NodeChain::new(&nodes.starts, member, (extent.start, extent.end));
+        let kernel =
+            if chain.before { Kernel::Idle } else { self.method.kernel(node, self.leaders(), index, &self.split) };
+        Lane::new(kernel, Some(chain))
+    }
+
+    /// Lanes in flight on a member that keep the pipeline full, at least 1 and at most [`Schedule::lanes`]: those that
+    /// start while the first one is on its way through a chain or tree, and two wherever one keeps the links busy.
+    pub fn window(&self) -> u32 {
+        let around = self.nodes.as_ref().map_or(0, |nodes| 2 * (nodes.largest - 1));
+        self.method.window(self.leaders()).saturating_add(around).min(self.lanes()).max(1)
+    }
+
+    /// Elements of the largest message of any lane: the scratch that a lane in flight needs.
+    pub fn chunk_elements(&self) -> u64 {
+        let across = self.method.largest_message(self.leaders(), &self.split);
+        match &self.nodes {
+            Some(nodes) if nodes.largest > 1 && self.split.chunks > 0 => {
+                let extent = self.split.extent(0);
+                across.max(extent.end - extent.start)
+            }
+            _ => across,
+        }
+    }
+
+    /// Closed form: messages that `member` sends in all lanes. The table of formulas is `docs/collectives.md`.
+    pub fn messages(&self, member: u32) -> u64 {
+        (0..self.lanes()).map(|index| self.lane(member, index).messages()).sum()
+    }
+
+    /// Closed form: elements that `member` sends in all lanes (an alltoallv's own block included).
+    pub fn elements_sent(&self, member: u32) -> u64 {
+        (0..self.lanes()).map(|index| self.lane(member, index).elements_sent()).sum()
+    }
+
+    /// Closed form: bytes that `member` sends in all lanes, with elements of four bytes.
+    pub fn bytes_sent(&self, member: u32) -> u64 {
+        ELEMENT_BYTES * self.elements_sent(member)
+    }
+
+    /// Closed form: messages on the longest chain of dependent ones in a lane, the α of its latency. Nodes of unequal
+    /// sizes, or fewer elements than members, may need fewer.
+    pub fn rounds(&self) -> u32 {
+        let around = self.nodes.as_ref().map_or(0, |nodes| 2 * (nodes.largest - 1));
+        self.method.rounds(self.leaders()) + around
+    }
+
+    /// What the checker holds the lanes to.
+    pub(super) fn contract(&self) -> Contract {
+        Contract {
+            collective: self.collective.clone(),
+            members: self.members,
+            contributors: self.contributors(),
+            elements: self.split.elements,
+            lanes: self.lanes(),
+            buffered_sends: self.buffered,
+        }
+    }
+
+    /// Members among which the method runs.
+    fn leaders(&self) -> u32 {
+        self.nodes.as_ref().map_or(self.members, |nodes| nodes.starts.len() as u32 - 1)
+    }
+}
+
+/// The nodes of `group`, on which `algorithm` runs `across` the leaders.
+fn nodes(
+    collective: &Collective,
+    algorithm: &Algorithm,
+    across: &Algorithm,
+    group: &Group,
+) -> Result<Nodes, InputError> {
+    let refuse = |message: String| Err(InputError::new("", algorithm.to_string(), message));
+    if !matches!(collective, Collective::AllReduce) {
+        return refuse(format!("serves allreduce, not {}: take `{across}` alone", collective.name()));
+    }
+    match across {
+        Algorithm::Library(_) => return refuse(format!("a library sees to nodes itself: take `{across}` alone")),
+        Algorithm::Hierarchical(_) => return refuse(format!("there are two levels: take `{across}`")),
+        Algorithm::ParameterServer { servers, dedicated: true } => {
+            return refuse(format!("leaders contribute for their nodes: take hierarchical:parameter-server:{servers}"));
+        }
+        _ => {}
+    }
+    let starts = match group.starts() {
+        Some(starts) => Arc::clone(starts),
+        None => (0..=group.members()).collect(),
+    };
+    let sizes = starts.windows(2).map(|pair| pair[1] - pair[0]);
+    if let Some(node) = sizes.clone().position(|size| size == 0) {
+        return refuse(format!("node {node} has no member: leave it out of the group"));
+    }
+    Ok(Nodes { largest: sizes.max().unwrap_or(1), starts })
+}

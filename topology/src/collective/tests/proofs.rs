@@ -1,0 +1,109 @@
+//! The checker's proof of every algorithm, and its agreement with a replay on plain integers.
+
+use super::super::{Algorithm, Collective, Group, Schedule, check};
+use super::{every_schedule, twin};
+
+/// Every algorithm, 1 to 33 members, lengths that do not divide: proven, and the bracketing covers the buffer with every
+/// contribution once.
+#[test]
+fn every_algorithm_is_proven_for_every_group() {
+    let mut proofs = 0;
+    for members in 1..=33 {
+        every_schedule(members, |name, schedule| {
+            let sums = check(schedule).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+            proofs += 1;
+            let summing = matches!(
+                schedule.collective(),
+                Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce { .. }
+            );
+            if matches!(schedule.collective(), Collective::AllToAllV { .. }) {
+                assert_eq!(sums.ranges().count(), 0, "{name}");
+                return;
+            }
+            let mut end = 0;
+            for (range, id) in sums.ranges() {
+                assert_eq!(range.start, end, "{name}");
+                end = range.end;
+                // each contributor counts 2^m, so that the sum is all ones exactly if each is there once
+                let folded = sums.fold(id, |member| 1u128 << member, |a, b| a + b);
+                let everyone = (1u128 << schedule.contributors()) - 1;
+                assert!(if summing { folded == everyone } else { folded.is_power_of_two() }, "{name}: {folded:b}");
+            }
+            assert_eq!(end, schedule.elements(), "{name}");
+        });
+    }
+    assert!(proofs > 10_000, "{proofs} proofs");
+}
+
+/// The same schedules moved for real, on integers, by the most obvious executor there is.
+#[test]
+fn integers_moved_by_the_steps_end_as_the_collective_says() {
+    for members in [1, 2, 3, 4, 5, 7, 8, 11, 16, 23, 33] {
+        every_schedule(members, |name, schedule| {
+            twin::run(schedule, false).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
+            // the other order of members: results may not depend on who comes first
+            twin::run(schedule, true).unwrap_or_else(|wrong| panic!("{name}, reversed: {wrong}"));
+        });
+    }
+}
+
+/// Floats added by the steps have the bits of the bracketing that the checker reports.
+#[test]
+fn the_bracketing_gives_the_bits_of_the_sum() {
+    // values whose sum depends on the bracketing
+    let value = |member: u32, element: u64| (1.0 + f32::from(member as u16)).powi(9) / (element + 3) as f32;
+    for members in [2, 3, 5, 8, 13] {
+        for algorithm in super::allreduces() {
+            let group = Group::nodes(&[members - members / 2, members / 2]);
+            let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, 37, 10).expect("serves");
+            let sums = check(&schedule).expect("proven");
+            let ended = twin::floats(&schedule, value);
+            for (range, id) in sums.ranges() {
+                for element in range {
+                    let expected = sums.fold(id, |member| value(member, element), |a, b| a + b);
+                    for (member, buffer) in ended.iter().enumerate() {
+                        let got = buffer[element as usize];
+                        assert_eq!(got.to_bits(), expected.to_bits(), "{algorithm}: member {member}, {element}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A ring of three by hand: block b starts at member b + 1 and is summed last by member b.
+#[test]
+fn the_bracketing_of_a_ring_of_three() {
+    let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(3), 6, 0).expect("serves");
+    let sums = check(&schedule).expect("proven");
+    let shown: Vec<String> = sums.ranges().map(|(range, id)| format!("{range:?} {}", sums.describe(id))).collect();
+    assert_eq!(shown, ["0..2 (0+(1+2))", "2..4 (1+(0+2))", "4..6 (2+(0+1))"]);
+}
+
+/// A server sums in member order, its own contribution first; a dedicated one starts with member 0.
+#[test]
+fn servers_sum_in_member_order() {
+    let sum = |text: &str, members| {
+        let algorithm = text.parse::<Algorithm>().expect("a known algorithm");
+        let group = Group::flat(members);
+        let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, 4, 0).expect("serves");
+        let sums = check(&schedule).expect("proven");
+        sums.ranges().map(|(_, id)| sums.describe(id).replace(['(', ')'], "")).collect::<Vec<_>>()
+    };
+    assert_eq!(sum("parameter-server:1", 4), ["3+2+0+1"]);
+    assert_eq!(sum("parameter-server:1:dedicated", 4), ["2+0+1"]);
+    // server 1 starts with its own: (1 + 0) + 2 is (0 + 1) + 2, so both shards have the same sum
+    assert_eq!(sum("parameter-server:2", 3), ["2+0+1"]);
+    assert_eq!(sum("parameter-server:3", 3), ["2+0+1", "1+0+2"]);
+}
+
+/// Long buffers cost steps and not elements: 1.1 million elements among 8 members.
+#[test]
+fn long_buffers_are_checked_by_segments() {
+    for algorithm in super::allreduces() {
+        let group = Group::nodes(&[4, 4]);
+        let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, 1_111_946, 16 * 1024).expect("serves");
+        let sums = check(&schedule).unwrap_or_else(|fault| panic!("{algorithm}: {fault}"));
+        assert!(sums.ranges().count() <= 8 * schedule.lanes() as usize, "{algorithm}");
+    }
+}

@@ -1,0 +1,61 @@
+//! What cannot be scheduled is refused with the cure.
+
+use std::sync::Arc;
+
+use super::super::{Algorithm, Collective, Group, Schedule};
+
+#[test]
+fn what_cannot_serve_is_refused_with_the_cure() {
+    let nodes = Group::nodes(&[2, 0, 2]);
+    let counts: Arc<[u64]> = Arc::from([1, 1, 1, 1]);
+    let few: Arc<[u64]> = Arc::from([1, 1, 1]);
+    let huge: Arc<[u64]> = Arc::from([u64::MAX, 1, 1, 1]);
+    let (reduce, broadcast) = (Collective::Reduce { root: 4 }, Collective::Broadcast { root: 0 });
+    let exchange = |counts: &Arc<[u64]>| Collective::AllToAllV { counts: Arc::clone(counts) };
+    let sum = Collective::AllReduce;
+    for (collective, algorithm, group, chunk, cure) in [
+        (&sum, "ring", &Group::flat(0), 0, "1 to 2^30 members"),
+        (&sum, "pairwise", &Group::flat(4), 0, "does not serve allreduce: take ring, halving-doubling"),
+        (&broadcast, "ring", &Group::flat(4), 0, "take binomial-tree or pipelined-chain"),
+        (&Collective::AllGather, "halving-doubling", &Group::flat(4), 0, "take ring"),
+        (&reduce, "binomial-tree", &Group::flat(4), 0, "reduce:4: there are 4 members: take a root from 0 to 3"),
+        (&sum, "parameter-server:5", &Group::flat(4), 0, "take at most 4"),
+        (&sum, "parameter-server:4:dedicated", &Group::flat(4), 0, "take at most 3"),
+        (&sum, "parameter-server:1:dedicated", &Group::flat(1), 0, "no dedicated server"),
+        (&sum, "hierarchical:ring", &nodes, 0, "node 1 has no member"),
+        (&sum, "hierarchical:parameter-server:1:dedicated", &Group::flat(4), 0, "hierarchical:parameter-server:1"),
+        (&sum, "hierarchical:library:mpi", &Group::flat(4), 0, "take `library:mpi` alone"),
+        (&broadcast, "hierarchical:binomial-tree", &Group::flat(4), 0, "take `binomial-tree` alone"),
+        (&exchange(&few), "pairwise", &Group::flat(2), 0, "2 members need 4 counts and there are 3"),
+        (&exchange(&huge), "pairwise", &Group::flat(2), 0, "add up to more than 2^64"),
+        (&exchange(&counts), "ring", &Group::flat(2), 0, "take pairwise"),
+        (&sum, "ring", &Group::flat(4), 1, "take a chunk of at least 257 elements"),
+        (&sum, "multi-color:4", &Group::flat(4), 1, "take a chunk of at least 257 elements"),
+    ] {
+        let algorithm: Algorithm = algorithm.parse().expect("a known algorithm");
+        let refusal = Schedule::new(collective, &algorithm, group, 1 << 40, chunk);
+        let message = refusal.map(|_| ()).expect_err(cure).to_string();
+        assert!(message.contains(cure), "{algorithm}: {message}");
+    }
+}
+
+#[test]
+fn an_exchange_needs_buffers_as_long_as_its_rows_and_columns() {
+    let collective = super::small_exchange();
+    let refusal = Schedule::new(&collective, &Algorithm::Pairwise, &Group::flat(3), 3, 0).expect_err("row 1 has 4");
+    assert!(refusal.message.contains("4 elements and the buffers have 3"), "{refusal}");
+}
+
+#[test]
+fn collectives_are_read_by_name() {
+    for name in ["allreduce", "reduce-scatter", "allgather", "broadcast:2", "reduce:0"] {
+        assert_eq!(name.parse::<Collective>().map(|c| c.to_string()).as_deref(), Ok(name));
+    }
+    assert_eq!("broadcast".parse(), Ok(Collective::Broadcast { root: 0 }));
+    for (name, cure) in
+        [("allreduse", "allreduce"), ("reduce:x", "reduce:0"), ("alltoallv", "count"), ("ring", "did you")]
+    {
+        let refusal = name.parse::<Collective>().expect_err(name).to_string();
+        assert!(refusal.contains(cure), "{refusal}");
+    }
+}
