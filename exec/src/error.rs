@@ -7,7 +7,7 @@ use lockstep_topology::InputError;
 use crate::transport::TransportError;
 
 /// A failure of a run; every rank stops on the first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ExecError {
     /// What the user asked for cannot be run.
     Input(InputError),

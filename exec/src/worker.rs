@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Decision, Driver, Observation, Op, Program, Role, Span, Stream, TaskId};
+use lockstep_models::{Buffer, Decision, Driver, Observation, Op, Phase, Program, Role, Span, Stream, TaskId};
 use lockstep_topology::{Algorithm, Rank, Time};
 
+use crate::arena::Arena;
 use crate::data::{Dataset, Sampler};
 use crate::device::cpu::{Mode, Sgd, Threads};
 use crate::error::ExecError;
@@ -29,15 +30,49 @@ pub(crate) struct Setup<'a> {
     pub progress: Option<&'a (dyn Fn(u32, f64) + Sync)>,
 }
 
-/// What a worker leaves.
+/// What a worker leaves beside its memory.
 pub(crate) struct Outcome {
     pub spans: Vec<Span>,
     /// Sum of sample losses of each iteration on this rank.
     pub losses: Vec<f64>,
     /// Per peer rank.
     pub sent: Vec<Traffic>,
+}
+
+/// All that messages of a rank read and write; it outlives the rank's end of the wires.
+pub(crate) struct Memory {
     /// `None` for ranks that only serve.
     pub replica: Option<Replica>,
+    /// What a server sums into.
+    server: Option<Arena>,
+    /// For sums in flight, one per exchange task.
+    scratch: Vec<Arena>,
+}
+
+impl Memory {
+    /// The memory of `rank`, its scratch still to come.
+    pub(crate) fn new(setup: &Setup<'_>, rank: u32) -> Result<Memory, ExecError> {
+        let program = setup.program;
+        let trains = program.roles[program.role_of(rank)].tasks.iter().any(|task| task.stream == Stream::Compute);
+        let elements = program.model.parameter_elements() as usize;
+        let (threads, samples) = (Threads::new(setup.threads)?, program.batch_per_rank as usize);
+        Ok(Memory {
+            replica: trains.then(|| Replica::new(&program.model, &program.chains, samples, setup.seed, &threads)),
+            server: (!trains).then(|| Arena::new(vec![0.0; elements])),
+            scratch: Vec::new(),
+        })
+    }
+
+    fn arena(&self, buffer: Buffer) -> &Arena {
+        match (&self.replica, &self.server) {
+            (Some(replica), _) => match buffer {
+                Buffer::Gradients => &replica.gradients,
+                Buffer::Parameters => &replica.parameters,
+            },
+            (None, Some(server)) => server,
+            (None, None) => unreachable!("a rank trains or serves"),
+        }
+    }
 }
 
 /// An exchange task, its machinery, and how far it is.
@@ -53,16 +88,13 @@ struct Slot {
     start: Time,
 }
 
-pub(crate) struct Worker<'a, T: Transport> {
+/// One rank at work.
+pub(crate) struct Worker<'a> {
     setup: &'a Setup<'a>,
     role: &'a Role,
-    transport: T,
+    transport: &'a mut dyn Transport,
     clock: Instant,
-    replica: Option<Replica>,
-    /// What a server sums into; its exchanges read and write nothing else.
-    server: Option<crate::arena::Arena>,
-    /// Holds the memory of sums in flight; the exchanges point into it.
-    _scratch: Vec<crate::arena::Arena>,
+    memory: &'a mut Memory,
     slots: Vec<Slot>,
     /// Iterations that each task has completed.
     done: Vec<u32>,
@@ -73,26 +105,22 @@ pub(crate) struct Worker<'a, T: Transport> {
     loss: f64,
 }
 
-impl<'a, T: Transport> Worker<'a, T> {
+impl<'a> Worker<'a> {
     /// Prepares the rank at `transport`'s end; `clock` is the run's zero.
-    pub(crate) fn new(setup: &'a Setup<'a>, transport: T, clock: Instant) -> Result<Self, ExecError> {
+    pub(crate) fn new(
+        setup: &'a Setup<'a>,
+        transport: &'a mut dyn Transport,
+        memory: &'a mut Memory,
+        clock: Instant,
+    ) -> Result<Self, ExecError> {
         let program = setup.program;
-        let rank = transport.rank().0;
-        let role = &program.roles[program.role_of(rank)];
-        let trains = role.tasks.iter().any(|task| task.stream == Stream::Compute);
-        let threads = Threads::new(setup.threads)?;
-        let samples = program.batch_per_rank as usize;
-        let replica = trains.then(|| Replica::new(&program.model, &program.chains, samples, setup.seed, &threads));
-        let elements = program.model.parameter_elements() as usize;
-        let server = (!trains).then(|| crate::arena::Arena::new(vec![0.0; elements]));
+        let role = &program.roles[program.role_of(transport.rank().0)];
         let mut worker = Worker {
             setup,
             role,
             transport,
             clock,
-            replica,
-            server,
-            _scratch: Vec::new(),
+            memory,
             slots: Vec::new(),
             done: vec![0; role.tasks.len()],
             ended: vec![Time::ZERO; role.tasks.len()],
@@ -111,21 +139,15 @@ impl<'a, T: Transport> Worker<'a, T> {
         let group = &program.groups[exchange.group];
         let schedule = program.schedule(exchange)?;
         let window = Program::window(exchange, &schedule);
-        let arena = match (&self.replica, &self.server) {
-            (Some(replica), _) => match exchange.buffer {
-                lockstep_models::Buffer::Gradients => &replica.gradients,
-                lockstep_models::Buffer::Parameters => &replica.parameters,
-            },
-            (None, Some(server)) => server,
-            (None, None) => unreachable!("a worker trains or serves"),
-        };
         let range = exchange.range.start as usize..exchange.range.end as usize;
         let needed = if self.transport.needs_scratch() { scratch_elements(&schedule, window) as usize } else { 0 };
-        let scratch = crate::arena::Arena::new(vec![0.0; needed]);
-        let buffers = Buffers::in_place(arena.region(range.clone()), scratch.region(0..needed));
+        let scratch = Arena::new(vec![0.0; needed]);
+        let data = self.memory.arena(exchange.buffer).region(range);
+        let buffers = Buffers::in_place(data, scratch.region(0..needed));
+        self.memory.scratch.push(scratch);
         let ranks: Arc<[Rank]> = group.ranks.iter().map(Rank).collect();
         let member = self.transport.rank().0 - group.ranks.first;
-        let library = matches!(exchange.algorithm, Algorithm::Library(_)).then(|| (ranks.clone(), arena.region(range)));
+        let library = matches!(exchange.algorithm, Algorithm::Library(_)).then(|| (ranks.clone(), data));
         self.slots.push(Slot {
             task,
             exchange: Exchange::new(Arc::new(schedule), member, ranks, task as u32, buffers, window),
@@ -135,7 +157,6 @@ impl<'a, T: Transport> Worker<'a, T> {
             ready: Time::ZERO,
             start: Time::ZERO,
         });
-        self._scratch.push(scratch);
         Ok(())
     }
 
@@ -144,7 +165,7 @@ impl<'a, T: Transport> Worker<'a, T> {
         let program = self.setup.program;
         let rank = self.transport.rank().0;
         let mut driver = self.setup.driver.clone();
-        let mut sampler = match self.replica {
+        let mut sampler = match self.memory.replica {
             None => None,
             Some(_) => Some(Sampler::new(
                 self.setup.data.len(),
@@ -171,12 +192,7 @@ impl<'a, T: Transport> Worker<'a, T> {
             self.wait_until(|worker| worker.slots.iter().all(|slot| slot.started == iteration))?;
         }
         self.wait_until(|worker| worker.slots.iter().all(|slot| !slot.running))?;
-        Ok(Outcome {
-            sent: self.sent(),
-            spans: self.spans,
-            losses,
-            replica: self.replica,
-        })
+        Ok(Outcome { sent: self.sent(), spans: self.spans, losses })
     }
 
     fn iterate(&mut self, mut sampler: Option<&mut Sampler>, batch: u64) -> Result<(), ExecError> {
@@ -229,7 +245,7 @@ impl<'a, T: Transport> Worker<'a, T> {
         sampler: Option<&mut Sampler>,
         batch: u64,
     ) -> Result<(), ExecError> {
-        let (Some(replica), Some(sampler)) = (&mut self.replica, sampler) else {
+        let (Some(replica), Some(sampler)) = (&mut self.memory.replica, sampler) else {
             unreachable!("check: ranks that only serve have no compute tasks");
         };
         match &self.role.tasks[task].op {
@@ -238,7 +254,7 @@ impl<'a, T: Transport> Worker<'a, T> {
                 sampler.micro_batch(batch, self.transport.rank().0, repetition, &mut indices);
                 replica.load(self.setup.data, &indices);
             }
-            Op::Compute { chain, phase: lockstep_models::Phase::Forward, .. } => {
+            Op::Compute { chain, phase: Phase::Forward, .. } => {
                 if let Some(loss) = replica.forward(*chain, Mode::Train) {
                     self.loss += loss.sum;
                 }
@@ -285,7 +301,7 @@ impl<'a, T: Transport> Worker<'a, T> {
                     self.transport.library_allreduce(ranks, *data)?;
                     true
                 }
-                None => slot.exchange.progress(&mut self.transport)? == Progress::Done,
+                None => slot.exchange.progress(self.transport)? == Progress::Done,
             };
             if ended {
                 slot.running = false;

@@ -1,0 +1,193 @@
+//! `run`: a program and data in, a measured timeline, losses and the trained state out.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use lockstep_models::{Driver, Program, Timeline};
+use lockstep_topology::InputError;
+
+use crate::data::Dataset;
+use crate::device::cpu::Sgd;
+use crate::error::ExecError;
+use crate::exchange::Traffic;
+use crate::fingerprint::{Fingerprint, hex};
+use crate::gather::{Legacy, gather};
+use crate::pin::pin;
+use crate::replica::{Evaluation, Replica};
+use crate::transport::{Transport, memory};
+use crate::worker::{Memory, Setup, Worker};
+
+/// What a run needs beside program and data.
+pub struct Options<'a> {
+    /// Optimizer steps.
+    pub steps: u32,
+    /// Steps at the start that statistics leave out.
+    pub warm_up: u32,
+    /// Seed of initial parameters and sampling.
+    pub seed: u64,
+    /// Threads of each rank.
+    pub threads_per_rank: usize,
+    /// Learning rate, momentum, weight decay.
+    pub sgd: Sgd,
+    /// A wait in which nothing moves for so long ends the run.
+    pub stall_limit: Duration,
+    /// Called on rank 0 after each step with its number and mean local loss.
+    pub progress: Option<&'a (dyn Fn(u32, f64) + Sync)>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        let sgd = Sgd { rate: 0.05, momentum: 0.9, weight_decay: 0.0, nesterov: false };
+        let stall_limit = Duration::from_secs(60);
+        Options { steps: 10, warm_up: 2, seed: 1, threads_per_rank: 1, sgd, stall_limit, progress: None }
+    }
+}
+
+/// What a run leaves.
+pub struct Run {
+    /// When every task ran.
+    pub timeline: Timeline,
+    /// Mean loss over the global batch, per step.
+    pub losses: Vec<f64>,
+    /// Messages and bytes, `[from][to]`.
+    pub traffic: Vec<Vec<Traffic>>,
+    /// SHA-256 of the learnable parameters, equal on all workers.
+    pub weights_sha256: String,
+    /// SHA-256 of parameters, optimizer state and every worker's batch norm statistics.
+    pub state_sha256: String,
+    /// The learnable parameters.
+    pub parameters: Vec<f32>,
+    /// The trained replica, its running statistics averaged over workers.
+    replica: Replica,
+}
+
+impl Run {
+    /// How the trained model does on held-out data.
+    pub fn evaluate(&mut self, held_out: &Dataset) -> Evaluation {
+        self.replica.evaluate(held_out)
+    }
+}
+
+/// Runs a program on threads of this process, one per rank.
+///
+/// # Errors
+/// Bad input, a rank that panics or stalls.
+pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<Run, ExecError> {
+    data.check_fits(&program.model)?;
+    let ranks = program.ranks();
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let fits = ranks as usize * options.threads_per_rank <= cores;
+    let setup = setup(program, data, options);
+    let mut states: Vec<Option<Memory>> = Vec::new();
+    states.resize_with(ranks as usize, || None);
+    let clock = Instant::now();
+    let first_error = Mutex::new(None);
+    let replica = Mutex::new(None);
+    let results = memory::run(states, if fits { memory::SPIN } else { 0 }, |end, state| {
+        if fits {
+            pin(end.rank().0 as usize * options.threads_per_rank, options.threads_per_rank);
+        }
+        body(&setup, end, state, clock, &replica).inspect_err(|error| {
+            // Others' transport errors follow from the first rank's own.
+            if let Ok(mut slot) = first_error.lock()
+                && !matches!(error, ExecError::Transport(_))
+            {
+                slot.get_or_insert(error.clone());
+            }
+        })
+    });
+    let results = results.map_err(|error| match first_error.lock().ok().and_then(|mut slot| slot.take()) {
+        Some(first) => first,
+        None => ExecError::Transport(error),
+    })?;
+    let legacies = results.into_iter().flatten().next().unwrap_or_default();
+    let replica = replica.into_inner().ok().flatten();
+    finish(program, options, legacies, replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?)
+}
+
+fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &Options<'a>) -> Setup<'a> {
+    Setup {
+        program,
+        data,
+        sgd: options.sgd,
+        seed: options.seed,
+        threads: options.threads_per_rank,
+        stall_limit: options.stall_limit,
+        driver: Driver::fixed(options.steps),
+        progress: options.progress,
+    }
+}
+
+/// One rank, from its memory to its legacy.
+fn body(
+    setup: &Setup<'_>,
+    end: &mut dyn Transport,
+    state: &mut Option<Memory>,
+    clock: Instant,
+    replica: &Mutex<Option<Replica>>,
+) -> Result<Option<Vec<Legacy>>, ExecError> {
+    let memory = state.insert(Memory::new(setup, end.rank().0)?);
+    crate::transport::control::barrier(end)?;
+    let outcome = Worker::new(setup, end, memory, clock)?.run()?;
+    let legacy = match &memory.replica {
+        Some(replica) => Legacy {
+            outcome,
+            statistics: replica.statistics().to_vec(),
+            fingerprint: Some(Fingerprint::of_parameters(replica).words()),
+        },
+        None => Legacy { outcome, statistics: Vec::new(), fingerprint: None },
+    };
+    let all = gather(end, legacy)?;
+    if all.is_some()
+        && let Ok(mut slot) = replica.lock()
+    {
+        *slot = memory.replica.take();
+    }
+    Ok(all)
+}
+
+/// Puts the legacies together; the workers must have ended with the same parameters.
+fn finish(
+    program: &Program,
+    options: &Options<'_>,
+    legacies: Vec<Legacy>,
+    mut replica: Replica,
+) -> Result<Run, ExecError> {
+    let workers = program.workers as usize;
+    let own = legacies[0].fingerprint;
+    if let Some(rank) = (0..workers).find(|rank| legacies[*rank].fingerprint != own) {
+        let message = format!("rank {rank} ended with other parameters than rank 0: replicas have diverged");
+        return Err(InputError::new("run", "", message).into());
+    }
+    let mut state = Fingerprint::new();
+    state.add_parameters(&replica);
+    state.add(replica.velocity());
+    let mut mean = vec![0.0f64; legacies[0].statistics.len()];
+    for legacy in &legacies[..workers] {
+        state.add(&legacy.statistics);
+        mean.iter_mut().zip(&legacy.statistics).for_each(|(sum, value)| *sum += f64::from(*value) / workers as f64);
+    }
+    replica.set_statistics(&mean.into_iter().map(|value| value as f32).collect::<Vec<f32>>());
+    let steps = legacies[0].outcome.losses.len();
+    let loss = |step: usize| {
+        legacies[..workers].iter().map(|legacy| legacy.outcome.losses[step]).sum::<f64>() / program.global_batch() as f64
+    };
+    let losses = (0..steps).map(loss).collect();
+    let mut spans = Vec::new();
+    let mut traffic = Vec::new();
+    for legacy in legacies {
+        spans.extend(legacy.outcome.spans);
+        traffic.push(legacy.outcome.sent);
+    }
+    // SAFETY: the ranks have ended, nothing is in flight.
+    let parameters = unsafe { replica.parameters.to_vec() };
+    Ok(Run {
+        timeline: Timeline { spans, warm_up: options.warm_up },
+        losses,
+        traffic,
+        weights_sha256: hex(Fingerprint::of_parameters(&replica).words()),
+        state_sha256: hex(state.words()),
+        parameters,
+        replica,
+    })
+}
