@@ -1,0 +1,143 @@
+//! The fully connected layer: three matrix products, each cut into fixed tiles of its result.
+
+use lockstep_models::Dense as Layer;
+
+use super::Gradients;
+use super::elementwise::merge;
+use super::matmul::{Matrix, multiply};
+use super::simd::wide;
+use super::tail::{mask, relu};
+use super::threads::{Disjoint, Threads, tile_range};
+
+/// Output or input features of one tile.
+const TILE: usize = 256;
+/// Elements of one tile of the weight gradient, where rows are long.
+const WEIGHT_TILE: usize = 256 * 1024;
+
+/// `y = x · Wᵀ + b`, rectified or not; x is `[samples, in]`, W `[out, in]`.
+pub(crate) struct Dense {
+    inputs: usize,
+    outputs: usize,
+    bias: bool,
+    relu: bool,
+    threads: Threads,
+    /// Per thread: a tile of a product.
+    scratch: Vec<f32>,
+    /// `[samples, out]`: the gradient before the ReLU, empty without.
+    masked: Vec<f32>,
+    /// `[out]`: the gradient of the bias.
+    d_bias: Vec<f32>,
+}
+
+impl Dense {
+    pub(crate) fn new(layer: &Layer, inputs: usize, relu: bool, samples: usize, threads: &Threads) -> Dense {
+        let outputs = layer.out_features as usize;
+        let mut dense = Dense {
+            inputs,
+            outputs,
+            bias: layer.bias,
+            relu,
+            threads: threads.clone(),
+            scratch: Vec::new(),
+            masked: vec![0.0; if relu { samples * outputs } else { 0 }],
+            d_bias: vec![0.0; if layer.bias { outputs } else { 0 }],
+        };
+        dense.scratch = vec![0.0; threads.count() * dense.per_worker(samples)];
+        dense
+    }
+
+    /// Rows of the weight gradient in one tile.
+    fn weight_rows(&self) -> usize {
+        (WEIGHT_TILE / self.inputs).clamp(32, TILE)
+    }
+
+    fn per_worker(&self, samples: usize) -> usize {
+        (samples * TILE).max(self.weight_rows() * self.inputs)
+    }
+
+    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32]) {
+        let (inputs, outputs) = (self.inputs, self.outputs);
+        let samples = output.len() / outputs;
+        let (weights, bias) = parameters.split_at(outputs * inputs);
+        let per_worker = self.scratch.len() / self.threads.count();
+        let (scratch, output) = (Disjoint::new(&mut self.scratch), Disjoint::new(output));
+        let rectified = self.relu;
+        self.threads.each(outputs.div_ceil(TILE), |worker, tile| {
+            let range = tile_range(tile, TILE, outputs);
+            let width = range.len();
+            // SAFETY: a worker's scratch is its own.
+            let products = unsafe { scratch.part(worker * per_worker..worker * per_worker + samples * width) };
+            // Features by samples: so the few samples are packed and the many weights are read in place.
+            let weights = Matrix::rows(&weights[range.start * inputs..range.end * inputs], inputs);
+            multiply((width, samples, inputs), products, samples, false, weights, Matrix::transposed(input, inputs));
+            for sample in 0..samples {
+                // SAFETY: these columns of the row belong to this tile.
+                let row = unsafe { output.part(sample * outputs + range.start..sample * outputs + range.end) };
+                for (feature, y) in row.iter_mut().enumerate() {
+                    let bias = bias.get(range.start + feature).copied().unwrap_or(0.0);
+                    *y = products[feature * samples + sample] + bias;
+                }
+                if rectified {
+                    row.iter_mut().for_each(|y| *y = relu(*y));
+                }
+            }
+        });
+    }
+
+    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+        let (inputs, outputs) = (self.inputs, self.outputs);
+        let (input, samples) = (of.inputs[0], of.output.len() / outputs);
+        if self.relu {
+            let masked = &mut self.masked[..of.output.len()];
+            wide(
+                #[inline(always)]
+                || mask(of.d_output, of.output, masked),
+            );
+        }
+        let d_products = if self.relu { &self.masked[..of.output.len()] } else { of.d_output };
+        let (tile_rows, per_worker) = (self.weight_rows(), self.scratch.len() / self.threads.count());
+        let scratch = Disjoint::new(&mut self.scratch);
+        if let Some(d_parameters) = of.d_parameters {
+            let (d_weights, d_bias) = d_parameters.split_at_mut(outputs * inputs);
+            if self.bias {
+                self.d_bias.fill(0.0);
+                d_products.chunks_exact(outputs).for_each(|row| super::add_into(&mut self.d_bias, row));
+                merge(d_bias, &self.d_bias, of.accumulate_parameters);
+            }
+            let d_weights = Disjoint::new(d_weights);
+            self.threads.each(outputs.div_ceil(tile_rows), |worker, tile| {
+                let rows = tile_range(tile, tile_rows, outputs);
+                let (shape, len) = ((rows.len(), inputs, samples), rows.len() * inputs);
+                // SAFETY: these rows belong to this tile, a worker's scratch is its own.
+                let (target, scratch) = unsafe {
+                    let scratch = scratch.part(worker * per_worker..worker * per_worker + len);
+                    (d_weights.part(rows.start * inputs..rows.end * inputs), scratch)
+                };
+                let left = Matrix::transposed(&d_products[rows.start..], outputs);
+                if of.accumulate_parameters {
+                    multiply(shape, scratch, inputs, false, left, Matrix::rows(input, inputs));
+                    merge(target, scratch, true);
+                } else {
+                    multiply(shape, target, inputs, false, left, Matrix::rows(input, inputs));
+                }
+            });
+        }
+        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        if let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) {
+            let d_input = Disjoint::new(d_input);
+            self.threads.each(inputs.div_ceil(TILE), |worker, tile| {
+                let range = tile_range(tile, TILE, inputs);
+                let width = range.len();
+                // SAFETY: a worker's scratch is its own.
+                let products = unsafe { scratch.part(worker * per_worker..worker * per_worker + samples * width) };
+                let weights = Matrix::rows(&of.parameters[range.start..outputs * inputs], inputs);
+                multiply((samples, width, outputs), products, width, false, Matrix::rows(d_products, outputs), weights);
+                for (sample, row) in products.chunks_exact(width).enumerate() {
+                    // SAFETY: these columns of the row belong to this tile.
+                    let target = unsafe { d_input.part(sample * inputs + range.start..sample * inputs + range.end) };
+                    merge(target, row, accumulate);
+                }
+            });
+        }
+    }
+}

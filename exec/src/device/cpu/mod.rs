@@ -1,0 +1,285 @@
+//! Forward and backward passes of every layer on the CPU, in f32 and NCHW.
+//!
+//! The executor holds one [`Kernel`] per fused chain of layers and rank, and one [`SoftmaxCrossEntropy`]. A kernel owns what its
+//! backward pass needs beside the chain's inputs and output, and all scratch, so a pass allocates nothing of its own. Results
+//! are the same bits for any number of threads, and for a chain and its layers run one by one.
+//!
+//! ```
+//! use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Sgd, SoftmaxCrossEntropy, Threads};
+//! use lockstep_models::{Dense, Layer, Shape};
+//!
+//! // Two samples of two features, a dense layer to two classes with a ReLU, the loss.
+//! let dense = Layer::Dense(Dense { out_features: 2, bias: true });
+//! let shape = [Shape { channels: 2, height: 1, width: 1 }];
+//! let chain = [ChainLayer { layer: &dense, inputs: &shape }, ChainLayer { layer: &Layer::Relu, inputs: &shape }];
+//! let mut kernel = Kernel::new(&chain, 2, &Threads::one());
+//! let mut loss = SoftmaxCrossEntropy::new(2, 2);
+//! let (x, mut w) = ([1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0, 0.5, 0.5]); // W, then b
+//! let (mut y, mut d_y, mut g, mut v) = ([0.0; 4], [0.0; 4], [0.0; 6], [0.0; 6]);
+//!
+//! let mut losses = Vec::new();
+//! for _ in 0..2 {
+//!     kernel.forward(Mode::Train, &[&x], &w, &mut [], &mut y);
+//!     losses.push(loss.forward(&y, &[0, 0]).sum);
+//!     loss.backward(0.5, &mut d_y, false);
+//!     kernel.backward_weight(&[&x], &y, &d_y, &w, &mut g, false);
+//!     Sgd { rate: 0.1, momentum: 0.9, weight_decay: 0.0, nesterov: false }.update(&mut w, &mut v, &g);
+//! }
+//! assert_eq!(y.len(), 4);
+//! assert!(losses[1] < losses[0]);
+//! ```
+
+mod batch_norm;
+mod convolution;
+mod dense;
+mod elementwise;
+mod loss;
+mod matmul;
+mod pooling;
+mod simd;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod threads;
+#[cfg(test)]
+mod twin;
+mod update;
+mod window;
+
+use lockstep_models::{Layer, PoolKind, Shape};
+
+pub use loss::{Loss, SoftmaxCrossEntropy};
+pub use threads::Threads;
+pub use update::{Sgd, add_into, copy};
+
+use batch_norm::BatchNorm;
+use convolution::Convolution;
+use dense::Dense;
+use elementwise::{Concat, Sum};
+use pooling::{Pooling, pool_window};
+use tail::Tail;
+
+/// One layer of a fused chain and the shapes of its inputs; behind the first layer that is the output of the one before.
+#[derive(Debug, Clone, Copy)]
+pub struct ChainLayer<'a> {
+    /// The layer.
+    pub layer: &'a Layer,
+    /// Shapes of its inputs, in order.
+    pub inputs: &'a [Shape],
+}
+
+/// Whether batch normalisation takes the batch's statistics (and updates the running ones) or the running ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// A training step.
+    Train,
+    /// Inference; no backward pass follows.
+    Evaluate,
+}
+
+/// A fused chain of layers for batches of up to a fixed number of samples.
+pub struct Kernel {
+    head: Head,
+}
+
+/// The chain's first layer, which holds what of the rest it applies to its output.
+enum Head {
+    Convolution(Box<Convolution>),
+    Dense(Box<Dense>),
+    BatchNorm(Box<BatchNorm>),
+    Pooling(Box<Pooling>),
+    Sum(Sum),
+    Concat(Concat),
+}
+
+/// What a backward pass reads and writes; nothing is computed for what is not wanted.
+struct Gradients<'a, 'b> {
+    inputs: &'a [&'a [f32]],
+    output: &'a [f32],
+    parameters: &'a [f32],
+    d_output: &'a [f32],
+    d_inputs: &'a mut [Option<&'b mut [f32]>],
+    accumulate_inputs: &'a [bool],
+    d_parameters: Option<&'a mut [f32]>,
+    accumulate_parameters: bool,
+}
+
+impl Kernel {
+    /// Whether [`Kernel::new`] takes `chain`: any layer that computes; a convolution, dense layer, batch normalisation or
+    /// addition then ReLU; a convolution, with ReLU or without, then max pooling. Flatten is free anywhere in a chain.
+    ///
+    /// ```
+    /// # use lockstep_exec::device::cpu::Kernel;
+    /// # use lockstep_models::Layer;
+    /// assert!(Kernel::fuses(&[&Layer::Add, &Layer::Relu]));
+    /// assert!(!Kernel::fuses(&[&Layer::Relu, &Layer::Add]));
+    /// ```
+    pub fn fuses(chain: &[&Layer]) -> bool {
+        let computing: Vec<&Layer> = chain.iter().copied().filter(|layer| **layer != Layer::Flatten).collect();
+        let Some((head, mut rest)) = computing.split_first() else { return !chain.is_empty() };
+        if matches!(head, Layer::Input(_) | Layer::SoftmaxCrossEntropy) {
+            return false;
+        }
+        if matches!(head, Layer::Conv2d(_) | Layer::Dense(_) | Layer::BatchNorm(_) | Layer::Add) {
+            rest = rest.strip_prefix(&[&Layer::Relu]).unwrap_or(rest);
+        }
+        match rest {
+            [] => true,
+            [Layer::Pool2d(pool)] => pool.kind == PoolKind::Max && matches!(head, Layer::Conv2d(_)),
+            _ => false,
+        }
+    }
+
+    /// A kernel for `chain`, which must be one that [`Kernel::fuses`] and whose shapes fit, and batches of up to `samples`.
+    pub fn new(chain: &[ChainLayer<'_>], samples: usize, threads: &Threads) -> Kernel {
+        let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
+        assert!(Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
+        let mut computing = chain.iter().filter(|member| *member.layer != Layer::Flatten);
+        let Some(head) = computing.next() else { return Kernel { head: Head::Sum(Sum::new(false, threads)) } };
+        let mut tail = Tail::default();
+        for member in computing {
+            match member.layer {
+                Layer::Pool2d(pool) => tail.pool = Some(pool_window(pool, member.inputs[0], output_of(member))),
+                _ => tail.relu = true,
+            }
+        }
+        let (input, output) = (head.inputs[0], output_of(head));
+        let head = match head.layer {
+            Layer::Conv2d(layer) => {
+                Head::Convolution(Box::new(Convolution::new(layer, input, output, tail, samples, threads)))
+            }
+            Layer::Dense(layer) => Head::Dense(Box::new(Dense::new(layer, size(input), tail.relu, samples, threads))),
+            Layer::BatchNorm(layer) => {
+                let (channels, plane) = (input.channels as usize, input.height as usize * input.width as usize);
+                Head::BatchNorm(Box::new(BatchNorm::new(layer, channels, plane, tail.relu, threads)))
+            }
+            Layer::Pool2d(layer) => Head::Pooling(Box::new(Pooling::new(layer, input, output, samples, threads))),
+            Layer::GlobalPool => Head::Pooling(Box::new(Pooling::global(input, threads))),
+            Layer::Concat => Head::Concat(Concat::new(head.inputs.iter().map(|shape| size(*shape)).collect(), threads)),
+            Layer::Relu => Head::Sum(Sum::new(true, threads)),
+            _ => Head::Sum(Sum::new(tail.relu, threads)),
+        };
+        Kernel { head }
+    }
+
+    /// The chain's output from its inputs, each `[samples, elements of the shape]`.
+    ///
+    /// `parameters`: the chain's learnable parameters in layer order (convolution and dense: weight, then bias; batch
+    /// normalisation: γ, then β). `statistics`: batch normalisation's running means, then running variances.
+    pub fn forward(
+        &mut self,
+        mode: Mode,
+        inputs: &[&[f32]],
+        parameters: &[f32],
+        statistics: &mut [f32],
+        output: &mut [f32],
+    ) {
+        match &mut self.head {
+            Head::Convolution(head) => head.forward(inputs[0], parameters, output),
+            Head::Dense(head) => head.forward(inputs[0], parameters, output),
+            Head::BatchNorm(head) => head.forward(mode, inputs[0], parameters, statistics, output),
+            Head::Pooling(head) => head.forward(inputs[0], output),
+            Head::Sum(head) => head.forward(inputs, output),
+            Head::Concat(head) => head.forward(inputs, output),
+        }
+    }
+
+    /// The gradient towards each input that is wanted (`Some`), from that towards the output; `inputs` and `output` are those
+    /// of the last forward pass. Adds to `d_inputs[i]` where `accumulate[i]`, else overwrites it.
+    pub fn backward_data(
+        &mut self,
+        inputs: &[&[f32]],
+        output: &[f32],
+        parameters: &[f32],
+        d_output: &[f32],
+        d_inputs: &mut [Option<&mut [f32]>],
+        accumulate: &[bool],
+    ) {
+        self.gradients(Gradients {
+            inputs,
+            output,
+            parameters,
+            d_output,
+            d_inputs,
+            accumulate_inputs: accumulate,
+            d_parameters: None,
+            accumulate_parameters: false,
+        });
+    }
+
+    /// The gradient of the parameters. With `accumulate` the gradient that would have been written is added instead, one
+    /// rounded addition per element, so that k accumulated micro-batches equal the sum of k ranks to the bit.
+    pub fn backward_weight(
+        &mut self,
+        inputs: &[&[f32]],
+        output: &[f32],
+        d_output: &[f32],
+        parameters: &[f32],
+        d_parameters: &mut [f32],
+        accumulate: bool,
+    ) {
+        self.gradients(Gradients {
+            inputs,
+            output,
+            parameters,
+            d_output,
+            d_inputs: &mut [],
+            accumulate_inputs: &[],
+            d_parameters: Some(d_parameters),
+            accumulate_parameters: accumulate,
+        });
+    }
+
+    /// [`Kernel::backward_data`] and [`Kernel::backward_weight`] in one pass over the gradient of the output, to the same bits.
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the two passes it joins")]
+    pub fn backward(
+        &mut self,
+        inputs: &[&[f32]],
+        output: &[f32],
+        parameters: &[f32],
+        d_output: &[f32],
+        d_inputs: &mut [Option<&mut [f32]>],
+        accumulate: &[bool],
+        d_parameters: &mut [f32],
+        accumulate_parameters: bool,
+    ) {
+        self.gradients(Gradients {
+            inputs,
+            output,
+            parameters,
+            d_output,
+            d_inputs,
+            accumulate_inputs: accumulate,
+            d_parameters: Some(d_parameters),
+            accumulate_parameters,
+        });
+    }
+
+    fn gradients(&mut self, of: Gradients<'_, '_>) {
+        assert_eq!(of.d_inputs.len(), of.accumulate_inputs.len(), "one flag per wanted gradient");
+        match &mut self.head {
+            Head::Convolution(head) => head.backward(of),
+            Head::Dense(head) => head.backward(of),
+            Head::BatchNorm(head) => head.backward(of),
+            Head::Pooling(head) => head.backward(of),
+            Head::Sum(head) => head.backward(of),
+            Head::Concat(head) => head.backward(of),
+        }
+    }
+}
+
+/// The output shape of a member of a chain, whose model has been checked.
+fn output_of(member: &ChainLayer<'_>) -> Shape {
+    match member.layer.output_shape(member.inputs) {
+        Ok(shape) => shape,
+        Err(error) => panic!("a checked model has layers that fit: {error}"),
+    }
+}
+
+fn size(shape: Shape) -> usize {
+    shape.channels as usize * shape.height as usize * shape.width as usize
+}
+
+fn pair((vertical, horizontal): (u32, u32)) -> (usize, usize) {
+    (vertical as usize, horizontal as usize)
+}

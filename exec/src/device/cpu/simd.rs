@@ -1,0 +1,71 @@
+//! Runs loops with the widest vectors of the processor that is found at run time.
+//!
+//! A plain build targets the oldest x86-64, whose vectors hold four floats. The loops of this folder are ordinary Rust that the
+//! compiler vectorises; here they are compiled once more for AVX2 and AVX-512. Rust never fuses a multiplication and an
+//! addition by itself, so all versions give the same bits.
+
+/// Calls `work` in a function compiled for the widest vectors at hand. `work` and what it calls must be `#[inline(always)]`.
+#[inline]
+pub(crate) fn wide<R>(work: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f")
+            && std::arch::is_x86_feature_detected!("avx512bw")
+            && std::arch::is_x86_feature_detected!("avx512dq")
+            && std::arch::is_x86_feature_detected!("avx512vl")
+        {
+            // SAFETY: the processor has them.
+            return unsafe { avx512(work) };
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has it.
+            return unsafe { avx2(work) };
+        }
+    }
+    work()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn avx512<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn avx2<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
+/// Number of partial sums in the sums below; a multiple of every vector's width.
+const LANES: usize = 32;
+
+/// Σ f(x, y) over the pairs, in 32 partial sums and then those in pairs: the same order whatever the vectors.
+#[inline(always)]
+pub(crate) fn sum_pairs(xs: &[f32], ys: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let mut x_blocks = xs.chunks_exact(LANES);
+    let mut y_blocks = ys.chunks_exact(LANES);
+    for (x, y) in x_blocks.by_ref().zip(y_blocks.by_ref()) {
+        for lane in 0..LANES {
+            lanes[lane] += f(x[lane], y[lane]);
+        }
+    }
+    for ((lane, x), y) in lanes.iter_mut().zip(x_blocks.remainder()).zip(y_blocks.remainder()) {
+        *lane += f(*x, *y);
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] += lanes[lane + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// Σ f(x), in the same order.
+#[inline(always)]
+pub(crate) fn sum(xs: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+    sum_pairs(xs, xs, |x, _| f(x))
+}

@@ -1,0 +1,113 @@
+//! What a chain does to its first layer's output, plane by plane while it is in the cache: ReLU and max pooling.
+//!
+//! The unfused layers run the same code on whole planes, so a chain gives the bits of its layers run one by one.
+
+use super::window::Window;
+
+/// An optional ReLU, then an optional max pooling.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tail {
+    pub(crate) relu: bool,
+    pub(crate) pool: Option<Window>,
+}
+
+/// max(x, 0), but NaN for NaN, so that a diverged model shows.
+#[inline(always)]
+pub(crate) fn relu(x: f32) -> f32 {
+    if x <= 0.0 { 0.0 } else { x }
+}
+
+impl Tail {
+    /// The output of the tail for `plane` with `bias` added to each element; `best` gets each pooling window's first
+    /// maximal place and is empty without pooling.
+    #[inline(always)]
+    pub(crate) fn forward(&self, plane: &[f32], bias: f32, output: &mut [f32], best: &mut [u32]) {
+        match (&self.pool, self.relu) {
+            (None, false) => output.iter_mut().zip(plane).for_each(|(y, x)| *y = *x + bias),
+            (None, true) => output.iter_mut().zip(plane).for_each(|(y, x)| *y = relu(*x + bias)),
+            (Some(window), rectify) => {
+                max_forward(window, plane, |x| x + bias, output, best);
+                if rectify {
+                    // The largest of the rectified is the rectified largest.
+                    output.iter_mut().for_each(|y| *y = relu(*y));
+                }
+            }
+        }
+    }
+
+    /// The gradient before the tail, from that behind it and what `forward` wrote.
+    #[inline(always)]
+    pub(crate) fn backward(&self, d_output: &[f32], output: &[f32], best: &[u32], d_plane: &mut [f32]) {
+        match (&self.pool, self.relu) {
+            (None, false) => d_plane.copy_from_slice(d_output),
+            (None, true) => mask(d_output, output, d_plane),
+            (Some(_), rectify) => {
+                d_plane.fill(0.0);
+                for ((d, y), place) in d_output.iter().zip(output).zip(best) {
+                    d_plane[*place as usize] += if rectify && *y <= 0.0 { 0.0 } else { *d };
+                }
+            }
+        }
+    }
+}
+
+/// `d_x = d_y` where the rectified `y` is positive, else 0.
+#[inline(always)]
+pub(crate) fn mask(d_y: &[f32], y: &[f32], d_x: &mut [f32]) {
+    for ((d_x, d_y), y) in d_x.iter_mut().zip(d_y).zip(y) {
+        *d_x = if *y <= 0.0 { 0.0 } else { *d_y };
+    }
+}
+
+/// The largest `value(x)` under each window and its place in the plane, the first of equals; padding never wins.
+#[inline(always)]
+pub(crate) fn max_forward(
+    window: &Window,
+    plane: &[f32],
+    value: impl Fn(f32) -> f32 + Copy,
+    output: &mut [f32],
+    best: &mut [u32],
+) {
+    let width = window.input.1;
+    let rows = output.chunks_exact_mut(window.output.1).zip(best.chunks_exact_mut(window.output.1)).enumerate();
+    let halves = window.kernel == (2, 2)
+        && window.stride == (2, 2)
+        && window.padding == (0, 0)
+        && 2 * window.output.0 <= window.input.0
+        && 2 * window.output.1 <= window.input.1;
+    if halves {
+        for (y, (output, best)) in rows {
+            let upper = plane[2 * y * width..][..width].chunks_exact(2);
+            let lower = plane[(2 * y + 1) * width..][..width].chunks_exact(2);
+            let mut place = (2 * y * width) as u32;
+            for (((out, best), upper), lower) in output.iter_mut().zip(best).zip(upper).zip(lower) {
+                let (mut at, mut largest) = (place, value(upper[0]));
+                for (x, shift) in [(upper[1], 1), (lower[0], width as u32), (lower[1], width as u32 + 1)] {
+                    let larger = value(x) > largest;
+                    largest = if larger { value(x) } else { largest };
+                    at = if larger { place + shift } else { at };
+                }
+                (*out, *best) = (largest, at);
+                place += 2;
+            }
+        }
+        return;
+    }
+    for (y, (output, best)) in rows {
+        for (x, (out, best)) in output.iter_mut().zip(best).enumerate() {
+            let (mut at, mut largest, mut empty) = (0, f32::NEG_INFINITY, true);
+            for row in (0..window.kernel.0).filter_map(|tap| window.input_row(y, tap)) {
+                for tap in 0..window.kernel.1 {
+                    let column = (x * window.stride.1 + tap).wrapping_sub(window.padding.1);
+                    if column < width {
+                        let candidate = value(plane[row * width + column]);
+                        if empty || candidate > largest {
+                            (at, largest, empty) = (row * width + column, candidate, false);
+                        }
+                    }
+                }
+            }
+            (*out, *best) = (largest, at as u32);
+        }
+    }
+}

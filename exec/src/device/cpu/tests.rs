@@ -1,0 +1,326 @@
+//! Every layer against its f64 twin and central differences of it; the same bits for any threads, fused or not, apart or not.
+
+use lockstep_models::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+
+mod chains;
+mod losses;
+
+/// A layer, its input shapes and a number of samples.
+#[derive(Debug, Clone)]
+struct Case {
+    layer: Layer,
+    inputs: Vec<Shape>,
+    samples: usize,
+}
+
+fn shape(channels: u32, height: u32, width: u32) -> Shape {
+    Shape { channels, height, width }
+}
+
+fn parameters_of(layer: &Layer, inputs: &[Shape]) -> usize {
+    match layer {
+        Layer::Conv2d(conv) => {
+            let taps = conv.kernel.0 * conv.kernel.1 * inputs[0].channels / conv.groups;
+            (conv.out_channels * (taps + u32::from(conv.bias))) as usize
+        }
+        Layer::Dense(dense) => dense.out_features as usize * (size(inputs[0]) + usize::from(dense.bias)),
+        Layer::BatchNorm(_) => 2 * inputs[0].channels as usize,
+        _ => 0,
+    }
+}
+
+/// Shuffled values, no two nearer than 2 / len and none nearer to 0 than 1 / len, so that no kink is near.
+fn spread(len: usize, rng: &mut ChaCha8Rng) -> Vec<f32> {
+    let mut values: Vec<f32> = (0..len).map(|i| (2 * i + 1) as f32 / len as f32 - 1.0 + 0.25 / len as f32).collect();
+    for i in (1..len).rev() {
+        values.swap(i, rng.random_range(0..=i));
+    }
+    values
+}
+
+/// Everything a pass gives.
+#[derive(Debug, Clone, PartialEq)]
+struct Pass {
+    output: Vec<u32>,
+    d_inputs: Vec<Vec<u32>>,
+    d_parameters: Vec<u32>,
+    statistics: Vec<u32>,
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn floats(bits: &[u32]) -> Vec<f64> {
+    bits.iter().map(|bits| f64::from(f32::from_bits(*bits))).collect()
+}
+
+/// The tensors of a case.
+struct Data {
+    inputs: Vec<Vec<f32>>,
+    parameters: Vec<f32>,
+    d_output: Vec<f32>,
+}
+
+impl Case {
+    fn data(&self, seed: u64) -> Data {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        let output = self.layer.output_shape(&self.inputs).expect("the case's shapes fit");
+        Data {
+            inputs: self.inputs.iter().map(|shape| spread(self.samples * size(*shape), rng)).collect(),
+            parameters: spread(parameters_of(&self.layer, &self.inputs), rng),
+            d_output: spread(self.samples * size(output), rng),
+        }
+    }
+
+    fn kernel(&self, threads: &Threads) -> Kernel {
+        Kernel::new(&[ChainLayer { layer: &self.layer, inputs: &self.inputs }], self.samples, threads)
+    }
+
+    fn pass(&self, data: &Data, threads: usize) -> Pass {
+        run(&mut self.kernel(&Threads::new(threads).expect("a few threads")), data)
+    }
+
+    /// The kernel's forward and gradients near the twin's.
+    fn agrees_with_twin(&self, seed: u64) {
+        let data = self.data(seed);
+        let pass = self.pass(&data, 1);
+        let wide = |values: &Vec<f32>| values.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
+        let mut inputs: Vec<Vec<f64>> = data.inputs.iter().map(wide).collect();
+        let mut parameters = wide(&data.parameters);
+        let twin = |inputs: &[Vec<f64>], parameters: &[f64]| {
+            twin::forward(&self.layer, &self.inputs, self.samples, inputs, parameters)
+        };
+        near(&floats(&pass.output), &twin(&inputs, &parameters), &format!("{self:?} forward"));
+        let step = 1e-5;
+        let loss = |inputs: &[Vec<f64>], parameters: &[f64]| -> f64 {
+            twin(inputs, parameters).iter().zip(&data.d_output).map(|(y, d)| y * f64::from(*d)).sum()
+        };
+        for which in 0..inputs.len() {
+            let mut slopes = Vec::new();
+            for at in 0..inputs[which].len() {
+                let value = inputs[which][at];
+                inputs[which][at] = value + step;
+                let above = loss(&inputs, &parameters);
+                inputs[which][at] = value - step;
+                slopes.push((above - loss(&inputs, &parameters)) / (2.0 * step));
+                inputs[which][at] = value;
+            }
+            near(&floats(&pass.d_inputs[which]), &slopes, &format!("{self:?} towards input {which}"));
+        }
+        let mut slopes = Vec::new();
+        for at in 0..parameters.len() {
+            let value = parameters[at];
+            parameters[at] = value + step;
+            let above = loss(&inputs, &parameters);
+            parameters[at] = value - step;
+            slopes.push((above - loss(&inputs, &parameters)) / (2.0 * step));
+            parameters[at] = value;
+        }
+        near(&floats(&pass.d_parameters), &slopes, &format!("{self:?} towards parameters"));
+    }
+
+    /// The same bits for any number of threads, for the passes apart, and for accumulation as a separate sum.
+    fn is_repeatable(&self, seed: u64) {
+        let data = self.data(seed);
+        let pass = self.pass(&data, 1);
+        for threads in 2..4 {
+            assert!(self.pass(&data, threads) == pass, "{self:?} with {threads} threads");
+        }
+        let mut kernel = self.kernel(&Threads::one());
+        run(&mut kernel, &data);
+        let inputs: Vec<&[f32]> = data.inputs.iter().map(Vec::as_slice).collect();
+        let output: Vec<f32> = pass.output.iter().map(|bits| f32::from_bits(*bits)).collect();
+        let start = |bits: &Vec<u32>| (0..bits.len()).map(|i| (i % 7) as f32 * 0.37).collect::<Vec<f32>>();
+        let mut d_inputs: Vec<Vec<f32>> = pass.d_inputs.iter().map(start).collect();
+        let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
+        let accumulate = vec![true; inputs.len()];
+        kernel.backward_data(&inputs, &output, &data.parameters, &data.d_output, &mut wanted, &accumulate);
+        let mut d_parameters = start(&pass.d_parameters);
+        kernel.backward_weight(&inputs, &output, &data.d_output, &data.parameters, &mut d_parameters, true);
+        let added = |gradient: &Vec<u32>| {
+            let sum = |(start, bits): (&f32, &u32)| (*start + f32::from_bits(*bits)).to_bits();
+            start(gradient).iter().zip(gradient).map(sum).collect::<Vec<u32>>()
+        };
+        assert_eq!(bits(&d_parameters), added(&pass.d_parameters), "{self:?} accumulates parameters");
+        for (got, gradient) in d_inputs.iter().zip(&pass.d_inputs) {
+            assert_eq!(bits(got), added(gradient), "{self:?} accumulates inputs");
+        }
+    }
+}
+
+/// Forward, backward, and both backward passes apart, which must agree.
+fn run(kernel: &mut Kernel, data: &Data) -> Pass {
+    let inputs: Vec<&[f32]> = data.inputs.iter().map(Vec::as_slice).collect();
+    let mut statistics = vec![0.5; data.parameters.len()];
+    let mut output = vec![f32::NAN; data.d_output.len()];
+    kernel.forward(Mode::Train, &inputs, &data.parameters, &mut statistics, &mut output);
+    let mut passes: Vec<(Vec<Vec<f32>>, Vec<f32>)> = Vec::new();
+    for together in [true, false] {
+        let mut d_inputs: Vec<Vec<f32>> = data.inputs.iter().map(|input| vec![f32::NAN; input.len()]).collect();
+        let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
+        let mut gradient = vec![f32::NAN; data.parameters.len()];
+        let (w, dy, no) = (&data.parameters, &data.d_output, vec![false; inputs.len()]);
+        if together {
+            kernel.backward(&inputs, &output, w, dy, &mut wanted, &no, &mut gradient, false);
+        } else {
+            kernel.backward_data(&inputs, &output, w, dy, &mut wanted, &no);
+            kernel.backward_weight(&inputs, &output, dy, w, &mut gradient, false);
+        }
+        passes.push((d_inputs, gradient));
+    }
+    let of = |(d_inputs, gradient): &(Vec<Vec<f32>>, Vec<f32>)| Pass {
+        output: bits(&output),
+        d_inputs: d_inputs.iter().map(|d| bits(d)).collect(),
+        d_parameters: bits(gradient),
+        statistics: bits(&statistics),
+    };
+    assert!(of(&passes[0]) == of(&passes[1]), "the backward passes differ apart");
+    of(&passes[0])
+}
+
+/// |got − expected| ≤ 1e-5 · |expected| as vectors.
+fn near(got: &[f64], expected: &[f64], what: &str) {
+    assert_eq!(got.len(), expected.len(), "{what}");
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+    let error = norm(&mut got.iter().zip(expected).map(|(g, e)| g - e));
+    let scale = norm(&mut expected.iter().copied()).max(1e-2);
+    assert!(error <= 1e-5 * scale, "{what}: {error:e} of {scale:e}\n{got:?}\n{expected:?}");
+}
+
+fn upto(range: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = (u32, u32)> {
+    (range.clone(), range)
+}
+
+fn any_conv() -> impl Strategy<Value = Case> {
+    let sizes = (1..3u32, 1..4u32, 1..4u32, upto(1..=7), 1..7usize);
+    let filter = (upto(1..=3), upto(1..=3), upto(0..=2), upto(1..=2), any::<bool>());
+    (sizes, filter).prop_map(|((groups, ins, outs, (h, w), samples), (kernel, stride, padding, dilation, bias))| Case {
+        layer: Layer::Conv2d(Conv2d { out_channels: outs * groups, kernel, stride, padding, dilation, groups, bias }),
+        inputs: vec![shape(ins * groups, h, w)],
+        samples,
+    })
+}
+
+fn any_pool() -> impl Strategy<Value = Case> {
+    let filter = (upto(1..=3), upto(1..=3), upto(0..=1), any::<bool>(), any::<bool>());
+    (upto(1..=8), 1..4u32, filter).prop_map(|((h, w), channels, (kernel, stride, padding, ceil, max))| {
+        let kind = if max { PoolKind::Max } else { PoolKind::Average };
+        let layer = Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil });
+        Case { layer, inputs: vec![shape(channels, h, w)], samples: 2 }
+    })
+}
+
+fn any_other() -> impl Strategy<Value = Case> {
+    let image = (1..20u32, upto(1..=5), 1..4usize).prop_map(|(c, (h, w), samples)| (shape(c, h, w), samples));
+    (image, 0..7, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
+        let wider = Shape { channels: more, ..shape };
+        let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
+        let (layer, inputs) = match which {
+            0 => (Layer::Dense(Dense { out_features: more, bias }), vec![shape]),
+            1 => (norm, vec![shape]),
+            2 => (Layer::Relu, vec![shape]),
+            3 => (Layer::GlobalPool, vec![shape]),
+            4 => (Layer::Add, vec![shape; 2 + usize::from(bias)]),
+            5 => (Layer::Concat, vec![shape, wider, shape]),
+            _ => (Layer::Flatten, vec![shape]),
+        };
+        Case { layer, inputs, samples }
+    })
+}
+
+fn any_case() -> impl Strategy<Value = Case> {
+    prop_oneof![2 => any_conv(), 1 => any_pool(), 2 => any_other()]
+        .prop_filter("shapes that fit", |case| case.layer.output_shape(&case.inputs).is_ok())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn layers_agree_with_their_twins(case in any_case(), seed in any::<u64>()) {
+        case.agrees_with_twin(seed);
+    }
+
+    #[test]
+    fn layers_are_repeatable(case in any_case(), seed in any::<u64>()) {
+        case.is_repeatable(seed);
+    }
+}
+
+fn conv(out_channels: u32, filter: u32, stride: u32, padding: u32, groups: u32) -> Layer {
+    let (kernel, stride, padding) = ((filter, filter), (stride, stride), (padding, padding));
+    Layer::Conv2d(Conv2d { out_channels, kernel, stride, padding, dilation: (1, 1), groups, bias: true })
+}
+
+fn max_pool(filter: u32, stride: u32, padding: u32) -> Layer {
+    let (kernel, stride, padding) = ((filter, filter), (stride, stride), (padding, padding));
+    Layer::Pool2d(Pool2d { kind: PoolKind::Max, kernel, stride, padding, ceil: false })
+}
+
+/// Layers large enough for several tiles, groups, segments and blocks of rows.
+#[test]
+fn large_layers_are_right_and_repeatable() {
+    let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-5, momentum: 0.9 });
+    let cases = [
+        (conv(4, 3, 1, 1, 1), shape(8, 48, 48), 2),
+        (conv(6, 1, 1, 0, 2), shape(4, 260, 260), 1),
+        (conv(8, 5, 2, 2, 1), shape(3, 24, 24), 37),
+        (Layer::Dense(Dense { out_features: 530, bias: true }), shape(600, 1, 1), 9),
+        (norm, shape(5, 40, 33), 8),
+        (Layer::Relu, shape(3, 100, 100), 2),
+        (max_pool(3, 2, 1), shape(4, 100, 100), 3),
+        (Layer::GlobalPool, shape(40, 20, 20), 3),
+    ];
+    for (layer, input, samples) in cases {
+        let case = Case { layer, inputs: vec![input], samples };
+        case.is_repeatable(7);
+        let (data, pass) = (case.data(7), case.pass(&case.data(7), 2));
+        let wide = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
+        let (x, mut parameters, d) = (wide(&data.inputs[0]), wide(&data.parameters), wide(&data.d_output));
+        let twin = |p: &[f64]| twin::forward(&case.layer, &case.inputs, samples, std::slice::from_ref(&x), p);
+        near(&floats(&pass.output), &twin(&parameters), &format!("{case:?} forward"));
+        // A convolution and a dense layer are linear in x and, with the bias, in w: ⟨d, y⟩ = ⟨dw, w⟩, and ⟨d, y − b⟩ = ⟨dx, x⟩.
+        if matches!(case.layer, Layer::Conv2d(_) | Layer::Dense(_)) {
+            let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+            let size = dot(&d, &d).sqrt() * dot(&twin(&parameters), &twin(&parameters)).sqrt();
+            let along_w = dot(&floats(&pass.d_parameters), &parameters) - dot(&d, &twin(&parameters));
+            assert!(along_w.abs() < 1e-5 * size, "{case:?}: {along_w:e} of {size:e} along the parameters");
+            let out = case.layer.output_shape(&case.inputs).expect("shapes fit").channels as usize;
+            let biases = parameters.len() - out;
+            parameters[biases..].fill(0.0);
+            let along_x = dot(&floats(&pass.d_inputs[0]), &x) - dot(&d, &twin(&parameters));
+            assert!(along_x.abs() < 1e-5 * size, "{case:?}: {along_x:e} of {size:e} along the input");
+        }
+    }
+}
+
+/// Batch normalisation by hand: 1, 3 has mean 2, biased variance 1, unbiased 2; with momentum ¾ the running values move by ¼.
+#[test]
+fn running_statistics_by_hand() {
+    let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-30, momentum: 0.75 });
+    let case = Case { layer: norm, inputs: vec![shape(1, 1, 1)], samples: 2 };
+    let mut kernel = case.kernel(&Threads::one());
+    let (mut statistics, mut output) = ([0.0, 1.0], [0.0; 2]);
+    kernel.forward(Mode::Train, &[&[1.0, 3.0]], &[2.0, 0.5], &mut statistics, &mut output);
+    assert_eq!((output, statistics), ([-1.5, 2.5], [0.5, 1.25]));
+    statistics = [1.0, 4.0];
+    kernel.forward(Mode::Evaluate, &[&[1.0, 3.0]], &[2.0, 0.5], &mut statistics, &mut output);
+    assert_eq!((output, statistics), ([0.5, 2.5], [1.0, 4.0]));
+}
+
+/// A batch shorter than the kernel was made for gives the samples' own outputs.
+#[test]
+fn shorter_batches() {
+    let case = Case { layer: conv(4, 3, 1, 1, 1), inputs: vec![shape(3, 6, 6)], samples: 9 };
+    let (data, pass) = (case.data(3), case.pass(&case.data(3), 1));
+    let mut kernel = case.kernel(&Threads::one());
+    let mut output = vec![0.0; 2 * 4 * 36];
+    kernel.forward(Mode::Evaluate, &[&data.inputs[0][..2 * 3 * 36]], &data.parameters, &mut [], &mut output);
+    near(&floats(&bits(&output)), &floats(&pass.output[..output.len()]), "the first two of nine samples");
+}

@@ -1,0 +1,130 @@
+//! The threads of one rank's CPU device.
+//!
+//! Work is cut into tiles whose number depends on the layer alone, and each tile's result on the tile alone; threads only
+//! decide who does a tile. So one thread and sixteen give the same bits. With one thread there is no pool at all.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lockstep_topology::InputError;
+
+/// How many threads a rank's kernels run on: the caller's own and `count − 1` of a pool.
+#[derive(Clone)]
+pub struct Threads {
+    count: usize,
+    pool: Option<Arc<rayon::ThreadPool>>,
+}
+
+impl Threads {
+    /// The caller's thread alone.
+    pub fn one() -> Threads {
+        Threads { count: 1, pool: None }
+    }
+
+    /// `count` threads (at least one), the caller's among them.
+    ///
+    /// # Errors
+    /// When the system does not give that many threads.
+    pub fn new(count: usize) -> Result<Threads, InputError> {
+        if count <= 1 {
+            return Ok(Threads::one());
+        }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(count - 1)
+            .thread_name(|index| format!("kernel-{}", index + 1))
+            .build()
+            .map_err(|error| {
+                let message = format!("the system gives no {count} threads ({error}): ask for fewer");
+                InputError::new("threads per rank", count.to_string(), message)
+            })?;
+        Ok(Threads { count, pool: Some(Arc::new(pool)) })
+    }
+
+    /// Number of threads.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Calls `work(worker, tile)` once for every tile below `tiles`, `worker < self.count()`; no two calls at one time have
+    /// the same worker.
+    pub(crate) fn each(&self, tiles: usize, work: impl Fn(usize, usize) + Sync) {
+        let Some(pool) = self.pool.as_deref().filter(|_| tiles > 1) else {
+            (0..tiles).for_each(|tile| work(0, tile));
+            return;
+        };
+        let next = AtomicUsize::new(0);
+        let take = |worker: usize| {
+            loop {
+                let tile = next.fetch_add(1, Ordering::Relaxed);
+                if tile >= tiles {
+                    return;
+                }
+                work(worker, tile);
+            }
+        };
+        pool.in_place_scope(|scope| {
+            for worker in 1..self.count.min(tiles) {
+                let take = &take;
+                scope.spawn(move |_| take(worker));
+            }
+            take(0);
+        });
+    }
+}
+
+/// A slice of which several tiles write parts that do not overlap.
+pub(crate) struct Disjoint<'a, T> {
+    start: *mut T,
+    len: usize,
+    slice: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: it stands for a `&mut [T]`, whose parts are handed out by the unsafe `part` alone.
+unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Disjoint<'_, T> {}
+
+impl<'a, T> Disjoint<'a, T> {
+    pub(crate) fn new(slice: &'a mut [T]) -> Disjoint<'a, T> {
+        Disjoint { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
+    }
+
+    /// # Safety
+    /// No two living parts overlap.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
+    pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.len, "part {range:?} of {} elements", self.len);
+        // SAFETY: inside the slice as just asserted; no other reference to it lives, as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.end - range.start) }
+    }
+}
+
+/// The part of `0..len` that tile `tile` of size `size` covers.
+pub(crate) fn tile_range(tile: usize, size: usize, len: usize) -> Range<usize> {
+    tile * size..((tile + 1) * size).min(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tile_is_done_once() {
+        for count in 1..4 {
+            let threads = Threads::new(count).expect("a few threads");
+            for tiles in [0, 1, 2, 7, 100] {
+                let mut done = vec![0; tiles];
+                let shared = Disjoint::new(&mut done);
+                threads.each(tiles, |worker, tile| {
+                    assert!(worker < count);
+                    // SAFETY: one element per tile.
+                    unsafe { shared.part(tile..tile + 1)[0] += 1 };
+                });
+                assert!(done.iter().all(|times| *times == 1), "{count} threads, {tiles} tiles: {done:?}");
+            }
+        }
+    }
+}

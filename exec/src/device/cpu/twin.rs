@@ -1,0 +1,111 @@
+//! The forward pass of every layer in f64 by plain loops, obvious rather than fast: what the kernels are tested against.
+
+use lockstep_models::{Conv2d, Layer, Pool2d, PoolKind, Shape};
+
+use super::size;
+
+/// Place of an element in `[samples, shape]`, or nothing outside the image.
+fn place(shape: Shape, sample: usize, channel: usize, y: i64, x: i64) -> Option<usize> {
+    let (height, width) = (i64::from(shape.height), i64::from(shape.width));
+    let inside = (0..height).contains(&y) && (0..width).contains(&x);
+    inside.then(|| sample * size(shape) + ((channel as i64 * height + y) * width + x) as usize)
+}
+
+/// The layer's output in training mode for `inputs` of `shapes`, the parameters as a kernel takes them.
+pub(crate) fn forward(
+    layer: &Layer,
+    shapes: &[Shape],
+    samples: usize,
+    inputs: &[Vec<f64>],
+    parameters: &[f64],
+) -> Vec<f64> {
+    let (shape, x) = (shapes[0], &inputs[0]);
+    let output = layer.output_shape(shapes).expect("the case's shapes fit");
+    let outputs = |sample: usize| {
+        let (channels, height, width) = (output.channels, output.height, output.width);
+        (0..channels as usize).flat_map(move |c| {
+            (0..i64::from(height)).flat_map(move |h| (0..i64::from(width)).map(move |w| (sample, c, h, w)))
+        })
+    };
+    let all = (0..samples).flat_map(outputs);
+    match layer {
+        Layer::Conv2d(conv) => all.map(|(n, c, h, w)| conv_at(conv, shape, x, parameters, n, c, h, w)).collect(),
+        Layer::Dense(dense) => {
+            let (inputs, outputs) = (size(shape), dense.out_features as usize);
+            all.map(|(n, o, _, _)| {
+                let bias = if dense.bias { parameters[outputs * inputs + o] } else { 0.0 };
+                (0..inputs).map(|i| x[n * inputs + i] * parameters[o * inputs + i]).sum::<f64>() + bias
+            })
+            .collect()
+        }
+        Layer::BatchNorm(norm) => {
+            let (channels, plane) = (shape.channels as usize, (shape.height * shape.width) as usize);
+            let of = |c: usize| {
+                let count = (samples * plane) as f64;
+                let values = || x.iter().enumerate().filter(move |(i, _)| i / plane % channels == c).map(|(_, x)| *x);
+                let mean = values().sum::<f64>() / count;
+                (mean, values().map(|x| (x - mean).powi(2)).sum::<f64>() / count)
+            };
+            let statistics: Vec<(f64, f64)> = (0..channels).map(of).collect();
+            let normal = |(i, x): (usize, &f64)| {
+                let c = i / plane % channels;
+                let (mean, variance) = statistics[c];
+                parameters[c] * (x - mean) / (variance + f64::from(norm.epsilon)).sqrt() + parameters[channels + c]
+            };
+            x.iter().enumerate().map(normal).collect()
+        }
+        Layer::Relu => x.iter().map(|x| x.max(0.0)).collect(),
+        Layer::Pool2d(pool) => all.map(|(n, c, h, w)| pool_at(pool, shape, x, n, c, h, w)).collect(),
+        Layer::GlobalPool => {
+            let plane = (shape.height * shape.width) as usize;
+            x.chunks(plane).map(|plane| plane.iter().sum::<f64>() / plane.len() as f64).collect()
+        }
+        Layer::Add => (0..x.len()).map(|i| inputs.iter().map(|x| x[i]).sum()).collect(),
+        Layer::Concat => (0..samples)
+            .flat_map(|n| {
+                shapes
+                    .iter()
+                    .zip(inputs)
+                    .flat_map(move |(shape, x)| x[n * size(*shape)..(n + 1) * size(*shape)].to_vec())
+            })
+            .collect(),
+        Layer::Flatten => x.clone(),
+        Layer::Input(_) | Layer::SoftmaxCrossEntropy => panic!("no kernel of a chain"),
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "a place has four coordinates")]
+fn conv_at(conv: &Conv2d, shape: Shape, x: &[f64], parameters: &[f64], n: usize, o: usize, h: i64, w: i64) -> f64 {
+    let (out, groups) = (conv.out_channels as usize, conv.groups as usize);
+    let (channels, height, width) = (shape.channels as usize / groups, conv.kernel.0 as usize, conv.kernel.1 as usize);
+    let mut total = if conv.bias { parameters[out * channels * height * width + o] } else { 0.0 };
+    for c in 0..channels {
+        for i in 0..height {
+            for j in 0..width {
+                let y =
+                    h * i64::from(conv.stride.0) + i as i64 * i64::from(conv.dilation.0) - i64::from(conv.padding.0);
+                let z =
+                    w * i64::from(conv.stride.1) + j as i64 * i64::from(conv.dilation.1) - i64::from(conv.padding.1);
+                if let Some(at) = place(shape, n, o / (out / groups) * channels + c, y, z) {
+                    total += x[at] * parameters[((o * channels + c) * height + i) * width + j];
+                }
+            }
+        }
+    }
+    total
+}
+
+fn pool_at(pool: &Pool2d, shape: Shape, x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
+    let mut values = Vec::new();
+    for i in 0..i64::from(pool.kernel.0) {
+        for j in 0..i64::from(pool.kernel.1) {
+            let y = h * i64::from(pool.stride.0) + i - i64::from(pool.padding.0);
+            let z = w * i64::from(pool.stride.1) + j - i64::from(pool.padding.1);
+            values.extend(place(shape, n, c, y, z).map(|at| x[at]));
+        }
+    }
+    match pool.kind {
+        PoolKind::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        PoolKind::Average => values.iter().sum::<f64>() / values.len() as f64,
+    }
+}

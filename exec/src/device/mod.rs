@@ -1,0 +1,3 @@
+//! The devices a rank computes on, one folder each.
+
+pub mod cpu;
