@@ -1,0 +1,169 @@
+//! IDX: what is written is read again, and every kind of damage is named.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+
+use super::*;
+
+fn encode(dims: &[u32], bytes: &[u8]) -> Vec<u8> {
+    let mut file = vec![0, 0, UNSIGNED_BYTE, dims.len() as u8];
+    dims.iter().for_each(|dim| file.extend(dim.to_be_bytes()));
+    file.extend(bytes);
+    file
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A folder of its own that goes when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(files: &[(&str, Vec<u8>)]) -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("lockstep-idx-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        for (name, bytes) in files {
+            fs::write(path.join(name), bytes).unwrap();
+        }
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Names and contents.
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+/// Three training samples and one held out, 1×2 pixels, as the four files of a set.
+fn set() -> Files {
+    vec![
+        ("train-images-idx3-ubyte", encode(&[3, 1, 2], &[1, 2, 3, 4, 5, 6])),
+        ("train-labels-idx1-ubyte", encode(&[3], &[0, 4, 1])),
+        ("t10k-images-idx3-ubyte", encode(&[1, 1, 2], &[7, 255])),
+        ("t10k-labels-idx1-ubyte", encode(&[1], &[2])),
+    ]
+}
+
+#[test]
+fn a_folder_is_read_plain_or_gzipped_under_either_name() {
+    let gzipped = set().into_iter().map(|(name, bytes)| (format!("{name}.gz"), gzip(&bytes)));
+    let dotted = set().into_iter().map(|(name, bytes)| (name.replace("-idx", ".idx"), bytes));
+    let plain = set().into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
+    for files in [plain.collect::<Vec<_>>(), gzipped.collect(), dotted.collect()] {
+        let files: Vec<(&str, Vec<u8>)> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
+        let folder = Folder::new(&files);
+        let (train, held_out) = load(&folder.0).unwrap();
+        assert_eq!(train.shape, Shape { channels: 1, height: 1, width: 2 });
+        assert_eq!((train.classes, held_out.classes), (5, 5));
+        assert_eq!((train.images, train.labels), (vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], vec![0, 4, 1]));
+        assert_eq!((held_out.images, held_out.labels), (vec![7.0, 255.0], vec![2]));
+    }
+}
+
+#[test]
+fn four_dimensions_have_channels() {
+    let mut files = set();
+    files[0] = ("train-images-idx4-ubyte", encode(&[3, 2, 1, 1], &[1, 2, 3, 4, 5, 6]));
+    files[2] = ("t10k-images-idx4-ubyte", encode(&[1, 2, 1, 1], &[7, 8]));
+    let (train, _) = load(&Folder::new(&files).0).unwrap();
+    assert_eq!(train.shape, Shape { channels: 2, height: 1, width: 1 });
+}
+
+#[test]
+fn a_damaged_folder_is_named_with_the_cure() {
+    let replace = |at: usize, bytes: Vec<u8>| {
+        let mut files = set();
+        files[at].1 = bytes;
+        files
+    };
+    let without = |at: usize| {
+        let mut files = set();
+        files.remove(at);
+        files
+    };
+    let images = encode(&[3, 1, 2], &[1, 2, 3, 4, 5, 6]);
+    let mut flipped = gzip(&images);
+    let middle = flipped.len() - 6;
+    flipped[middle] ^= 0xff;
+    let huge = encode(&[u32::MAX, u32::MAX, u32::MAX], &[]);
+    let cases: Vec<(Files, &str)> = vec![
+        (vec![], "has no train-images-idx3-ubyte or train-images-idx3-ubyte.gz: give a folder of IDX files"),
+        (without(1), "has no train-labels-idx1-ubyte"),
+        (without(2), "has no t10k-images-idx3-ubyte"),
+        (replace(0, vec![]), "0 bytes found: 4 expected for the magic number"),
+        (replace(0, images[..9].to_vec()), "5 bytes found: 12 expected for the dimensions"),
+        (replace(0, images[..20].to_vec()), "4 bytes found: 6 expected for the 3×1×2 values"),
+        (replace(0, gzip(&images)[..20].to_vec()), "cut short or damaged"),
+        (replace(0, gzip(&images)[..4].to_vec()), "0 bytes found: 4 expected for the magic number"),
+        (replace(0, flipped), "restore the file"),
+        (replace(0, [images.clone(), vec![0]].concat()), "promises 6 bytes, but more follow"),
+        (replace(0, encode(&[3], &[0, 1, 2])), "magic number 0x00000801: must be 0x00000803 or 0x00000804"),
+        (replace(0, b"%PDF-1.7".to_vec()), "magic number 0x25504446"),
+        (replace(0, huge), "more than 17179869184 values are too many"),
+        (replace(0, encode(&[0, 1, 2], &[])), "0×1×2: there is nothing in it"),
+        (replace(0, encode(&[3, 0, 2], &[])), "3×0×2: there is nothing in it"),
+        (replace(1, encode(&[2], &[0, 1])), "2 labels: "),
+        (replace(1, encode(&[2], &[0, 1])), "has 3 images: take both files from one set"),
+        (replace(3, encode(&[1], &[5])), "label 5: of sample 0 must be below 5"),
+        (replace(2, encode(&[1, 2, 1], &[7, 8])), "images of 1×2×1: the training images are 1×1×2"),
+    ];
+    for (files, message) in cases {
+        let folder = Folder::new(&files);
+        let error = load(&folder.0).unwrap_err();
+        assert!(error.place.starts_with(&folder.0.display().to_string()), "{error} has no place");
+        assert!(error.to_string().contains(message), "{error} lacks {message}");
+    }
+}
+
+#[test]
+fn a_file_in_place_of_the_folder_is_an_error() {
+    let folder = Folder::new(&set());
+    let error = load(&folder.0.join("train-images-idx3-ubyte")).unwrap_err().to_string();
+    assert!(error.contains("give a folder"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_is_decoded(
+        dims in prop::collection::vec(1u32..6, 1..5), fill in prop::collection::vec(any::<u8>(), 625), packed: bool,
+    ) {
+        let bytes = fill[..dims.iter().product::<u32>() as usize].to_vec();
+        let file = encode(&dims, &bytes);
+        let file = if packed { gzip(&file) } else { file };
+        prop_assert_eq!(decode("f", &file, &[1, 2, 3, 4]).unwrap(), Idx { dims, bytes });
+    }
+
+    #[test]
+    fn mutated_files_never_panic(
+        changes in prop::collection::vec((0usize..99, any::<u8>()), 0..4), cut in 0usize..99, packed: bool,
+    ) {
+        let file = encode(&[3, 2, 2], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+        let mut file = if packed { gzip(&file) } else { file };
+        for (at, byte) in changes {
+            let length = file.len();
+            file[at % length] = byte;
+        }
+        file.truncate(file.len() - cut % file.len());
+        let whole = decode("f", &file, &[3, 4]);
+        prop_assert!(whole.is_ok() || !whole.unwrap_err().message.is_empty());
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..64), gzipped: bool) {
+        let bytes = if gzipped { [vec![0x1f, 0x8b, 8, 0], bytes].concat() } else { bytes };
+        let _ = decode("f", &bytes, &[1, 3, 4]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Data sets: labelled images in memory, those that `--data` names, and the order in which they are trained on.
+//!
+//! Every source ends in the same [`Dataset`], checked where it is made and normalised by the figures of its training part,
+//! so that nothing behind it asks where the images came from.
+
+mod digits;
+mod idx;
+mod normalisation;
+pub(crate) mod random;
+mod sampler;
+mod split;
+mod synthetic;
+
+use std::path::Path;
+
+use lockstep_models::{Model, Shape};
+use lockstep_topology::{InputError, nearest};
+
+pub use normalisation::Normalisation;
+pub use sampler::Sampler;
+
+/// Labelled images of one shape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    /// Where it came from, for messages.
+    place: String,
+    shape: Shape,
+    classes: u32,
+    /// `[samples, channels, height, width]`.
+    images: Vec<f32>,
+    /// One per sample, below `classes`.
+    labels: Vec<u32>,
+}
+
+impl Dataset {
+    /// A data set from `place` with `images` of `[samples, channels, height, width]` values and a label each.
+    ///
+    /// # Errors
+    /// No sample, counts that differ, or a label that is not below `classes`.
+    pub fn new(
+        place: &str,
+        shape: Shape,
+        classes: u32,
+        images: Vec<f32>,
+        labels: Vec<u32>,
+    ) -> Result<Dataset, InputError> {
+        let error = |value: String, message: String| Err(InputError::new(place, value, message));
+        if labels.is_empty() || shape.elements() == 0 {
+            return error(format!("{} samples of {shape}", labels.len()), "there is nothing in it: give images".into());
+        }
+        if u32::try_from(labels.len()).is_err() {
+            return error(format!("{} samples", labels.len()), format!("more than {} are too many", u32::MAX));
+        }
+        if images.len() as u64 != labels.len() as u64 * shape.elements() {
+            let (values, labels) = (images.len(), labels.len());
+            return error(format!("{values} values"), format!("do not make {labels} images of {shape}, one per label"));
+        }
+        if let Some(at) = labels.iter().position(|label| *label >= classes) {
+            let message = format!("of sample {at} must be below {classes}, the number of classes: mend the labels");
+            return error(format!("label {}", labels[at]), message);
+        }
+        Ok(Dataset { place: place.into(), shape, classes, images, labels })
+    }
+
+    /// (training part, held-out part), normalised, of what `--data` names: `mnist` (5,000 digits that are part of the
+    /// binary), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), or a folder of IDX
+    /// files.
+    ///
+    /// # Errors
+    /// Unreadable or broken files, and data that do not fit `model`; each with place, value and cure.
+    pub fn load(what: &str, model: &Model) -> Result<(Dataset, Dataset), InputError> {
+        let (mut train, mut held_out) = match what.split_once(':') {
+            None if what == "mnist" => digits::load()?,
+            None if what == "synthetic" => synthetic::load(model.input(), model.classes(), None)?,
+            Some(("synthetic", samples)) => synthetic::load(model.input(), model.classes(), Some(samples))?,
+            _ if Path::new(what).exists() => idx::load(Path::new(what))?,
+            _ => return Err(unknown(what)),
+        };
+        train.check_fits(model)?;
+        held_out.check_fits(model)?;
+        let figures = Normalisation::of(&train);
+        figures.apply(&mut train);
+        figures.apply(&mut held_out);
+        Ok((train, held_out))
+    }
+
+    /// Whether `model` can be trained on these images: equal shapes, and an output for every label.
+    ///
+    /// # Errors
+    /// What differs, with both figures.
+    pub fn check_fits(&self, model: &Model) -> Result<(), InputError> {
+        self.check_takes(model.name(), model.input(), model.classes())
+    }
+
+    /// [`Dataset::check_fits`] for a model known by its name, input and classes.
+    fn check_takes(&self, model: &str, input: Shape, classes: u32) -> Result<(), InputError> {
+        if self.shape != input {
+            return Err(InputError::new(
+                &self.place,
+                format!("images of {}", self.shape),
+                format!(
+                    "the model {model} takes {input}: choose other data (--data synthetic fits every model) or a model"
+                ),
+            ));
+        }
+        if self.classes > classes {
+            return Err(InputError::new(
+                &self.place,
+                format!("{} classes", self.classes),
+                format!("the model {model} tells {classes} apart: give its last layer {} outputs", self.classes),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Copies the samples `indices` into `images` (`[indices, channels, height, width]`) and `labels`.
+    ///
+    /// # Panics
+    /// When an index is not below [`Dataset::len`], or the slices do not have room for exactly these samples.
+    pub fn gather(&self, indices: &[u32], images: &mut [f32], labels: &mut [u32]) {
+        let elements = self.shape.elements() as usize;
+        assert_eq!(images.len(), indices.len() * elements, "room for the images");
+        assert_eq!(labels.len(), indices.len(), "room for the labels");
+        for ((index, image), label) in indices.iter().zip(images.chunks_exact_mut(elements)).zip(labels) {
+            let index = *index as usize;
+            image.copy_from_slice(&self.images[index * elements..(index + 1) * elements]);
+            *label = self.labels[index];
+        }
+    }
+
+    /// The samples `indices` as a data set of their own.
+    fn subset(&self, indices: &[u32]) -> Dataset {
+        let mut images = vec![0.0; indices.len() * self.shape.elements() as usize];
+        let mut labels = vec![0; indices.len()];
+        self.gather(indices, &mut images, &mut labels);
+        Dataset { place: self.place.clone(), shape: self.shape, classes: self.classes, images, labels }
+    }
+
+    /// Number of samples, at least 1.
+    #[expect(clippy::len_without_is_empty, reason = "a data set is never empty")]
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Shape of a sample.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Number of classes; every label is below it.
+    pub fn classes(&self) -> u32 {
+        self.classes
+    }
+
+    /// All images, `[samples, channels, height, width]`.
+    pub fn images(&self) -> &[f32] {
+        &self.images
+    }
+
+    /// The label of each sample.
+    pub fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+}
+
+/// The error for a name that is neither a data set nor a path.
+fn unknown(what: &str) -> InputError {
+    let meant = nearest(what, ["mnist", "synthetic"]);
+    let hint = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
+    let message =
+        format!("there is no such folder: {hint}write mnist, synthetic, synthetic:SAMPLES or a folder of IDX files");
+    InputError::new("--data", what, message)
+}
+
+#[cfg(test)]
+mod tests;

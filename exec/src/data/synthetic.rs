@@ -1,0 +1,168 @@
+//! Synthetic images of any shape and number of classes: the same seed gives the same bits on every platform.
+//!
+//! A class is a coarse random pattern, a sample its class's pattern under noise of the same strength. So the classes can be
+//! learnt, by convolutions as by dense layers, while nothing is claimed about real images.
+
+use lockstep_models::Shape;
+use lockstep_topology::InputError;
+
+use super::Dataset;
+use super::random::{Purpose, bell, stream};
+
+/// The seed behind `--data synthetic`; fixed, so that runs with different seeds train on the same images.
+const SEED: u64 = 1;
+
+/// Training images unless a number is given, and the most that `MAX_BYTES` leave room for.
+const SAMPLES: u64 = 4_000;
+
+/// What the training images may take in memory unless a number is given.
+const DEFAULT_BYTES: u64 = 1 << 30;
+
+/// What they may take at most.
+const MAX_BYTES: u64 = 64 << 30;
+
+/// A pattern has this many cells on each side; fewer where the image is smaller.
+const CELLS: u32 = 4;
+
+/// (training part, held-out part a quarter as large) for a model's `shape` and `classes`; `samples` is the text behind
+/// `synthetic:`.
+pub(super) fn load(shape: Shape, classes: u32, samples: Option<&str>) -> Result<(Dataset, Dataset), InputError> {
+    let sample_bytes = shape.elements() * 4;
+    let count = match samples {
+        None => SAMPLES.min(DEFAULT_BYTES / sample_bytes).max(4),
+        Some(text) => {
+            let error = |message: String| InputError::new("--data", format!("synthetic:{text}"), message);
+            let count: u32 = text.parse().map_err(|_| {
+                error("write a whole number of training images behind the colon, e.g. synthetic:20000".into())
+            })?;
+            let most = MAX_BYTES / sample_bytes;
+            if count < 4 || u64::from(count) > most {
+                return Err(error(format!("{count} training images of {shape}: between 4 and {most} are possible")));
+            }
+            u64::from(count)
+        }
+    };
+    let patterns = patterns(shape, classes, SEED);
+    let part = |first, count| samples_of(&patterns, shape, classes, SEED, first, count);
+    Ok((part(0, count)?, part(count, count / 4)?))
+}
+
+/// One pattern per class, `[classes, channels, height, width]`.
+fn patterns(shape: Shape, classes: u32, seed: u64) -> Vec<f32> {
+    let (rows, columns) = (shape.height.min(CELLS), shape.width.min(CELLS));
+    let mut values = Vec::new();
+    for class in 0..classes {
+        let mut rng = stream(seed, Purpose::Pattern, u64::from(class));
+        for _ in 0..shape.channels {
+            let cells: Vec<f32> = (0..rows * columns).map(|_| bell(&mut rng)).collect();
+            for y in 0..u64::from(shape.height) {
+                let row = y * u64::from(rows) / u64::from(shape.height);
+                for x in 0..u64::from(shape.width) {
+                    let column = x * u64::from(columns) / u64::from(shape.width);
+                    values.push(cells[(row * u64::from(columns) + column) as usize]);
+                }
+            }
+        }
+    }
+    values
+}
+
+/// Samples number `first` to `first + count`, classes in turn; a sample does not depend on which others are made.
+fn samples_of(
+    patterns: &[f32],
+    shape: Shape,
+    classes: u32,
+    seed: u64,
+    first: u64,
+    count: u64,
+) -> Result<Dataset, InputError> {
+    let elements = shape.elements() as usize;
+    let mut images: Vec<f32> = Vec::new();
+    if images.try_reserve_exact(count as usize * elements).is_err() {
+        let message =
+            format!("{count} images of {shape} do not fit into memory: write a smaller number, e.g. synthetic:100");
+        return Err(InputError::new("--data", "synthetic", message));
+    }
+    let mut labels = Vec::new();
+    for sample in first..first + count {
+        let class = (sample % u64::from(classes)) as usize;
+        let mut rng = stream(seed, Purpose::Noise, sample);
+        images.extend(patterns[class * elements..(class + 1) * elements].iter().map(|value| value + bell(&mut rng)));
+        labels.push(class as u32);
+    }
+    Dataset::new("synthetic", shape, classes, images, labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { channels: 3, height: 9, width: 6 };
+
+    #[test]
+    fn same_bits_every_time_and_others_for_another_seed() {
+        let make = |seed| samples_of(&patterns(SHAPE, 5, seed), SHAPE, 5, seed, 0, 20).unwrap();
+        assert_eq!(make(1), make(1));
+        assert_ne!(make(1).images, make(2).images);
+    }
+
+    #[test]
+    fn parts_share_patterns_but_no_sample() {
+        let (train, held_out) = load(SHAPE, 5, Some("100")).unwrap();
+        assert_eq!((train.len(), held_out.len()), (100, 25));
+        let elements = SHAPE.elements() as usize;
+        for image in held_out.images.chunks(elements) {
+            assert!(train.images.chunks(elements).all(|other| other != image));
+        }
+        for data in [&train, &held_out] {
+            for class in 0..5 {
+                assert_eq!(data.labels.iter().filter(|label| **label == class).count(), data.len() / 5);
+            }
+        }
+    }
+
+    /// Class means learnt on the training part tell the held-out images apart.
+    #[test]
+    fn the_nearest_class_mean_recognises_held_out_samples() {
+        let (train, held_out) = load(SHAPE, 10, Some("1000")).unwrap();
+        let elements = SHAPE.elements() as usize;
+        let mut means = vec![vec![0f32; elements]; 10];
+        for (image, label) in train.images.chunks(elements).zip(&train.labels) {
+            means[*label as usize].iter_mut().zip(image).for_each(|(mean, value)| *mean += value / 100.0);
+        }
+        let distance = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| (x - y).powi(2)).sum::<f32>();
+        let hits = held_out.images.chunks(elements).zip(&held_out.labels).filter(|(image, label)| {
+            let nearest = (0..10).min_by(|a, b| distance(&means[*a], image).total_cmp(&distance(&means[*b], image)));
+            nearest == Some(**label as usize)
+        });
+        assert!(hits.count() >= 245, "at least 98 % of 250");
+    }
+
+    #[test]
+    fn any_shape_and_number_of_classes() {
+        for (shape, classes) in [
+            (Shape::flat(1), 2),
+            (Shape { channels: 1, height: 1, width: 7 }, 3),
+            (Shape { channels: 2, height: 33, width: 1 }, 1_000),
+        ] {
+            let (train, held_out) = load(shape, classes, Some("40")).unwrap();
+            assert_eq!((train.len(), held_out.len(), train.classes), (40, 10, classes));
+        }
+        let large = Shape { channels: 1 << 10, height: 1 << 10, width: 64 };
+        assert_eq!(DEFAULT_BYTES / (large.elements() * 4), 4, "the fewest samples are four");
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_refused() {
+        for (samples, message) in [
+            ("", "--data: synthetic:: write a whole number"),
+            ("many", "--data: synthetic:many: write a whole number"),
+            ("-5", "write a whole number"),
+            ("3", "between 4 and"),
+            ("4294967295", "between 4 and 106048575 are possible"),
+        ] {
+            let error = load(SHAPE, 5, Some(samples)).unwrap_err().to_string();
+            assert!(error.contains(message), "{error} lacks {message}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Data sets: what `--data` loads is normalised and fits its model, and what does not fit is refused.
+
+use super::*;
+
+fn small() -> Dataset {
+    let images = (0..12).map(|x| x as f32).collect();
+    Dataset::new("small", Shape { channels: 1, height: 2, width: 2 }, 3, images, vec![0, 2, 1]).unwrap()
+}
+
+#[test]
+fn the_digits_are_normalised_by_their_training_part() {
+    let model = Model::load("lenet").unwrap();
+    let (train, held_out) = Dataset::load("mnist", &model).unwrap();
+    assert_eq!((train.len(), held_out.len(), train.classes()), (4_000, 1_000, 10));
+    let figures = Normalisation::of(&train);
+    assert!(figures.mean[0].abs() < 1e-6 && (figures.deviation[0] - 1.0).abs() < 1e-6, "{figures:?}");
+    // The held-out part was scaled by the other's figures, so its own are near 0 and 1 but not equal.
+    let own = Normalisation::of(&held_out);
+    assert!(own.mean[0].abs() < 0.02 && (own.deviation[0] - 1.0).abs() < 0.02, "{own:?}");
+    assert!(own.mean[0].abs() > 1e-5);
+    // White paper is the least value: −mean / deviation; data/README.md states both.
+    let paper = train.images().iter().copied().fold(f32::MAX, f32::min);
+    assert!((f64::from(paper) + 33.516 / 78.711).abs() < 1e-3, "{paper}");
+}
+
+#[test]
+fn the_documented_figures_are_those_of_the_digits() {
+    let (train, _) = digits::load().unwrap();
+    let figures = Normalisation::of(&train);
+    assert!((figures.mean[0] - 33.5).abs() < 0.05 && (figures.deviation[0] - 78.7).abs() < 0.05, "{figures:?}");
+}
+
+#[test]
+fn synthetic_data_take_the_shape_of_the_model() {
+    for (model, shape) in [("lenet", (1, 28, 28)), ("resnet-32", (3, 32, 32))] {
+        let model = Model::load(model).unwrap();
+        let (train, held_out) = Dataset::load("synthetic:40", &model).unwrap();
+        let found = train.shape();
+        assert_eq!((found.channels, found.height, found.width), shape);
+        assert_eq!((train.len(), held_out.len(), train.classes()), (40, 10, 10));
+        let figures = Normalisation::of(&train);
+        assert!(figures.mean.iter().all(|mean| mean.abs() < 1e-6), "{figures:?}");
+    }
+    let (train, held_out) = Dataset::load("synthetic", &Model::load("lenet").unwrap()).unwrap();
+    assert_eq!((train.len(), held_out.len()), (4_000, 1_000));
+}
+
+#[test]
+fn gather_copies_the_samples_asked_for() {
+    let (mut images, mut labels) = ([0.0; 12], [9; 3]);
+    small().gather(&[2, 0, 2], &mut images, &mut labels);
+    assert_eq!(images, [8.0, 9.0, 10.0, 11.0, 0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]);
+    assert_eq!(labels, [1, 0, 1]);
+}
+
+#[test]
+fn a_set_that_is_none_is_refused() {
+    let shape = Shape::flat(2);
+    for (shape, images, labels, message) in [
+        (shape, vec![], vec![], "p: 0 samples of 2×1×1: there is nothing in it"),
+        (Shape::flat(0), vec![], vec![0], "there is nothing in it"),
+        (shape, vec![0.0; 3], vec![0, 1], "p: 3 values: do not make 2 images of 2×1×1"),
+        (shape, vec![0.0; 4], vec![0, 3], "p: label 3: of sample 1 must be below 3, the number of classes"),
+    ] {
+        let error = Dataset::new("p", shape, 3, images, labels).unwrap_err().to_string();
+        assert!(error.contains(message), "{error} lacks {message}");
+    }
+}
+
+#[test]
+fn data_that_do_not_fit_the_model_are_refused() {
+    let data = small();
+    assert_eq!(data.check_takes("tiny", data.shape, 3), Ok(()));
+    assert_eq!(data.check_takes("tiny", data.shape, 1_000), Ok(()), "a model may know more classes");
+    let error = data.check_takes("tiny", data.shape, 2).unwrap_err().to_string();
+    assert_eq!(error, "small: 3 classes: the model tiny tells 2 apart: give its last layer 3 outputs");
+    let error = Dataset::load("mnist", &Model::load("resnet-32").unwrap()).unwrap_err().to_string();
+    assert!(
+        error.contains("mnist: images of 1×28×28: the model resnet-32 takes 3×32×32: choose other data"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_no_data_set_is_refused_with_the_nearest_name() {
+    let model = Model::load("mlp").unwrap();
+    for (what, message) in [
+        ("mnits", "--data: mnits: there is no such folder: did you mean mnist?"),
+        ("sythetic", "did you mean synthetic?"),
+        ("/nowhere/at/all", "--data: /nowhere/at/all: there is no such folder: write mnist"),
+        ("", "there is no such folder"),
+        ("synthetic:x", "--data: synthetic:x: write a whole number"),
+        ("\0", "there is no such folder"),
+    ] {
+        let error = Dataset::load(what, &model).unwrap_err().to_string();
+        assert!(error.contains(message), "{error} lacks {message}");
+    }
+}
