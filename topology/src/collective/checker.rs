@@ -17,19 +17,19 @@ use super::step::Step;
 
 /// What lanes are held to.
 #[derive(Debug, Clone)]
-pub struct Contract {
+pub(super) struct Contract {
     /// What holds afterwards.
-    pub collective: Collective,
+    pub(super) collective: Collective,
     /// Members of the group.
-    pub members: u32,
+    pub(super) members: u32,
     /// Members `0..contributors` contribute and get the result.
-    pub contributors: u32,
+    pub(super) contributors: u32,
     /// Elements of the buffer.
-    pub elements: u64,
+    pub(super) elements: u64,
     /// Lanes of each member.
-    pub lanes: u32,
+    pub(super) lanes: u32,
     /// Whether sends copy their range when they are posted; else it must stay as it is until it has been consumed.
-    pub buffered_sends: bool,
+    pub(super) buffered_sends: bool,
 }
 
 /// Proves a schedule against its collective.
@@ -44,12 +44,11 @@ pub fn check(schedule: &Schedule) -> Result<Bracketing, Fault> {
     prove(&schedule.contract(), |member, lane| schedule.lane(member, lane))
 }
 
-/// Proves lanes from any source: `lane(member, index)` gives the steps of `contract.lanes` lanes on every member.
-///
-/// # Errors
-///
-/// The first fault.
-pub fn prove<I: Iterator<Item = Step>>(contract: &Contract, lane: impl Fn(u32, u32) -> I) -> Result<Bracketing, Fault> {
+/// Proves lanes from any source, broken ones included: `lane(member, index)` gives the steps of a lane on a member.
+pub(super) fn prove<I: Iterator<Item = Step>>(
+    contract: &Contract,
+    lane: impl Fn(u32, u32) -> I,
+) -> Result<Bracketing, Fault> {
     let mut expressions = Expressions::new(contract.members);
     let mut replay = Replay::new(contract);
     let mut results = Vec::new();

@@ -47,7 +47,7 @@ mod tree;
 
 pub use algorithm::{Algorithm, Library};
 pub use bracketing::{Bracketing, ExpressionId};
-pub use checker::{Contract, check, prove};
+pub use checker::check;
 pub use fault::{Fault, Reason, Wait};
 pub use group::Group;
 pub use lane::Lane;

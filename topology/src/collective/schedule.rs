@@ -69,12 +69,12 @@ impl Schedule {
             return Err(InputError::new("", format!("{members} members"), message));
         }
         let (flat, nodes) = match algorithm {
-            Algorithm::Hierarchical(across) => (&**across, Some(nodes(collective, algorithm, across, group)?)),
+            Algorithm::Hierarchical(across) => (&**across, nodes(collective, algorithm, across, group)?),
             flat => (flat, None),
         };
         let across = if nodes.is_some() { group.node_count() } else { members };
         let method = Method::new(collective, flat, across, elements)?;
-        let split = method.split(across, elements, chunk, nodes.is_some())?;
+        let split = method.split(across, elements, chunk, matches!(algorithm, Algorithm::Hierarchical(_)))?;
         let buffered = matches!(flat, Algorithm::Library(_));
         Ok(Schedule { collective: collective.clone(), members, method, split, nodes, buffered })
     }
@@ -181,13 +181,13 @@ impl Schedule {
     }
 }
 
-/// The nodes of `group`, on which `algorithm` runs `across` the leaders.
+/// The nodes of `group`, on which `algorithm` runs `across` the leaders; `None` where every member is a leader.
 fn nodes(
     collective: &Collective,
     algorithm: &Algorithm,
     across: &Algorithm,
     group: &Group,
-) -> Result<Nodes, InputError> {
+) -> Result<Option<Nodes>, InputError> {
     let refuse = |message: String| Err(InputError::new("", algorithm.to_string(), message));
     if !matches!(collective, Collective::AllReduce) {
         return refuse(format!("serves allreduce, not {}: take `{across}` alone", collective.name()));
@@ -200,13 +200,10 @@ fn nodes(
         }
         _ => {}
     }
-    let starts = match group.starts() {
-        Some(starts) => Arc::clone(starts),
-        None => (0..=group.members()).collect(),
-    };
+    let Some(starts) = group.starts() else { return Ok(None) };
     let sizes = starts.windows(2).map(|pair| pair[1] - pair[0]);
     if let Some(node) = sizes.clone().position(|size| size == 0) {
         return refuse(format!("node {node} has no member: leave it out of the group"));
     }
-    Ok(Nodes { largest: sizes.max().unwrap_or(1), starts })
+    Ok(Some(Nodes { largest: sizes.max().unwrap_or(1), starts: Arc::clone(starts) }))
 }

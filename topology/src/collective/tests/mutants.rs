@@ -1,6 +1,7 @@
 //! Broken schedules: the checker refuses each and names member, lane, step and reason.
 
-use super::super::{Action, Algorithm, Collective, Contract, Fault, Group, Reason, Schedule, Step, Wait, check, prove};
+use super::super::checker::{Contract, check, prove};
+use super::super::{Action, Algorithm, Collective, Fault, Group, Reason, Schedule, Step, Wait};
 use super::{allreduces, small_exchange};
 
 /// Proves `schedule` with each lane changed by `mutate(member, lane, steps)`.
