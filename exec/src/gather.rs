@@ -16,6 +16,8 @@ pub(crate) struct Legacy {
     pub statistics: Vec<f32>,
     /// `None` for ranks that only serve.
     pub fingerprint: Option<[u64; 4]>,
+    /// How far the rank's spans may be off rank 0's clock, in seconds.
+    pub clock_residual_s: f64,
 }
 
 /// All ranks' legacies in rank order, on rank 0; nothing elsewhere.
@@ -79,6 +81,7 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
         outcome.sent.len() as u64,
         legacy.statistics.len() as u64,
         u64::from(legacy.fingerprint.is_some()),
+        legacy.clock_residual_s.to_bits(),
     ];
     for span in &outcome.spans {
         words.push(u64::from(span.rank) | u64::from(span.task) << 32);
@@ -94,7 +97,7 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
 
 fn decode(words: &[u64]) -> Legacy {
     let (spans, losses, sent, statistics) = (words[0] as usize, words[1] as usize, words[2] as usize, words[3] as usize);
-    let mut rest = &words[5..];
+    let mut rest = &words[6..];
     let mut take = |count: usize| {
         let (now, later) = rest.split_at(count);
         rest = later;
@@ -117,7 +120,7 @@ fn decode(words: &[u64]) -> Legacy {
     let statistics = take(statistics).iter().map(|bits| f32::from_bits(*bits as u32)).collect();
     let print = take(4);
     let fingerprint = (words[4] == 1).then(|| [print[0], print[1], print[2], print[3]]);
-    Legacy { outcome, statistics, fingerprint }
+    Legacy { outcome, statistics, fingerprint, clock_residual_s: f64::from_bits(words[5]) }
 }
 
 #[cfg(test)]
@@ -140,7 +143,8 @@ mod tests {
             losses: vec![0.1 * f64::from(rank), f64::NAN],
             sent: vec![Traffic { messages: 2, bytes: 1 << 50 }],
         };
-        Legacy { outcome, statistics: vec![-0.0, f32::MIN_POSITIVE], fingerprint: (rank > 0).then_some([1, 2, 3, 4]) }
+        let fingerprint = (rank > 0).then_some([1, 2, 3, 4]);
+        Legacy { outcome, statistics: vec![-0.0, f32::MIN_POSITIVE], fingerprint, clock_residual_s: 1e-6 }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Runs a program for real.
 
 mod arena;
+mod clock;
 pub mod data;
 pub mod device;
 mod error;
@@ -15,4 +16,6 @@ pub mod transport;
 mod worker;
 
 pub use error::ExecError;
+#[cfg(feature = "mpi")]
+pub use run::run_processes;
 pub use run::{Options, Run, run};

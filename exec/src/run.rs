@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use lockstep_models::{Driver, Program, Timeline};
 use lockstep_topology::InputError;
 
+use crate::clock;
 use crate::data::Dataset;
 use crate::device::cpu::Sgd;
 use crate::error::ExecError;
@@ -14,7 +15,7 @@ use crate::fingerprint::{Fingerprint, hex};
 use crate::gather::{Legacy, gather};
 use crate::pin::pin;
 use crate::replica::{Evaluation, Replica};
-use crate::transport::{Transport, memory};
+use crate::transport::{Transport, TransportError, control, memory};
 use crate::worker::{Memory, Setup, Worker};
 
 /// What a run needs beside program and data.
@@ -57,6 +58,8 @@ pub struct Run {
     pub state_sha256: String,
     /// The learnable parameters.
     pub parameters: Vec<f32>,
+    /// How far the processes' clocks may be apart in the timeline, in seconds; zero inside one process.
+    pub clock_residual_s: f64,
     /// The trained replica, its running statistics averaged over workers.
     replica: Replica,
 }
@@ -80,29 +83,64 @@ pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<R
     let setup = setup(program, data, options);
     let mut states: Vec<Option<Memory>> = Vec::new();
     states.resize_with(ranks as usize, || None);
+    let found = Found::default();
     let clock = Instant::now();
-    let first_error = Mutex::new(None);
-    let replica = Mutex::new(None);
     let results = memory::run(states, if fits { memory::SPIN } else { 0 }, |end, state| {
         if fits {
             pin(end.rank().0 as usize * options.threads_per_rank, options.threads_per_rank);
         }
-        body(&setup, end, state, clock, &replica).inspect_err(|error| {
-            // Others' transport errors follow from the first rank's own.
-            if let Ok(mut slot) = first_error.lock()
-                && !matches!(error, ExecError::Transport(_))
-            {
+        found.note(body(&setup, end, state, clock, &found, false))
+    });
+    let all = results.map_err(|error| found.cause(error))?.into_iter().flatten().next().unwrap_or_default();
+    finish(program, options, all, found)
+}
+
+/// Runs a program on the processes that `mpirun` started, rank r in process `hosts[r]`. The result stands in the process of
+/// rank 0, the others get nothing.
+///
+/// # Errors
+/// As [`run`]; a failure while the ranks run ends all processes.
+#[cfg(feature = "mpi")]
+pub fn run_processes(
+    processes: &mut crate::transport::mpi::Processes,
+    hosts: &[u32],
+    program: &Program,
+    data: &Dataset,
+    options: &Options<'_>,
+) -> Result<Option<Run>, ExecError> {
+    data.check_fits(&program.model)?;
+    let setup = setup(program, data, options);
+    let mut states: Vec<Option<Memory>> = Vec::new();
+    states.resize_with(hosts.iter().filter(|host| **host == processes.process()).count(), || None);
+    let found = Found::default();
+    let clock = Instant::now();
+    let results = processes.run(hosts, 0, states, |end, state| found.note(body(&setup, end, state, clock, &found, true)));
+    let all = results.map_err(|error| found.cause(error))?.into_iter().flatten().next();
+    all.map(|all| finish(program, options, all, found)).transpose()
+}
+
+/// What the ranks of a process tell beside their results.
+#[derive(Default)]
+struct Found {
+    /// The first failure that is a rank's own.
+    error: Mutex<Option<ExecError>>,
+    /// Rank 0's, in the end.
+    replica: Mutex<Option<Replica>>,
+}
+
+impl Found {
+    /// Others' transport errors follow from the first rank's own failure, which is the one to report.
+    fn note<T>(&self, result: Result<T, ExecError>) -> Result<T, ExecError> {
+        result.inspect_err(|error| {
+            if let (Ok(mut slot), false) = (self.error.lock(), matches!(error, ExecError::Transport(_))) {
                 slot.get_or_insert(error.clone());
             }
         })
-    });
-    let results = results.map_err(|error| match first_error.lock().ok().and_then(|mut slot| slot.take()) {
-        Some(first) => first,
-        None => ExecError::Transport(error),
-    })?;
-    let legacies = results.into_iter().flatten().next().unwrap_or_default();
-    let replica = replica.into_inner().ok().flatten();
-    finish(program, options, legacies, replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?)
+    }
+
+    fn cause(&self, error: TransportError) -> ExecError {
+        self.error.lock().ok().and_then(|mut slot| slot.take()).unwrap_or(ExecError::Transport(error))
+    }
 }
 
 fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &Options<'a>) -> Setup<'a> {
@@ -124,36 +162,32 @@ fn body(
     end: &mut dyn Transport,
     state: &mut Option<Memory>,
     clock: Instant,
-    replica: &Mutex<Option<Replica>>,
+    found: &Found,
+    align: bool,
 ) -> Result<Option<Vec<Legacy>>, ExecError> {
     let memory = state.insert(Memory::new(setup, end.rank().0)?);
-    crate::transport::control::barrier(end)?;
-    let outcome = Worker::new(setup, end, memory, clock)?.run()?;
-    let legacy = match &memory.replica {
-        Some(replica) => Legacy {
-            outcome,
-            statistics: replica.statistics().to_vec(),
-            fingerprint: Some(Fingerprint::of_parameters(replica).words()),
-        },
-        None => Legacy { outcome, statistics: Vec::new(), fingerprint: None },
+    let before = if align { clock::offset(end, clock)? } else { clock::Offset::default() };
+    control::barrier(end)?;
+    let mut outcome = Worker::new(setup, end, memory, clock)?.run()?;
+    let after = if align { clock::offset(end, clock)? } else { before };
+    let clock_residual_s = clock::align(&mut outcome.spans, before, after);
+    let (statistics, fingerprint) = match &memory.replica {
+        Some(replica) => (replica.statistics().to_vec(), Some(Fingerprint::of_parameters(replica).words())),
+        None => (Vec::new(), None),
     };
-    let all = gather(end, legacy)?;
-    if all.is_some()
-        && let Ok(mut slot) = replica.lock()
-    {
+    let all = gather(end, Legacy { outcome, statistics, fingerprint, clock_residual_s })?;
+    if let (true, Ok(mut slot)) = (all.is_some(), found.replica.lock()) {
         *slot = memory.replica.take();
     }
     Ok(all)
 }
 
 /// Puts the legacies together; the workers must have ended with the same parameters.
-fn finish(
-    program: &Program,
-    options: &Options<'_>,
-    legacies: Vec<Legacy>,
-    mut replica: Replica,
-) -> Result<Run, ExecError> {
+fn finish(program: &Program, options: &Options<'_>, legacies: Vec<Legacy>, found: Found) -> Result<Run, ExecError> {
+    let replica = found.replica.into_inner().ok().flatten();
+    let mut replica = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers as usize;
+    let clock_residual_s = legacies.iter().map(|legacy| legacy.clock_residual_s).fold(0.0, f64::max);
     let own = legacies[0].fingerprint;
     if let Some(rank) = (0..workers).find(|rank| legacies[*rank].fingerprint != own) {
         let message = format!("rank {rank} ended with other parameters than rank 0: replicas have diverged");
@@ -188,6 +222,7 @@ fn finish(
         weights_sha256: hex(Fingerprint::of_parameters(&replica).words()),
         state_sha256: hex(state.words()),
         parameters,
+        clock_residual_s,
         replica,
     })
 }
