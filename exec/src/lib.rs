@@ -10,6 +10,7 @@ mod fingerprint;
 mod gather;
 pub mod init;
 mod pin;
+pub mod reference;
 pub mod replica;
 mod run;
 pub mod transport;

@@ -1,0 +1,87 @@
+//! The slow obvious twin of distributed training: one rank, one micro-batch after the other, every gradient kept.
+//!
+//! It trains what `workers × accumulate` micro-batches train, but knows no ranks, messages or streams: it adds each element's
+//! gradients in the bracketing that the symbolic checker reports for the exchange, so its weights are those of the
+//! distributed run to the bit.
+
+use std::ops::Range;
+
+use lockstep_models::{Op, Phase, Program};
+use lockstep_topology::{InputError, check};
+
+use crate::data::{Dataset, Sampler};
+use crate::device::cpu::{Mode, Sgd, Threads, add_into};
+use crate::replica::Replica;
+
+/// Learnable parameters after `steps` steps of `program` on one rank.
+///
+/// # Errors
+/// When the data do not fit the model or fill no global batch, or an exchange does not do what it should.
+pub fn train(
+    program: &Program,
+    data: &Dataset,
+    steps: u32,
+    seed: u64,
+    sgd: Sgd,
+) -> Result<Vec<f32>, InputError> {
+    data.check_fits(&program.model)?;
+    let (workers, accumulate) = (program.workers, program.accumulate);
+    let samples = program.batch_per_rank;
+    let sampler = Sampler::new(data.len(), samples, workers * accumulate, 1, seed)?;
+    let mut replica = Replica::new(&program.model, &program.chains, samples as usize, seed, &Threads::one());
+    let elements = program.model.parameter_elements() as usize;
+    for step in 0..steps {
+        let mut sums: Vec<Vec<f32>> = Vec::new();
+        for worker in 0..workers {
+            let mut sum = vec![0.0; elements];
+            for repetition in 0..accumulate {
+                let mut indices = Vec::new();
+                sampler.micro_batch(u64::from(step), 0, worker * accumulate + repetition, &mut indices);
+                replica.load(data, &indices);
+                gradients(program, &mut replica);
+                // SAFETY: nothing else uses this replica.
+                let gradient = unsafe { replica.gradients.slice(0..elements) };
+                if repetition == 0 { sum.copy_from_slice(gradient) } else { add_into(&mut sum, gradient) }
+            }
+            sums.push(sum);
+        }
+        let total = bracketed(program, sums)?;
+        // SAFETY: as above.
+        unsafe { replica.gradients.slice_mut(0..elements) }.copy_from_slice(&total);
+        replica.update(0..elements, &sgd);
+    }
+    // SAFETY: as above.
+    Ok(unsafe { replica.parameters.to_vec() })
+}
+
+/// Forward and backward of one micro-batch, its gradient alone.
+fn gradients(program: &Program, replica: &mut Replica) {
+    let scale = 1.0 / program.global_batch() as f32;
+    for task in &program.roles[0].tasks {
+        match task.op {
+            Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(chain, Mode::Train)),
+            Op::Compute { chain, phase, .. } => replica.backward(chain, phase, scale, false),
+            _ => {}
+        }
+    }
+}
+
+/// The workers' sums added up, element by element in the exchange's bracketing.
+fn bracketed(program: &Program, sums: Vec<Vec<f32>>) -> Result<Vec<f32>, InputError> {
+    let mut total = sums[0].clone();
+    for (_, exchange) in program.roles[0].exchanges() {
+        let bracketing = check(&program.schedule(exchange)?)
+            .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;
+        for (part, expression) in bracketing.ranges() {
+            let range: Range<usize> =
+                (exchange.range.start + part.start) as usize..(exchange.range.start + part.end) as usize;
+            let leaf = |member: u32| sums[member as usize][range.clone()].to_vec();
+            let value = bracketing.fold(expression, leaf, |mut a: Vec<f32>, b: Vec<f32>| {
+                add_into(&mut a, &b);
+                a
+            });
+            total[range].copy_from_slice(&value);
+        }
+    }
+    Ok(total)
+}
