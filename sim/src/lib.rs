@@ -1,1 +1,4 @@
 //! How long a program takes on a cluster.
+
+pub mod event;
+pub mod fluid;

@@ -1,0 +1,240 @@
+//! The classes of a fast system: activities with the same cap and uses, kept as one group with one speed.
+//!
+//! A group counts its progress since it became busy, the same for all its members, so a change of speed touches the
+//! group and not each member; a member is done when the progress reaches the mark set at its start. Slots and ranges
+//! of uses are recycled, because an all-to-all among 4,096 ranks has 16 million routes and few of them at a time.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use lockstep_topology::Time;
+
+use super::Use;
+
+/// No group, no member of a chain.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A use of a resource by a group.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Link {
+    pub(super) resource: u32,
+    /// Where the group stands in the resource's list of users, while it is attached.
+    pub(super) slot: u32,
+    pub(super) per_speed: f64,
+}
+
+/// One activity of a group.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member {
+    /// The group's progress at which it is done.
+    pub(super) mark: f64,
+    pub(super) number: u64,
+    pub(super) token: u64,
+}
+
+impl Ord for Member {
+    /// Reversed, so that the binary heap's greatest is the first to be done.
+    fn cmp(&self, other: &Member) -> Ordering {
+        other.mark.total_cmp(&self.mark).then(other.number.cmp(&self.number))
+    }
+}
+
+impl PartialOrd for Member {
+    fn partial_cmp(&self, other: &Member) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Member {
+    fn eq(&self, other: &Member) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Member {}
+
+/// What the solver reads and writes of a group.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    pub(super) cap: f64,
+    /// The largest speed that cap and capacities allow, as of the last attachment.
+    pub(super) bound: f64,
+    /// Speed of each member since `last`.
+    pub(super) speed: f64,
+    /// The speed that the solver has found for the present instant.
+    pub(super) next_speed: f64,
+    /// Work done for each member up to `last`, counted since the group became busy.
+    pub(super) progress: f64,
+    pub(super) last: Time,
+    /// When the next member is done, at the present speed.
+    pub(super) due: Time,
+    /// Members that the shares were last solved for; not zero: the group stands in its resources' lists.
+    pub(super) attached: u32,
+    pub(super) first_use: u32,
+    pub(super) uses: u32,
+    /// The next group of the component that is due at the same time.
+    pub(super) next_due: u32,
+    /// The instant (by number) at which a search has last come by.
+    pub(super) seen: u64,
+    /// Whether all its uses are the same per speed.
+    pub(super) even: bool,
+    /// Whether its members have changed since the shares were last solved.
+    pub(super) touched: bool,
+    /// How often the class was asked for and not released.
+    pub(super) pins: u32,
+    /// The next class of the same hash.
+    chain: u32,
+}
+
+impl Group {
+    /// The range of its uses.
+    pub(super) fn range(&self) -> std::ops::Range<usize> {
+        self.first_use as usize..(self.first_use + self.uses) as usize
+    }
+
+    /// Counts the progress up to `now`.
+    pub(super) fn catch_up(&mut self, now: Time) {
+        self.progress += super::work_between(self.speed, self.last, now);
+        self.last = now;
+    }
+}
+
+/// Hashes are mixed before they come here.
+#[derive(Debug, Clone, Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = mix(self.0, u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+fn mix(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93_u128;
+    (product >> 64) as u64 ^ product as u64
+}
+
+fn hash(cap: f64, uses: &[Use]) -> u64 {
+    uses.iter()
+        .fold(mix(0, cap.to_bits()), |hash, used| mix(mix(hash, u64::from(used.resource.0)), used.per_speed.to_bits()))
+}
+
+/// All classes, by number.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Classes {
+    pub(super) groups: Vec<Group>,
+    pub(super) members: Vec<BinaryHeap<Member>>,
+    pub(super) links: Vec<Link>,
+    /// The first class of each hash; only looked up, never iterated.
+    table: HashMap<u64, u32, BuildHasherDefault<Mixed>>,
+    free_groups: Vec<u32>,
+    /// Free ranges of `links`, by length.
+    free_links: Vec<Vec<u32>>,
+}
+
+impl Classes {
+    /// The class of `cap` and normalised `uses`, pinned once more.
+    pub(super) fn intern(&mut self, cap: f64, uses: &[Use]) -> u32 {
+        let hash = hash(cap, uses);
+        let first = self.table.get(&hash).copied().unwrap_or(NONE);
+        let mut class = first;
+        while class != NONE {
+            if self.is(class, cap, uses) {
+                self.groups[class as usize].pins += 1;
+                return class;
+            }
+            class = self.groups[class as usize].chain;
+        }
+        let class = self.insert(cap, uses, first);
+        self.table.insert(hash, class);
+        class
+    }
+
+    fn is(&self, class: u32, cap: f64, uses: &[Use]) -> bool {
+        let group = &self.groups[class as usize];
+        let links = &self.links[group.range()];
+        let same = |link: &Link, used: &Use| link.resource == used.resource.0 && link.per_speed == used.per_speed;
+        group.cap == cap && links.len() == uses.len() && links.iter().zip(uses).all(|(link, used)| same(link, used))
+    }
+
+    fn insert(&mut self, cap: f64, uses: &[Use], chain: u32) -> u32 {
+        let links = uses.iter().map(|used| Link { resource: used.resource.0, slot: NONE, per_speed: used.per_speed });
+        let first_use = match self.free_links.get_mut(uses.len()).and_then(Vec::pop) {
+            Some(first) => {
+                links.zip(&mut self.links[first as usize..]).for_each(|(link, place)| *place = link);
+                first
+            }
+            None => {
+                self.links.extend(links);
+                (self.links.len() - uses.len()) as u32
+            }
+        };
+        let group = Group {
+            cap,
+            bound: 0.0,
+            speed: 0.0,
+            next_speed: 0.0,
+            progress: 0.0,
+            last: Time::ZERO,
+            due: Time::MAX,
+            attached: 0,
+            first_use,
+            uses: uses.len() as u32,
+            next_due: NONE,
+            seen: 0,
+            even: uses.windows(2).all(|pair| pair[0].per_speed == pair[1].per_speed),
+            touched: false,
+            pins: 1,
+            chain,
+        };
+        match self.free_groups.pop() {
+            Some(class) => {
+                self.groups[class as usize] = group;
+                class
+            }
+            None => {
+                self.groups.push(group);
+                self.members.push(BinaryHeap::new());
+                (self.groups.len() - 1) as u32
+            }
+        }
+    }
+
+    /// Forgets a class that has no pins and no members; its number will be given out again.
+    pub(super) fn forget(&mut self, class: u32) {
+        let group = &self.groups[class as usize];
+        let (first_use, length, next) = (group.first_use, group.uses as usize, group.chain);
+        let uses: Vec<Use> = self.links[group.range()]
+            .iter()
+            .map(|link| Use { resource: super::ResourceId(link.resource), per_speed: link.per_speed })
+            .collect();
+        let hash = hash(group.cap, &uses);
+        match self.table.get(&hash).copied() {
+            Some(first) if first != class => {
+                let mut before = first;
+                while self.groups[before as usize].chain != class {
+                    before = self.groups[before as usize].chain;
+                }
+                self.groups[before as usize].chain = next;
+            }
+            _ if next == NONE => drop(self.table.remove(&hash)),
+            _ => drop(self.table.insert(hash, next)),
+        }
+        if self.free_links.len() <= length {
+            self.free_links.resize(length + 1, Vec::new());
+        }
+        self.free_links[length].push(first_use);
+        self.free_groups.push(class);
+    }
+}

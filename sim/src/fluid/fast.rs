@@ -1,0 +1,256 @@
+//! The incremental system: an event costs what the component that it changes costs.
+//!
+//! Starts and ends only note which classes they touched; `settle` (in `component.rs`) brings the shares up to date when
+//! somebody asks for what follows from them, so any number of events at one instant is solved once.
+
+use lockstep_topology::{InputError, Time};
+
+use super::classes::{Classes, Member, NONE};
+use super::schedule::Schedule;
+use super::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
+use super::{check_capacity, check_work, normalise, picoseconds};
+
+/// A group's entry in the list of a resource's users: the group, and which of the links is its use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct User {
+    pub(super) group: u32,
+    pub(super) link: u32,
+}
+
+/// A resource and who uses it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Resource {
+    pub(super) capacity: f64,
+    /// What its users would take of it if each ran at its own bound.
+    pub(super) demand: f64,
+    /// Whether that may fill it; only then it joins its users into one component.
+    pub(super) tight: bool,
+    /// The instant (by number) at which it was last noted as changed.
+    pub(super) changed: u64,
+    /// The instant (by number) at which a search has last come by.
+    pub(super) seen: u64,
+    pub(super) users: Vec<User>,
+}
+
+/// What progressive filling and the sweeps keep of a resource, apart so that it stays in the cache.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fill {
+    /// Capacity that is not given out yet.
+    pub(super) rest: f64,
+    /// Activities that have no speed yet.
+    pub(super) waiting: f64,
+    /// The level, where sweeps look for it.
+    pub(super) level: f64,
+}
+
+/// The incremental fluid system; see [the module](crate::fluid) for what it computes.
+///
+/// ```
+/// # use lockstep_sim::fluid::{Fluid, System, Use};
+/// // Four ranks of one core each on two cores: half a core each.
+/// let mut host = System::new();
+/// let cores = host.add_resource(2.0)?;
+/// let rank = host.class(1.0, &[Use::one(cores)])?;
+/// for token in 0..4 {
+///     host.start(rank, 3.0, token)?;
+/// }
+/// assert_eq!(host.speed(rank), 0.5);
+/// assert_eq!(host.next_completion().map(|time| time.as_secs_f64()), Some(6.0));
+/// # Ok::<(), lockstep_topology::InputError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct System {
+    pub(super) now: Time,
+    /// Counts settlings; marks of searches compare with it, so nothing needs to be cleared.
+    pub(super) instant: u64,
+    pub(super) resources: Vec<Resource>,
+    pub(super) fills: Vec<Fill>,
+    pub(super) classes: Classes,
+    /// Classes whose members changed since the last settling.
+    pub(super) touched: Vec<u32>,
+    /// One group of each component that has a completion ahead, at the component's next one.
+    pub(super) schedule: Schedule,
+    /// Activities with nothing to do, which end before the clock moves: number and token.
+    at_once: Vec<(u64, u64)>,
+    /// Numbers and tokens of what ends at one instant, to be put in order.
+    done: Vec<(u64, u64)>,
+    started: u64,
+    active: usize,
+    pub(super) work: super::component::Work,
+    uses: Vec<Use>,
+}
+
+impl System {
+    /// An empty system at time zero.
+    pub fn new() -> System {
+        System::default()
+    }
+
+    pub(super) fn touch(&mut self, class: u32) {
+        let group = &mut self.classes.groups[class as usize];
+        if !group.touched {
+            group.touched = true;
+            self.touched.push(class);
+        }
+    }
+
+    /// Ends the members of `class` that are done now; the first is done by the schedule's word.
+    fn complete(&mut self, class: u32) {
+        let group = &mut self.classes.groups[class as usize];
+        group.catch_up(self.now);
+        let members = &mut self.classes.members[class as usize];
+        let mut next = members.pop();
+        while let Some(member) = next {
+            self.done.push((member.number, member.token));
+            self.active -= 1;
+            next = match members.peek() {
+                Some(peer) if picoseconds(peer.mark - group.progress, group.speed) == 0 => members.pop(),
+                _ => None,
+            };
+        }
+        self.touch(class);
+    }
+
+    /// Hands out what has ended at the present instant, in order of start.
+    fn report(&mut self, finished: &mut Vec<Finished>) {
+        self.done.sort_unstable();
+        finished.extend(self.done.drain(..).map(|(_, token)| Finished { time: self.now, token }));
+    }
+}
+
+impl Fluid for System {
+    fn add_resource(&mut self, capacity: f64) -> Result<ResourceId, InputError> {
+        check_capacity(capacity)?;
+        self.resources.push(Resource { capacity, ..Resource::default() });
+        self.fills.push(Fill::default());
+        Ok(ResourceId((self.resources.len() - 1) as u32))
+    }
+
+    fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError> {
+        check_capacity(capacity)?;
+        self.settle();
+        // What changes from here on is noted for the next settling.
+        self.instant += 1;
+        let users: Vec<u32> = self.resources[resource.0 as usize].users.iter().map(|user| user.group).collect();
+        users.iter().for_each(|group| self.detach(*group));
+        self.resources[resource.0 as usize].capacity = capacity;
+        users.iter().for_each(|group| self.touch(*group));
+        Ok(())
+    }
+
+    fn class(&mut self, cap: f64, uses: &[Use]) -> Result<ClassId, InputError> {
+        normalise(cap, uses, self.resources.len(), &mut self.uses)?;
+        Ok(ClassId(self.classes.intern(cap, &self.uses)))
+    }
+
+    fn release(&mut self, class: ClassId) {
+        let group = &mut self.classes.groups[class.0 as usize];
+        group.pins = group.pins.saturating_sub(1);
+        if group.pins == 0 && self.classes.members[class.0 as usize].is_empty() {
+            // The settling forgets it.
+            self.touch(class.0);
+        }
+    }
+
+    fn start(&mut self, class: ClassId, work: f64, token: u64) -> Result<ActivityId, InputError> {
+        check_work(work)?;
+        self.started += 1;
+        self.active += 1;
+        let number = self.started;
+        let group = &mut self.classes.groups[class.0 as usize];
+        if work == 0.0 || (group.uses == 0 && group.cap == f64::INFINITY) {
+            self.at_once.push((number, token));
+        } else {
+            let members = &mut self.classes.members[class.0 as usize];
+            group.catch_up(self.now);
+            if members.is_empty() {
+                // Small marks are exact marks.
+                group.progress = 0.0;
+            }
+            members.push(Member { mark: group.progress + work, number, token });
+            self.touch(class.0);
+        }
+        Ok(ActivityId { class: class.0, number })
+    }
+
+    fn cancel(&mut self, activity: ActivityId) -> Option<f64> {
+        let ActivityId { class, number } = activity;
+        if let Some(at) = self.at_once.iter().position(|(other, _)| *other == number) {
+            self.at_once.remove(at);
+            self.active -= 1;
+            return Some(0.0);
+        }
+        let members = &mut self.classes.members[class as usize];
+        let mark = members.iter().find(|member| member.number == number)?.mark;
+        members.retain(|member| member.number != number);
+        let group = &mut self.classes.groups[class as usize];
+        group.catch_up(self.now);
+        let left = (mark - group.progress).max(0.0);
+        self.active -= 1;
+        self.touch(class);
+        Some(left)
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn next_completion(&mut self) -> Option<Time> {
+        if !self.at_once.is_empty() {
+            return Some(self.now);
+        }
+        self.settle();
+        self.schedule.first().map(|(time, _)| time)
+    }
+
+    fn advance(&mut self, to: Time, finished: &mut Vec<Finished>) {
+        self.active -= self.at_once.len();
+        self.done.append(&mut self.at_once);
+        loop {
+            // What is due at this instant already joins what has nothing to do.
+            self.settle();
+            let due = self.schedule.first().filter(|(due, _)| *due <= to).map(|(due, _)| due);
+            if !self.done.is_empty() && due != Some(self.now) {
+                self.report(finished);
+            }
+            let Some(due) = due else { break };
+            self.now = due;
+            while let Some((_, first)) = self.schedule.first().filter(|(time, _)| *time == due) {
+                self.schedule.remove(first);
+                let mut class = first;
+                while class != NONE {
+                    let next = self.classes.groups[class as usize].next_due;
+                    self.complete(class);
+                    class = next;
+                }
+            }
+            self.report(finished);
+            if due == to {
+                // The caller may start more at this instant; one settling then serves all.
+                break;
+            }
+        }
+        self.now = self.now.max(to);
+    }
+
+    fn active(&self) -> usize {
+        self.active
+    }
+
+    fn speed(&mut self, class: ClassId) -> f64 {
+        self.settle();
+        self.classes.groups[class.0 as usize].speed
+    }
+
+    fn load(&mut self, resource: ResourceId) -> f64 {
+        self.settle();
+        let users = &self.resources[resource.0 as usize].users;
+        users
+            .iter()
+            .map(|user| {
+                let group = &self.classes.groups[user.group as usize];
+                f64::from(group.attached) * group.speed * self.classes.links[user.link as usize].per_speed
+            })
+            .sum()
+    }
+}

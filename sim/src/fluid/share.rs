@@ -1,0 +1,251 @@
+//! The speeds of one component: progressive filling where each class uses its resources evenly, else sweeps.
+//!
+//! Even use (u the same on all resources of a class, as flows have) makes the levels come out in rising order, each
+//! from the ones below, so every resource is looked at a few times and every class once. Uneven use ties levels into
+//! knots that only a fixed point undoes.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::classes::{Group, Link};
+use super::fast::{Fill, Resource};
+
+/// Sweeps stop when no speed changes by more than this share of itself.
+const STILL: f64 = 1e-13;
+/// Sweeps after which levels move only half of the way (in the logarithm), should they swing.
+const PATIENCE: usize = 200;
+/// Sweeps after which the last levels are taken as they are, made feasible.
+const LIMIT: usize = 2_000;
+
+/// A level or a cap that may be the next to be reached: the consumption at which it is, and whose it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Stop {
+    at: f64,
+    whose: u32,
+}
+
+impl Eq for Stop {}
+
+impl Ord for Stop {
+    /// Reversed, so that the binary heap's greatest is the lowest level.
+    fn cmp(&self, other: &Stop) -> Ordering {
+        other.at.total_cmp(&self.at).then(other.whose.cmp(&self.whose))
+    }
+}
+
+impl PartialOrd for Stop {
+    fn partial_cmp(&self, other: &Stop) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Lists that are kept between solutions to save their allocation.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scratch {
+    levels: BinaryHeap<Stop>,
+    caps: Vec<Stop>,
+    /// What each user of a resource takes at most, and how many it is.
+    bounds: Vec<(f64, f64)>,
+}
+
+/// One component: its classes, its tight resources, and the tables that both number into.
+pub(super) struct Part<'a> {
+    pub(super) groups: &'a mut [Group],
+    pub(super) links: &'a [Link],
+    pub(super) resources: &'a [Resource],
+    pub(super) fills: &'a mut [Fill],
+    pub(super) members: &'a [u32],
+    pub(super) tight: &'a mut Vec<u32>,
+}
+
+impl Part<'_> {
+    /// Writes each class's `next_speed`.
+    pub(super) fn solve(mut self, scratch: &mut Scratch) {
+        if let [only] = self.members {
+            let group = &mut self.groups[*only as usize];
+            let links = &self.links[group.range()];
+            let crowd = f64::from(group.attached);
+            let share = |link: &Link| self.resources[link.resource as usize].capacity / (crowd * link.per_speed);
+            group.next_speed = links.iter().map(share).fold(group.cap, f64::min);
+        } else if self.members.iter().all(|member| self.groups[*member as usize].even) {
+            self.fill(scratch);
+        } else {
+            self.sweep(scratch);
+        }
+    }
+
+    /// Progressive filling in the consumptions u·x, for even classes.
+    fn fill(&mut self, scratch: &mut Scratch) {
+        let Scratch { levels, caps, .. } = scratch;
+        caps.clear();
+        for number in self.tight.iter() {
+            let fill = &mut self.fills[*number as usize];
+            *fill = Fill { rest: self.resources[*number as usize].capacity, waiting: 0.0, level: 0.0 };
+        }
+        for member in self.members {
+            let group = &mut self.groups[*member as usize];
+            // Negative: has no speed yet.
+            group.next_speed = -1.0;
+            let links = &self.links[group.range()];
+            for link in links {
+                self.fills[link.resource as usize].waiting += f64::from(group.attached);
+            }
+            if group.cap <= group.bound {
+                caps.push(Stop { at: group.cap * links.first().map_or(1.0, |link| link.per_speed), whose: *member });
+            }
+        }
+        // Ends with the lowest, for popping.
+        caps.sort_unstable();
+        let mut start = std::mem::take(levels).into_vec();
+        start.clear();
+        start.extend(self.tight.iter().map(|number| Stop { at: self.fills[*number as usize].level(), whose: *number }));
+        *levels = BinaryHeap::from(start);
+        let mut left = self.members.len();
+        let mut reached = 0.0_f64;
+        while left > 0 {
+            let cap = caps.last().map_or(f64::INFINITY, |stop| stop.at);
+            match levels.peek().copied() {
+                Some(stop) if stop.at < cap => {
+                    let level = self.fills[stop.whose as usize].level();
+                    if level > stop.at {
+                        // Others have settled below since; it fills later than noted.
+                        levels.pop();
+                        if level < f64::INFINITY {
+                            levels.push(Stop { at: level, whose: stop.whose });
+                        }
+                        continue;
+                    }
+                    levels.pop();
+                    reached = reached.max(stop.at);
+                    let resources = self.resources;
+                    for user in &resources[stop.whose as usize].users {
+                        let group = &self.groups[user.group as usize];
+                        if group.next_speed < 0.0 {
+                            let speed = (reached / self.links[user.link as usize].per_speed).min(group.cap);
+                            self.give(user.group, speed);
+                            left -= 1;
+                        }
+                    }
+                }
+                _ => {
+                    let Some(stop) = caps.pop() else { break };
+                    if self.groups[stop.whose as usize].next_speed < 0.0 {
+                        reached = reached.max(stop.at);
+                        self.give(stop.whose, self.groups[stop.whose as usize].cap);
+                        left -= 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fixes a class's speed and takes what it uses off its resources.
+    fn give(&mut self, class: u32, speed: f64) {
+        let group = &mut self.groups[class as usize];
+        group.next_speed = speed;
+        let crowd = f64::from(group.attached);
+        for link in &self.links[group.range()] {
+            let fill = &mut self.fills[link.resource as usize];
+            fill.rest -= crowd * speed * link.per_speed;
+            fill.waiting -= crowd;
+        }
+    }
+
+    /// Gauss-Seidel sweeps over the levels, for any use.
+    fn sweep(&mut self, scratch: &mut Scratch) {
+        // The order is part of the definition, where more than one fixed point exists.
+        self.tight.sort_unstable();
+        for member in self.members {
+            let group = &mut self.groups[*member as usize];
+            // The first sweep has none before it to compare with.
+            group.next_speed = 0.0;
+            for link in &self.links[group.range()] {
+                self.fills[link.resource as usize].level = f64::INFINITY;
+            }
+        }
+        for round in 0..LIMIT {
+            for number in self.tight.iter() {
+                let resource = &self.resources[*number as usize];
+                scratch.bounds.clear();
+                for user in &resource.users {
+                    let group = &self.groups[user.group as usize];
+                    let own = self.links[user.link as usize].per_speed;
+                    let others = self.links[group.range()].iter().filter(|link| link.resource != *number);
+                    let limits = others.map(|link| self.fills[link.resource as usize].level / link.per_speed);
+                    scratch.bounds.push((own * limits.fold(group.cap, f64::min), f64::from(group.attached)));
+                }
+                let new = water_level(&scratch.bounds, resource.capacity);
+                let level = &mut self.fills[*number as usize].level;
+                let both = new.is_finite() && level.is_finite();
+                *level = if round >= PATIENCE && both { (new * *level).sqrt() } else { new };
+            }
+            if self.read_levels() <= STILL {
+                return;
+            }
+        }
+        self.make_feasible();
+    }
+
+    /// Sets the speeds that the levels allow; returns the largest relative change.
+    fn read_levels(&mut self) -> f64 {
+        let mut change = 0.0_f64;
+        for member in self.members {
+            let group = &mut self.groups[*member as usize];
+            let links = &self.links[group.range()];
+            let limits = links.iter().map(|link| self.fills[link.resource as usize].level / link.per_speed);
+            let speed = limits.fold(group.cap, f64::min);
+            change = change.max((speed - group.next_speed).abs() / speed);
+            group.next_speed = speed;
+        }
+        change
+    }
+
+    /// Slows down the users of any resource that is given out more than once over.
+    fn make_feasible(&mut self) {
+        let resources = self.resources;
+        for number in self.tight.iter() {
+            let resource = &resources[*number as usize];
+            let take = |user: &super::fast::User| {
+                let group = &self.groups[user.group as usize];
+                f64::from(group.attached) * group.next_speed * self.links[user.link as usize].per_speed
+            };
+            let over = resource.users.iter().map(take).sum::<f64>() / resource.capacity;
+            if over > 1.0 {
+                resource.users.iter().for_each(|user| self.groups[user.group as usize].next_speed /= over);
+            }
+        }
+    }
+}
+
+impl Fill {
+    /// What each waiting activity gets of the rest; infinite where none waits.
+    fn level(&self) -> f64 {
+        if self.waiting > 0.0 { self.rest / self.waiting } else { f64::INFINITY }
+    }
+}
+
+/// The level at which `bounds` (each: largest consumption, how many) fill `capacity`; infinite if they cannot.
+///
+/// Newton's steps from below: the sum of min(level, bound) is concave and piecewise linear in the level, so they rise
+/// to the answer in as many steps as pieces lie between, usually two or three.
+fn water_level(bounds: &[(f64, f64)], capacity: f64) -> f64 {
+    let mut level = 0.0;
+    loop {
+        let (mut below, mut above) = (0.0, 0.0);
+        for (bound, crowd) in bounds {
+            if *bound <= level {
+                below += bound * crowd;
+            } else {
+                above += crowd;
+            }
+        }
+        if above == 0.0 {
+            return f64::INFINITY;
+        }
+        let next = (capacity - below) / above;
+        if next <= level {
+            return level;
+        }
+        level = next;
+    }
+}
