@@ -44,13 +44,45 @@ impl Window {
         (row < self.input.0).then_some(row)
     }
 
-    /// The output columns whose tap column `tap` is inside the image, and the input column of the first of them.
+    /// The outputs along one axis whose tap `tap` is inside the image, and the input place of the first of them.
     #[inline(always)]
-    pub(crate) fn output_columns(&self, tap: usize) -> (Range<usize>, usize) {
-        let (shift, padding, stride) = (tap * self.dilation.1, self.padding.1, self.stride.1);
+    fn reach(
+        tap: usize,
+        (stride, padding, dilation): (usize, usize, usize),
+        input: usize,
+        output: usize,
+    ) -> (Range<usize>, usize) {
+        let shift = tap * dilation;
         let first = padding.saturating_sub(shift).div_ceil(stride);
-        let end = (self.input.1 + padding).saturating_sub(shift).div_ceil(stride).min(self.output.1);
+        let end = (input + padding).saturating_sub(shift).div_ceil(stride).min(output);
         (first..end.max(first), (first * stride + shift).wrapping_sub(padding))
+    }
+
+    /// Calls `work` for every row of the unfolded matrix, which is a channel and a tap: the part of `rows` and of the columns
+    /// that the tap sees inside the image, and the place in the plane of the first of it.
+    #[inline(always)]
+    fn taps_inside(
+        &self,
+        channels: usize,
+        rows: &Range<usize>,
+        mut work: impl FnMut(usize, usize, Range<usize>, Range<usize>, usize),
+    ) {
+        for tap_y in 0..self.kernel.0 {
+            let axis = (self.stride.0, self.padding.0, self.dilation.0);
+            let (ys, first_row) = Self::reach(tap_y, axis, self.input.0, self.output.0);
+            let above = rows.start.saturating_sub(ys.start);
+            let ys = ys.start.max(rows.start)..ys.end.min(rows.end);
+            for tap_x in 0..self.kernel.1 {
+                let axis = (self.stride.1, self.padding.1, self.dilation.1);
+                let (xs, first_column) = Self::reach(tap_x, axis, self.input.1, self.output.1);
+                let start = first_row.wrapping_add(above * self.stride.0).wrapping_mul(self.input.1);
+                let start = start.wrapping_add(first_column);
+                for channel in 0..channels {
+                    let row = channel * self.taps() + tap_y * self.kernel.1 + tap_x;
+                    work(channel, row, ys.clone(), xs.clone(), start);
+                }
+            }
+        }
     }
 
     /// Unfolds output rows `rows` of `image` (`channels` planes) into `columns`: row (c, tap) of the matrix starts at
@@ -64,73 +96,95 @@ impl Window {
         distance: usize,
         offset: usize,
     ) {
-        let width = self.output.1;
-        for (c, plane) in image.chunks_exact(self.input_size()).enumerate() {
-            for (tap_y, tap_x) in (0..self.kernel.0).flat_map(|y| (0..self.kernel.1).map(move |x| (y, x))) {
-                let (inside, start) = self.output_columns(tap_x);
-                let row = c * self.taps() + tap_y * self.kernel.1 + tap_x;
+        let (plane, width) = (self.input_size(), self.output.1);
+        self.taps_inside(
+            image.len() / plane,
+            &rows,
+            #[inline(always)]
+            |channel, row, ys, xs, start| {
                 let target = &mut columns[row * distance + offset..][..rows.len() * width];
-                for (y, target) in rows.clone().zip(target.chunks_exact_mut(width)) {
-                    let Some(input_row) = self.input_row(y, tap_y).filter(|_| !inside.is_empty()) else {
-                        target.fill(0.0);
-                        continue;
-                    };
-                    let source = &plane[input_row * self.input.1 + start..(input_row + 1) * self.input.1];
-                    if inside.start > 0 || inside.end < width {
-                        target[..inside.start].fill(0.0);
-                        target[inside.end..].fill(0.0);
+                if ys.is_empty() || xs.is_empty() {
+                    return target.fill(0.0);
+                }
+                let source = &image[channel * plane + start..(channel + 1) * plane];
+                if ys.len() < rows.len() || xs.len() < width {
+                    target.fill(0.0);
+                }
+                let target = &mut target[(ys.start - rows.start) * width..(ys.end - rows.start) * width];
+                let lines = target.chunks_exact_mut(width).zip(source.chunks(self.stride.0 * self.input.1));
+                match (self.stride.1, xs.len()) {
+                    (1, 8..) => {
+                        lines.for_each(|(target, source)| copy_row(&source[..xs.len()], &mut target[xs.clone()]))
                     }
-                    let target = &mut target[inside.clone()];
-                    match self.stride.1 {
-                        1 => copy_row(&source[..target.len()], target),
-                        stride => target.iter_mut().zip(source.iter().step_by(stride)).for_each(|(t, s)| *t = *s),
+                    (stride, _) => {
+                        for (target, source) in lines {
+                            target[xs.clone()].iter_mut().zip(source.iter().step_by(stride)).for_each(|(t, s)| *t = *s);
+                        }
                     }
                 }
-            }
-        }
+            },
+        );
     }
 
     /// Adds what [`Window::unfold`] would have taken from a place of `image` back to that place.
     #[inline(always)]
     pub(crate) fn fold(&self, columns: &[f32], distance: usize, offset: usize, rows: Range<usize>, image: &mut [f32]) {
-        let width = self.output.1;
-        for (c, plane) in image.chunks_exact_mut(self.input_size()).enumerate() {
-            for (tap_y, tap_x) in (0..self.kernel.0).flat_map(|y| (0..self.kernel.1).map(move |x| (y, x))) {
-                let (inside, start) = self.output_columns(tap_x);
-                if inside.is_empty() {
-                    continue;
+        let (plane, width) = (self.input_size(), self.output.1);
+        self.taps_inside(
+            image.len() / plane,
+            &rows,
+            #[inline(always)]
+            |channel, row, ys, xs, start| {
+                if ys.is_empty() || xs.is_empty() {
+                    return;
                 }
-                let row = c * self.taps() + tap_y * self.kernel.1 + tap_x;
                 let source = &columns[row * distance + offset..][..rows.len() * width];
-                for (y, source) in rows.clone().zip(source.chunks_exact(width)) {
-                    let Some(input_row) = self.input_row(y, tap_y) else { continue };
-                    let target = &mut plane[input_row * self.input.1 + start..(input_row + 1) * self.input.1];
-                    let source = &source[inside.clone()];
-                    match self.stride.1 {
-                        1 => target[..source.len()].iter_mut().zip(source).for_each(|(t, s)| *t += *s),
-                        stride => target.iter_mut().step_by(stride).zip(source).for_each(|(t, s)| *t += *s),
+                let source = &source[(ys.start - rows.start) * width..(ys.end - rows.start) * width];
+                let target = &mut image[channel * plane + start..(channel + 1) * plane];
+                let lines = target.chunks_mut(self.stride.0 * self.input.1).zip(source.chunks_exact(width));
+                match (self.stride.1, xs.len()) {
+                    (1, 8..) => {
+                        lines.for_each(|(target, source)| add_row(&source[xs.clone()], &mut target[..xs.len()]))
+                    }
+                    (stride, _) => {
+                        for (target, source) in lines {
+                            target.iter_mut().step_by(stride).zip(&source[xs.clone()]).for_each(|(t, s)| *t += *s);
+                        }
                     }
                 }
-            }
-        }
+            },
+        );
     }
 }
 
-/// Copies a short row by eights, the last eight overlapping, since a call of `memcpy` costs more than the copy.
+/// Places of a short row that are handled at once.
+const BLOCK: usize = 8;
+
+/// Copies a row of eight or more by eights, the last eight overlapping, since a call of `memcpy` costs more than the copy.
 #[inline(always)]
 fn copy_row(source: &[f32], target: &mut [f32]) {
-    const BLOCK: usize = 8;
     let len = target.len();
-    if len < BLOCK {
-        target.iter_mut().zip(source).for_each(|(t, s)| *t = *s);
-        return;
-    }
     let mut start = 0;
     while start + BLOCK < len {
         target[start..start + BLOCK].copy_from_slice(&source[start..start + BLOCK]);
         start += BLOCK;
     }
     target[len - BLOCK..].copy_from_slice(&source[len - BLOCK..]);
+}
+
+/// Adds a row of eight or more by eights.
+#[inline(always)]
+fn add_row(source: &[f32], target: &mut [f32]) {
+    let mut targets = target.chunks_exact_mut(BLOCK);
+    let mut sources = source.chunks_exact(BLOCK);
+    for (target, source) in targets.by_ref().zip(sources.by_ref()) {
+        for lane in 0..BLOCK {
+            target[lane] += source[lane];
+        }
+    }
+    for (target, source) in targets.into_remainder().iter_mut().zip(sources.remainder()) {
+        *target += *source;
+    }
 }
 
 #[cfg(test)]
