@@ -55,6 +55,7 @@ fn rounds_are_the_longest_chain_of_messages() {
 
 /// Rounds, messages and elements of an algorithm for `p` members and `n` elements, as documented.
 struct Row {
+    collective: &'static str,
     algorithm: &'static str,
     /// Rounds.
     rounds: fn(u64) -> u64,
@@ -64,52 +65,104 @@ struct Row {
     total: fn(u64, u64) -> u64,
 }
 
-/// ⌈log2 p⌉.
+/// log2 p, for powers of two.
 fn log(p: u64) -> u64 {
-    u64::from(p.next_power_of_two().ilog2())
+    u64::from(p.ilog2())
 }
 
 /// The table of `docs/collectives.md`, for p = 2, 4, 8, 16, 32 and n a multiple of p (and of the number of servers).
-const TABLE: [Row; 9] = [
-    Row { algorithm: "ring", rounds: |p| 2 * (p - 1), most: |p, n| 2 * n * (p - 1) / p, total: |p, n| 2 * n * (p - 1) },
+const TABLE: [Row; 14] = [
     Row {
+        collective: "allreduce",
+        algorithm: "ring",
+        rounds: |p| 2 * (p - 1),
+        most: |p, n| 2 * n * (p - 1) / p,
+        total: |p, n| 2 * n * (p - 1),
+    },
+    Row {
+        collective: "allreduce",
         algorithm: "halving-doubling",
         rounds: |p| 2 * log(p),
         most: |p, n| 2 * n * (p - 1) / p,
         total: |p, n| 2 * n * (p - 1),
     },
-    Row { algorithm: "binomial-tree", rounds: |p| 2 * log(p), most: |p, n| n * log(p), total: |p, n| 2 * n * (p - 1) },
     Row {
+        collective: "allreduce",
+        algorithm: "binomial-tree",
+        rounds: |p| 2 * log(p),
+        most: |p, n| n * log(p),
+        total: |p, n| 2 * n * (p - 1),
+    },
+    Row {
+        collective: "allreduce",
         algorithm: "pipelined-chain",
         rounds: |p| 2 * (p - 1),
         most: |p, n| if p == 2 { n } else { 2 * n },
         total: |p, n| 2 * n * (p - 1),
     },
-    Row { algorithm: "parameter-server:1", rounds: |_| 2, most: |p, n| n * (p - 1), total: |p, n| 2 * n * (p - 1) },
     Row {
-        algorithm: "parameter-server:2",
+        collective: "allreduce",
+        algorithm: "parameter-server:1",
         rounds: |_| 2,
-        // its own shard to p − 1 workers, and the other shard to its server
-        most: |p, n| n / 2 * (p - 1) + n / 2,
+        most: |p, n| n * (p - 1),
         total: |p, n| 2 * n * (p - 1),
     },
     Row {
+        collective: "allreduce",
+        algorithm: "parameter-server:2",
+        rounds: |_| 2,
+        most: |p, n| n / 2 * p,
+        total: |p, n| 2 * n * (p - 1),
+    },
+    Row {
+        collective: "allreduce",
         algorithm: "parameter-server:1:dedicated",
         rounds: |_| 2,
         most: |p, n| n * (p - 1),
         total: |p, n| 2 * n * (p - 1),
     },
     Row {
-        algorithm: "multi-color:1",
-        rounds: |p| 2 * (p - 1),
-        most: |p, n| if p == 2 { n } else { 2 * n },
-        total: |p, n| 2 * n * (p - 1),
-    },
-    Row {
+        collective: "allreduce",
         algorithm: "library:mpi",
         rounds: |p| 2 * (p - 1),
         most: |p, n| 2 * n * (p - 1) / p,
         total: |p, n| 2 * n * (p - 1),
+    },
+    Row {
+        collective: "reduce-scatter",
+        algorithm: "ring",
+        rounds: |p| p - 1,
+        most: |p, n| n * (p - 1) / p,
+        total: |p, n| n * (p - 1),
+    },
+    Row {
+        collective: "allgather",
+        algorithm: "ring",
+        rounds: |p| p - 1,
+        most: |p, n| n * (p - 1) / p,
+        total: |p, n| n * (p - 1),
+    },
+    Row {
+        collective: "broadcast",
+        algorithm: "binomial-tree",
+        rounds: log,
+        most: |p, n| n * log(p),
+        total: |p, n| n * (p - 1),
+    },
+    Row {
+        collective: "broadcast",
+        algorithm: "pipelined-chain",
+        rounds: |p| p - 1,
+        most: |_, n| n,
+        total: |p, n| n * (p - 1),
+    },
+    Row { collective: "reduce", algorithm: "binomial-tree", rounds: log, most: |_, n| n, total: |p, n| n * (p - 1) },
+    Row {
+        collective: "reduce",
+        algorithm: "pipelined-chain",
+        rounds: |p| p - 1,
+        most: |_, n| n,
+        total: |p, n| n * (p - 1),
     },
 ];
 
@@ -120,11 +173,13 @@ fn the_documented_formulas_hold() {
             let n = 3200;
             let algorithm: Algorithm = row.algorithm.parse().expect("a known algorithm");
             let group = Group::flat(p as u32);
-            let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, n, n).expect("serves");
+            let collective: Collective = row.collective.parse().expect("a known collective");
+            let schedule = Schedule::new(&collective, &algorithm, &group, n, n).expect("serves");
             let sent: Vec<u64> = (0..p as u32).map(|member| schedule.elements_sent(member)).collect();
-            assert_eq!(u64::from(schedule.rounds()), (row.rounds)(p), "{} p = {p}", row.algorithm);
-            assert_eq!(sent.iter().copied().max(), Some((row.most)(p, n)), "{} p = {p}", row.algorithm);
-            assert_eq!(sent.iter().sum::<u64>(), (row.total)(p, n), "{} p = {p}", row.algorithm);
+            let name = format!("{collective} by {algorithm}, p = {p}");
+            assert_eq!(u64::from(schedule.rounds()), (row.rounds)(p), "{name}");
+            assert_eq!(sent.iter().copied().max(), Some((row.most)(p, n)), "{name}");
+            assert_eq!(sent.iter().sum::<u64>(), (row.total)(p, n), "{name}");
         }
     }
 }
@@ -157,7 +212,54 @@ fn nodes_add_their_chains() {
         let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, n, 300).expect("serves");
         assert_eq!(schedule.rounds(), 2 * (size - 1) + 2 * (nodes - 1));
         assert_eq!(twin::run(&schedule, ORDER), Ok(schedule.rounds()));
+        let across =
+            Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(nodes), n, 300).expect("serves");
+        let in_node = |member: u32| match (member % size, size) {
+            (0, _) => across.elements_sent(member / size) + if size > 1 { n } else { 0 },
+            (local, size) => {
+                if local + 1 < size {
+                    2 * n
+                } else {
+                    n
+                }
+            }
+        };
+        assert!((0..nodes * size).all(|member| schedule.elements_sent(member) == in_node(member)));
         let total: u64 = (0..nodes * size).map(|member| schedule.elements_sent(member)).sum();
         assert_eq!(total, 2 * n * u64::from(nodes * size - 1));
+    }
+}
+
+/// Multi-colour trees: 2n elements at most from a member where inner members are disjoint, 2n(p − 1) in all, and
+/// 2·(⌈log_k((k − 1)p + 1)⌉ − 1) rounds.
+#[test]
+fn colors_send_twice_the_buffer_at_most() {
+    for colors in 2u32..=6 {
+        for p in colors..=33 {
+            let n = 60 * 7;
+            let algorithm = Algorithm::MultiColor { colors };
+            let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &Group::flat(p), n, 70).expect("serves");
+            let sent: Vec<u64> = (0..p).map(|member| schedule.elements_sent(member)).collect();
+            assert_eq!(sent.iter().sum::<u64>(), 2 * n * u64::from(p - 1));
+            if colors * (p - 1).div_ceil(colors) <= p {
+                assert!(sent.iter().all(|sent| *sent <= 2 * n), "{colors} on {p}: {sent:?}");
+            }
+            let levels = (1..).find(|levels| colors.pow(*levels) > (colors - 1) * p).unwrap_or(0);
+            // ⌈log_k(m + 1)⌉ is the first power above m
+            assert_eq!(schedule.rounds(), 2 * (levels - 1), "{colors} on {p}");
+        }
+    }
+}
+
+/// A pairwise exchange with no empty block: p − 1 rounds, and p messages of which one is to itself.
+#[test]
+fn an_exchange_takes_one_round_a_distance() {
+    for p in 1u32..=9 {
+        let collective = Collective::AllToAllV { counts: vec![2; (p * p) as usize].into() };
+        let schedule = Schedule::new(&collective, &Algorithm::Pairwise, &Group::flat(p), 2 * u64::from(p), 0);
+        let schedule = schedule.expect("serves");
+        assert_eq!(schedule.rounds(), p - 1);
+        assert_eq!(twin::run(&schedule, ORDER), Ok(p - 1));
+        assert_eq!((schedule.messages(p - 1), schedule.elements_sent(p - 1)), (u64::from(p), 2 * u64::from(p)));
     }
 }

@@ -1,5 +1,7 @@
 //! The checker's proof of every algorithm, and its agreement with a replay on plain integers.
 
+use proptest::prelude::*;
+
 use super::super::{Algorithm, Collective, Group, Schedule, check};
 use super::every_schedule;
 use super::twin::{self, Order};
@@ -107,5 +109,32 @@ fn long_buffers_are_checked_by_segments() {
         let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, 1_111_946, 16 * 1024).expect("serves");
         let sums = check(&schedule).unwrap_or_else(|fault| panic!("{algorithm}: {fault}"));
         assert!(sums.ranges().count() <= 8 * schedule.lanes() as usize, "{algorithm}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Groups beyond the systematic ones, with any nodes, lengths, chunks, colours and servers.
+    #[test]
+    fn larger_groups_are_proven(
+        sizes in prop::collection::vec(1u32..9, 1..16),
+        elements in 0u64..5000,
+        lanes in 1u64..6,
+        pick in 0usize..100,
+        count in 1u32..12,
+    ) {
+        let group = Group::nodes(&sizes);
+        let mut algorithms = super::allreduces();
+        algorithms.push(Algorithm::MultiColor { colors: count });
+        algorithms.push(Algorithm::Hierarchical(Box::new(Algorithm::MultiColor { colors: count })));
+        algorithms.push(Algorithm::Hierarchical(Box::new(Algorithm::PipelinedChain)));
+        let most = group.members();
+        algorithms.push(Algorithm::ParameterServer { servers: count.min(most), dedicated: false });
+        algorithms.push(Algorithm::ParameterServer { servers: count.min(most.max(2) - 1), dedicated: most > 1 });
+        let algorithm = &algorithms[pick % algorithms.len()];
+        let schedule = Schedule::new(&Collective::AllReduce, algorithm, &group, elements, elements.div_ceil(lanes));
+        let schedule = schedule.map_err(|refusal| TestCaseError::fail(refusal.to_string()))?;
+        check(&schedule).map_err(|fault| TestCaseError::fail(format!("{algorithm}: {fault}")))?;
     }
 }
