@@ -17,7 +17,7 @@ use super::Dataset;
 const UNSIGNED_BYTE: u8 = 8;
 
 /// Most bytes of values a file may claim: what no memory would hold as `f32` is better refused by its header.
-const MAX_BYTES: u64 = 16 << 30;
+const MAX_BYTES: u64 = 4 << 30;
 
 /// Values of one file.
 #[derive(Debug, PartialEq)]

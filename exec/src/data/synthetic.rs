@@ -21,7 +21,7 @@ const DEFAULT_BYTES: u64 = 1 << 30;
 /// What they may take at most.
 const MAX_BYTES: u64 = 64 << 30;
 
-/// A pattern has this many cells on each side; fewer where the image is smaller.
+/// A channel's pattern has this many cells on each side.
 const CELLS: u32 = 4;
 
 /// (training part, held-out part a quarter as large) for a model's `shape` and `classes`; `samples` is the text behind
@@ -42,55 +42,39 @@ pub(super) fn load(shape: Shape, classes: u32, samples: Option<&str>) -> Result<
             u64::from(count)
         }
     };
-    let patterns = patterns(shape, classes, SEED);
-    let part = |first, count| samples_of(&patterns, shape, classes, SEED, first, count);
+    let part = |first, count| samples_of(shape, classes, SEED, first, count);
     Ok((part(0, count)?, part(count, count / 4)?))
 }
 
-/// One pattern per class, `[classes, channels, height, width]`.
-fn patterns(shape: Shape, classes: u32, seed: u64) -> Vec<f32> {
-    let (rows, columns) = (shape.height.min(CELLS), shape.width.min(CELLS));
-    let mut values = Vec::new();
-    for class in 0..classes {
-        let mut rng = stream(seed, Purpose::Pattern, u64::from(class));
-        for _ in 0..shape.channels {
-            let cells: Vec<f32> = (0..rows * columns).map(|_| bell(&mut rng)).collect();
-            for y in 0..u64::from(shape.height) {
-                let row = y * u64::from(rows) / u64::from(shape.height);
-                for x in 0..u64::from(shape.width) {
-                    let column = x * u64::from(columns) / u64::from(shape.width);
-                    values.push(cells[(row * u64::from(columns) + column) as usize]);
-                }
-            }
-        }
-    }
-    values
-}
-
 /// Samples number `first` to `first + count`, classes in turn; a sample does not depend on which others are made.
-fn samples_of(
-    patterns: &[f32],
-    shape: Shape,
-    classes: u32,
-    seed: u64,
-    first: u64,
-    count: u64,
-) -> Result<Dataset, InputError> {
-    let elements = shape.elements() as usize;
+fn samples_of(shape: Shape, classes: u32, seed: u64, first: u64, count: u64) -> Result<Dataset, InputError> {
     let mut images: Vec<f32> = Vec::new();
-    if images.try_reserve_exact(count as usize * elements).is_err() {
+    if images.try_reserve_exact(count as usize * shape.elements() as usize).is_err() {
         let message =
             format!("{count} images of {shape} do not fit into memory: write a smaller number, e.g. synthetic:100");
         return Err(InputError::new("--data", "synthetic", message));
     }
+    let cell_of_pixel = cells(shape);
     let mut labels = Vec::new();
     for sample in first..first + count {
-        let class = (sample % u64::from(classes)) as usize;
-        let mut rng = stream(seed, Purpose::Noise, sample);
-        images.extend(patterns[class * elements..(class + 1) * elements].iter().map(|value| value + bell(&mut rng)));
-        labels.push(class as u32);
+        let class = (sample % u64::from(classes)) as u32;
+        // Drawn again for each sample: the patterns of a thousand classes of large images would fill more memory than they do.
+        let mut pattern = stream(seed, Purpose::Pattern, u64::from(class));
+        let mut noise = stream(seed, Purpose::Noise, sample);
+        for _ in 0..shape.channels {
+            let cells: [f32; (CELLS * CELLS) as usize] = std::array::from_fn(|_| bell(&mut pattern));
+            images.extend(cell_of_pixel.iter().map(|cell| cells[*cell] + bell(&mut noise)));
+        }
+        labels.push(class);
     }
     Dataset::new("synthetic", shape, classes, images, labels)
+}
+
+/// For each pixel of a channel, row by row, the cell of the pattern that it lies in.
+fn cells(shape: Shape) -> Vec<usize> {
+    let cell = |at: u32, size: u32| u64::from(at) * u64::from(CELLS) / u64::from(size);
+    let row = |y| (0..shape.width).map(move |x| cell(y, shape.height) * u64::from(CELLS) + cell(x, shape.width));
+    (0..shape.height).flat_map(row).map(|cell| cell as usize).collect()
 }
 
 #[cfg(test)]
@@ -101,7 +85,7 @@ mod tests {
 
     #[test]
     fn same_bits_every_time_and_others_for_another_seed() {
-        let make = |seed| samples_of(&patterns(SHAPE, 5, seed), SHAPE, 5, seed, 0, 20).unwrap();
+        let make = |seed| samples_of(SHAPE, 5, seed, 0, 20).unwrap();
         assert_eq!(make(1), make(1));
         assert_ne!(make(1).images, make(2).images);
     }
@@ -136,6 +120,13 @@ mod tests {
             nearest == Some(**label as usize)
         });
         assert!(hits.count() >= 245, "at least 98 % of 250");
+    }
+
+    #[test]
+    fn pixels_lie_in_cells_by_hand() {
+        // Eight columns make cells of two, two rows the first and the third row of cells.
+        let shape = Shape { channels: 1, height: 2, width: 8 };
+        assert_eq!(cells(shape), [0, 0, 1, 1, 2, 2, 3, 3, 8, 8, 9, 9, 10, 10, 11, 11]);
     }
 
     #[test]

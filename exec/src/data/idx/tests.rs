@@ -112,7 +112,7 @@ fn a_damaged_folder_is_named_with_the_cure() {
         (replace(0, [images.clone(), vec![0]].concat()), "promises 6 bytes, but more follow"),
         (replace(0, encode(&[3], &[0, 1, 2])), "magic number 0x00000801: must be 0x00000803 or 0x00000804"),
         (replace(0, b"%PDF-1.7".to_vec()), "magic number 0x25504446"),
-        (replace(0, huge), "more than 17179869184 values are too many"),
+        (replace(0, huge), "more than 4294967296 values are too many"),
         (replace(0, encode(&[0, 1, 2], &[])), "0×1×2: there is nothing in it"),
         (replace(0, encode(&[3, 0, 2], &[])), "3×0×2: there is nothing in it"),
         (replace(1, encode(&[2], &[0, 1])), "2 labels: "),
