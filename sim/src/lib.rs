@@ -1,4 +1,30 @@
 //! How long a program takes on a cluster.
+//!
+//! [`simulate`] turns a program and a [`Platform`] into a timeline, [`simulate_collective`] times one collective with the
+//! same engine. Costs and networks are traits with two implementations each; what is shared is left to [`fluid`].
 
+mod collective;
+pub mod costs;
+mod deadlock;
+mod engine;
 pub mod event;
 pub mod fluid;
+mod machine;
+pub mod network;
+mod plan;
+mod platform;
+pub mod profile;
+mod simulate;
+#[cfg(test)]
+mod tests;
+mod traffic;
+
+pub use collective::{CollectiveRun, CollectiveTime, simulate_collective};
+pub use costs::{Cost, Costs, MessageCost, Pair, Roofline, Table, chain_key};
+pub use deadlock::{Waiting, WaitsFor};
+pub use machine::{Resources, Utilisation};
+pub use network::NetworkModel;
+pub use platform::Platform;
+pub use profile::Profile;
+pub use simulate::{Options, Prediction, SimError, simulate, simulate_with};
+pub use traffic::{Sent, Traffic};

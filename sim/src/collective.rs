@@ -1,0 +1,75 @@
+//! One collective alone on a platform: the same engine as for a program, with a single exchange.
+
+use lockstep_models::Driver;
+use lockstep_topology::{Algorithm, Collective, Group, Schedule, Time};
+
+use crate::engine::Engine;
+use crate::fluid::System;
+use crate::machine::{Resources, Utilisation};
+use crate::plan::Plan;
+use crate::platform::Platform;
+use crate::simulate::SimError;
+use crate::traffic::Traffic;
+
+/// A collective to time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CollectiveRun {
+    /// Its meaning.
+    pub collective: Collective,
+    /// Its method.
+    pub algorithm: Algorithm,
+    /// Its members, which are ranks 0, 1, 2 …, dedicated servers included.
+    pub group: Group,
+    /// fp32 elements of its buffer.
+    pub elements: u64,
+    /// Elements per lane; 0: the algorithm's own choice.
+    pub chunk: u64,
+    /// Lanes in flight; 0: the algorithm's own choice.
+    pub window: u32,
+}
+
+/// How long a collective takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CollectiveTime {
+    /// From the common start to the last member's end.
+    pub time: Time,
+    /// Bytes of the buffer per second.
+    pub algbw: f64,
+    /// `algbw` times what an algorithm must move at least, so that it compares with the links (as nccl-tests define it).
+    pub busbw: f64,
+    /// Who sent how much to whom.
+    pub traffic: Traffic,
+    /// Mean use of each resource, the busiest first.
+    pub utilisation: Vec<Utilisation>,
+}
+
+/// Times one collective, all members starting at once.
+///
+/// # Errors
+/// An algorithm that cannot serve the group, members without a place, devices that cannot reach each other.
+pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Result<CollectiveTime, SimError> {
+    platform.check(run.group.members())?;
+    let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk)?;
+    let contributors = schedule.contributors();
+    let window = if run.window == 0 { schedule.window() } else { run.window };
+    let plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), schedule, window);
+    let jobs = vec![0; plan.ranks() as usize];
+    let resources = Resources::new(platform.cluster);
+    let engine = Engine::new(&plan, platform, Driver::fixed(1), System::new(), resources, vec![vec![None]], &jobs);
+    let outcome = engine.run()?;
+    let time = outcome.spans.iter().map(|span| span.end).max().unwrap_or(Time::ZERO);
+    let seconds = time.as_secs_f64();
+    let algbw = if seconds > 0.0 { (run.elements * 4) as f64 / seconds } else { 0.0 };
+    let busbw = algbw * bus_factor(&run.collective, contributors);
+    Ok(CollectiveTime { time, algbw, busbw, traffic: outcome.traffic, utilisation: outcome.utilisation })
+}
+
+/// What each of `members` must at least send per byte of the buffer.
+fn bus_factor(collective: &Collective, members: u32) -> f64 {
+    let others = f64::from(members.saturating_sub(1)) / f64::from(members.max(1));
+    match collective {
+        Collective::AllReduce => 2.0 * others,
+        Collective::ReduceScatter | Collective::AllGather | Collective::AllToAllV { .. } => others,
+        Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
+    }
+}

@@ -1,0 +1,71 @@
+//! What tasks and messages cost before anything is shared: seconds alone, and the share of the memory that they take.
+//!
+//! How much slower they get beside others is for the fluid solver to say. Two implementations: [`Roofline`] needs only
+//! data sheets, [`Table`] what was measured on the machine.
+
+mod roofline;
+mod table;
+
+pub use roofline::Roofline;
+pub use table::{Table, chain_key};
+
+use lockstep_models::{Phase, Program};
+use lockstep_topology::cluster::{Device, Route};
+
+/// What one task takes on one device.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Cost {
+    /// Seconds on one core, or on the whole GPU, with nothing else running.
+    pub seconds: f64,
+    /// Share of the device's memory bandwidth that it then uses, from 0 to 1.
+    pub memory: f64,
+}
+
+/// Who carries a message between two ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pair {
+    /// The receiver's thread, straight out of the sender's buffer: two ranks on one CPU, in one process.
+    Memory,
+    /// The receiver's thread through the library's shared memory: two ranks on one CPU, in two processes.
+    Host,
+    /// The links of a route: ranks on different devices, or on one GPU.
+    Wire,
+}
+
+/// What one message takes; bytes are those of its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct MessageCost {
+    /// α: seconds from the post until an idle receiver sees it, the latency of a route not included.
+    pub latency: f64,
+    /// o: seconds of the receiver's thread per message.
+    pub overhead: f64,
+    /// β: seconds of the receiver's thread per byte that lands in a buffer; what the links take comes on top.
+    pub copy: f64,
+    /// γ: the same where the message is added to a buffer.
+    pub sum: f64,
+    /// Share of the receiving device's memory bandwidth that its thread uses meanwhile, from 0 to 1.
+    pub memory: f64,
+    /// On links: larger messages wait until their receive is posted.
+    pub eager_bytes: u64,
+}
+
+/// A source of costs; equal questions get equal answers.
+pub trait Costs {
+    /// A phase of a chain of `program`, which may come from any strategy, for `samples` samples.
+    fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost;
+
+    /// The optimizer's step on `elements` parameters.
+    fn update(&self, device: &Device, elements: u64) -> Cost;
+
+    /// Gathering `samples` samples from a pool in memory.
+    fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost;
+
+    /// A message that `receiver` gets over `route`.
+    fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost;
+
+    /// What these costs had to assume about `program`, for people to read.
+    fn notes(&self, program: &Program) -> Vec<String> {
+        let _ = program;
+        Vec::new()
+    }
+}

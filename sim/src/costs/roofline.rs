@@ -1,0 +1,150 @@
+//! The roofline: a layer takes as long as its FLOPs at a share of the peak, or its bytes at the memory's bandwidth.
+//!
+//! Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. The shares are assumed,
+//! one per kind of layer; a measured [`Table`](super::Table) does without them. A fused chain leaves out the bytes of the
+//! tensors between its layers.
+
+use lockstep_models::{Layer, LayerId, Pass, Phase, Program};
+use lockstep_topology::cluster::{Device, DeviceKind, Route};
+
+use super::{Cost, Costs, MessageCost, Pair};
+
+/// Share of the data sheet's memory bandwidth that streaming kernels reach (assumed; STREAM comes to 0.75 to 0.85).
+const MEMORY_SHARE: f64 = 0.8;
+/// Cores that it takes to fill a host's memory bandwidth (assumed).
+const CORES_PER_MEMORY: u32 = 4;
+/// Seconds of a receiver's thread per message from a NIC (assumed: one system call).
+const WIRE_OVERHEAD_S: f64 = 1e-6;
+/// Messages up to this size are sent before they are asked for (Open MPI's default over TCP).
+const EAGER_BYTES: u64 = 64 << 10;
+/// Bytes that the memory moves per byte that is copied (read, write) and summed (read, read, write).
+const COPY_TRAFFIC: f64 = 2.0;
+const SUM_TRAFFIC: f64 = 3.0;
+
+/// Costs from data sheets alone.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Roofline;
+
+/// What a device offers one task.
+#[derive(Debug, Clone, Copy)]
+struct Roof {
+    /// FLOP/s at the peak.
+    flops_s: f64,
+    /// Bytes per second that one task alone can move.
+    bytes_s: f64,
+    /// Bytes per second of the memory when all cores stream.
+    memory_s: f64,
+}
+
+impl Roof {
+    fn of(device: &Device) -> Roof {
+        match &device.kind {
+            DeviceKind::Cpu(cpu) => {
+                let memory_s = cpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
+                let bytes_s = memory_s / f64::from(cpu.cores.clamp(1, CORES_PER_MEMORY));
+                Roof { flops_s: cpu.flops_per_core_s, bytes_s, memory_s }
+            }
+            DeviceKind::Gpu(gpu) => {
+                let memory_s = gpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
+                Roof { flops_s: gpu.peak_flops_s, bytes_s: memory_s, memory_s }
+            }
+        }
+    }
+
+    fn cost(self, seconds: f64, bytes: f64) -> Cost {
+        let memory = if seconds > 0.0 { (bytes / seconds / self.memory_s).min(1.0) } else { 0.0 };
+        Cost { seconds, memory }
+    }
+
+    fn streaming(self, bytes: f64) -> Cost {
+        self.cost(bytes / self.bytes_s, bytes)
+    }
+}
+
+/// Share of the peak that a layer's arithmetic reaches when memory does not hold it up (assumed).
+fn efficiency(layer: &Layer) -> f64 {
+    match layer {
+        Layer::Conv2d(conv) if conv.groups > 1 => 0.25,
+        Layer::Conv2d(_) => 0.5,
+        Layer::Dense(_) => 0.6,
+        _ => 0.1,
+    }
+}
+
+/// The passes of the layer at `position` of a chain in `phase`: inside a chain gradients always flow through.
+pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
+    match phase {
+        Phase::BackwardWeight if position > 0 => Phase::Backward.passes(),
+        phase => phase.passes(),
+    }
+}
+
+/// FLOPs over the roof's share of the peak and bytes, layer by layer.
+fn chain_cost(roof: Roof, program: &Program, layers: &[LayerId], phase: Phase, samples: u32) -> Cost {
+    let (mut seconds, mut total) = (0.0, 0.0);
+    for (position, id) in layers.iter().enumerate() {
+        let node = program.model.node(*id);
+        for pass in passes(phase, position) {
+            let work = node.work(*pass, samples);
+            let tensor = |node: &lockstep_models::Node| 4.0 * f64::from(samples) * node.output.elements() as f64;
+            let mut inside = 0.0;
+            if position > 0 {
+                inside += tensor(program.model.node(layers[position - 1]));
+            }
+            if position + 1 < layers.len() {
+                inside += tensor(node);
+            }
+            let bytes = (work.bytes() - inside).max(0.0);
+            seconds += (work.flops / (roof.flops_s * efficiency(&node.layer))).max(bytes / roof.bytes_s);
+            total += bytes;
+        }
+    }
+    roof.cost(seconds, total)
+}
+
+impl Costs for Roofline {
+    fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
+        chain_cost(Roof::of(device), program, &program.chains[chain], phase, samples)
+    }
+
+    /// Momentum SGD reads w, g and v and writes w and v.
+    fn update(&self, device: &Device, elements: u64) -> Cost {
+        Roof::of(device).streaming(5.0 * 4.0 * elements as f64)
+    }
+
+    fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
+        let bytes = 4.0 * f64::from(samples) * program.model.input().elements() as f64;
+        Roof::of(device).streaming(COPY_TRAFFIC * bytes)
+    }
+
+    fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
+        let roof = Roof::of(receiver);
+        match pair {
+            // Through another process's memory the bytes are copied twice: in and out of the shared segment.
+            Pair::Memory | Pair::Host => {
+                let copies = if pair == Pair::Memory { 1.0 } else { 2.0 };
+                let rate = route.bandwidth.bytes_per_s();
+                MessageCost {
+                    latency: route.latency.as_secs_f64(),
+                    overhead: 0.0,
+                    copy: copies / rate,
+                    sum: (copies - 1.0 + SUM_TRAFFIC / COPY_TRAFFIC) / rate,
+                    memory: (COPY_TRAFFIC * rate / roof.memory_s).min(1.0),
+                    eager_bytes: 0,
+                }
+            }
+            Pair::Wire => MessageCost {
+                latency: 0.0,
+                overhead: WIRE_OVERHEAD_S,
+                copy: 0.0,
+                sum: SUM_TRAFFIC / roof.bytes_s,
+                memory: (roof.bytes_s / roof.memory_s).min(1.0),
+                eager_bytes: EAGER_BYTES,
+            },
+        }
+    }
+
+    fn notes(&self, _: &Program) -> Vec<String> {
+        vec!["costs are a roofline with assumed efficiencies; `lockstep calibrate` measures them".into()]
+    }
+}

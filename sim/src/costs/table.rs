@@ -1,0 +1,262 @@
+//! The measured table: costs from a calibrated profile, interpolated over sizes.
+//!
+//! What was not measured falls back to the roofline, scaled by how far the program's measured tasks are from theirs (their
+//! median), and is listed in the notes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use lockstep_models::{Layer, Op, Phase, Program, Shape, median};
+use lockstep_topology::InputError;
+use lockstep_topology::cluster::{Device, DeviceKind, Route};
+
+use super::{Cost, Costs, MessageCost, Pair, Roofline};
+use crate::profile::{Point, Profile, TransportEntry};
+
+/// One measured size: size, seconds, slowdown.
+type Sample = (f64, f64, f64);
+
+/// Costs as measured on a host; they hold for CPUs, and GPUs keep the roofline.
+#[derive(Debug, Clone)]
+pub struct Table {
+    cores: f64,
+    /// By chain and phase, over samples, ascending.
+    compute: BTreeMap<(String, Phase), Vec<Sample>>,
+    update: Vec<Sample>,
+    load: Vec<Sample>,
+    memory: TransportEntry,
+    mpi: Option<TransportEntry>,
+}
+
+/// The layers of a chain with their shapes and settings, whatever they are called: the key of measured costs.
+///
+/// `conv2d 1x28x28>32x24x24 k5x5 s1x1 p0x0 d1x1 g1 bias + relu 32x24x24>32x24x24`
+pub fn chain_key(program: &Program, chain: usize) -> String {
+    let mut key = String::new();
+    for id in &program.chains[chain] {
+        let node = program.model.node(*id);
+        if !key.is_empty() {
+            key.push_str(" + ");
+        }
+        key.push_str(node.layer.kind());
+        for (position, shape) in node.input_shapes.iter().enumerate() {
+            let _ = write!(key, "{}{}", if position == 0 { ' ' } else { ',' }, size(shape));
+        }
+        let _ = write!(key, ">{}", size(&node.output));
+        let _ = match &node.layer {
+            Layer::Conv2d(c) => write!(
+                key,
+                " k{}x{} s{}x{} p{}x{} d{}x{} g{}{}",
+                c.kernel.0,
+                c.kernel.1,
+                c.stride.0,
+                c.stride.1,
+                c.padding.0,
+                c.padding.1,
+                c.dilation.0,
+                c.dilation.1,
+                c.groups,
+                if c.bias { " bias" } else { "" }
+            ),
+            Layer::Dense(dense) if dense.bias => write!(key, " bias"),
+            Layer::Pool2d(p) => write!(
+                key,
+                " {:?} k{}x{} s{}x{} p{}x{}{}",
+                p.kind,
+                p.kernel.0,
+                p.kernel.1,
+                p.stride.0,
+                p.stride.1,
+                p.padding.0,
+                p.padding.1,
+                if p.ceil { " ceil" } else { "" }
+            ),
+            _ => Ok(()),
+        };
+    }
+    key
+}
+
+fn size(shape: &Shape) -> String {
+    format!("{}x{}x{}", shape.channels, shape.height, shape.width)
+}
+
+impl Table {
+    /// The table of a profile.
+    ///
+    /// # Errors
+    /// Figures that cannot have been measured.
+    pub fn new(profile: &Profile) -> Result<Table, InputError> {
+        profile.check("profile")?;
+        let mut compute: BTreeMap<(String, Phase), Vec<Sample>> = BTreeMap::new();
+        let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
+        for entry in &profile.compute {
+            let Some(phase) = phases.into_iter().find(|phase| phase.name() == entry.phase) else { continue };
+            let sample = (f64::from(entry.samples), entry.seconds.value, entry.slowdown);
+            compute.entry((entry.chain.clone(), phase)).or_default().push(sample);
+        }
+        compute.values_mut().for_each(|samples| sort(samples));
+        let points = |points: &[Point]| {
+            let mut samples: Vec<Sample> =
+                points.iter().map(|p| (p.elements as f64, p.seconds.value, p.slowdown)).collect();
+            sort(&mut samples);
+            samples
+        };
+        Ok(Table {
+            cores: f64::from(profile.cores),
+            compute,
+            update: points(&profile.update),
+            load: points(&profile.load),
+            memory: profile.memory.clone(),
+            mpi: profile.mpi.clone(),
+        })
+    }
+
+    /// A slowdown of f on n cores means f/n of the memory. Where there is none, memory is no limit, and `estimate` (what
+    /// the bytes would need) stands, at most the 1/n with which n of them just fit.
+    fn share(&self, slowdown: f64, estimate: f64) -> f64 {
+        if slowdown > 1.0 { (slowdown / self.cores).min(1.0) } else { estimate.min(1.0 / self.cores) }
+    }
+
+    fn measured(&self, program: &Program, chain: usize, phase: Phase, samples: u32) -> Option<(f64, f64)> {
+        let points = self.compute.get(&(chain_key(program, chain), phase))?;
+        Some(interpolate(points, f64::from(samples)))
+    }
+
+    /// Every (chain, phase, samples) that the program computes, once.
+    fn computed(program: &Program) -> Vec<(usize, Phase, u32)> {
+        let mut all: Vec<(usize, Phase, u32)> = Vec::new();
+        for task in program.roles.iter().flat_map(|role| &role.tasks) {
+            if let Op::Compute { chain, phase, samples } = task.op
+                && !all.contains(&(chain, phase, samples))
+            {
+                all.push((chain, phase, samples));
+            }
+        }
+        all
+    }
+
+    /// How many times longer than the roofline the program's measured tasks take: the median, or 1 where none was.
+    fn roofline_factor(&self, device: &Device, program: &Program) -> f64 {
+        let factors: Vec<f64> = Table::computed(program)
+            .into_iter()
+            .filter_map(|(chain, phase, samples)| {
+                let (seconds, _) = self.measured(program, chain, phase, samples)?;
+                let roof = Roofline.compute(device, program, chain, phase, samples).seconds;
+                (roof > 0.0).then_some(seconds / roof)
+            })
+            .collect();
+        if factors.is_empty() { 1.0 } else { median(factors) }
+    }
+
+    fn transport(&self, entry: &TransportEntry) -> MessageCost {
+        MessageCost {
+            latency: entry.latency.value,
+            overhead: entry.overhead.value,
+            copy: entry.copy.value,
+            sum: entry.sum.value,
+            memory: self.share(entry.slowdown, 1.0),
+            eager_bytes: 0,
+        }
+    }
+}
+
+fn sort(samples: &mut Vec<Sample>) {
+    samples.sort_by(|a, b| a.0.total_cmp(&b.0));
+    samples.dedup_by_key(|sample| sample.0);
+}
+
+/// Seconds and slowdown at `size`: linear between measured sizes; beyond them along the nearest two, but never less than
+/// a fall, or a rise slower than from nothing, would give. One size alone scales in proportion.
+fn interpolate(samples: &[Sample], size: f64) -> (f64, f64) {
+    let at = samples.partition_point(|sample| sample.0 < size);
+    if let Some(exact) = samples.get(at).filter(|sample| sample.0 == size) {
+        return (exact.1, exact.2);
+    }
+    let line = |a: Sample, b: Sample| a.1 + (b.1 - a.1) * (size - a.0) / (b.0 - a.0);
+    match (at.checked_sub(1).map(|below| samples[below]), samples.get(at)) {
+        (Some(a), Some(b)) => (line(a, *b), a.2 + (b.2 - a.2) * (size - a.0) / (b.0 - a.0)),
+        (None, Some(first)) => {
+            let proportional = first.1 * size / first.0;
+            let along = samples.get(1).map_or(proportional, |second| line(*first, *second));
+            (along.max(proportional).min(first.1), first.2)
+        }
+        (Some(last), None) => {
+            let proportional = last.1 * size / last.0;
+            let along = if at > 1 { line(samples[at - 2], last) } else { proportional };
+            (along.max(last.1), last.2)
+        }
+        (None, None) => (0.0, 1.0),
+    }
+}
+
+impl Costs for Table {
+    fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
+        let roof = Roofline.compute(device, program, chain, phase, samples);
+        if matches!(device.kind, DeviceKind::Gpu(_)) {
+            return roof;
+        }
+        match self.measured(program, chain, phase, samples) {
+            Some((seconds, slowdown)) => Cost { seconds, memory: self.share(slowdown, roof.memory) },
+            None => {
+                let factor = self.roofline_factor(device, program);
+                Cost { seconds: roof.seconds * factor, memory: (roof.memory / factor).min(1.0) }
+            }
+        }
+    }
+
+    fn update(&self, device: &Device, elements: u64) -> Cost {
+        let roof = Roofline.update(device, elements);
+        if matches!(device.kind, DeviceKind::Gpu(_)) {
+            return roof;
+        }
+        let (seconds, slowdown) = interpolate(&self.update, elements as f64);
+        Cost { seconds, memory: self.share(slowdown, roof.memory) }
+    }
+
+    fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
+        let roof = Roofline.load(device, program, samples);
+        if matches!(device.kind, DeviceKind::Gpu(_)) {
+            return roof;
+        }
+        let elements = f64::from(samples) * program.model.input().elements() as f64;
+        let (seconds, slowdown) = interpolate(&self.load, elements);
+        Cost { seconds, memory: self.share(slowdown, roof.memory) }
+    }
+
+    fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
+        match (pair, &self.mpi) {
+            (Pair::Memory, _) => self.transport(&self.memory),
+            (Pair::Host, Some(mpi)) => self.transport(mpi),
+            (Pair::Host, None) | (Pair::Wire, _) => Roofline.message(pair, receiver, route),
+        }
+    }
+
+    fn notes(&self, program: &Program) -> Vec<String> {
+        let missing = Table::computed(program)
+            .into_iter()
+            .filter(|(chain, phase, samples)| self.measured(program, *chain, *phase, *samples).is_none());
+        missing
+            .map(|(chain, phase, _)| {
+                format!("{} {} was not measured: scaled from a roofline", phase.name(), program.chain_name(chain))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpolation_by_hand() {
+        let samples = [(16.0, 2.0, 1.0), (64.0, 5.0, 1.6)];
+        assert_eq!(interpolate(&samples, 16.0), (2.0, 1.0));
+        assert_eq!(interpolate(&samples, 40.0), (3.5, 1.3)); // half way
+        assert_eq!(interpolate(&samples, 128.0), (9.0, 1.6)); // 3 seconds per 48
+        assert_eq!(interpolate(&samples, 8.0), (1.5, 1.0)); // along the line, which beats 2·8/16 = 1
+        assert_eq!(interpolate(&samples[..1], 32.0), (4.0, 1.0)); // one size alone: in proportion
+        // Falling times are noise: never below what was measured at the largest size.
+        assert_eq!(interpolate(&[(16.0, 2.0, 1.0), (64.0, 1.0, 1.0)], 128.0).0, 1.0);
+    }
+}

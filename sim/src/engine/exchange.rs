@@ -1,0 +1,119 @@
+//! Exchanges in flight: lanes start in order, at most `window` at once, and step until they wait.
+//!
+//! The steps come from the schedule, one at a time; nothing here knows which collective they belong to.
+
+use lockstep_models::Span;
+use lockstep_topology::{Action, InputError};
+
+use super::Engine;
+use super::flight::Flight;
+use crate::fluid::Fluid;
+use crate::plan::Cursor;
+
+impl<F: Fluid> Engine<'_, F> {
+    /// `rank` starts the exchange `task` in the run that `cursor` names.
+    pub(super) fn start_exchange(&mut self, rank: u32, task: u32, cursor: Cursor) -> Result<(), InputError> {
+        let task_plan = &self.role(rank).tasks[task as usize];
+        let Some(meeting) = task_plan.meeting else { return Ok(()) };
+        let run = task_plan.run(cursor.iteration, cursor.repetition);
+        let member = rank - self.plan.meetings[meeting as usize].first;
+        let id = self.flight(meeting, member, run);
+        self.started_flights += 1;
+        let flight = self.flights.at_mut(id);
+        flight.serial = Some(self.started_flights);
+        flight.task = task;
+        flight.iteration = cursor.iteration;
+        flight.repetition = cursor.repetition;
+        flight.start = self.now;
+        self.ranks[rank as usize].flights.push(id);
+        self.fill(id)
+    }
+
+    /// The flight of a member, which begins to exist when it is first asked for.
+    pub(super) fn flight(&mut self, meeting: u32, member: u32, run: u64) -> u32 {
+        if let Some(id) = self.meetings.find(meeting, member, run) {
+            return id;
+        }
+        let rank = self.plan.meetings[meeting as usize].first + member;
+        let id = self.flights.put(Flight::new(rank, meeting, run));
+        self.meetings.add(meeting, member, run, id);
+        id
+    }
+
+    /// Starts lanes while the window has room, and ends the exchange when all are through.
+    fn fill(&mut self, id: u32) -> Result<(), InputError> {
+        let plan = self.plan;
+        let flight = self.flights.at(id);
+        let meeting = &plan.meetings[flight.meeting as usize];
+        let member = flight.rank - meeting.first;
+        let lanes = meeting.schedule.lanes();
+        loop {
+            let flight = self.flights.at_mut(id);
+            if flight.active >= meeting.window.max(1) || flight.next == lanes {
+                break;
+            }
+            let lane = flight.next;
+            flight.start_lane(meeting.schedule.lane(member, lane));
+            if self.step(id, lane)? {
+                self.flights.at_mut(id).retire();
+            }
+        }
+        let flight = self.flights.at(id);
+        if flight.next == lanes && flight.active == 0 {
+            let Flight { rank, task, iteration, repetition, start, run, .. } = *flight;
+            self.meetings.remove(flight.meeting, member, run);
+            self.flights.drop(id);
+            self.ranks[rank as usize].flights.retain(|other| *other != id);
+            self.complete(rank, Span { rank, task, iteration, repetition, ready: start, start, end: self.now });
+        }
+        Ok(())
+    }
+
+    /// Steps a lane until it waits or ends; whether it is through.
+    fn step(&mut self, id: u32, lane: u32) -> Result<bool, InputError> {
+        loop {
+            let flight = self.flights.at_mut(id);
+            let Some(run) = flight.lane(lane) else { return Ok(true) };
+            match run.next() {
+                None => {
+                    run.ended = true;
+                    return Ok(run.through());
+                }
+                Some(step) if step.action == Action::Send => self.post(id, lane, step)?,
+                Some(step) => {
+                    run.waiting = Some(step);
+                    if let Some(message) = flight.take_message(lane, step.peer) {
+                        self.meet(id, lane, message)?;
+                    }
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// The message that a lane stood at is in its buffer.
+    pub(super) fn received(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
+        let Some(run) = self.flights.at_mut(id).lane(lane) else { return Ok(()) };
+        run.waiting = None;
+        if let Some(message) = run.matched.take() {
+            self.consume(message)?;
+        }
+        if self.step(id, lane)? {
+            self.flights.at_mut(id).retire();
+            self.fill(id)?;
+        }
+        Ok(())
+    }
+
+    /// One of a lane's sends was taken in.
+    pub(super) fn send_taken(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
+        let flight = self.flights.at_mut(id);
+        let Some(run) = flight.lane(lane) else { return Ok(()) };
+        run.outstanding -= 1;
+        if run.through() {
+            flight.retire();
+            self.fill(id)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! An exchange in flight on one member: its lanes, and the messages that came before they were waited for.
+//!
+//! A flight begins to exist when its member starts it or when the first message for it is posted, whichever is first.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use lockstep_topology::{Lane, Step, Time};
+
+use crate::plan::Plan;
+
+/// A lane that has started.
+#[derive(Debug)]
+pub(crate) struct LaneRun {
+    steps: Lane,
+    /// The receive that it stands at.
+    pub(crate) waiting: Option<Step>,
+    /// The message that this receive takes.
+    pub(crate) matched: Option<u32>,
+    /// Sends that have not been taken in.
+    pub(crate) outstanding: u32,
+    /// Whether all its steps are done.
+    pub(crate) ended: bool,
+}
+
+impl LaneRun {
+    pub(super) fn new(steps: Lane) -> LaneRun {
+        LaneRun { steps, waiting: None, matched: None, outstanding: 0, ended: false }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Step> {
+        self.steps.next()
+    }
+
+    /// Whether nothing is left to do.
+    pub(crate) fn through(&self) -> bool {
+        self.ended && self.outstanding == 0
+    }
+}
+
+/// One exchange on one member.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) rank: u32,
+    pub(crate) meeting: u32,
+    /// Which run of the meeting, over iterations and repetitions.
+    pub(crate) run: u64,
+    /// The number of its start among all flights; `None` before it.
+    pub(crate) serial: Option<u64>,
+    pub(crate) task: u32,
+    pub(crate) iteration: u32,
+    pub(crate) repetition: u32,
+    pub(crate) start: Time,
+    /// The lane that starts next.
+    pub(crate) next: u32,
+    /// Lanes that have started and are not through.
+    pub(crate) active: u32,
+    /// Lanes from `base` on; those before are through.
+    lanes: VecDeque<LaneRun>,
+    base: u32,
+    /// Posted messages that no lane waits for yet, by lane, sender and order.
+    pub(crate) inbox: BTreeMap<(u32, u32, u64), u32>,
+}
+
+impl Flight {
+    pub(super) fn new(rank: u32, meeting: u32, run: u64) -> Flight {
+        Flight {
+            rank,
+            meeting,
+            run,
+            serial: None,
+            task: 0,
+            iteration: 0,
+            repetition: 0,
+            start: Time::ZERO,
+            next: 0,
+            active: 0,
+            lanes: VecDeque::new(),
+            base: 0,
+            inbox: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the next lane.
+    pub(super) fn start_lane(&mut self, steps: Lane) {
+        self.lanes.push_back(LaneRun::new(steps));
+        self.next += 1;
+        self.active += 1;
+    }
+
+    /// A lane that has started and may still have something to do.
+    pub(crate) fn lane(&mut self, lane: u32) -> Option<&mut LaneRun> {
+        self.lanes.get_mut(lane.checked_sub(self.base)? as usize)
+    }
+
+    /// The lanes that are not through, with their indices.
+    pub(crate) fn active_lanes(&self) -> impl Iterator<Item = (u32, &LaneRun)> {
+        (self.base..).zip(&self.lanes).filter(|(_, lane)| !lane.through())
+    }
+
+    /// Notes that a lane is through, and forgets those that no earlier one waits behind.
+    pub(super) fn retire(&mut self) {
+        self.active -= 1;
+        while self.lanes.front().is_some_and(LaneRun::through) {
+            self.lanes.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// The first message of `sender` that `lane` has not taken.
+    pub(super) fn take_message(&mut self, lane: u32, sender: u32) -> Option<u32> {
+        let key = *self.inbox.range((lane, sender, 0)..=(lane, sender, u64::MAX)).next()?.0;
+        self.inbox.remove(&key)
+    }
+}
+
+/// The flights of each meeting's members.
+#[derive(Debug)]
+pub(crate) struct Meetings {
+    /// By meeting and member: runs in flight and their flights; there are never many.
+    open: Vec<Vec<Vec<(u64, u32)>>>,
+}
+
+impl Meetings {
+    pub(super) fn new(plan: &Plan) -> Meetings {
+        let members = |meeting: &crate::plan::Meeting| vec![Vec::new(); meeting.schedule.members() as usize];
+        Meetings { open: plan.meetings.iter().map(members).collect() }
+    }
+
+    pub(super) fn find(&self, meeting: u32, member: u32, run: u64) -> Option<u32> {
+        let open = &self.open[meeting as usize][member as usize];
+        open.iter().find(|(other, _)| *other == run).map(|(_, flight)| *flight)
+    }
+
+    pub(super) fn add(&mut self, meeting: u32, member: u32, run: u64, flight: u32) {
+        self.open[meeting as usize][member as usize].push((run, flight));
+    }
+
+    pub(super) fn remove(&mut self, meeting: u32, member: u32, run: u64) {
+        self.open[meeting as usize][member as usize].retain(|(other, _)| *other != run);
+    }
+}

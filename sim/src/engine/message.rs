@@ -1,0 +1,194 @@
+//! One message: posted, under way, there, taken in.
+//!
+//! Between ranks on one CPU the message is there when it is posted, and the receiver's thread does the work of carrying
+//! it. Over links a transfer carries it: latency first, then bytes, one message of a pair of ranks after the other, as on
+//! one connection. Beyond the eager size it departs only when its receive is waited for, and its sender is rid of it when
+//! the last byte is there (at once, up to that size: the library copies).
+
+use lockstep_topology::{Action, InputError, Step, Time};
+
+use super::unit::Arrival;
+use super::{Engine, Event, MESSAGE};
+use crate::costs::Pair;
+use crate::fluid::{ClassId, Fluid};
+use crate::network::Carrier;
+
+/// Bytes of one element.
+const ELEMENT_BYTES: u64 = 4;
+
+/// Where a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Waiting for its receive.
+    Held,
+    /// On links.
+    UnderWay,
+    /// At the receiver: when it can first be seen, and when it wakes an idle thread.
+    There { posted: Time, wakes: Time },
+}
+
+/// A message between its post and its end.
+#[derive(Debug, Clone)]
+pub(crate) struct Message {
+    from_flight: u32,
+    from_rank: u32,
+    to_flight: u32,
+    to_rank: u32,
+    lane: u32,
+    bytes: u64,
+    path: u32,
+    state: State,
+    /// Whether a lane waits for it.
+    matched: bool,
+    /// Whether the sender's lane still counts it.
+    counted: bool,
+}
+
+impl<F: Fluid> Engine<'_, F> {
+    /// Posts the message of a send.
+    pub(super) fn post(&mut self, id: u32, lane: u32, step: Step) -> Result<(), InputError> {
+        let flight = self.flights.at(id);
+        let (meeting, run, from_rank) = (flight.meeting, flight.run, flight.rank);
+        let meeting_plan = &self.plan.meetings[meeting as usize];
+        let (first, buffered) = (meeting_plan.first, meeting_plan.schedule.buffered_sends());
+        let to_rank = first + step.peer;
+        let bytes = step.elements() * ELEMENT_BYTES;
+        let path = self.path_for(from_rank, to_rank, bytes)?;
+        let to_flight = self.flight(meeting, step.peer, run);
+
+        let costs = self.paths.at(path);
+        let wire = costs.pair == Pair::Wire;
+        let counted = !buffered && !(wire && bytes <= costs.cost.eager_bytes);
+        let latency = if from_rank == to_rank { Time::ZERO } else { costs.latency };
+        let eager = bytes <= costs.cost.eager_bytes;
+        let state = match wire {
+            true => State::Held,
+            false => State::There { posted: self.now, wakes: self.now + latency },
+        };
+        let message = Message {
+            from_flight: id,
+            from_rank,
+            to_flight,
+            to_rank,
+            lane,
+            bytes,
+            path,
+            state,
+            matched: false,
+            counted,
+        };
+        let message = self.messages.put(message);
+        if counted && let Some(run) = self.flights.at_mut(id).lane(lane) {
+            run.outstanding += 1;
+        }
+        if wire && eager {
+            self.set_off(message)?;
+        }
+        let member = from_rank - first;
+        let receiver = self.flights.at_mut(to_flight);
+        let waits = |run: &&mut super::flight::LaneRun| {
+            run.matched.is_none() && run.waiting.is_some_and(|step| step.peer == member)
+        };
+        if receiver.lane(lane).as_ref().is_some_and(waits) {
+            self.meet(to_flight, lane, message)
+        } else {
+            self.posted_messages += 1;
+            receiver.inbox.insert((lane, member, self.posted_messages), message);
+            Ok(())
+        }
+    }
+
+    /// A lane and the message that it waits for have found each other.
+    pub(super) fn meet(&mut self, id: u32, lane: u32, message: u32) -> Result<(), InputError> {
+        if let Some(run) = self.flights.at_mut(id).lane(lane) {
+            run.matched = Some(message);
+        }
+        let state = self.messages.at_mut(message);
+        state.matched = true;
+        match state.state {
+            State::Held => self.set_off(message),
+            State::UnderWay => Ok(()),
+            State::There { .. } => {
+                self.offer(message);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends a message on its way over links.
+    fn set_off(&mut self, message: u32) -> Result<(), InputError> {
+        let state = self.messages.at_mut(message);
+        state.state = State::UnderWay;
+        let latency = self.paths.at(state.path).latency;
+        if latency == Time::ZERO {
+            return self.depart(message);
+        }
+        self.events.push(self.now + latency, Event::Depart(message));
+        Ok(())
+    }
+
+    /// The latency is over: the bytes flow as soon as those of earlier messages between the two ranks have.
+    pub(super) fn depart(&mut self, message: u32) -> Result<(), InputError> {
+        let Message { from_rank, to_rank, .. } = *self.messages.at(message);
+        let line = self.line(from_rank, to_rank);
+        line.push_back(message);
+        if line.len() == 1 { self.flow(message) } else { Ok(()) }
+    }
+
+    fn flow(&mut self, message: u32) -> Result<(), InputError> {
+        let Message { path, bytes, .. } = *self.messages.at(message);
+        match self.paths.at(path).carrier {
+            Carrier::Alone(bytes_per_s) => {
+                let end = self.now + Time::from_secs_f64(bytes as f64 / bytes_per_s);
+                self.events.push(end, Event::Arrive(message));
+            }
+            Carrier::Shared(class) => {
+                self.resources.take(class, bytes as f64);
+                self.fluid.start(class, bytes as f64, MESSAGE | u64::from(message))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last byte is there.
+    pub(super) fn arrive(&mut self, message: u32) -> Result<(), InputError> {
+        let state = self.messages.at_mut(message);
+        state.state = State::There { posted: self.now, wakes: self.now };
+        let Message { from_rank, to_rank, from_flight, lane, .. } = *state;
+        let counted = std::mem::take(&mut state.counted);
+        if state.matched {
+            self.offer(message);
+        }
+        let line = self.line(from_rank, to_rank);
+        line.pop_front();
+        if let Some(next) = line.front().copied() {
+            self.flow(next)?;
+        }
+        if counted { self.tell_sender(from_rank, from_flight, lane) } else { Ok(()) }
+    }
+
+    /// Gives a message that is there to the unit of the rank that waits for it.
+    fn offer(&mut self, message: u32) {
+        let Message { to_flight, to_rank, lane, state, .. } = *self.messages.at(message);
+        let State::There { posted, wakes } = state else { return };
+        let serial = self.flights.at(to_flight).serial.unwrap_or(u64::MAX);
+        self.hand_over(to_rank, Arrival { posted, wakes: wakes.max(posted), serial, lane, flight: to_flight });
+    }
+
+    /// The class and seconds of the work that takes in the message which `lane` waits for.
+    pub(super) fn receive_work(&mut self, id: u32, lane: u32) -> (ClassId, f64) {
+        let run = self.flights.at_mut(id).lane(lane).expect("an arrival belongs to a lane in flight");
+        let step = run.waiting.expect("an arrival belongs to a receive");
+        let message = run.matched.expect("an arrival is a message");
+        let path = self.paths.at(self.messages.at(message).path);
+        let per_byte = if step.action == Action::RecvSum { path.cost.sum } else { path.cost.copy };
+        (path.receive, path.cost.overhead + per_byte * (step.elements() * ELEMENT_BYTES) as f64)
+    }
+
+    /// A message was taken in.
+    pub(super) fn consume(&mut self, message: u32) -> Result<(), InputError> {
+        let Message { from_rank, from_flight, lane, counted, .. } = *self.messages.at(message);
+        self.messages.drop(message);
+        if counted { self.tell_sender(from_rank, from_flight, lane) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,232 @@
+//! The event loop: ranks that run tasks and handle messages, in integer time.
+//!
+//! What a rank does is what the executor does; the rules stand in `rank.rs` (tasks), `exchange.rs` (lanes),
+//! `message.rs` (messages) and `unit.rs` (which comes first). An instant has two phases: first everything that happened
+//! takes effect, then every idle unit picks what it does next; so the order of events within an instant decides nothing.
+
+mod completions;
+mod exchange;
+mod flight;
+mod message;
+mod path;
+mod rank;
+mod slab;
+mod unit;
+
+use lockstep_models::{Driver, Span};
+use lockstep_topology::{InputError, Time};
+
+use crate::deadlock::{self, Waiting};
+use crate::event::Events;
+use crate::fluid::{ClassId, Finished, Fluid};
+use crate::machine::{Resources, Utilisation};
+use crate::plan::Plan;
+use crate::platform::Platform;
+use crate::simulate::SimError;
+use crate::traffic::Traffic;
+pub(crate) use flight::Flight;
+use flight::Meetings;
+use message::Message;
+use path::Paths;
+pub(crate) use path::Peer;
+pub(crate) use rank::Rank;
+use slab::Slab;
+use unit::Unit;
+
+/// What a compute task takes: the class of its activity and its work in seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Job {
+    pub(crate) class: ClassId,
+    pub(crate) seconds: f64,
+}
+
+/// Compute tasks of one role on one device, by task.
+pub(crate) type Jobs = Vec<Option<Job>>;
+
+/// What is bound to happen at a known time; all else is left to the fluid solver.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// The route's latency is over: the message's bytes begin to flow.
+    Depart(u32),
+    /// The last byte of the message is there.
+    Arrive(u32),
+    /// The unit is woken by a message.
+    Wake(u32),
+    /// The unit is done with what took no time.
+    Done(u32),
+}
+
+/// Tokens of fluid activities: messages have this bit, units do not.
+const MESSAGE: u64 = 1 << 32;
+
+/// A run under way.
+pub(crate) struct Engine<'a, F> {
+    plan: &'a Plan,
+    platform: &'a Platform<'a>,
+    driver: Driver,
+    fluid: F,
+    resources: Resources,
+    /// For each rank the index of its jobs, and the jobs of each role on each device.
+    job_lists: Vec<Jobs>,
+    events: Events<Event>,
+    now: Time,
+    ranks: Vec<Rank>,
+    units: Vec<Unit>,
+    /// Units that may have something new to do.
+    dirty: Vec<u32>,
+    meetings: Meetings,
+    flights: Slab<Flight>,
+    started_flights: u64,
+    messages: Slab<Message>,
+    posted_messages: u64,
+    paths: Paths,
+    spans: Vec<Span>,
+}
+
+/// What a run leaves behind.
+pub(crate) struct Outcome {
+    pub(crate) spans: Vec<Span>,
+    pub(crate) traffic: Traffic,
+    pub(crate) utilisation: Vec<Utilisation>,
+}
+
+impl<'a, F: Fluid> Engine<'a, F> {
+    /// Everything at its start; `jobs` gives, by rank, which of `job_lists` is its own.
+    pub(crate) fn new(
+        plan: &'a Plan,
+        platform: &'a Platform<'a>,
+        driver: Driver,
+        fluid: F,
+        resources: Resources,
+        job_lists: Vec<Jobs>,
+        jobs: &[u32],
+    ) -> Engine<'a, F> {
+        let ranks = rank::all(plan, platform, jobs);
+        Engine {
+            plan,
+            platform,
+            driver,
+            fluid,
+            resources,
+            job_lists,
+            events: Events::new(),
+            now: Time::ZERO,
+            units: vec![Unit::default(); 2 * ranks.len()],
+            ranks,
+            dirty: Vec::new(),
+            meetings: Meetings::new(plan),
+            flights: Slab::new(),
+            started_flights: 0,
+            messages: Slab::new(),
+            posted_messages: 0,
+            paths: Paths::default(),
+            spans: Vec::new(),
+        }
+    }
+
+    /// Runs until nothing is left to happen.
+    ///
+    /// # Errors
+    /// A deadlock, a route or cost that cannot be, or a time beyond what can be counted.
+    pub(crate) fn run(mut self) -> Result<Outcome, SimError> {
+        for rank in 0..self.ranks.len() as u32 {
+            self.begin(rank);
+        }
+        for rank in 0..self.ranks.len() as u32 {
+            self.settle(rank)?;
+            self.touch(2 * rank);
+        }
+        self.dispatch()?;
+        let mut finished: Vec<Finished> = Vec::new();
+        while let Some(time) = self.events.next_time().into_iter().chain(self.fluid.next_completion()).min() {
+            if time == Time::MAX {
+                return Err(overflow().into());
+            }
+            self.now = time;
+            self.fluid.advance(time, &mut finished);
+            for done in finished.drain(..) {
+                let index = done.token as u32;
+                if done.token & MESSAGE != 0 { self.arrive(index)? } else { self.done(index)? }
+            }
+            while self.events.next_time() == Some(time) {
+                let Some((_, event)) = self.events.pop() else { break };
+                match event {
+                    Event::Depart(message) => self.depart(message)?,
+                    Event::Arrive(message) => self.arrive(message)?,
+                    Event::Wake(unit) => self.touch(unit),
+                    Event::Done(unit) => self.done(unit)?,
+                }
+            }
+            self.dispatch()?;
+        }
+        if self.fluid.active() > 0 {
+            return Err(overflow().into());
+        }
+        self.finish()
+    }
+
+    fn finish(mut self) -> Result<Outcome, SimError> {
+        let waiting: Vec<Waiting> =
+            (0..self.ranks.len() as u32).filter_map(|rank| deadlock::waiting(&self, rank)).collect();
+        if !waiting.is_empty() {
+            return Err(SimError::Deadlock(waiting));
+        }
+        let end = self.spans.iter().map(|span| span.end).max().unwrap_or(Time::ZERO);
+        self.spans.sort_by_key(|span| span.rank);
+        let traffic = Traffic::of(self.ranks.iter().map(|rank| rank.peers.as_slice()));
+        Ok(Outcome { spans: self.spans, traffic, utilisation: self.resources.utilisation(end) })
+    }
+
+    /// A rank, for those who look at it from outside.
+    pub(crate) fn rank(&self, rank: u32) -> &Rank {
+        &self.ranks[rank as usize]
+    }
+
+    /// A flight in flight.
+    pub(crate) fn flight_of(&self, id: u32) -> &Flight {
+        self.flights.at(id)
+    }
+
+    /// The rank that has not taken in what `lane` of `flight` sent.
+    pub(crate) fn holder(&self, flight: &Flight, lane: u32) -> Option<u32> {
+        let first = self.plan.meetings[flight.meeting as usize].first;
+        let member = flight.rank - first;
+        let holds = |rank: u32| {
+            let other = self.meetings.find(flight.meeting, rank.checked_sub(first)?, flight.run)?;
+            self.flights.at(other).inbox.range((lane, member, 0)..=(lane, member, u64::MAX)).next().map(|_| rank)
+        };
+        self.ranks[flight.rank as usize].peers.iter().find_map(|peer| holds(peer.rank))
+    }
+
+    /// The rank that is `member` of a flight's meeting.
+    pub(crate) fn member(&self, flight: &Flight, member: u32) -> u32 {
+        self.plan.meetings[flight.meeting as usize].first + member
+    }
+
+    /// Lets every unit with news pick what it does next, in order of ranks.
+    fn dispatch(&mut self) -> Result<(), InputError> {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        for unit in dirty.drain(..) {
+            self.units[unit as usize].dirty = false;
+            self.pick(unit)?;
+        }
+        self.dirty = dirty;
+        Ok(())
+    }
+
+    /// Notes that a unit may have something new to do.
+    fn touch(&mut self, unit: u32) {
+        let state = &mut self.units[unit as usize];
+        if !state.dirty {
+            state.dirty = true;
+            self.dirty.push(unit);
+        }
+    }
+}
+
+fn overflow() -> InputError {
+    let message =
+        "the simulated time is beyond 213 days: take fewer iterations, or look for a cost that is far too high";
+    InputError::new("simulation", "", message)
+}

@@ -1,0 +1,115 @@
+//! The way from one rank to another: who carries messages there, and at what cost. Worked out when first used.
+//!
+//! Ranks of the same two devices share a path, so their number does not multiply routes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use lockstep_topology::cluster::{DeviceId, DeviceKind};
+use lockstep_topology::{InputError, Rank as RankId, Time};
+
+use super::Engine;
+use crate::costs::{MessageCost, Pair};
+use crate::fluid::{ClassId, Fluid};
+use crate::network::Carrier;
+
+/// A way between two devices.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) pair: Pair,
+    /// From the post to when an idle receiver sees it; on links, to when the bytes begin to flow.
+    pub(crate) latency: Time,
+    pub(crate) cost: MessageCost,
+    /// What carries the bytes over links.
+    pub(crate) carrier: Carrier,
+    /// The class of the receiver's work.
+    pub(crate) receive: ClassId,
+}
+
+/// All ways in use.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    known: BTreeMap<(DeviceId, DeviceId, Pair), u32>,
+    paths: Vec<Path>,
+}
+
+impl Paths {
+    pub(super) fn at(&self, path: u32) -> &Path {
+        &self.paths[path as usize]
+    }
+}
+
+/// Another rank that a rank sends to, and what it has sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) rank: u32,
+    path: u32,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    /// Messages on links whose latency is over: the bytes of the first one flow, the others wait behind it.
+    pub(super) line: VecDeque<u32>,
+}
+
+impl<F: Fluid> Engine<'_, F> {
+    /// The path of a message, which is counted.
+    pub(super) fn path_for(&mut self, from: u32, to: u32, bytes: u64) -> Result<u32, InputError> {
+        let peers = &mut self.ranks[from as usize].peers;
+        let at = match peers.binary_search_by_key(&to, |peer| peer.rank) {
+            Ok(at) => at,
+            Err(at) => {
+                let path = self.path(from, to)?;
+                let peer = Peer { rank: to, path, messages: 0, bytes: 0, line: VecDeque::new() };
+                self.ranks[from as usize].peers.insert(at, peer);
+                at
+            }
+        };
+        let peer = &mut self.ranks[from as usize].peers[at];
+        peer.messages += 1;
+        peer.bytes += bytes;
+        Ok(peer.path)
+    }
+
+    /// The messages on links from one rank to another.
+    pub(super) fn line(&mut self, from: u32, to: u32) -> &mut VecDeque<u32> {
+        let peers = &mut self.ranks[from as usize].peers;
+        let at = peers.binary_search_by_key(&to, |peer| peer.rank).expect("a message was posted there");
+        &mut peers[at].line
+    }
+
+    fn path(&mut self, from: u32, to: u32) -> Result<u32, InputError> {
+        let platform = self.platform;
+        let [sender, receiver] =
+            [from, to].map(|rank| &platform.cluster.devices()[self.ranks[rank as usize].device.0 as usize]);
+        let one_cpu = sender.id == receiver.id && matches!(receiver.kind, DeviceKind::Cpu(_));
+        let pair = match (one_cpu, platform.hosting.share(RankId(from), RankId(to))) {
+            (true, true) => Pair::Memory,
+            (true, false) => Pair::Host,
+            (false, _) => Pair::Wire,
+        };
+        let key = (sender.id, receiver.id, pair);
+        if let Some(known) = self.paths.known.get(&key) {
+            return Ok(*known);
+        }
+        let route = platform.cluster.route(sender.id, receiver.id)?;
+        let cost = platform.costs.message(pair, receiver, &route);
+        let figures = [cost.latency, cost.overhead, cost.copy, cost.sum, cost.memory];
+        if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
+            let value = format!("message to {}: {cost:?}", receiver.name);
+            return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
+        }
+        let carrier = match pair {
+            Pair::Wire => {
+                let network = platform.network.model();
+                network.carrier(platform.cluster, &route, &mut self.resources, &mut self.fluid)?
+            }
+            // The receiver's thread carries the bytes, so nothing else limits them.
+            Pair::Memory | Pair::Host => Carrier::Alone(f64::INFINITY),
+        };
+        let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
+        let latency = Time::from_secs_f64(cost.latency) + on_links;
+        let receive = self.resources.receive(receiver, cost.memory, &mut self.fluid)?;
+        self.paths.paths.push(Path { pair, latency, cost, carrier, receive });
+        let path = (self.paths.paths.len() - 1) as u32;
+        self.paths.known.insert(key, path);
+        Ok(path)
+    }
+}

@@ -1,0 +1,154 @@
+//! A unit of a rank that works on one thing at a time, and what it picks next.
+//!
+//! On a CPU a rank is one thread: before each compute task, and while it waits, it handles the messages that are there,
+//! the first come first. On a GPU unit 0 computes and unit 1 handles messages. A message wakes an idle thread after its
+//! latency; a busy one finds it as soon as it looks, unless it was posted at this very instant.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use lockstep_topology::{InputError, Time};
+
+use super::{Engine, Event};
+use crate::fluid::{ClassId, Fluid};
+
+/// A message that a lane can take in. Ordered by what a thread handles first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Arrival {
+    /// When it could first be seen by a thread that looks.
+    pub(crate) posted: Time,
+    /// When it wakes a thread that does not.
+    pub(crate) wakes: Time,
+    /// The number of its exchange, counted over the run.
+    pub(crate) serial: u64,
+    /// Which lane takes it in.
+    pub(crate) lane: u32,
+    /// And of which flight.
+    pub(crate) flight: u32,
+}
+
+/// What keeps a unit busy.
+#[derive(Debug, Clone, Copy)]
+enum Busy {
+    /// The next task of the compute stream, since when.
+    Compute(Time),
+    /// A message.
+    Receive { flight: u32, lane: u32 },
+}
+
+/// The state of a unit.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Unit {
+    busy: Option<Busy>,
+    /// When it last became idle.
+    idle_since: Option<Time>,
+    /// When the first of its arrivals wakes it; `None` before it went idle.
+    wakes: Option<Time>,
+    arrivals: BinaryHeap<Reverse<Arrival>>,
+    /// Lanes whose sends were taken in while it was busy.
+    taken: Vec<(u32, u32)>,
+    /// Whether the engine knows that there is news.
+    pub(super) dirty: bool,
+}
+
+impl<F: Fluid> Engine<'_, F> {
+    /// The unit of `rank` that handles messages.
+    pub(super) fn exchange_unit(&self, rank: u32) -> u32 {
+        2 * rank + u32::from(self.ranks[rank as usize].apart)
+    }
+
+    /// The unit picks what it does next: a message that it can see, else its compute task, else nothing.
+    pub(super) fn pick(&mut self, unit: u32) -> Result<(), InputError> {
+        if self.units[unit as usize].busy.is_some() {
+            return Ok(());
+        }
+        let (rank, now) = (unit / 2, self.now);
+        let job = if unit == 2 * rank { self.compute_ready(rank) } else { None };
+        let state = &mut self.units[unit as usize];
+        let awake = job.is_some() || state.idle_since == Some(now) || state.wakes.is_some_and(|wakes| wakes <= now);
+        if awake
+            && let Some(Reverse(first)) = state.arrivals.peek()
+            && (first.posted < now || first.wakes <= now)
+        {
+            let Arrival { flight, lane, .. } = *first;
+            state.arrivals.pop();
+            let (class, seconds) = self.receive_work(flight, lane);
+            return self.work(unit, Busy::Receive { flight, lane }, class, seconds);
+        }
+        if job.is_some()
+            && let Some(job) = self.next_job(rank)
+        {
+            return self.work(unit, Busy::Compute(now), job.class, job.seconds);
+        }
+        let state = &mut self.units[unit as usize];
+        if state.wakes.is_none() {
+            state.wakes = state.arrivals.iter().map(|Reverse(arrival)| arrival.wakes).min();
+            if let Some(wakes) = state.wakes {
+                self.events.push(wakes, Event::Wake(unit));
+            }
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, unit: u32, busy: Busy, class: ClassId, seconds: f64) -> Result<(), InputError> {
+        let state = &mut self.units[unit as usize];
+        state.busy = Some(busy);
+        state.wakes = None;
+        if seconds > 0.0 {
+            self.resources.take(class, seconds);
+            self.fluid.start(class, seconds, u64::from(unit))?;
+        } else {
+            self.events.push(self.now, Event::Done(unit));
+        }
+        Ok(())
+    }
+
+    /// The unit is done with what it did.
+    pub(super) fn done(&mut self, unit: u32) -> Result<(), InputError> {
+        let (rank, now) = (unit / 2, self.now);
+        let state = &mut self.units[unit as usize];
+        let busy = state.busy.take();
+        state.idle_since = Some(now);
+        let taken = std::mem::take(&mut state.taken);
+        self.touch(unit);
+        match busy {
+            Some(Busy::Compute(start)) => self.computed(rank, start),
+            Some(Busy::Receive { flight, lane }) => self.received(flight, lane)?,
+            None => {}
+        }
+        for (flight, lane) in taken {
+            self.send_taken(flight, lane)?;
+        }
+        self.settle(rank)
+    }
+
+    /// Tells the sender's unit that a send of `lane` was taken in: it sees that now if it is idle, else when it looks.
+    pub(super) fn tell_sender(&mut self, rank: u32, flight: u32, lane: u32) -> Result<(), InputError> {
+        let unit = self.exchange_unit(rank);
+        let state = &mut self.units[unit as usize];
+        if state.busy.is_some() {
+            state.taken.push((flight, lane));
+            return Ok(());
+        }
+        self.send_taken(flight, lane)?;
+        self.settle(rank)
+    }
+
+    /// Hands `rank` a message that one of its lanes waits for.
+    pub(super) fn hand_over(&mut self, rank: u32, arrival: Arrival) {
+        let (unit, now) = (self.exchange_unit(rank), self.now);
+        let state = &mut self.units[unit as usize];
+        state.arrivals.push(Reverse(arrival));
+        // A unit that picks in this instant anyway, or later on, sees to its waking then.
+        if state.busy.is_some() || state.wakes.is_some_and(|wakes| wakes <= arrival.wakes) {
+            return;
+        }
+        if arrival.wakes <= now {
+            state.wakes = Some(now);
+            self.touch(unit);
+        } else if !(state.dirty && state.wakes.is_none()) {
+            state.wakes = Some(arrival.wakes);
+            self.events.push(arrival.wakes, Event::Wake(unit));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The platform as resources of the fluid solver: cores and memory of each device in use, each wire that is crossed.
+//!
+//! Resources come into being when the first rank or route needs them, so a job on four of ten thousand hosts is as cheap
+//! as on four. What passes through each is added up, for the answer to what bounds a step.
+
+use lockstep_topology::cluster::{Device, DeviceKind, Link};
+use lockstep_topology::{Cluster, InputError, Time};
+
+use crate::costs::Cost;
+use crate::fluid::{ClassId, Fluid, ResourceId, Use};
+
+/// A resource with its name, its capacity and what was taken of it.
+#[derive(Debug, Clone)]
+struct Resource {
+    name: String,
+    capacity: f64,
+    used: f64,
+}
+
+/// Cores (or a GPU's multiprocessors as one) and memory of a device.
+#[derive(Debug, Clone, Copy)]
+struct DeviceResources {
+    cores: ResourceId,
+    memory: ResourceId,
+}
+
+/// All resources of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Resources {
+    all: Vec<Resource>,
+    devices: Vec<Option<DeviceResources>>,
+    wires: Vec<Option<ResourceId>>,
+    /// What an activity of each class takes of resources per unit of work.
+    uses: Vec<Vec<Use>>,
+}
+
+/// How much of a resource a run used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Utilisation {
+    /// `node0.cpu cores`, `node0.cpu memory`, `node0.eth0 > switch`.
+    pub resource: String,
+    /// Mean share of its capacity over the run, from 0 to 1.
+    pub share: f64,
+}
+
+impl Resources {
+    /// Nothing in use yet.
+    pub(crate) fn new(cluster: &Cluster) -> Resources {
+        Resources {
+            devices: vec![None; cluster.devices().len()],
+            wires: vec![None; cluster.wires() as usize],
+            ..Resources::default()
+        }
+    }
+
+    fn add(&mut self, name: String, capacity: f64, fluid: &mut dyn Fluid) -> Result<ResourceId, InputError> {
+        let id = fluid.add_resource(capacity).map_err(|error| InputError { place: name.clone(), ..error })?;
+        self.all.push(Resource { name, capacity, used: 0.0 });
+        Ok(id)
+    }
+
+    /// The class of activities with these uses, whose work [`Resources::take`] can add up.
+    ///
+    /// # Errors
+    /// What the solver refuses.
+    pub(crate) fn class(&mut self, cap: f64, uses: &[Use], fluid: &mut dyn Fluid) -> Result<ClassId, InputError> {
+        let class = fluid.class(cap, uses)?;
+        let index = class.0 as usize;
+        if self.uses.len() <= index {
+            self.uses.resize(index + 1, Vec::new());
+        }
+        self.uses[index] = uses.to_vec();
+        Ok(class)
+    }
+
+    /// The resource of a link's wire.
+    ///
+    /// # Errors
+    /// A bandwidth that the solver refuses.
+    pub(crate) fn wire(
+        &mut self,
+        cluster: &Cluster,
+        link: &Link,
+        fluid: &mut dyn Fluid,
+    ) -> Result<ResourceId, InputError> {
+        if let Some(id) = self.wires[link.wire.0 as usize] {
+            return Ok(id);
+        }
+        let name = format!("{} > {}", cluster.vertex(link.from).name, cluster.vertex(link.to).name);
+        let id = self.add(name, link.bandwidth.bytes_per_s(), fluid)?;
+        self.wires[link.wire.0 as usize] = Some(id);
+        Ok(id)
+    }
+
+    fn device(&mut self, device: &Device, fluid: &mut dyn Fluid) -> Result<DeviceResources, InputError> {
+        if let Some(known) = self.devices[device.id.0 as usize] {
+            return Ok(known);
+        }
+        let (unit, capacity) = match &device.kind {
+            DeviceKind::Cpu(cpu) => ("cores", f64::from(cpu.cores)),
+            DeviceKind::Gpu(_) => ("multiprocessors", 1.0),
+        };
+        let cores = self.add(format!("{} {unit}", device.name), capacity, fluid)?;
+        let memory = self.add(format!("{} memory", device.name), 1.0, fluid)?;
+        self.devices[device.id.0 as usize] = Some(DeviceResources { cores, memory });
+        Ok(DeviceResources { cores, memory })
+    }
+
+    /// The class of tasks on `device` that cost `cost` and run on up to `threads` cores, a unit of work being a second of
+    /// one of them.
+    ///
+    /// # Errors
+    /// What the solver refuses.
+    pub(crate) fn task(
+        &mut self,
+        device: &Device,
+        cost: Cost,
+        threads: u32,
+        fluid: &mut dyn Fluid,
+    ) -> Result<ClassId, InputError> {
+        let DeviceResources { cores, memory } = self.device(device, fluid)?;
+        let cap = match device.kind {
+            DeviceKind::Cpu(_) => f64::from(threads.max(1)),
+            DeviceKind::Gpu(_) => 1.0,
+        };
+        self.class(cap, &[Use::one(cores), Use { resource: memory, per_speed: cost.memory }], fluid)
+    }
+
+    /// The class of the thread or copy engine that takes in messages on `device`; on a GPU it needs no multiprocessor.
+    ///
+    /// # Errors
+    /// What the solver refuses.
+    pub(crate) fn receive(
+        &mut self,
+        device: &Device,
+        memory_share: f64,
+        fluid: &mut dyn Fluid,
+    ) -> Result<ClassId, InputError> {
+        let DeviceResources { cores, memory } = self.device(device, fluid)?;
+        let streaming = Use { resource: memory, per_speed: memory_share };
+        match device.kind {
+            DeviceKind::Cpu(_) => self.class(1.0, &[Use::one(cores), streaming], fluid),
+            DeviceKind::Gpu(_) => self.class(1.0, &[streaming], fluid),
+        }
+    }
+
+    /// Notes that an activity of `class` does `work`.
+    pub(crate) fn take(&mut self, class: ClassId, work: f64) {
+        for used in &self.uses[class.0 as usize] {
+            self.all[used.resource.0 as usize].used += used.per_speed * work;
+        }
+    }
+
+    /// Mean shares over a run of length `end`, the largest first, then by name.
+    pub(crate) fn utilisation(&self, end: Time) -> Vec<Utilisation> {
+        let seconds = end.as_secs_f64();
+        let share = |r: &Resource| if seconds > 0.0 { r.used / (r.capacity * seconds) } else { 0.0 };
+        let mut list: Vec<Utilisation> =
+            self.all.iter().map(|r| Utilisation { resource: r.name.clone(), share: share(r) }).collect();
+        list.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.resource.cmp(&b.resource)));
+        list
+    }
+}

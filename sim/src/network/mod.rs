@@ -1,0 +1,57 @@
+//! How a transfer gets along its route: alone, or sharing the links with others.
+
+mod alpha_beta;
+mod max_min;
+
+pub use alpha_beta::AlphaBeta;
+pub use max_min::MaxMin;
+
+use lockstep_topology::cluster::Route;
+use lockstep_topology::{Cluster, InputError};
+
+use crate::fluid::{ClassId, Fluid};
+use crate::machine::Resources;
+
+/// Which network model a platform has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NetworkModel {
+    /// Every transfer has its route to itself.
+    AlphaBeta,
+    /// Transfers share each wire max-min fair.
+    #[default]
+    MaxMin,
+}
+
+/// What carries the transfers of one route, once the route's latency is over.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Carrier {
+    /// So many bytes per second, whatever else goes on.
+    Alone(f64),
+    /// Activities of this class, a unit of work being a byte.
+    Shared(ClassId),
+}
+
+/// A network model: asked once for each route, when its first message comes along.
+pub trait Network {
+    /// Prepares the transfers over `route`.
+    ///
+    /// # Errors
+    /// Links of a bandwidth that the solver refuses.
+    fn carrier(
+        &self,
+        cluster: &Cluster,
+        route: &Route,
+        resources: &mut Resources,
+        fluid: &mut dyn Fluid,
+    ) -> Result<Carrier, InputError>;
+}
+
+impl NetworkModel {
+    /// The model itself.
+    pub fn model(self) -> &'static dyn Network {
+        match self {
+            NetworkModel::AlphaBeta => &AlphaBeta,
+            NetworkModel::MaxMin => &MaxMin,
+        }
+    }
+}

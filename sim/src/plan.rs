@@ -1,0 +1,258 @@
+//! The plan: a program as the dense tables that the event loop reads, and its exchanges as meetings of their groups.
+//!
+//! Two roles meet where they hold equal exchanges, the n-th of its kind with the n-th; so a role that left one out makes
+//! the others wait in just that one, and the deadlock can be named.
+
+use lockstep_models::{Exchange, Op, Program, Role, Stream, TaskId};
+use lockstep_topology::{InputError, Schedule};
+
+/// What a rank of some role does in one iteration.
+#[derive(Debug)]
+pub(crate) struct RolePlan {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    pub(crate) tasks: Vec<TaskPlan>,
+    /// The tasks of each stream in program order.
+    pub(crate) compute: Vec<Slot>,
+    pub(crate) exchange: Vec<Slot>,
+}
+
+/// One task.
+#[derive(Debug)]
+pub(crate) struct TaskPlan {
+    pub(crate) name: String,
+    /// How often it runs in an iteration.
+    pub(crate) per_iteration: u32,
+    /// The meeting of an exchange; `None` for a task of the compute stream.
+    pub(crate) meeting: Option<u32>,
+    pub(crate) needs: Vec<Need>,
+}
+
+/// That a task waits for another of its rank.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Need {
+    pub(crate) task: u32,
+    lag: u32,
+    /// How often that other task runs in an iteration.
+    per_iteration: u32,
+    /// Both stand in one `Repeat`, and repetition waits for repetition.
+    together: bool,
+}
+
+/// A task's place in its stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) task: u32,
+    /// At the end of a `Repeat`'s part of this stream: where the part begins, and how often it runs.
+    repeat: Option<(u32, u32)>,
+}
+
+/// Where a stream of a rank stands: the next run of which task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    pub(crate) iteration: u32,
+    pub(crate) repetition: u32,
+    pub(crate) position: u32,
+}
+
+/// An exchange among all members of a group.
+#[derive(Debug)]
+pub(crate) struct Meeting {
+    pub(crate) schedule: Schedule,
+    pub(crate) window: u32,
+    /// Member i is rank `first + i`.
+    pub(crate) first: u32,
+}
+
+/// What all ranks do.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) roles: Vec<RolePlan>,
+    pub(crate) meetings: Vec<Meeting>,
+}
+
+impl Need {
+    /// How many runs of the other task must be done before a run of this one in `iteration` and `repetition`.
+    pub(crate) fn runs(self, iteration: u32, repetition: u32) -> u64 {
+        let per = u64::from(self.per_iteration);
+        match iteration.checked_sub(self.lag) {
+            None => 0,
+            Some(_) if self.together && self.lag == 0 => u64::from(iteration) * per + u64::from(repetition) + 1,
+            Some(earlier) => (u64::from(earlier) + 1) * per,
+        }
+    }
+}
+
+impl TaskPlan {
+    /// The number of a run, counted over iterations and repetitions.
+    pub(crate) fn run(&self, iteration: u32, repetition: u32) -> u64 {
+        u64::from(iteration) * u64::from(self.per_iteration) + u64::from(repetition)
+    }
+}
+
+impl Cursor {
+    /// The task that comes next; there is always one, unless the stream is empty.
+    pub(crate) fn task(self, stream: &[Slot]) -> Option<u32> {
+        stream.get(self.position as usize).map(|slot| slot.task)
+    }
+
+    /// Goes on by one run, into the next iteration where this one ends.
+    pub(crate) fn step(&mut self, stream: &[Slot]) {
+        match stream[self.position as usize].repeat {
+            Some((first, count)) if self.repetition + 1 < count => {
+                self.repetition += 1;
+                self.position = first;
+            }
+            at_end => {
+                // Inside a body the repetition goes on; behind it counting starts again.
+                if at_end.is_some() {
+                    self.repetition = 0;
+                }
+                self.position += 1;
+            }
+        }
+        if self.position as usize == stream.len() {
+            *self = Cursor { iteration: self.iteration + 1, repetition: 0, position: 0 };
+        }
+    }
+}
+
+impl Plan {
+    /// The tables of `program`.
+    ///
+    /// # Errors
+    /// An algorithm that cannot serve its group, or a role that meets a group it is not in.
+    pub(crate) fn new(program: &Program) -> Result<Plan, InputError> {
+        let mut meetings = Vec::new();
+        let mut known: Vec<(&Exchange, usize)> = Vec::new();
+        let mut roles = Vec::new();
+        for role in &program.roles {
+            let mut mine: Vec<&Exchange> = Vec::new();
+            let mut meeting_of = vec![None; role.tasks.len()];
+            for (id, exchange) in role.exchanges() {
+                let group = &program.groups[exchange.group];
+                if role.ranks.iter().any(|rank| !group.ranks.contains(rank)) {
+                    let place = format!("program, role {}", role.name);
+                    let message = "meets a group that not all of its ranks are in: split the role";
+                    return Err(InputError::new(place, role.tasks[id].name.clone(), message));
+                }
+                let key = (exchange, mine.iter().filter(|other| **other == exchange).count());
+                mine.push(exchange);
+                let index = match known.iter().position(|other| *other == key) {
+                    Some(index) => index,
+                    None => {
+                        let schedule = program.schedule(exchange)?;
+                        let window = Program::window(exchange, &schedule);
+                        meetings.push(Meeting { schedule, window, first: group.ranks.first });
+                        known.push(key);
+                        known.len() - 1
+                    }
+                };
+                meeting_of[id] = Some(index as u32);
+            }
+            roles.push(role_plan(role, &meeting_of));
+        }
+        Ok(Plan { roles, meetings })
+    }
+
+    /// One meeting of `ranks` ranks, and nothing else.
+    pub(crate) fn meeting(name: String, schedule: Schedule, window: u32) -> Plan {
+        let ranks = schedule.members();
+        let task = TaskPlan { name, per_iteration: 1, meeting: Some(0), needs: Vec::new() };
+        let exchange = vec![Slot { task: 0, repeat: None }];
+        let role = RolePlan { first: 0, count: ranks, tasks: vec![task], compute: Vec::new(), exchange };
+        Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0 }] }
+    }
+
+    /// How many ranks there are.
+    pub(crate) fn ranks(&self) -> u32 {
+        self.roles.iter().map(|role| role.count).sum()
+    }
+}
+
+fn role_plan(role: &Role, meeting_of: &[Option<u32>]) -> RolePlan {
+    let count = |id: TaskId| role.repeat_of(id).map_or(1, |(_, count)| count);
+    let task = |(id, task): (usize, &lockstep_models::Task)| {
+        // What a Repeat waits for, each task of its body waits for.
+        let around = role.repeat_of(id).map(|(repeat, _)| repeat);
+        let inherited = around.iter().flat_map(|repeat| &role.tasks[*repeat].after);
+        let mut needs = Vec::new();
+        for after in task.after.iter().chain(inherited) {
+            let body = match role.tasks[after.task].op {
+                Op::Repeat { body, .. } => after.task + 1..after.task + 1 + body,
+                _ => after.task..after.task + 1,
+            };
+            needs.extend(body.map(|other| Need {
+                task: other as u32,
+                lag: after.lag,
+                per_iteration: count(other),
+                together: around.is_some() && role.repeat_of(other).map(|(repeat, _)| repeat) == around,
+            }));
+        }
+        TaskPlan { name: task.name.clone(), per_iteration: count(id), meeting: meeting_of[id], needs }
+    };
+    RolePlan {
+        first: role.ranks.first,
+        count: role.ranks.count,
+        tasks: role.tasks.iter().enumerate().map(task).collect(),
+        compute: stream(role, Stream::Compute),
+        exchange: stream(role, Stream::Exchange),
+    }
+}
+
+/// The slots of one stream of a role.
+fn stream(role: &Role, stream: Stream) -> Vec<Slot> {
+    let mut slots: Vec<Slot> = Vec::new();
+    let mut part: Option<(TaskId, usize)> = None;
+    for (id, task) in role.tasks.iter().enumerate() {
+        if task.stream != stream || matches!(task.op, Op::Repeat { .. }) {
+            continue;
+        }
+        let repeat = role.repeat_of(id);
+        let first = match (repeat, part) {
+            (Some((repeat, _)), Some((open, first))) if open == repeat => first,
+            _ => slots.len(),
+        };
+        part = repeat.map(|(repeat, _)| (repeat, first));
+        if repeat.is_some() && first < slots.len() {
+            // Only the last slot of a part leads back.
+            slots.last_mut().expect("the part has begun").repeat = None;
+        }
+        slots.push(Slot { task: id as u32, repeat: repeat.map(|(_, count)| (first as u32, count)) });
+    }
+    slots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(slots: &[Slot], runs: usize) -> Vec<(u32, u32, u32)> {
+        let mut cursor = Cursor::default();
+        let mut seen = Vec::new();
+        for _ in 0..runs {
+            seen.push((cursor.iteration, cursor.repetition, cursor.task(slots).expect("not empty")));
+            cursor.step(slots);
+        }
+        seen
+    }
+
+    #[test]
+    fn a_cursor_goes_round_bodies_and_iterations() {
+        // task 0, then twice (tasks 2, 3), then task 4; task 1 is the Repeat itself.
+        let plain = |task| Slot { task, repeat: None };
+        let slots = [plain(0), plain(2), Slot { task: 3, repeat: Some((1, 2)) }, plain(4)];
+        let expected = [(0, 0, 0), (0, 0, 2), (0, 0, 3), (0, 1, 2), (0, 1, 3), (0, 0, 4), (1, 0, 0), (1, 0, 2)];
+        assert_eq!(walk(&slots, 8), expected);
+    }
+
+    #[test]
+    fn needs_count_runs() {
+        // Waits for a task that runs four times an iteration: in the second iteration the eighth run must be done.
+        let need = Need { task: 0, lag: 0, per_iteration: 4, together: false };
+        assert_eq!(need.runs(1, 0), 8);
+        assert_eq!(Need { lag: 1, ..need }.runs(1, 0), 4);
+        assert_eq!(Need { lag: 1, ..need }.runs(0, 0), 0);
+        assert_eq!(Need { together: true, ..need }.runs(1, 2), 7);
+    }
+}

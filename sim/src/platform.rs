@@ -1,0 +1,32 @@
+//! The platform: where the ranks of a program run, and by what they are priced.
+
+use lockstep_topology::{Cluster, Hosting, InputError, Placement};
+
+use crate::costs::Costs;
+use crate::network::NetworkModel;
+
+/// A cluster with ranks on it.
+#[derive(Clone, Copy)]
+pub struct Platform<'a> {
+    /// Devices and links.
+    pub cluster: &'a Cluster,
+    /// Which device each rank is on.
+    pub placement: &'a Placement,
+    /// Which process each rank is in.
+    pub hosting: &'a Hosting,
+    /// What tasks and messages cost.
+    pub costs: &'a dyn Costs,
+    /// How transfers share links.
+    pub network: NetworkModel,
+}
+
+impl Platform<'_> {
+    /// Refuses a placement that leaves ranks out.
+    pub(crate) fn check(&self, ranks: u32) -> Result<(), InputError> {
+        if self.placement.ranks() < ranks {
+            let message = format!("the placement has only {}; place every rank, servers too", self.placement.ranks());
+            return Err(InputError::new("--ranks", ranks.to_string(), message));
+        }
+        Ok(())
+    }
+}

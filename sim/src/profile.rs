@@ -1,0 +1,197 @@
+//! The profile: what `lockstep calibrate` measured on one host, as JSON. Single layers and single messages, never a step.
+//!
+//! Every figure is an interval. A slowdown f says how much longer an operation takes when every core does the same at
+//! once: of n cores each then takes f/n of the memory, so that the n of them fill it and run at 1/f of their speed.
+
+use std::path::Path;
+
+use lockstep_topology::InputError;
+use serde::{Deserialize, Serialize};
+
+/// The version of the format that this code writes and reads.
+pub const PROFILE_VERSION: u32 = 1;
+
+/// A measured figure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// The figure itself, a median.
+    pub value: f64,
+    /// Lower end of its 95 % confidence interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// A figure that is known exactly.
+    pub fn exact(value: f64) -> Interval {
+        Interval { value, low: value, high: value }
+    }
+}
+
+/// One phase of one chain of layers at one batch size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComputeEntry {
+    /// The chain's layers and shapes, as [`chain_key`](crate::costs::chain_key) writes them.
+    pub chain: String,
+    /// `forward`, `backward-data`, `backward-weight` or `backward`.
+    pub phase: String,
+    /// Samples in the batch.
+    pub samples: u32,
+    /// Seconds on one core, alone.
+    pub seconds: Interval,
+    /// How many times longer it takes when every core runs it.
+    pub slowdown: f64,
+}
+
+/// An operation on so many elements.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// fp32 elements.
+    pub elements: u64,
+    /// Seconds on one core, alone.
+    pub seconds: Interval,
+    /// How many times longer it takes when every core does it.
+    pub slowdown: f64,
+}
+
+/// A transport between ranks of the host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransportEntry {
+    /// α: seconds from a post until an idle receiver handles the message.
+    pub latency: Interval,
+    /// o: seconds of the receiver's thread per message.
+    pub overhead: Interval,
+    /// β: seconds per byte that is copied.
+    pub copy: Interval,
+    /// γ: seconds per byte that is added.
+    pub sum: Interval,
+    /// How many times longer copies and sums take when every core does them.
+    pub slowdown: f64,
+}
+
+/// All that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// [`PROFILE_VERSION`].
+    pub version: u32,
+    /// Name of the host.
+    pub host: String,
+    /// Its CPU, as it calls itself.
+    pub cpu: String,
+    /// Cores that were used at once for the slowdowns.
+    pub cores: u32,
+    /// When it was measured (RFC 3339).
+    pub date: String,
+    /// The command that did.
+    pub command: String,
+    /// FLOP/s of one core in the fastest matrix product: the roof for what was not measured.
+    pub flops_per_core_s: f64,
+    /// Bytes per second that all cores together read and write.
+    pub memory_bandwidth: f64,
+    /// Layers.
+    pub compute: Vec<ComputeEntry>,
+    /// The optimizer's step, by parameters.
+    pub update: Vec<Point>,
+    /// Gathering samples, by their elements.
+    pub load: Vec<Point>,
+    /// Messages between ranks of one process.
+    pub memory: TransportEntry,
+    /// Messages between processes; `None` where there is no MPI.
+    pub mpi: Option<TransportEntry>,
+}
+
+impl Profile {
+    /// Reads and checks a profile.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is no profile, or holds figures that cannot be.
+    pub fn load(path: &Path) -> Result<Profile, InputError> {
+        let place = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            InputError::new("--profile", &place, format!("cannot be read ({error}): write one with lockstep calibrate"))
+        })?;
+        Profile::parse(&place, &text)
+    }
+
+    /// The profile that `text`, the content of `file`, holds.
+    ///
+    /// # Errors
+    /// As [`Profile::load`].
+    pub fn parse(file: &str, text: &str) -> Result<Profile, InputError> {
+        let profile: Profile = serde_json::from_str(text).map_err(|error| {
+            let message = format!("is no profile of this version ({error}): write a new one with lockstep calibrate");
+            InputError::new(format!("{file}:{}", error.line()), "", message)
+        })?;
+        profile.check(file)?;
+        Ok(profile)
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a profile is plain data")
+    }
+
+    /// Refuses what cannot have been measured.
+    ///
+    /// # Errors
+    /// Names the entry and the figure.
+    pub fn check(&self, file: &str) -> Result<(), InputError> {
+        let wrong =
+            |value: String, message: &str| Err(InputError::new(file, value, format!("{message}: calibrate anew")));
+        if self.version != PROFILE_VERSION {
+            return wrong(format!("version = {}", self.version), "is of another version");
+        }
+        if self.cores == 0 {
+            return wrong("cores = 0".into(), "must be at least 1");
+        }
+        let positive = |figure: f64| figure > 0.0 && figure.is_finite();
+        for (name, figure) in [("flops_per_core_s", self.flops_per_core_s), ("memory_bandwidth", self.memory_bandwidth)]
+        {
+            if !positive(figure) {
+                return wrong(format!("{name} = {figure}"), "must be positive and finite");
+            }
+        }
+        let plausible = |interval: &Interval| {
+            let Interval { value, low, high } = *interval;
+            low >= 0.0 && low <= value && value <= high && high.is_finite()
+        };
+        let mut all: Vec<(String, &Interval, f64)> = Vec::new();
+        for entry in &self.compute {
+            if !["forward", "backward-data", "backward-weight", "backward"].contains(&entry.phase.as_str()) {
+                return wrong(format!("phase = {:?}", entry.phase), "is no phase");
+            }
+            if entry.samples == 0 {
+                return wrong(format!("{} {}: samples = 0", entry.phase, entry.chain), "must be at least 1");
+            }
+            all.push((format!("{} {}", entry.phase, entry.chain), &entry.seconds, entry.slowdown));
+        }
+        for (name, points) in [("update", &self.update), ("load", &self.load)] {
+            if points.is_empty() || points.iter().any(|point| point.elements == 0) {
+                return wrong(name.into(), "must have points of at least one element");
+            }
+            all.extend(points.iter().map(|point| (name.to_string(), &point.seconds, point.slowdown)));
+        }
+        for (name, transport) in
+            std::iter::once(("memory", &self.memory)).chain(self.mpi.iter().map(|mpi| ("mpi", mpi)))
+        {
+            for interval in [&transport.latency, &transport.overhead, &transport.copy, &transport.sum] {
+                all.push((name.to_string(), interval, transport.slowdown));
+            }
+        }
+        for (name, interval, slowdown) in all {
+            if !plausible(interval) {
+                return wrong(format!("{name}: {interval:?}"), "must be finite, with 0 <= low <= value <= high");
+            }
+            if !positive(slowdown) {
+                return wrong(format!("{name}: slowdown = {slowdown}"), "must be positive and finite");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! `simulate`: program and platform in, timeline out.
+
+use std::fmt;
+
+use lockstep_models::{Driver, Op, Program, Timeline};
+use lockstep_topology::{InputError, Rank, Time};
+
+use crate::costs::Cost;
+use crate::deadlock::{self, Waiting};
+use crate::engine::{Engine, Job, Jobs};
+use crate::fluid::{Fluid, System};
+use crate::machine::{Resources, Utilisation};
+use crate::plan::Plan;
+use crate::platform::Platform;
+use crate::traffic::Traffic;
+
+/// How a prediction is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Iterations before the counted ones.
+    pub warm_up: u32,
+    /// Iterations that statistics count.
+    pub counted: u32,
+    /// Cores that one rank's kernels run on, on a CPU.
+    pub threads_per_rank: u32,
+}
+
+impl Default for Options {
+    /// Two iterations to settle, three counted: without noise they are alike.
+    fn default() -> Options {
+        Options { warm_up: 2, counted: 3, threads_per_rank: 1 }
+    }
+}
+
+impl Options {
+    /// The driver that runs these iterations and no more.
+    pub fn driver(&self) -> Driver {
+        Driver::fixed(self.warm_up.saturating_add(self.counted))
+    }
+}
+
+/// What a simulation says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// Every task of every rank.
+    pub timeline: Timeline,
+    /// Who sent how much to whom.
+    pub traffic: Traffic,
+    /// Mean use of each resource over the run, the busiest first; with the α-β network, links are not among them.
+    pub utilisation: Vec<Utilisation>,
+    /// What had to be assumed, for people to read.
+    pub notes: Vec<String>,
+}
+
+impl Prediction {
+    /// The resource that bounds the step; where its share is far from 1, waiting (latency, imbalance) does.
+    pub fn bound(&self) -> Option<&Utilisation> {
+        self.utilisation.first()
+    }
+}
+
+/// Why there is no prediction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SimError {
+    /// Something in the input cannot be.
+    Input(InputError),
+    /// Ranks wait for each other for ever: all that wait, by rank.
+    Deadlock(Vec<Waiting>),
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SimError::Input(error) => error.fmt(f),
+            SimError::Deadlock(waiting) => deadlock::describe(waiting, f),
+        }
+    }
+}
+
+impl std::error::Error for SimError {}
+
+impl From<InputError> for SimError {
+    fn from(error: InputError) -> SimError {
+        SimError::Input(error)
+    }
+}
+
+/// Predicts the timeline of `program` on `platform`, for the iterations that `driver` asks for.
+///
+/// # Errors
+/// Ranks without a place, devices that cannot reach each other, costs that are no numbers; a deadlock.
+pub fn simulate(
+    program: &Program,
+    platform: &Platform<'_>,
+    driver: Driver,
+    options: &Options,
+) -> Result<Prediction, SimError> {
+    simulate_with(System::new(), program, platform, driver, options)
+}
+
+/// As [`simulate`], with a fluid solver of choice (empty): the slow one judges the fast one.
+///
+/// # Errors
+/// As there.
+pub fn simulate_with<F: Fluid>(
+    mut fluid: F,
+    program: &Program,
+    platform: &Platform<'_>,
+    driver: Driver,
+    options: &Options,
+) -> Result<Prediction, SimError> {
+    platform.check(program.ranks())?;
+    let plan = Plan::new(program)?;
+    let mut resources = Resources::new(platform.cluster);
+    let (lists, of_rank) = jobs(program, platform, options, &mut resources, &mut fluid)?;
+    let engine = Engine::new(&plan, platform, driver, fluid, resources, lists, &of_rank);
+    let outcome = engine.run()?;
+    let timeline = Timeline { spans: outcome.spans, warm_up: options.warm_up };
+    let (traffic, utilisation) = (outcome.traffic, outcome.utilisation);
+    Ok(Prediction { timeline, traffic, utilisation, notes: platform.costs.notes(program) })
+}
+
+/// The jobs of each role on each device in use, and which list is each rank's.
+fn jobs(
+    program: &Program,
+    platform: &Platform<'_>,
+    options: &Options,
+    resources: &mut Resources,
+    fluid: &mut dyn Fluid,
+) -> Result<(Vec<Jobs>, Vec<u32>), InputError> {
+    let mut lists: Vec<Jobs> = Vec::new();
+    let mut of_rank = Vec::with_capacity(program.ranks() as usize);
+    for role in &program.roles {
+        let mut list_on = vec![None; platform.cluster.devices().len()];
+        for rank in role.ranks.iter() {
+            let device = &platform.cluster.devices()[platform.placement.device(Rank(rank)).0 as usize];
+            let known: &mut Option<u32> = &mut list_on[device.id.0 as usize];
+            if known.is_none() {
+                let mut list = Vec::with_capacity(role.tasks.len());
+                for task in &role.tasks {
+                    let costs = platform.costs;
+                    let cost = match &task.op {
+                        Op::Load { samples } => costs.load(device, program, *samples),
+                        Op::Compute { chain, phase, samples } => {
+                            costs.compute(device, program, *chain, *phase, *samples)
+                        }
+                        Op::Update { range } => costs.update(device, range.end - range.start),
+                        Op::Repeat { .. } | Op::Exchange(_) => {
+                            list.push(None);
+                            continue;
+                        }
+                    };
+                    check(&task.name, cost)?;
+                    let class = resources.task(device, cost, options.threads_per_rank, fluid)?;
+                    list.push(Some(Job { class, seconds: cost.seconds }));
+                }
+                *known = Some(lists.len() as u32);
+                lists.push(list);
+            }
+            of_rank.extend(*known);
+        }
+    }
+    Ok((lists, of_rank))
+}
+
+fn check(task: &str, cost: Cost) -> Result<(), InputError> {
+    let longest = Time::MAX.as_secs_f64();
+    if (0.0..longest).contains(&cost.seconds) && cost.memory >= 0.0 && cost.memory.is_finite() {
+        return Ok(());
+    }
+    let message = "seconds and memory share must be zero or positive, and finite; look into the profile or the cluster";
+    Err(InputError::new("costs", format!("{task}: {cost:?}"), message))
+}

@@ -1,0 +1,133 @@
+//! Measured tables and rooflines, on a profile worked by hand.
+
+use std::path::Path;
+
+use lockstep_models::Layer;
+use lockstep_topology::InputError;
+use lockstep_topology::cluster::DeviceId;
+
+use super::*;
+use crate::profile::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
+use crate::{Roofline, Table, chain_key};
+
+fn profile(program: &Program, chain: usize) -> Profile {
+    let entry = |samples, seconds, slowdown| ComputeEntry {
+        chain: chain_key(program, chain),
+        phase: "forward".into(),
+        samples,
+        seconds: Interval::exact(seconds),
+        slowdown,
+    };
+    let transport = TransportEntry {
+        latency: Interval::exact(5e-6),
+        overhead: Interval::exact(1e-6),
+        copy: Interval::exact(1e-10),
+        sum: Interval { value: 2e-10, low: 1.9e-10, high: 2.2e-10 },
+        slowdown: 1.5,
+    };
+    let point = |elements| Point { elements, seconds: Interval::exact(1e-3), slowdown: 1.8 };
+    Profile {
+        version: PROFILE_VERSION,
+        host: "host".into(),
+        cpu: "a CPU".into(),
+        cores: 2,
+        date: "2025-01-01T00:00:00Z".into(),
+        command: "lockstep calibrate".into(),
+        flops_per_core_s: 1e11,
+        memory_bandwidth: 1e10,
+        compute: vec![entry(4, 2e-3, 1.0), entry(12, 4e-3, 1.2)],
+        update: vec![point(1000)],
+        load: vec![point(784)],
+        memory: transport,
+        mpi: None,
+    }
+}
+
+#[test]
+fn a_table_answers_what_was_measured_and_says_what_was_not() {
+    let (program, world) = (program(&mlp(2)), World::host(2, 2));
+    let device = &world.cluster.devices()[0];
+    let table = Table::new(&profile(&program, 1)).expect("a profile");
+    let at_8 = table.compute(device, &program, 1, Phase::Forward, 8);
+    assert_close(at_8.seconds, 3e-3, "half way between 4 and 12 samples");
+    assert_close(at_8.memory, 1.1 / 2.0, "the slowdown's share of the memory");
+    // Twice the parameters, twice the time; 1.8 times slower on both cores.
+    assert_eq!(table.update(device, 2000), Cost { seconds: 2e-3, memory: 0.9 });
+    assert_eq!(table.load(device, &program, 1).seconds, 1e-3);
+    let route = world.cluster.route(DeviceId(0), DeviceId(0)).expect("to itself");
+    let message = table.message(Pair::Memory, device, &route);
+    assert_eq!((message.latency, message.overhead, message.copy, message.sum), (5e-6, 1e-6, 1e-10, 2e-10));
+    assert_eq!(message.memory, 0.75);
+    // What was not measured is off from the roofline as what was.
+    let factor = at_8.seconds / Roofline.compute(device, &program, 1, Phase::Forward, 8).seconds;
+    let other = table.compute(device, &program, 2, Phase::Forward, 8).seconds;
+    assert_close(other, factor * Roofline.compute(device, &program, 2, Phase::Forward, 8).seconds, "scaled roofline");
+    let notes = table.notes(&program);
+    assert!(notes.iter().any(|note| note.contains(&program.chain_name(2))), "{notes:?}");
+    assert!(!notes.iter().any(|note| note.starts_with(&format!("forward {} ", program.chain_name(1)))), "{notes:?}");
+}
+
+#[test]
+fn a_profile_survives_its_file() {
+    let profile = profile(&program(&mlp(1)), 0);
+    assert_eq!(Profile::parse("p.json", &profile.to_json()), Ok(profile));
+}
+
+#[test]
+fn bad_profiles_are_refused() {
+    let good = profile(&program(&mlp(1)), 0);
+    let text = good.to_json();
+    let refused = |text: &str| Profile::parse("p.json", text).expect_err("refused");
+    for (from, to) in [
+        ("\"version\": 1", "\"version\": 2"),
+        ("\"cores\": 2", "\"cores\": 0"),
+        ("\"slowdown\": 1.5", "\"slowdown\": -1.5"),
+        ("\"phase\": \"forward\"", "\"phase\": \"sideways\""),
+        ("\"samples\": 4", "\"samples\": 0"),
+        ("\"low\": 1.9e-10", "\"low\": 3e-10"),
+        ("\"flops_per_core_s\"", "\"flops\""),
+        ("\"elements\": 1000", "\"elements\": 0"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = refused(&text.replacen(from, to, 1));
+        assert!(error.place.starts_with("p.json") && error.message.contains("calibrate"), "{error}");
+    }
+    refused("");
+    refused("{}");
+    let InputError { place, message, .. } = Profile::load(Path::new("/nowhere/p.json")).expect_err("no file");
+    assert!(place == "--profile" && message.contains("lockstep calibrate"), "{message}");
+}
+
+#[test]
+fn a_roofline_is_the_larger_of_arithmetic_and_memory() {
+    // 10 GB/s, of which kernels reach 0.8 and one of two cores half: 4 GB/s. 20 bytes a parameter.
+    let world = World::host(2, 2);
+    let device = &world.cluster.devices()[0];
+    let update = Roofline.update(device, 1_000_000);
+    assert_close(update.seconds, 20e6 / 4e9, "an update streams");
+    assert_close(update.memory, 0.5, "one core of two");
+    // The perceptron's first dense layer at batch 512 is arithmetic: 2·512·784·128 FLOPs at 0.6 of 100 GFLOP/s.
+    let program = program(&mlp(1));
+    let dense = (0..program.chains.len())
+        .find(|chain| matches!(program.model.node(program.chains[*chain][0]).layer, Layer::Dense(_)))
+        .expect("a layer");
+    let forward = Roofline.compute(device, &program, dense, Phase::Forward, 512);
+    let relu = 512.0 * 128.0 / (0.1 * 1e11);
+    let expected = 2.0 * 512.0 * 784.0 * 128.0 / 6e10;
+    assert!(forward.seconds >= expected && forward.seconds <= expected + 10.0 * relu, "{}", forward.seconds);
+}
+
+#[test]
+fn the_quickstarts_models_run_on_every_preset() {
+    for (name, _) in Cluster::presets() {
+        for model in ["mlp", "lenet", "resnet-32"] {
+            let world = World::new(Cluster::load(name).expect("a preset"), 4, &HostingRule::PerHost);
+            let job = Job::new(Arc::new(Model::load(model).expect("in the zoo")), 4, 16);
+            let program = program(&job);
+            let options = Options::default();
+            let platform = world.platform(&Roofline, NetworkModel::MaxMin);
+            let prediction = simulate(&program, &platform, options.driver(), &options).expect("runs");
+            assert!(prediction.timeline.step_time_s() > 0.0 && !prediction.notes.is_empty());
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Traffic: how many messages and bytes went from each rank to each other, for comparison with an executed run.
+
+use std::collections::BTreeMap;
+
+use crate::engine::Peer;
+
+/// What one rank sent to one other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sent {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+}
+
+/// All messages of a run, warm-up included, by (sender, receiver).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Pairs that exchanged nothing are left out.
+    pub pairs: BTreeMap<(u32, u32), Sent>,
+}
+
+impl Traffic {
+    /// Collects what each rank in turn has sent.
+    pub(crate) fn of<'p>(ranks: impl Iterator<Item = &'p [Peer]>) -> Traffic {
+        let mut pairs = BTreeMap::new();
+        for (from, peers) in (0..).zip(ranks) {
+            pairs.extend(peers.iter().map(|p| ((from, p.rank), Sent { messages: p.messages, bytes: p.bytes })));
+        }
+        Traffic { pairs }
+    }
+
+    /// The sum over all pairs.
+    pub fn total(&self) -> Sent {
+        self.pairs.values().fold(Sent::default(), |sum, sent| Sent {
+            messages: sum.messages + sent.messages,
+            bytes: sum.bytes + sent.bytes,
+        })
+    }
+}
