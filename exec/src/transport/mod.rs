@@ -109,7 +109,8 @@ pub trait Transport {
     /// When the job is over.
     fn poll(&mut self) -> Result<(), TransportError>;
 
-    /// Blocks until something may have changed since the last [`Transport::poll`], or until the deadline.
+    /// Blocks until something may have changed since the last call, or until the deadline; what has changed shows after
+    /// the next [`Transport::poll`].
     ///
     /// # Errors
     /// When the job is over.

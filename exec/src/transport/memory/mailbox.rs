@@ -119,7 +119,11 @@ impl Mailbox {
     }
 
     /// Blocks until the bell has rung since the last call, or until the deadline; looks `spin` times before it sleeps.
+    /// Does not block where envelopes lie about.
     pub(crate) fn wait(&self, spin: u32, deadline: Option<Instant>) {
+        if self.fresh.load(Ordering::Acquire) {
+            return;
+        }
         for _ in 0..spin {
             if self.rung.swap(false, Ordering::AcqRel) {
                 return;

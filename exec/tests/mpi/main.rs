@@ -1,0 +1,166 @@
+//! The cases of the memory transport under `mpirun`, and how a job of several processes ends when something breaks.
+//!
+//! One program in two parts: started by `cargo test` it starts `mpirun` on itself for each scenario and judges the exit
+//! code, the time and the output; started by `mpirun` (first argument `rank`) it is one process of the scenario.
+
+#[path = "../collectives/cases.rs"]
+mod cases;
+mod launch;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_exec::exchange::Exchange;
+use lockstep_exec::transport::mpi::Processes;
+use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control};
+use lockstep_topology::Rank;
+
+use cases::{Case, Memory, cases, run_all, run_together};
+use launch::Scenario;
+
+/// Which process each rank lives in; one process for each rank where the list counts up.
+const HOSTS: [&[u32]; 8] =
+    [&[0], &[0, 1], &[0, 1, 2], &[0, 1, 2, 3, 4], &[0, 0, 0], &[0, 0, 1, 1], &[0, 1, 0, 1, 1], &[0, 0, 1, 2, 2, 2]];
+
+/// What breaks in rank 1, and the message that must be seen.
+const FAILURES: [(&str, &str); 5] = [
+    ("panic", "lost its way"),
+    ("error", "lockstep: rank 1 failed: lost its way; the job ends"),
+    ("leave", "lockstep: rank 1 failed: it ended with messages open; the job ends"),
+    ("kill", "signal 9"),
+    ("exit", "lost its way"),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [_, "rank", scenario, hosts] => in_process(scenario, hosts),
+        _ => launch::all(&scenarios()),
+    }
+}
+
+/// Everything to be run, and how it must end.
+fn scenarios() -> Vec<Scenario> {
+    let mut all = Vec::new();
+    for hosts in HOSTS {
+        for name in ["each", "together", "small", "library"] {
+            // The library serves one rank in each process.
+            if name != "library" || hosts.is_sorted_by(|a, b| a < b) {
+                all.push(Scenario::new(name, hosts, None));
+            }
+        }
+    }
+    for (name, message) in FAILURES {
+        all.push(Scenario::new(name, &[0, 1, 2], Some(message)));
+        // A process's signal or exit is that of all its ranks.
+        all.push(Scenario::new(name, &[0, 1, 1, 2], Some(message.split("1 failed").last().unwrap_or(message))));
+    }
+    all
+}
+
+/// One process of a scenario.
+fn in_process(scenario: &str, hosts: &str) -> ExitCode {
+    let hosts: Vec<u32> = hosts.split(',').map(|host| host.parse().unwrap()).collect();
+    let members = hosts.len() as u32;
+    let mut processes = Processes::join().unwrap();
+    let all = cases(members);
+    let process = processes.process();
+    let mine = (0..members).filter(|rank| hosts[*rank as usize] == process);
+    let states: Vec<Vec<Memory>> =
+        mine.map(|member| all.iter().map(|case| Memory::new(case, member, true)).collect()).collect();
+    let done = processes.run(&hosts, 0, states, |end, memory| -> Result<(), TransportError> {
+        match scenario {
+            "each" => run_all(end, &all, memory, true),
+            "together" => run_together(end, &all, memory),
+            "small" => small(end),
+            "library" => library(end),
+            broken => fail(end, &all, memory, broken),
+        }
+    });
+    done.unwrap();
+    ExitCode::SUCCESS
+}
+
+/// Barriers, control messages, empty messages, messages of several pieces.
+fn small(end: &mut dyn Transport) -> Result<(), TransportError> {
+    let (rank, ranks) = (end.rank().0, end.ranks());
+    for _ in 0..20 {
+        control::barrier(end)?;
+    }
+    let (next, previous) = (Rank((rank + 1) % ranks), Rank((rank + ranks - 1) % ranks));
+    let value = u64::MAX - u64::from(rank);
+    assert_eq!(control::swap(end, next, previous, 5, value)?, u64::MAX - u64::from(previous.0));
+    for elements in [0, 1, 128 * 1024, 300_001] {
+        // Leaked, because an error may leave messages open.
+        let data = Vec::leak((0..elements).map(|i| (i % 1000) as f32 + rank as f32).collect());
+        let into = Vec::leak(vec![1.0f32; elements]);
+        let scratch = Vec::leak(vec![f32::NAN; elements]);
+        // SAFETY: leaked memory outlives the transport, and nobody else uses it.
+        let (region, target, between) = unsafe {
+            (
+                Region::new(data.as_ptr(), elements),
+                RegionMut::new(into.as_mut_ptr(), elements),
+                RegionMut::new(scratch.as_mut_ptr(), elements),
+            )
+        };
+        let received = end.post_recv(previous, Tag::exchange(7, 1), target, Combine::Sum, between)?;
+        let sent = end.post_send(next, Tag::exchange(7, 1), region)?;
+        let (mut got, mut gone) = (false, false);
+        while !got || !gone {
+            end.poll()?;
+            got = got || end.recv_done(received)?;
+            gone = gone || end.send_done(sent)?;
+            if !got || !gone {
+                end.wait(None)?;
+            }
+        }
+        assert!((0..elements).all(|i| into[i] == (i % 1000) as f32 + previous.0 as f32 + 1.0));
+    }
+    Ok(())
+}
+
+/// The library's allreduce, over all and over some.
+fn library(end: &mut dyn Transport) -> Result<(), TransportError> {
+    let (rank, ranks) = (end.rank().0, end.ranks());
+    let sum = |members: &[Rank], i: usize| members.iter().map(|m| (m.0 as usize * 3 + i % 50) as f32).sum::<f32>();
+    let all: Vec<Rank> = (0..ranks).map(Rank).collect();
+    let even: Vec<Rank> = (0..ranks).step_by(2).map(Rank).collect();
+    for members in [&all, &even, &all] {
+        if !members.contains(&Rank(rank)) {
+            continue;
+        }
+        let data: &mut [f32] = Vec::leak((0..10_001).map(|i| (rank as usize * 3 + i % 50) as f32).collect());
+        // SAFETY: leaked memory outlives the transport, and nobody else uses it.
+        end.library_allreduce(members, unsafe { RegionMut::new(data.as_mut_ptr(), data.len()) })?;
+        assert!((0..data.len()).all(|i| data[i] == sum(members, i)));
+    }
+    Ok(())
+}
+
+/// All begin an exchange; rank 1 does not end it.
+fn fail(end: &mut dyn Transport, all: &[Case], memory: &mut [Memory], how: &str) -> Result<(), TransportError> {
+    let at = all.iter().position(|case| case.algorithm.to_string() == "ring" && case.schedule.lanes() > 20).unwrap();
+    let ranks: Arc<[Rank]> = (0..end.ranks()).map(Rank).collect();
+    let mut exchange: Exchange = memory[at].exchange(&all[at], end.rank().0, &ranks, 0);
+    if end.rank() != Rank(1) {
+        return exchange.complete(end);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    exchange.progress(end)?;
+    match how {
+        "panic" => panic!("lost its way"),
+        "error" => Err(TransportError::Unsupported("lost its way".to_owned())),
+        "leave" => Ok(()),
+        "kill" => {
+            let number = std::process::id().to_string();
+            std::process::Command::new("kill").args(["-9", &number]).status().unwrap();
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        }
+        _ => {
+            eprintln!("lost its way");
+            std::process::exit(3);
+        }
+    }
+}
