@@ -175,7 +175,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         match units.into_iter().find(|(scale, _)| self.0 >= *scale) {
-            Some((scale, unit)) if self.0 % scale == 0 => write!(f, "{}{unit}", self.0 / scale),
+            Some((scale, unit)) if self.0.is_multiple_of(scale) => write!(f, "{}{unit}", self.0 / scale),
             Some((scale, unit)) => write!(f, "{:.2}{unit}", self.0 as f64 / scale as f64),
             None => write!(f, "{}B", self.0),
         }
