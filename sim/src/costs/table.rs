@@ -95,7 +95,7 @@ impl Table {
             let sample = (f64::from(entry.samples), entry.seconds.value, entry.slowdown);
             compute.entry((entry.chain.clone(), phase)).or_default().push(sample);
         }
-        compute.values_mut().for_each(|samples| sort(samples));
+        compute.values_mut().for_each(sort);
         let points = |points: &[Point]| {
             let mut samples: Vec<Sample> =
                 points.iter().map(|p| (p.elements as f64, p.seconds.value, p.slowdown)).collect();

@@ -1,4 +1,4 @@
-//! Exchanges in flight: lanes start in order, at most `window` at once, and step until they wait.
+//! Exchanges in flight: lanes start in order, at most `window` from the lowest that is not through, and step until they wait.
 //!
 //! The steps come from the schedule, one at a time; nothing here knows which collective they belong to.
 
@@ -49,7 +49,7 @@ impl<F: Fluid> Engine<'_, F> {
         let lanes = meeting.schedule.lanes();
         loop {
             let flight = self.flights.at_mut(id);
-            if flight.active >= meeting.window.max(1) || flight.next == lanes {
+            if flight.span() >= meeting.window.max(1) || flight.next == lanes {
                 break;
             }
             let lane = flight.next;
@@ -59,7 +59,7 @@ impl<F: Fluid> Engine<'_, F> {
             }
         }
         let flight = self.flights.at(id);
-        if flight.next == lanes && flight.active == 0 {
+        if flight.next == lanes && flight.span() == 0 {
             let Flight { rank, task, iteration, repetition, start, run, .. } = *flight;
             self.meetings.remove(flight.meeting, member, run);
             self.flights.drop(id);

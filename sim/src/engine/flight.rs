@@ -52,9 +52,7 @@ pub(crate) struct Flight {
     pub(crate) start: Time,
     /// The lane that starts next.
     pub(crate) next: u32,
-    /// Lanes that have started and are not through.
-    pub(crate) active: u32,
-    /// Lanes from `base` on; those before are through.
+    /// Lanes that have started, from `base` on; those before are through.
     lanes: VecDeque<LaneRun>,
     base: u32,
     /// Posted messages that no lane waits for yet, by lane, sender and order.
@@ -73,7 +71,6 @@ impl Flight {
             repetition: 0,
             start: Time::ZERO,
             next: 0,
-            active: 0,
             lanes: VecDeque::new(),
             base: 0,
             inbox: BTreeMap::new(),
@@ -84,7 +81,6 @@ impl Flight {
     pub(super) fn start_lane(&mut self, steps: Lane) {
         self.lanes.push_back(LaneRun::new(steps));
         self.next += 1;
-        self.active += 1;
     }
 
     /// A lane that has started and may still have something to do.
@@ -97,9 +93,13 @@ impl Flight {
         (self.base..).zip(&self.lanes).filter(|(_, lane)| !lane.through())
     }
 
-    /// Notes that a lane is through, and forgets those that no earlier one waits behind.
+    /// Lanes from the lowest that is not through to the last that has started: what the window counts.
+    pub(super) fn span(&self) -> u32 {
+        self.lanes.len() as u32
+    }
+
+    /// Forgets the lanes that are through, up to the lowest that is not.
     pub(super) fn retire(&mut self) {
-        self.active -= 1;
         while self.lanes.front().is_some_and(LaneRun::through) {
             self.lanes.pop_front();
             self.base += 1;

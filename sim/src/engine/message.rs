@@ -58,9 +58,9 @@ impl<F: Fluid> Engine<'_, F> {
 
         let costs = self.paths.at(path);
         let wire = costs.pair == Pair::Wire;
-        let counted = !buffered && !(wire && bytes <= costs.cost.eager_bytes);
         let latency = if from_rank == to_rank { Time::ZERO } else { costs.latency };
-        let eager = bytes <= costs.cost.eager_bytes;
+        let eager = wire && bytes <= costs.cost.eager_bytes;
+        let counted = !(buffered || eager);
         let state = match wire {
             true => State::Held,
             false => State::There { posted: self.now, wakes: self.now + latency },
@@ -81,7 +81,7 @@ impl<F: Fluid> Engine<'_, F> {
         if counted && let Some(run) = self.flights.at_mut(id).lane(lane) {
             run.outstanding += 1;
         }
-        if wire && eager {
+        if eager {
             self.set_off(message)?;
         }
         let member = from_rank - first;

@@ -4,7 +4,6 @@
 //! `message.rs` (messages) and `unit.rs` (which comes first). An instant has two phases: first everything that happened
 //! takes effect, then every idle unit picks what it does next; so the order of events within an instant decides nothing.
 
-mod completions;
 mod exchange;
 mod flight;
 mod message;
@@ -130,11 +129,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
     /// A deadlock, a route or cost that cannot be, or a time beyond what can be counted.
     pub(crate) fn run(mut self) -> Result<Outcome, SimError> {
         for rank in 0..self.ranks.len() as u32 {
-            self.begin(rank);
-        }
-        for rank in 0..self.ranks.len() as u32 {
             self.settle(rank)?;
-            self.touch(2 * rank);
         }
         self.dispatch()?;
         let mut finished: Vec<Finished> = Vec::new();

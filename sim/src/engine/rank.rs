@@ -1,18 +1,17 @@
 //! One rank: its two streams, iteration by iteration.
 //!
 //! The compute stream runs task by task. Exchanges start in program order among themselves, each when what it is `after`
-//! is done. A rank asks the driver when its compute stream is through an iteration (a role without compute tasks: when all
-//! its exchanges of the iteration have started), and exchanges of an iteration wait for that answer.
+//! is done and its own previous run is. A rank asks the driver for its next iteration when its compute stream is through
+//! this one and all its exchanges have started; so it never runs ahead of its exchanges, and those may overlap iterations.
 
 use lockstep_models::{Decision, Observation, Span};
 use lockstep_topology::cluster::{DeviceId, DeviceKind};
 use lockstep_topology::{InputError, Rank as RankId, Time};
 
-use super::completions::Completions;
 use super::path::Peer;
 use super::{Engine, Job};
 use crate::fluid::Fluid;
-use crate::plan::{Cursor, Plan, RolePlan};
+use crate::plan::{Cursor, Need, Plan, RolePlan, Slot};
 use crate::platform::Platform;
 
 /// A rank's state.
@@ -32,7 +31,8 @@ pub(crate) struct Rank {
     pub(crate) exchange: Cursor,
     /// When the next compute task could have begun.
     ready: Option<Time>,
-    pub(crate) done: Vec<Completions>,
+    /// Runs of each task that are done, over iterations and repetitions.
+    pub(crate) done: Vec<u64>,
     /// Exchanges in flight.
     pub(crate) flights: Vec<u32>,
     /// Whether something is done that exchanges may wait for.
@@ -57,7 +57,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 compute: Cursor::default(),
                 exchange: Cursor::default(),
                 ready: None,
-                done: vec![Completions::default(); role_plan.tasks.len()],
+                done: vec![0; role_plan.tasks.len()],
                 flights: Vec::new(),
                 changed: true,
                 peers: Vec::new(),
@@ -76,19 +76,28 @@ impl Rank {
         cursor: Cursor,
     ) -> impl Iterator<Item = u32> + 'p {
         let needs = &role.tasks[task as usize].needs;
-        let open = move |need: &&crate::plan::Need| {
-            !self.done[need.task as usize].reached(need.runs(cursor.iteration, cursor.repetition))
-        };
+        let open = move |need: &&Need| self.done[need.task as usize] < need.runs(cursor.iteration, cursor.repetition);
         needs.iter().filter(open).map(|need| need.task)
     }
 
     /// Whether it did all that the driver let it begin.
     pub(crate) fn finished(&self, role: &RolePlan) -> bool {
-        let through = |cursor: Cursor, stream: &[_]| stream.is_empty() || cursor.iteration >= self.begun;
-        self.stopped
-            && self.flights.is_empty()
-            && through(self.compute, &role.compute)
-            && through(self.exchange, &role.exchange)
+        self.stopped && self.flights.is_empty() && self.through(role)
+    }
+
+    /// Whether it has computed, and has started to exchange, all that.
+    fn through(&self, role: &RolePlan) -> bool {
+        let through = |cursor: Cursor, stream: &[Slot]| stream.is_empty() || cursor.iteration >= self.begun;
+        through(self.compute, &role.compute) && through(self.exchange, &role.exchange)
+    }
+
+    /// The exchange that starts next, if it can start now.
+    fn next_exchange(&self, role: &RolePlan) -> Option<u32> {
+        let cursor = self.exchange;
+        let task = cursor.task(&role.exchange)?;
+        let previous = role.tasks[task as usize].run(cursor.iteration, cursor.repetition);
+        let free = cursor.iteration < self.begun && self.done[task as usize] == previous;
+        (free && self.missing(role, task, cursor).next().is_none()).then_some(task)
     }
 }
 
@@ -98,7 +107,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// Asks the driver whether `rank` begins its next iteration.
-    pub(super) fn begin(&mut self, rank: u32) {
+    fn begin(&mut self, rank: u32) {
         let idle = self.role(rank).tasks.is_empty();
         let state = &mut self.ranks[rank as usize];
         let observation = Observation { rank, iteration: state.begun, at: self.now };
@@ -106,30 +115,25 @@ impl<F: Fluid> Engine<'_, F> {
             Decision::Run { .. } if !idle => state.begun += 1,
             _ => state.stopped = true,
         }
-        state.changed = true;
+        self.touch(2 * rank);
     }
 
-    /// Starts every exchange of `rank` that can start.
+    /// Begins the iterations and starts the exchanges of `rank` that can.
     pub(super) fn settle(&mut self, rank: u32) -> Result<(), InputError> {
+        let plan = self.plan;
+        let role = &plan.roles[self.ranks[rank as usize].role as usize];
         while std::mem::take(&mut self.ranks[rank as usize].changed) {
             loop {
-                let role = self.role(rank);
-                let state = &self.ranks[rank as usize];
-                let cursor = state.exchange;
-                let Some(task) = cursor.task(&role.exchange) else { break };
-                if cursor.iteration >= state.begun {
-                    if !role.compute.is_empty() || state.stopped {
-                        break;
-                    }
+                let state = &mut self.ranks[rank as usize];
+                if let Some(task) = state.next_exchange(role) {
+                    let cursor = state.exchange;
+                    state.exchange.step(&role.exchange);
+                    self.start_exchange(rank, task, cursor)?;
+                } else if !state.stopped && state.through(role) {
                     self.begin(rank);
-                    continue;
-                }
-                if state.missing(role, task, cursor).next().is_some() {
+                } else {
                     break;
                 }
-                let role = &self.plan.roles[state.role as usize];
-                self.ranks[rank as usize].exchange.step(&role.exchange);
-                self.start_exchange(rank, task, cursor)?;
             }
         }
         Ok(())
@@ -137,9 +141,8 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// Notes that a run of `task` is done and records it.
     pub(super) fn complete(&mut self, rank: u32, span: Span) {
-        let run = self.role(rank).tasks[span.task as usize].run(span.iteration, span.repetition);
         let state = &mut self.ranks[rank as usize];
-        state.done[span.task as usize].add(run);
+        state.done[span.task as usize] += 1;
         state.changed = true;
         self.spans.push(span);
         self.touch(2 * rank);
@@ -173,10 +176,6 @@ impl<F: Fluid> Engine<'_, F> {
         let Some(task) = state.compute.task(&role.compute) else { return };
         let ready = state.ready.take().unwrap_or(start);
         state.compute.step(&role.compute);
-        let through = state.compute.iteration > iteration;
         self.complete(rank, Span { rank, task, iteration, repetition, ready, start, end: self.now });
-        if through {
-            self.begin(rank);
-        }
     }
 }

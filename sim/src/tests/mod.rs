@@ -5,6 +5,7 @@ mod costs;
 mod deadlocks;
 mod networks;
 mod programs;
+mod properties;
 
 use std::sync::Arc;
 
