@@ -33,9 +33,12 @@ mod batch_norm;
 mod convolution;
 mod dense;
 mod elementwise;
+mod interleaved;
 mod loss;
 mod matmul;
 mod pooling;
+mod register_tiles;
+mod side_by_side;
 mod simd;
 mod tail;
 #[cfg(test)]
@@ -56,6 +59,7 @@ use batch_norm::BatchNorm;
 use convolution::Convolution;
 use dense::Dense;
 use elementwise::{Concat, Sum};
+use interleaved::Interleaved;
 use pooling::{Pooling, pool_window};
 use tail::Tail;
 
@@ -85,6 +89,7 @@ pub struct Kernel {
 /// The chain's first layer, which holds what of the rest it applies to its output.
 enum Head {
     Convolution(Box<Convolution>),
+    Interleaved(Box<Interleaved>),
     Dense(Box<Dense>),
     BatchNorm(Box<BatchNorm>),
     Pooling(Box<Pooling>),
@@ -145,6 +150,9 @@ impl Kernel {
         }
         let (input, output) = (head.inputs[0], output_of(head));
         let head = match head.layer {
+            Layer::Conv2d(layer) if Interleaved::suits(layer, input, output, samples) => {
+                Head::Interleaved(Box::new(Interleaved::new(layer, input, output, tail, samples, threads)))
+            }
             Layer::Conv2d(layer) => {
                 Head::Convolution(Box::new(Convolution::new(layer, input, output, tail, samples, threads)))
             }
@@ -176,6 +184,7 @@ impl Kernel {
     ) {
         match &mut self.head {
             Head::Convolution(head) => head.forward(inputs[0], parameters, output),
+            Head::Interleaved(head) => head.forward(inputs[0], parameters, output),
             Head::Dense(head) => head.forward(inputs[0], parameters, output),
             Head::BatchNorm(head) => head.forward(mode, inputs[0], parameters, statistics, output),
             Head::Pooling(head) => head.forward(inputs[0], output),
@@ -259,6 +268,7 @@ impl Kernel {
         assert_eq!(of.d_inputs.len(), of.accumulate_inputs.len(), "one flag per wanted gradient");
         match &mut self.head {
             Head::Convolution(head) => head.backward(of),
+            Head::Interleaved(head) => head.backward(of),
             Head::Dense(head) => head.backward(of),
             Head::BatchNorm(head) => head.backward(of),
             Head::Pooling(head) => head.backward(of),

@@ -248,6 +248,23 @@ proptest! {
     }
 
     #[test]
+    fn images_side_by_side_agree_with_unfolded_ones(case in any_conv(), samples in 11..36usize, seed in any::<u64>()) {
+        let case = Case { samples, ..case };
+        let (Layer::Conv2d(layer), Ok(output)) = (&case.layer, case.layer.output_shape(&case.inputs)) else { return Ok(()) };
+        let input = case.inputs[0];
+        if !Interleaved::suits(layer, input, output, samples) {
+            return Ok(());
+        }
+        case.is_repeatable(seed);
+        let (data, pass) = (case.data(seed), case.pass(&case.data(seed), 1));
+        let unfolded = Convolution::new(layer, input, output, Tail::default(), samples, &Threads::one());
+        let unfolded = run(&mut Kernel { head: Head::Convolution(Box::new(unfolded)) }, &data);
+        near(&floats(&pass.output), &floats(&unfolded.output), &format!("{case:?} forward"));
+        near(&floats(&pass.d_inputs[0]), &floats(&unfolded.d_inputs[0]), &format!("{case:?} towards the input"));
+        near(&floats(&pass.d_parameters), &floats(&unfolded.d_parameters), &format!("{case:?} towards parameters"));
+    }
+
+    #[test]
     fn layers_are_repeatable(case in any_case(), seed in any::<u64>()) {
         case.is_repeatable(seed);
     }

@@ -113,8 +113,8 @@ impl Window {
                 let target = &mut target[(ys.start - rows.start) * width..(ys.end - rows.start) * width];
                 let lines = target.chunks_exact_mut(width).zip(source.chunks(self.stride.0 * self.input.1));
                 match (self.stride.1, xs.len()) {
-                    (1, 8..) => {
-                        lines.for_each(|(target, source)| copy_row(&source[..xs.len()], &mut target[xs.clone()]))
+                    (1, BLOCK..) => {
+                        lines.for_each(|(target, source)| copy_row(&source[..xs.len()], &mut target[xs.clone()]));
                     }
                     (stride, _) => {
                         for (target, source) in lines {
@@ -143,8 +143,8 @@ impl Window {
                 let target = &mut image[channel * plane + start..(channel + 1) * plane];
                 let lines = target.chunks_mut(self.stride.0 * self.input.1).zip(source.chunks_exact(width));
                 match (self.stride.1, xs.len()) {
-                    (1, 8..) => {
-                        lines.for_each(|(target, source)| add_row(&source[xs.clone()], &mut target[..xs.len()]))
+                    (1, BLOCK..) => {
+                        lines.for_each(|(target, source)| add_row(&source[xs.clone()], &mut target[..xs.len()]));
                     }
                     (stride, _) => {
                         for (target, source) in lines {

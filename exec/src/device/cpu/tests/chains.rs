@@ -18,7 +18,7 @@ fn fused_equals_unfused() {
         (vec![Layer::Add, Layer::Relu], vec![shape(6, 5, 7); 3]),
     ];
     for (layers, inputs) in chains {
-        for samples in [1, 7] {
+        for samples in [1, 7, 16, 27] {
             check_chain(&layers, &inputs, samples);
         }
     }

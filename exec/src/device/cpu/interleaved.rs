@@ -1,0 +1,297 @@
+//! 2-d convolution over sixteen images at a time, kept side by side as `[channel, row, column, image]` with the padding's zeros.
+//!
+//! It serves batches that fill most of the sixteens; the others, and large images, go through [`super::convolution`]. Sixteens
+//! follow one another in the order of the batch, and inside one a thread has whole channels to itself, so the sums of a
+//! gradient have one order whatever the threads.
+
+use lockstep_models::{Conv2d, Shape};
+
+use super::elementwise::merge;
+use super::register_tiles::{CHANNELS, Offsets, Sixteen, TAPS, available};
+use super::side_by_side::{after_products, apart, rectified_side_by_side, side_by_side, to_maxima, total};
+use super::simd::wide;
+use super::tail::Tail;
+use super::threads::{Disjoint, Threads, tile_range};
+use super::window::Window;
+use super::{Gradients, pair};
+
+/// Images side by side.
+const IMAGES: usize = 16;
+/// Elements of sixteen images' input or output beyond which the caches no longer serve them.
+const CACHED: usize = 1 << 20;
+
+/// A convolution with its tail.
+pub(crate) struct Interleaved {
+    window: Window,
+    /// Height and width of an input plane with its padding.
+    padded: (usize, usize),
+    channels: usize,
+    out_channels: usize,
+    bias: bool,
+    tail: Tail,
+    /// Elements of one output plane, after the tail.
+    out_plane: usize,
+    offsets: Offsets,
+    threads: Threads,
+    /// `[channels, padded plane]` of one sixteen, and the gradient towards it.
+    images: Vec<Sixteen>,
+    d_images: Vec<Sixteen>,
+    /// `[out_channels, places]` of one sixteen: the gradient before the tail.
+    d_products: Vec<Sixteen>,
+    /// Per thread: four channels of products, and a plane behind the tail.
+    scratch: Vec<Sixteen>,
+    /// `[sixteen, out_channels, out_plane]`: the places of maxima, with pooling.
+    best: Vec<Sixteen<u32>>,
+    /// The gradient of all parameters.
+    gradient: Vec<f32>,
+}
+
+impl Interleaved {
+    /// Whether this is the better way for `layer`: one channel group, sixteens at least two thirds full, images that the
+    /// second-level cache holds, and a processor with AVX-512.
+    pub(crate) fn suits(layer: &Conv2d, input: Shape, output: Shape, samples: usize) -> bool {
+        let elements = |shape: Shape| super::size(shape) * IMAGES;
+        let filled = 3 * samples >= 2 * samples.next_multiple_of(IMAGES);
+        available() && layer.groups == 1 && filled && elements(input).max(elements(output)) <= CACHED
+    }
+
+    pub(crate) fn new(
+        layer: &Conv2d,
+        input: Shape,
+        output: Shape,
+        tail: Tail,
+        samples: usize,
+        threads: &Threads,
+    ) -> Self {
+        let window = Window {
+            kernel: pair(layer.kernel),
+            stride: pair(layer.stride),
+            padding: pair(layer.padding),
+            dilation: pair(layer.dilation),
+            input: (input.height as usize, input.width as usize),
+            output: (output.height as usize, output.width as usize),
+        };
+        let padded = (window.input.0 + 2 * window.padding.0, window.input.1 + 2 * window.padding.1);
+        let (channels, out_channels) = (input.channels as usize, output.channels as usize);
+        let at = |channel: usize, y: usize, x: usize| ((channel * padded.0 + y) * padded.1 + x) as u32;
+        let (places, taps) = (0..window.output_size(), 0..channels * window.taps());
+        let place = |p: usize| at(0, p / window.output.1 * window.stride.0, p % window.output.1 * window.stride.1);
+        let tap = |k: usize| {
+            let (channel, y, x) = (k / window.taps(), k % window.taps() / window.kernel.1, k % window.kernel.1);
+            at(channel, y * window.dilation.0, x * window.dilation.1)
+        };
+        let offsets = Offsets::new(places.map(place).collect(), taps.map(tap).collect());
+        let out_plane = tail.pool.map_or(window.output_size(), |pool| pool.output_size());
+        let zero = Sixteen([0.0; IMAGES]);
+        let planes = vec![zero; channels * padded.0 * padded.1];
+        let best = if tail.pool.is_some() { samples.div_ceil(IMAGES) * out_channels * out_plane } else { 0 };
+        Interleaved {
+            window,
+            padded,
+            channels,
+            out_channels,
+            bias: layer.bias,
+            tail,
+            out_plane,
+            threads: threads.clone(),
+            d_images: planes.clone(),
+            images: planes,
+            // Whole blocks of channels, and zeros behind the last place of each.
+            d_products: vec![zero; out_channels.next_multiple_of(CHANNELS) * offsets.padded()],
+            scratch: vec![zero; threads.count() * (CHANNELS * offsets.padded() + out_plane)],
+            best: vec![Sixteen([0; IMAGES]); best],
+            gradient: vec![0.0; out_channels * (offsets.depth() + usize::from(layer.bias))],
+            offsets,
+        }
+    }
+
+    /// Elements of one sample's input and output.
+    fn sizes(&self) -> (usize, usize) {
+        (self.channels * self.window.input_size(), self.out_channels * self.out_plane)
+    }
+
+    /// Puts up to sixteen images side by side, zeros for the rest; the padding is never written.
+    fn interleave(&mut self, input: &[f32]) {
+        let (in_size, window, padded) = (self.sizes().0, self.window, self.padded);
+        let images = Disjoint::new(&mut self.images);
+        self.threads.each(self.channels, |_, channel| {
+            let plane = padded.0 * padded.1;
+            // SAFETY: channels belong to one tile.
+            let target = unsafe { images.part(channel * plane..(channel + 1) * plane) };
+            let rows = target.chunks_exact_mut(padded.1).skip(window.padding.0).take(window.input.0);
+            for (y, row) in rows.enumerate() {
+                let start = channel * window.input_size() + y * window.input.1;
+                let row = &mut row[window.padding.1..][..window.input.1];
+                side_by_side(input, in_size, start, row);
+            }
+        });
+    }
+
+    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32]) {
+        let (in_size, out_size) = self.sizes();
+        let sixteens = input.chunks(IMAGES * in_size).zip(output.chunks_mut(IMAGES * out_size));
+        for (sixteen, (input, output)) in sixteens.enumerate() {
+            self.interleave(input);
+            let images = output.len() / out_size;
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let mut best = std::mem::take(&mut self.best);
+            {
+                let this = &*self;
+                let (depth, places, out_plane) = (this.offsets.depth(), this.offsets.padded(), this.out_plane);
+                let best_of = if best.is_empty() { 0 } else { this.out_channels * out_plane };
+                let output = Disjoint::new(output);
+                let shared = Disjoint::new(&mut scratch);
+                let best = Disjoint::new(&mut best[sixteen * best_of..(sixteen + 1) * best_of]);
+                this.threads.each(this.out_channels.div_ceil(CHANNELS), |worker, tile| {
+                    let per_worker = CHANNELS * places + out_plane;
+                    // SAFETY: a worker's scratch is its own.
+                    let scratch = unsafe { shared.part(worker * per_worker..(worker + 1) * per_worker) };
+                    let (products, plane) = scratch.split_at_mut(CHANNELS * places);
+                    let range = tile_range(tile, CHANNELS, this.out_channels);
+                    let rows =
+                        std::array::from_fn(|o| &parameters[(range.start + o).min(range.end - 1) * depth..][..depth]);
+                    this.offsets.products(&this.images, rows, products);
+                    for (channel, products) in range.zip(products.chunks_exact(places)) {
+                        let bias = if this.bias { parameters[this.out_channels * depth + channel] } else { 0.0 };
+                        // SAFETY: channels belong to one tile.
+                        let best = unsafe {
+                            best.part(if best_of > 0 { channel * out_plane..(channel + 1) * out_plane } else { 0..0 })
+                        };
+                        wide(
+                            #[inline(always)]
+                            || after_products(&this.tail, products, bias, plane, best),
+                        );
+                        // SAFETY: as above.
+                        apart(plane, false, |image| unsafe {
+                            let start = image * out_size + channel * out_plane;
+                            (image < images).then(|| output.part(start..start + out_plane))
+                        });
+                    }
+                });
+            }
+            (self.scratch, self.best) = (scratch, best);
+        }
+    }
+
+    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+        let (in_size, out_size) = self.sizes();
+        let samples = of.output.len() / out_size;
+        let mut d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut());
+        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        for sixteen in 0..samples.div_ceil(IMAGES) {
+            let range = tile_range(sixteen, IMAGES, samples);
+            if of.d_parameters.is_some() {
+                self.interleave(&of.inputs[0][range.start * in_size..range.end * in_size]);
+            }
+            let outputs = range.start * out_size..range.end * out_size;
+            self.channels_backward(
+                sixteen,
+                &of.d_output[outputs.clone()],
+                &of.output[outputs],
+                of.d_parameters.is_some(),
+            );
+            if let Some(d_input) = d_input.as_deref_mut() {
+                let d_input = &mut d_input[range.start * in_size..range.end * in_size];
+                self.images_backward(of.parameters, d_input, accumulate);
+            }
+        }
+        if let Some(d_parameters) = of.d_parameters {
+            merge(d_parameters, &self.gradient, of.accumulate_parameters);
+        }
+    }
+
+    /// The gradient before the tail of one sixteen, and the parameters' from it.
+    fn channels_backward(&mut self, sixteen: usize, d_output: &[f32], output: &[f32], parameters: bool) {
+        let mut d_products = std::mem::take(&mut self.d_products);
+        let mut gradient = std::mem::take(&mut self.gradient);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        {
+            let this = &*self;
+            let (depth, places, out_plane) = (this.offsets.depth(), this.offsets.padded(), this.out_plane);
+            let (count, out_size) = (this.window.output_size(), this.sizes().1);
+            let (d_weights, d_bias) = gradient.split_at_mut(this.out_channels * depth);
+            let (d_weights, d_bias) = (Disjoint::new(d_weights), Disjoint::new(d_bias));
+            let (shared, shared_products) = (Disjoint::new(&mut scratch), Disjoint::new(&mut d_products));
+            this.threads.each(this.out_channels.div_ceil(CHANNELS), |worker, tile| {
+                let per_worker = CHANNELS * places + out_plane;
+                let block = tile * CHANNELS * places;
+                // SAFETY: a worker's scratch is its own, channels belong to one tile.
+                let (plane, products) = unsafe {
+                    let scratch = shared.part(worker * per_worker..(worker + 1) * per_worker);
+                    (&mut scratch[CHANNELS * places..], shared_products.part(block..block + CHANNELS * places))
+                };
+                let range = tile_range(tile, CHANNELS, this.out_channels);
+                for (channel, products) in range.clone().zip(products.chunks_exact_mut(places)) {
+                    let best = if this.best.is_empty() {
+                        &[]
+                    } else {
+                        &this.best[(sixteen * this.out_channels + channel) * out_plane..][..out_plane]
+                    };
+                    let products = &mut products[..count];
+                    let target = if best.is_empty() { &mut *products } else { &mut *plane };
+                    if this.tail.relu {
+                        rectified_side_by_side(d_output, output, out_size, channel * out_plane, target);
+                    } else {
+                        side_by_side(d_output, out_size, channel * out_plane, target);
+                    }
+                    let sum = wide(
+                        #[inline(always)]
+                        || {
+                            if let Some(pool) = &this.tail.pool {
+                                to_maxima(pool, plane, best, products);
+                            }
+                            total(products)
+                        },
+                    );
+                    if parameters && this.bias {
+                        // SAFETY: channels belong to one tile.
+                        let d_bias = unsafe { d_bias.part(channel..channel + 1) };
+                        d_bias[0] = if sixteen == 0 { sum } else { d_bias[0] + sum };
+                    }
+                }
+                if !parameters {
+                    return;
+                }
+                // SAFETY: channels belong to one tile.
+                let d_weights = unsafe { d_weights.part(range.start * depth..range.end * depth) };
+                for first in (0..depth).step_by(TAPS) {
+                    let sums = this.offsets.weights(&this.images, products, first);
+                    for (row, sums) in d_weights.chunks_exact_mut(depth).zip(sums) {
+                        for (d, sum) in row[first..].iter_mut().zip(sums) {
+                            *d = if sixteen == 0 { sum } else { *d + sum };
+                        }
+                    }
+                }
+            });
+        }
+        (self.d_products, self.gradient, self.scratch) = (d_products, gradient, scratch);
+    }
+
+    /// The gradient towards one sixteen of images.
+    fn images_backward(&mut self, parameters: &[f32], d_input: &mut [f32], accumulate: bool) {
+        let (window, padded, in_size, channels) = (self.window, self.padded, self.sizes().0, self.channels);
+        let (plane, taps, images) = (padded.0 * padded.1, window.taps(), d_input.len() / in_size);
+        let weights = &parameters[..self.out_channels * self.offsets.depth()];
+        let (d_images, d_input) = (Disjoint::new(&mut self.d_images), Disjoint::new(d_input));
+        let (offsets, d_products) = (&self.offsets, &self.d_products);
+        self.threads.each(channels.div_ceil(CHANNELS), |_, tile| {
+            let range = tile_range(tile, CHANNELS, channels);
+            // SAFETY: channels belong to one tile.
+            let d_images = unsafe { d_images.part(range.start * plane..range.end * plane) };
+            d_images.fill(Sixteen([0.0; IMAGES]));
+            offsets.images(d_products, weights, range.start * taps..range.end * taps, d_images, range.start * plane);
+            for (channel, d_plane) in range.zip(d_images.chunks_exact(plane)) {
+                let rows = d_plane.chunks_exact(padded.1).skip(window.padding.0).take(window.input.0);
+                for (y, row) in rows.enumerate() {
+                    let row = &row[window.padding.1..][..window.input.1];
+                    let part = |image: usize| {
+                        let start = image * in_size + channel * window.input_size() + y * window.input.1;
+                        // SAFETY: channels belong to one tile.
+                        (image < images).then(|| unsafe { d_input.part(start..start + window.input.1) })
+                    };
+                    apart(row, accumulate, part);
+                }
+            }
+        });
+    }
+}
