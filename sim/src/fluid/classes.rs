@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 use lockstep_topology::Time;
 
@@ -25,7 +26,7 @@ pub(super) struct Link {
 }
 
 /// One activity of a group.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Member {
     /// The group's progress at which it is done.
     pub(super) mark: f64,
@@ -54,49 +55,96 @@ impl PartialEq for Member {
 
 impl Eq for Member {}
 
-/// What the solver reads and writes of a group.
+/// What a class is, and what the solver looks up of it.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) cap: f64,
     /// The largest speed that cap and capacities allow, as of the last attachment.
     pub(super) bound: f64,
-    /// Speed of each member since `last`.
-    pub(super) speed: f64,
-    /// The speed that the solver has found for the present instant.
-    pub(super) next_speed: f64,
-    /// Work done for each member up to `last`, counted since the group became busy.
-    pub(super) progress: f64,
-    pub(super) last: Time,
-    /// When the next member is done, at the present speed.
-    pub(super) due: Time,
+    /// The search (by number) that has last come by.
+    pub(super) seen: u64,
     /// Members that the shares were last solved for; not zero: the group stands in its resources' lists.
     pub(super) attached: u32,
     pub(super) first_use: u32,
     pub(super) uses: u32,
-    /// The next group of the component that is due at the same time.
-    pub(super) next_due: u32,
-    /// The instant (by number) at which a search has last come by.
-    pub(super) seen: u64,
-    /// Whether all its uses are the same per speed.
-    pub(super) even: bool,
-    /// Whether its members have changed since the shares were last solved.
-    pub(super) touched: bool,
     /// How often the class was asked for and not released.
     pub(super) pins: u32,
     /// The next class of the same hash.
     chain: u32,
+    /// Whether all its uses are the same per speed.
+    pub(super) even: bool,
+    /// Whether its members have changed since the shares were last solved.
+    pub(super) touched: bool,
 }
 
 impl Group {
     /// The range of its uses.
-    pub(super) fn range(&self) -> std::ops::Range<usize> {
+    pub(super) fn range(&self) -> Range<usize> {
         self.first_use as usize..(self.first_use + self.uses) as usize
     }
+}
 
+/// How far a group's members are; the first of them to be done is at hand, the others wait in a heap.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pace {
+    /// Speed of each member since `last`.
+    pub(super) speed: f64,
+    /// Work done for each member up to `last`, counted since the group became busy.
+    pub(super) progress: f64,
+    pub(super) last: Time,
+    /// When the first member is done, at the present speed; [`Time::MAX`] where that has to be found anew.
+    pub(super) due: Time,
+    /// How many members there are.
+    pub(super) members: u32,
+    /// The next group of the component that is due at the same time.
+    pub(super) next_due: u32,
+    /// Whether it stands in the schedule for its component.
+    pub(super) leads: bool,
+    /// The member that is done first, if there are members.
+    pub(super) first: Member,
+    others: BinaryHeap<Member>,
+}
+
+impl Pace {
     /// Counts the progress up to `now`.
     pub(super) fn catch_up(&mut self, now: Time) {
         self.progress += super::work_between(self.speed, self.last, now);
         self.last = now;
+    }
+
+    /// Adds a member, after those with the same mark.
+    pub(super) fn push(&mut self, member: Member) {
+        self.members += 1;
+        if self.members == 1 {
+            self.first = member;
+        } else if member > self.first {
+            self.others.push(std::mem::replace(&mut self.first, member));
+        } else {
+            self.others.push(member);
+        }
+    }
+
+    /// Takes the first member out.
+    pub(super) fn pop(&mut self) -> Member {
+        self.members -= 1;
+        match self.members {
+            0 => self.first,
+            _ => self.others.pop().map_or(self.first, |next| std::mem::replace(&mut self.first, next)),
+        }
+    }
+
+    /// Takes the member of this number out.
+    pub(super) fn take(&mut self, number: u64) -> Option<Member> {
+        if self.members == 0 {
+            return None;
+        }
+        if self.first.number == number {
+            return Some(self.pop());
+        }
+        let member = *self.others.iter().find(|member| member.number == number)?;
+        self.others.retain(|member| member.number != number);
+        self.members -= 1;
+        Some(member)
     }
 }
 
@@ -134,7 +182,9 @@ fn hash(cap: f64, uses: &[Use]) -> u64 {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Classes {
     pub(super) groups: Vec<Group>,
-    pub(super) members: Vec<BinaryHeap<Member>>,
+    pub(super) paces: Vec<Pace>,
+    /// The speed that the solver has found for the present instant.
+    pub(super) next_speeds: Vec<f64>,
     pub(super) links: Vec<Link>,
     /// The first class of each hash; only looked up, never iterated.
     table: HashMap<u64, u32, BuildHasherDefault<Mixed>>,
@@ -161,6 +211,11 @@ impl Classes {
         class
     }
 
+    /// What a class is, and how far it is.
+    pub(super) fn both(&mut self, class: u32) -> (&mut Group, &mut Pace) {
+        (&mut self.groups[class as usize], &mut self.paces[class as usize])
+    }
+
     fn is(&self, class: u32, cap: f64, uses: &[Use]) -> bool {
         let group = &self.groups[class as usize];
         let links = &self.links[group.range()];
@@ -183,29 +238,25 @@ impl Classes {
         let group = Group {
             cap,
             bound: 0.0,
-            speed: 0.0,
-            next_speed: 0.0,
-            progress: 0.0,
-            last: Time::ZERO,
-            due: Time::MAX,
+            seen: 0,
             attached: 0,
             first_use,
             uses: uses.len() as u32,
-            next_due: NONE,
-            seen: 0,
-            even: uses.windows(2).all(|pair| pair[0].per_speed == pair[1].per_speed),
-            touched: false,
             pins: 1,
             chain,
+            even: uses.windows(2).all(|pair| pair[0].per_speed == pair[1].per_speed),
+            touched: false,
         };
         match self.free_groups.pop() {
             Some(class) => {
+                // The pace of a class without members says nothing.
                 self.groups[class as usize] = group;
                 class
             }
             None => {
                 self.groups.push(group);
-                self.members.push(BinaryHeap::new());
+                self.paces.push(Pace::default());
+                self.next_speeds.push(0.0);
                 (self.groups.len() - 1) as u32
             }
         }

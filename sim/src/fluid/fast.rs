@@ -25,9 +25,9 @@ pub(super) struct Resource {
     pub(super) demand: f64,
     /// Whether that may fill it; only then it joins its users into one component.
     pub(super) tight: bool,
-    /// The instant (by number) at which it was last noted as changed.
+    /// The settling (by number) that last noted it as changed.
     pub(super) changed: u64,
-    /// The instant (by number) at which a search has last come by.
+    /// The search (by number) that has last come by.
     pub(super) seen: u64,
     pub(super) users: Vec<User>,
 }
@@ -61,8 +61,9 @@ pub(super) struct Fill {
 #[derive(Debug, Clone, Default)]
 pub struct System {
     pub(super) now: Time,
-    /// Counts settlings; marks of searches compare with it, so nothing needs to be cleared.
+    /// Count settlings, and searches within them; marks compare with them, so nothing needs to be cleared.
     pub(super) instant: u64,
+    pub(super) searches: u64,
     pub(super) resources: Vec<Resource>,
     pub(super) fills: Vec<Fill>,
     pub(super) classes: Classes,
@@ -96,17 +97,15 @@ impl System {
 
     /// Ends the members of `class` that are done now; the first is done by the schedule's word.
     fn complete(&mut self, class: u32) {
-        let group = &mut self.classes.groups[class as usize];
-        group.catch_up(self.now);
-        let members = &mut self.classes.members[class as usize];
-        let mut next = members.pop();
-        while let Some(member) = next {
+        let pace = &mut self.classes.paces[class as usize];
+        pace.catch_up(self.now);
+        loop {
+            let member = pace.pop();
             self.done.push((member.number, member.token));
             self.active -= 1;
-            next = match members.peek() {
-                Some(peer) if picoseconds(peer.mark - group.progress, group.speed) == 0 => members.pop(),
-                _ => None,
-            };
+            if pace.members == 0 || picoseconds(pace.first.mark - pace.progress, pace.speed) > 0 {
+                break;
+            }
         }
         self.touch(class);
     }
@@ -146,7 +145,7 @@ impl Fluid for System {
     fn release(&mut self, class: ClassId) {
         let group = &mut self.classes.groups[class.0 as usize];
         group.pins = group.pins.saturating_sub(1);
-        if group.pins == 0 && self.classes.members[class.0 as usize].is_empty() {
+        if group.pins == 0 && self.classes.paces[class.0 as usize].members == 0 {
             // The settling forgets it.
             self.touch(class.0);
         }
@@ -157,17 +156,17 @@ impl Fluid for System {
         self.started += 1;
         self.active += 1;
         let number = self.started;
-        let group = &mut self.classes.groups[class.0 as usize];
+        let group = &self.classes.groups[class.0 as usize];
         if work == 0.0 || (group.uses == 0 && group.cap == f64::INFINITY) {
             self.at_once.push((number, token));
         } else {
-            let members = &mut self.classes.members[class.0 as usize];
-            group.catch_up(self.now);
-            if members.is_empty() {
+            let pace = &mut self.classes.paces[class.0 as usize];
+            pace.catch_up(self.now);
+            if pace.members == 0 {
                 // Small marks are exact marks.
-                group.progress = 0.0;
+                pace.progress = 0.0;
             }
-            members.push(Member { mark: group.progress + work, number, token });
+            pace.push(Member { mark: pace.progress + work, number, token });
             self.touch(class.0);
         }
         Ok(ActivityId { class: class.0, number })
@@ -180,12 +179,10 @@ impl Fluid for System {
             self.active -= 1;
             return Some(0.0);
         }
-        let members = &mut self.classes.members[class as usize];
-        let mark = members.iter().find(|member| member.number == number)?.mark;
-        members.retain(|member| member.number != number);
-        let group = &mut self.classes.groups[class as usize];
-        group.catch_up(self.now);
-        let left = (mark - group.progress).max(0.0);
+        let pace = &mut self.classes.paces[class as usize];
+        let mark = pace.take(number)?.mark;
+        pace.catch_up(self.now);
+        let left = (mark - pace.progress).max(0.0);
         self.active -= 1;
         self.touch(class);
         Some(left)
@@ -217,9 +214,10 @@ impl Fluid for System {
             self.now = due;
             while let Some((_, first)) = self.schedule.first().filter(|(time, _)| *time == due) {
                 self.schedule.remove(first);
+                self.classes.paces[first as usize].leads = false;
                 let mut class = first;
                 while class != NONE {
-                    let next = self.classes.groups[class as usize].next_due;
+                    let next = self.classes.paces[class as usize].next_due;
                     self.complete(class);
                     class = next;
                 }
@@ -239,7 +237,7 @@ impl Fluid for System {
 
     fn speed(&mut self, class: ClassId) -> f64 {
         self.settle();
-        self.classes.groups[class.0 as usize].speed
+        self.classes.paces[class.0 as usize].speed
     }
 
     fn load(&mut self, resource: ResourceId) -> f64 {
@@ -248,8 +246,8 @@ impl Fluid for System {
         users
             .iter()
             .map(|user| {
-                let group = &self.classes.groups[user.group as usize];
-                f64::from(group.attached) * group.speed * self.classes.links[user.link as usize].per_speed
+                let pace = &self.classes.paces[user.group as usize];
+                f64::from(pace.members) * pace.speed * self.classes.links[user.link as usize].per_speed
             })
             .sum()
     }

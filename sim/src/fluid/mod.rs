@@ -155,8 +155,8 @@ pub trait Fluid {
 
 /// Picoseconds that `work` takes at `speed` units a second, to the nearest; what does not fit is the largest.
 fn picoseconds(work: f64, speed: f64) -> u64 {
-    // The cast saturates, and takes NaN and negative remainders of rounding to zero.
-    (work / speed * 1e12).round() as u64
+    // The cast cuts off, saturates, and takes NaN and negative remainders of rounding to zero.
+    (work / speed * 1e12 + 0.5) as u64
 }
 
 /// Work done at `speed` from `last` to `now`.

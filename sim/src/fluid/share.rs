@@ -50,8 +50,10 @@ pub(super) struct Scratch {
 
 /// One component: its classes, its tight resources, and the tables that both number into.
 pub(super) struct Part<'a> {
-    pub(super) groups: &'a mut [Group],
+    pub(super) groups: &'a [Group],
     pub(super) links: &'a [Link],
+    /// Where each class's speed goes.
+    pub(super) speeds: &'a mut [f64],
     pub(super) resources: &'a [Resource],
     pub(super) fills: &'a mut [Fill],
     pub(super) members: &'a [u32],
@@ -59,14 +61,14 @@ pub(super) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Writes each class's `next_speed`.
+    /// Writes each class's speed.
     pub(super) fn solve(mut self, scratch: &mut Scratch) {
         if let [only] = self.members {
-            let group = &mut self.groups[*only as usize];
+            let group = &self.groups[*only as usize];
             let links = &self.links[group.range()];
             let crowd = f64::from(group.attached);
             let share = |link: &Link| self.resources[link.resource as usize].capacity / (crowd * link.per_speed);
-            group.next_speed = links.iter().map(share).fold(group.cap, f64::min);
+            self.speeds[*only as usize] = links.iter().map(share).fold(group.cap, f64::min);
         } else if self.members.iter().all(|member| self.groups[*member as usize].even) {
             self.fill(scratch);
         } else {
@@ -83,9 +85,9 @@ impl Part<'_> {
             *fill = Fill { rest: self.resources[*number as usize].capacity, waiting: 0.0, level: 0.0 };
         }
         for member in self.members {
-            let group = &mut self.groups[*member as usize];
+            let group = &self.groups[*member as usize];
             // Negative: has no speed yet.
-            group.next_speed = -1.0;
+            self.speeds[*member as usize] = -1.0;
             let links = &self.links[group.range()];
             for link in links {
                 self.fills[link.resource as usize].waiting += f64::from(group.attached);
@@ -119,17 +121,15 @@ impl Part<'_> {
                     reached = reached.max(stop.at);
                     let resources = self.resources;
                     for user in &resources[stop.whose as usize].users {
-                        let group = &self.groups[user.group as usize];
-                        if group.next_speed < 0.0 {
-                            let speed = (reached / self.links[user.link as usize].per_speed).min(group.cap);
-                            self.give(user.group, speed);
+                        if self.speeds[user.group as usize] < 0.0 {
+                            self.give(user.group, reached / self.links[user.link as usize].per_speed);
                             left -= 1;
                         }
                     }
                 }
                 _ => {
                     let Some(stop) = caps.pop() else { break };
-                    if self.groups[stop.whose as usize].next_speed < 0.0 {
+                    if self.speeds[stop.whose as usize] < 0.0 {
                         reached = reached.max(stop.at);
                         self.give(stop.whose, self.groups[stop.whose as usize].cap);
                         left -= 1;
@@ -141,8 +141,8 @@ impl Part<'_> {
 
     /// Fixes a class's speed and takes what it uses off its resources.
     fn give(&mut self, class: u32, speed: f64) {
-        let group = &mut self.groups[class as usize];
-        group.next_speed = speed;
+        let group = &self.groups[class as usize];
+        self.speeds[class as usize] = speed;
         let crowd = f64::from(group.attached);
         for link in &self.links[group.range()] {
             let fill = &mut self.fills[link.resource as usize];
@@ -156,9 +156,9 @@ impl Part<'_> {
         // The order is part of the definition, where more than one fixed point exists.
         self.tight.sort_unstable();
         for member in self.members {
-            let group = &mut self.groups[*member as usize];
+            let group = &self.groups[*member as usize];
             // The first sweep has none before it to compare with.
-            group.next_speed = 0.0;
+            self.speeds[*member as usize] = 0.0;
             for link in &self.links[group.range()] {
                 self.fills[link.resource as usize].level = f64::INFINITY;
             }
@@ -190,12 +190,12 @@ impl Part<'_> {
     fn read_levels(&mut self) -> f64 {
         let mut change = 0.0_f64;
         for member in self.members {
-            let group = &mut self.groups[*member as usize];
+            let group = &self.groups[*member as usize];
             let links = &self.links[group.range()];
             let limits = links.iter().map(|link| self.fills[link.resource as usize].level / link.per_speed);
             let speed = limits.fold(group.cap, f64::min);
-            change = change.max((speed - group.next_speed).abs() / speed);
-            group.next_speed = speed;
+            let before = std::mem::replace(&mut self.speeds[*member as usize], speed);
+            change = change.max((speed - before).abs() / speed);
         }
         change
     }
@@ -206,12 +206,12 @@ impl Part<'_> {
         for number in self.tight.iter() {
             let resource = &resources[*number as usize];
             let take = |user: &super::fast::User| {
-                let group = &self.groups[user.group as usize];
-                f64::from(group.attached) * group.next_speed * self.links[user.link as usize].per_speed
+                let crowd = f64::from(self.groups[user.group as usize].attached);
+                crowd * self.speeds[user.group as usize] * self.links[user.link as usize].per_speed
             };
             let over = resource.users.iter().map(take).sum::<f64>() / resource.capacity;
             if over > 1.0 {
-                resource.users.iter().for_each(|user| self.groups[user.group as usize].next_speed /= over);
+                resource.users.iter().for_each(|user| self.speeds[user.group as usize] /= over);
             }
         }
     }
