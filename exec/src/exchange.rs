@@ -89,8 +89,7 @@ impl Exchange {
     /// `number` tells exchanges apart and is the same on all members; so is `window`, the most lanes in flight.
     ///
     /// # Panics
-    /// When the buffers or the ranks do not fit the schedule, or it stands for a library's collective: those who lower
-    /// programs make them fit.
+    /// When the buffers or the ranks do not fit the schedule: those who lower programs make them fit.
     pub fn new(
         schedule: Arc<Schedule>,
         member: u32,
@@ -99,7 +98,6 @@ impl Exchange {
         buffers: Buffers,
         window: u32,
     ) -> Exchange {
-        assert!(!schedule.buffered_sends(), "a library's collective is called, not run by its steps");
         assert_eq!(ranks.len(), schedule.members() as usize, "one rank for each member");
         assert!(member < schedule.members(), "member {member} of {}", schedule.members());
         assert!(!buffers.in_place || buffers.output.len() as u64 == schedule.elements(), "the collective's elements");
@@ -123,7 +121,11 @@ impl Exchange {
     ///
     /// # Errors
     /// When the job is over; the exchange is of no further use then.
+    ///
+    /// # Panics
+    /// When the schedule is a library's, whose sends copy: it is called by [`Transport::library_allreduce`] instead.
     pub fn progress(&mut self, transport: &mut dyn Transport) -> Result<Progress, TransportError> {
+        assert!(!self.schedule.buffered_sends(), "a library's collective is called, not run by its steps");
         transport.poll()?;
         let lanes = self.schedule.lanes();
         let window = self.slots.len() as u32;

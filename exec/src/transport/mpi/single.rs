@@ -1,6 +1,6 @@
 //! The end of a process with one rank: the rank's own thread calls MPI, and there is no other.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lockstep_topology::Rank;
 
@@ -8,6 +8,10 @@ use super::super::slab::Slab;
 use super::super::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, TransportError};
 use super::tags::Tags;
 use super::wire::Wire;
+
+/// A wait so long is for a rank that computes: naps then leave it the core, and are short beside the wait.
+const WATCHFUL: Duration = Duration::from_millis(1);
+const NAP: Duration = Duration::from_micros(20);
 
 /// A rank that is a process of its own.
 #[derive(Debug)]
@@ -90,14 +94,20 @@ impl Transport for SingleEnd<'_> {
     }
 
     fn wait(&mut self, deadline: Option<Instant>) -> Result<(), TransportError> {
+        let began = Instant::now();
         loop {
             if std::mem::take(&mut self.news) || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(());
             }
             self.poll()?;
-            if !self.news {
-                // Another rank may share this core; it is the one we wait for.
+            if self.news {
+                continue;
+            }
+            // Another rank may share this core; it may be the one we wait for.
+            if began.elapsed() < WATCHFUL {
                 std::thread::yield_now();
+            } else {
+                std::thread::sleep(NAP);
             }
         }
     }
