@@ -1,4 +1,6 @@
-//! How many events per second the fluid solver does, on three loads; run with `cargo run --release --example fluid_bench`.
+//! How many events per second the fluid solver does, on three loads.
+//!
+//! Run with `cargo run --release -p lockstep-sim --example fluid_bench`; a word after `--` chooses the loads that begin with it.
 //!
 //! `ring`: flows that share nothing, each restarted as it ends, as in a ring allreduce with jitter (an event is one start with its end).
 //! `hosts`: 20,000 random flows at once over the up and down links of 432 hosts, one component, until the last ends.
@@ -103,7 +105,11 @@ fn tree(ranks: usize, per_leaf: usize, rounds: u32) -> Result<u64, InputError> {
 }
 
 fn main() -> Result<(), InputError> {
+    let wanted = std::env::args().nth(1);
     let report = |name: &str, run: &dyn Fn() -> Result<u64, InputError>| -> Result<(), InputError> {
+        if !wanted.as_ref().is_none_or(|wanted| name.starts_with(wanted.as_str())) {
+            return Ok(());
+        }
         let start = Instant::now();
         let events = run()?;
         let seconds = start.elapsed().as_secs_f64();

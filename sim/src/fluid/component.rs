@@ -1,4 +1,4 @@
-//! Settling: which components an instant's changes reach, and what their new speeds mean for their completions.
+//! Components: which of them an instant's changes reach, and what their new speeds mean for their completions.
 //!
 //! Two classes belong together when they share a resource that its users could fill; one that they cannot fill even at
 //! their bounds (the core of a network without oversubscription) binds nobody and joins nothing. Every class of a
@@ -11,13 +11,8 @@
 use lockstep_topology::Time;
 
 use super::classes::NONE;
-use super::fast::{System, User};
+use super::fast::System;
 use super::{picoseconds, share};
-
-/// Demand within this share of the capacity counts as filling it: sums kept by adding and subtracting drift a little.
-const MARGIN: f64 = 1e-6;
-/// Settlings for which a kept component is used before it is searched anew.
-const TURNS: u32 = 64;
 
 /// A component: its classes and tight resources.
 #[derive(Debug, Clone, Default)]
@@ -30,21 +25,23 @@ pub(super) struct Component {
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     /// Resources whose demand has changed, and whether they were tight before.
-    changed: Vec<(u32, bool)>,
+    pub(super) changed: Vec<(u32, bool)>,
     /// Touched classes that have members.
-    alive: Vec<u32>,
+    pub(super) alive: Vec<u32>,
     seeds: Vec<u32>,
     /// The component found last.
     pub(super) found: Component,
-    kept: Component,
+    pub(super) kept: Component,
     /// The largest component that the present settling has found, if it is to be kept.
     fresh: Component,
     /// Classes from which on a component is kept.
     pub(super) large: usize,
+    /// Settlings for which a kept component is used before it is searched anew.
+    pub(super) stretch: u32,
     /// The search that found the kept component, which its classes and resources carry; zero: none is kept.
-    kept_by: u64,
+    pub(super) kept_by: u64,
     /// Whether a class of it was detached since the last settling.
-    left: bool,
+    pub(super) left: bool,
     turns: u32,
     share: share::Scratch,
 }
@@ -59,6 +56,7 @@ impl Default for Work {
             kept: Component::default(),
             fresh: Component::default(),
             large: 32,
+            stretch: 64,
             kept_by: 0,
             left: false,
             turns: 0,
@@ -68,111 +66,8 @@ impl Default for Work {
 }
 
 impl System {
-    /// Brings speeds and predictions up to date with what has changed.
-    pub(super) fn settle(&mut self) {
-        if self.touched.is_empty() {
-            return;
-        }
-        self.instant += 1;
-        self.attach_touched();
-        for (number, _) in &self.work.changed {
-            let resource = &mut self.resources[*number as usize];
-            resource.tight = resource.demand > resource.capacity * (1.0 - MARGIN);
-        }
-        if self.stays_in_kept() {
-            let mut kept = self.refresh_kept();
-            self.solve(&mut kept);
-            self.work.kept = kept;
-        } else {
-            self.solve_found();
-        }
-        self.work.alive.clear();
-        self.work.changed.clear();
-        self.work.left = false;
-    }
-
-    /// Enters the touched classes into their resources' lists, or takes them out, as they have members or not.
-    fn attach_touched(&mut self) {
-        let mut touched = std::mem::take(&mut self.touched);
-        for class in touched.drain(..) {
-            let (group, pace) = self.classes.both(class);
-            group.touched = false;
-            // Its members, or at least which of them is first, have changed.
-            pace.due = Time::MAX;
-            if pace.members == 0 {
-                pace.speed = 0.0;
-                let pins = group.pins;
-                self.unschedule(class);
-                self.detach(class);
-                if pins == 0 {
-                    self.classes.forget(class);
-                }
-                continue;
-            }
-            let (before, members) = (group.attached, pace.members);
-            self.work.alive.push(class);
-            if before == 0 {
-                self.attach(class, members);
-            } else if before != members {
-                self.recount(class, f64::from(members) - f64::from(before), members);
-            }
-        }
-        self.touched = touched;
-    }
-
-    /// Enters a class with so many members into the lists of its resources.
-    fn attach(&mut self, class: u32, members: u32) {
-        let group = &mut self.classes.groups[class as usize];
-        let links = &mut self.classes.links[group.range()];
-        let limits = links.iter().map(|link| self.resources[link.resource as usize].capacity / link.per_speed);
-        group.bound = limits.fold(group.cap, f64::min);
-        for (link, number) in links.iter_mut().zip(group.first_use..) {
-            let users = &mut self.resources[link.resource as usize].users;
-            link.slot = users.len() as u32;
-            users.push(User { group: class, link: number });
-        }
-        self.recount(class, f64::from(members), members);
-    }
-
-    /// Takes a class out of the lists of its resources, if it is in.
-    pub(super) fn detach(&mut self, class: u32) {
-        let group = &mut self.classes.groups[class as usize];
-        let (before, range) = (group.attached, group.range());
-        if before == 0 {
-            return;
-        }
-        self.work.left |= group.seen == self.work.kept_by;
-        group.seen = 0;
-        self.recount(class, -f64::from(before), 0);
-        for number in range {
-            let link = self.classes.links[number];
-            let resource = &mut self.resources[link.resource as usize];
-            resource.users.swap_remove(link.slot as usize);
-            if let Some(moved) = resource.users.get(link.slot as usize) {
-                self.classes.links[moved.link as usize].slot = link.slot;
-            }
-            if resource.users.is_empty() {
-                resource.demand = 0.0;
-            }
-        }
-    }
-
-    /// Notes that a class now counts `more` members, `members` in all.
-    fn recount(&mut self, class: u32, more: f64, members: u32) {
-        let group = &mut self.classes.groups[class as usize];
-        group.attached = members;
-        for link in &self.classes.links[group.range()] {
-            let resource = &mut self.resources[link.resource as usize];
-            resource.demand += more * link.per_speed * group.bound;
-            if resource.changed != self.instant {
-                resource.changed = self.instant;
-                self.work.changed.push((link.resource, resource.tight));
-            }
-        }
-    }
-
     /// Whether all that has changed belongs to the kept component, or joins nothing but it.
-    fn stays_in_kept(&self) -> bool {
+    pub(super) fn stays_in_kept(&self) -> bool {
         let work = &self.work;
         let kept_by = work.kept_by;
         if kept_by == 0 || work.turns == 0 {
@@ -203,7 +98,7 @@ impl System {
     }
 
     /// The kept component without what has left it and with what has joined.
-    fn refresh_kept(&mut self) -> Component {
+    pub(super) fn refresh_kept(&mut self) -> Component {
         let mut kept = std::mem::take(&mut self.work.kept);
         let kept_by = self.work.kept_by;
         self.work.turns -= 1;
@@ -234,7 +129,7 @@ impl System {
     }
 
     /// Searches from what has changed and solves each component found.
-    fn solve_found(&mut self) {
+    pub(super) fn solve_found(&mut self) {
         let mut seeds = std::mem::take(&mut self.work.seeds);
         for (number, was_tight) in &self.work.changed {
             let resource = &mut self.resources[*number as usize];
@@ -271,7 +166,7 @@ impl System {
             self.work.fresh.groups.clear();
             // In order of number they lie in order in memory.
             self.work.kept.groups.sort_unstable();
-            (self.work.kept_by, self.work.turns) = (fresh_by, TURNS);
+            (self.work.kept_by, self.work.turns) = (fresh_by, self.work.stretch);
         }
     }
 
@@ -323,7 +218,7 @@ impl System {
     }
 
     /// Finds a component's speeds and enters its next completion into the schedule.
-    fn solve(&mut self, component: &mut Component) {
+    pub(super) fn solve(&mut self, component: &mut Component) {
         let System { classes, resources, fills, work, .. } = self;
         let part = share::Part {
             groups: &classes.groups,
@@ -362,7 +257,7 @@ impl System {
         }
     }
 
-    fn unschedule(&mut self, class: u32) {
+    pub(super) fn unschedule(&mut self, class: u32) {
         let pace = &mut self.classes.paces[class as usize];
         if std::mem::take(&mut pace.leads) {
             self.schedule.remove(class);

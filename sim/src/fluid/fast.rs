@@ -1,6 +1,6 @@
 //! The incremental system: an event costs what the component that it changes costs.
 //!
-//! Starts and ends only note which classes they touched; `settle` (in `component.rs`) brings the shares up to date when
+//! Starts and ends only note which classes they touched; `settle` (in `settle.rs`) brings the shares up to date when
 //! somebody asks for what follows from them, so any number of events at one instant is solved once.
 
 use lockstep_topology::{InputError, Time};
@@ -23,7 +23,9 @@ pub(super) struct Resource {
     pub(super) capacity: f64,
     /// What its users would take of it if each ran at its own bound.
     pub(super) demand: f64,
-    /// Whether that may fill it; only then it joins its users into one component.
+    /// How many activities use it.
+    pub(super) crowd: f64,
+    /// Whether that demand may fill it; only then it joins its users into one component.
     pub(super) tight: bool,
     /// The settling (by number) that last noted it as changed.
     pub(super) changed: u64,

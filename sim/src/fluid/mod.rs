@@ -30,6 +30,7 @@ mod classes;
 mod component;
 mod fast;
 mod schedule;
+mod settle;
 mod share;
 mod slow;
 #[cfg(test)]

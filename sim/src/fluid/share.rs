@@ -6,10 +6,13 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use super::classes::{Group, Link};
 use super::fast::{Fill, Resource};
 
+/// In place of a speed that is still to be found.
+const WAITING: f64 = -1.0;
 /// Sweeps stop when no speed changes by more than this share of itself.
 const STILL: f64 = 1e-13;
 /// Sweeps after which levels move only half of the way (in the logarithm), should they swing.
@@ -69,71 +72,74 @@ impl Part<'_> {
             let crowd = f64::from(group.attached);
             let share = |link: &Link| self.resources[link.resource as usize].capacity / (crowd * link.per_speed);
             self.speeds[*only as usize] = links.iter().map(share).fold(group.cap, f64::min);
-        } else if self.members.iter().all(|member| self.groups[*member as usize].even) {
+        } else if self.prepare(scratch) {
             self.fill(scratch);
         } else {
             self.sweep(scratch);
         }
     }
 
+    /// Marks every class as without speed and lists the caps that may bind; returns whether all use is even.
+    fn prepare(&mut self, scratch: &mut Scratch) -> bool {
+        scratch.caps.clear();
+        let mut even = true;
+        for member in self.members {
+            let group = &self.groups[*member as usize];
+            self.speeds[*member as usize] = WAITING;
+            even &= group.even;
+            if group.cap <= group.bound {
+                let per_speed = self.links[group.range()].first().map_or(1.0, |link| link.per_speed);
+                scratch.caps.push(Stop { at: group.cap * per_speed, whose: *member });
+            }
+        }
+        even
+    }
+
     /// Progressive filling in the consumptions u·x, for even classes.
     fn fill(&mut self, scratch: &mut Scratch) {
         let Scratch { levels, caps, .. } = scratch;
-        caps.clear();
-        for number in self.tight.iter() {
-            let fill = &mut self.fills[*number as usize];
-            *fill = Fill { rest: self.resources[*number as usize].capacity, waiting: 0.0, level: 0.0 };
-        }
-        for member in self.members {
-            let group = &self.groups[*member as usize];
-            // Negative: has no speed yet.
-            self.speeds[*member as usize] = -1.0;
-            let links = &self.links[group.range()];
-            for link in links {
-                self.fills[link.resource as usize].waiting += f64::from(group.attached);
-            }
-            if group.cap <= group.bound {
-                caps.push(Stop { at: group.cap * links.first().map_or(1.0, |link| link.per_speed), whose: *member });
-            }
-        }
         // Ends with the lowest, for popping.
         caps.sort_unstable();
         let mut start = std::mem::take(levels).into_vec();
         start.clear();
-        start.extend(self.tight.iter().map(|number| Stop { at: self.fills[*number as usize].level(), whose: *number }));
+        for number in self.tight.iter() {
+            let Resource { capacity, crowd, .. } = self.resources[*number as usize];
+            let fill = Fill { rest: capacity, waiting: crowd, level: 0.0 };
+            self.fills[*number as usize] = fill;
+            start.push(Stop { at: fill.level(), whose: *number });
+        }
         *levels = BinaryHeap::from(start);
         let mut left = self.members.len();
         let mut reached = 0.0_f64;
         while left > 0 {
             let cap = caps.last().map_or(f64::INFINITY, |stop| stop.at);
-            match levels.peek().copied() {
-                Some(stop) if stop.at < cap => {
-                    let level = self.fills[stop.whose as usize].level();
-                    if level > stop.at {
-                        // Others have settled below since; it fills later than noted.
-                        levels.pop();
-                        if level < f64::INFINITY {
-                            levels.push(Stop { at: level, whose: stop.whose });
-                        }
-                        continue;
-                    }
-                    levels.pop();
+            let next = levels.peek_mut().filter(|stop| stop.at < cap);
+            let Some(mut stop) = next else {
+                let Some(stop) = caps.pop() else { break };
+                if self.speeds[stop.whose as usize] == WAITING {
                     reached = reached.max(stop.at);
-                    let resources = self.resources;
-                    for user in &resources[stop.whose as usize].users {
-                        if self.speeds[user.group as usize] < 0.0 {
-                            self.give(user.group, reached / self.links[user.link as usize].per_speed);
-                            left -= 1;
-                        }
-                    }
+                    self.give(stop.whose, self.groups[stop.whose as usize].cap);
+                    left -= 1;
                 }
-                _ => {
-                    let Some(stop) = caps.pop() else { break };
-                    if self.speeds[stop.whose as usize] < 0.0 {
-                        reached = reached.max(stop.at);
-                        self.give(stop.whose, self.groups[stop.whose as usize].cap);
-                        left -= 1;
-                    }
+                continue;
+            };
+            let level = self.fills[stop.whose as usize].level();
+            if level > stop.at {
+                // Others have settled below since it was noted; it fills later, or never.
+                if level < f64::INFINITY {
+                    stop.at = level;
+                } else {
+                    PeekMut::pop(stop);
+                }
+                continue;
+            }
+            let Stop { at, whose } = PeekMut::pop(stop);
+            reached = reached.max(at);
+            let resources = self.resources;
+            for user in &resources[whose as usize].users {
+                if self.speeds[user.group as usize] == WAITING {
+                    self.give(user.group, reached / self.links[user.link as usize].per_speed);
+                    left -= 1;
                 }
             }
         }

@@ -1,0 +1,117 @@
+//! Settling an instant's changes: which resources they touch, and which of those can now be filled.
+//!
+//! A class stands in the lists of its resources while it has members; the demand that its members could make at their
+//! bounds tells whether a resource can bind anybody at all. What follows for the speeds is in `component.rs`.
+
+use lockstep_topology::Time;
+
+use super::fast::{System, User};
+
+/// Demand within this share of the capacity counts as filling it: sums kept by adding and subtracting drift a little.
+const MARGIN: f64 = 1e-6;
+
+impl System {
+    /// Brings speeds and predictions up to date with what has changed.
+    pub(super) fn settle(&mut self) {
+        if self.touched.is_empty() {
+            return;
+        }
+        self.instant += 1;
+        self.attach_touched();
+        for (number, _) in &self.work.changed {
+            let resource = &mut self.resources[*number as usize];
+            resource.tight = resource.demand > resource.capacity * (1.0 - MARGIN);
+        }
+        if self.stays_in_kept() {
+            let mut kept = self.refresh_kept();
+            self.solve(&mut kept);
+            self.work.kept = kept;
+        } else {
+            self.solve_found();
+        }
+        self.work.alive.clear();
+        self.work.changed.clear();
+        self.work.left = false;
+    }
+
+    /// Enters the touched classes into their resources' lists, or takes them out, as they have members or not.
+    fn attach_touched(&mut self) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for class in touched.drain(..) {
+            let (group, pace) = self.classes.both(class);
+            group.touched = false;
+            // Its members, or at least which of them is first, have changed.
+            pace.due = Time::MAX;
+            if pace.members == 0 {
+                pace.speed = 0.0;
+                let pins = group.pins;
+                self.unschedule(class);
+                self.detach(class);
+                if pins == 0 {
+                    self.classes.forget(class);
+                }
+                continue;
+            }
+            let (before, members) = (group.attached, pace.members);
+            self.work.alive.push(class);
+            if before == 0 {
+                self.attach(class, members);
+            } else if before != members {
+                self.recount(class, f64::from(members) - f64::from(before), members);
+            }
+        }
+        self.touched = touched;
+    }
+
+    /// Enters a class with so many members into the lists of its resources.
+    fn attach(&mut self, class: u32, members: u32) {
+        let group = &mut self.classes.groups[class as usize];
+        let links = &mut self.classes.links[group.range()];
+        let limits = links.iter().map(|link| self.resources[link.resource as usize].capacity / link.per_speed);
+        group.bound = limits.fold(group.cap, f64::min);
+        for (link, number) in links.iter_mut().zip(group.first_use..) {
+            let users = &mut self.resources[link.resource as usize].users;
+            link.slot = users.len() as u32;
+            users.push(User { group: class, link: number });
+        }
+        self.recount(class, f64::from(members), members);
+    }
+
+    /// Takes a class out of the lists of its resources, if it is in.
+    pub(super) fn detach(&mut self, class: u32) {
+        let group = &mut self.classes.groups[class as usize];
+        let (before, range) = (group.attached, group.range());
+        if before == 0 {
+            return;
+        }
+        self.work.left |= group.seen == self.work.kept_by;
+        group.seen = 0;
+        self.recount(class, -f64::from(before), 0);
+        for number in range {
+            let link = self.classes.links[number];
+            let resource = &mut self.resources[link.resource as usize];
+            resource.users.swap_remove(link.slot as usize);
+            if let Some(moved) = resource.users.get(link.slot as usize) {
+                self.classes.links[moved.link as usize].slot = link.slot;
+            }
+            if resource.users.is_empty() {
+                resource.demand = 0.0;
+            }
+        }
+    }
+
+    /// Notes that a class now counts `more` members, `members` in all.
+    fn recount(&mut self, class: u32, more: f64, members: u32) {
+        let group = &mut self.classes.groups[class as usize];
+        group.attached = members;
+        for link in &self.classes.links[group.range()] {
+            let resource = &mut self.resources[link.resource as usize];
+            resource.demand += more * link.per_speed * group.bound;
+            resource.crowd += more;
+            if resource.changed != self.instant {
+                resource.changed = self.instant;
+                self.work.changed.push((link.resource, resource.tight));
+            }
+        }
+    }
+}
