@@ -114,7 +114,12 @@ mod tests {
                 assert!(own.iter().all(|x| *x == 0.0), "{}", parameter.name);
             } else {
                 let (_, deviation) = moments(own);
-                let ratio = deviation / (2.0 / parameter.fan_in() as f64).sqrt();
+                let expected = match parameter.init {
+                    Init::Xavier => (2.0 / (parameter.fan_in() + parameter.fan_out()) as f64).sqrt(),
+                    Init::Gaussian(deviation) => f64::from(deviation),
+                    other => panic!("{}: {other:?}", parameter.name),
+                };
+                let ratio = deviation / expected;
                 assert!((ratio - 1.0).abs() < 5.0 / (2.0 * own.len() as f64).sqrt(), "{}: {ratio}", parameter.name);
             }
         }

@@ -19,4 +19,5 @@ mod worker;
 pub use error::ExecError;
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
+pub use pin::pin;
 pub use run::{Options, Run, run};

@@ -94,6 +94,30 @@ impl Replica {
         self.statistics.copy_from_slice(statistics);
     }
 
+    /// Bytes of its tensors: what a step touches, kernels' scratch apart.
+    pub fn bytes(&self) -> usize {
+        let tensors: usize = self.outputs.iter().chain(&self.d_outputs).map(Vec::len).sum();
+        4 * (tensors + 3 * self.parameters.len() + self.statistics.len())
+    }
+
+    /// Bytes of tensors that one phase of a chain touches.
+    pub fn chain_bytes(&self, chain: usize, phase: Phase) -> usize {
+        let of = &self.chains[chain];
+        let tensors: usize = of.inputs.iter().chain([&of.output]).map(|id| self.outputs[id.0 as usize].len()).sum();
+        // Backward, each of them has a gradient.
+        4 * (tensors + of.parameters.len()) * if phase == Phase::Forward { 1 } else { 2 }
+    }
+
+    /// Reads what the task before this one would just have written, so that a chain can be timed alone as it runs in a step.
+    pub fn warm_inputs(&self, chain: usize, phase: Phase) -> f32 {
+        let of = &self.chains[chain];
+        let read = |tensor: &[f32]| tensor.iter().step_by(16).sum::<f32>();
+        match phase {
+            Phase::Forward => of.inputs.iter().map(|id| read(&self.outputs[id.0 as usize])).sum(),
+            _ => read(&self.d_outputs[of.output.0 as usize]),
+        }
+    }
+
     /// Takes the next micro-batch: the samples of `data` named by `indices`.
     pub fn load(&mut self, data: &Dataset, indices: &[u32]) {
         data.gather(indices, &mut self.outputs[0], &mut self.labels);

@@ -38,7 +38,7 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        let sgd = Sgd { rate: 0.05, momentum: 0.9, weight_decay: 0.0, nesterov: false };
+        let sgd = Sgd { rate: 0.02, momentum: 0.9, weight_decay: 0.0, nesterov: false };
         let stall_limit = Duration::from_secs(60);
         Options { steps: 10, warm_up: 2, seed: 1, threads_per_rank: 1, sgd, stall_limit, progress: None }
     }

@@ -25,6 +25,6 @@ pub use deadlock::{Waiting, WaitsFor};
 pub use machine::{Resources, Utilisation};
 pub use network::NetworkModel;
 pub use platform::Platform;
-pub use profile::Profile;
+pub use profile::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
 pub use simulate::{Options, Prediction, SimError, simulate, simulate_with};
 pub use traffic::{Sent, Traffic};

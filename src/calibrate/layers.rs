@@ -1,0 +1,86 @@
+//! Times every task of a program's worker by itself: each phase of each chain, the update, the load; never two in a row.
+
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::cpu::{Mode, Sgd, Threads};
+use lockstep_exec::replica::Replica;
+use lockstep_models::{Op, Phase, Program};
+use lockstep_sim::{ComputeEntry, Point, chain_key};
+
+use super::bench::{Elsewhere, Figure, measure};
+
+/// A rank's replica and the memory that stands for the rest of a step.
+struct Rank {
+    replica: Replica,
+    elsewhere: Elsewhere,
+    indices: Vec<u32>,
+}
+
+/// Figures of one program's tasks, in task order.
+pub(super) struct Layers {
+    pub(super) compute: Vec<ComputeEntry>,
+    pub(super) update: Vec<Point>,
+    pub(super) load: Vec<Point>,
+}
+
+/// Measures the tasks of `program`, which has one worker.
+pub(super) fn layers(program: &Program, data: &Dataset, cores: usize, repetitions: usize) -> Layers {
+    let tasks: Vec<&Op> = program.roles[0]
+        .tasks
+        .iter()
+        .map(|task| &task.op)
+        .filter(|op| matches!(op, Op::Load { .. } | Op::Compute { .. } | Op::Update { .. }))
+        .collect();
+    let samples = program.batch_per_rank;
+    let make = || {
+        let replica = Replica::new(&program.model, &program.chains, samples as usize, 1, &Threads::one());
+        let elsewhere = Elsewhere::new(replica.bytes());
+        let mut rank = Rank { replica, elsewhere, indices: (0..samples).map(|i| i % data.len() as u32).collect() };
+        tasks.iter().for_each(|op| run(&mut rank, op, data)); // fills what backward passes read
+        rank
+    };
+    let prepare = |rank: &mut Rank, task: usize| {
+        let own = match tasks[task] {
+            Op::Compute { chain, phase, .. } => rank.replica.chain_bytes(*chain, *phase),
+            Op::Update { range } => 12 * (range.end - range.start) as usize,
+            _ => 0,
+        };
+        rank.elsewhere.walk(rank.replica.bytes().saturating_sub(own));
+        if let Op::Compute { chain, phase, .. } = tasks[task] {
+            std::hint::black_box(rank.replica.warm_inputs(*chain, *phase));
+        }
+    };
+    let figures = measure(cores, tasks.len(), repetitions, make, prepare, |rank, task| run(rank, tasks[task], data));
+    let mut layers = Layers { compute: Vec::new(), update: Vec::new(), load: Vec::new() };
+    for (op, Figure { seconds, slowdown }) in tasks.iter().zip(figures) {
+        match op {
+            Op::Load { samples } => {
+                let elements = u64::from(*samples) * program.model.input().elements();
+                layers.load.push(Point { elements, seconds, slowdown });
+            }
+            Op::Update { range } => layers.update.push(Point { elements: range.end - range.start, seconds, slowdown }),
+            Op::Compute { chain, phase, samples } => layers.compute.push(ComputeEntry {
+                chain: chain_key(program, *chain),
+                phase: phase.name().to_owned(),
+                samples: *samples,
+                seconds,
+                slowdown,
+            }),
+            _ => {}
+        }
+    }
+    layers
+}
+
+fn run(rank: &mut Rank, op: &Op, data: &Dataset) {
+    // So small a rate leaves the weights where they are, however often the update is timed.
+    let sgd = Sgd { rate: 1e-9, momentum: 0.9, weight_decay: 0.0, nesterov: false };
+    match op {
+        Op::Load { .. } => rank.replica.load(data, &rank.indices),
+        Op::Compute { chain, phase: Phase::Forward, .. } => drop(rank.replica.forward(*chain, Mode::Train)),
+        Op::Compute { chain, phase, samples } => {
+            rank.replica.backward(*chain, *phase, 1.0 / *samples as f32, false);
+        }
+        Op::Update { range } => rank.replica.update(range.start as usize..range.end as usize, &sgd),
+        Op::Repeat { .. } | Op::Exchange(_) => {}
+    }
+}

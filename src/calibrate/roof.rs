@@ -1,0 +1,34 @@
+//! The host's roofs, for what is not measured: FLOP/s of a core in a large matrix product, bytes per second of its memory.
+
+use std::time::Instant;
+
+use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Threads};
+use lockstep_models::{Dense, Layer, Shape, median};
+
+use super::bench::measure;
+
+/// FLOP/s of one core, by a dense layer of 1,024 × 1,024 on 512 samples.
+pub(super) fn flops_per_core_s() -> f64 {
+    let (side, samples) = (1024usize, 512usize);
+    let layer = Layer::Dense(Dense { out_features: side as u32, bias: false });
+    let shape = [Shape { channels: side as u32, height: 1, width: 1 }];
+    let mut kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &shape }], samples, &Threads::one());
+    let (x, w) = (vec![0.5; side * samples], vec![0.25; side * side]);
+    let mut y = vec![0.0; side * samples];
+    let once = |_| {
+        let start = Instant::now();
+        kernel.forward(Mode::Evaluate, &[&x], &w, &mut [], &mut y);
+        start.elapsed().as_secs_f64()
+    };
+    let seconds: Vec<f64> = (0..9).map(once).collect();
+    2.0 * (side * side * samples) as f64 / median(seconds)
+}
+
+/// Bytes per second that all cores together read and write, by sums over 64 MiB each.
+pub(super) fn memory_bandwidth(cores: usize) -> f64 {
+    let elements = 8 << 20;
+    let make = || (vec![1.0f32; elements], vec![2.0f32; elements]);
+    let figures = measure(cores, 1, 7, make, |_, _| (), |(a, b), _| lockstep_exec::device::cpu::add_into(a, b));
+    // Two reads and one write of 4 bytes an element, on each core.
+    cores as f64 * 12.0 * elements as f64 / (figures[0].seconds.value * figures[0].slowdown)
+}

@@ -1,0 +1,91 @@
+//! `lockstep calibrate`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use lockstep_models::Model;
+use lockstep_sim::Profile;
+use lockstep_topology::InputError;
+
+use crate::calibrate::{CalibrationRow, calibrate, rows};
+use crate::experiment::Experiment;
+use crate::failure::Failure;
+use crate::output::write_atomically;
+use crate::report::{Format, Report};
+use crate::site::PROFILE_PATH;
+
+/// Flags of `calibrate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lockstep calibrate --model lenet --batch-per-rank 16,64")]
+pub(super) struct Calibrate {
+    /// Experiment file whose layers and batches are measured
+    experiment: Option<PathBuf>,
+    /// Models whose layers are measured
+    #[arg(long, value_delimiter = ',', value_name = "MODEL,…", default_value = "lenet")]
+    model: Vec<String>,
+    /// Batches at which layers are measured
+    #[arg(long, value_delimiter = ',', value_name = "N,…", default_value = "16,64")]
+    batch_per_rank: Vec<u32>,
+    /// Where to write the profile
+    #[arg(long, value_name = "FILE", default_value = PROFILE_PATH)]
+    profile: PathBuf,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl Calibrate {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let (models, batches) = match &self.experiment {
+            Some(path) => {
+                let configurations = Experiment::load(path)?.configurations()?;
+                let batches = configurations.iter().map(|c| c.job.batch_per_rank).collect();
+                (vec![configurations[0].job.model.clone()], batches)
+            }
+            None => {
+                let models: Result<Vec<_>, InputError> =
+                    self.model.iter().map(|name| Model::load(name).map(Arc::new)).collect();
+                (models?, self.batch_per_rank.clone())
+            }
+        };
+        let mut batches: Vec<u32> = batches;
+        batches.sort_unstable();
+        batches.dedup();
+        let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
+        let sizes: Vec<String> = batches.iter().map(u32::to_string).collect();
+        let command = format!("lockstep calibrate --model {} --batch-per-rank {}", names.join(","), sizes.join(","));
+        let profile = profile_of(&models, &batches, &command, &self.profile)?;
+        let notes = vec![
+            format!(
+                "profile of {} ({}, {} cores) written to {}",
+                profile.host,
+                profile.cpu,
+                profile.cores,
+                self.profile.display()
+            ),
+            "medians with 95 % confidence intervals; slowdown: how much longer when every core does the same"
+                .to_owned(),
+        ];
+        Report::<CalibrationRow>::new(rows(&profile), notes).print(self.format)
+    }
+}
+
+/// Measures this host and writes the profile to `path`.
+pub(super) fn profile_of(
+    models: &[Arc<Model>],
+    batches: &[u32],
+    command: &str,
+    path: &Path,
+) -> Result<Profile, Failure> {
+    let place = |folder: &Path, error: std::io::Error| {
+        InputError::new("--profile", folder.display().to_string(), format!("cannot be made: {error}"))
+    };
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|error| place(folder, error))?;
+    }
+    let profile = calibrate(models, batches, command, |what| eprintln!("lockstep: measuring {what}"))?;
+    write_atomically("--profile", path, |file| file.write_all(profile.to_json().as_bytes()))?;
+    Ok(profile)
+}

@@ -1,0 +1,84 @@
+//! `lockstep compare`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::calibrate::profile_of;
+use crate::compare::compare;
+use crate::experiment::{Experiment, TransportKind};
+use crate::failure::Failure;
+use crate::output::check_writable;
+use crate::report::{Format, Report, print};
+use crate::site::{PROFILE_PATH, Site};
+use crate::trace::Trace;
+
+/// Flags of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lockstep compare experiments/quickstart.toml --explain")]
+pub(super) struct Compare {
+    /// Experiment file (TOML)
+    experiment: PathBuf,
+    /// Profile of lockstep calibrate to predict from; without it this machine is measured first
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Name the kinds of tasks that make most of the difference
+    #[arg(long)]
+    explain: bool,
+    /// Write a Chrome/Perfetto trace with both timelines of all configurations
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl Compare {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let experiment = Experiment::load(&self.experiment)?;
+        if let Some(path) = &self.trace {
+            check_writable("--trace", path)?;
+        }
+        // What is wrong with the experiment is told before this machine is measured.
+        let configurations = experiment.configurations()?;
+        for configuration in &configurations {
+            configuration.program().map_err(|error| experiment.locate(error))?;
+        }
+        let note = |text: &str| eprintln!("lockstep: {text}");
+        let site =
+            if experiment.on_this_machine() && self.profile.is_none() && experiment.transport == TransportKind::Threads
+            {
+                let mut batches: Vec<u32> = configurations.iter().map(|c| c.job.batch_per_rank).collect();
+                batches.sort_unstable();
+                batches.dedup();
+                let models = [configurations[0].job.model.clone()];
+                let command = format!("lockstep compare {}", self.experiment.display());
+                let profile = profile_of(&models, &batches, &command, PROFILE_PATH.as_ref())?;
+                Site::of_profile(&profile)?
+            } else {
+                Site::open(&experiment, self.profile.as_deref())?
+            };
+        let Some(comparison) = compare(&experiment, &site, note)? else { return Ok(()) };
+        if let Some(path) = &self.trace {
+            let mut trace = Trace::new();
+            for compared in &comparison.compared {
+                let label = compared.configuration.label();
+                trace.add(&format!("predicted {label}"), &compared.program, &compared.prediction.timeline);
+                if let Some(timeline) = compared.measured.first() {
+                    trace.add(&format!("measured {label}"), &compared.program, timeline);
+                }
+            }
+            trace.save(path)?;
+        }
+        Report::new(comparison.rows.clone(), comparison.notes.clone()).print(self.format)?;
+        if self.explain {
+            let lines = comparison.explain().join("\n  ");
+            match self.format {
+                Format::Table => print(&format!("\nlargest differences per step and worker:\n  {lines}\n"))?,
+                _ => eprintln!("largest differences per step and worker:\n  {lines}"),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! Which kinds of tasks make most of the difference between the two timelines of a configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockstep_models::{Timeline, median};
+
+use super::Compared;
+
+/// Kinds by the size of their difference, largest first, as one line.
+pub(super) fn explain(compared: &Compared) -> String {
+    let predicted = compared.prediction.timeline.seconds_by_kind(&compared.program);
+    let measured = measured_by_kind(&compared.measured, &compared.program);
+    let kinds: BTreeSet<&str> = predicted.keys().chain(measured.keys()).copied().collect();
+    let of = |map: &BTreeMap<&'static str, f64>, kind: &str| map.get(kind).copied().unwrap_or(0.0) * 1e3;
+    let mut parts: Vec<(f64, String)> = kinds
+        .into_iter()
+        .map(|kind| {
+            let (p, m) = (of(&predicted, kind), of(&measured, kind));
+            (p - m, format!("{kind} {:+.3} ms ({p:.3} predicted, {m:.3} measured)", p - m))
+        })
+        .collect();
+    parts.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
+    let most: Vec<String> = parts.into_iter().take(4).map(|(_, text)| text).collect();
+    format!("{}: {}", compared.configuration.label(), most.join("; "))
+}
+
+/// Median over rounds.
+fn measured_by_kind(rounds: &[Timeline], program: &lockstep_models::Program) -> BTreeMap<&'static str, f64> {
+    let each: Vec<BTreeMap<&'static str, f64>> = rounds.iter().map(|round| round.seconds_by_kind(program)).collect();
+    let kinds: BTreeSet<&'static str> = each.iter().flat_map(|round| round.keys().copied()).collect();
+    kinds
+        .into_iter()
+        .map(|kind| (kind, median(each.iter().map(|round| round.get(kind).copied().unwrap_or(0.0)).collect())))
+        .collect()
+}

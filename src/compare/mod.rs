@@ -1,0 +1,181 @@
+//! Comparison: every configuration predicted, then measured, side by side.
+//!
+//! Predictions come first and are written down before anything is trained. Measurements go round the configurations several
+//! times, so that a disturbance of the machine falls on all of them, and a configuration's figure is the median over all
+//! its steps; equal seeds must give equal weights each time.
+
+mod explain;
+mod row;
+
+use std::path::{Path, PathBuf};
+
+use lockstep_exec::data::Dataset;
+use lockstep_models::{Timeline, median};
+use lockstep_sim::Prediction;
+use lockstep_topology::InputError;
+
+use crate::experiment::{Configuration, Experiment};
+use crate::failure::Failure;
+use crate::launch::Launch;
+use crate::measure::{lay_out, measure, quantile};
+use crate::output::write_atomically;
+use crate::predict::{self, Setup};
+use crate::report::{Report, scaling_efficiencies};
+use crate::site::Site;
+
+pub use row::CompareRow;
+
+/// Times that each configuration is trained.
+pub const ROUNDS: u32 = 5;
+
+/// A configuration with both timelines.
+pub struct Compared {
+    /// What was compared.
+    pub configuration: Configuration,
+    /// The program that both sides took.
+    pub program: lockstep_models::Program,
+    /// The simulator's side.
+    pub prediction: Prediction,
+    /// The executor's side, a timeline per round.
+    pub measured: Vec<Timeline>,
+}
+
+/// What a comparison leaves.
+pub struct Comparison {
+    /// A row per configuration.
+    pub rows: Vec<CompareRow>,
+    /// What the figures rest on.
+    pub notes: Vec<String>,
+    /// Both timelines of each.
+    pub compared: Vec<Compared>,
+}
+
+impl Comparison {
+    /// For each configuration, which kinds of tasks make most of the difference.
+    pub fn explain(&self) -> Vec<String> {
+        self.compared.iter().map(explain::explain).collect()
+    }
+}
+
+/// Mean and worst absolute error in percent.
+pub fn errors(rows: &[CompareRow]) -> (f64, f64) {
+    let all: Vec<f64> = rows.iter().map(|row| row.error_pct.abs()).collect();
+    (all.iter().sum::<f64>() / all.len().max(1) as f64, all.into_iter().fold(0.0, f64::max))
+}
+
+/// Where the predictions of an experiment are written down.
+pub fn predictions_path(experiment: &Experiment) -> PathBuf {
+    Path::new("out").join(format!("{}-predicted.json", experiment.name))
+}
+
+/// Predicts, writes down, then trains.
+///
+/// # Errors
+/// Bad input, a run that fails, or two runs of one seed that end with different weights.
+pub fn compare(
+    experiment: &Experiment,
+    site: &Site,
+    mut note: impl FnMut(&str),
+) -> Result<Option<Comparison>, Failure> {
+    let mut launch = Launch::new(experiment)?;
+    let setup = Setup::of(experiment, Default::default());
+    let mut compared: Vec<Compared> = Vec::new();
+    let (predicted, mut notes) = predict::rows(experiment, site, &setup, |configuration, predicted| {
+        compared.push(Compared {
+            configuration: configuration.clone(),
+            program: predicted.program.clone(),
+            prediction: predicted.prediction.clone(),
+            measured: Vec::new(),
+        });
+    })?;
+    if launch.speaks() {
+        let path = predictions_path(experiment);
+        save(&path, &Report::new(predicted.clone(), notes.clone()))?;
+        note(&format!("{} predictions written to {}", predicted.len(), path.display()));
+    }
+
+    let mut configurations = experiment.configurations()?;
+    lay_out(experiment, &mut configurations)?;
+    launch.check(experiment, &configurations)?;
+    let (train, held_out) = Dataset::load(&experiment.data, &configurations[0].job.model)?;
+    let mut last = Vec::new();
+    for round in 0..ROUNDS {
+        note(&format!("training, round {} of {ROUNDS}", round + 1));
+        for (index, configuration) in configurations.iter().enumerate() {
+            let Some(mut measured) = measure(configuration, experiment, &train, &mut launch)? else { continue };
+            compared[index].measured.push(std::mem::take(&mut measured.run.timeline));
+            if round == 0 {
+                last.push(measured);
+            } else if last[index].run.weights_sha256 != measured.run.weights_sha256 {
+                let message = format!(
+                    "{}: two runs of seed {} ended with different weights",
+                    configuration.label(),
+                    experiment.seed
+                );
+                return Err(Failure::Run(message));
+            }
+        }
+    }
+    if !launch.speaks() {
+        return Ok(None);
+    }
+
+    let mut rows = Vec::new();
+    for ((of, predicted), measured) in compared.iter().zip(&predicted).zip(&mut last) {
+        let mut times: Vec<f64> = of.measured.iter().flat_map(Timeline::step_times_s).collect();
+        times.sort_by(f64::total_cmp);
+        let step_time_s = quantile(&times, 0.5);
+        let exposed = median(of.measured.iter().map(|timeline| timeline.exposed_comm_s(&of.program)).collect());
+        let evaluation = measured.run.evaluate(&held_out);
+        rows.push(CompareRow {
+            setting: of.configuration.setting(),
+            data: experiment.data.clone(),
+            transport: experiment.transport.to_string(),
+            seed: experiment.seed,
+            steps: measured.run.losses.len() as u32,
+            predicted_step_time_s: predicted.step_time_s,
+            step_time_s,
+            error_pct: (predicted.step_time_s / step_time_s - 1.0) * 100.0,
+            step_time_p10_s: quantile(&times, 0.1),
+            step_time_p90_s: quantile(&times, 0.9),
+            predicted_images_per_s: predicted.images_per_s,
+            images_per_s: of.program.global_batch() as f64 / step_time_s,
+            predicted_scaling_efficiency: predicted.scaling_efficiency,
+            scaling_efficiency: None,
+            predicted_exposed_comm_s: predicted.exposed_comm_s,
+            exposed_comm_s: exposed,
+            bound: predicted.bound.clone(),
+            accuracy: evaluation.accuracy(),
+            weights_sha256: measured.run.weights_sha256.clone(),
+        });
+    }
+    let keys = configurations.iter().zip(&rows).map(|(c, row)| (c.batch_key, c.job.workers, row.images_per_s));
+    let efficiencies = scaling_efficiencies(&keys.collect::<Vec<_>>());
+    rows.iter_mut().zip(efficiencies).for_each(|(row, efficiency)| row.scaling_efficiency = efficiency);
+    let (mean, worst) = errors(&rows);
+    notes.push(format!("mean absolute error {mean:.1} %, worst {worst:.1} %, over {} configurations", rows.len()));
+    notes.push(format!(
+        "measured: median of {} steps, {ROUNDS} rounds of {}; accuracy on {} held-out samples after them; seed {}",
+        ROUNDS * experiment_steps(&rows),
+        experiment_steps(&rows),
+        held_out.len(),
+        experiment.seed
+    ));
+    Ok(Some(Comparison { rows, notes, compared }))
+}
+
+fn experiment_steps(rows: &[CompareRow]) -> u32 {
+    rows.first().map_or(0, |row| row.steps)
+}
+
+/// Writes a report as JSON, making the folder if it is missing.
+fn save<R: crate::report::Row>(path: &Path, report: &Report<R>) -> Result<(), InputError> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            let message = format!("cannot be made: {error}; run where you may write");
+            InputError::new("out", folder.display().to_string(), message)
+        })?;
+    }
+    let text = report.render(crate::report::Format::Json);
+    write_atomically("out", path, |file| file.write_all(text.as_bytes()))
+}

@@ -1,0 +1,55 @@
+//! A row of `compare`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::report::{Row, Setting};
+
+/// One configuration, predicted and measured.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct CompareRow {
+    /// The configuration.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// The data trained on.
+    pub data: String,
+    /// How messages travel: `threads` or `mpi`.
+    pub transport: String,
+    /// Seed of initial parameters and of the order of the samples.
+    pub seed: u64,
+    /// Optimizer steps of each round.
+    pub steps: u32,
+    /// Predicted seconds per step.
+    pub predicted_step_time_s: f64,
+    /// Measured median seconds per step.
+    pub step_time_s: f64,
+    /// Predicted against measured step time, in percent of the measured one.
+    pub error_pct: f64,
+    /// The tenth percentile of the measured step times.
+    pub step_time_p10_s: f64,
+    /// The ninetieth percentile of the measured step times.
+    pub step_time_p90_s: f64,
+    /// Predicted samples per second over all ranks.
+    pub predicted_images_per_s: f64,
+    /// Measured samples per second over all ranks.
+    pub images_per_s: f64,
+    /// Predicted images per second and rank relative to the row with the fewest ranks of the same batch.
+    pub predicted_scaling_efficiency: Option<f64>,
+    /// The same, measured.
+    pub scaling_efficiency: Option<f64>,
+    /// Predicted seconds per step in which a rank's computation stands still for communication.
+    pub predicted_exposed_comm_s: f64,
+    /// The same, measured.
+    pub exposed_comm_s: f64,
+    /// The resource that the prediction says is used most.
+    pub bound: String,
+    /// Share of held-out samples classified correctly after the measured steps, from 0 to 1.
+    pub accuracy: f64,
+    /// SHA-256 of the learnable parameters, the same in every round.
+    pub weights_sha256: String,
+}
+
+impl Row for CompareRow {
+    const SETTING: &'static [&'static str] =
+        &["model", "strategy", "accumulate", "bucket", "data", "transport", "seed", "steps", "bound"];
+}
