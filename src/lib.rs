@@ -1,1 +1,18 @@
-//! lockstep: predict and execute distributed training from one program.
+//! The command line of lockstep, and what stands behind it: experiments, predictions, measurements, reports, traces.
+
+pub mod anchor;
+pub mod calibrate;
+pub mod cli;
+pub mod collective;
+pub mod compare;
+pub mod experiment;
+pub mod failure;
+pub mod host;
+pub mod launch;
+pub mod measure;
+pub mod output;
+pub mod predict;
+pub mod progress;
+pub mod report;
+pub mod site;
+pub mod trace;

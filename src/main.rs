@@ -1,3 +1,7 @@
-//! The command line.
+//! The `lockstep` binary: everything is in the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lockstep::cli::main(std::env::args_os())
+}

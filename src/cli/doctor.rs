@@ -1,0 +1,152 @@
+//! `lockstep doctor`: what this machine offers, and what to do where something is missing.
+//!
+//! Each check looks at one thing and never fails: what is missing is a row with its cure.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use lockstep_sim::Profile;
+use lockstep_topology::Bytes;
+
+use crate::failure::Failure;
+use crate::measure::HAS_MPI;
+use crate::report::{CheckRow, Format, Report};
+use crate::site::PROFILE_PATH;
+
+/// Where Debian's package of Fashion-MNIST puts its files.
+const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";
+/// Folders in which an NVIDIA driver leaves its library.
+const CUDA_FOLDERS: [&str; 5] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/aarch64-linux-gnu",
+];
+
+/// Flags of `doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lockstep doctor --format json")]
+pub(super) struct Doctor {
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl Doctor {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let rows = vec![version(), cores(), simd(), memory(), profile(), mpi(), cuda(), digits(), fashion()];
+        Report::new(rows, Vec::new()).print(self.format)
+    }
+}
+
+fn ok(check: &str, found: impl Into<String>) -> CheckRow {
+    CheckRow { check: check.to_owned(), status: "ok".to_owned(), found: found.into(), cure: String::new() }
+}
+
+fn missing(check: &str, found: impl Into<String>, cure: impl Into<String>) -> CheckRow {
+    CheckRow { check: check.to_owned(), status: "missing".to_owned(), found: found.into(), cure: cure.into() }
+}
+
+fn version() -> CheckRow {
+    let build = if cfg!(debug_assertions) { "without optimization" } else { "optimized" };
+    let found = format!("lockstep {}, built {build}, for {}", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
+    if cfg!(debug_assertions) {
+        missing("version", found, "measure with cargo run --release: kernels are many times slower otherwise")
+    } else {
+        ok("version", found)
+    }
+}
+
+fn cores() -> CheckRow {
+    match std::thread::available_parallelism() {
+        Ok(cores) => ok("cores", format!("{cores} for this process")),
+        Err(error) => missing("cores", format!("cannot be counted: {error}"), "one is assumed"),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn simd() -> CheckRow {
+    let cure = "kernels fall back to narrower instructions and are slower; predictions stay right once calibrated";
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        ok("simd", "AVX-512")
+    } else if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        ok("simd", "AVX2 with FMA")
+    } else {
+        missing("simd", "no AVX2", cure)
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn simd() -> CheckRow {
+    ok("simd", format!("that of {}", std::env::consts::ARCH))
+}
+
+fn memory() -> CheckRow {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let figure = |key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| Bytes(kib << 10))
+    };
+    match (figure("MemTotal:"), figure("MemAvailable:")) {
+        (Some(total), Some(available)) => ok("memory", format!("{available} of {total} available")),
+        _ => missing("memory", "cannot be read (/proc/meminfo)", "models that do not fit end the process"),
+    }
+}
+
+fn profile() -> CheckRow {
+    let cure = "lockstep calibrate writes it; lockstep compare does so by itself";
+    match Profile::load(Path::new(PROFILE_PATH)) {
+        Ok(profile) => ok("profile", format!("{PROFILE_PATH}: {} ({}), {}", profile.host, profile.cpu, profile.date)),
+        Err(_) if !Path::new(PROFILE_PATH).exists() => missing("profile", format!("no {PROFILE_PATH}"), cure),
+        Err(error) => missing("profile", error.to_string(), cure),
+    }
+}
+
+/// The first folder of `PATH` that has `program`.
+fn in_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+fn mpi() -> CheckRow {
+    let install = "apt-get install --no-install-recommends libopenmpi-dev openmpi-bin libclang-dev";
+    let build = "cargo build --release --features mpi";
+    let Some(mpirun) = in_path("mpirun") else {
+        return missing("mpi", "no mpirun in PATH", format!("only for --transport mpi: {install}, then {build}"));
+    };
+    let output = Command::new(&mpirun).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let found = text.lines().next().unwrap_or("a version that it does not tell").to_owned();
+    if HAS_MPI { ok("mpi", found) } else { missing("mpi", format!("{found}, but not in this binary"), build) }
+}
+
+/// The NVIDIA driver's library, if there is one.
+pub(super) fn cuda_driver() -> Option<PathBuf> {
+    CUDA_FOLDERS.iter().map(|folder| Path::new(folder).join("libcuda.so.1")).find(|file| file.exists())
+}
+
+fn cuda() -> CheckRow {
+    let version = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    match (cuda_driver(), version.lines().next()) {
+        (Some(_), Some(line)) => ok("cuda", line.trim()),
+        (Some(file), None) => missing("cuda", format!("{}, but no device", file.display()), "predictions need none"),
+        (None, _) => missing("cuda", "no libcuda.so.1", "only for GPUs of this machine; predictions need none"),
+    }
+}
+
+fn digits() -> CheckRow {
+    ok("data mnist", "5,000 digits in the binary")
+}
+
+fn fashion() -> CheckRow {
+    let folder = Path::new(FASHION_MNIST);
+    if folder.is_dir() {
+        ok("data fashion-mnist", format!("--data {FASHION_MNIST}"))
+    } else {
+        let cure = "optional: apt-get install dataset-fashion-mnist, then --data with the folder that dpkg -L names";
+        missing("data fashion-mnist", format!("no {FASHION_MNIST}"), cure)
+    }
+}

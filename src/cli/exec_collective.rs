@@ -1,0 +1,85 @@
+//! `lockstep exec collective`.
+
+use clap::Args;
+use lockstep_topology::{Algorithm, Group, InputError, Schedule};
+
+use super::flags::CollectiveFlags;
+use super::sim_collective::{at_algorithm, collective_run};
+use crate::collective::{Meeting, bus_factor, measure};
+use crate::experiment::Experiment;
+use crate::failure::Failure;
+use crate::launch::Launch;
+use crate::measure::quantile;
+use crate::report::{CollectiveRow, Format, Report};
+
+/// Flags of `exec collective`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lockstep exec collective --collective allreduce --algorithm ring --ranks 2 --bytes 4KiB,1MiB,100MiB
+  mpirun -n 4 lockstep exec collective --algorithm halving-doubling --ranks 4 --transport mpi --bytes 16MiB")]
+pub(super) struct ExecCollective {
+    #[command(flatten)]
+    collective: CollectiveFlags,
+    /// Timed repetitions; else as many as fit into a second, from 5 to 200
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    repetitions: Option<u32>,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl ExecCollective {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let flags = &self.collective;
+        flags.collective(1)?;
+        if let Algorithm::Library(_) = flags.algorithm {
+            let message = "is measured by the benches: take an algorithm of lockstep's own, such as ring";
+            return Err(InputError::new("--algorithm", flags.algorithm.to_string(), message).into());
+        }
+        let mut launch = Launch::new(&Experiment { transport: flags.transport, ..Experiment::default() })?;
+        launch
+            .check_ranks(flags.ranks)
+            .map_err(|message| Failure::Input(InputError::new("--ranks", flags.ranks.to_string(), message)))?;
+        // Here all ranks share one host; on several, each process is a node.
+        let each = flags.ranks / launch.processes();
+        let sizes = if launch.processes() == 1 { vec![flags.ranks] } else { vec![each; launch.processes() as usize] };
+        let group = match flags.algorithm {
+            Algorithm::Hierarchical(_) => Group::nodes(&sizes),
+            _ => Group::flat(flags.ranks),
+        };
+        let mut rows = Vec::new();
+        for bytes in &flags.bytes {
+            let run = collective_run(flags, &group, *bytes)?;
+            let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);
+            let meeting = Meeting::new(schedule.map_err(at_algorithm)?);
+            let contributors = meeting.contributors();
+            let Some(mut measured) = measure(meeting, self.repetitions, &mut launch)? else { continue };
+            measured.seconds.sort_by(f64::total_cmp);
+            let time = quantile(&measured.seconds, 0.5);
+            let algbw = (run.elements * 4) as f64 / time;
+            rows.push(CollectiveRow {
+                source: "measured".to_owned(),
+                collective: run.collective.to_string(),
+                algorithm: run.algorithm.to_string(),
+                on: flags.transport.to_string(),
+                ranks: flags.ranks,
+                bytes: run.elements * 4,
+                time_us: time * 1e6,
+                time_p10_us: Some(quantile(&measured.seconds, 0.1) * 1e6),
+                time_p90_us: Some(quantile(&measured.seconds, 0.9) * 1e6),
+                algbw: algbw * 1e-9,
+                busbw: algbw * bus_factor(&run.collective, contributors) * 1e-9,
+                wrong: Some(measured.wrong),
+            });
+        }
+        if !launch.speaks() {
+            return Ok(());
+        }
+        let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();
+        Report::new(rows, Vec::new()).print(self.format)?;
+        if wrong > 0 {
+            return Err(Failure::Run(format!("{wrong} elements differ from what the collective means: this is a bug")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! `lockstep exec run`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use lockstep_topology::InputError;
+
+use super::flags::{ExperimentFlags, RunFlags};
+use crate::cli::doctor::cuda_driver;
+use crate::failure::Failure;
+use crate::launch::Launch;
+use crate::measure::rows;
+use crate::output::check_writable;
+use crate::report::{Format, Report};
+use crate::trace::Trace;
+
+/// What computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Device {
+    /// The cores of this machine.
+    Cpu,
+    /// NVIDIA GPUs.
+    Cuda,
+    /// Nothing: only the exchanges run.
+    Null,
+}
+
+/// Flags of `exec run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lockstep exec run --model lenet --data mnist --ranks 2 --batch-per-rank 32 --epochs 10
+  mpirun -n 4 lockstep exec run --model lenet --data mnist --ranks 4 --transport mpi --steps 100")]
+pub(super) struct ExecRun {
+    #[command(flatten)]
+    experiment: ExperimentFlags,
+    #[command(flatten)]
+    run: RunFlags,
+    /// What computes
+    #[arg(long, value_enum, default_value = "cpu")]
+    device: Device,
+    /// Write a Chrome/Perfetto trace of all configurations
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl ExecRun {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let mut experiment = self.experiment.resolve()?;
+        self.run.apply(&mut experiment);
+        check_device(self.device)?;
+        if let Some(path) = &self.trace {
+            check_writable("--trace", path)?;
+        }
+        // Mistakes are told before any process joins another.
+        experiment.configurations()?;
+        let mut launch = Launch::new(&experiment)?;
+        if launch.speaks() {
+            eprintln!("seed {}, {} configuration(s)", experiment.seed, experiment.configurations()?.len());
+        }
+        let mut trace = Trace::new();
+        let rows = rows(&experiment, &mut launch, |configuration, measured| {
+            if self.trace.is_some() {
+                let label = format!("measured {}", configuration.label());
+                trace.add(&label, &measured.program, &measured.run.timeline);
+            }
+        })?;
+        if !launch.speaks() {
+            return Ok(());
+        }
+        if let Some(path) = &self.trace {
+            trace.save(path)?;
+        }
+        Report::new(rows, Vec::new()).print(self.format)
+    }
+}
+
+/// Refuses devices that cannot compute here.
+fn check_device(device: Device) -> Result<(), InputError> {
+    let (name, message) = match (device, cuda_driver()) {
+        (Device::Cpu, _) => return Ok(()),
+        (Device::Cuda, None) => {
+            let message = "no NVIDIA driver was found (libcuda.so.1): install it, or take --device cpu";
+            ("cuda", message)
+        }
+        (Device::Cuda, Some(_)) => ("cuda", "there is a driver, but no CUDA device in this version: take --device cpu"),
+        (Device::Null, _) => ("null", "there is no null device in this version: take --device cpu, or sim predict"),
+    };
+    Err(InputError::new("--device", name, message))
+}

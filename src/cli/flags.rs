@@ -1,0 +1,221 @@
+//! The flags that several commands share: those of an experiment and those of a single collective.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lockstep_models::{Bucket, Strategy};
+use lockstep_topology::{Algorithm, Bytes, Collective, InputError};
+
+use crate::experiment::{Anchor, Batch, Experiment, Length, TransportKind, parse_chunk};
+
+/// An experiment file, and flags that make one or replace what the file says.
+#[derive(Debug, Clone, Args)]
+pub struct ExperimentFlags {
+    /// Experiment file (TOML); flags replace what it says
+    pub experiment: Option<PathBuf>,
+    /// Name of a model (lockstep models list), or a .toml file
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Cluster: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file
+    #[arg(long)]
+    pub cluster: Option<String>,
+    /// Numbers of ranks that train, e.g. 8,16,32
+    #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
+    pub ranks: Option<Vec<u32>>,
+    /// How training is spread over ranks: ssgd
+    #[arg(long, value_parser = parsed::<Strategy>)]
+    pub strategy: Option<Strategy>,
+    /// Samples per rank and micro-batch, e.g. 16,64
+    #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
+    pub batch_per_rank: Option<Vec<u32>>,
+    /// Samples per step over all ranks, divided among them
+    #[arg(long, value_delimiter = ',', value_parser = positive_long, value_name = "N,…", allow_hyphen_values = true)]
+    #[arg(conflicts_with = "batch_per_rank")]
+    pub global_batch: Option<Vec<u64>>,
+    /// Micro-batches per step and rank
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    pub accumulate: Option<u32>,
+    /// Allreduce algorithms, e.g. ring,halving-doubling,multi-color:4,parameter-server:2,hierarchical:ring
+    #[arg(long, value_delimiter = ',', value_parser = algorithm, value_name = "A,…")]
+    pub algorithm: Option<Vec<Algorithm>>,
+    /// How gradients are cut into exchanges: a size such as 25MiB, layer, or whole
+    #[arg(long, value_parser = parsed::<Bucket>)]
+    pub bucket: Option<Bucket>,
+    /// Bytes per lane of an exchange, e.g. 256KiB; else the algorithm's own choice
+    #[arg(long, value_parser = parse_chunk, value_name = "SIZE")]
+    pub chunk: Option<Bytes>,
+    /// Exchanges in flight at once
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    pub concurrent_exchanges: Option<u32>,
+    /// How ranks meet: threads (memory) or mpi
+    #[arg(long, value_parser = parsed::<TransportKind>, value_name = "KIND")]
+    pub transport: Option<TransportKind>,
+    /// Threads of each rank
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    pub threads_per_rank: Option<u32>,
+}
+
+impl ExperimentFlags {
+    /// The file's experiment, or the default one, with what the flags say.
+    ///
+    /// # Errors
+    /// See [`Experiment::load`].
+    pub fn resolve(self) -> Result<Experiment, InputError> {
+        let mut experiment = match &self.experiment {
+            Some(path) => Experiment::load(path)?,
+            None => Experiment::default(),
+        };
+        let e = &mut experiment;
+        replace(e, "model", self.model, |e, model| e.model = model);
+        replace(e, "cluster", self.cluster, |e, cluster| e.cluster = cluster);
+        replace(e, "ranks", self.ranks, |e, ranks| e.ranks = distinct(ranks));
+        replace(e, "strategy", self.strategy, |e, strategy| e.strategy = strategy);
+        replace(e, "batch_per_rank", self.batch_per_rank, |e, sizes| e.batch = Batch::PerRank(distinct(sizes)));
+        replace(e, "global_batch", self.global_batch, |e, sizes| e.batch = Batch::Global(distinct(sizes)));
+        replace(e, "accumulate", self.accumulate, |e, count| e.accumulate = count);
+        replace(e, "algorithm", self.algorithm, |e, all| e.algorithms = distinct(all));
+        replace(e, "bucket", self.bucket, |e, bucket| e.bucket = bucket);
+        replace(e, "chunk", self.chunk, |e, chunk| e.chunk = Some(chunk));
+        replace(e, "concurrent_exchanges", self.concurrent_exchanges, |e, count| e.concurrent_exchanges = count);
+        replace(e, "transport", self.transport, |e, transport| e.transport = transport);
+        replace(e, "threads_per_rank", self.threads_per_rank, |e, count| e.threads_per_rank = count);
+        Ok(experiment)
+    }
+}
+
+/// Flags of the runs of an experiment.
+#[derive(Debug, Clone, Args)]
+pub(super) struct RunFlags {
+    /// Data: mnist, synthetic, synthetic:SAMPLES, or a folder of IDX files
+    #[arg(long)]
+    data: Option<String>,
+    /// Optimizer steps
+    #[arg(long, value_parser = positive, value_name = "N", conflicts_with = "epochs", allow_hyphen_values = true)]
+    steps: Option<u32>,
+    /// Passes over the training samples
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    epochs: Option<u32>,
+    /// Seed of initial parameters and of the order of the samples
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Learning rate of SGD
+    #[arg(long, value_parser = not_negative, value_name = "X", allow_hyphen_values = true)]
+    learning_rate: Option<f32>,
+    /// Momentum of SGD
+    #[arg(long, value_parser = not_negative, value_name = "X", allow_hyphen_values = true)]
+    momentum: Option<f32>,
+    /// Weight decay (not on batch norm's parameters)
+    #[arg(long, value_parser = not_negative, value_name = "X", allow_hyphen_values = true)]
+    weight_decay: Option<f32>,
+}
+
+impl RunFlags {
+    /// Replaces what the flags say.
+    pub(super) fn apply(self, experiment: &mut Experiment) {
+        replace(experiment, "data", self.data, |e, data| e.data = data);
+        replace(experiment, "steps", self.steps, |e, steps| e.length = Length::Steps(steps));
+        replace(experiment, "epochs", self.epochs, |e, epochs| e.length = Length::Epochs(epochs));
+        replace(experiment, "seed", self.seed, |e, seed| e.seed = seed);
+        replace(experiment, "optimizer", self.learning_rate, |e, rate| e.optimizer.rate = rate);
+        replace(experiment, "optimizer", self.momentum, |e, momentum| e.optimizer.momentum = momentum);
+        replace(experiment, "optimizer", self.weight_decay, |e, decay| e.optimizer.weight_decay = decay);
+    }
+}
+
+/// A collective, its method, its members and its sizes.
+#[derive(Debug, Clone, Args)]
+pub struct CollectiveFlags {
+    /// allreduce, reduce-scatter, allgather, broadcast, broadcast:ROOT, reduce, reduce:ROOT, alltoallv (equal blocks)
+    #[arg(long, default_value = "allreduce", value_name = "NAME")]
+    pub collective: String,
+    /// ring, halving-doubling, binomial-tree, pipelined-chain, multi-color:4, parameter-server:1, pairwise,
+    /// hierarchical:ring
+    #[arg(long, default_value = "ring", value_parser = algorithm, value_name = "A")]
+    pub algorithm: Algorithm,
+    /// Members of the group
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    pub ranks: u32,
+    /// Sizes of the buffer, e.g. 4KiB,1MiB,100MiB
+    #[arg(long, value_delimiter = ',', value_parser = parse_chunk, value_name = "SIZE,…", default_value = "1MiB")]
+    pub bytes: Vec<Bytes>,
+    /// Bytes per lane; else the algorithm's own choice
+    #[arg(long, value_parser = parse_chunk, value_name = "SIZE")]
+    pub chunk: Option<Bytes>,
+    /// How ranks meet: threads (memory) or mpi
+    #[arg(long, value_parser = parsed::<TransportKind>, value_name = "KIND", default_value = "threads")]
+    pub transport: TransportKind,
+}
+
+impl CollectiveFlags {
+    /// The collective itself, over `elements` elements; an alltoallv has equal blocks.
+    ///
+    /// # Errors
+    /// An unknown name, or too many members for a table of counts.
+    pub fn collective(&self, elements: u64) -> Result<Collective, InputError> {
+        /// Members of whose pairs a table is made.
+        const MOST: u32 = 8192;
+        let located = |error: InputError| InputError { place: "--collective".to_owned(), ..error };
+        if self.collective != "alltoallv" {
+            return self.collective.parse().map_err(located);
+        }
+        if self.ranks > MOST {
+            let message = format!("an alltoallv has a count per pair: take at most {MOST} ranks");
+            return Err(InputError::new("--ranks", self.ranks.to_string(), message));
+        }
+        let ranks = u64::from(self.ranks);
+        let counts = vec![elements / ranks; (ranks * ranks) as usize];
+        Ok(Collective::AllToAllV { counts: counts.into() })
+    }
+}
+
+fn replace<T>(experiment: &mut Experiment, key: &str, value: Option<T>, set: impl Fn(&mut Experiment, T)) {
+    if let Some(value) = value {
+        set(experiment, value);
+        experiment.overridden(key);
+    }
+}
+
+/// Each value once, in the order given.
+fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for value in values {
+        if !kept.contains(&value) {
+            kept.push(value);
+        }
+    }
+    kept
+}
+
+fn positive(text: &str) -> Result<u32, String> {
+    match text.trim().parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("must be a whole number from 1 to {}", u32::MAX)),
+    }
+}
+
+fn positive_long(text: &str) -> Result<u64, String> {
+    match text.trim().parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("must be a whole number of at least 1".to_owned()),
+    }
+}
+
+fn not_negative(text: &str) -> Result<f32, String> {
+    match text.trim().parse::<f32>() {
+        Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
+        _ => Err("must be a number of at least 0".to_owned()),
+    }
+}
+
+fn parsed<T: std::str::FromStr<Err = String>>(text: &str) -> Result<T, String> {
+    text.parse()
+}
+
+fn algorithm(text: &str) -> Result<Algorithm, String> {
+    text.parse().map_err(|error: InputError| error.message)
+}
+
+/// What `--anchor` gives.
+pub(super) fn anchor(text: &str) -> Result<Anchor, String> {
+    text.parse()
+}

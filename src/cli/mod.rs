@@ -1,0 +1,113 @@
+//! The command line: what can be asked, and how an answer or an error leaves the process.
+//!
+//! One file a command. Exit codes: 0 done, 1 a run failed (a rank panicked or stalled, a deadlock), 2 bad input. An error
+//! is one line on standard error, `place: value: what is wrong and the cure`, in the same form for flags and for files.
+
+mod calibrate;
+mod clusters;
+mod compare;
+mod doctor;
+mod exec_collective;
+mod exec_run;
+mod flags;
+mod models;
+mod schema;
+mod sim_collective;
+mod sim_predict;
+mod usage;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::report;
+
+pub use flags::{CollectiveFlags, ExperimentFlags};
+
+/// The commands.
+#[derive(Debug, Parser)]
+#[command(name = "lockstep", version, about, propagate_version = true, max_term_width = 110, after_help = EXAMPLE)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLE: &str = "Example:
+  lockstep compare experiments/quickstart.toml
+      calibrates this machine, predicts ten configurations, trains them, and shows how far the two are apart";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Predict: how long does it take?
+    #[command(subcommand)]
+    Sim(Sim),
+    /// Execute: train for real and measure
+    #[command(subcommand)]
+    Exec(Exec),
+    /// Predict and execute an experiment, and show the error per configuration
+    Compare(compare::Compare),
+    /// Measure this machine: layers, memory, messages
+    Calibrate(calibrate::Calibrate),
+    /// List, show and check models
+    #[command(subcommand)]
+    Models(models::Models),
+    /// List, show and check clusters
+    #[command(subcommand)]
+    Clusters(clusters::Clusters),
+    /// Look at what this machine offers, and say what to do where something is missing
+    Doctor(doctor::Doctor),
+    /// Print the JSON schema of a command's `--format json`
+    Schema(schema::Schema),
+}
+
+#[derive(Debug, Subcommand)]
+enum Sim {
+    /// Predict the step time of each configuration of an experiment
+    Predict(Box<sim_predict::Predict>),
+    /// Predict the time of one collective
+    Collective(sim_collective::SimCollective),
+}
+
+#[derive(Debug, Subcommand)]
+enum Exec {
+    /// Train each configuration of an experiment
+    Run(Box<exec_run::ExecRun>),
+    /// Measure one collective
+    Collective(exec_collective::ExecCollective),
+}
+
+/// Runs the command that `arguments` (the program's name first) ask for, and says how it ended.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        // Help and version are answers, not errors.
+        Err(error) if !error.use_stderr() => {
+            return finish(report::print(&error.render().to_string()));
+        }
+        Err(error) => return finish(Err(usage::explain(&error).into())),
+    };
+    finish(match cli.command {
+        Command::Sim(Sim::Predict(command)) => command.run(),
+        Command::Sim(Sim::Collective(command)) => command.run(),
+        Command::Exec(Exec::Run(command)) => command.run(),
+        Command::Exec(Exec::Collective(command)) => command.run(),
+        Command::Compare(command) => command.run(),
+        Command::Calibrate(command) => command.run(),
+        Command::Models(command) => command.run(),
+        Command::Clusters(command) => command.run(),
+        Command::Doctor(command) => command.run(),
+        Command::Schema(command) => command.run(),
+    })
+}
+
+fn finish(result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `lockstep models list`, `show` and `check`.
+
+use clap::{Args, Subcommand};
+use lockstep_models::{Model, Node, Pass};
+use lockstep_topology::{Bytes, InputError};
+
+use crate::failure::Failure;
+use crate::report::{CheckRow, Format, LayerRow, ModelRow, Report, print};
+
+/// What can be asked about models.
+#[derive(Debug, Subcommand)]
+pub(super) enum Models {
+    /// The models that come with lockstep
+    List(List),
+    /// The layers of a model: shapes, parameters, FLOPs and bytes of each pass of one sample
+    Show(Show),
+    /// Read model files and say whether they make sense
+    Check(Check),
+}
+
+/// Flags of `models list`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lockstep models list --format json")]
+pub(super) struct List {
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+/// Flags of `models show`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lockstep models show lenet")]
+pub(super) struct Show {
+    /// Name of a model, or a .toml file
+    model: String,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+/// Flags of `models check`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lockstep models check my-net.toml")]
+pub(super) struct Check {
+    /// Names of models, or .toml files
+    #[arg(required = true)]
+    models: Vec<String>,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl Models {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        match self {
+            Models::List(List { format }) => {
+                let row = |(name, _): &(&str, &str)| Ok(model_row(&load(name)?));
+                let rows: Result<Vec<ModelRow>, InputError> = Model::zoo().iter().map(row).collect();
+                Report::new(rows?, Vec::new()).print(format)
+            }
+            Models::Show(Show { model, format }) => {
+                let model = load(&model)?;
+                let report =
+                    Report::new(model.layers().iter().map(|node| layer_row(&model, node)).collect(), Vec::new());
+                if format == Format::Table {
+                    print(&format!("{}\n", summary(&model)))?;
+                }
+                report.print(format)
+            }
+            Models::Check(Check { models, format }) => {
+                let mut rows = Vec::new();
+                for name in models {
+                    let model = load(&name)?;
+                    let (status, found) = ("ok".to_owned(), summary(&model));
+                    rows.push(CheckRow { check: name, status, found, cure: String::new() });
+                }
+                Report::new(rows, Vec::new()).print(format)
+            }
+        }
+    }
+}
+
+/// A model by its name or path, the place of errors being the argument.
+fn load(name: &str) -> Result<Model, InputError> {
+    Model::load(name).map_err(|error| match error.place.as_str() {
+        "--model" => InputError { place: "MODEL".to_owned(), ..error },
+        _ => error,
+    })
+}
+
+fn flops(model: &Model, passes: &[Pass]) -> f64 {
+    let of = |node: &Node, pass: &Pass| node.work(*pass, 1).flops;
+    model
+        .iter()
+        .flat_map(|(id, node)| {
+            let needed = |pass: &&Pass| **pass != Pass::BackwardData || model.needs_input_gradient(id);
+            passes.iter().filter(needed).map(|pass| of(node, pass)).collect::<Vec<f64>>()
+        })
+        .sum()
+}
+
+fn model_row(model: &Model) -> ModelRow {
+    ModelRow {
+        name: model.name().to_owned(),
+        layers: model.layers().len() as u32,
+        input: model.input().to_string(),
+        classes: model.classes(),
+        parameters: model.parameter_elements(),
+        parameters_mib: model.parameter_elements() as f64 * 4.0 / f64::from(1 << 20),
+        forward_gflop: flops(model, &[Pass::Forward]) * 1e-9,
+        training_gflop: flops(model, &[Pass::Forward, Pass::BackwardData, Pass::BackwardWeight]) * 1e-9,
+        source: model.source().to_owned(),
+    }
+}
+
+/// One line: parameters, size, work per sample.
+fn summary(model: &Model) -> String {
+    let row = model_row(model);
+    format!(
+        "{}: {} layers, {} parameters ({}), forward {:.4} GFLOP and training {:.4} GFLOP per sample",
+        row.name,
+        row.layers,
+        row.parameters,
+        Bytes(row.parameters * 4),
+        row.forward_gflop,
+        row.training_gflop
+    )
+}
+
+fn layer_row(model: &Model, node: &Node) -> LayerRow {
+    let work = |pass: Pass| node.work(pass, 1);
+    let parameters = node.parameters.iter().map(|parameter| parameter.elements()).sum();
+    LayerRow {
+        layer: node.name.clone(),
+        kind: node.layer.kind().to_owned(),
+        inputs: node.inputs.iter().map(|input| model.node(*input).name.clone()).collect(),
+        output: node.output.to_string(),
+        parameters,
+        forward_flops: work(Pass::Forward).flops,
+        backward_data_flops: work(Pass::BackwardData).flops,
+        backward_weight_flops: work(Pass::BackwardWeight).flops,
+        forward_bytes: work(Pass::Forward).bytes(),
+        backward_data_bytes: work(Pass::BackwardData).bytes(),
+        backward_weight_bytes: work(Pass::BackwardWeight).bytes(),
+    }
+}

@@ -1,0 +1,30 @@
+//! `lockstep schema`: the JSON schema of a report, as `docs/schema` publishes it.
+
+use clap::Args;
+use lockstep_topology::{InputError, nearest};
+
+use crate::failure::Failure;
+use crate::report::{print, schemas};
+
+/// Flags of `schema`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lockstep schema sim-predict")]
+pub(super) struct Schema {
+    /// Which report: sim-predict, exec-run, collective, models-list, models-show, clusters-list, clusters-show, check, …
+    report: String,
+}
+
+impl Schema {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let all = schemas();
+        let Some((_, schema)) = all.iter().find(|(name, _)| *name == self.report) else {
+            let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+            let near = nearest(&self.report, names.iter().copied());
+            let cure = if near.is_empty() { names.join(", ") } else { near.join(" or ") };
+            let message = format!("there is no such report; did you mean {cure}?");
+            return Err(InputError::new("REPORT", self.report, message).into());
+        };
+        print(&format!("{schema:#}\n"))
+    }
+}

@@ -1,0 +1,59 @@
+//! What clap refuses, in the form that all other errors have.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use lockstep_topology::InputError;
+
+/// The flag as the place, what was given as the value, and what is wrong with it.
+pub(super) fn explain(error: &clap::Error) -> InputError {
+    let text = |kind: ContextKind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        Some(ContextValue::Strings(texts)) => texts.join(", "),
+        Some(ContextValue::Number(number)) => number.to_string(),
+        _ => String::new(),
+    };
+    // `--ranks <RANKS>` → `--ranks`, `[EXPERIMENT]` stays.
+    let place = text(ContextKind::InvalidArg);
+    let flag = place.split(" <").next().unwrap_or_default().trim_end_matches("...").to_owned();
+    let value = text(ContextKind::InvalidValue);
+    let help = "see --help";
+    match error.kind() {
+        ErrorKind::ValueValidation => {
+            let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            let wrong = source.strip_prefix(&format!("{value:?}")).unwrap_or(&source);
+            let wrong = wrong.strip_prefix(&value).unwrap_or(wrong).trim_start_matches([':', ' ']);
+            InputError::new(flag, value, wrong)
+        }
+        ErrorKind::InvalidValue if value.is_empty() => InputError::new(flag, "", format!("needs a value; {help}")),
+        ErrorKind::InvalidValue => {
+            let meant = text(ContextKind::SuggestedValue);
+            let all = text(ContextKind::ValidValue);
+            let hint = if meant.is_empty() { String::new() } else { format!("did you mean {meant}? ") };
+            InputError::new(flag, value, format!("{hint}the values are {all}"))
+        }
+        ErrorKind::UnknownArgument => {
+            let meant = text(ContextKind::SuggestedArg);
+            let cure = if meant.is_empty() { help.to_owned() } else { format!("did you mean {meant}?") };
+            InputError::new("command line", flag, format!("is no argument of this command; {cure}"))
+        }
+        ErrorKind::InvalidSubcommand => {
+            let meant = text(ContextKind::SuggestedSubcommand);
+            let cure = if meant.is_empty() { help.to_owned() } else { format!("did you mean {meant}?") };
+            InputError::new("command line", text(ContextKind::InvalidSubcommand), format!("is no command; {cure}"))
+        }
+        ErrorKind::MissingRequiredArgument => InputError::new("command line", "", format!("{flag} is missing; {help}")),
+        ErrorKind::ArgumentConflict => {
+            let other = text(ContextKind::PriorArg);
+            let other = other.split(" <").next().unwrap_or_default();
+            InputError::new(flag, "", format!("cannot stand beside {other}: give one of the two"))
+        }
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let known = text(ContextKind::ValidSubcommand);
+            InputError::new("command line", "", format!("a command is missing: one of {known}; {help}"))
+        }
+        _ => {
+            let first = error.to_string();
+            let first = first.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            InputError::new("command line", "", format!("{first}; {help}"))
+        }
+    }
+}

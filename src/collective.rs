@@ -1,0 +1,240 @@
+//! One collective alone, measured: repetitions that start together, each as long as its slowest member.
+//!
+//! The first run is checked against the meaning of the collective, with small integers whose sums are exact in any order;
+//! the timed runs work on zeros, which stay zeros.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lockstep_exec::ExecError;
+use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
+use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError, control};
+use lockstep_topology::{Collective, Rank, Schedule, shard};
+
+use crate::failure::Failure;
+use crate::launch::Launch;
+
+/// Kinds of control messages.
+const COUNT: u32 = 1;
+const RESULT: u32 = 2;
+/// Seconds that the timed repetitions should take in all, and how many there are at least and at most.
+const SECONDS: f64 = 1.0;
+const FEWEST: u64 = 5;
+const MOST: u64 = 200;
+
+/// A collective that is ready to be run.
+#[derive(Debug, Clone)]
+pub struct Meeting {
+    schedule: Arc<Schedule>,
+    window: u32,
+}
+
+/// What was measured, in the process of rank 0.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Of each repetition, the time of its slowest member.
+    pub seconds: Vec<f64>,
+    /// Elements of the first run, over all members, that are not what the collective means.
+    pub wrong: u64,
+}
+
+/// Memory of one member.
+struct Memory {
+    input: Vec<f32>,
+    output: Vec<f32>,
+    scratch: Vec<f32>,
+}
+
+impl Meeting {
+    /// The meeting that a schedule describes.
+    pub fn new(schedule: Schedule) -> Meeting {
+        Meeting { window: schedule.window(), schedule: Arc::new(schedule) }
+    }
+
+    /// Members whose data count.
+    pub fn contributors(&self) -> u32 {
+        self.schedule.contributors()
+    }
+
+    fn separate(&self) -> bool {
+        matches!(self.schedule.collective(), Collective::AllToAllV { .. })
+    }
+
+    fn memory(&self, member: u32) -> Memory {
+        let elements = self.schedule.elements();
+        let values: Vec<f32> = (0..elements).map(|element| value(member, element)).collect();
+        let scratch = scratch_elements(&self.schedule, self.window) as usize;
+        let input = if self.separate() { values.clone() } else { Vec::new() };
+        Memory { input, output: values, scratch: vec![0.0; scratch] }
+    }
+
+    /// The part of `member`; its memory must outlive the transport.
+    fn exchange(&self, member: u32, memory: &mut Memory) -> Exchange {
+        // SAFETY: the memory belongs to the caller of the ranks and outlives every end; it is not touched while the exchange
+        // is in flight.
+        let (input, output, scratch) = unsafe {
+            (
+                Region::new(memory.input.as_ptr(), memory.input.len()),
+                RegionMut::new(memory.output.as_mut_ptr(), memory.output.len()),
+                RegionMut::new(memory.scratch.as_mut_ptr(), memory.scratch.len()),
+            )
+        };
+        let buffers =
+            if self.separate() { Buffers::separate(input, output) } else { Buffers::in_place(output, scratch) };
+        let ranks: Arc<[Rank]> = (0..self.schedule.members()).map(Rank).collect();
+        Exchange::new(Arc::clone(&self.schedule), member, ranks, 0, buffers, self.window)
+    }
+
+    /// Elements of `member` that are not what the collective means.
+    fn wrong(&self, member: u32, output: &[f32]) -> u64 {
+        let (members, elements) = (self.schedule.members(), self.schedule.elements());
+        let sum = |e: u64| (0..self.contributors()).map(|m| value(m, e)).sum::<f32>();
+        let differ = |range: std::ops::Range<u64>, wanted: &dyn Fn(u64) -> f32| {
+            range.filter(|e| output[*e as usize] != wanted(*e)).count() as u64
+        };
+        let block = |of: u32| shard(elements, members.into(), of.into());
+        match self.schedule.collective() {
+            // A dedicated server's own buffer holds nothing that anybody asks for.
+            Collective::AllReduce if member >= self.contributors() => 0,
+            Collective::AllReduce => differ(0..elements, &sum),
+            Collective::ReduceScatter => differ(block(member), &sum),
+            Collective::AllGather => (0..members).map(|m| differ(block(m), &|e| value(m, e))).sum(),
+            Collective::Broadcast { root } => differ(0..elements, &|e| value(*root, e)),
+            Collective::Reduce { root } if *root == member => differ(0..elements, &sum),
+            Collective::Reduce { .. } => 0,
+            Collective::AllToAllV { counts } => {
+                let count = |from: u32, to: u32| counts[(from * members + to) as usize];
+                let mut at = 0;
+                let mut wrong = 0;
+                for from in 0..members {
+                    let before: u64 = (0..member).map(|to| count(from, to)).sum();
+                    let (first, length) = (at, count(from, member));
+                    wrong += differ(first..first + length, &|e| value(from, before + e - first));
+                    at += length;
+                }
+                wrong
+            }
+        }
+    }
+}
+
+/// A small integer: sums of thousands are exact.
+fn value(member: u32, element: u64) -> f32 {
+    ((element + 3 * u64::from(member)) % 16) as f32
+}
+
+/// Runs the meeting on the ranks of `launch`; in processes other than rank 0's there is nothing to tell.
+///
+/// # Errors
+/// A rank that fails.
+pub fn measure(meeting: Meeting, repetitions: Option<u32>, launch: &mut Launch) -> Result<Option<Measured>, Failure> {
+    let members = meeting.schedule.members();
+    let states: Vec<Memory> = launch.here(members).map(|rank| meeting.memory(rank)).collect();
+    let body = |end: &mut dyn Transport, memory: &mut Memory| member(&meeting, end, memory, repetitions);
+    let results = launch.run_ranks(members, states, body).map_err(ExecError::from)?;
+    Ok(results.into_iter().flatten().next())
+}
+
+fn member(
+    meeting: &Meeting,
+    end: &mut dyn Transport,
+    memory: &mut Memory,
+    repetitions: Option<u32>,
+) -> Result<Option<Measured>, TransportError> {
+    let (rank, ranks) = (end.rank().0, end.ranks());
+    let mut exchange = meeting.exchange(rank, memory);
+    exchange.complete(end)?;
+    let wrong = meeting.wrong(rank, &memory.output);
+    memory.input.fill(0.0);
+    memory.output.fill(0.0);
+    let mut once = |end: &mut dyn Transport| {
+        exchange.restart();
+        control::barrier(end)?;
+        let start = Instant::now();
+        exchange.complete(end)?;
+        Ok::<u64, TransportError>(start.elapsed().as_nanos() as u64)
+    };
+    // The second run is warm; rank 0 takes it as the measure of all others.
+    let first = once(end)?;
+    let count = match rank {
+        0 => {
+            let fits = (SECONDS * 1e9 / first.max(1) as f64) as u64;
+            let count = repetitions.map_or(fits.clamp(FEWEST, MOST), u64::from);
+            (1..ranks).try_for_each(|other| control::send(end, Rank(other), COUNT, count))?;
+            count
+        }
+        _ => control::receive(end, Rank(0), COUNT)?,
+    };
+    let mut own = vec![wrong];
+    for _ in 0..count {
+        own.push(once(end)?);
+    }
+    if rank != 0 {
+        own.iter().try_for_each(|figure| control::send(end, Rank(0), RESULT, *figure))?;
+        return Ok(None);
+    }
+    let mut slowest: Vec<u64> = own[1..].to_vec();
+    let mut all_wrong = wrong;
+    for other in (1..ranks).map(Rank) {
+        all_wrong += control::receive(end, other, RESULT)?;
+        for nanos in &mut slowest {
+            *nanos = (*nanos).max(control::receive(end, other, RESULT)?);
+        }
+    }
+    let seconds = slowest.into_iter().map(|nanos| nanos.max(1) as f64 * 1e-9).collect();
+    Ok(Some(Measured { seconds, wrong: all_wrong }))
+}
+
+/// What each of `members` must at least send per byte of the buffer, as nccl-tests define the bus bandwidth.
+pub fn bus_factor(collective: &Collective, members: u32) -> f64 {
+    let others = f64::from(members.saturating_sub(1)) / f64::from(members.max(1));
+    match collective {
+        Collective::AllReduce => 2.0 * others,
+        Collective::ReduceScatter | Collective::AllGather | Collective::AllToAllV { .. } => others,
+        Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_topology::{Algorithm, Group};
+
+    use super::*;
+
+    #[test]
+    fn every_collective_is_right_and_timed() {
+        for (collective, algorithm) in [
+            (Collective::AllReduce, "ring"),
+            (Collective::AllReduce, "parameter-server:1:dedicated"),
+            (Collective::ReduceScatter, "ring"),
+            (Collective::AllGather, "ring"),
+            (Collective::Broadcast { root: 1 }, "binomial-tree"),
+            (Collective::Reduce { root: 2 }, "pipelined-chain"),
+            (Collective::AllToAllV { counts: vec![30; 9].into() }, "pairwise"),
+        ] {
+            let algorithm: Algorithm = algorithm.parse().unwrap();
+            let schedule = Schedule::new(&collective, &algorithm, &Group::flat(3), 101, 0).unwrap();
+            let measured = measure(Meeting::new(schedule), Some(3), &mut Launch::Threads).unwrap().unwrap();
+            assert_eq!((measured.seconds.len(), measured.wrong), (3, 0), "{collective} {algorithm}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_element_is_counted() {
+        let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(2), 8, 0).unwrap();
+        let meeting = Meeting::new(schedule);
+        // 0 1 2 … and 3 4 5 … add up to 3 5 7 …
+        let mut output: Vec<f32> = (0..8).map(|e| 3.0 + 2.0 * e as f32).collect();
+        assert_eq!(meeting.wrong(1, &output), 0);
+        output[5] += 1.0;
+        assert_eq!(meeting.wrong(1, &output), 1);
+    }
+
+    #[test]
+    fn bus_factors_are_those_of_nccl_tests() {
+        assert_eq!(bus_factor(&Collective::AllReduce, 4), 1.5);
+        assert_eq!(bus_factor(&Collective::AllGather, 4), 0.75);
+        assert_eq!(bus_factor(&Collective::Broadcast { root: 0 }, 4), 1.0);
+        assert_eq!(bus_factor(&Collective::AllReduce, 1), 0.0);
+    }
+}

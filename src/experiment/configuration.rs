@@ -1,0 +1,182 @@
+//! One configuration of an experiment: the job of a row, and the product that makes them.
+
+use std::sync::Arc;
+
+use lockstep_models::{Job, Model, Program};
+use lockstep_topology::{Algorithm, Cluster, Hosting, InputError, Placement, PlacementRule};
+
+use super::{Batch, Experiment, Point, THIS_MACHINE};
+use crate::report::Setting;
+
+/// At most this many configurations stand in one experiment.
+const MOST: usize = 100_000;
+
+/// One row of the answer.
+#[derive(Debug, Clone)]
+pub struct Configuration {
+    /// What is trained and how.
+    pub job: Job,
+    /// Configurations of the same key have the same batch, so that their throughput per rank can be compared.
+    pub batch_key: u64,
+}
+
+impl Configuration {
+    /// The program that is both simulated and executed.
+    ///
+    /// # Errors
+    /// See [`Job::program`].
+    pub fn program(&self) -> Result<Program, InputError> {
+        self.job.program()
+    }
+
+    /// How the allreduce is done, `-` where there is a single rank.
+    pub fn algorithm(&self) -> String {
+        if self.job.workers == 1 { "-".to_owned() } else { self.job.algorithm.to_string() }
+    }
+
+    /// The columns that tell it from others.
+    pub fn setting(&self) -> Setting {
+        let job = &self.job;
+        Setting {
+            model: job.model.name().to_owned(),
+            strategy: job.strategy.to_string(),
+            ranks: job.workers,
+            batch_per_rank: job.batch_per_rank,
+            accumulate: job.accumulate,
+            global_batch: u64::from(job.workers) * u64::from(job.batch_per_rank) * u64::from(job.accumulate),
+            algorithm: self.algorithm(),
+            bucket: job.bucket.to_string(),
+        }
+    }
+
+    /// `lenet, 2 ranks x 16, ring`: for progress lines and tracks of traces.
+    pub fn label(&self) -> String {
+        let job = &self.job;
+        let method = if job.workers == 1 { String::new() } else { format!(", {}", job.algorithm) };
+        let ranks = if job.workers == 1 { "1 rank".to_owned() } else { format!("{} ranks", job.workers) };
+        format!("{}, {ranks} x {}{method}", job.model.name(), job.batch_per_rank)
+    }
+
+    /// Where its ranks run on `cluster`, in host order; tells the job how they lie on nodes.
+    ///
+    /// # Errors
+    /// More ranks than places.
+    pub fn place(&mut self, cluster: &Cluster, experiment: &Experiment) -> Result<(Placement, Hosting), InputError> {
+        let placement = Placement::new(cluster, self.job.ranks(), &PlacementRule::Pack)?;
+        let hosting = Hosting::new(&placement, &experiment.transport.hosting())?;
+        let ranks: Vec<_> = placement.all().collect();
+        self.set_nodes(placement.node_sizes(&ranks));
+        Ok((placement, hosting))
+    }
+
+    /// How the ranks lie on nodes, which only a hierarchical method asks for.
+    pub(super) fn set_nodes(&mut self, sizes: Vec<u32>) {
+        self.job.node_sizes = matches!(self.job.algorithm, Algorithm::Hierarchical(_)).then_some(sizes);
+    }
+}
+
+impl Experiment {
+    /// Its configurations: for each batch, for each number of ranks, each algorithm; one for a single rank, which
+    /// exchanges nothing.
+    ///
+    /// Ranks lie on one node until [`Configuration::place`] says otherwise.
+    ///
+    /// # Errors
+    /// No model, an unknown one, a global batch that does not divide, or an algorithm that cannot serve; each program is
+    /// built once to find out.
+    pub fn configurations(&self) -> Result<Vec<Configuration>, InputError> {
+        if self.model.is_empty() {
+            let message = "is missing: name a model, e.g. --model lenet, or an experiment file";
+            return Err(InputError::new("--model", "", message));
+        }
+        let model = Arc::new(Model::load(&self.model).map_err(|error| self.locate_file(error, "model"))?);
+        let batches = match &self.batch {
+            Batch::PerRank(sizes) => sizes.len(),
+            Batch::Global(sizes) => sizes.len(),
+        };
+        if batches * self.ranks.len() * self.algorithms.len() > MOST {
+            let message = format!("more than {MOST} configurations: leave some out");
+            return Err(InputError::new("experiment", self.name.clone(), message));
+        }
+        let mut all = Vec::new();
+        for batch in 0..batches {
+            for ranks in &self.ranks {
+                for algorithm in self.algorithms.iter().take(if *ranks == 1 { 1 } else { usize::MAX }) {
+                    let configuration = self.configuration(&model, batch, *ranks, algorithm)?;
+                    configuration.program().map_err(|error| self.locate(error))?;
+                    all.push(configuration);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The published figure for a configuration.
+    pub fn published_for(&self, configuration: &Configuration) -> Option<f64> {
+        let job = &configuration.job;
+        let fits = |point: &&Point| {
+            point.ranks == job.workers
+                && point.batch_per_rank.is_none_or(|batch| batch == job.batch_per_rank)
+                && point.algorithm.as_ref().is_none_or(|algorithm| *algorithm == job.algorithm)
+        };
+        self.published.as_ref()?.points.iter().find(fits).map(|point| point.images_per_s)
+    }
+
+    /// The configuration of `ranks` ranks with the batch at `batch`, whether the experiment lists such a one or not.
+    ///
+    /// # Errors
+    /// A global batch that does not divide.
+    pub fn configuration(
+        &self,
+        model: &Arc<Model>,
+        batch: usize,
+        ranks: u32,
+        algorithm: &Algorithm,
+    ) -> Result<Configuration, InputError> {
+        let (batch_per_rank, batch_key) = match &self.batch {
+            Batch::PerRank(sizes) => (sizes[batch], u64::from(sizes[batch])),
+            Batch::Global(sizes) => (self.share(sizes[batch], ranks)?, sizes[batch]),
+        };
+        let mut configuration = Configuration {
+            job: Job {
+                strategy: self.strategy.clone(),
+                accumulate: self.accumulate,
+                bucket: self.bucket,
+                algorithm: algorithm.clone(),
+                chunk: self.chunk,
+                concurrent_exchanges: self.concurrent_exchanges,
+                ..Job::new(Arc::clone(model), ranks, batch_per_rank)
+            },
+            batch_key,
+        };
+        let together = configuration.job.ranks();
+        configuration.set_nodes(vec![together]);
+        Ok(configuration)
+    }
+
+    /// Samples per rank and micro-batch of a global batch.
+    fn share(&self, global: u64, ranks: u32) -> Result<u32, InputError> {
+        let parts = u64::from(ranks) * u64::from(self.accumulate);
+        if !global.is_multiple_of(parts) {
+            let message = format!(
+                "does not divide among {ranks} ranks x {} micro-batches: take a multiple of {parts}",
+                self.accumulate
+            );
+            return Err(self.locate(InputError::new("--global-batch", global.to_string(), message)));
+        }
+        u32::try_from(global / parts).map_err(|_| {
+            let message = format!("gives {} samples per rank: at most {} are possible", global / parts, u32::MAX);
+            self.locate(InputError::new("--global-batch", global.to_string(), message))
+        })
+    }
+
+    /// An error about a name that the file gives, at its line.
+    fn locate_file(&self, error: InputError, key: &str) -> InputError {
+        if error.place == format!("--{key}") { self.locate(error) } else { error }
+    }
+
+    /// Whether the cluster is this machine as calibrated.
+    pub fn on_this_machine(&self) -> bool {
+        self.cluster == THIS_MACHINE
+    }
+}

@@ -1,0 +1,267 @@
+//! `Experiment`: one question as one value, read from a TOML file or made of flags, and the configurations it asks about.
+
+mod configuration;
+mod read;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use lockstep_exec::device::cpu::Sgd;
+use lockstep_models::{Bucket, Strategy};
+use lockstep_topology::{Algorithm, Bytes, HostingRule, InputError};
+
+pub use configuration::Configuration;
+
+/// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
+pub const THIS_MACHINE: &str = "this-machine";
+
+/// How many samples a step takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Batch {
+    /// Samples per rank and micro-batch (weak scaling), one configuration each.
+    PerRank(Vec<u32>),
+    /// Samples per step over all ranks (strong scaling), one configuration each.
+    Global(Vec<u64>),
+}
+
+/// How long a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// Optimizer steps.
+    Steps(u32),
+    /// Passes over the training samples.
+    Epochs(u32),
+}
+
+/// How the ranks of a job meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TransportKind {
+    /// A process per host, a thread per rank: messages through memory.
+    #[default]
+    Threads,
+    /// A process per rank: messages through MPI.
+    Mpi,
+}
+
+impl TransportKind {
+    /// How it gathers ranks into processes.
+    pub fn hosting(self) -> HostingRule {
+        match self {
+            TransportKind::Threads => HostingRule::PerHost,
+            TransportKind::Mpi => HostingRule::PerRank,
+        }
+    }
+}
+
+impl fmt::Display for TransportKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TransportKind::Threads => "threads",
+            TransportKind::Mpi => "mpi",
+        })
+    }
+}
+
+impl FromStr for TransportKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TransportKind, String> {
+        match text {
+            "threads" => Ok(TransportKind::Threads),
+            "mpi" => Ok(TransportKind::Mpi),
+            _ => Err(format!("{text:?}: unknown transport: write threads or mpi")),
+        }
+    }
+}
+
+/// One measured point, to which the cost of computation is scaled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Anchor {
+    /// Ranks it was measured on.
+    pub ranks: u32,
+    /// Its batch; `None`: the experiment's first.
+    pub batch_per_rank: Option<u32>,
+    /// What was measured, over all ranks.
+    pub images_per_s: f64,
+}
+
+impl FromStr for Anchor {
+    type Err = String;
+
+    /// Reads `ranks=1,images_per_s=219` and `ranks=8,batch_per_rank=32,images_per_s=1500`.
+    fn from_str(text: &str) -> Result<Anchor, String> {
+        let cure = || format!("{text:?}: write it like ranks=1,images_per_s=219");
+        let mut anchor = Anchor { ranks: 1, batch_per_rank: None, images_per_s: 0.0 };
+        for part in text.split(',') {
+            let (key, value) = part.split_once('=').ok_or_else(cure)?;
+            let count = || value.trim().parse::<u32>().ok().filter(|count| *count > 0).ok_or_else(cure);
+            match key.trim() {
+                "ranks" => anchor.ranks = count()?,
+                "batch_per_rank" => anchor.batch_per_rank = Some(count()?),
+                "images_per_s" => anchor.images_per_s = value.trim().parse().map_err(|_| cure())?,
+                _ => return Err(cure()),
+            }
+        }
+        if !(anchor.images_per_s > 0.0 && anchor.images_per_s.is_finite()) {
+            return Err(format!("{text:?}: images_per_s must be a number above 0"));
+        }
+        Ok(anchor)
+    }
+}
+
+/// Figures that somebody published, to compare with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Published {
+    /// Who, where.
+    pub source: String,
+    /// The figures.
+    pub points: Vec<Point>,
+}
+
+/// One published figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// Of so many ranks.
+    pub ranks: u32,
+    /// Of this batch; `None`: of any.
+    pub batch_per_rank: Option<u32>,
+    /// Of this algorithm; `None`: of any.
+    pub algorithm: Option<Algorithm>,
+    /// Samples per second over all ranks.
+    pub images_per_s: f64,
+}
+
+/// A question: what is trained, on what, in which configurations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Experiment {
+    /// What it is called.
+    pub name: String,
+    /// A zoo name or the path of a `.toml` file.
+    pub model: String,
+    /// `mnist`, `synthetic`, `synthetic:SAMPLES` or a folder of IDX files.
+    pub data: String,
+    /// [`THIS_MACHINE`], a preset's name or the path of a `.toml` file.
+    pub cluster: String,
+    /// Numbers of ranks that train.
+    pub ranks: Vec<u32>,
+    /// Samples per step.
+    pub batch: Batch,
+    /// Micro-batches per step and rank.
+    pub accumulate: u32,
+    /// How training is spread over ranks.
+    pub strategy: Strategy,
+    /// Methods of the allreduce.
+    pub algorithms: Vec<Algorithm>,
+    /// How gradients are cut into exchanges.
+    pub bucket: Bucket,
+    /// Bytes per lane of an exchange; `None`: the algorithm's own choice.
+    pub chunk: Option<Bytes>,
+    /// Exchanges in flight at once.
+    pub concurrent_exchanges: u32,
+    /// How ranks meet.
+    pub transport: TransportKind,
+    /// Threads of each rank.
+    pub threads_per_rank: u32,
+    /// How long a measured run is.
+    pub length: Length,
+    /// Seed of initial parameters and of the order of the samples.
+    pub seed: u64,
+    /// Learning rate, momentum, weight decay.
+    pub optimizer: Sgd,
+    /// The point that predictions are scaled to.
+    pub anchor: Option<Anchor>,
+    /// Figures to compare with.
+    pub published: Option<Published>,
+    /// For each key of the file, its file and line.
+    pub places: BTreeMap<String, String>,
+}
+
+impl Default for Experiment {
+    fn default() -> Experiment {
+        Experiment {
+            name: String::new(),
+            model: String::new(),
+            data: "synthetic".to_owned(),
+            cluster: THIS_MACHINE.to_owned(),
+            ranks: vec![1],
+            batch: Batch::PerRank(vec![32]),
+            accumulate: 1,
+            strategy: Strategy::Ssgd,
+            algorithms: vec![Algorithm::Ring],
+            bucket: Bucket::Size(Bytes(25 << 20)),
+            chunk: None,
+            concurrent_exchanges: 1,
+            transport: TransportKind::Threads,
+            threads_per_rank: 1,
+            length: Length::Steps(50),
+            seed: 1,
+            optimizer: Sgd { rate: 0.02, momentum: 0.9, weight_decay: 0.0, nesterov: false },
+            anchor: None,
+            published: None,
+            places: BTreeMap::new(),
+        }
+    }
+}
+
+impl Experiment {
+    /// The experiment in the file at `path`.
+    ///
+    /// # Errors
+    /// An unreadable file, and whatever [`Experiment::parse`] refuses.
+    pub fn load(path: &Path) -> Result<Experiment, InputError> {
+        let shown = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Experiment::parse(&shown, &text),
+            Err(error) => {
+                let message =
+                    format!("cannot be read: {error}; name an experiment such as experiments/quickstart.toml");
+                Err(InputError::new("EXPERIMENT", shown, message))
+            }
+        }
+    }
+
+    /// The experiment that `text`, the content of `file`, describes; `docs/experiments.md` explains every key.
+    ///
+    /// # Errors
+    /// Anything that is no TOML, an unknown or missing key, a value out of range: with file, line, value and cure.
+    pub fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
+        read::parse(file, text)
+    }
+
+    /// Says that a flag has replaced the file's value under `key`, so that errors name the flag.
+    pub fn overridden(&mut self, key: &str) {
+        self.places.remove(key);
+    }
+
+    /// The same error at the line of the file that it is about, where there is one; `--batch-per-rank` is the key
+    /// `batch_per_rank`, and a method that cannot serve stands under `algorithm`.
+    pub fn locate(&self, error: InputError) -> InputError {
+        let key = match error.place.strip_prefix("--") {
+            Some(flag) => flag.replace('-', "_"),
+            None if error.place.is_empty() => "algorithm".to_owned(),
+            None => return error,
+        };
+        let place = match self.places.get(&key) {
+            Some(place) => place.clone(),
+            None => format!("--{}", key.replace('_', "-")),
+        };
+        InputError { place, ..error }
+    }
+}
+
+/// A size of at least one fp32 element.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_chunk(text: &str) -> Result<Bytes, String> {
+    let bytes: Bytes = text.parse()?;
+    if bytes.0 < 4 {
+        return Err(format!("{text:?}: a chunk has at least one element: 4B or more"));
+    }
+    Ok(bytes)
+}

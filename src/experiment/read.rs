@@ -1,0 +1,146 @@
+//! An experiment from its TOML text.
+
+use lockstep_topology::InputError;
+use toml::de::DeTable;
+
+use super::reader::{Entry, Section, Source};
+use super::{Anchor, Batch, Experiment, Point, Published};
+
+/// The keys of an experiment.
+const KEYS: [&str; 21] = [
+    "name",
+    "model",
+    "data",
+    "cluster",
+    "ranks",
+    "batch_per_rank",
+    "global_batch",
+    "accumulate",
+    "strategy",
+    "algorithm",
+    "bucket",
+    "chunk",
+    "concurrent_exchanges",
+    "transport",
+    "threads_per_rank",
+    "steps",
+    "epochs",
+    "seed",
+    "optimizer",
+    "anchor",
+    "published",
+];
+
+/// The experiment that `text`, the content of `file`, describes.
+pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
+    let source = Source { file, text };
+    let root = DeTable::parse(text).map_err(|error| {
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        source.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
+    })?;
+    let root = Section::new(source, "an experiment", root.get_ref(), 0, &KEYS)?;
+    root.need("name", "\"lenet-scaling\"")?;
+    root.need("model", "\"lenet\"")?;
+    if let (Some(_), Some(global)) = (root.get("batch_per_rank"), root.get("global_batch")) {
+        return Err(global.error("batch_per_rank is there too: give one of the two"));
+    }
+    if let (Some(_), Some(epochs)) = (root.get("steps"), root.get("epochs")) {
+        return Err(epochs.error("steps is there too: give one of the two"));
+    }
+    let mut experiment = Experiment::default();
+    for entry in root.entries() {
+        set(&mut experiment, &entry)?;
+        experiment.places.insert(entry.key().to_owned(), entry.place());
+    }
+    Ok(experiment)
+}
+
+/// Takes one entry over.
+fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+    match entry.key() {
+        "name" => experiment.name = entry.text()?.to_owned(),
+        "model" => experiment.model = entry.text()?.to_owned(),
+        "data" => experiment.data = entry.text()?.to_owned(),
+        "cluster" => experiment.cluster = entry.text()?.to_owned(),
+        "ranks" => experiment.ranks = each(entry, |item| item.count())?,
+        "batch_per_rank" => experiment.batch = Batch::PerRank(each(entry, |item| item.count())?),
+        "global_batch" => experiment.batch = Batch::Global(each(entry, |item| item.whole(1..1 << 48))?),
+        "accumulate" => experiment.accumulate = entry.count()?,
+        "strategy" => experiment.strategy = entry.read(str::parse)?,
+        "algorithm" => experiment.algorithms = each(entry, |item| item.read(str::parse))?,
+        "bucket" => experiment.bucket = entry.read(str::parse)?,
+        "chunk" => experiment.chunk = Some(entry.read(super::parse_chunk)?),
+        "concurrent_exchanges" => experiment.concurrent_exchanges = entry.count()?,
+        "transport" => experiment.transport = entry.read(str::parse)?,
+        "threads_per_rank" => experiment.threads_per_rank = entry.count()?,
+        "steps" => experiment.length = super::Length::Steps(entry.count()?),
+        "epochs" => experiment.length = super::Length::Epochs(entry.count()?),
+        "seed" => experiment.seed = entry.whole(0..1 << 63)?,
+        "optimizer" => optimizer(experiment, entry)?,
+        "anchor" => experiment.anchor = Some(anchor(entry)?),
+        _ => experiment.published = Some(published(entry)?),
+    }
+    Ok(())
+}
+
+/// The items of a list, or a single value; none twice.
+fn each<T: PartialEq>(
+    entry: &Entry<'_>,
+    read: impl Fn(&Entry<'_>) -> Result<T, InputError>,
+) -> Result<Vec<T>, InputError> {
+    let mut values = Vec::new();
+    for item in entry.items()? {
+        let value = read(&item)?;
+        if values.contains(&value) {
+            return Err(item.error(format!("stands twice in {}: leave one out", entry.key())));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+fn optimizer(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+    let keys = ["learning_rate", "momentum", "weight_decay", "nesterov"];
+    let section = entry.section("[optimizer]", &keys)?;
+    for entry in section.entries() {
+        // The executor computes in fp32.
+        match entry.key() {
+            "learning_rate" => experiment.optimizer.rate = entry.number(0.0)? as f32,
+            "momentum" => experiment.optimizer.momentum = entry.number(0.0)? as f32,
+            "weight_decay" => experiment.optimizer.weight_decay = entry.number(0.0)? as f32,
+            _ => experiment.optimizer.nesterov = entry.boolean()?,
+        }
+    }
+    Ok(())
+}
+
+fn anchor(entry: &Entry<'_>) -> Result<Anchor, InputError> {
+    let section = entry.section("[anchor]", &["ranks", "batch_per_rank", "images_per_s"])?;
+    let images = section.need("images_per_s", "219.0")?;
+    let images_per_s = images.number(0.0)?;
+    if images_per_s == 0.0 {
+        return Err(images.error("images_per_s must be more than 0"));
+    }
+    Ok(Anchor {
+        ranks: section.get("ranks").map_or(Ok(1), |entry| entry.count())?,
+        batch_per_rank: section.get("batch_per_rank").map(|entry| entry.count()).transpose()?,
+        images_per_s,
+    })
+}
+
+fn published(entry: &Entry<'_>) -> Result<Published, InputError> {
+    let section = entry.section("[published]", &["source", "points"])?;
+    let source = section.need("source", "\"Goyal et al. 2017, Table 1\"")?.text()?.to_owned();
+    let mut points = Vec::new();
+    for item in section.need("points", "[{ ranks = 8, images_per_s = 1500.0 }]")?.items()? {
+        let keys = ["ranks", "batch_per_rank", "algorithm", "images_per_s"];
+        let point = item.section("a published point", &keys)?;
+        points.push(Point {
+            ranks: point.need("ranks", "8")?.count()?,
+            batch_per_rank: point.get("batch_per_rank").map(|entry| entry.count()).transpose()?,
+            algorithm: point.get("algorithm").map(|entry| entry.read(str::parse)).transpose()?,
+            images_per_s: point.need("images_per_s", "1500.0")?.number(f64::MIN_POSITIVE)?,
+        });
+    }
+    Ok(Published { source, points })
+}

@@ -1,0 +1,1 @@
+//! Tests of reading experiments and expanding them.

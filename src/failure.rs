@@ -1,0 +1,52 @@
+//! `Failure`: why a command ended without its result, and the exit code that says so to scripts.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use lockstep_exec::ExecError;
+use lockstep_topology::InputError;
+
+/// Why a command failed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Failure {
+    /// The user's input makes no sense: exit code 2.
+    Input(InputError),
+    /// The input was fine, the run was not (a rank panicked or stalled, a program that deadlocks): exit code 1.
+    Run(String),
+}
+
+impl Failure {
+    /// 2 for bad input, 1 for a run that failed.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Input(_) => 2,
+            Failure::Run(_) => 1,
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Input(error) => error.fmt(f),
+            Failure::Run(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Failure {
+        Failure::Input(error)
+    }
+}
+
+impl From<ExecError> for Failure {
+    fn from(error: ExecError) -> Failure {
+        match error {
+            ExecError::Input(error) => Failure::Input(error),
+            other => Failure::Run(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `Launch`: how the ranks of a run come to life, as threads of this process or as the processes that `mpirun` started.
+//!
+//! The one place of the command line that knows the cargo feature `mpi`.
+
+use std::ops::Range;
+
+use lockstep_exec::data::Dataset;
+use lockstep_exec::transport::{Transport, TransportError, memory};
+use lockstep_exec::{ExecError, Options, Run};
+use lockstep_models::Program;
+use lockstep_topology::InputError;
+
+use crate::experiment::{Configuration, Experiment, TransportKind};
+use crate::failure::Failure;
+use crate::measure::check_transport;
+
+#[cfg(feature = "mpi")]
+use lockstep_exec::transport::mpi::Processes;
+
+/// The processes of a job.
+pub enum Launch {
+    /// This one, a thread per rank.
+    Threads,
+    /// Those that `mpirun` started.
+    #[cfg(feature = "mpi")]
+    Mpi(Processes),
+}
+
+impl Launch {
+    /// As the experiment's transport asks.
+    ///
+    /// # Errors
+    /// MPI in a binary without it, or a library that cannot serve.
+    pub fn new(experiment: &Experiment) -> Result<Launch, Failure> {
+        check_transport(experiment)?;
+        match experiment.transport {
+            TransportKind::Threads => Ok(Launch::Threads),
+            #[cfg(feature = "mpi")]
+            TransportKind::Mpi => Ok(Launch::Mpi(Processes::join().map_err(ExecError::from)?)),
+            #[cfg(not(feature = "mpi"))]
+            TransportKind::Mpi => Err(ExecError::from(InputError::new("--transport", "mpi", "is not built in")).into()),
+        }
+    }
+
+    /// Whether this process prints: the only one, or that of rank 0.
+    pub fn speaks(&self) -> bool {
+        match self {
+            Launch::Threads => true,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi(processes) => processes.process() == 0,
+        }
+    }
+
+    /// Refuses configurations whose ranks the processes cannot take, before the first of them runs.
+    ///
+    /// # Errors
+    /// Ranks that do not divide among the processes that `mpirun` started.
+    pub fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
+        for configuration in configurations {
+            let ranks = configuration.job.ranks();
+            if let Err(message) = self.check_ranks(ranks) {
+                return Err(experiment.locate(InputError::new("--ranks", ranks.to_string(), message)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether so many ranks divide among the processes.
+    ///
+    /// # Errors
+    /// What does not, with a cure.
+    pub fn check_ranks(&self, ranks: u32) -> Result<(), String> {
+        hosts(ranks, self.processes()).map(drop)
+    }
+
+    /// The ranks of this process, of so many that divide.
+    pub fn here(&self, ranks: u32) -> Range<u32> {
+        match self {
+            Launch::Threads => 0..ranks,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi(processes) => {
+                let each = ranks / processes.count();
+                processes.process() * each..(processes.process() + 1) * each
+            }
+        }
+    }
+
+    /// Runs `body` as each of `ranks` ranks; `states` are those of [`Launch::here`], and what messages read and write
+    /// belongs into them.
+    ///
+    /// # Errors
+    /// The first rank that fails.
+    pub fn run_ranks<S: Send, T: Send>(
+        &mut self,
+        ranks: u32,
+        states: Vec<S>,
+        body: impl Fn(&mut dyn Transport, &mut S) -> Result<T, TransportError> + Sync,
+    ) -> Result<Vec<T>, TransportError> {
+        match self {
+            Launch::Threads => {
+                let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+                memory::run(states, if ranks as usize <= cores { memory::SPIN } else { 0 }, body)
+            }
+            #[cfg(feature = "mpi")]
+            Launch::Mpi(processes) => {
+                let hosts = hosts(ranks, processes.count()).map_err(TransportError::Unsupported)?;
+                processes.run(&hosts, 0, states, body)
+            }
+        }
+    }
+
+    /// How many processes take part.
+    pub fn processes(&self) -> u32 {
+        match self {
+            Launch::Threads => 1,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi(processes) => processes.count(),
+        }
+    }
+
+    /// Runs a program; its result is there in the process of rank 0 only.
+    ///
+    /// # Errors
+    /// See [`lockstep_exec::run`].
+    pub fn run(&mut self, program: &Program, data: &Dataset, options: &Options<'_>) -> Result<Option<Run>, ExecError> {
+        match self {
+            Launch::Threads => lockstep_exec::run(program, data, options).map(Some),
+            #[cfg(feature = "mpi")]
+            Launch::Mpi(processes) => {
+                let hosts = hosts(program.ranks(), processes.count())
+                    .map_err(|message| InputError::new("--ranks", program.ranks().to_string(), message))?;
+                lockstep_exec::run_processes(processes, &hosts, program, data, options)
+            }
+        }
+    }
+}
+
+/// The process of each rank: neighbours together, equally many in each.
+///
+/// # Errors
+/// What does not divide, with a cure.
+pub fn hosts(ranks: u32, processes: u32) -> Result<Vec<u32>, String> {
+    if processes == 0 || !ranks.is_multiple_of(processes) {
+        return Err(format!(
+            "mpirun started {processes} processes, among which {ranks} ranks do not divide: take mpirun -n {ranks}, or a \
+             number that divides {ranks}"
+        ));
+    }
+    let each = ranks / processes;
+    Ok((0..ranks).map(|rank| rank / each).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_share_a_process() {
+        assert_eq!(hosts(6, 2).unwrap(), [0, 0, 0, 1, 1, 1]);
+        assert_eq!(hosts(4, 4).unwrap(), [0, 1, 2, 3]);
+        assert!(hosts(4, 3).unwrap_err().contains("mpirun -n 4"));
+        assert!(hosts(2, 4).is_err());
+    }
+}

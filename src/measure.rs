@@ -1,0 +1,190 @@
+//! Measurements: each configuration of an experiment trained for real, a row each.
+
+use std::time::Duration;
+
+use lockstep_exec::data::Dataset;
+use lockstep_exec::{Options, Run};
+use lockstep_models::Program;
+use lockstep_topology::{Cluster, InputError};
+
+use crate::experiment::{Configuration, Experiment, Length, TransportKind};
+use crate::failure::Failure;
+use crate::launch::Launch;
+use crate::progress::Progress;
+use crate::report::{MeasuredRow, scaling_efficiencies};
+
+/// Steps at the start that statistics leave out, where there are more.
+const WARM_UP: u32 = 5;
+/// A wait in which nothing moves for so long ends the run.
+const STALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a run left, as far as it is in this process.
+pub struct Measured {
+    /// What was executed.
+    pub program: Program,
+    /// Timeline, losses, state.
+    pub run: Run,
+}
+
+/// Puts the configurations' ranks where the experiment's cluster has them, so that a hierarchical method runs the same
+/// program as the simulator; on this machine all ranks share a node.
+///
+/// # Errors
+/// An unknown cluster, more ranks than places.
+pub fn lay_out(experiment: &Experiment, configurations: &mut [Configuration]) -> Result<(), InputError> {
+    if experiment.on_this_machine() {
+        return Ok(());
+    }
+    let cluster = Cluster::load(&experiment.cluster)?;
+    for configuration in configurations {
+        configuration.place(&cluster, experiment).map_err(|error| experiment.locate(error))?;
+    }
+    Ok(())
+}
+
+/// Steps of a configuration's run.
+///
+/// # Errors
+/// More than 2³² of them.
+pub fn steps(experiment: &Experiment, program: &Program, samples: usize) -> Result<u32, InputError> {
+    match experiment.length {
+        Length::Steps(steps) => Ok(steps),
+        Length::Epochs(epochs) => {
+            let per_epoch = samples as u64 / program.global_batch();
+            u32::try_from(u64::from(epochs) * per_epoch).map_err(|_| {
+                let message = "gives more than 2^32 steps: take fewer epochs";
+                experiment.locate(InputError::new("--epochs", epochs.to_string(), message))
+            })
+        }
+    }
+}
+
+/// Trains one configuration. In processes other than rank 0's there is nothing to tell.
+///
+/// # Errors
+/// Data that do not fit, a rank that panics or stalls.
+pub fn measure(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    data: &Dataset,
+    launch: &mut Launch,
+) -> Result<Option<Measured>, Failure> {
+    let program = configuration.program().map_err(|error| experiment.locate(error))?;
+    let steps = steps(experiment, &program, data.len())?;
+    let progress = Progress::new(launch.speaks(), &configuration.label(), steps, program.global_batch());
+    let show = |step: u32, loss: f64| progress.step(step, loss);
+    let options = Options {
+        steps,
+        warm_up: WARM_UP.min(steps / 4),
+        seed: experiment.seed,
+        threads_per_rank: experiment.threads_per_rank as usize,
+        sgd: experiment.optimizer,
+        stall_limit: STALL_LIMIT,
+        progress: Some(&show),
+    };
+    let run = launch.run(&program, data, &options);
+    progress.end();
+    Ok(run?.map(|run| Measured { program, run }))
+}
+
+/// The rows of an experiment; `each` sees every run with its configuration. In processes other than rank 0's there are none.
+///
+/// # Errors
+/// As [`measure`], and data that cannot be read.
+pub fn rows(
+    experiment: &Experiment,
+    launch: &mut Launch,
+    mut each: impl FnMut(&Configuration, &Measured),
+) -> Result<Vec<MeasuredRow>, Failure> {
+    let mut configurations = experiment.configurations()?;
+    lay_out(experiment, &mut configurations)?;
+    launch.check(experiment, &configurations)?;
+    let model = &configurations[0].job.model;
+    let located = |error: InputError| if error.place == "--data" { experiment.locate(error) } else { error };
+    let (train, held_out) = Dataset::load(&experiment.data, model).map_err(located)?;
+    let mut rows = Vec::new();
+    for configuration in &configurations {
+        let Some(mut measured) = measure(configuration, experiment, &train, launch)? else { continue };
+        rows.push(row(configuration, experiment, &mut measured, &held_out));
+        each(configuration, &measured);
+    }
+    let keys = configurations.iter().zip(&rows).map(|(c, row)| (c.batch_key, c.job.workers, row.images_per_s));
+    let efficiencies = scaling_efficiencies(&keys.collect::<Vec<_>>());
+    for (row, efficiency) in rows.iter_mut().zip(efficiencies) {
+        row.scaling_efficiency = efficiency;
+    }
+    Ok(rows)
+}
+
+fn row(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    measured: &mut Measured,
+    held_out: &Dataset,
+) -> MeasuredRow {
+    let Measured { program, run } = measured;
+    let evaluation = run.evaluate(held_out);
+    let mut times = run.timeline.step_times_s();
+    times.sort_by(f64::total_cmp);
+    let step_time_s = run.timeline.step_time_s();
+    MeasuredRow {
+        setting: configuration.setting(),
+        data: experiment.data.clone(),
+        transport: experiment.transport.to_string(),
+        device: "cpu".to_owned(),
+        threads_per_rank: experiment.threads_per_rank,
+        seed: experiment.seed,
+        steps: run.losses.len() as u32,
+        step_time_s,
+        step_time_p10_s: quantile(&times, 0.1),
+        step_time_p90_s: quantile(&times, 0.9),
+        images_per_s: program.global_batch() as f64 / step_time_s,
+        scaling_efficiency: None,
+        exposed_comm_s: run.timeline.exposed_comm_s(program),
+        train_loss: run.losses.last().copied().unwrap_or(0.0),
+        held_out_loss: evaluation.mean_loss,
+        accuracy: evaluation.accuracy(),
+        weights_sha256: run.weights_sha256.clone(),
+        state_sha256: run.state_sha256.clone(),
+    }
+}
+
+/// The value below which `share` of the ascending `values` lie, interpolated; zero of none.
+pub fn quantile(values: &[f64], share: f64) -> f64 {
+    let Some(last) = values.len().checked_sub(1) else { return 0.0 };
+    let at = share.clamp(0.0, 1.0) * last as f64;
+    let (below, above) = (values[at.floor() as usize], values[at.ceil() as usize]);
+    below + (above - below) * at.fract()
+}
+
+/// Whether this binary can run over MPI.
+pub const HAS_MPI: bool = cfg!(feature = "mpi");
+
+/// Refuses a transport that this binary does not have.
+///
+/// # Errors
+/// MPI in a binary without it.
+pub fn check_transport(experiment: &Experiment) -> Result<(), InputError> {
+    if experiment.transport == TransportKind::Mpi && !HAS_MPI {
+        let message = "this binary was built without MPI: install an MPI library (apt-get install libopenmpi-dev \
+                       openmpi-bin libclang-dev), build with cargo build --release --features mpi, and start with \
+                       mpirun -n RANKS; or take --transport threads";
+        return Err(experiment.locate(InputError::new("--transport", "mpi", message)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_by_hand() {
+        let values = [1.0, 2.0, 4.0];
+        assert_eq!(quantile(&values, 0.5), 2.0);
+        assert_eq!(quantile(&values, 0.25), 1.5);
+        assert_eq!(quantile(&values, 0.9), 2.0 + 2.0 * 0.8);
+        assert_eq!(quantile(&[], 0.9), 0.0);
+        assert_eq!(quantile(&[7.0], 0.1), 7.0);
+    }
+}

@@ -1,0 +1,103 @@
+//! `Report`: the rows that a command answers with, and their three forms: table, CSV, JSON.
+//!
+//! A row is a serde struct whose field names carry the units; all three forms come from the one serialization, so that
+//! a column is called the same everywhere and no form can forget one.
+
+mod columns;
+mod csv;
+mod row;
+mod schema;
+mod table;
+
+use std::io::{self, Write};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use columns::Columns;
+pub use row::{
+    CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, ModelRow, PredictedRow, Setting,
+    scaling_efficiencies,
+};
+pub use schema::schemas;
+pub use table::aligned;
+
+/// The version of the JSON form; it grows when a key changes its meaning or goes away.
+pub const VERSION: u32 = 1;
+
+/// How a report is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Format {
+    /// Aligned columns for people, rounded.
+    #[default]
+    Table,
+    /// A header and a line per row, in full precision.
+    Csv,
+    /// `{"version": 1, "rows": [...]}`, in full precision.
+    Json,
+}
+
+/// What a row is besides its fields.
+pub trait Row: Serialize {
+    /// Fields that describe the setting: where all rows of a table agree on one, it is shown once above the table.
+    const SETTING: &'static [&'static str] = &[];
+}
+
+/// The answer of a command.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Report<R> {
+    /// Version of this form: 1.
+    pub version: u32,
+    /// One row per configuration, or per thing listed.
+    pub rows: Vec<R>,
+    /// What the figures rest on, in sentences.
+    pub notes: Vec<String>,
+}
+
+impl<R: Row> Report<R> {
+    /// A report of these rows.
+    pub fn new(rows: Vec<R>, notes: Vec<String>) -> Report<R> {
+        Report { version: VERSION, rows, notes }
+    }
+
+    /// The report as text that ends with a newline.
+    pub fn render(&self, format: Format) -> String {
+        match format {
+            Format::Table => {
+                let mut text = table::render(&Columns::of(&self.rows), R::SETTING);
+                for note in &self.notes {
+                    text.push_str(&format!("note: {note}\n"));
+                }
+                text
+            }
+            Format::Csv => csv::render(&Columns::of(&self.rows)),
+            Format::Json => match serde_json::to_string_pretty(self) {
+                Ok(text) => text + "\n",
+                Err(error) => unreachable!("rows are plain structs: {error}"),
+            },
+        }
+    }
+
+    /// Prints the report on standard output.
+    ///
+    /// # Errors
+    /// See [`print`].
+    pub fn print(&self, format: Format) -> Result<(), Failure> {
+        print(&self.render(format))
+    }
+}
+
+/// Writes `text` to standard output; a reader that has gone away (`| head`) is no error.
+///
+/// # Errors
+/// Standard output that cannot be written.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Run(format!("standard output cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

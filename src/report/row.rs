@@ -1,0 +1,292 @@
+//! The rows of each command, one struct a kind; a field's name is its column, unit included.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Row;
+
+/// Which configuration a row is about.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Setting {
+    /// Name of the model.
+    pub model: String,
+    /// How training is spread over ranks.
+    pub strategy: String,
+    /// Ranks that train, dedicated servers not counted.
+    pub ranks: u32,
+    /// Samples per rank and micro-batch.
+    pub batch_per_rank: u32,
+    /// Micro-batches per step and rank.
+    pub accumulate: u32,
+    /// Samples per step over all ranks.
+    pub global_batch: u64,
+    /// Method of the allreduce; `-` where there is a single rank.
+    pub algorithm: String,
+    /// How gradients are cut into exchanges.
+    pub bucket: String,
+}
+
+/// Columns of [`Setting`] and its neighbours that tables show once where all rows agree.
+const SETTING: &[&str] = &[
+    "model",
+    "strategy",
+    "accumulate",
+    "bucket",
+    "cluster",
+    "network",
+    "data",
+    "transport",
+    "device",
+    "threads_per_rank",
+    "seed",
+    "steps",
+];
+
+/// A row of `sim predict`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PredictedRow {
+    /// The configuration.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// Name of the cluster.
+    pub cluster: String,
+    /// How transfers share links.
+    pub network: String,
+    /// Median seconds per step.
+    pub step_time_s: f64,
+    /// Samples per second over all ranks.
+    pub images_per_s: f64,
+    /// Images per second and rank relative to the row with the fewest ranks of the same batch; see
+    /// [`scaling_efficiencies`].
+    pub scaling_efficiency: Option<f64>,
+    /// Seconds per step in which a rank's computation stands still for communication.
+    pub exposed_comm_s: f64,
+    /// The resource that is used most.
+    pub bound: String,
+    /// Its mean utilisation, from 0 to 1.
+    pub bound_utilisation: f64,
+    /// The published figure in images/s, where the experiment cites one.
+    pub published_images_per_s: Option<f64>,
+    /// Predicted against published, in percent of the published figure.
+    pub error_pct: Option<f64>,
+}
+
+impl Row for PredictedRow {
+    const SETTING: &'static [&'static str] = SETTING;
+}
+
+/// A row of `exec run`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct MeasuredRow {
+    /// The configuration.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// The data trained on.
+    pub data: String,
+    /// How messages travel: `threads` or `mpi`.
+    pub transport: String,
+    /// What computes.
+    pub device: String,
+    /// Threads of each rank.
+    pub threads_per_rank: u32,
+    /// Seed of initial parameters and of the order of the samples.
+    pub seed: u64,
+    /// Optimizer steps that were run.
+    pub steps: u32,
+    /// Median seconds per step, the first steps left out.
+    pub step_time_s: f64,
+    /// The tenth percentile of the step times.
+    pub step_time_p10_s: f64,
+    /// The ninetieth percentile of the step times.
+    pub step_time_p90_s: f64,
+    /// Samples per second over all ranks.
+    pub images_per_s: f64,
+    /// Images per second and rank relative to the row with the fewest ranks of the same batch.
+    pub scaling_efficiency: Option<f64>,
+    /// Seconds per step in which a rank's computation stands still for communication.
+    pub exposed_comm_s: f64,
+    /// Mean loss of the last step's global batch.
+    pub train_loss: f64,
+    /// Mean loss on held-out samples.
+    pub held_out_loss: f64,
+    /// Share of held-out samples that are classified correctly, from 0 to 1.
+    pub accuracy: f64,
+    /// SHA-256 of the learnable parameters.
+    pub weights_sha256: String,
+    /// SHA-256 of all state: parameters, optimizer, running statistics.
+    pub state_sha256: String,
+}
+
+impl Row for MeasuredRow {
+    const SETTING: &'static [&'static str] = SETTING;
+}
+
+/// A row of `sim collective` and `exec collective`: the columns of nccl-tests.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct CollectiveRow {
+    /// `predicted` or `measured`.
+    pub source: String,
+    /// What holds afterwards.
+    pub collective: String,
+    /// How it is done.
+    pub algorithm: String,
+    /// Where: the cluster's name, or the transport.
+    pub on: String,
+    /// Members.
+    pub ranks: u32,
+    /// Size of the buffer.
+    pub bytes: u64,
+    /// Microseconds from the common start to the last member's end; measured: the median.
+    pub time_us: f64,
+    /// The tenth percentile of the measured times.
+    pub time_p10_us: Option<f64>,
+    /// The ninetieth percentile of the measured times.
+    pub time_p90_us: Option<f64>,
+    /// Bytes over time, in 10⁹ bytes per second.
+    #[serde(rename = "algbw_GBps")]
+    pub algbw: f64,
+    /// `algbw_GBps` times the share of the buffer that each wire must carry at least: comparable between rank counts.
+    #[serde(rename = "busbw_GBps")]
+    pub busbw: f64,
+    /// Elements that differ from what the collective means; measured only.
+    pub wrong: Option<u64>,
+}
+
+impl Row for CollectiveRow {
+    const SETTING: &'static [&'static str] = &["source", "collective", "algorithm", "on", "ranks", "wrong"];
+}
+
+/// A row of `models list`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ModelRow {
+    /// By which commands know it.
+    pub name: String,
+    /// Layers, input and loss included.
+    pub layers: u32,
+    /// Channels × height × width of a sample.
+    pub input: String,
+    /// Classes that it tells apart.
+    pub classes: u32,
+    /// Learnable parameters.
+    pub parameters: u64,
+    /// The same in fp32.
+    #[serde(rename = "parameters_MiB")]
+    pub parameters_mib: f64,
+    /// 10⁹ floating-point operations of one sample's forward pass, a multiply-add being two.
+    #[serde(rename = "forward_GFLOP_per_sample")]
+    pub forward_gflop: f64,
+    /// The same of its forward and backward passes.
+    #[serde(rename = "training_GFLOP_per_sample")]
+    pub training_gflop: f64,
+    /// Where the model is from.
+    pub source: String,
+}
+
+impl Row for ModelRow {}
+
+/// A row of `models show`: a layer, its figures for one sample.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LayerRow {
+    /// The layer's name.
+    pub layer: String,
+    /// Its kind.
+    pub kind: String,
+    /// Where its inputs come from.
+    pub inputs: Vec<String>,
+    /// Channels × height × width of its output.
+    pub output: String,
+    /// Learnable parameters.
+    pub parameters: u64,
+    /// Floating-point operations of the forward pass.
+    pub forward_flops: f64,
+    /// Of the input's gradient.
+    pub backward_data_flops: f64,
+    /// Of the parameters' gradients.
+    pub backward_weight_flops: f64,
+    /// Bytes that the forward pass reads and writes.
+    pub forward_bytes: f64,
+    /// Bytes that the input's gradient takes.
+    pub backward_data_bytes: f64,
+    /// Bytes that the parameters' gradients take.
+    pub backward_weight_bytes: f64,
+}
+
+impl Row for LayerRow {}
+
+/// A row of `clusters list`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ClusterRow {
+    /// By which commands know it.
+    pub name: String,
+    /// Hosts.
+    pub hosts: u32,
+    /// Cores of all CPUs.
+    pub cores: u64,
+    /// GPUs of all hosts.
+    pub gpus: u32,
+    /// Switches, those inside hosts too.
+    pub switches: u32,
+    /// What its file says about it.
+    pub description: String,
+}
+
+impl Row for ClusterRow {}
+
+/// A row of `clusters show`: one figure of one part.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct DetailRow {
+    /// `hosts`, `gpus` or `links`.
+    pub table: String,
+    /// The part, as the file names it.
+    pub item: String,
+    /// Which figure, unit included.
+    pub figure: String,
+    /// The figure.
+    pub value: String,
+}
+
+impl Row for DetailRow {}
+
+/// A row of `doctor`, `models check` and `clusters check`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct CheckRow {
+    /// What was looked at.
+    pub check: String,
+    /// `ok`, or `missing`.
+    pub status: String,
+    /// What was found.
+    pub found: String,
+    /// What to do about it; empty where nothing needs to be done.
+    pub cure: String,
+}
+
+impl Row for CheckRow {}
+
+/// Throughput per rank relative to that of the fewest ranks with an equal batch.
+///
+/// For each row (key of its batch, ranks, images/s): images/s/ranks over the same of the row of that key with the fewest
+/// ranks, which is 1 there; with an equal batch per rank this is the weak, with an equal global batch the strong scaling
+/// efficiency. `None` where a key has one row only and that is not of a single rank, since there is nothing to compare.
+pub fn scaling_efficiencies(rows: &[(u64, u32, f64)]) -> Vec<Option<f64>> {
+    let of = |(key, ranks, images_per_s): &(u64, u32, f64)| {
+        let alike = || rows.iter().filter(|row| row.0 == *key);
+        let (_, fewest, base) = alike().min_by_key(|row| row.1)?;
+        let compares = *fewest == 1 || alike().any(|row| row.1 != *fewest);
+        let each = |images: f64, ranks: u32| images / f64::from(ranks);
+        compares.then(|| each(*images_per_s, *ranks) / each(*base, *fewest)).filter(|efficiency| efficiency.is_finite())
+    };
+    rows.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn efficiency_is_relative_to_the_fewest_ranks() {
+        // Batch 16: 100 images/s on 1 rank, 160 on 2: each rank does 80 % of its best. Batch 64: 8 and 16 ranks.
+        let rows = [(16, 1, 100.0), (64, 8, 800.0), (16, 2, 160.0), (64, 16, 1200.0), (32, 4, 1.0)];
+        let expected = [Some(1.0), Some(1.0), Some(0.8), Some(0.75), None];
+        assert_eq!(scaling_efficiencies(&rows), expected);
+    }
+}

@@ -1,0 +1,25 @@
+//! The published JSON schemas of all reports, from the same structs that are printed.
+
+use schemars::{JsonSchema, schema_for};
+use serde_json::Value;
+
+use super::Report;
+use super::row::{CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, ModelRow, PredictedRow};
+
+/// Name and schema of the JSON form of each command; they stand in `docs/schema/NAME.json`.
+pub fn schemas() -> Vec<(&'static str, Value)> {
+    vec![
+        ("sim-predict", schema::<PredictedRow>()),
+        ("exec-run", schema::<MeasuredRow>()),
+        ("collective", schema::<CollectiveRow>()),
+        ("models-list", schema::<ModelRow>()),
+        ("models-show", schema::<LayerRow>()),
+        ("clusters-list", schema::<ClusterRow>()),
+        ("clusters-show", schema::<DetailRow>()),
+        ("check", schema::<CheckRow>()),
+    ]
+}
+
+fn schema<R: JsonSchema>() -> Value {
+    schema_for!(Report<R>).into()
+}

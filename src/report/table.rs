@@ -1,0 +1,169 @@
+//! The table form: aligned plain text, figures to four digits; a single row is shown as a list of its fields.
+
+use serde_json::Value;
+
+use super::columns::Columns;
+
+/// Digits that a rounded figure keeps.
+const DIGITS: i32 = 4;
+/// Texts longer than this are cut where rows stand below each other and more columns follow.
+const WIDEST: usize = 72;
+/// Hashes are told apart by their first digits.
+const HASH: usize = 12;
+
+/// A cell as it is shown.
+struct Cell {
+    text: String,
+    number: bool,
+}
+
+/// The text; `setting` names the columns that stand above the table where all rows agree on them.
+pub(super) fn render(columns: &Columns, setting: &[&str]) -> String {
+    match columns.rows.as_slice() {
+        [] => "nothing to show\n".to_owned(),
+        [only] => list(columns, only),
+        _ => table(columns, setting),
+    }
+}
+
+/// `name  value`, a line per field that has one.
+fn list(columns: &Columns, row: &[Value]) -> String {
+    let width = columns.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let shown = columns.names.iter().zip(row).filter(|(_, value)| !value.is_null());
+    shown.map(|(name, value)| format!("{name:width$}  {}\n", cell(value).text).replace("  \n", "\n")).collect()
+}
+
+/// `rows` of texts below `names`, aligned; columns of figures stand on the right.
+pub fn aligned(names: &[&str], rows: &[Vec<String>]) -> String {
+    let cell = |text: &String| Cell { number: text.parse::<f64>().is_ok(), text: text.clone() };
+    let column = |index: usize| rows.iter().map(|row| cell(&row[index])).collect();
+    lines(names, &(0..names.len()).map(column).collect::<Vec<Vec<Cell>>>())
+}
+
+fn table(columns: &Columns, setting: &[&str]) -> String {
+    let (mut above, mut names, mut cells): (Vec<String>, Vec<&str>, Vec<Vec<Cell>>) = Default::default();
+    for (index, name) in columns.names.iter().enumerate() {
+        let column = || columns.rows.iter().map(|row| &row[index]);
+        let first = &columns.rows[0][index];
+        if column().all(Value::is_null) {
+            continue;
+        }
+        if setting.contains(&name.as_str()) && column().all(|value| value == first) {
+            above.push(format!("{name} {}", cell(first).text));
+            continue;
+        }
+        names.push(name);
+        // Nothing stands behind the last column, so it may be as long as it likes.
+        let last = index + 1 == columns.names.len();
+        let shorten =
+            |cell: Cell| if last && !is_hash(&cell.text) { cell } else { Cell { text: cut(&cell.text), ..cell } };
+        cells.push(column().map(cell).map(shorten).collect());
+    }
+    let mut text = if above.is_empty() { String::new() } else { above.join(", ") + "\n" };
+    text.push_str(&lines(&names, &cells));
+    text
+}
+
+/// A header and a line per row of the columns `cells`.
+fn lines(names: &[&str], cells: &[Vec<Cell>]) -> String {
+    let width = |(name, column): (&&str, &Vec<Cell>)| {
+        column.iter().map(|cell| cell.text.chars().count()).max().unwrap_or(0).max(name.chars().count())
+    };
+    let widths: Vec<usize> = names.iter().zip(cells).map(width).collect();
+    let right: Vec<bool> = cells.iter().map(|column| column.iter().any(|cell| cell.number)).collect();
+    let line = |texts: Vec<&str>| {
+        let padded =
+            texts.iter().zip(&widths).zip(&right).map(|((text, width), right)| {
+                if *right { format!("{text:>width$}") } else { format!("{text:width$}") }
+            });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    let rows = cells.first().map_or(0, Vec::len);
+    let body = (0..rows).map(|row| line(cells.iter().map(|column| column[row].text.as_str()).collect()));
+    line(names.to_vec()) + &body.collect::<String>()
+}
+
+fn cell(value: &Value) -> Cell {
+    let (text, number) = match value {
+        Value::Null => ("-".to_owned(), false),
+        Value::String(text) => (text.clone(), false),
+        Value::Bool(true) => ("yes".to_owned(), false),
+        Value::Bool(false) => ("no".to_owned(), false),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => (whole.to_string(), true),
+            (None, Some(real)) => (rounded(real), true),
+            (None, None) => (number.to_string(), true),
+        },
+        other => (other.to_string(), false),
+    };
+    Cell { text, number }
+}
+
+/// Four digits that count, never an exponent, whole numbers from 1000 on.
+fn rounded(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    let places = (DIGITS - 1 - magnitude).clamp(0, 12) as usize;
+    format!("{value:.places$}")
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn cut(text: &str) -> String {
+    let most = if is_hash(text) { HASH } else { WIDEST };
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(rows: Vec<Vec<Value>>) -> Columns {
+        Columns { names: ["model", "ranks", "algorithm", "time_s"].map(str::to_owned).to_vec(), rows }
+    }
+
+    #[test]
+    fn settings_stand_above_and_empty_columns_nowhere() {
+        let rows = vec![
+            vec![Value::from("lenet"), Value::from(1), Value::from("-"), Value::Null],
+            vec![Value::from("lenet"), Value::from(16), Value::from("ring"), Value::Null],
+        ];
+        let text = render(&columns(rows), &["model"]);
+        assert_eq!(text, "model lenet\nranks  algorithm\n    1  -\n   16  ring\n");
+    }
+
+    #[test]
+    fn one_row_is_a_list() {
+        let rows = vec![vec![Value::from("lenet"), Value::from(1), Value::Null, Value::from(0.012_345)]];
+        let text = render(&columns(rows), &["model"]);
+        assert_eq!(text, "model      lenet\nranks      1\ntime_s     0.01235\n");
+    }
+
+    #[test]
+    fn figures_keep_four_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1.0, "1.000"),
+            (12_345.6, "12346"),
+            (999.96, "1000.0"),
+            (0.000_123_456, "0.0001235"),
+            (-0.5, "-0.5000"),
+            (1e-30, "0.000000000000"),
+        ] {
+            assert_eq!(rounded(value), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn hashes_are_cut_in_tables() {
+        assert_eq!(cut(&"a".repeat(64)), "aaaaaaaaaaaa…");
+        assert_eq!(cut("parameter-server:1"), "parameter-server:1");
+    }
+}

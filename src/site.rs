@@ -1,0 +1,82 @@
+//! `Site`: the cluster that predictions are about, with what tasks and messages cost there.
+//!
+//! Either a preset or a cluster file priced by data sheets, or a profile that `lockstep calibrate` measured, which brings
+//! its own one-host cluster and may also price the CPUs of another.
+
+use std::path::{Path, PathBuf};
+
+use lockstep_sim::{Costs, Profile, Roofline, Table};
+use lockstep_topology::cluster::{CpuSpec, Provenance};
+use lockstep_topology::{Bandwidth, Bytes, Cluster, InputError, Time};
+
+use crate::experiment::{Experiment, THIS_MACHINE};
+
+/// Where `lockstep calibrate` leaves the profile of this machine and everybody looks for it.
+pub const PROFILE_PATH: &str = "out/this-machine.json";
+
+/// A cluster and its prices.
+pub struct Site {
+    /// Devices and links.
+    pub cluster: Cluster,
+    /// What tasks and messages cost.
+    pub costs: Box<dyn Costs>,
+    /// What the costs rest on, for people to read.
+    pub basis: String,
+}
+
+impl Site {
+    /// The site of an experiment; `profile` is the file that `--profile` names.
+    ///
+    /// # Errors
+    /// An unknown cluster, a profile that is missing or broken.
+    pub fn open(experiment: &Experiment, profile: Option<&Path>) -> Result<Site, InputError> {
+        if experiment.on_this_machine() {
+            let path = profile.map_or_else(|| PathBuf::from(PROFILE_PATH), Path::to_path_buf);
+            if profile.is_none() && !path.exists() {
+                let message = format!(
+                    "has not been measured yet ({PROFILE_PATH} is missing): run lockstep calibrate, give --profile FILE, \
+                     or name a cluster (lockstep clusters list)"
+                );
+                return Err(experiment.locate(InputError::new("--cluster", THIS_MACHINE, message)));
+            }
+            return Site::of_profile(&Profile::load(&path)?);
+        }
+        let cluster = Cluster::load(&experiment.cluster)
+            .map_err(|error| if error.place == "--cluster" { experiment.locate(error) } else { error })?;
+        let Some(path) = profile else {
+            let basis =
+                format!("cluster {}: lockstep clusters show tells where its figures come from", experiment.cluster);
+            return Ok(Site { cluster, costs: Box::new(Roofline), basis });
+        };
+        let profile = Profile::load(path)?;
+        let basis = format!("costs of CPUs were measured on {}, {}", profile.host, profile.date);
+        Ok(Site { cluster, costs: Box::new(Table::new(&profile)?), basis })
+    }
+
+    /// The host that a profile was measured on.
+    ///
+    /// # Errors
+    /// Figures that cannot have been measured.
+    pub fn of_profile(profile: &Profile) -> Result<Site, InputError> {
+        let rate = |figure: &str, bytes_per_s: f64| {
+            let error =
+                || InputError::new("profile", format!("{figure} = {bytes_per_s}"), "must be positive: calibrate anew");
+            Bandwidth::new(bytes_per_s).ok_or_else(error)
+        };
+        let cpu = CpuSpec {
+            cores: profile.cores,
+            flops_per_core_s: profile.flops_per_core_s,
+            memory_bandwidth: rate("memory_bandwidth", profile.memory_bandwidth)?,
+            // Nobody measured it, and no prediction asks for it.
+            memory: Bytes(0),
+        };
+        let latency = Time::from_secs_f64(profile.memory.latency.value);
+        let bandwidth = rate("memory.copy", 1.0 / profile.memory.copy.value)?;
+        let source = Provenance::Measured(format!("{}, {}", profile.command, profile.date));
+        Ok(Site {
+            cluster: Cluster::one_host(cpu, latency, bandwidth, source)?,
+            costs: Box::new(Table::new(profile)?),
+            basis: format!("costs were measured on {} ({}), {}", profile.host, profile.cpu, profile.date),
+        })
+    }
+}

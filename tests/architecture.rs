@@ -1,0 +1,98 @@
+//! The rules of the workspace: who may depend on whom, and what every source file looks like.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Lines that a source file has at most, tests included.
+const MOST_LINES: usize = 400;
+/// Lines of the binary: it only calls the library.
+const MOST_MAIN_LINES: usize = 30;
+
+/// The workspace's folder.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// For each package of the workspace, those of the workspace that it depends on, development included.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("metadata is JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    let of = |package: &Value| {
+        let all = package["dependencies"].as_array().expect("dependencies").iter().map(name);
+        all.filter(|dependency| ours.contains(dependency)).collect()
+    };
+    packages.iter().map(|package| (name(package), of(package))).collect()
+}
+
+#[test]
+fn crates_depend_in_one_direction() {
+    let expected = [
+        ("lockstep", vec!["lockstep-topology", "lockstep-models", "lockstep-sim", "lockstep-exec"]),
+        ("lockstep-sim", vec!["lockstep-topology", "lockstep-models"]),
+        ("lockstep-exec", vec!["lockstep-topology", "lockstep-models"]),
+        ("lockstep-models", vec!["lockstep-topology"]),
+        ("lockstep-topology", vec![]),
+    ];
+    let expected: BTreeMap<String, BTreeSet<String>> =
+        expected.into_iter().map(|(name, on)| (name.to_owned(), on.into_iter().map(str::to_owned).collect())).collect();
+    assert_eq!(dependencies(), expected);
+}
+
+/// All Rust files of the workspace.
+fn sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> =
+        ["src", "tests", "benches", "topology", "models", "sim", "exec"].iter().map(|name| root().join(name)).collect();
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries {
+            let path = entry.expect("a readable folder").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    assert!(found.len() > 100, "the sources are where this test looks for them");
+    found
+}
+
+#[test]
+fn files_are_short_and_open_with_a_sentence() {
+    let mut faults = Vec::new();
+    for path in sources() {
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
+        let lines = text.lines().count();
+        if lines > MOST_LINES {
+            faults.push(format!("{name}: {lines} lines, split it (at most {MOST_LINES})"));
+        }
+        if !text.starts_with("//! ") {
+            faults.push(format!("{name}: does not open with a //! sentence that says what it holds"));
+        }
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if matches!(stem.as_str(), "utils" | "util" | "common" | "helpers" | "misc") {
+            faults.push(format!("{name}: name it by what it holds"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_binary_only_calls_the_library() {
+    let text = std::fs::read_to_string(root().join("src/main.rs")).expect("a readable file");
+    assert!(text.lines().count() <= MOST_MAIN_LINES);
+}
