@@ -128,13 +128,14 @@ impl<'a> Worker<'a> {
             spans: Vec::new(),
             loss: 0.0,
         };
-        for (task, exchange) in role.exchanges() {
-            worker.prepare(task, exchange)?;
+        for (number, (task, exchange)) in role.exchanges().enumerate() {
+            worker.prepare(number as u32, task, exchange)?;
         }
         Ok(worker)
     }
 
-    fn prepare(&mut self, task: TaskId, exchange: &lockstep_models::Exchange) -> Result<(), ExecError> {
+    /// `number` counts the role's exchanges: members of other roles meet in the same ones, under other task ids.
+    fn prepare(&mut self, number: u32, task: TaskId, exchange: &lockstep_models::Exchange) -> Result<(), ExecError> {
         let program = self.setup.program;
         let group = &program.groups[exchange.group];
         let schedule = program.schedule(exchange)?;
@@ -150,7 +151,7 @@ impl<'a> Worker<'a> {
         let library = matches!(exchange.algorithm, Algorithm::Library(_)).then(|| (ranks.clone(), data));
         self.slots.push(Slot {
             task,
-            exchange: Exchange::new(Arc::new(schedule), member, ranks, task as u32, buffers, window),
+            exchange: Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window),
             library,
             running: false,
             started: 0,
@@ -230,7 +231,15 @@ impl<'a> Worker<'a> {
         let ready = self.ready(task);
         self.execute(task, repetition, sampler, batch)?;
         let end = self.now();
-        self.spans.push(Span { rank: self.transport.rank().0, task: task as u32, iteration, repetition, ready, start, end });
+        self.spans.push(Span {
+            rank: self.transport.rank().0,
+            task: task as u32,
+            iteration,
+            repetition,
+            ready,
+            start,
+            end,
+        });
         if last {
             self.done[task] = iteration + 1;
             self.ended[task] = end;
@@ -338,7 +347,8 @@ impl<'a> Worker<'a> {
 
     fn stall(&self, seconds: f64) -> ExecError {
         let waits = self.slots.iter().filter(|slot| slot.running).map(|slot| {
-            let peers: Vec<String> = slot.exchange.waits().map(|(lane, rank)| format!("rank {} (lane {lane})", rank.0)).collect();
+            let peers: Vec<String> =
+                slot.exchange.waits().map(|(lane, rank)| format!("rank {} (lane {lane})", rank.0)).collect();
             format!("`{}` iteration {} for {}", self.role.tasks[slot.task].name, slot.started - 1, peers.join(", "))
         });
         let waiting = waits.collect::<Vec<_>>().join("; ");

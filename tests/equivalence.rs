@@ -1,0 +1,121 @@
+//! k ranks train like one rank that accumulates k micro-batches, to the bit, whatever the model, the cut or the algorithm.
+
+use std::sync::Arc;
+
+use lockstep_exec::device::cpu::Sgd;
+use lockstep_exec::{Options, data::Dataset, reference, run};
+use lockstep_models::{Bucket, Job, random_model};
+use lockstep_topology::{Algorithm, Bytes};
+use proptest::prelude::*;
+
+const STEPS: u32 = 3;
+
+fn algorithms() -> Vec<Algorithm> {
+    let names = [
+        "ring",
+        "halving-doubling",
+        "binomial-tree",
+        "pipelined-chain",
+        "multi-color:2",
+        "multi-color:4",
+        "parameter-server:1",
+        "parameter-server:2",
+        "parameter-server:1:dedicated",
+        "parameter-server:2:dedicated",
+        "hierarchical:ring",
+        "hierarchical:halving-doubling",
+        "hierarchical:multi-color:2",
+    ];
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+/// Learnable parameters of the distributed run and of its one-rank twin.
+fn both(job: &Job, seed: u64, sgd: Sgd) -> (Vec<f32>, Vec<f32>) {
+    let program = job.program().unwrap_or_else(|error| panic!("{job:?}: {error}"));
+    let samples = program.global_batch() * 2;
+    let (data, _) = Dataset::load(&format!("synthetic:{}", samples * 2), &job.model).unwrap();
+    let stall_limit = std::time::Duration::from_secs(10);
+    let options = Options { steps: STEPS, warm_up: 0, seed, sgd, stall_limit, ..Options::default() };
+    let distributed = run(&program, &data, &options).unwrap();
+    let twin = reference::train(&program, &data, STEPS, seed, sgd).unwrap();
+    (distributed.parameters, twin)
+}
+
+fn assert_equal_bits(a: &[f32], b: &[f32], what: &str) {
+    assert_eq!(a.len(), b.len());
+    let differing = a.iter().zip(b).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
+    assert_eq!(differing, 0, "{differing} of {} parameters differ: {what}", a.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn k_ranks_equal_one_that_accumulates(
+        model in 0u64..200,
+        with_batch_norm: bool,
+        workers in 1u32..=8,
+        batch_per_rank in 2u32..=4,
+        accumulate in 1u32..=3,
+        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), (1u64..4000).prop_map(|b| Bucket::Size(Bytes(b)))],
+        algorithm in prop::sample::select(algorithms()),
+        chunk in prop_oneof![Just(None), (4u64..600).prop_map(|bytes| Some(Bytes(bytes)))],
+        concurrent_exchanges in 1u32..=3,
+        first_node in 1u32..=8,
+        fuse: bool,
+        seed: u64,
+    ) {
+        let servers = match algorithm {
+            Algorithm::ParameterServer { servers, dedicated } if !dedicated && servers > workers => return Ok(()),
+            Algorithm::ParameterServer { servers, dedicated: true } if workers > 1 => servers,
+            _ => 0,
+        };
+        let ranks = workers + servers;
+        let first = first_node.min(ranks);
+        let node_sizes = if first == ranks { vec![ranks] } else { vec![first, ranks - first] };
+        let model = Arc::new(random_model(model, with_batch_norm));
+        let job = Job {
+            accumulate, bucket, algorithm, chunk, concurrent_exchanges, fuse, node_sizes: Some(node_sizes),
+            ..Job::new(model, workers, batch_per_rank)
+        };
+        let sgd = Sgd { rate: 0.05, momentum: 0.9, weight_decay: 1e-3, nesterov: false };
+        let (distributed, twin) = both(&job, seed, sgd);
+        assert_equal_bits(&distributed, &twin, &format!("{job:?}"));
+    }
+}
+
+/// Without the bracketing the property is false: the test above compares something.
+#[test]
+fn plain_accumulation_has_other_bits() {
+    let model = Arc::new(random_model(3, false));
+    let sgd = Sgd { rate: 0.05, momentum: 0.9, weight_decay: 0.0, nesterov: false };
+    let ring = Job { bucket: Bucket::Whole, ..Job::new(model.clone(), 5, 3) };
+    let one = Job { accumulate: 5, ..Job::new(model, 1, 3) };
+    let (data, _) = Dataset::load("synthetic:60", &ring.model).unwrap();
+    let train = |job: &Job| {
+        let options = Options { steps: STEPS, warm_up: 0, seed: 7, sgd, ..Options::default() };
+        run(&job.program().unwrap(), &data, &options).unwrap().parameters
+    };
+    let (ring, one) = (train(&ring), train(&one));
+    let largest = ring.iter().zip(&one).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
+    assert!(ring.iter().zip(&one).any(|(x, y)| x.to_bits() != y.to_bits()), "ring and sequence would bracket alike");
+    assert!(largest < 1e-4, "equal but for rounding, yet they differ by {largest}");
+}
+
+/// Two runs of one seed are equal; another seed is another run.
+#[test]
+fn a_run_repeats_to_the_bit() {
+    let job = Job { algorithm: Algorithm::HalvingDoubling, ..Job::new(Arc::new(random_model(11, true)), 3, 4) };
+    let program = job.program().unwrap();
+    let (data, _) = Dataset::load("synthetic:60", &job.model).unwrap();
+    let train = |seed, threads_per_rank| {
+        let options = Options { steps: 4, seed, threads_per_rank, ..Options::default() };
+        let run = run(&program, &data, &options).unwrap();
+        (run.weights_sha256, run.state_sha256)
+    };
+    let first = train(1, 1);
+    assert_eq!(first, train(1, 1));
+    assert_eq!(first, train(1, 2), "kernels give the same bits for any thread count");
+    assert_ne!(first.0, train(2, 1).0);
+    assert_ne!(first.0, first.1);
+}
