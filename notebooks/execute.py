@@ -25,7 +25,7 @@ def main():
             sys.exit(f"{path}: holds outputs; clear them before it is committed")
         began = time.monotonic()
         where = {"metadata": {"path": str(folder)}}
-        NotebookClient(notebook, timeout=600, resources=where).execute()
+        NotebookClient(notebook, timeout=600, resources=where, extra_arguments=["--log-level=ERROR"]).execute()
         nbformat.write(notebook, target / path.name)
         print(f"{path.name}: {len(notebook.cells)} cells in {time.monotonic() - began:.1f} s")
 
