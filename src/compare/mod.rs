@@ -16,6 +16,7 @@ use lockstep_topology::InputError;
 
 use crate::experiment::{Configuration, Experiment};
 use crate::failure::Failure;
+use crate::host::Load;
 use crate::launch::Launch;
 use crate::measure::{lay_out, measure, quantile};
 use crate::output::write_atomically;
@@ -99,6 +100,7 @@ pub fn compare(
     launch.check(experiment, &configurations)?;
     let (train, held_out) = Dataset::load(&experiment.data, &configurations[0].job.model)?;
     let mut last = Vec::new();
+    let load = Load::now();
     for round in 0..ROUNDS {
         note(&format!("training, round {} of {ROUNDS}", round + 1));
         for (index, configuration) in configurations.iter().enumerate() {
@@ -118,6 +120,15 @@ pub fn compare(
     }
     if !launch.speaks() {
         return Ok(None);
+    }
+    // Several processes of a job would count each other as strangers.
+    if let (Launch::Threads, Some(others)) = (&launch, load.others_since())
+        && others > 0.03
+    {
+        notes.push(format!(
+            "other processes took {:.0} % of this machine while it was measured: quiet it and compare again",
+            others * 100.0
+        ));
     }
 
     let mut rows = Vec::new();

@@ -8,6 +8,8 @@ use super::columns::Columns;
 const DIGITS: i32 = 4;
 /// Texts longer than this are cut where rows stand below each other and more columns follow.
 const WIDEST: usize = 72;
+/// Names of columns are broken where they are wider than this and than their figures.
+const NARROWEST: usize = 12;
 /// Hashes are told apart by their first digits.
 const HASH: usize = 12;
 
@@ -65,11 +67,14 @@ fn table(columns: &Columns, setting: &[&str]) -> String {
 }
 
 /// A header and a line per row of the columns `cells`.
-fn lines(names: &[&str], cells: &[Vec<Cell>]) -> String {
-    let width = |(name, column): (&&str, &Vec<Cell>)| {
-        column.iter().map(|cell| cell.text.chars().count()).max().unwrap_or(0).max(name.chars().count())
+fn lines<'a>(names: &[&'a str], cells: &[Vec<Cell>]) -> String {
+    let widest = |column: &Vec<Cell>| column.iter().map(|cell| cell.text.chars().count()).max().unwrap_or(0);
+    let headers: Vec<Vec<&str>> =
+        names.iter().zip(cells).map(|(name, column)| broken(name, widest(column).max(NARROWEST))).collect();
+    let width = |(header, column): (&Vec<&str>, &Vec<Cell>)| {
+        header.iter().map(|line| line.chars().count()).max().unwrap_or(0).max(widest(column))
     };
-    let widths: Vec<usize> = names.iter().zip(cells).map(width).collect();
+    let widths: Vec<usize> = headers.iter().zip(cells).map(width).collect();
     let right: Vec<bool> = cells.iter().map(|column| column.iter().any(|cell| cell.number)).collect();
     let line = |texts: Vec<&str>| {
         let padded =
@@ -80,7 +85,29 @@ fn lines(names: &[&str], cells: &[Vec<Cell>]) -> String {
     };
     let rows = cells.first().map_or(0, Vec::len);
     let body = (0..rows).map(|row| line(cells.iter().map(|column| column[row].text.as_str()).collect()));
-    line(names.to_vec()) + &body.collect::<String>()
+    // Headers stand on the row above their figures, however many lines they take.
+    let tallest = headers.iter().map(Vec::len).max().unwrap_or(0);
+    let head = (0..tallest).map(|level| {
+        let part = |header: &Vec<&'a str>| (level + header.len()).checked_sub(tallest).map_or("", |at| header[at]);
+        line(headers.iter().map(part).collect())
+    });
+    head.collect::<String>() + &body.collect::<String>()
+}
+
+/// A column's name broken behind underscores into lines of at most `width` characters, where it has that many underscores.
+fn broken(name: &str, width: usize) -> Vec<&str> {
+    let mut lines = Vec::new();
+    let mut start = 0;
+    let mut end = 0;
+    for part in name.split_inclusive('_') {
+        if end > start && end + part.len() - start > width {
+            lines.push(&name[start..end]);
+            start = end;
+        }
+        end += part.len();
+    }
+    lines.push(&name[start..]);
+    lines
 }
 
 fn cell(value: &Value) -> Cell {
