@@ -8,6 +8,7 @@ mod error;
 pub mod exchange;
 mod fingerprint;
 mod gather;
+mod holdings;
 pub mod init;
 mod pin;
 pub mod reference;
@@ -17,7 +18,7 @@ pub mod transport;
 mod worker;
 
 pub use error::ExecError;
+pub use pin::pin;
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
-pub use pin::pin;
 pub use run::{Options, Run, run};

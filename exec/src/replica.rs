@@ -94,20 +94,6 @@ impl Replica {
         self.statistics.copy_from_slice(statistics);
     }
 
-    /// Bytes of its tensors: what a step touches, kernels' scratch apart.
-    pub fn bytes(&self) -> usize {
-        let tensors: usize = self.outputs.iter().chain(&self.d_outputs).map(Vec::len).sum();
-        4 * (tensors + 3 * self.parameters.len() + self.statistics.len())
-    }
-
-    /// Bytes of tensors that one phase of a chain touches.
-    pub fn chain_bytes(&self, chain: usize, phase: Phase) -> usize {
-        let of = &self.chains[chain];
-        let tensors: usize = of.inputs.iter().chain([&of.output]).map(|id| self.outputs[id.0 as usize].len()).sum();
-        // Backward, each of them has a gradient.
-        4 * (tensors + of.parameters.len()) * if phase == Phase::Forward { 1 } else { 2 }
-    }
-
     /// Reads what the task before this one would just have written, so that a chain can be timed alone as it runs in a step.
     pub fn warm_inputs(&self, chain: usize, phase: Phase) -> f32 {
         let of = &self.chains[chain];
@@ -116,6 +102,12 @@ impl Replica {
             Phase::Forward => of.inputs.iter().map(|id| read(&self.outputs[id.0 as usize])).sum(),
             _ => read(&self.d_outputs[of.output.0 as usize]),
         }
+    }
+
+    /// Reads the gradients of a range, as [`Replica::warm_inputs`] does for a chain.
+    pub fn warm_gradients(&self, range: Range<usize>) -> f32 {
+        // SAFETY: between tasks no message is in flight and nobody writes.
+        unsafe { self.gradients.slice(range) }.iter().step_by(16).sum()
     }
 
     /// Takes the next micro-batch: the samples of `data` named by `indices`.
@@ -177,7 +169,9 @@ impl Replica {
             Phase::Backward => {
                 kernel.backward(&inputs, y, parameters, &d_output, &mut d_inputs, &flags, d_parameters, accumulate);
             }
-            Phase::BackwardWeight => kernel.backward_weight(&inputs, y, &d_output, parameters, d_parameters, accumulate),
+            Phase::BackwardWeight => {
+                kernel.backward_weight(&inputs, y, &d_output, parameters, d_parameters, accumulate)
+            }
             _ => kernel.backward_data(&inputs, y, parameters, &d_output, &mut d_inputs, &flags),
         }
         self.d_outputs[output] = d_output;

@@ -13,10 +13,11 @@ use crate::error::ExecError;
 use crate::exchange::Traffic;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::gather::{Legacy, gather};
+use crate::holdings::Memory;
 use crate::pin::pin;
 use crate::replica::{Evaluation, Replica};
 use crate::transport::{Transport, TransportError, control, memory};
-use crate::worker::{Memory, Setup, Worker};
+use crate::worker::{Setup, Worker};
 
 /// What a run needs beside program and data.
 pub struct Options<'a> {
@@ -114,7 +115,8 @@ pub fn run_processes(
     states.resize_with(hosts.iter().filter(|host| **host == processes.process()).count(), || None);
     let found = Found::default();
     let clock = Instant::now();
-    let results = processes.run(hosts, 0, states, |end, state| found.note(body(&setup, end, state, clock, &found, true)));
+    let results =
+        processes.run(hosts, 0, states, |end, state| found.note(body(&setup, end, state, clock, &found, true)));
     let all = results.map_err(|error| found.cause(error))?.into_iter().flatten().next();
     all.map(|all| finish(program, options, all, found)).transpose()
 }
@@ -204,7 +206,8 @@ fn finish(program: &Program, options: &Options<'_>, legacies: Vec<Legacy>, found
     replica.set_statistics(&mean.into_iter().map(|value| value as f32).collect::<Vec<f32>>());
     let steps = legacies[0].outcome.losses.len();
     let loss = |step: usize| {
-        legacies[..workers].iter().map(|legacy| legacy.outcome.losses[step]).sum::<f64>() / program.global_batch() as f64
+        legacies[..workers].iter().map(|legacy| legacy.outcome.losses[step]).sum::<f64>()
+            / program.global_batch() as f64
     };
     let losses = (0..steps).map(loss).collect();
     let mut spans = Vec::new();

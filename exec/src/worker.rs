@@ -6,15 +6,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Buffer, Decision, Driver, Observation, Op, Phase, Program, Role, Span, Stream, TaskId};
+use lockstep_models::{Decision, Driver, Observation, Op, Phase, Program, Role, Span, Stream, TaskId};
 use lockstep_topology::{Algorithm, Rank, Time};
 
 use crate::arena::Arena;
 use crate::data::{Dataset, Sampler};
-use crate::device::cpu::{Mode, Sgd, Threads};
+use crate::device::cpu::{Mode, Sgd};
 use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange, Progress, Traffic, scratch_elements};
-use crate::replica::Replica;
+use crate::holdings::Memory;
 use crate::transport::{RegionMut, Transport};
 
 /// What a worker needs beside the program.
@@ -37,42 +37,6 @@ pub(crate) struct Outcome {
     pub losses: Vec<f64>,
     /// Per peer rank.
     pub sent: Vec<Traffic>,
-}
-
-/// All that messages of a rank read and write; it outlives the rank's end of the wires.
-pub(crate) struct Memory {
-    /// `None` for ranks that only serve.
-    pub replica: Option<Replica>,
-    /// What a server sums into.
-    server: Option<Arena>,
-    /// For sums in flight, one per exchange task.
-    scratch: Vec<Arena>,
-}
-
-impl Memory {
-    /// The memory of `rank`, its scratch still to come.
-    pub(crate) fn new(setup: &Setup<'_>, rank: u32) -> Result<Memory, ExecError> {
-        let program = setup.program;
-        let trains = program.roles[program.role_of(rank)].tasks.iter().any(|task| task.stream == Stream::Compute);
-        let elements = program.model.parameter_elements() as usize;
-        let (threads, samples) = (Threads::new(setup.threads)?, program.batch_per_rank as usize);
-        Ok(Memory {
-            replica: trains.then(|| Replica::new(&program.model, &program.chains, samples, setup.seed, &threads)),
-            server: (!trains).then(|| Arena::new(vec![0.0; elements])),
-            scratch: Vec::new(),
-        })
-    }
-
-    fn arena(&self, buffer: Buffer) -> &Arena {
-        match (&self.replica, &self.server) {
-            (Some(replica), _) => match buffer {
-                Buffer::Gradients => &replica.gradients,
-                Buffer::Parameters => &replica.parameters,
-            },
-            (None, Some(server)) => server,
-            (None, None) => unreachable!("a rank trains or serves"),
-        }
-    }
 }
 
 /// An exchange task, its machinery, and how far it is.
@@ -224,7 +188,7 @@ impl<'a> Worker<'a> {
         sampler: Option<&mut Sampler>,
         batch: u64,
     ) -> Result<(), ExecError> {
-        self.progress()?;
+        while self.progress()? {}
         let iteration = self.iteration;
         self.wait_until(|worker| worker.satisfied(task, iteration))?;
         let start = self.now();
@@ -329,10 +293,16 @@ impl<'a> Worker<'a> {
     /// Makes progress until the condition holds; blocks where nothing moves, and gives up at the stall limit.
     fn wait_until(&mut self, condition: impl Fn(&Self) -> bool) -> Result<(), ExecError> {
         let mut last_move = Instant::now();
+        let mut messages = self.messages();
         while !condition(self) {
             if self.progress()? {
                 last_move = Instant::now();
                 continue;
+            }
+            // A long exchange moves message by message.
+            let now = self.messages();
+            if now != messages {
+                (last_move, messages) = (Instant::now(), now);
             }
             let waited = last_move.elapsed();
             if waited > self.setup.stall_limit {
@@ -343,6 +313,11 @@ impl<'a> Worker<'a> {
             self.transport.wait(Some(Instant::now() + self.setup.stall_limit.min(Duration::from_millis(500))))?;
         }
         Ok(())
+    }
+
+    /// Messages sent so far.
+    fn messages(&self) -> u64 {
+        self.slots.iter().flat_map(|slot| slot.exchange.sent()).map(|traffic| traffic.messages).sum()
     }
 
     fn stall(&self, seconds: f64) -> ExecError {

@@ -1,7 +1,7 @@
-//! Repeats one operation on one core or on all at once, with the caches in the state that a step leaves.
+//! Repeats single operations on one core or on all at once, with the caches in the state that a step leaves.
 //!
-//! Between two runs of a task a step touches the rest of the model; a loop over one task would find everything in the
-//! nearest cache and promise too much. So each repetition is preceded by a walk over as much other memory.
+//! A loop over one layer would find everything in the nearest cache and promise too much: in a step, other layers run in
+//! between. So the operations of a model take turns, in another random order each time, and every one is timed by itself.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use lockstep_sim::Interval;
 
 use super::interval::interval;
 
-/// Memory that belongs to nobody; walking over it leaves the caches as a step does.
+/// Memory that belongs to nobody; walking over it empties the nearest caches of all else.
 pub(super) struct Elsewhere {
     cells: Vec<f32>,
 }
@@ -22,10 +22,9 @@ impl Elsewhere {
         Elsewhere { cells: vec![1.0; bytes / 4] }
     }
 
-    /// Reads and writes every cache line of the first `bytes`.
-    pub(super) fn walk(&mut self, bytes: usize) {
-        let end = (bytes / 4).min(self.cells.len());
-        for cell in self.cells[..end].iter_mut().step_by(16) {
+    /// Reads and writes every cache line.
+    pub(super) fn walk(&mut self) {
+        for cell in self.cells.iter_mut().step_by(16) {
             *cell *= 1.000_001;
         }
         black_box(&self.cells);
@@ -78,14 +77,13 @@ pub(super) fn measure<S>(
                     lockstep_exec::pin(core, 1);
                     let mut state = make();
                     let mut times = vec![Vec::with_capacity(repetitions); operations];
-                    // Round-robin over operations: a disturbance of some milliseconds hits a few of each.
-                    for _ in 0..=repetitions {
-                        for (operation, times) in times.iter_mut().enumerate() {
+                    for repetition in 0..=repetitions {
+                        for operation in shuffled(operations, repetition as u64) {
                             prepare(&mut state, operation);
                             gate.pass();
                             let start = Instant::now();
                             run(&mut state, operation);
-                            times.push(start.elapsed().as_secs_f64());
+                            times[operation].push(start.elapsed().as_secs_f64());
                         }
                     }
                     for times in &mut times {
@@ -107,4 +105,44 @@ pub(super) fn measure<S>(
             Figure { seconds, slowdown: (median(all) / seconds.value).max(1.0) }
         })
         .collect()
+}
+
+/// The numbers below `count` in an order that `seed` decides (Fisher-Yates over SplitMix64): the same on every thread.
+fn shuffled(count: usize, seed: u64) -> Vec<usize> {
+    let mut state = seed;
+    let mut random = move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, (random() % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_holds_every_operation_once() {
+        for seed in 0..50 {
+            let mut order = shuffled(7, seed);
+            assert_ne!(order, shuffled(7, seed + 1));
+            order.sort_unstable();
+            assert_eq!(order, [0, 1, 2, 3, 4, 5, 6]);
+        }
+        assert!(shuffled(0, 1).is_empty());
+    }
+
+    #[test]
+    fn every_operation_is_timed_alone_and_together() {
+        let figures = measure(2, 3, 5, || 0u64, |_, _| (), |state, operation| *state += operation as u64);
+        assert_eq!(figures.len(), 3);
+        assert!(figures.iter().all(|figure| figure.slowdown >= 1.0 && figure.seconds.low <= figure.seconds.high));
+    }
 }

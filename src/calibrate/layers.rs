@@ -6,12 +6,11 @@ use lockstep_exec::replica::Replica;
 use lockstep_models::{Op, Phase, Program};
 use lockstep_sim::{ComputeEntry, Point, chain_key};
 
-use super::bench::{Elsewhere, Figure, measure};
+use super::bench::{Figure, measure};
 
-/// A rank's replica and the memory that stands for the rest of a step.
+/// A rank's replica and the samples that it loads.
 struct Rank {
     replica: Replica,
-    elsewhere: Elsewhere,
     indices: Vec<u32>,
 }
 
@@ -33,21 +32,16 @@ pub(super) fn layers(program: &Program, data: &Dataset, cores: usize, repetition
     let samples = program.batch_per_rank;
     let make = || {
         let replica = Replica::new(&program.model, &program.chains, samples as usize, 1, &Threads::one());
-        let elsewhere = Elsewhere::new(replica.bytes());
-        let mut rank = Rank { replica, elsewhere, indices: (0..samples).map(|i| i % data.len() as u32).collect() };
+        let mut rank = Rank { replica, indices: (0..samples).map(|i| i % data.len() as u32).collect() };
         tasks.iter().for_each(|op| run(&mut rank, op, data)); // fills what backward passes read
         rank
     };
     let prepare = |rank: &mut Rank, task: usize| {
-        let own = match tasks[task] {
-            Op::Compute { chain, phase, .. } => rank.replica.chain_bytes(*chain, *phase),
-            Op::Update { range } => 12 * (range.end - range.start) as usize,
-            _ => 0,
-        };
-        rank.elsewhere.walk(rank.replica.bytes().saturating_sub(own));
-        if let Op::Compute { chain, phase, .. } = tasks[task] {
-            std::hint::black_box(rank.replica.warm_inputs(*chain, *phase));
-        }
+        std::hint::black_box(match tasks[task] {
+            Op::Compute { chain, phase, .. } => rank.replica.warm_inputs(*chain, *phase),
+            Op::Update { range } => rank.replica.warm_gradients(range.start as usize..range.end as usize),
+            _ => 0.0,
+        });
     };
     let figures = measure(cores, tasks.len(), repetitions, make, prepare, |rank, task| run(rank, tasks[task], data));
     let mut layers = Layers { compute: Vec::new(), update: Vec::new(), load: Vec::new() };

@@ -143,7 +143,7 @@ fn large(
     combine: Combine,
     both: bool,
 ) -> Result<f64, TransportError> {
-    side.elsewhere.walk(ELSEWHERE);
+    side.elsewhere.walk();
     side.data.iter_mut().for_each(|value| *value *= 0.5); // a sender has just written what it sends
     let (to, first) = (peer(end), end.rank().0 == 0);
     // SAFETY: as in `send`.

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lockstep_exec::data::Dataset;
-use lockstep_models::{Job, Model, Op, Program};
+use lockstep_models::{Bucket, Job, Model, Program};
 use lockstep_sim::{PROFILE_VERSION, Point, Profile};
 use lockstep_topology::InputError;
 
@@ -75,15 +75,9 @@ pub fn calibrate(
     Ok(profile)
 }
 
-/// One worker's program, with an update per layer so that several sizes are measured, and one of everything.
+/// One worker's program: each of its tasks once, one update of everything.
 fn program(model: &Arc<Model>, batch: u32) -> Result<Program, InputError> {
-    let layer = Job { bucket: lockstep_models::Bucket::Layer, ..Job::new(model.clone(), 1, batch) }.program()?;
-    let whole = Job { bucket: lockstep_models::Bucket::Whole, ..Job::new(model.clone(), 1, batch) }.program()?;
-    let mut program = layer;
-    let update = whole.roles[0].tasks.iter().filter(|task| matches!(task.op, Op::Update { .. })).cloned();
-    let of_whole: Vec<_> = update.collect();
-    program.roles[0].tasks.extend(of_whole);
-    Ok(program)
+    Job { bucket: Bucket::Whole, ..Job::new(model.clone(), 1, batch) }.program()
 }
 
 /// Keeps one point per size: the first.
