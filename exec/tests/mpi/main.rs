@@ -11,10 +11,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::exchange::Exchange;
+use lockstep_exec::replica::Replica;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control};
-use lockstep_topology::Rank;
+use lockstep_models::{Bucket, Job, Op, Phase, random_model};
+use lockstep_topology::{Algorithm, Library, Rank};
 
 use cases::{Case, Memory, cases, run_all, run_together};
 use launch::Scenario;
@@ -135,6 +139,41 @@ fn library(end: &mut dyn Transport) -> Result<(), TransportError> {
         end.library_allreduce(members, unsafe { RegionMut::new(data.as_mut_ptr(), data.len()) })?;
         assert!((0..data.len()).all(|i| data[i] == sum(members, i)));
     }
+    library_step(end)
+}
+
+/// One step's gradients summed by the library: within the rounding of its k − 1 additions in any order, twice over.
+fn library_step(end: &mut dyn Transport) -> Result<(), TransportError> {
+    let ranks = end.ranks();
+    let model = Arc::new(random_model(5, true));
+    let job = Job { algorithm: Algorithm::Library(Library::Mpi), bucket: Bucket::Whole, ..Job::new(model, ranks, 4) };
+    let program = job.program().unwrap();
+    let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();
+    let mut replica = Replica::new(&program.model, &program.chains, 4, 1, &Threads::one());
+    let mut gradient = |rank: u32| -> Vec<f32> {
+        replica.load(&data, &[4 * rank, 4 * rank + 1, 4 * rank + 2, 4 * rank + 3]);
+        for task in &program.roles[0].tasks {
+            match task.op {
+                Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(chain, Mode::Train)),
+                Op::Compute { chain, phase, .. } => replica.backward(chain, phase, 1.0 / (4 * ranks) as f32, false),
+                _ => {}
+            }
+        }
+        // SAFETY: no message is in flight.
+        unsafe { replica.gradients.to_vec() }
+    };
+    let all: Vec<Vec<f32>> = (0..ranks).map(&mut gradient).collect();
+    let own: &mut [f32] = Vec::leak(all[end.rank().0 as usize].clone());
+    let members: Vec<Rank> = (0..ranks).map(Rank).collect();
+    // SAFETY: leaked memory outlives the transport, and nobody else uses it.
+    end.library_allreduce(&members, unsafe { RegionMut::new(own.as_mut_ptr(), own.len()) })?;
+    for (i, sum) in own.iter().enumerate() {
+        let exact: f64 = all.iter().map(|g| f64::from(g[i])).sum();
+        let size: f64 = all.iter().map(|g| f64::from(g[i]).abs()).sum();
+        let bound = 2.0 * f64::from(ranks - 1) * 2f64.powi(-24) * size;
+        assert!((f64::from(*sum) - exact).abs() <= bound, "element {i}: {sum} for {exact}, bound {bound}");
+    }
+    assert!(own.iter().any(|sum| *sum != 0.0));
     Ok(())
 }
 
