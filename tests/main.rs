@@ -1,4 +1,7 @@
 //! Integration tests over the library and the binary: one module a subject, one binary to link.
 
 mod architecture;
+mod bad_input;
+mod commands;
 mod equivalence;
+mod symmetry;

@@ -8,6 +8,7 @@ use lockstep_models::Model;
 use lockstep_sim::Profile;
 use lockstep_topology::InputError;
 
+use super::flags::positive;
 use crate::calibrate::{CalibrationRow, calibrate, rows};
 use crate::experiment::Experiment;
 use crate::failure::Failure;
@@ -26,7 +27,8 @@ pub(super) struct Calibrate {
     #[arg(long, value_delimiter = ',', value_name = "MODEL,…", default_value = "lenet")]
     model: Vec<String>,
     /// Batches at which layers are measured
-    #[arg(long, value_delimiter = ',', value_name = "N,…", default_value = "16,64")]
+    #[arg(long, value_delimiter = ',', value_name = "N,…", default_value = "16,64", value_parser = positive)]
+    #[arg(allow_hyphen_values = true)]
     batch_per_rank: Vec<u32>,
     /// Where to write the profile
     #[arg(long, value_name = "FILE", default_value = PROFILE_PATH)]

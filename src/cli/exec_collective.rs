@@ -3,7 +3,7 @@
 use clap::Args;
 use lockstep_topology::{Algorithm, Group, InputError, Schedule};
 
-use super::flags::CollectiveFlags;
+use super::flags::{CollectiveFlags, positive};
 use super::sim_collective::{at_algorithm, collective_run};
 use crate::collective::{Meeting, bus_factor, measure};
 use crate::experiment::Experiment;
@@ -21,7 +21,7 @@ pub(super) struct ExecCollective {
     #[command(flatten)]
     collective: CollectiveFlags,
     /// Timed repetitions; else as many as fit into a second, from 5 to 200
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
     repetitions: Option<u32>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]

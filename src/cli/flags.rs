@@ -96,7 +96,7 @@ pub(super) struct RunFlags {
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     epochs: Option<u32>,
     /// Seed of initial parameters and of the order of the samples
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = seed, value_name = "N", allow_hyphen_values = true)]
     seed: Option<u64>,
     /// Learning rate of SGD
     #[arg(long, value_parser = not_negative, value_name = "X", allow_hyphen_values = true)]
@@ -186,7 +186,8 @@ fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
     kept
 }
 
-fn positive(text: &str) -> Result<u32, String> {
+/// A count of at least one.
+pub(super) fn positive(text: &str) -> Result<u32, String> {
     match text.trim().parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err(format!("must be a whole number from 1 to {}", u32::MAX)),
@@ -198,6 +199,10 @@ fn positive_long(text: &str) -> Result<u64, String> {
         Ok(number) if number > 0 => Ok(number),
         _ => Err("must be a whole number of at least 1".to_owned()),
     }
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.trim().parse().map_err(|_| "must be a whole number from 0 to 2^64 - 1".to_owned())
 }
 
 fn not_negative(text: &str) -> Result<f32, String> {

@@ -85,10 +85,9 @@ impl Models {
 
 /// A model by its name or path, the place of errors being the argument.
 fn load(name: &str) -> Result<Model, InputError> {
-    Model::load(name).map_err(|error| match error.place.as_str() {
-        "--model" => InputError { place: "MODEL".to_owned(), ..error },
-        _ => error,
-    })
+    // A name that nobody knows has no place of its own.
+    let place = |error: &InputError| if error.place.is_empty() { "MODEL".to_owned() } else { error.place.clone() };
+    Model::load(name).map_err(|error| InputError { place: place(&error), ..error })
 }
 
 fn flops(model: &Model, passes: &[Pass]) -> f64 {

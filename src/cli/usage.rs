@@ -47,8 +47,7 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
             InputError::new(flag, "", format!("cannot stand beside {other}: give one of the two"))
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let known = text(ContextKind::ValidSubcommand);
-            InputError::new("command line", "", format!("a command is missing: one of {known}; {help}"))
+            InputError::new("command line", "", format!("a command is missing; {help}"))
         }
         _ => {
             let first = error.to_string();

@@ -89,7 +89,7 @@ impl Experiment {
             let message = "is missing: name a model, e.g. --model lenet, or an experiment file";
             return Err(InputError::new("--model", "", message));
         }
-        let model = Arc::new(Model::load(&self.model).map_err(|error| self.locate_file(error, "model"))?);
+        let model = Arc::new(Model::load(&self.model).map_err(|error| self.locate_unknown(error, "--model"))?);
         let batches = match &self.batch {
             Batch::PerRank(sizes) => sizes.len(),
             Batch::Global(sizes) => sizes.len(),
@@ -170,9 +170,9 @@ impl Experiment {
         })
     }
 
-    /// An error about a name that the file gives, at its line.
-    fn locate_file(&self, error: InputError, key: &str) -> InputError {
-        if error.place == format!("--{key}") { self.locate(error) } else { error }
+    /// A name that nobody knows (the error has no place of its own), at the line that gives it.
+    fn locate_unknown(&self, error: InputError, flag: &str) -> InputError {
+        if error.place.is_empty() { self.locate(InputError { place: flag.to_owned(), ..error }) } else { error }
     }
 
     /// Whether the cluster is this machine as calibrated.

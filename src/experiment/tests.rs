@@ -1,1 +1,146 @@
 //! Tests of reading experiments and expanding them.
+
+use lockstep_models::Bucket;
+use lockstep_topology::{Algorithm, Bytes, InputError};
+
+use super::*;
+
+/// An experiment on LeNet with these further lines, the first of which is line 3.
+fn with(lines: &str) -> Result<Experiment, InputError> {
+    Experiment::parse("e.toml", &format!("name = \"e\"\nmodel = \"lenet\"\n{lines}\n"))
+}
+
+/// Ranks, batch per rank and algorithm of each configuration.
+fn expand(lines: &str) -> Vec<(u32, u32, String)> {
+    let all = with(lines).unwrap().configurations().unwrap();
+    all.iter().map(|c| (c.job.workers, c.job.batch_per_rank, c.algorithm())).collect()
+}
+
+#[test]
+fn the_quickstart_has_ten_rows() {
+    let text = include_str!("../../experiments/quickstart.toml");
+    let all = Experiment::parse("quickstart.toml", text).unwrap().configurations().unwrap();
+    let rows: Vec<String> = all.iter().map(Configuration::label).collect();
+    let expected = [
+        "lenet, 1 rank x 16",
+        "lenet, 2 ranks x 16, ring",
+        "lenet, 2 ranks x 16, parameter-server:1",
+        "lenet, 4 ranks x 16, ring",
+        "lenet, 4 ranks x 16, parameter-server:1",
+        "lenet, 1 rank x 64",
+        "lenet, 2 ranks x 64, ring",
+        "lenet, 2 ranks x 64, parameter-server:1",
+        "lenet, 4 ranks x 64, ring",
+        "lenet, 4 ranks x 64, parameter-server:1",
+    ];
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn lists_and_single_values_expand() {
+    assert_eq!(expand(""), [(1, 32, "-".to_owned())]);
+    assert_eq!(expand("ranks = 2\nalgorithm = \"ring\""), [(2, 32, "ring".to_owned())]);
+    // Strong scaling: 128 samples over 1 and 4 ranks, two micro-batches each.
+    let strong = expand("ranks = [1, 4]\nglobal_batch = 128\naccumulate = 2");
+    assert_eq!(strong, [(1, 64, "-".to_owned()), (4, 16, "ring".to_owned())]);
+}
+
+#[test]
+fn every_key_arrives() {
+    let text = "data = \"mnist\"\ncluster = \"ethernet-4\"\nstrategy = \"ssgd\"\nbucket = \"layer\"\nchunk = \"4KiB\"\n\
+                concurrent_exchanges = 2\ntransport = \"mpi\"\nthreads_per_rank = 3\nepochs = 4\nseed = 5\n\
+                [optimizer]\nlearning_rate = 0.5\nmomentum = 0\nweight_decay = 1e-4\nnesterov = true\n\
+                [anchor]\nranks = 1\nimages_per_s = 219.0\n\
+                [published]\nsource = \"somebody\"\npoints = [{ ranks = 1, images_per_s = 7 }]";
+    let e = with(text).unwrap();
+    assert_eq!((e.data.as_str(), e.cluster.as_str(), e.bucket), ("mnist", "ethernet-4", Bucket::Layer));
+    assert_eq!((e.chunk, e.concurrent_exchanges, e.transport), (Some(Bytes(4096)), 2, TransportKind::Mpi));
+    assert_eq!((e.threads_per_rank, e.length, e.seed), (3, Length::Epochs(4), 5));
+    assert_eq!(e.optimizer, Sgd { rate: 0.5, momentum: 0.0, weight_decay: 1e-4, nesterov: true });
+    assert_eq!(e.anchor, Some(Anchor { ranks: 1, batch_per_rank: None, images_per_s: 219.0 }));
+    let configuration = &e.configurations().unwrap()[0];
+    assert_eq!(e.published_for(configuration), Some(7.0));
+    let job = &configuration.job;
+    assert_eq!((job.bucket, job.chunk, job.concurrent_exchanges), (e.bucket, e.chunk, 2));
+}
+
+#[test]
+fn published_points_hold_for_what_they_name() {
+    let e = with(
+        "ranks = [1, 2]\nbatch_per_rank = [16, 32]\nalgorithm = [\"ring\", \"binomial-tree\"]\n[published]\nsource = \"s\"\n\
+         points = [{ ranks = 2, batch_per_rank = 32, algorithm = \"binomial-tree\", images_per_s = 9.5 }]",
+    )
+    .unwrap();
+    let figures: Vec<Option<f64>> = e.configurations().unwrap().iter().map(|c| e.published_for(c)).collect();
+    assert_eq!(figures, [None, None, None, None, None, Some(9.5)]);
+}
+
+#[test]
+fn mistakes_are_told_where_they_stand() {
+    for (lines, place, words) in [
+        ("rank = [1]", "e.toml:3", "did you mean ranks?"),
+        ("ranks = [1, 0]", "e.toml:3", "0: ranks must be a whole number from 1"),
+        ("ranks = []", "e.toml:3", "at least one item"),
+        ("ranks = [2, 2]", "e.toml:3", "stands twice"),
+        ("ranks = \"2\"", "e.toml:3", "whole number"),
+        ("batch_per_rank = -1", "e.toml:3", "whole number from 1"),
+        ("batch_per_rank = 1\nglobal_batch = 2", "e.toml:4", "one of the two"),
+        ("steps = 1\nepochs = 2", "e.toml:4", "one of the two"),
+        ("algorithm = \"rinng\"", "e.toml:3", "did you mean ring?"),
+        ("algorithm = \"parameter-server:0\"", "e.toml:3", "at least 1"),
+        ("bucket = \"25MB\"", "e.toml:3", "layer, whole or a size"),
+        ("chunk = \"1B\"", "e.toml:3", "at least one element"),
+        ("transport = \"tcp\"", "e.toml:3", "threads or mpi"),
+        ("strategy = \"sgd\"", "e.toml:3", "ssgd"),
+        ("[optimizer]\nrate = 1", "e.toml:4", "unknown key in [optimizer]"),
+        ("[optimizer]\nlearning_rate = -1", "e.toml:4", "at least 0"),
+        ("[optimizer]\nlearning_rate = inf", "e.toml:4", "at least 0"),
+        ("[anchor]\nranks = 1", "e.toml:3", "lacks the key images_per_s"),
+        ("[anchor]\nimages_per_s = 0", "e.toml:4", "more than 0"),
+        ("[published]\npoints = []", "e.toml:3", "lacks the key source"),
+        ("optimizer = 3", "e.toml:3", "must be a table"),
+        ("x = [", "e.toml:3", "not TOML"),
+    ] {
+        let error = with(lines).unwrap_err();
+        assert_eq!(error.place, place, "{lines}: {error}");
+        assert!(error.to_string().contains(words), "{lines}: {error}");
+    }
+}
+
+#[test]
+fn what_only_the_expansion_finds_is_told_at_its_line() {
+    for (lines, place, words) in [
+        ("global_batch = 10\nranks = 4", "e.toml:3", "multiple of 4"),
+        ("ranks = 2\nalgorithm = \"parameter-server:3\"", "e.toml:4", "at most 2"),
+        ("ranks = 2\nalgorithm = \"pairwise\"", "e.toml:4", "does not serve allreduce"),
+        ("ranks = 3\nchunk = \"4B\"\nalgorithm = \"ring\"", "", ""),
+    ] {
+        match with(lines).unwrap().configurations() {
+            Ok(_) => assert!(place.is_empty(), "{lines} was taken"),
+            Err(error) => {
+                assert_eq!(error.place, place, "{lines}: {error}");
+                assert!(error.to_string().contains(words), "{lines}: {error}");
+            }
+        }
+    }
+    let unknown = Experiment::parse("e.toml", "name = \"e\"\nmodel = \"lennet\"").unwrap();
+    let error = unknown.configurations().unwrap_err();
+    assert!(error.place == "e.toml:2" && error.to_string().contains("lenet"), "{error}");
+}
+
+#[test]
+fn a_flag_that_replaces_a_key_takes_the_blame() {
+    let mut e = with("ranks = 2\nalgorithm = \"ring\"").unwrap();
+    e.algorithms = vec![Algorithm::Pairwise];
+    e.overridden("algorithm");
+    assert_eq!(e.configurations().unwrap_err().place, "--algorithm");
+}
+
+#[test]
+fn anchors_on_the_command_line() {
+    let anchor: Anchor = "ranks=8,batch_per_rank=32,images_per_s=1500".parse().unwrap();
+    assert_eq!(anchor, Anchor { ranks: 8, batch_per_rank: Some(32), images_per_s: 1500.0 });
+    for text in ["", "ranks=1", "images_per_s=-1", "images_per_s=nan", "ranks=0,images_per_s=1", "speed=1", "219"] {
+        assert!(text.parse::<Anchor>().is_err(), "{text}");
+    }
+}

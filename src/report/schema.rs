@@ -5,12 +5,16 @@ use serde_json::Value;
 
 use super::Report;
 use super::row::{CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, ModelRow, PredictedRow};
+use crate::calibrate::CalibrationRow;
+use crate::compare::CompareRow;
 
 /// Name and schema of the JSON form of each command; they stand in `docs/schema/NAME.json`.
 pub fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("sim-predict", schema::<PredictedRow>()),
         ("exec-run", schema::<MeasuredRow>()),
+        ("compare", schema::<CompareRow>()),
+        ("calibrate", schema::<CalibrationRow>()),
         ("collective", schema::<CollectiveRow>()),
         ("models-list", schema::<ModelRow>()),
         ("models-show", schema::<LayerRow>()),

@@ -1,0 +1,162 @@
+//! Bad input at the command line: exit code 2, one line with place, value and cure, no panic, no file left.
+
+use std::path::PathBuf;
+
+use crate::commands::{folder, lockstep};
+
+/// Files that the cases name.
+const FILES: [(&str, &str); 9] = [
+    ("no.txt", "not toml ["),
+    ("unknown-layer.toml", "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nkind = \"dens\"\nout_features = 2\n"),
+    ("unknown-key.toml", "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nkind = \"dense\"\nfeatures = 2\n"),
+    (
+        "cycle.toml",
+        "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nname = \"a\"\nkind = \"relu\"\ninputs = [\"b\"]\n[[layer]]\nname = \
+         \"b\"\nkind = \"relu\"\ninputs = [\"a\"]\n[[layer]]\nkind = \"softmax_cross_entropy\"\ninputs = [\"b\"]\n",
+    ),
+    (
+        "shape.toml",
+        "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nkind = \"conv2d\"\nout_channels = 2\nkernel = 9\n[[layer]]\nkind = \
+         \"softmax_cross_entropy\"\n",
+    ),
+    (
+        "bandwidth.toml",
+        "name = \"c\"\n[[host]]\nname = \"h\"\n[host.cpu]\ncores = 1\nflops_per_core = \"1GFLOP/s\"\nmemory_bandwidth = \
+         \"-3GB/s\"\nmemory = \"1GiB\"\nmessage_latency = \"1us\"\nmessage_bandwidth = \"1GB/s\"\n",
+    ),
+    (
+        "apart.toml",
+        "name = \"c\"\n[[host]]\nname = \"h\"\ncount = 2\n[host.cpu]\ncores = 1\nflops_per_core = \
+         \"1GFLOP/s\"\nmemory_bandwidth = \"3GB/s\"\nmemory = \"1GiB\"\nmessage_latency = \"1us\"\nmessage_bandwidth = \
+         \"1GB/s\"\n",
+    ),
+    (
+        "experiment.toml",
+        "name = \"e\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\nranks = 4\nalgorithm = \"parameter-server:5\"\n",
+    ),
+    ("key.toml", "name = \"e\"\nmodel = \"mlp\"\n\nrank = 4\n"),
+];
+
+/// Command line, and what standard error must say.
+const CASES: [(&str, &[&str]); 44] = [
+    ("", &["command line", "--help"]),
+    ("simm", &["simm", "did you mean sim?"]),
+    ("sim predict --rank 2", &["--rank", "did you mean --ranks?"]),
+    ("sim predict", &["--model", "is missing", "--model lenet"]),
+    ("sim predict --model lennet", &["--model", "lennet", "lenet"]),
+    ("sim predict --model absent.toml", &["absent.toml", "cannot"]),
+    ("sim predict --model unknown-layer.toml", &["unknown-layer.toml:4", "dens", "dense"]),
+    ("sim predict --model unknown-key.toml", &["unknown-key.toml:5", "features", "out_features"]),
+    ("models check cycle.toml", &["cycle.toml:", "cycle"]),
+    ("models check shape.toml", &["shape.toml:", "9"]),
+    ("models show lennet", &["MODEL", "lenet"]),
+    ("models check no.txt", &["MODEL", "no.txt"]),
+    ("clusters check bandwidth.toml", &["bandwidth.toml:7", "-3GB/s", "must be positive"]),
+    ("clusters check apart.toml", &["apart.toml:", "cannot be reached", "[[link]]"]),
+    ("clusters show ethernet-5", &["CLUSTER", "ethernet-4"]),
+    ("sim predict --model mlp --cluster ethernet-5", &["--cluster", "ethernet-4"]),
+    ("sim predict --model mlp", &["--cluster", "this-machine", "calibrate"]),
+    ("sim predict --model mlp --profile absent.json", &["--profile", "absent.json", "calibrate"]),
+    ("sim predict --model mlp --profile no.txt", &["no.txt:1", "calibrate"]),
+    ("sim predict --model mlp --cluster ethernet-4 --ranks 0", &["--ranks", "0", "from 1"]),
+    ("sim predict --model mlp --cluster ethernet-4 --ranks 2,x", &["--ranks", "x", "from 1"]),
+    ("sim predict --model mlp --cluster ethernet-4 --ranks 257", &["--ranks", "257", "places for 256"]),
+    (
+        "sim predict --model mlp --cluster ethernet-4 --ranks 4 --global-batch 6",
+        &["--global-batch", "6", "multiple of 4"],
+    ),
+    ("sim predict --model mlp --batch-per-rank 1 --global-batch 2", &["--global-batch", "--batch-per-rank", "one of"]),
+    ("sim predict --model mlp --cluster ethernet-4 --algorithm rinng", &["--algorithm", "rinng", "ring"]),
+    ("sim predict --model mlp --ranks 4 --algorithm pairwise", &["--algorithm", "pairwise", "allreduce"]),
+    ("sim predict --model mlp --ranks 4 --algorithm multi-color:0", &["--algorithm", "multi-color:0", "at least 1"]),
+    ("sim predict --model mlp --bucket 25MB", &["--bucket", "25MB", "25MiB"]),
+    ("sim predict --model mlp --strategy sgd", &["--strategy", "sgd", "ssgd"]),
+    ("sim predict --model mlp --anchor 219", &["--anchor", "219", "ranks=1,images_per_s=219"]),
+    (
+        "sim predict --model mlp --cluster ethernet-4 --anchor ranks=4,images_per_s=1e12",
+        &["--anchor", "more than", "computation that costs nothing"],
+    ),
+    ("sim predict experiment.toml", &["experiment.toml:5", "parameter-server:5", "at most 4"]),
+    ("sim predict key.toml", &["key.toml:4", "rank", "did you mean ranks?"]),
+    ("sim predict no.txt", &["no.txt:1", "not TOML"]),
+    ("compare absent.toml", &["EXPERIMENT", "absent.toml", "cannot be read"]),
+    ("compare", &["command line", "EXPERIMENT"]),
+    ("sim predict --model mlp --cluster ethernet-4 --trace no/t.json", &["--trace", "no/t.json", "does not exist"]),
+    ("sim collective --ranks 4 --cluster ethernet-4 --bytes 1MB", &["--bytes", "1MB", "MiB"]),
+    ("sim collective --ranks 4 --cluster ethernet-4 --collective allreduc", &["--collective", "allreduce"]),
+    (
+        "exec collective --ranks 2 --collective broadcast:7 --algorithm binomial-tree",
+        &["broadcast:7", "root from 0 to 1"],
+    ),
+    ("exec run --model mlp --data absent", &["--data", "absent", "mnist"]),
+    ("exec run --model resnet-32 --data mnist", &["1×28×28", "resnet-32", "synthetic"]),
+    ("exec run --model mlp --data mnist --batch-per-rank 5000", &["5000", "4000"]),
+    ("exec run --model mlp --device cuda", &["--device", "cuda", "--device cpu"]),
+];
+
+#[test]
+fn bad_input_is_refused_with_place_value_and_cure() {
+    let folder = folder("bad-input");
+    for (name, text) in FILES {
+        std::fs::write(folder.join(name), text).expect("a file");
+    }
+    let list = |folder: &PathBuf| {
+        let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<_> = entries.collect();
+        names.sort();
+        names
+    };
+    let before = list(&folder);
+    let mut faults = Vec::new();
+    for (line, words) in CASES {
+        let arguments: Vec<&str> = line.split_whitespace().collect();
+        let output = lockstep(&folder, &arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let last = errors.lines().last().unwrap_or("").to_owned();
+        let mut fault = |what: &str| faults.push(format!("lockstep {line}\n    {what}\n    {errors}"));
+        if output.status.code() != Some(2) {
+            fault(&format!("exit code {:?}", output.status.code()));
+        }
+        for word in words.iter().filter(|word| !last.contains(**word)) {
+            fault(&format!("does not say {word:?}"));
+        }
+        if errors.contains("panicked") || errors.contains("RUST_BACKTRACE") {
+            fault("panics");
+        }
+        if !output.stdout.is_empty() {
+            fault("prints a result");
+        }
+    }
+    assert_eq!(list(&folder), before, "a refused command leaves no file");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_binary_without_mpi_says_how_to_get_it() {
+    if lockstep::measure::HAS_MPI {
+        eprintln!("skipped: this binary has MPI");
+        return;
+    }
+    let output = lockstep(&folder("no-mpi"), &["exec", "run", "--model", "mlp", "--transport", "mpi"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.contains("--transport: mpi:") && errors.contains("--features mpi"), "{errors}");
+}
+
+#[test]
+fn a_truncated_data_file_is_refused() {
+    let folder = folder("truncated");
+    let data = folder.join("data");
+    std::fs::create_dir_all(&data).expect("a folder");
+    // An IDX header that promises ten images of 28×28, and one byte.
+    let images = [0, 0, 8, 3, 0, 0, 0, 10, 0, 0, 0, 28, 0, 0, 0, 28, 7];
+    let labels = [0, 0, 8, 1, 0, 0, 0, 10, 1];
+    for part in ["train", "t10k"] {
+        std::fs::write(data.join(format!("{part}-images-idx3-ubyte")), images).expect("a file");
+        std::fs::write(data.join(format!("{part}-labels-idx1-ubyte")), labels).expect("a file");
+    }
+    let output = lockstep(&folder, &["exec", "run", "--model", "mlp", "--data", "data"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("train-images-idx3-ubyte"), "{errors}");
+}

@@ -1,0 +1,223 @@
+//! The binary as users and scripts meet it: every command runs, explains itself, and answers in its published form.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Runs the binary in a folder of its own.
+pub(crate) fn lockstep(folder: &PathBuf, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lockstep")).args(arguments).current_dir(folder).output().expect("the binary runs")
+}
+
+/// A new empty folder; each test has one of its own name.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// Standard output of a command that must succeed.
+fn stdout(folder: &PathBuf, arguments: &[&str]) -> String {
+    let output = lockstep(folder, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// The rows of a command's JSON, checked against its published schema's columns.
+fn rows(folder: &PathBuf, schema: &str, arguments: &[&str]) -> Vec<Value> {
+    let text = stdout(folder, &[arguments, &["--format", "json"]].concat());
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["version"], 1);
+    let rows = json["rows"].as_array().expect("rows").clone();
+    let (_, published) = lockstep::report::schemas().into_iter().find(|(name, _)| *name == schema).expect("a schema");
+    let columns =
+        published["$defs"].as_object().expect("row types").values().next().expect("one")["properties"].clone();
+    for row in &rows {
+        let names: Vec<&String> = row.as_object().expect("a row").keys().collect();
+        let known: Vec<&String> = columns.as_object().expect("columns").keys().collect();
+        assert_eq!(names, known, "{arguments:?}");
+    }
+    rows
+}
+
+fn number(row: &Value, column: &str) -> f64 {
+    row[column].as_f64().unwrap_or_else(|| panic!("{column} in {row}"))
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let folder = folder("help");
+    for command in [
+        "",
+        "sim predict",
+        "sim collective",
+        "exec run",
+        "exec collective",
+        "compare",
+        "calibrate",
+        "models list",
+        "models show",
+        "models check",
+        "clusters list",
+        "clusters show",
+        "clusters check",
+        "doctor",
+        "schema",
+    ] {
+        let arguments: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+        let text = stdout(&folder, &arguments);
+        assert!(text.contains("Example"), "{command}: {text}");
+        assert!(text.contains(&format!("lockstep {command}")), "{command}: {text}");
+    }
+    assert!(stdout(&folder, &["--version"]).contains(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn published_schemas_are_current() {
+    for (name, schema) in lockstep::report::schemas() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("docs/schema/{name}.json"));
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let cure = format!("write it anew: cargo run -- schema {name} > docs/schema/{name}.json");
+        assert!(text == format!("{schema:#}\n"), "{} is not current; {cure}", path.display());
+    }
+}
+
+#[test]
+fn models_and_clusters_are_listed_shown_and_checked() {
+    let folder = folder("lists");
+    let models = rows(&folder, "models-list", &["models", "list"]);
+    let lenet = models.iter().find(|row| row["name"] == "lenet").expect("lenet");
+    assert_eq!(lenet["parameters"], 1_111_946);
+    let layers = rows(&folder, "models-show", &["models", "show", "lenet"]);
+    let parameters: u64 = layers.iter().map(|row| row["parameters"].as_u64().expect("a count")).sum();
+    assert_eq!(parameters, 1_111_946);
+    let shown = stdout(&folder, &["models", "show", "lenet"]);
+    assert!(shown.contains("1111946 parameters (4.24MiB)"), "{shown}");
+    assert_eq!(rows(&folder, "check", &["models", "check", "lenet", "mlp"]).len(), 2);
+
+    for cluster in rows(&folder, "clusters-list", &["clusters", "list"]) {
+        let name = cluster["name"].as_str().expect("a name");
+        assert!(stdout(&folder, &["clusters", "show", name]).contains(name));
+        assert!(!rows(&folder, "clusters-show", &["clusters", "show", name]).is_empty());
+        rows(&folder, "check", &["clusters", "check", name]);
+    }
+}
+
+#[test]
+fn doctor_says_what_to_do_about_each_thing_missing() {
+    let rows = rows(&folder("doctor"), "check", &["doctor"]);
+    assert!(rows.len() >= 8);
+    for row in rows {
+        assert_eq!(row["status"] == "ok", row["cure"] == "", "{row}");
+    }
+}
+
+#[test]
+fn predictions_of_an_experiment() {
+    let folder = folder("predict");
+    let flags = "sim predict --model lenet --cluster ethernet-4 --ranks 1,4,64 --batch-per-rank 16 \
+                 --algorithm ring,hierarchical:ring --trace t.json";
+    let arguments: Vec<&str> = flags.split_whitespace().collect();
+    let rows = rows(&folder, "sim-predict", &arguments);
+    let shown: Vec<(&str, u64)> =
+        rows.iter().map(|r| (r["algorithm"].as_str().unwrap_or(""), r["ranks"].as_u64().unwrap_or(0))).collect();
+    assert_eq!(shown, [("-", 1), ("ring", 4), ("hierarchical:ring", 4), ("ring", 64), ("hierarchical:ring", 64)]);
+    for row in &rows {
+        let images = number(row, "global_batch") / number(row, "step_time_s");
+        assert!((number(row, "images_per_s") / images - 1.0).abs() < 1e-9);
+        let efficiency = number(row, "images_per_s") / number(row, "ranks") / number(&rows[0], "images_per_s");
+        assert!((number(row, "scaling_efficiency") - efficiency).abs() < 1e-9);
+    }
+    let trace: Value = serde_json::from_slice(&std::fs::read(folder.join("t.json")).expect("a trace")).expect("JSON");
+    assert!(trace["traceEvents"].as_array().expect("events").len() > 1000);
+    // The same question gets the same bytes.
+    let again = || stdout(&folder, &arguments);
+    assert_eq!(again(), again());
+}
+
+#[test]
+fn an_anchor_comes_out_exactly() {
+    let folder = folder("anchor");
+    for (anchor, ranks) in [("ranks=1,images_per_s=219", "1"), ("ranks=8,batch_per_rank=32,images_per_s=1500", "8")] {
+        let flags = ["sim", "predict", "--model", "lenet", "--cluster", "ethernet-4", "--ranks", ranks];
+        let row = &rows(&folder, "sim-predict", &[&flags[..], &["--anchor", anchor]].concat())[0];
+        let wanted: f64 = anchor.rsplit('=').next().and_then(|figure| figure.parse().ok()).expect("a figure");
+        assert!((number(row, "images_per_s") / wanted - 1.0).abs() < 1e-5, "{anchor}: {row}");
+    }
+}
+
+#[test]
+fn a_training_run_and_its_repetition() {
+    let folder = folder("run");
+    let run = |more: &[&str]| {
+        let flags = ["exec", "run", "--model", "mlp", "--data", "mnist", "--ranks", "1,2", "--steps", "12"];
+        rows(&folder, "exec-run", &[&flags[..], more].concat())
+    };
+    let first = run(&["--trace", "t.json"]);
+    assert_eq!(first.len(), 2);
+    for row in &first {
+        assert!(number(row, "accuracy") > 0.2, "{row}"); // far above one in ten after twelve steps
+        assert_eq!(row["weights_sha256"].as_str().map(str::len), Some(64));
+    }
+    let hashes = |rows: &[Value]| rows.iter().map(|row| row["state_sha256"].clone()).collect::<Vec<_>>();
+    assert_eq!(hashes(&first), hashes(&run(&[])));
+    assert_ne!(hashes(&first), hashes(&run(&["--seed", "2"])));
+    let trace: Value = serde_json::from_slice(&std::fs::read(folder.join("t.json")).expect("a trace")).expect("JSON");
+    let names: Vec<&str> = trace["traceEvents"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .filter(|event| event["ph"] == "M")
+        .filter_map(|event| event["args"]["name"].as_str())
+        .collect();
+    assert!(names.contains(&"measured mlp, 2 ranks x 32, ring: rank 1"), "{names:?}");
+}
+
+#[test]
+fn collectives_have_the_same_columns_predicted_and_measured() {
+    let folder = folder("collective");
+    for (collective, algorithm) in [("allreduce", "halving-doubling"), ("allgather", "ring"), ("alltoallv", "pairwise")]
+    {
+        let flags = ["--collective", collective, "--algorithm", algorithm, "--ranks", "3", "--bytes", "1KiB,64KiB"];
+        let predicted =
+            rows(&folder, "collective", &[&["sim", "collective", "--cluster", "ethernet-4"], &flags[..]].concat());
+        let measured =
+            rows(&folder, "collective", &[&["exec", "collective", "--repetitions", "5"], &flags[..]].concat());
+        for (one, other) in predicted.iter().zip(&measured) {
+            assert_eq!((&one["bytes"], &one["collective"]), (&other["bytes"], &other["collective"]));
+            // Both sides define the bus bandwidth alike.
+            let factor = |row: &Value| number(row, "busbw_GBps") / number(row, "algbw_GBps");
+            assert!((factor(one) - factor(other)).abs() < 1e-9, "{one} {other}");
+            assert_eq!(other["wrong"], 0);
+        }
+        assert_eq!((predicted.len(), measured.len()), (2, 2));
+    }
+}
+
+#[test]
+fn calibration_and_comparison_of_a_small_experiment() {
+    let folder = folder("compare");
+    let figures = rows(&folder, "calibrate", &["calibrate", "--model", "mlp", "--batch-per-rank", "8"]);
+    assert!(figures.len() > 5);
+    let text = "name = \"tiny\"\nmodel = \"mlp\"\ndata = \"mnist\"\nranks = [1, 2]\nbatch_per_rank = 8\nsteps = 4\n";
+    std::fs::write(folder.join("tiny.toml"), text).expect("a file");
+    let rows = rows(&folder, "compare", &["compare", "tiny.toml", "--profile", "out/this-machine.json"]);
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        let error = (number(row, "predicted_step_time_s") / number(row, "step_time_s") - 1.0) * 100.0;
+        assert!((number(row, "error_pct") - error).abs() < 1e-6, "{row}");
+    }
+    // Now there is a profile of this machine to predict from.
+    assert!(stdout(&folder, &["sim", "predict", "tiny.toml"]).contains("mlp"));
+}
+
+#[test]
+fn csv_has_a_header_and_a_line_per_row() {
+    let text = stdout(&folder("csv"), &["models", "list", "--format", "csv"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("name,layers,input,classes,parameters,"), "{text}");
+    assert_eq!(lines.len(), 1 + lockstep_models::Model::zoo().len());
+}

@@ -1,0 +1,97 @@
+//! The fork is symmetric: one program, simulated and executed, sends the same messages between the same ranks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_exec::data::Dataset;
+use lockstep_models::{Bucket, Job, Program, random_model};
+use lockstep_sim::{NetworkModel, Platform, Roofline, simulate};
+use lockstep_topology::{Algorithm, Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule};
+use proptest::prelude::*;
+
+/// Steps of each run.
+const STEPS: u32 = 2;
+
+/// Messages and bytes by (from, to); pairs without messages are left out.
+type Traffic = BTreeMap<(u32, u32), (u64, u64)>;
+
+fn simulated(program: &Program) -> (Traffic, Vec<(u32, u32, u32)>) {
+    let cluster = Cluster::load("workstation").unwrap();
+    let placement = Placement::new(&cluster, program.ranks(), &PlacementRule::Pack).unwrap();
+    let hosting = Hosting::new(&placement, &HostingRule::Single).unwrap();
+    let platform = Platform {
+        cluster: &cluster,
+        placement: &placement,
+        hosting: &hosting,
+        costs: &Roofline,
+        network: NetworkModel::MaxMin,
+    };
+    let options = lockstep_sim::Options { warm_up: 0, counted: STEPS, ..Default::default() };
+    let prediction = simulate(program, &platform, options.driver(), &options).unwrap();
+    let pairs = prediction.traffic.pairs.iter().map(|(pair, sent)| (*pair, (sent.messages, sent.bytes)));
+    (pairs.collect(), runs(&prediction.timeline))
+}
+
+fn executed(program: &Program) -> (Traffic, Vec<(u32, u32, u32)>) {
+    let (train, _) = Dataset::load("synthetic:400", &program.model).unwrap();
+    let stall_limit = Duration::from_secs(5);
+    let options = lockstep_exec::Options { steps: STEPS, warm_up: 0, stall_limit, ..Default::default() };
+    let run = lockstep_exec::run(program, &train, &options).unwrap();
+    let mut traffic = Traffic::new();
+    for (from, row) in (0..).zip(&run.traffic) {
+        let sent = (0..).zip(row).filter(|(_, sent)| sent.messages > 0);
+        traffic.extend(sent.map(|(to, sent)| ((from, to), (sent.messages, sent.bytes))));
+    }
+    (traffic, runs(&run.timeline))
+}
+
+/// Which task ran on which rank in which iteration, as often as it did.
+fn runs(timeline: &lockstep_models::Timeline) -> Vec<(u32, u32, u32)> {
+    let mut all: Vec<_> = timeline.spans.iter().map(|span| (span.rank, span.iteration, span.task)).collect();
+    all.sort_unstable();
+    all
+}
+
+fn algorithms() -> impl Strategy<Value = Algorithm> {
+    let names = [
+        "ring",
+        "halving-doubling",
+        "binomial-tree",
+        "pipelined-chain",
+        "multi-color:2",
+        "parameter-server:1",
+        "parameter-server:1:dedicated",
+        "hierarchical:ring",
+    ];
+    proptest::sample::select(names.map(|name| name.parse::<Algorithm>().unwrap()).to_vec())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn simulator_and_executor_send_the_same_messages(
+        seed in 0u64..1000,
+        workers in 1u32..6,
+        batch in 1u32..4,
+        accumulate in 1u32..4,
+        algorithm in algorithms(),
+        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Size(Bytes(64)))],
+        chunk in prop_oneof![Just(None), Just(Some(Bytes(32)))],
+        concurrent in 1u32..4,
+    ) {
+        let model = Arc::new(random_model(seed, false));
+        let hierarchical = matches!(algorithm, Algorithm::Hierarchical(_));
+        let mut job = Job { accumulate, bucket, chunk, algorithm, ..Job::new(model, workers, batch) };
+        // A server of its own serves one exchange after the other.
+        job.concurrent_exchanges = if job.servers() > 0 { 1 } else { concurrent };
+        if hierarchical {
+            job.node_sizes = Some(if workers > 2 { vec![2, workers - 2] } else { vec![workers] });
+        }
+        let program = job.program().unwrap();
+        let (one, other) = (simulated(&program), executed(&program));
+        prop_assert_eq!(one.0, other.0);
+        prop_assert_eq!(one.1, other.1);
+    }
+}
