@@ -84,8 +84,7 @@ proptest! {
         let model = Arc::new(random_model(seed, false));
         let hierarchical = matches!(algorithm, Algorithm::Hierarchical(_));
         let mut job = Job { accumulate, bucket, chunk, algorithm, ..Job::new(model, workers, batch) };
-        // A server of its own serves one exchange after the other.
-        job.concurrent_exchanges = if job.servers() > 0 { 1 } else { concurrent };
+        job.concurrent_exchanges = concurrent;
         if hierarchical {
             job.node_sizes = Some(if workers > 2 { vec![2, workers - 2] } else { vec![workers] });
         }

@@ -127,6 +127,15 @@ impl Exchange {
     pub fn progress(&mut self, transport: &mut dyn Transport) -> Result<Progress, TransportError> {
         assert!(!self.schedule.buffered_sends(), "a library's collective is called, not run by its steps");
         transport.poll()?;
+        self.turn(transport)
+    }
+
+    /// As [`Exchange::progress`], after a poll that serves all exchanges of a rank: one poll for each would swallow the
+    /// news of the one before, and the wait that follows would sleep over it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn turn(&mut self, transport: &mut dyn Transport) -> Result<Progress, TransportError> {
         let lanes = self.schedule.lanes();
         let window = self.slots.len() as u32;
         for lane in self.first..self.next {

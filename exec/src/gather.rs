@@ -96,7 +96,8 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
 }
 
 fn decode(words: &[u64]) -> Legacy {
-    let (spans, losses, sent, statistics) = (words[0] as usize, words[1] as usize, words[2] as usize, words[3] as usize);
+    let (spans, losses, sent, statistics) =
+        (words[0] as usize, words[1] as usize, words[2] as usize, words[3] as usize);
     let mut rest = &words[6..];
     let mut take = |count: usize| {
         let (now, later) = rest.split_at(count);

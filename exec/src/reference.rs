@@ -17,13 +17,7 @@ use crate::replica::Replica;
 ///
 /// # Errors
 /// When the data do not fit the model or fill no global batch, or an exchange does not do what it should.
-pub fn train(
-    program: &Program,
-    data: &Dataset,
-    steps: u32,
-    seed: u64,
-    sgd: Sgd,
-) -> Result<Vec<f32>, InputError> {
+pub fn train(program: &Program, data: &Dataset, steps: u32, seed: u64, sgd: Sgd) -> Result<Vec<f32>, InputError> {
     data.check_fits(&program.model)?;
     let (workers, accumulate) = (program.workers, program.accumulate);
     let samples = program.batch_per_rank;

@@ -170,7 +170,7 @@ impl Replica {
                 kernel.backward(&inputs, y, parameters, &d_output, &mut d_inputs, &flags, d_parameters, accumulate);
             }
             Phase::BackwardWeight => {
-                kernel.backward_weight(&inputs, y, &d_output, parameters, d_parameters, accumulate)
+                kernel.backward_weight(&inputs, y, &d_output, parameters, d_parameters, accumulate);
             }
             _ => kernel.backward_data(&inputs, y, parameters, &d_output, &mut d_inputs, &flags),
         }

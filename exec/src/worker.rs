@@ -65,6 +65,8 @@ pub(crate) struct Worker<'a> {
     /// When each task was last completed.
     ended: Vec<Time>,
     iteration: u32,
+    /// Iterations that the driver has granted; no exchange may start beyond them.
+    granted: u32,
     spans: Vec<Span>,
     loss: f64,
 }
@@ -89,6 +91,7 @@ impl<'a> Worker<'a> {
             done: vec![0; role.tasks.len()],
             ended: vec![Time::ZERO; role.tasks.len()],
             iteration: 0,
+            granted: 0,
             spans: Vec::new(),
             loss: 0.0,
         };
@@ -145,6 +148,7 @@ impl<'a> Worker<'a> {
             let at = self.now();
             let decision = driver.next(&Observation { rank, iteration: self.iteration, at });
             let Decision::Run { batch } = decision else { break };
+            self.granted = self.iteration + 1;
             self.loss = 0.0;
             self.iterate(sampler.as_mut(), batch)?;
             losses.push(self.loss);
@@ -256,9 +260,10 @@ impl<'a> Worker<'a> {
     /// Starts exchanges that are ready and moves those that run; true if one was started or ended.
     fn progress(&mut self) -> Result<bool, ExecError> {
         let mut moved = false;
+        self.transport.poll()?;
         for index in 0..self.slots.len() {
             let (task, started) = (self.slots[index].task, self.slots[index].started);
-            if !self.slots[index].running && started <= self.iteration && self.satisfied(task, started) {
+            if !self.slots[index].running && started < self.granted && self.satisfied(task, started) {
                 let (ready, start) = (self.ready(task), self.now());
                 let slot = &mut self.slots[index];
                 slot.exchange.restart();
@@ -274,7 +279,7 @@ impl<'a> Worker<'a> {
                     self.transport.library_allreduce(ranks, *data)?;
                     true
                 }
-                None => slot.exchange.progress(self.transport)? == Progress::Done,
+                None => slot.exchange.turn(self.transport)? == Progress::Done,
             };
             if ended {
                 slot.running = false;

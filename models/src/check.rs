@@ -36,7 +36,11 @@ impl Program {
                 }
                 // Forward references within an iteration are how a cycle would arise.
                 if after.lag == 0 && after.task >= id {
-                    return Err(fault(role, &task.name, "waits for a later task of the same iteration: it would never start"));
+                    return Err(fault(
+                        role,
+                        &task.name,
+                        "waits for a later task of the same iteration: it would never start",
+                    ));
                 }
             }
             match &task.op {
@@ -129,7 +133,11 @@ impl Program {
                 });
                 if !seen {
                     check_schedule(&self.schedule(exchange)?).map_err(|fault| {
-                        InputError::new("--algorithm", exchange.algorithm.to_string(), format!("does not work: {fault}"))
+                        InputError::new(
+                            "--algorithm",
+                            exchange.algorithm.to_string(),
+                            format!("does not work: {fault}"),
+                        )
                     })?;
                     proved.push((elements, exchange));
                 }

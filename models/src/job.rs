@@ -239,7 +239,9 @@ mod tests {
 
     #[test]
     fn sizes_of_zero_are_refused() {
-        for broken in [Job { workers: 0, ..job(1) }, Job { batch_per_rank: 0, ..job(1) }, Job { accumulate: 0, ..job(1) }] {
+        for broken in
+            [Job { workers: 0, ..job(1) }, Job { batch_per_rank: 0, ..job(1) }, Job { accumulate: 0, ..job(1) }]
+        {
             assert!(broken.program().unwrap_err().to_string().contains("at least 1"));
         }
     }

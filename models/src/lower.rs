@@ -14,7 +14,8 @@ use petgraph::visit::EdgeRef;
 use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Buffer, Exchange, Graph, Job, LayerId, Op, Pass, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId,
+    After, Buffer, Exchange, Graph, Job, LayerId, Op, Pass, Phase, Program, RankGroup, RankRange, Role, Stream, Task,
+    TaskId,
 };
 
 /// Lowers a checked graph; every layer is a chain of its own until a pass fuses them.
@@ -84,7 +85,9 @@ impl Lowering<'_> {
             Work::Collective { collective, range } => {
                 (Op::Exchange(self.exchange(collective, range)), Stream::Exchange, self.bucket("allreduce", range))
             }
-            Work::Update { range } => (Op::Update { range: range.clone() }, Stream::Compute, self.bucket("update", range)),
+            Work::Update { range } => {
+                (Op::Update { range: range.clone() }, Stream::Compute, self.bucket("update", range))
+            }
         };
         let after = self.after(node, stream);
         self.task_of[node.index()] = Some(self.tasks.len());

@@ -254,7 +254,13 @@ impl Program {
     /// When the algorithm cannot serve the group.
     pub fn schedule(&self, exchange: &Exchange) -> Result<Schedule, InputError> {
         let elements = exchange.range.end - exchange.range.start;
-        Schedule::new(&exchange.collective, &exchange.algorithm, &self.groups[exchange.group].shape, elements, exchange.chunk)
+        Schedule::new(
+            &exchange.collective,
+            &exchange.algorithm,
+            &self.groups[exchange.group].shape,
+            elements,
+            exchange.chunk,
+        )
     }
 
     /// Lanes in flight of an exchange whose schedule is `schedule`.

@@ -88,7 +88,8 @@ impl Timeline {
     /// Median seconds of one task of a role over counted iterations and ranks.
     pub fn task_seconds(&self, program: &Program, role: usize, task: TaskId) -> f64 {
         let range = program.roles[role].ranks;
-        let of = |span: &&Span| range.contains(span.rank) && span.task as usize == task && span.iteration >= self.warm_up;
+        let of =
+            |span: &&Span| range.contains(span.rank) && span.task as usize == task && span.iteration >= self.warm_up;
         median(self.spans.iter().filter(of).map(|span| (span.end - span.start).as_secs_f64()).collect())
     }
 
