@@ -82,7 +82,7 @@ impl<R: Row> Report<R> {
     /// Prints the report on standard output.
     ///
     /// # Errors
-    /// See [`print`].
+    /// See [`print()`].
     pub fn print(&self, format: Format) -> Result<(), Failure> {
         print(&self.render(format))
     }
