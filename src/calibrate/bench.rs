@@ -58,7 +58,10 @@ pub(super) struct Figure {
     pub(super) slowdown: f64,
 }
 
-/// Times `operations` numbered tasks on 1 and on `cores` threads. `make` builds a thread's own state; `prepare` brings the
+/// Passes on one core, and as many on all.
+const PASSES: usize = 4;
+
+/// Times `operations` numbered tasks on 1 and on `cores` threads, `repetitions` times in each of several passes. `make` builds a thread's own state; `prepare` brings the
 /// caches into place, `run` is what is timed.
 pub(super) fn measure<S>(
     cores: usize,
@@ -96,12 +99,22 @@ pub(super) fn measure<S>(
             threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
         })
     };
-    let alone = on(1);
-    let together = if cores > 1 { on(cores) } else { alone.clone() };
+    // A machine's speed drifts within seconds: both kinds of passes take turns, so that they see the same of it.
+    let mut alone: Vec<Vec<f64>> = vec![Vec::new(); operations];
+    let mut together = alone.clone();
+    let collect = |into: &mut Vec<Vec<f64>>, threads: usize| {
+        for (operation, times) in on(threads).into_iter().flat_map(|thread| thread.into_iter().enumerate()) {
+            into[operation].extend(times);
+        }
+    };
+    for _ in 0..PASSES {
+        collect(&mut alone, 1);
+        collect(&mut together, cores);
+    }
     (0..operations)
         .map(|operation| {
-            let seconds = interval(alone[0][operation].clone());
-            let all: Vec<f64> = together.iter().flat_map(|thread| thread[operation].iter().copied()).collect();
+            let seconds = interval(alone[operation].clone());
+            let all = std::mem::take(&mut together[operation]);
             Figure { seconds, slowdown: (median(all) / seconds.value).max(1.0) }
         })
         .collect()

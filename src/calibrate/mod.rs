@@ -24,8 +24,8 @@ use crate::host::{Host, Load};
 
 pub use row::{CalibrationRow, rows};
 
-/// Repetitions of each measurement.
-const REPETITIONS: usize = 120;
+/// Repetitions of each measurement in a pass.
+const REPETITIONS: usize = 30;
 
 /// Measures this host for `models` at `batches`; `note` is told what is being measured. A calibration in which other
 /// processes took more than [`QUIET`] of the machine is repeated once, and the least disturbed one counts.
@@ -74,7 +74,7 @@ fn once(
         load: Vec::new(),
         memory: {
             note("messages between ranks of one process");
-            messages::messages(cores, 2 * REPETITIONS).map_err(|error| Failure::Run(error.to_string()))?
+            messages::messages(cores, 8 * REPETITIONS).map_err(|error| Failure::Run(error.to_string()))?
         },
         mpi: None,
     };
