@@ -1,7 +1,7 @@
 //! `lockstep clusters list`, `show` and `check`.
 
 use clap::{Args, Subcommand};
-use lockstep_topology::cluster::{DeviceKind, Table};
+use lockstep_topology::cluster::{CatalogueGpu, DeviceKind, GpuSpec, Lanes, Precision, Table, catalogue};
 use lockstep_topology::{Cluster, InputError};
 
 use crate::failure::Failure;
@@ -14,6 +14,8 @@ pub(super) enum Clusters {
     List(List),
     /// The parts of a cluster, each figure with where it comes from
     Show(Show),
+    /// The GPUs that cluster files may name, each figure with where it comes from
+    Gpus(Gpus),
     /// Read cluster files and say whether they make sense
     Check(Check),
 }
@@ -35,6 +37,16 @@ pub(super) struct List {
 pub(super) struct Show {
     /// Name of a cluster, or a .toml file
     cluster: String,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+/// Flags of `clusters gpus`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lockstep clusters gpus --format csv")]
+pub(super) struct Gpus {
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -69,6 +81,7 @@ impl Clusters {
                 let rows = cluster.describe().iter().flat_map(details).collect();
                 Report::new(rows, Vec::new()).print(format)
             }
+            Clusters::Gpus(Gpus { format }) => gpus(format),
             Clusters::Check(Check { clusters, format }) => {
                 let mut rows = Vec::new();
                 for name in clusters {
@@ -128,6 +141,65 @@ fn tables(cluster: &Cluster) -> String {
         text.push_str(&format!("\n{}", aligned(table.columns, &table.rows)));
     }
     text
+}
+
+/// The catalogue of GPUs: a line for each, or two rows for each figure: it and its source.
+fn gpus(format: Format) -> Result<(), Failure> {
+    let gpus = catalogue()?;
+    if format == Format::Table {
+        let columns: Vec<&str> = std::iter::once("gpu").chain(FIGURES.map(|(_, column)| column)).collect();
+        let row = |gpu: &CatalogueGpu| {
+            let cells = FIGURES.map(|(key, _)| figure(&gpu.spec, key));
+            std::iter::once(gpu.name.clone()).chain(cells).collect::<Vec<String>>()
+        };
+        return print(&aligned(&columns, &gpus.iter().map(row).collect::<Vec<_>>()));
+    }
+    let rows = gpus.iter().flat_map(|gpu| {
+        let known = FIGURES.into_iter().filter(|(key, _)| !figure(&gpu.spec, key).is_empty());
+        known.flat_map(|(key, column)| {
+            let row = |figure: String, value: String| DetailRow {
+                table: "gpus".to_owned(),
+                item: gpu.name.clone(),
+                figure,
+                value,
+            };
+            let source = gpu.provenance_of(key).to_string();
+            [row(column.to_owned(), figure(&gpu.spec, key)), row(format!("{column}_provenance"), source)]
+        })
+    });
+    Report::new(rows.collect(), Vec::new()).print(format)
+}
+
+/// Figures of a GPU: their keys in a cluster file, and their columns.
+const FIGURES: [(&str, &str); 11] = [
+    ("multiprocessors", "multiprocessors"),
+    ("peak_fp64", "fp64_TFLOPs"),
+    ("peak_flops", "fp32_TFLOPs"),
+    ("peak_tf32", "tf32_TFLOPs"),
+    ("peak_fp16", "fp16_TFLOPs"),
+    ("peak_bf16", "bf16_TFLOPs"),
+    ("peak_fp8", "fp8_TFLOPs"),
+    ("memory", "memory"),
+    ("memory_bandwidth", "memory_GBps"),
+    ("nvlink", "nvlink"),
+    ("pcie", "pcie"),
+];
+
+/// One of [`FIGURES`] as text; empty where the GPU has none.
+fn figure(gpu: &GpuSpec, key: &str) -> String {
+    let lanes = |lanes: Option<Lanes>| lanes.map_or(String::new(), |lanes| lanes.to_string());
+    match key {
+        "multiprocessors" => gpu.multiprocessors.to_string(),
+        "memory" => gpu.memory.to_string(),
+        "memory_bandwidth" => format!("{}", (gpu.memory_bandwidth.bytes_per_s() / 1e6).round() / 1e3),
+        "nvlink" => lanes(gpu.nvlink),
+        "pcie" => lanes(gpu.pcie),
+        _ => {
+            let precision = Precision::ALL.into_iter().find(|precision| precision.key() == key);
+            let peak = precision.and_then(|precision| gpu.peak(precision));
+            peak.map_or(String::new(), |peak| format!("{}", (peak / 1e9).round() / 1e3))
+        }
+    }
 }
 
 /// A row for each cell but the name.

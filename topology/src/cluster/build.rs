@@ -4,7 +4,7 @@
 
 use super::describe::{HOSTS, host_row, tables};
 use super::parts::*;
-use super::{Cluster, Provenance};
+use super::{Cluster, GpuSpec, Provenance};
 use crate::{Bandwidth, Time};
 use petgraph::graph::{DiGraph, Node, NodeIndex};
 use petgraph::unionfind::UnionFind;

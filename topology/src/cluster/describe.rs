@@ -2,10 +2,10 @@
 //!
 //! A row stands for a table of the file, not for a host, so that a thousand equal hosts are one line.
 
-use super::Provenance;
 use super::build::Wire;
 use super::flops::show_flops;
 use super::parts::*;
+use super::{GpuSpec, Provenance};
 
 /// A titled table of text cells; units stand in the column names.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 //! Sources of figures are inherited inwards: file, host, then the table of the CPU, GPU or link.
 
 use super::build::Wire;
+use super::gpu_table::{CatalogueGpu, GPU, catalogue, host_gpu};
+use super::rate::rate;
 use super::reader::{At, Reader, Source};
 use super::{CpuSpec, Duplex, GpuSpec, LinkKind, MOST_DEVICES, Provenance, VertexKind, parse_flops};
 use crate::{Bandwidth, Bytes, InputError, Time};
@@ -14,10 +16,8 @@ const ROOT: &[&str] = &["name", "description", "provenance", "host", "switch", "
 const HOST: &[&str] = &["name", "count", "provenance", "cpu", "gpu", "nic", "switch", "link"];
 const CPU: &[&str] =
     &["cores", "flops_per_core", "memory_bandwidth", "memory", "message_latency", "message_bandwidth", "provenance"];
-const GPU: &[&str] =
-    &["name", "count", "model", "multiprocessors", "peak_flops", "memory_bandwidth", "memory", "provenance"];
 const THING: &[&str] = &["name", "count"];
-const LINK: &[&str] = &["kind", "between", "latency", "bandwidth", "duplex", "provenance"];
+const LINK: &[&str] = &["kind", "between", "latency", "bandwidth", "pcie", "nvlink", "duplex", "provenance"];
 
 /// A whole file.
 pub(super) struct ClusterTable<'a> {
@@ -93,19 +93,24 @@ impl Stamp {
 pub(super) fn read<'a>(source: Source<'a>, root: &'a DeTable<'a>) -> Result<ClusterTable<'a>, InputError> {
     let root = Reader::new(source, "the cluster file", root, 0, ROOT)?;
     let provenance = provenance(&root, &Arc::new(Provenance::Assumed(String::new())))?;
+    let gpus = catalogue()?;
     let hosts = root.tables("host", "[[host]]", HOST)?;
     let links = root.tables("link", "[[link]]", LINK)?;
     Ok(ClusterTable {
         source,
         name: root.need("name", "\"my-cluster\"", name)?.value,
         description: root.text("description", "\"four hosts\"")?.map_or("", |at| at.value).to_string(),
-        hosts: hosts.iter().map(|table| host(table, &provenance)).collect::<Result<_, _>>()?,
+        hosts: hosts.iter().map(|table| host(table, &gpus, &provenance)).collect::<Result<_, _>>()?,
         switches: things(&root, "switch", "[[switch]]")?,
         links: links.iter().map(|table| link(table, &provenance)).collect::<Result<_, _>>()?,
     })
 }
 
-fn host<'a>(table: &Reader<'a>, inherited: &Arc<Provenance>) -> Result<HostTable<'a>, InputError> {
+fn host<'a>(
+    table: &Reader<'a>,
+    catalogue: &[CatalogueGpu],
+    inherited: &Arc<Provenance>,
+) -> Result<HostTable<'a>, InputError> {
     let provenance = provenance(table, inherited)?;
     let stamp = stamp(table, "node")?;
     let cpu = table.table("cpu", "[host.cpu]", CPU)?;
@@ -118,7 +123,7 @@ fn host<'a>(table: &Reader<'a>, inherited: &Arc<Provenance>) -> Result<HostTable
     Ok(HostTable {
         stamp,
         cpu: read_cpu(&cpu, &provenance)?,
-        gpus: gpus.iter().map(|table| gpu(table, &provenance)).collect::<Result<_, _>>()?,
+        gpus: gpus.iter().map(|table| gpu(table, catalogue, &provenance)).collect::<Result<_, _>>()?,
         things: things.chain(switches.into_iter().map(|switch| (switch, VertexKind::Switch))).collect(),
         links: links.iter().map(|table| link(table, &provenance)).collect::<Result<_, _>>()?,
     })
@@ -138,30 +143,39 @@ fn read_cpu(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<CpuTable,
     })
 }
 
-fn gpu(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<GpuTable, InputError> {
-    Ok(GpuTable {
-        stamp: stamp(table, "gpu")?,
-        spec: Arc::new(GpuSpec {
-            model: table.need("model", "\"Tesla V100\"", |text| Ok(text.to_string()))?.value,
-            multiprocessors: table.need_count("multiprocessors", "80", 100_000)? as u32,
-            peak_flops_s: table.need("peak_flops", "\"15.7TFLOP/s\"", parse_flops)?.value,
-            memory_bandwidth: table.need("memory_bandwidth", "\"900GB/s\"", Bandwidth::from_str)?.value,
-            memory: table.need("memory", "\"16GiB\"", memory)?.value,
-        }),
-        provenance: provenance(table, inherited)?,
-    })
+fn gpu(table: &Reader<'_>, catalogue: &[CatalogueGpu], inherited: &Arc<Provenance>) -> Result<GpuTable, InputError> {
+    let (spec, source) = host_gpu(table, catalogue)?;
+    let own = table.read("provenance", "\"datasheet: NAME\"", Provenance::from_str)?.map(|at| at.value);
+    let provenance = own.or(source).map_or_else(|| inherited.clone(), Arc::new);
+    Ok(GpuTable { stamp: stamp(table, "gpu")?, spec: Arc::new(spec), provenance })
 }
 
 fn link<'a>(table: &Reader<'a>, inherited: &Arc<Provenance>) -> Result<LinkTable<'a>, InputError> {
     Ok(LinkTable {
         between: table.pair("between", "[\"node*.eth0\", \"switch\"]")?,
-        wire: Wire {
-            kind: table.need("kind", "\"ethernet\"", LinkKind::from_str)?.value,
-            latency: table.need("latency", "\"2us\"", Time::from_str)?.value,
-            bandwidth: table.need("bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?.value,
-            duplex: table.read("duplex", "\"full\"", Duplex::from_str)?.map_or(Duplex::Full, |at| at.value),
-            provenance: provenance(table, inherited)?,
-        },
+        wire: wire(table, "kind", inherited)?,
+    })
+}
+
+/// The wire that a table describes, whose kind stands under `kind`.
+pub(super) fn wire(table: &Reader<'_>, kind: &'static str, inherited: &Arc<Provenance>) -> Result<Wire, InputError> {
+    let rate = rate(table, inherited)?;
+    let kind = match (table.read(kind, "\"ethernet\"", LinkKind::from_str)?, rate.kind) {
+        (Some(at), Some(implied)) if at.value != implied => {
+            return Err(
+                table.error_at(&at, format!("is {implied} by the key that gives its rate; take one of the two"))
+            );
+        }
+        (Some(at), _) => at.value,
+        (None, Some(implied)) => implied,
+        (None, None) => table.need(kind, "\"ethernet\"", LinkKind::from_str)?.value,
+    };
+    Ok(Wire {
+        kind,
+        latency: table.need("latency", "\"2us\"", Time::from_str)?.value,
+        bandwidth: rate.bandwidth,
+        duplex: table.read("duplex", "\"full\"", Duplex::from_str)?.map_or(Duplex::Full, |at| at.value),
+        provenance: provenance(table, &rate.provenance)?,
     })
 }
 
@@ -175,12 +189,12 @@ fn stamp(table: &Reader<'_>, example: &str) -> Result<Stamp, InputError> {
     Ok(Stamp { name, count, offset: table.offset })
 }
 
-fn provenance(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<Arc<Provenance>, InputError> {
+pub(super) fn provenance(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<Arc<Provenance>, InputError> {
     let own = table.read("provenance", "\"datasheet: NAME\"", Provenance::from_str)?;
     Ok(own.map_or_else(|| inherited.clone(), |at| Arc::new(at.value)))
 }
 
-fn name(text: &str) -> Result<String, String> {
+pub(super) fn name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     match text {
         "cpu" | "memory" => Err("is what a host calls its own; take another name".into()),
@@ -189,7 +203,7 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-fn memory(text: &str) -> Result<Bytes, String> {
+pub(super) fn memory(text: &str) -> Result<Bytes, String> {
     match text.parse()? {
         Bytes(0) => Err("must be positive".into()),
         bytes => Ok(bytes),

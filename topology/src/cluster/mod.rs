@@ -7,10 +7,13 @@ mod build;
 mod describe;
 mod file;
 mod flops;
+mod gpu;
+mod gpu_table;
 mod names;
 mod parts;
 mod pattern;
 mod provenance;
+mod rate;
 mod reader;
 mod route;
 mod stamp;
@@ -21,9 +24,11 @@ use crate::{Bandwidth, InputError, Time, nearest};
 use build::Builder;
 pub use describe::Table;
 pub use flops::{parse_flops, show_flops};
+pub use gpu::{GpuSpec, Lanes, Precision};
+pub use gpu_table::{CatalogueGpu, catalogue};
 pub use parts::{
-    CpuSpec, Device, DeviceId, DeviceKind, Duplex, GpuSpec, Host, HostId, Link, LinkId, LinkKind, Sharing, Vertex,
-    VertexId, VertexKind, WireId,
+    CpuSpec, Device, DeviceId, DeviceKind, Duplex, Host, HostId, Link, LinkId, LinkKind, Sharing, Vertex, VertexId,
+    VertexKind, WireId,
 };
 use petgraph::graph::{DiGraph, NodeIndex};
 pub use provenance::Provenance;

@@ -2,7 +2,7 @@
 //!
 //! Ids are positions in the cluster's lists, so that per-device and per-wire state elsewhere is a plain vector.
 
-use super::Provenance;
+use super::{GpuSpec, Provenance};
 use crate::{Bandwidth, Bytes, Time};
 use std::fmt;
 use std::str::FromStr;
@@ -82,21 +82,6 @@ pub struct CpuSpec {
     pub memory: Bytes,
 }
 
-/// One GPU.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GpuSpec {
-    /// E.g. `Tesla V100`.
-    pub model: String,
-    /// Multiprocessors, the unit in which kernels share the GPU.
-    pub multiprocessors: u32,
-    /// Peak single-precision FLOP/s of the whole GPU.
-    pub peak_flops_s: f64,
-    /// Bytes read or written per second in its own memory.
-    pub memory_bandwidth: Bandwidth,
-    /// Size of its own memory.
-    pub memory: Bytes,
-}
-
 /// One direction of a wire.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Link {
@@ -152,6 +137,10 @@ pub enum LinkKind {
     NvLink,
     /// PCI Express.
     Pcie,
+    /// What joins the sockets of a host: QPI, UPI, HyperTransport, xGMI, X-bus.
+    HostBridge,
+    /// Cray Gemini, NIC to router or router to router.
+    Gemini,
     /// The passing of one message between ranks of a host.
     SharedMemory,
     /// Reading and writing a host's memory.
@@ -162,11 +151,13 @@ pub enum LinkKind {
 
 impl LinkKind {
     /// Kinds that a cluster file may name.
-    pub const ALL: [LinkKind; 6] = [
+    pub const ALL: [LinkKind; 8] = [
         LinkKind::Ethernet,
         LinkKind::InfiniBand,
         LinkKind::NvLink,
         LinkKind::Pcie,
+        LinkKind::HostBridge,
+        LinkKind::Gemini,
         LinkKind::SharedMemory,
         LinkKind::HostMemory,
     ];
@@ -178,6 +169,8 @@ impl LinkKind {
             LinkKind::InfiniBand => "infiniband",
             LinkKind::NvLink => "nvlink",
             LinkKind::Pcie => "pcie",
+            LinkKind::HostBridge => "host-bridge",
+            LinkKind::Gemini => "gemini",
             LinkKind::SharedMemory => "shared-memory",
             LinkKind::HostMemory => "host-memory",
             LinkKind::DeviceMemory => "device-memory",

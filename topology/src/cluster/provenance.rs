@@ -30,6 +30,17 @@ impl Provenance {
         }
     }
 
+    /// The same kind with other evidence.
+    pub(super) fn with_evidence(&self, evidence: String) -> Provenance {
+        match self {
+            Provenance::Measured(_) => Provenance::Measured(evidence),
+            Provenance::Datasheet(_) => Provenance::Datasheet(evidence),
+            Provenance::Paper(_) => Provenance::Paper(evidence),
+            Provenance::Fitted(_) => Provenance::Fitted(evidence),
+            Provenance::Assumed(_) => Provenance::Assumed(evidence),
+        }
+    }
+
     /// Which sheet, paper, command or reason.
     pub fn evidence(&self) -> &str {
         match self {

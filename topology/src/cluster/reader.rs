@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         self.source.error(at.offset, at.shown.clone(), message)
     }
 
-    fn missing(&self, key: &str, example: &str) -> InputError {
+    pub(super) fn missing(&self, key: &str, example: &str) -> InputError {
         self.error(format!("{key} is missing; add {key} = {example}"))
     }
 

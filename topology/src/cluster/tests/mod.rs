@@ -1,5 +1,6 @@
 //! Tests of clusters: routes against hand-worked cases and a slow twin, and every way to get a file wrong.
 
 mod bad_input;
+mod gpus;
 mod presets;
 mod routes;

@@ -1,0 +1,56 @@
+//! The rate of a link in a cluster file: a bandwidth, or generation and lanes of PCI Express or NVLink.
+//!
+//! The last two say by themselves what kind the link is and where its rate comes from.
+
+use super::gpu::Lanes;
+use super::reader::Reader;
+use super::{LinkKind, Provenance};
+use crate::{Bandwidth, InputError};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What a table says about its rate.
+pub(super) struct Rate {
+    pub(super) bandwidth: Bandwidth,
+    /// The kind that the key implies.
+    pub(super) kind: Option<LinkKind>,
+    /// Where the figures come from, unless the table says so itself.
+    pub(super) provenance: Arc<Provenance>,
+}
+
+/// The rate that exactly one of `bandwidth`, `pcie` and `nvlink` gives.
+pub(super) fn rate(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<Rate, InputError> {
+    let plain = table.read("bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?;
+    let pcie = table.read("pcie", "\"3.0 x16\"", |text| lanes(text, "PCI Express", 5, Lanes::pcie))?;
+    let nvlink = table.read("nvlink", "\"2.0 x1\"", |text| lanes(text, "NVLink", 4, Lanes::nvlink))?;
+    let sheet = |text: String| Arc::new(Provenance::Datasheet(format!("{text} (bandwidth); latency {inherited}")));
+    match (plain, pcie, nvlink) {
+        (Some(at), None, None) => Ok(Rate { bandwidth: at.value, kind: None, provenance: inherited.clone() }),
+        (None, Some(at), None) => {
+            let (bandwidth, lanes) = at.value;
+            let provenance = sheet(format!("PCI Express {}.0, {} lanes", lanes.generation, lanes.count));
+            Ok(Rate { bandwidth, kind: Some(LinkKind::Pcie), provenance })
+        }
+        (None, None, Some(at)) => {
+            let (bandwidth, lanes) = at.value;
+            let provenance = sheet(format!("NVIDIA NVLink {}.0, {} links", lanes.generation, lanes.count));
+            Ok(Rate { bandwidth, kind: Some(LinkKind::NvLink), provenance })
+        }
+        (None, None, None) => {
+            table.need("bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?;
+            Err(table.error("bandwidth is missing"))
+        }
+        _ => Err(table.error("has more than one of bandwidth, pcie and nvlink; keep one")),
+    }
+}
+
+fn lanes(
+    text: &str,
+    what: &str,
+    last: u32,
+    rate: impl Fn(Lanes) -> Option<Bandwidth>,
+) -> Result<(Bandwidth, Lanes), String> {
+    let lanes: Lanes = text.parse()?;
+    let bandwidth = rate(lanes).ok_or_else(|| format!("is no generation of {what}; there are 1.0 to {last}.0"))?;
+    Ok((bandwidth, lanes))
+}
