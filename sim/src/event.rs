@@ -1,112 +1,155 @@
 //! A queue of events in integer time, first in first out among equals.
 //!
 //! Equal times are common (symmetric ranks), so the order of insertion decides and two runs agree to the byte.
-//! Cancelling only empties the entry's slot; the heap drops what is stale when it comes up, or all at once when
-//! the stale outnumber the live.
+//! The queue is a hierarchical timing wheel (Varghese and Lauck 1987): level l has 64 slots of 64^l picoseconds, and an
+//! event lies where its time first differs, in base 64, from the queue's base. Its cost hardly grows with what waits.
+//! A slot is spread over the levels below only when it comes up crowded; a few events are picked from as they lie.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 use lockstep_topology::Time;
 
-/// Names one scheduled event; it stays unique after the event has fired or was cancelled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EventId {
+/// Bits of time that one level resolves.
+const BITS: u32 = 6;
+const SLOTS: usize = 1 << BITS;
+/// Levels that cover 64 bits of time.
+const LEVELS: usize = 11;
+/// Events in a slot that are searched rather than spread.
+const FEW: usize = 8;
+
+/// Where the earliest event lies.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    time: u64,
     slot: u32,
-    number: u64,
+    index: u32,
 }
 
-/// Where an event waits; the number tells a reused slot from its former tenant.
-#[derive(Debug, Clone)]
-struct Slot<E> {
-    number: u64,
-    event: Option<E>,
-}
-
-/// Events ordered by time, then by insertion.
+/// Events ordered by time, then by insertion; none may be earlier than the last one taken out.
 ///
 /// ```
 /// # use lockstep_sim::event::Events;
 /// # use lockstep_topology::Time;
 /// let mut events = Events::new();
-/// let late = events.push(Time(20), "late");
+/// events.push(Time(20), "late");
 /// events.push(Time(10), "first");
 /// events.push(Time(10), "second");
-/// assert_eq!(events.cancel(late), Some("late"));
+/// assert_eq!(events.next_time(), Some(Time(10)));
 /// assert_eq!(events.pop(), Some((Time(10), "first")));
 /// assert_eq!(events.pop(), Some((Time(10), "second")));
+/// assert_eq!(events.pop(), Some((Time(20), "late")));
 /// assert_eq!(events.pop(), None);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Events<E> {
-    heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
-    slots: Vec<Slot<E>>,
-    free: Vec<u32>,
-    pushed: u64,
+    /// All slots, level by level; each in order of insertion.
+    slots: Vec<Vec<(u64, E)>>,
+    /// Which slots of each level hold something.
+    filled: [u64; LEVELS],
+    /// Not later than any event.
+    base: u64,
+    /// The time of the last event taken out.
+    last: u64,
+    first: Option<Place>,
     live: usize,
+    /// An emptied slot, kept for its allocation.
+    spare: Vec<(u64, E)>,
+    /// A crowd that is due at `last`, before anything in the slots.
+    ready: VecDeque<(u64, E)>,
 }
 
-impl<E> Default for Events<E> {
+impl<E: Copy> Default for Events<E> {
     fn default() -> Events<E> {
-        Events { heap: BinaryHeap::new(), slots: Vec::new(), free: Vec::new(), pushed: 0, live: 0 }
+        Events {
+            slots: vec![Vec::new(); LEVELS * SLOTS],
+            filled: [0; LEVELS],
+            base: 0,
+            last: 0,
+            first: None,
+            live: 0,
+            spare: Vec::new(),
+            ready: VecDeque::new(),
+        }
     }
 }
 
-impl<E> Events<E> {
+impl<E: Copy> Events<E> {
     /// An empty queue.
     pub fn new() -> Events<E> {
         Events::default()
     }
 
-    /// Schedules `event` at `time`, after everything already scheduled there.
-    pub fn push(&mut self, time: Time, event: E) -> EventId {
-        self.pushed += 1;
-        let number = self.pushed;
-        let entry = Slot { number, event: Some(event) };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = entry;
-                slot
-            }
-            None => {
-                self.slots.push(entry);
-                (self.slots.len() - 1) as u32
-            }
-        };
-        self.heap.push(Reverse((time, number, slot)));
-        self.live += 1;
-        EventId { slot, number }
-    }
-
-    /// Takes an event back; `None` if it has fired or was cancelled before.
-    pub fn cancel(&mut self, id: EventId) -> Option<E> {
-        let event = self.take(id.slot, id.number)?;
-        if self.heap.len() > 2 * self.live + 64 {
-            let slots = &self.slots;
-            self.heap.retain(|Reverse((_, number, slot))| is_live(&slots[*slot as usize], *number));
+    /// Schedules `event` at `time`, after everything already scheduled there; a time in the past counts as the present.
+    pub fn push(&mut self, time: Time, event: E) {
+        let time = time.0.max(self.last);
+        let (slot, index) = self.put(time, event);
+        if self.live == 0 || self.first.is_some_and(|first| time < first.time) {
+            self.first = Some(Place { time, slot, index });
         }
-        Some(event)
+        self.live += 1;
     }
 
     /// When the next event is due.
     pub fn next_time(&mut self) -> Option<Time> {
-        while let Some(Reverse((time, number, slot))) = self.heap.peek() {
-            if is_live(&self.slots[*slot as usize], *number) {
-                return Some(*time);
-            }
-            self.heap.pop();
+        if !self.ready.is_empty() {
+            return Some(Time(self.last));
         }
-        None
+        self.find().map(|place| Time(place.time))
     }
 
     /// Takes the next event out, with its time.
     pub fn pop(&mut self) -> Option<(Time, E)> {
-        while let Some(Reverse((time, number, slot))) = self.heap.pop() {
-            if let Some(event) = self.take(slot, number) {
-                return Some((time, event));
+        if let Some((time, event)) = self.ready.pop_front() {
+            self.live -= 1;
+            return Some((Time(time), event));
+        }
+        let mut place = self.find()?;
+        if self.slots[place.slot as usize].len() > FEW {
+            if place.slot as usize >= SLOTS {
+                self.spread(place);
+                place = self.find()?;
+            }
+            if self.slots[place.slot as usize].len() > FEW {
+                // All of it is due now.
+                self.filled[0] &= !(1 << place.slot);
+                self.ready.extend(self.slots[place.slot as usize].drain(..));
+                (self.first, self.last) = (None, place.time);
+                return self.pop();
             }
         }
-        None
+        let slot = &mut self.slots[place.slot as usize];
+        let (time, event) = slot.remove(place.index as usize);
+        // Equal times stand in order of insertion, so the next of them is the next one behind.
+        let next = slot[place.index as usize..].iter().position(|(other, _)| *other == time);
+        self.first = next.map(|behind| Place { index: place.index + behind as u32, ..place });
+        if slot.is_empty() {
+            self.filled[place.slot as usize / SLOTS] &= !(1 << (place.slot as usize % SLOTS));
+        }
+        self.last = time;
+        self.live -= 1;
+        Some((Time(time), event))
+    }
+
+    /// Drops from the slot of the next event, which is wanted no more, all that `keep` refuses.
+    pub(crate) fn purge(&mut self, keep: impl Fn(Time, &E) -> bool) {
+        let Some(place) = self.find() else { return };
+        let slot = &mut self.slots[place.slot as usize];
+        self.live -= slot.len();
+        slot.retain(|(time, event)| keep(Time(*time), event));
+        self.live += slot.len();
+        if slot.is_empty() {
+            self.filled[place.slot as usize / SLOTS] &= !(1 << (place.slot as usize % SLOTS));
+        }
+        self.first = None;
+    }
+
+    /// The next event, with its time.
+    pub(crate) fn peek(&mut self) -> Option<(Time, E)> {
+        if let Some((time, event)) = self.ready.front() {
+            return Some((Time(*time), *event));
+        }
+        let place = self.find()?;
+        Some((Time(place.time), self.slots[place.slot as usize][place.index as usize].1))
     }
 
     /// How many events wait.
@@ -119,17 +162,44 @@ impl<E> Events<E> {
         self.live == 0
     }
 
-    fn take(&mut self, slot: u32, number: u64) -> Option<E> {
-        let entry = self.slots.get_mut(slot as usize).filter(|entry| entry.number == number)?;
-        let event = entry.event.take()?;
-        self.free.push(slot);
-        self.live -= 1;
-        Some(event)
+    /// Puts an event where its time belongs; returns the slot and the place in it.
+    fn put(&mut self, time: u64, event: E) -> (u32, u32) {
+        let level = (63 - ((time ^ self.base) | 1).leading_zeros()) / BITS;
+        let digit = (time >> (level * BITS)) as usize % SLOTS;
+        self.filled[level as usize] |= 1 << digit;
+        let slot = level as usize * SLOTS + digit;
+        self.slots[slot].push((time, event));
+        (slot as u32, (self.slots[slot].len() - 1) as u32)
     }
-}
 
-fn is_live<E>(slot: &Slot<E>, number: u64) -> bool {
-    slot.number == number && slot.event.is_some()
+    /// The earliest event: it lies in the first slot of the lowest level that holds something.
+    fn find(&mut self) -> Option<Place> {
+        if self.first.is_none() && self.live > 0 {
+            let level = self.filled.iter().position(|filled| *filled != 0)?;
+            let slot = level * SLOTS + self.filled[level].trailing_zeros() as usize;
+            let (mut time, mut index) = (u64::MAX, 0);
+            for (at, (other, _)) in self.slots[slot].iter().enumerate() {
+                if *other < time {
+                    (time, index) = (*other, at);
+                }
+            }
+            self.first = Some(Place { time: self.slots[slot][index].0, slot: slot as u32, index: index as u32 });
+        }
+        self.first
+    }
+
+    /// Moves the base to the earliest event, and those in its slot to the levels below.
+    fn spread(&mut self, place: Place) {
+        let spare = std::mem::take(&mut self.spare);
+        let mut crowd = std::mem::replace(&mut self.slots[place.slot as usize], spare);
+        self.filled[place.slot as usize / SLOTS] &= !(1 << (place.slot as usize % SLOTS));
+        self.base = place.time;
+        for (time, event) in crowd.drain(..) {
+            self.put(time, event);
+        }
+        self.spare = crowd;
+        self.first = None;
+    }
 }
 
 #[cfg(test)]
@@ -137,57 +207,43 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a test does to the queue: push at a time, cancel the n-th ever pushed, or pop.
-    #[derive(Debug, Clone)]
-    enum Deed {
-        Push(u64),
-        Cancel(usize),
-        Pop,
-    }
-
-    fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-        let deed = prop_oneof![(0u64..8).prop_map(Deed::Push), (0usize..64).prop_map(Deed::Cancel), Just(Deed::Pop),];
-        prop::collection::vec(deed, 0..200)
+    /// Delays of all sizes, so that all levels are used, and many equal ones.
+    fn delays() -> impl Strategy<Value = u64> {
+        prop_oneof![4 => 0u64..4, 2 => 0u64..200, 1 => (0u32..63).prop_map(|bits| 1 << bits), 1 => 0u64..1 << 40]
     }
 
     proptest! {
-        /// The twin is a plain list, searched for the first smallest time.
+        /// The twin is a plain list, searched for the first smallest time; `None` takes one out.
         #[test]
-        fn agrees_with_a_plain_list(deeds in deeds()) {
+        fn agrees_with_a_plain_list(deeds in prop::collection::vec(prop::option::weighted(0.6, delays()), 0..300)) {
             let mut events = Events::new();
-            let mut ids = Vec::new();
             let mut list: Vec<(u64, usize)> = Vec::new();
-            for deed in deeds {
+            let mut now = 0_u64;
+            for (number, deed) in deeds.into_iter().enumerate() {
                 match deed {
-                    Deed::Push(time) => {
-                        list.push((time, ids.len()));
-                        ids.push(events.push(Time(time), ids.len()));
+                    Some(delay) => {
+                        list.push((now.saturating_add(delay), number));
+                        events.push(Time(now.saturating_add(delay)), number);
                     }
-                    Deed::Cancel(n) if n < ids.len() => {
-                        let at = list.iter().position(|(_, event)| *event == n);
-                        prop_assert_eq!(events.cancel(ids[n]), at.map(|at| list.remove(at).1));
-                    }
-                    Deed::Cancel(_) => {}
-                    Deed::Pop => {
+                    None => {
                         let at = (0..list.len()).min_by_key(|at| (list[*at].0, *at));
                         let want = at.map(|at| list.remove(at)).map(|(time, event)| (Time(time), event));
+                        now = want.map_or(now, |(time, _)| time.0);
                         prop_assert_eq!(events.next_time(), want.map(|(time, _)| time));
                         prop_assert_eq!(events.pop(), want);
                     }
                 }
-                prop_assert_eq!(events.len(), list.len());
-                prop_assert_eq!(events.is_empty(), list.is_empty());
+                // Looking does not move the queue: what comes next may be earlier than what was first.
+                prop_assert_eq!(events.next_time(), list.iter().map(|(time, _)| Time(*time)).min());
+                prop_assert_eq!((events.len(), events.is_empty()), (list.len(), list.is_empty()));
             }
         }
     }
 
     #[test]
-    fn cancelled_entries_do_not_pile_up() {
+    fn a_crowd_at_one_time_keeps_its_order() {
         let mut events = Events::new();
-        for round in 0..10_000 {
-            let id = events.push(Time(1_000_000), round);
-            assert_eq!(events.cancel(id), Some(round));
-        }
-        assert!(events.heap.len() <= 65 && events.slots.len() == 1);
+        (0..1000).for_each(|number| events.push(Time(1 << 30), number));
+        assert!((0..1000).all(|number| events.pop() == Some((Time(1 << 30), number))));
     }
 }

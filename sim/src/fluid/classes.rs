@@ -59,7 +59,7 @@ impl Eq for Member {}
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) cap: f64,
-    /// The largest speed that cap and capacities allow, as of the last attachment.
+    /// The largest speed that cap and capacities allow, as of the last attachment or start alone.
     pub(super) bound: f64,
     /// The search (by number) that has last come by.
     pub(super) seen: u64,
@@ -75,6 +75,10 @@ pub(super) struct Group {
     pub(super) even: bool,
     /// Whether its members have changed since the shares were last solved.
     pub(super) touched: bool,
+    /// Whether its only member has all its resources to itself, and stands in no list.
+    pub(super) alone: bool,
+    /// The capacities, by their version, that `bound` follows from.
+    pub(super) bound_as_of: u64,
 }
 
 impl Group {
@@ -106,6 +110,13 @@ pub(super) struct Pace {
 }
 
 impl Pace {
+    /// Begins anew at `now`, with `member` alone at `speed`.
+    pub(super) fn restart(&mut self, member: Member, speed: f64, now: Time) {
+        (self.first, self.members) = (member, 1);
+        (self.progress, self.last, self.speed) = (0.0, now, speed);
+        self.due = now + Time(super::picoseconds(member.mark, speed));
+    }
+
     /// Counts the progress up to `now`.
     pub(super) fn catch_up(&mut self, now: Time) {
         self.progress += super::work_between(self.speed, self.last, now);
@@ -246,6 +257,8 @@ impl Classes {
             chain,
             even: uses.windows(2).all(|pair| pair[0].per_speed == pair[1].per_speed),
             touched: false,
+            alone: false,
+            bound_as_of: 0,
         };
         match self.free_groups.pop() {
             Some(class) => {

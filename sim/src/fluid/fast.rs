@@ -5,10 +5,12 @@
 
 use lockstep_topology::{InputError, Time};
 
+use super::alone::{FREE, SHARED};
 use super::classes::{Classes, Member, NONE};
 use super::schedule::Schedule;
 use super::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
 use super::{check_capacity, check_work, normalise, picoseconds};
+use crate::event::Events;
 
 /// A group's entry in the list of a resource's users: the group, and which of the links is its use.
 #[derive(Debug, Clone, Copy)]
@@ -71,14 +73,22 @@ pub struct System {
     pub(super) classes: Classes,
     /// Classes whose members changed since the last settling.
     pub(super) touched: Vec<u32>,
+    /// Who holds each resource: a class that is alone on it, [`FREE`] or [`SHARED`].
+    pub(super) holders: Vec<u32>,
+    /// When the classes that are alone are done, and what they no longer wait for.
+    pub(super) alone: Events<u32>,
+    /// Classes that are no longer alone and wait to be entered into lists.
+    pub(super) joined: Vec<u32>,
+    /// How often a capacity was changed or added.
+    pub(super) capacities: u64,
     /// One group of each component that has a completion ahead, at the component's next one.
     pub(super) schedule: Schedule,
     /// Activities with nothing to do, which end before the clock moves: number and token.
     at_once: Vec<(u64, u64)>,
     /// Numbers and tokens of what ends at one instant, to be put in order.
-    done: Vec<(u64, u64)>,
+    pub(super) done: Vec<(u64, u64)>,
     started: u64,
-    active: usize,
+    pub(super) active: usize,
     pub(super) work: super::component::Work,
     uses: Vec<Use>,
 }
@@ -114,7 +124,9 @@ impl System {
 
     /// Hands out what has ended at the present instant, in order of start.
     fn report(&mut self, finished: &mut Vec<Finished>) {
-        self.done.sort_unstable();
+        if self.done.len() > 1 {
+            self.done.sort_unstable();
+        }
         finished.extend(self.done.drain(..).map(|(_, token)| Finished { time: self.now, token }));
     }
 }
@@ -124,6 +136,8 @@ impl Fluid for System {
         check_capacity(capacity)?;
         self.resources.push(Resource { capacity, ..Resource::default() });
         self.fills.push(Fill::default());
+        self.holders.push(FREE);
+        self.capacities += 1;
         Ok(ResourceId((self.resources.len() - 1) as u32))
     }
 
@@ -135,6 +149,11 @@ impl Fluid for System {
         let users: Vec<u32> = self.resources[resource.0 as usize].users.iter().map(|user| user.group).collect();
         users.iter().for_each(|group| self.detach(*group));
         self.resources[resource.0 as usize].capacity = capacity;
+        self.capacities += 1;
+        if !matches!(self.holders[resource.0 as usize], FREE | SHARED) {
+            // The settling takes it among the others.
+            self.touch(self.holders[resource.0 as usize]);
+        }
         users.iter().for_each(|group| self.touch(*group));
         Ok(())
     }
@@ -162,6 +181,10 @@ impl Fluid for System {
         if work == 0.0 || (group.uses == 0 && group.cap == f64::INFINITY) {
             self.at_once.push((number, token));
         } else {
+            if self.classes.paces[class.0 as usize].members == 0 && self.is_free(class.0) {
+                self.start_alone(class.0, Member { mark: work, number, token });
+                return Ok(ActivityId { class: class.0, number });
+            }
             let pace = &mut self.classes.paces[class.0 as usize];
             pace.catch_up(self.now);
             if pace.members == 0 {
@@ -186,7 +209,11 @@ impl Fluid for System {
         pace.catch_up(self.now);
         let left = (mark - pace.progress).max(0.0);
         self.active -= 1;
-        self.touch(class);
+        if self.classes.groups[class as usize].alone {
+            self.end_alone(class);
+        } else {
+            self.touch(class);
+        }
         Some(left)
     }
 
@@ -199,7 +226,7 @@ impl Fluid for System {
             return Some(self.now);
         }
         self.settle();
-        self.schedule.first().map(|(time, _)| time)
+        self.next_due()
     }
 
     fn advance(&mut self, to: Time, finished: &mut Vec<Finished>) {
@@ -208,7 +235,7 @@ impl Fluid for System {
         loop {
             // What is due at this instant already joins what has nothing to do.
             self.settle();
-            let due = self.schedule.first().filter(|(due, _)| *due <= to).map(|(due, _)| due);
+            let due = self.next_due().filter(|due| *due <= to);
             if !self.done.is_empty() && due != Some(self.now) {
                 self.report(finished);
             }
@@ -224,6 +251,7 @@ impl Fluid for System {
                     class = next;
                 }
             }
+            self.complete_alone();
             self.report(finished);
             if due == to {
                 // The caller may start more at this instant; one settling then serves all.
@@ -244,6 +272,10 @@ impl Fluid for System {
 
     fn load(&mut self, resource: ResourceId) -> f64 {
         self.settle();
+        let holder = self.holders[resource.0 as usize];
+        if !matches!(holder, FREE | SHARED) {
+            return self.load_alone(holder, resource.0);
+        }
         let users = &self.resources[resource.0 as usize].users;
         users
             .iter()

@@ -26,6 +26,7 @@
 //!
 //! [`System`] is incremental and fast; [`SlowSystem`] recomputes everything at each change and is its oracle.
 
+mod alone;
 mod classes;
 mod component;
 mod fast;

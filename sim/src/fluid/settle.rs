@@ -5,6 +5,7 @@
 
 use lockstep_topology::Time;
 
+use super::alone::{FREE, SHARED};
 use super::fast::{System, User};
 
 /// Demand within this share of the capacity counts as filling it: sums kept by adding and subtracting drift a little.
@@ -63,18 +64,33 @@ impl System {
         self.touched = touched;
     }
 
-    /// Enters a class with so many members into the lists of its resources.
-    fn attach(&mut self, class: u32, members: u32) {
-        let group = &mut self.classes.groups[class as usize];
-        let links = &mut self.classes.links[group.range()];
-        let limits = links.iter().map(|link| self.resources[link.resource as usize].capacity / link.per_speed);
-        group.bound = limits.fold(group.cap, f64::min);
-        for (link, number) in links.iter_mut().zip(group.first_use..) {
+    /// Enters a class with so many members into the lists of its resources; who was alone on one of them follows.
+    pub(super) fn attach(&mut self, class: u32, members: u32) {
+        self.bound(class);
+        if self.classes.groups[class as usize].alone {
+            self.give_up(class);
+        }
+        let mut joined = false;
+        for number in self.classes.groups[class as usize].range() {
+            let link = &mut self.classes.links[number];
             let users = &mut self.resources[link.resource as usize].users;
             link.slot = users.len() as u32;
-            users.push(User { group: class, link: number });
+            users.push(User { group: class, link: number as u32 });
+            let holder = &mut self.holders[link.resource as usize];
+            if !matches!(*holder, FREE | SHARED) {
+                self.joined.push(*holder);
+                joined = true;
+            }
+            *holder = SHARED;
         }
         self.recount(class, f64::from(members), members);
+        while joined && let Some(other) = self.joined.pop() {
+            // It may have held several of these resources.
+            if self.classes.groups[other as usize].alone {
+                self.work.alive.push(other);
+                self.attach(other, 1);
+            }
+        }
     }
 
     /// Takes a class out of the lists of its resources, if it is in.
@@ -96,6 +112,7 @@ impl System {
             }
             if resource.users.is_empty() {
                 resource.demand = 0.0;
+                self.holders[link.resource as usize] = FREE;
             }
         }
     }

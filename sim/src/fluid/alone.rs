@@ -1,0 +1,114 @@
+//! Activities that have all their resources to themselves: they run at their class's bound, and nothing is solved for them.
+//!
+//! Most transfers and nearly all kernels never meet another. Such an activity only marks what it holds and enters its end;
+//! when somebody joins it on a resource it takes its place in the lists, with the progress it has, and is solved as all
+//! others are. Its speed alone and its end are those that the solver would find, to the bit.
+
+use lockstep_topology::Time;
+
+use super::classes::Member;
+use super::fast::System;
+
+/// Nobody uses the resource.
+pub(super) const FREE: u32 = u32::MAX;
+/// Its users stand in its list.
+pub(super) const SHARED: u32 = u32::MAX - 1;
+
+impl System {
+    /// Whether a class without members could have all its resources to itself.
+    pub(super) fn is_free(&self, class: u32) -> bool {
+        let group = &self.classes.groups[class as usize];
+        let links = &self.classes.links[group.range()];
+        !group.touched && links.iter().all(|link| self.holders[link.resource as usize] == FREE)
+    }
+
+    /// The largest speed that a class's cap and capacities allow.
+    pub(super) fn bound(&mut self, class: u32) -> f64 {
+        let group = &mut self.classes.groups[class as usize];
+        if group.bound_as_of != self.capacities {
+            group.bound_as_of = self.capacities;
+            let links = &self.classes.links[group.range()];
+            let limits = links.iter().map(|link| self.resources[link.resource as usize].capacity / link.per_speed);
+            group.bound = limits.fold(group.cap, f64::min);
+        }
+        group.bound
+    }
+
+    /// Starts the one activity of a class that is free.
+    pub(super) fn start_alone(&mut self, class: u32, member: Member) {
+        let bound = self.bound(class);
+        let (group, pace) = self.classes.both(class);
+        group.alone = true;
+        pace.restart(member, bound, self.now);
+        if pace.due < Time::MAX {
+            self.alone.push(pace.due, class);
+        }
+        self.hold(class, class);
+    }
+
+    /// A class is alone no more: it has ended, or is about to enter the lists.
+    pub(super) fn give_up(&mut self, class: u32) {
+        self.classes.groups[class as usize].alone = false;
+        self.hold(class, FREE);
+    }
+
+    /// The one activity of a class that was alone has been taken out.
+    pub(super) fn end_alone(&mut self, class: u32) {
+        self.give_up(class);
+        let (group, pace) = self.classes.both(class);
+        pace.speed = 0.0;
+        if group.pins == 0 {
+            // The settling forgets it.
+            self.touch(class);
+        }
+    }
+
+    /// When the next activity ends; the shares must have been settled.
+    pub(super) fn next_due(&mut self) -> Option<Time> {
+        let shared = self.schedule.first().map(|(time, _)| time);
+        shared.into_iter().chain(self.next_alone()).min()
+    }
+
+    /// Ends what is alone and due now.
+    pub(super) fn complete_alone(&mut self) {
+        while self.next_alone() == Some(self.now) {
+            let Some((_, class)) = self.alone.pop() else { break };
+            let Member { number, token, .. } = self.classes.paces[class as usize].pop();
+            self.done.push((number, token));
+            self.active -= 1;
+            self.end_alone(class);
+        }
+    }
+
+    /// What the activity that is alone on a resource takes of it.
+    pub(super) fn load_alone(&self, class: u32, resource: u32) -> f64 {
+        let links = &self.classes.links[self.classes.groups[class as usize].range()];
+        let uses = links.iter().filter(|link| link.resource == resource).map(|link| link.per_speed);
+        self.classes.paces[class as usize].speed * uses.sum::<f64>()
+    }
+
+    fn hold(&mut self, class: u32, holder: u32) {
+        for link in &self.classes.links[self.classes.groups[class as usize].range()] {
+            self.holders[link.resource as usize] = holder;
+        }
+    }
+
+    /// When the first of those alone is done.
+    fn next_alone(&mut self) -> Option<Time> {
+        // An entry counts while its class is still alone and due then; others were left behind when somebody joined.
+        let counts = |class: u32, time: Time| {
+            self.classes.groups[class as usize].alone && self.classes.paces[class as usize].due == time
+        };
+        while let Some((time, class)) = self.alone.peek() {
+            if counts(class, time) {
+                return Some(time);
+            }
+            if time <= self.now {
+                self.alone.pop();
+            } else {
+                self.alone.purge(|time, class| counts(*class, time));
+            }
+        }
+        None
+    }
+}
