@@ -4,7 +4,7 @@
 
 use super::describe::{HOSTS, host_row, tables};
 use super::parts::*;
-use super::{Cluster, GpuSpec, Provenance};
+use super::{Cluster, GpuSpec, Protocol, Provenance, Stack};
 use crate::{Bandwidth, Time};
 use petgraph::graph::{DiGraph, Node, NodeIndex};
 use petgraph::unionfind::UnionFind;
@@ -17,12 +17,15 @@ pub(super) struct Wire {
     pub(super) latency: Time,
     pub(super) bandwidth: Bandwidth,
     pub(super) duplex: Duplex,
+    pub(super) protocol: Arc<Protocol>,
     pub(super) provenance: Arc<Provenance>,
 }
 
 /// A cluster in the making.
 pub(super) struct Builder {
     cluster: Cluster,
+    /// The protocol of all memories.
+    memory: Arc<Protocol>,
 }
 
 impl Builder {
@@ -38,6 +41,7 @@ impl Builder {
                 graph: DiGraph::new(),
                 tables: tables(),
             },
+            memory: Arc::new(Stack::Memory.defaults()),
         }
     }
 
@@ -54,7 +58,15 @@ impl Builder {
         let device = DeviceId(self.cluster.devices.len() as u32);
         let core = self.vertex(format!("{name}.cpu"), VertexKind::Cpu(device), Some(id));
         let memory = self.vertex(format!("{name}.memory"), VertexKind::Memory, Some(id));
-        let message = self.one_way(core, core, LinkKind::SharedMemory, message_latency, message_bandwidth, provenance);
+        let message = Wire {
+            kind: LinkKind::SharedMemory,
+            latency: message_latency,
+            bandwidth: message_bandwidth,
+            duplex: Duplex::Full,
+            protocol: self.memory.clone(),
+            provenance: provenance.clone(),
+        };
+        let message = self.one_way(core, core, &message);
         self.cluster.links[message.0 as usize].sharing = Sharing::PerTransfer;
         let write = self.wire(
             core,
@@ -64,6 +76,7 @@ impl Builder {
                 latency: Time::ZERO,
                 bandwidth: cpu.memory_bandwidth,
                 duplex: Duplex::Half,
+                protocol: self.memory.clone(),
                 provenance: provenance.clone(),
             },
         );
@@ -87,8 +100,15 @@ impl Builder {
         let host = HostId(self.cluster.hosts.len() as u32 - 1);
         let name = format!("{}.{name}", self.cluster.hosts[host.0 as usize].name);
         let vertex = self.vertex(name.clone(), VertexKind::Gpu(device), Some(host));
-        let memory = LinkKind::DeviceMemory;
-        let copy = self.one_way(vertex, vertex, memory, Time::ZERO, spec.memory_bandwidth, provenance);
+        let copy = Wire {
+            kind: LinkKind::DeviceMemory,
+            latency: Time::ZERO,
+            bandwidth: spec.memory_bandwidth,
+            duplex: Duplex::Full,
+            protocol: self.memory.clone(),
+            provenance: provenance.clone(),
+        };
+        let copy = self.one_way(vertex, vertex, &copy);
         self.cluster.hosts[host.0 as usize].devices.push(device);
         self.cluster.devices.push(Device {
             id: device,
@@ -111,10 +131,9 @@ impl Builder {
 
     /// Both directions of a wire between two vertices; the id of the one from `from`.
     pub(super) fn wire(&mut self, from: VertexId, to: VertexId, wire: &Wire) -> LinkId {
-        let Wire { kind, latency, bandwidth, duplex, provenance } = wire;
-        let there = self.one_way(from, to, *kind, *latency, *bandwidth, provenance);
-        let back = self.one_way(to, from, *kind, *latency, *bandwidth, provenance);
-        if *duplex == Duplex::Half {
+        let there = self.one_way(from, to, wire);
+        let back = self.one_way(to, from, wire);
+        if wire.duplex == Duplex::Half {
             self.cluster.wires -= 1;
             self.cluster.links[back.0 as usize].wire = self.cluster.links[there.0 as usize].wire;
         }
@@ -124,20 +143,14 @@ impl Builder {
     }
 
     /// A link on a wire of its own.
-    fn one_way(
-        &mut self,
-        from: VertexId,
-        to: VertexId,
-        kind: LinkKind,
-        latency: Time,
-        bandwidth: Bandwidth,
-        provenance: &Arc<Provenance>,
-    ) -> LinkId {
+    fn one_way(&mut self, from: VertexId, to: VertexId, of: &Wire) -> LinkId {
         let id = LinkId(self.cluster.links.len() as u32);
         let wire = WireId(self.cluster.wires);
         self.cluster.wires += 1;
-        let (sharing, provenance) = (Sharing::Shared, provenance.clone());
-        let link = Link { id, from, to, kind, latency, bandwidth, sharing, wire, reverse: id, provenance };
+        let Wire { kind, latency, bandwidth, .. } = *of;
+        let (protocol, provenance) = (of.protocol.clone(), of.provenance.clone());
+        let sharing = Sharing::Shared;
+        let link = Link { id, from, to, kind, latency, bandwidth, sharing, protocol, wire, reverse: id, provenance };
         self.cluster.links.push(link);
         self.cluster.graph.add_edge(NodeIndex::new(from.0 as usize), NodeIndex::new(to.0 as usize), id);
         id

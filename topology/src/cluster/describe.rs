@@ -5,7 +5,9 @@
 use super::build::Wire;
 use super::flops::show_flops;
 use super::parts::*;
-use super::{GpuSpec, Provenance};
+use super::protocol::UNLIMITED;
+use super::{GpuSpec, Protocol, Provenance};
+use crate::Bytes;
 
 /// A titled table of text cells; units stand in the column names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +27,10 @@ pub(super) const GPUS: usize = 1;
 /// Position of the links' table.
 pub(super) const LINKS: usize = 2;
 
-/// The three tables, still empty.
+/// Position of the protocols' table.
+pub(super) const PROTOCOLS: usize = 3;
+
+/// The tables, still empty.
 pub(super) fn tables() -> Vec<Table> {
     let hosts: &[&str] = &[
         "host",
@@ -42,7 +47,18 @@ pub(super) fn tables() -> Vec<Table> {
         &["gpu", "per_host", "model", "multiprocessors", "peak_flops", "memory_bandwidth_GBps", "memory", "provenance"];
     let links: &[&str] = &["link", "count", "kind", "latency_us", "bandwidth_GBps", "duplex", "provenance"];
     let table = |title, columns| Table { title, columns, rows: Vec::new() };
-    vec![table("hosts", hosts), table("gpus", gpus), table("links", links)]
+    let protocols: &[&str] = &[
+        "link",
+        "protocol",
+        "payload_pct",
+        "send_overhead_us",
+        "receive_overhead_us",
+        "eager",
+        "rendezvous",
+        "limits",
+        "provenance",
+    ];
+    vec![table("hosts", hosts), table("gpus", gpus), table("links", links), table("protocols", protocols)]
 }
 
 /// The row of `count` equal hosts; `cpu` and `message` are those of one of them.
@@ -85,6 +101,29 @@ pub(super) fn link_row(between: &str, count: u64, wire: &Wire) -> Vec<String> {
         gigabytes(wire.bandwidth),
         if wire.duplex == Duplex::Full { "full" } else { "half" }.to_string(),
         wire.provenance.to_string(),
+    ]
+}
+
+/// The row of what messages pay on equal wires.
+pub(super) fn protocol_row(between: &str, protocol: &Protocol) -> Vec<String> {
+    let size = |bytes: Bytes| if bytes == UNLIMITED { "unlimited".to_string() } else { bytes.to_string() };
+    let limits = [
+        protocol.window.map(|window| format!("window {window}")),
+        protocol.slow_start.map(|first| format!("slow start from {first}")),
+        protocol.incast.map(|i| format!("{} % beyond {} senders", i.goodput * 100.0, i.senders)),
+        protocol.pageable.map(|rate| format!("pageable copies {rate}")),
+        protocol.peer.map(|rate| format!("peer to peer {rate}")),
+    ];
+    vec![
+        between.to_string(),
+        protocol.stack.to_string(),
+        format!("{:.1}", protocol.efficiency * 100.0),
+        micros(protocol.send_overhead),
+        micros(protocol.receive_overhead),
+        size(protocol.eager),
+        protocol.rendezvous.name().to_string(),
+        limits.into_iter().flatten().collect::<Vec<_>>().join(", "),
+        protocol.provenance.to_string(),
     ]
 }
 

@@ -6,18 +6,22 @@ use super::build::Wire;
 use super::gpu_table::{CatalogueGpu, GPU, catalogue, host_gpu};
 use super::rate::rate;
 use super::reader::{At, Reader, Source};
-use super::{CpuSpec, Duplex, GpuSpec, LinkKind, MOST_DEVICES, Provenance, VertexKind, parse_flops};
+use super::{CpuSpec, Duplex, GpuSpec, LinkKind, MOST_DEVICES, Provenance, VertexKind, parse_flops, protocol_keys};
 use crate::{Bandwidth, Bytes, InputError, Time};
 use std::str::FromStr;
 use std::sync::Arc;
 use toml::de::DeTable;
 
-const ROOT: &[&str] = &["name", "description", "provenance", "host", "switch", "link"];
+const ROOT: &[&str] = &["name", "description", "provenance", "protocol", "host", "switch", "link"];
 const HOST: &[&str] = &["name", "count", "provenance", "cpu", "gpu", "nic", "switch", "link"];
 const CPU: &[&str] =
     &["cores", "flops_per_core", "memory_bandwidth", "memory", "message_latency", "message_bandwidth", "provenance"];
 const THING: &[&str] = &["name", "count"];
 const LINK: &[&str] = &["kind", "between", "latency", "bandwidth", "pcie", "nvlink", "duplex", "provenance"];
+/// A link's keys with those of its protocol.
+pub(super) fn link_keys() -> Vec<&'static str> {
+    LINK.iter().copied().chain(protocol_keys::KEYS).collect()
+}
 
 /// A whole file.
 pub(super) struct ClusterTable<'a> {
@@ -91,11 +95,12 @@ impl Stamp {
 
 /// The tables of a file.
 pub(super) fn read<'a>(source: Source<'a>, root: &'a DeTable<'a>) -> Result<ClusterTable<'a>, InputError> {
-    let root = Reader::new(source, "the cluster file", root, 0, ROOT)?;
+    let mut root = Reader::new(source, "the cluster file", root, 0, ROOT)?;
+    root.source.plain = protocol_keys::plain(&root)?;
     let provenance = provenance(&root, &Arc::new(Provenance::Assumed(String::new())))?;
     let gpus = catalogue()?;
     let hosts = root.tables("host", "[[host]]", HOST)?;
-    let links = root.tables("link", "[[link]]", LINK)?;
+    let links = root.tables("link", "[[link]]", &link_keys())?;
     Ok(ClusterTable {
         source,
         name: root.need("name", "\"my-cluster\"", name)?.value,
@@ -118,7 +123,7 @@ fn host<'a>(
     let gpus = table.tables("gpu", "[[host.gpu]]", GPU)?;
     let nics = things(table, "nic", "[[host.nic]]")?;
     let switches = things(table, "switch", "[[host.switch]]")?;
-    let links = table.tables("link", "[[host.link]]", LINK)?;
+    let links = table.tables("link", "[[host.link]]", &link_keys())?;
     let things = nics.into_iter().map(|nic| (nic, VertexKind::Nic));
     Ok(HostTable {
         stamp,
@@ -170,12 +175,14 @@ pub(super) fn wire(table: &Reader<'_>, kind: &'static str, inherited: &Arc<Prove
         (None, Some(implied)) => implied,
         (None, None) => table.need(kind, "\"ethernet\"", LinkKind::from_str)?.value,
     };
+    let provenance = provenance(table, &rate.provenance)?;
     Ok(Wire {
         kind,
         latency: table.need("latency", "\"2us\"", Time::from_str)?.value,
         bandwidth: rate.bandwidth,
         duplex: table.read("duplex", "\"full\"", Duplex::from_str)?.map_or(Duplex::Full, |at| at.value),
-        provenance: provenance(table, &rate.provenance)?,
+        protocol: protocol_keys::read(table, kind, &provenance)?,
+        provenance,
     })
 }
 

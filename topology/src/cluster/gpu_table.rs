@@ -89,7 +89,7 @@ impl CatalogueGpu {
 /// # Errors
 /// None, unless the shipped file is broken; a test reads it.
 pub fn catalogue() -> Result<Vec<CatalogueGpu>, InputError> {
-    let source = Source { file: "gpus.toml", text: TEXT };
+    let source = Source { file: "gpus.toml", text: TEXT, plain: false };
     let root = DeTable::parse(TEXT).map_err(|error| source.error(0, "", error.message().to_string()))?;
     let root = Reader::new(source, "the catalogue", root.get_ref(), 0, &["gpu"])?;
     root.tables("gpu", "[[gpu]]", ENTRY)?.iter().map(entry).collect()

@@ -12,6 +12,8 @@ mod gpu_table;
 mod names;
 mod parts;
 mod pattern;
+mod protocol;
+mod protocol_keys;
 mod provenance;
 mod rate;
 mod reader;
@@ -19,6 +21,7 @@ mod route;
 mod stamp;
 #[cfg(test)]
 mod tests;
+mod transport;
 
 use crate::{Bandwidth, InputError, Time, nearest};
 use build::Builder;
@@ -31,9 +34,11 @@ pub use parts::{
     VertexKind, WireId,
 };
 use petgraph::graph::{DiGraph, NodeIndex};
+pub use protocol::{Incast, Protocol, Rendezvous, Stack};
 pub use provenance::Provenance;
 pub use route::Route;
 use std::sync::Arc;
+pub use transport::Transport;
 
 /// At most this many devices stand in one cluster.
 pub const MOST_DEVICES: u64 = 1_000_000;

@@ -2,7 +2,7 @@
 //!
 //! Ids are positions in the cluster's lists, so that per-device and per-wire state elsewhere is a plain vector.
 
-use super::{GpuSpec, Provenance};
+use super::{GpuSpec, Protocol, Provenance};
 use crate::{Bandwidth, Bytes, Time};
 use std::fmt;
 use std::str::FromStr;
@@ -95,10 +95,12 @@ pub struct Link {
     pub kind: LinkKind,
     /// From the first byte's entering to its leaving.
     pub latency: Time,
-    /// Bytes per second.
+    /// Bytes per second at the line rate, headers included.
     pub bandwidth: Bandwidth,
     /// Whether transfers share that bandwidth or each may have it whole.
     pub sharing: Sharing,
+    /// What messages pay on it beside their bytes at the line rate.
+    pub protocol: Arc<Protocol>,
     /// Whose capacity it uses; equal for the directions of a half-duplex wire.
     pub wire: WireId,
     /// The other direction; itself where there is none.

@@ -11,6 +11,8 @@ use toml::de::{DeTable, DeValue};
 pub(super) struct Source<'a> {
     pub(super) file: &'a str,
     pub(super) text: &'a str,
+    /// Whether its links are plain unless they name a protocol.
+    pub(super) plain: bool,
 }
 
 impl Source<'_> {
@@ -130,6 +132,20 @@ impl<'a> Reader<'a> {
     /// Like [`Reader::count`], for a key that must be there.
     pub(super) fn need_count(&self, key: &str, example: &str, most: u64) -> Result<u64, InputError> {
         Ok(self.count(key, most)?.ok_or_else(|| self.missing(key, example))?.value)
+    }
+
+    /// A number above 0 and at most 1, if the key is there.
+    pub(super) fn share(&self, key: &str, example: &str) -> Result<Option<At<f64>>, InputError> {
+        let Some(at) = self.get(key) else { return Ok(None) };
+        let number = match (at.value.as_float(), at.value.as_integer()) {
+            (Some(float), _) => float.as_str().parse::<f64>().ok(),
+            (None, Some(integer)) => integer.as_str().parse::<f64>().ok(),
+            (None, None) => None,
+        };
+        match number.filter(|number| *number > 0.0 && *number <= 1.0) {
+            Some(value) => Ok(Some(At { value, offset: at.offset, shown: at.shown })),
+            None => Err(self.error_at(&at, format!("must be a number above 0 and at most 1, e.g. {example}"))),
+        }
     }
 
     /// The two strings of an array of two.

@@ -3,8 +3,8 @@
 //! Fewest links first, then least total latency, then lowest ids. Each pair is searched from both ends at once, so that
 //! a route across a switch of a thousand ports never looks at the thousand, and nothing has to be kept between calls.
 
-use super::Cluster;
 use super::parts::*;
+use super::{Cluster, Transport};
 use crate::{Bandwidth, InputError, Time};
 use petgraph::Direction;
 use petgraph::graph::NodeIndex;
@@ -18,8 +18,10 @@ pub struct Route {
     pub links: Vec<LinkId>,
     /// Sum of the links' latencies.
     pub latency: Time,
-    /// What one transfer alone gets: the least of the links' bandwidths, a wire that is crossed n times counting 1/n.
+    /// The line rate that one transfer alone gets: the least of the links' bandwidths, a wire that is crossed n times counting 1/n.
     pub bandwidth: Bandwidth,
+    /// What its messages pay beside that.
+    pub transport: Transport,
 }
 
 impl Cluster {
@@ -44,7 +46,7 @@ impl Cluster {
         };
         let (from, to) = (known(from)?, known(to)?);
         if from.id == to.id {
-            return Ok(self.crossing(from.within.clone()));
+            return Ok(self.crossing(from.within.clone(), from, to));
         }
         // Ties fall by ids, seen from one end: always the lower device's, so that both directions use the same wires.
         let (low, high) = if from.id < to.id { (from, to) } else { (to, from) };
@@ -57,11 +59,11 @@ impl Cluster {
             links.reverse();
             links.iter_mut().for_each(|link| *link = self.link(*link).reverse);
         }
-        Ok(self.crossing(links))
+        Ok(self.crossing(links, from, to))
     }
 
     /// The route over `links`, with their total latency and least bandwidth.
-    fn crossing(&self, links: Vec<LinkId>) -> Route {
+    fn crossing(&self, links: Vec<LinkId>, from: &Device, to: &Device) -> Route {
         let latency = links.iter().map(|link| self.link(*link).latency).sum();
         let share = |link: &LinkId| {
             let link = self.link(*link);
@@ -70,7 +72,8 @@ impl Cluster {
         };
         let least = links.iter().map(share).fold(f64::MAX, f64::min);
         let bandwidth = Bandwidth::new(least).expect("a positive finite bandwidth over a small count stays one");
-        Route { links, latency, bandwidth }
+        let transport = self.transport(&links, latency, from, to);
+        Route { links, latency, bandwidth, transport }
     }
 
     /// The best way between two different devices.

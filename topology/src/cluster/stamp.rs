@@ -3,7 +3,7 @@
 //! A host's inner links are resolved once by local names and repeated for each of its `count` copies.
 
 use super::build::Builder;
-use super::describe::{GPUS, LINKS, gpu_row, link_row};
+use super::describe::{GPUS, LINKS, PROTOCOLS, gpu_row, link_row, protocol_row};
 use super::file::{ClusterTable, HostTable, LinkTable, read};
 use super::names::Names;
 use super::reader::Source;
@@ -18,7 +18,7 @@ const MOST_WIRES: u64 = 8_000_000;
 
 /// The cluster that `text`, the content of `file`, describes.
 pub(super) fn parse(file: &str, text: &str) -> Result<Cluster, InputError> {
-    let source = Source { file, text };
+    let source = Source { file, text, plain: false };
     if text.trim().is_empty() {
         return Err(source.error(0, "", "is empty; a cluster has a name and at least one [[host]]"));
     }
@@ -98,6 +98,7 @@ fn stamp_host(source: Source<'_>, host: &HostTable<'_>, builder: &mut Builder) -
         let [one, other] = &link.between;
         let shown = format!("{0}: {1} - {2}", host.stamp.shown(), one.value, other.value);
         builder.row(LINKS, link_row(&shown, count, &link.wire));
+        builder.row(PROTOCOLS, protocol_row(&shown, &link.wire.protocol));
         wires.push((link, pairs));
     }
     for name in host.stamp.names() {
@@ -148,6 +149,7 @@ fn wire_up(
     for (link, pairs) in links.iter().zip(wires) {
         let shown = format!("{} - {}", link.between[0].value, link.between[1].value);
         builder.row(LINKS, link_row(&shown, pairs.len() as u64, &link.wire));
+        builder.row(PROTOCOLS, protocol_row(&shown, &link.wire.protocol));
         for (one, other) in pairs {
             builder.wire(VertexId(one), VertexId(other), &link.wire);
         }

@@ -3,4 +3,5 @@
 mod bad_input;
 mod gpus;
 mod presets;
+mod protocols;
 mod routes;

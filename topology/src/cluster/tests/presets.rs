@@ -28,12 +28,14 @@ fn every_figure_has_a_source_and_is_shown() {
     assert!(cluster.devices()[1].provenance.to_string().starts_with("datasheet: NVIDIA Tesla V100"));
     assert_eq!(cluster.devices()[0].provenance.to_string(), "assumed");
     let tables = cluster.describe();
-    assert_eq!(tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [1, 1, 3]);
+    assert_eq!(tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [1, 1, 3, 3]);
     for table in tables {
         table.rows.iter().for_each(|row| assert_eq!(row.len(), table.columns.len(), "{}", table.title));
     }
     let ethernet = ["node*.eth0 - switch", "8", "ethernet", "10.000", "3.125", "full", "assumed"];
     assert_eq!(tables[2].rows[2], ethernet);
+    let tcp = ["node*.eth0 - switch", "tcp", "94.1", "1.000", "1.000", "64KiB", "write", "window 4MiB"];
+    assert_eq!(tables[3].rows[2][..8], tcp);
     assert_eq!(tables[0].rows[0][..3], ["node0..node7", "8", "32"]);
 }
 

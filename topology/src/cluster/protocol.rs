@@ -1,0 +1,272 @@
+//! `Protocol`: what a message pays on a link beside its bytes at the line rate, by the stack that carries it.
+//!
+//! Every kind of link has a stack and every stack its defaults; a cluster file overrides single figures. `docs/fabrics.md`
+//! works an example for each and names the sources.
+
+use super::{LinkKind, Provenance};
+use crate::{Bandwidth, Bytes, Time};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The stack of headers and software that carries messages over a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stack {
+    /// Nothing but latency and line rate: the links of closed forms.
+    Plain,
+    /// TCP over IPv4 over Ethernet.
+    Tcp,
+    /// RDMA over converged Ethernet, version 2.
+    Roce,
+    /// InfiniBand verbs.
+    InfiniBand,
+    /// Cray Gemini.
+    Gemini,
+    /// NVLink.
+    NvLink,
+    /// PCI Express.
+    Pcie,
+    /// What joins the sockets of a host.
+    HostBridge,
+    /// Memory of a host or a GPU.
+    Memory,
+}
+
+/// How a message beyond the eager size finds its receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Rendezvous {
+    /// No handshake: the sender learns at once that the receive is posted.
+    #[default]
+    None,
+    /// The sender announces, the receiver fetches by RDMA read.
+    Read,
+    /// The sender announces, the receiver answers, the sender writes.
+    Write,
+}
+
+/// A receiver's port beyond so many senders at once: switch buffers overflow and retransmissions eat the rest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Incast {
+    /// Senders at once that the port serves at full rate.
+    pub senders: u32,
+    /// Share of the rate that is left when there are more.
+    pub goodput: f64,
+}
+
+/// What a message pays on a link beside its bytes at the line rate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Protocol {
+    /// Whose defaults it started from.
+    pub stack: Stack,
+    /// Share of the line rate that is payload, above 0 and at most 1: what headers, checks and gaps leave.
+    pub efficiency: f64,
+    /// The sender's NIC and driver are busy so long with each message; other messages through the port queue behind.
+    pub send_overhead: Time,
+    /// The receiver's thread is busy so long with each message.
+    pub receive_overhead: Time,
+    /// Messages up to this size set off before their receive is posted.
+    pub eager: Bytes,
+    /// How larger ones do.
+    pub rendezvous: Rendezvous,
+    /// Bytes that one connection may have unacknowledged: its rate is at most this per round trip.
+    pub window: Option<Bytes>,
+    /// The window that a connection starts with; it grows by what is acknowledged, so doubles each round trip.
+    pub slow_start: Option<Bytes>,
+    /// What many senders do to one receiver's port.
+    pub incast: Option<Incast>,
+    /// The most that one copy between a CPU and a GPU of its host gets from pageable memory.
+    pub pageable: Option<Bandwidth>,
+    /// The most that one transfer gets which passes between a GPU and another GPU or a NIC, not through host memory.
+    pub peer: Option<Bandwidth>,
+    /// Where these figures come from.
+    pub provenance: Arc<Provenance>,
+}
+
+/// A size that no message has: all are eager.
+pub(super) const UNLIMITED: Bytes = Bytes(u64::MAX);
+
+impl Stack {
+    /// Stacks that a cluster file may name.
+    pub const ALL: [Stack; 9] = [
+        Stack::Plain,
+        Stack::Tcp,
+        Stack::Roce,
+        Stack::InfiniBand,
+        Stack::Gemini,
+        Stack::NvLink,
+        Stack::Pcie,
+        Stack::HostBridge,
+        Stack::Memory,
+    ];
+
+    /// As the cluster file writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stack::Plain => "plain",
+            Stack::Tcp => "tcp",
+            Stack::Roce => "roce",
+            Stack::InfiniBand => "infiniband",
+            Stack::Gemini => "gemini",
+            Stack::NvLink => "nvlink",
+            Stack::Pcie => "pcie",
+            Stack::HostBridge => "host-bridge",
+            Stack::Memory => "memory",
+        }
+    }
+
+    /// What a link of this kind carries unless its file says otherwise.
+    pub fn of(kind: LinkKind) -> Stack {
+        match kind {
+            LinkKind::Ethernet => Stack::Tcp,
+            LinkKind::InfiniBand => Stack::InfiniBand,
+            LinkKind::Gemini => Stack::Gemini,
+            LinkKind::NvLink => Stack::NvLink,
+            LinkKind::Pcie => Stack::Pcie,
+            LinkKind::HostBridge => Stack::HostBridge,
+            LinkKind::SharedMemory | LinkKind::HostMemory | LinkKind::DeviceMemory => Stack::Memory,
+        }
+    }
+
+    /// Bytes on the wire around each packet that no `mtu` counts, and bytes inside the `mtu` that are no payload.
+    fn framing(self) -> (u64, u64) {
+        match self {
+            Stack::Plain | Stack::Memory => (0, 0),
+            // Preamble 8, header 14, check 4, gap 12; IPv4 20, TCP 20, its timestamps 12.
+            Stack::Tcp => (38, 52),
+            // The same around IPv4 20, UDP 8, base transport header 12, check 4; the MTU is the payload's.
+            Stack::Roce => (38 + 44, 0),
+            // Local route header 8, base transport header 12, checks 4 and 2 (InfiniBand Architecture 1.3, chapter 9).
+            Stack::InfiniBand => (26, 0),
+            // Header and end of a packet and the check of its data: 32 phits of 3 bytes for 64 bytes (assumed).
+            Stack::Gemini => (32, 0),
+            // One flit of 16 bytes before the data's (assumed).
+            Stack::NvLink => (16, 0),
+            // Start and sequence 4, header with a 64-bit address 16, check 4 (PCI Express Base 3.0, chapter 4).
+            Stack::Pcie => (24, 0),
+            // A header flit of 8 bytes before the eight of a cache line (assumed).
+            Stack::HostBridge => (8, 0),
+        }
+    }
+
+    /// Bytes of a full packet: of Ethernet's payload, IP headers included, for TCP, and of the message's for the others.
+    fn mtu(self) -> Option<u64> {
+        match self {
+            Stack::Plain | Stack::Memory => None,
+            Stack::Tcp => Some(1_500),
+            Stack::Roce | Stack::InfiniBand => Some(4_096),
+            Stack::Gemini | Stack::HostBridge => Some(64),
+            Stack::NvLink | Stack::Pcie => Some(256),
+        }
+    }
+
+    /// Share of the line rate that is payload in packets of `mtu`; `None` where no payload is left.
+    pub(super) fn efficiency(self, mtu: u64) -> Option<f64> {
+        let (around, inside) = self.framing();
+        let payload = mtu.checked_sub(inside).filter(|payload| *payload > 0)?;
+        Some(payload as f64 / (mtu + around) as f64)
+    }
+
+    /// The stack's figures.
+    ///
+    /// ```
+    /// # use lockstep_topology::cluster::Stack;
+    /// assert_eq!(Stack::Tcp.defaults().efficiency, 1448.0 / 1538.0); // 94.1 %
+    /// assert_eq!(Stack::Pcie.defaults().efficiency, 256.0 / 280.0); // 91.4 %
+    /// ```
+    pub fn defaults(self) -> Protocol {
+        let (send, receive, eager, rendezvous, window, source) = match self {
+            Stack::Plain => (0, 0, UNLIMITED, Rendezvous::None, None, "nothing but latency and line rate"),
+            Stack::Tcp => {
+                let source = "a system call a message; eager size and window are Open MPI's and Linux's defaults \
+                              (btl_tcp_eager_limit, tcp_wmem)";
+                (1_000, 1_000, Bytes(64 << 10), Rendezvous::Write, Some(Bytes(4 << 20)), source)
+            }
+            Stack::Roce | Stack::InfiniBand => {
+                let source = "a doorbell and a completion a message; eager size is Open MPI's default \
+                              (btl_openib_eager_limit)";
+                (200, 200, Bytes(12 << 10), Rendezvous::Read, None, source)
+            }
+            Stack::Gemini => {
+                let source = "a descriptor and a completion a message; eager size is Cray MPICH's default \
+                              (MPICH_GNI_MAX_EAGER_MSG_SIZE)";
+                (300, 300, Bytes(8 << 10), Rendezvous::Read, None, source)
+            }
+            Stack::NvLink | Stack::Pcie | Stack::HostBridge => {
+                let source = "a flag and a fence a message; eager size is a slot of NCCL's default (NCCL_BUFFSIZE / 8)";
+                (500, 1_000, Bytes(512 << 10), Rendezvous::None, None, source)
+            }
+            Stack::Memory => (0, 1_000, UNLIMITED, Rendezvous::None, None, "a flag a message"),
+        };
+        Protocol {
+            stack: self,
+            efficiency: self.mtu().and_then(|mtu| self.efficiency(mtu)).unwrap_or(1.0),
+            send_overhead: Time::from_nanos(send),
+            receive_overhead: Time::from_nanos(receive),
+            eager,
+            rendezvous,
+            window,
+            slow_start: None,
+            incast: None,
+            pageable: None,
+            peer: None,
+            provenance: Arc::new(Provenance::Assumed(source.into())),
+        }
+    }
+}
+
+impl Protocol {
+    /// What a message pays that goes through `self` and then through `other`: the dearer of the two in each respect.
+    ///
+    /// Efficiencies, incast and copies belong to single links, and are `self`'s here.
+    pub(super) fn and(&self, other: &Protocol) -> Protocol {
+        let fewer = |a: Option<Bytes>, b: Option<Bytes>| a.into_iter().chain(b).min();
+        Protocol {
+            send_overhead: self.send_overhead.max(other.send_overhead),
+            receive_overhead: self.receive_overhead.max(other.receive_overhead),
+            eager: self.eager.min(other.eager),
+            rendezvous: self.rendezvous.max(other.rendezvous),
+            window: fewer(self.window, other.window),
+            slow_start: fewer(self.slow_start, other.slow_start),
+            ..self.clone()
+        }
+    }
+}
+
+/// `read` by name among `all`; else an error that lists them.
+fn by_name<T: Copy, const N: usize>(text: &str, all: [T; N], name: fn(T) -> &'static str) -> Result<T, String> {
+    let known = all.into_iter().find(|one| name(*one) == text);
+    known.ok_or_else(|| format!("must be one of {}", all.map(name).join(", ")))
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Stack {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Stack, String> {
+        by_name(text, Stack::ALL, Stack::name)
+    }
+}
+
+impl Rendezvous {
+    /// As the cluster file writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rendezvous::None => "none",
+            Rendezvous::Read => "read",
+            Rendezvous::Write => "write",
+        }
+    }
+}
+
+impl FromStr for Rendezvous {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rendezvous, String> {
+        by_name(text, [Rendezvous::None, Rendezvous::Read, Rendezvous::Write], Rendezvous::name)
+    }
+}
