@@ -68,9 +68,13 @@ const HOST: &str = r#"
     bandwidth = "12GB/s"
 "#;
 
+/// What the other simulators' links have: no headers and no handshake.
+const PROTOCOL: &str = "protocol = \"plain\"\nreceive_overhead = \"1us\"\neager = \"64KiB\"\n";
+
 /// A link of the network.
 fn link(ends: &str, gigabits: u32) -> String {
-    format!("[[link]]\nkind = \"ethernet\"\nbetween = {ends}\nlatency = \"2us\"\nbandwidth = \"{gigabits}Gbit/s\"\n")
+    let wire = format!("between = {ends}\nlatency = \"2us\"\nbandwidth = \"{gigabits}Gbit/s\"\n");
+    format!("[[link]]\nkind = \"ethernet\"\n{wire}{PROTOCOL}")
 }
 
 fn star(hosts: u32) -> Result<Cluster, InputError> {

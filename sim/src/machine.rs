@@ -13,8 +13,11 @@ use crate::fluid::{ClassId, Fluid, ResourceId, Use};
 #[derive(Debug, Clone)]
 struct Resource {
     name: String,
+    /// When it is whole.
     capacity: f64,
     used: f64,
+    /// What each cause leaves of it at present; whole without any.
+    shares: Vec<(&'static str, f64)>,
 }
 
 /// Cores (or a GPU's multiprocessors as one) and memory of a device.
@@ -55,7 +58,7 @@ impl Resources {
 
     fn add(&mut self, name: String, capacity: f64, fluid: &mut dyn Fluid) -> Result<ResourceId, InputError> {
         let id = fluid.add_resource(capacity).map_err(|error| InputError { place: name.clone(), ..error })?;
-        self.all.push(Resource { name, capacity, used: 0.0 });
+        self.all.push(Resource { name, capacity, used: 0.0, shares: Vec::new() });
         Ok(id)
     }
 
@@ -87,9 +90,32 @@ impl Resources {
             return Ok(id);
         }
         let name = format!("{} > {}", cluster.vertex(link.from).name, cluster.vertex(link.to).name);
-        let id = self.add(name, link.bandwidth.bytes_per_s(), fluid)?;
+        let id = self.add(name, link.payload().bytes_per_s(), fluid)?;
         self.wires[link.wire.0 as usize] = Some(id);
         Ok(id)
+    }
+
+    /// From now on `cause` leaves `share` of a resource (above 0; 1: it is over); several causes multiply.
+    ///
+    /// Activities under way go on at what they then get; transfers of the α-β network keep their rate.
+    ///
+    /// # Errors
+    /// A share that leaves nothing.
+    pub(crate) fn set_share(
+        &mut self,
+        id: ResourceId,
+        cause: &'static str,
+        share: f64,
+        fluid: &mut dyn Fluid,
+    ) -> Result<(), InputError> {
+        let resource = &mut self.all[id.0 as usize];
+        resource.shares.retain(|(other, _)| *other != cause);
+        if share != 1.0 {
+            resource.shares.push((cause, share));
+        }
+        let left: f64 = resource.shares.iter().map(|(_, share)| share).product();
+        let place = || format!("{}, {cause}", resource.name);
+        fluid.set_capacity(id, resource.capacity * left).map_err(|error| InputError { place: place(), ..error })
     }
 
     fn device(&mut self, device: &Device, fluid: &mut dyn Fluid) -> Result<DeviceResources, InputError> {

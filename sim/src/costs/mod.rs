@@ -10,7 +10,7 @@ pub use roofline::Roofline;
 pub use table::{Table, chain_key};
 
 use lockstep_models::{Phase, Program};
-use lockstep_topology::cluster::{Device, Route};
+use lockstep_topology::cluster::{Device, Rendezvous, Route};
 
 /// What one task takes on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -47,6 +47,10 @@ pub struct MessageCost {
     pub memory: f64,
     /// On links: larger messages wait until their receive is posted.
     pub eager_bytes: u64,
+    /// On links: seconds of the sender's NIC and driver per message, one message after the other.
+    pub send: f64,
+    /// On links: how the larger messages find their receiver.
+    pub rendezvous: Rendezvous,
 }
 
 /// A source of costs; equal questions get equal answers.

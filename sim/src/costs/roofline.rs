@@ -13,10 +13,6 @@ use super::{Cost, Costs, MessageCost, Pair};
 const MEMORY_SHARE: f64 = 0.8;
 /// Cores that it takes to fill a host's memory bandwidth (assumed).
 const CORES_PER_MEMORY: u32 = 4;
-/// Seconds of a receiver's thread per message from a NIC (assumed: one system call).
-const WIRE_OVERHEAD_S: f64 = 1e-6;
-/// Messages up to this size are sent before they are asked for (Open MPI's default over TCP).
-const EAGER_BYTES: u64 = 64 << 10;
 /// Bytes that the memory moves per byte that is copied (read, write) and summed (read, read, write).
 const COPY_TRAFFIC: f64 = 2.0;
 const SUM_TRAFFIC: f64 = 3.0;
@@ -130,17 +126,22 @@ impl Costs for Roofline {
                     copy: copies / rate,
                     sum: (copies - 1.0 + SUM_TRAFFIC / COPY_TRAFFIC) / rate,
                     memory: (COPY_TRAFFIC * rate / roof.memory_s).min(1.0),
-                    eager_bytes: 0,
+                    ..MessageCost::default()
                 }
             }
-            Pair::Wire => MessageCost {
-                latency: 0.0,
-                overhead: WIRE_OVERHEAD_S,
-                copy: 0.0,
-                sum: SUM_TRAFFIC / roof.bytes_s,
-                memory: (roof.bytes_s / roof.memory_s).min(1.0),
-                eager_bytes: EAGER_BYTES,
-            },
+            Pair::Wire => {
+                let protocol = &route.transport.protocol;
+                MessageCost {
+                    latency: 0.0,
+                    overhead: protocol.receive_overhead.as_secs_f64(),
+                    copy: 0.0,
+                    sum: SUM_TRAFFIC / roof.bytes_s,
+                    memory: (roof.bytes_s / roof.memory_s).min(1.0),
+                    eager_bytes: protocol.eager.0,
+                    send: protocol.send_overhead.as_secs_f64(),
+                    rendezvous: protocol.rendezvous,
+                }
+            }
         }
     }
 

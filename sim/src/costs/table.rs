@@ -156,7 +156,7 @@ impl Table {
             copy: entry.copy.value,
             sum: entry.sum.value,
             memory: self.share(entry.slowdown, 1.0),
-            eager_bytes: 0,
+            ..MessageCost::default()
         }
     }
 }

@@ -1,17 +1,19 @@
 //! One message: posted, under way, there, taken in.
 //!
 //! Between ranks on one CPU the message is there when it is posted, and the receiver's thread does the work of carrying
-//! it. Over links a transfer carries it: latency first, then bytes, one message of a pair of ranks after the other, as on
-//! one connection. Beyond the eager size it departs only when its receive is waited for, and its sender is rid of it when
-//! the last byte is there (at once, up to that size: the library copies).
+//! it. Over links a transfer carries it: out of the sender's NIC, then latency, then bytes, one message of a pair of ranks
+//! after the other, as on one connection. Beyond the eager size it leaves only when its receive is waited for, after the
+//! handshake of its path (`network/connection.rs`), and its sender is rid of it when the last byte is there (at once, up to
+//! that size: the library copies).
 
+use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{Action, InputError, Step, Time};
 
 use super::unit::Arrival;
 use super::{Engine, Event, MESSAGE};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
-use crate::network::Carrier;
+use crate::network::{Carrier, Terms};
 
 /// Bytes of one element.
 const ELEMENT_BYTES: u64 = 4;
@@ -19,8 +21,8 @@ const ELEMENT_BYTES: u64 = 4;
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Waiting for its receive.
-    Held,
+    /// Waiting for its receive, of which the receiver is told at this time.
+    Held { announced: Time },
     /// On links.
     UnderWay,
     /// At the receiver: when it can first be seen, and when it wakes an idle thread.
@@ -62,7 +64,11 @@ impl<F: Fluid> Engine<'_, F> {
         let eager = wire && bytes <= costs.cost.eager_bytes;
         let counted = !(buffered || eager);
         let state = match wire {
-            true => State::Held,
+            true if eager || costs.terms.rendezvous == Rendezvous::None => State::Held { announced: self.now },
+            true => {
+                let sent = self.connections.ports.pass(costs.terms.port, self.now, costs.terms.send);
+                State::Held { announced: sent + costs.latency }
+            }
             false => State::There { posted: self.now, wakes: self.now + latency },
         };
         let message = Message {
@@ -82,7 +88,7 @@ impl<F: Fluid> Engine<'_, F> {
             run.outstanding += 1;
         }
         if eager {
-            self.set_off(message)?;
+            self.leave(message)?;
         }
         let member = from_rank - first;
         let receiver = self.flights.at_mut(to_flight);
@@ -106,7 +112,7 @@ impl<F: Fluid> Engine<'_, F> {
         let state = self.messages.at_mut(message);
         state.matched = true;
         match state.state {
-            State::Held => self.set_off(message),
+            State::Held { announced } => self.answer(message, announced),
             State::UnderWay => Ok(()),
             State::There { .. } => {
                 self.offer(message);
@@ -115,29 +121,59 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// Sends a message on its way over links.
-    fn set_off(&mut self, message: u32) -> Result<(), InputError> {
+    /// Both sides know of a message beyond the eager size, the receiver since it was `announced`: what is left of the
+    /// handshake takes place.
+    fn answer(&mut self, message: u32, announced: Time) -> Result<(), InputError> {
         let state = self.messages.at_mut(message);
         state.state = State::UnderWay;
-        let latency = self.paths.at(state.path).latency;
-        if latency == Time::ZERO {
+        let path = self.paths.at(state.path);
+        let answered = self.now.max(announced) + path.terms.send + path.latency;
+        let (at, event) = match path.terms.rendezvous {
+            Rendezvous::None => return self.leave(message),
+            Rendezvous::Write => (answered, Event::Leave(message)),
+            // The sender's NIC serves the read without its driver.
+            Rendezvous::Read => (answered + path.latency, Event::Depart(message)),
+        };
+        self.events.push(at, event);
+        Ok(())
+    }
+
+    /// Sends a message through its NIC and on its way over links.
+    pub(super) fn leave(&mut self, message: u32) -> Result<(), InputError> {
+        let state = self.messages.at_mut(message);
+        state.state = State::UnderWay;
+        let path = self.paths.at(state.path);
+        let departs = self.connections.ports.pass(path.terms.port, self.now, path.terms.send) + path.latency;
+        if departs == self.now {
             return self.depart(message);
         }
-        self.events.push(self.now + latency, Event::Depart(message));
+        self.events.push(departs, Event::Depart(message));
         Ok(())
     }
 
     /// The latency is over: the bytes flow as soon as those of earlier messages between the two ranks have.
     pub(super) fn depart(&mut self, message: u32) -> Result<(), InputError> {
-        let Message { from_rank, to_rank, .. } = *self.messages.at(message);
+        let Message { from_rank, to_rank, path, .. } = *self.messages.at(message);
         let line = self.line(from_rank, to_rank);
         line.push_back(message);
-        if line.len() == 1 { self.flow(message) } else { Ok(()) }
+        if line.len() > 1 {
+            return Ok(());
+        }
+        if let Some(port) = self.paths.at(path).terms.incast {
+            self.connections.incasts.enter(port, &mut self.resources, &mut self.fluid)?;
+        }
+        self.flow(message)
     }
 
     fn flow(&mut self, message: u32) -> Result<(), InputError> {
-        let Message { path, bytes, .. } = *self.messages.at(message);
-        match self.paths.at(path).carrier {
+        let Message { path, bytes, from_rank, to_rank, .. } = *self.messages.at(message);
+        let path = self.paths.at(path);
+        let (mut carrier, mut bytes) = (path.carrier, bytes);
+        if let Some(ramp) = &path.terms.ramp {
+            let windows = &mut self.connections.windows;
+            (carrier, bytes) = windows.piece((from_rank, to_rank), ramp, carrier, bytes, self.now);
+        }
+        match carrier {
             Carrier::Alone(bytes_per_s) => {
                 let end = self.now + Time::from_secs_f64(bytes as f64 / bytes_per_s);
                 self.events.push(end, Event::Arrive(message));
@@ -150,9 +186,15 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// The last byte is there.
+    /// The last byte is there, or the last before the connection's window grows.
     pub(super) fn arrive(&mut self, message: u32) -> Result<(), InputError> {
         let state = self.messages.at_mut(message);
+        let Terms { ramp, incast, .. } = &self.paths.at(state.path).terms;
+        let between = (state.from_rank, state.to_rank);
+        if ramp.is_some() && self.connections.windows.flowed(between, self.now) {
+            return self.flow(message);
+        }
+        let incast = *incast;
         state.state = State::There { posted: self.now, wakes: self.now };
         let Message { from_rank, to_rank, from_flight, lane, .. } = *state;
         let counted = std::mem::take(&mut state.counted);
@@ -163,6 +205,8 @@ impl<F: Fluid> Engine<'_, F> {
         line.pop_front();
         if let Some(next) = line.front().copied() {
             self.flow(next)?;
+        } else if let Some(port) = incast {
+            self.connections.incasts.leave(port, &mut self.resources, &mut self.fluid)?;
         }
         if counted { self.tell_sender(from_rank, from_flight, lane) } else { Ok(()) }
     }

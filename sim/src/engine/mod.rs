@@ -2,7 +2,8 @@
 //!
 //! What a rank does is what the executor does; the rules stand in `rank.rs` (tasks), `exchange.rs` (lanes),
 //! `message.rs` (messages) and `unit.rs` (which comes first). An instant has two phases: first everything that happened
-//! takes effect, then every idle unit picks what it does next; so the order of events within an instant decides nothing.
+//! takes effect, then every idle unit picks what it does next; so the order of events within an instant decides nothing
+//! but who is first through a NIC.
 
 mod exchange;
 mod flight;
@@ -19,6 +20,7 @@ use crate::deadlock::{self, Waiting};
 use crate::event::Events;
 use crate::fluid::{ClassId, Finished, Fluid};
 use crate::machine::{Resources, Utilisation};
+use crate::network::Connections;
 use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::simulate::SimError;
@@ -45,6 +47,8 @@ pub(crate) type Jobs = Vec<Option<Job>>;
 /// What is bound to happen at a known time; all else is left to the fluid solver.
 #[derive(Debug, Clone, Copy)]
 enum Event {
+    /// The receiver's answer is there: the message leaves its NIC.
+    Leave(u32),
     /// The route's latency is over: the message's bytes begin to flow.
     Depart(u32),
     /// The last byte of the message is there.
@@ -79,6 +83,7 @@ pub(crate) struct Engine<'a, F> {
     messages: Slab<Message>,
     posted_messages: u64,
     paths: Paths,
+    connections: Connections,
     spans: Vec<Span>,
 }
 
@@ -119,6 +124,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             messages: Slab::new(),
             posted_messages: 0,
             paths: Paths::default(),
+            connections: Connections::default(),
             spans: Vec::new(),
         }
     }
@@ -146,6 +152,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             while self.events.next_time() == Some(time) {
                 let Some((_, event)) = self.events.pop() else { break };
                 match event {
+                    Event::Leave(message) => self.leave(message)?,
                     Event::Depart(message) => self.depart(message)?,
                     Event::Arrive(message) => self.arrive(message)?,
                     Event::Wake(unit) => self.touch(unit),

@@ -10,7 +10,7 @@ use lockstep_topology::{InputError, Rank as RankId, Time};
 use super::Engine;
 use crate::costs::{MessageCost, Pair};
 use crate::fluid::{ClassId, Fluid};
-use crate::network::Carrier;
+use crate::network::{Carrier, Terms};
 
 /// A way between two devices.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Path {
     pub(crate) cost: MessageCost,
     /// What carries the bytes over links.
     pub(crate) carrier: Carrier,
+    /// What messages pay on links beside that.
+    pub(crate) terms: Terms,
     /// The class of the receiver's work.
     pub(crate) receive: ClassId,
 }
@@ -91,23 +93,23 @@ impl<F: Fluid> Engine<'_, F> {
         }
         let route = platform.cluster.route(sender.id, receiver.id)?;
         let cost = platform.costs.message(pair, receiver, &route);
-        let figures = [cost.latency, cost.overhead, cost.copy, cost.sum, cost.memory];
+        let figures = [cost.latency, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
         if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
             let value = format!("message to {}: {cost:?}", receiver.name);
             return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
         }
-        let carrier = match pair {
+        let (carrier, terms) = match pair {
             Pair::Wire => {
-                let network = platform.network.model();
-                network.carrier(platform.cluster, &route, &mut self.resources, &mut self.fluid)?
+                let (resources, fluid) = (&mut self.resources, &mut self.fluid);
+                self.connections.over(platform.cluster, &route, &cost, platform.network, resources, fluid)?
             }
             // The receiver's thread carries the bytes, so nothing else limits them.
-            Pair::Memory | Pair::Host => Carrier::Alone(f64::INFINITY),
+            Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
         };
         let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
         let latency = Time::from_secs_f64(cost.latency) + on_links;
         let receive = self.resources.receive(receiver, cost.memory, &mut self.fluid)?;
-        self.paths.paths.push(Path { pair, latency, cost, carrier, receive });
+        self.paths.paths.push(Path { pair, latency, cost, carrier, terms, receive });
         let path = (self.paths.paths.len() - 1) as u32;
         self.paths.known.insert(key, path);
         Ok(path)

@@ -1,4 +1,4 @@
-//! The α-β network: a message takes its latency and its bytes at the least bandwidth of its route, whatever else goes on.
+//! The α-β network: a message takes its latency and its bytes at the least rate and cap of its route, whatever else goes on.
 //!
 //! The network of the closed forms (Hockney 1994); what it leaves out is contention.
 
@@ -14,7 +14,14 @@ use crate::machine::Resources;
 pub struct AlphaBeta;
 
 impl Network for AlphaBeta {
-    fn carrier(&self, _: &Cluster, route: &Route, _: &mut Resources, _: &mut dyn Fluid) -> Result<Carrier, InputError> {
-        Ok(Carrier::Alone(route.bandwidth.bytes_per_s()))
+    fn carrier(
+        &self,
+        _: &Cluster,
+        route: &Route,
+        cap: f64,
+        _: &mut Resources,
+        _: &mut dyn Fluid,
+    ) -> Result<Carrier, InputError> {
+        Ok(Carrier::Alone(route.transport.rate.bytes_per_s().min(cap)))
     }
 }

@@ -18,15 +18,16 @@ impl Network for MaxMin {
         &self,
         cluster: &Cluster,
         route: &Route,
+        cap: f64,
         resources: &mut Resources,
         fluid: &mut dyn Fluid,
     ) -> Result<Carrier, InputError> {
-        let mut cap = f64::INFINITY;
+        let mut cap = route.transport.cap.map_or(cap, |own| own.bytes_per_s().min(cap));
         let mut uses = Vec::with_capacity(route.links.len());
         for id in &route.links {
             let link = cluster.link(*id);
             match link.sharing {
-                Sharing::PerTransfer => cap = cap.min(link.bandwidth.bytes_per_s()),
+                Sharing::PerTransfer => cap = cap.min(link.payload().bytes_per_s()),
                 Sharing::Shared => uses.push(Use::one(resources.wire(cluster, link, fluid)?)),
             }
         }

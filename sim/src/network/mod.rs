@@ -1,9 +1,16 @@
 //! How a transfer gets along its route: alone, or sharing the links with others.
+//!
+//! Bytes are those of the payload: a wire's capacity is what headers leave of its line rate.
 
 mod alpha_beta;
+mod connection;
+mod incast;
 mod max_min;
+mod ports;
+mod slow_start;
 
 pub use alpha_beta::AlphaBeta;
+pub(crate) use connection::{Connections, Terms};
 pub use max_min::MaxMin;
 
 use lockstep_topology::cluster::Route;
@@ -23,7 +30,7 @@ pub enum NetworkModel {
 }
 
 /// What carries the transfers of one route, once the route's latency is over.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Carrier {
     /// So many bytes per second, whatever else goes on.
     Alone(f64),
@@ -33,7 +40,7 @@ pub enum Carrier {
 
 /// A network model: asked once for each route, when its first message comes along.
 pub trait Network {
-    /// Prepares the transfers over `route`.
+    /// Prepares the transfers over `route`, none faster than `cap` bytes per second (infinite: only the route's own caps).
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.
@@ -41,6 +48,7 @@ pub trait Network {
         &self,
         cluster: &Cluster,
         route: &Route,
+        cap: f64,
         resources: &mut Resources,
         fluid: &mut dyn Fluid,
     ) -> Result<Carrier, InputError>;

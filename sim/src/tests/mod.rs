@@ -6,6 +6,7 @@ mod deadlocks;
 mod networks;
 mod programs;
 mod properties;
+mod protocols;
 
 use std::sync::Arc;
 
@@ -78,6 +79,7 @@ impl World {
         let text = format!(
             r#"
             name = "star"
+            protocol = "plain"
             provenance = "assumed: a test"
             [[host]]
             name = "node"

@@ -41,7 +41,15 @@ fn fast_and_slow_solver_give_one_timeline() {
         backward: 2e-3,
         update: 1e-4,
         memory: 0.4,
-        message: MessageCost { latency: 5e-6, overhead: 1e-6, copy: 1e-10, sum: 2e-10, memory: 0.5, eager_bytes: 4096 },
+        message: MessageCost {
+            latency: 5e-6,
+            overhead: 1e-6,
+            copy: 1e-10,
+            sum: 2e-10,
+            memory: 0.5,
+            eager_bytes: 4096,
+            ..MessageCost::default()
+        },
     };
     let options = Options::default();
     for (world, workers) in [(World::host(2, 4), 4), (World::star(5), 5), (World::star(8), 8)] {

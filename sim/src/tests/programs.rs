@@ -136,7 +136,15 @@ fn a_server_follows_its_workers() {
 
 #[test]
 fn equal_runs_are_equal_to_the_byte() {
-    let message = MessageCost { latency: 3e-6, overhead: 1e-6, copy: 3e-10, sum: 4e-10, memory: 0.7, eager_bytes: 0 };
+    let message = MessageCost {
+        latency: 3e-6,
+        overhead: 1e-6,
+        copy: 3e-10,
+        sum: 4e-10,
+        memory: 0.7,
+        eager_bytes: 0,
+        ..MessageCost::default()
+    };
     let costs = Flat { message, memory: 0.6, ..compute_only() };
     for algorithm in ["ring", "halving-doubling", "multi-color:4", "parameter-server:3"] {
         let job = Job {

@@ -1,0 +1,80 @@
+//! What the messages of a path pay beside latency and their share of the links: set-up, handshake, window, incast.
+//!
+//! The closed form of a message of n bytes, alone, its receive posted in time: with o the sender's time per message, L the
+//! route's latency and B the least of payload rates and caps,
+//!
+//! - eager, or without handshake: o + L + n/B;
+//! - rendezvous by write: the announcement o + L, the answer o + L, the bytes o + L + n/B;
+//! - rendezvous by read: the announcement o + L, the request o + L, and the NIC by itself L + n/B.
+//!
+//! Only the sender's port makes messages wait for each other; answers and requests pass the receiver's between them.
+
+use lockstep_topology::cluster::{Cluster, Rendezvous, Route};
+use lockstep_topology::{InputError, Time};
+
+use super::incast::Incasts;
+use super::ports::Ports;
+use super::slow_start::{Ramp, Windows};
+use super::{Carrier, NetworkModel};
+use crate::costs::MessageCost;
+use crate::fluid::Fluid;
+use crate::machine::Resources;
+
+/// What the messages of one path pay.
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    /// The port that they leave through.
+    pub(crate) port: u32,
+    /// The sender's time per message.
+    pub(crate) send: Time,
+    /// How messages beyond the eager size find their receiver.
+    pub(crate) rendezvous: Rendezvous,
+    /// How connections start, unless with their whole window.
+    pub(crate) ramp: Option<Ramp>,
+    /// The receiver's port, where it minds how many send to it.
+    pub(crate) incast: Option<u32>,
+}
+
+/// The state of ports and connections.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    pub(crate) ports: Ports,
+    pub(crate) windows: Windows,
+    pub(crate) incasts: Incasts,
+}
+
+impl Connections {
+    /// What carries the bytes over `route`, and the terms of its messages.
+    ///
+    /// # Errors
+    /// Links of a bandwidth that the solver refuses.
+    pub(crate) fn over(
+        &mut self,
+        cluster: &Cluster,
+        route: &Route,
+        cost: &MessageCost,
+        model: NetworkModel,
+        resources: &mut Resources,
+        fluid: &mut dyn Fluid,
+    ) -> Result<(Carrier, Terms), InputError> {
+        let network = model.model();
+        let transport = &route.transport;
+        let carrier = network.carrier(cluster, route, f64::INFINITY, resources, fluid)?;
+        let mut ramp = None;
+        if let Some(first) = transport.protocol.slow_start {
+            let (round_trip, rate) = (2.0 * route.latency.as_secs_f64(), transport.rate.bytes_per_s());
+            ramp = Ramp::new(first.0, round_trip, rate, |cap| network.carrier(cluster, route, cap, resources, fluid))?;
+        }
+        let receiver = cluster.link(transport.receiver);
+        let incast = match (receiver.protocol.incast, carrier) {
+            (Some(incast), Carrier::Shared(_)) => {
+                let wire = resources.wire(cluster, receiver, fluid)?;
+                Some(self.incasts.of(wire, incast))
+            }
+            // Without contention nobody meets anybody.
+            (None, _) | (_, Carrier::Alone(_)) => None,
+        };
+        let (port, send) = (self.ports.of(transport.sender), Time::from_secs_f64(cost.send));
+        Ok((carrier, Terms { port, send, rendezvous: cost.rendezvous, ramp, incast }))
+    }
+}

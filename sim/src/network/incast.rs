@@ -1,0 +1,73 @@
+//! Incast: a receiver's port that too many senders reach at once loses packets, and delivers less than its rate.
+//!
+//! A step, and stated by the cluster file: up to so many senders the port is whole, beyond them a share is left. What is
+//! behind it (buffers that overflow, timeouts of whole windows: Vasudevan et al., SIGCOMM 2009) depends on switch and stack.
+
+use std::collections::BTreeMap;
+
+use lockstep_topology::InputError;
+use lockstep_topology::cluster::Incast;
+
+use crate::fluid::{Fluid, ResourceId};
+use crate::machine::Resources;
+
+/// A receiver's port.
+#[derive(Debug)]
+struct Port {
+    wire: ResourceId,
+    incast: Incast,
+    /// Connections with bytes on their way to it.
+    senders: u32,
+}
+
+/// All ports that suffer from incast.
+#[derive(Debug, Default)]
+pub(crate) struct Incasts {
+    known: BTreeMap<ResourceId, u32>,
+    ports: Vec<Port>,
+}
+
+impl Incasts {
+    /// The port whose wire this resource is.
+    pub(super) fn of(&mut self, wire: ResourceId, incast: Incast) -> u32 {
+        let next = self.ports.len() as u32;
+        let port = *self.known.entry(wire).or_insert(next);
+        if port == next {
+            self.ports.push(Port { wire, incast, senders: 0 });
+        }
+        port
+    }
+
+    /// A connection's bytes begin to flow.
+    ///
+    /// # Errors
+    /// What the solver refuses.
+    pub(crate) fn enter(
+        &mut self,
+        port: u32,
+        resources: &mut Resources,
+        fluid: &mut dyn Fluid,
+    ) -> Result<(), InputError> {
+        let Port { wire, incast, senders } = &mut self.ports[port as usize];
+        *senders += 1;
+        if *senders == incast.senders + 1 { resources.set_share(*wire, CAUSE, incast.goodput, fluid) } else { Ok(()) }
+    }
+
+    /// A connection has no bytes on their way any more.
+    ///
+    /// # Errors
+    /// What the solver refuses.
+    pub(crate) fn leave(
+        &mut self,
+        port: u32,
+        resources: &mut Resources,
+        fluid: &mut dyn Fluid,
+    ) -> Result<(), InputError> {
+        let Port { wire, incast, senders } = &mut self.ports[port as usize];
+        *senders -= 1;
+        if *senders == incast.senders { resources.set_share(*wire, CAUSE, 1.0, fluid) } else { Ok(()) }
+    }
+}
+
+/// Why such a port is not whole.
+const CAUSE: &str = "incast";
