@@ -64,7 +64,8 @@ impl Costs for Free {
 /// two levels whose trunks carry half of what their hosts could send; without, a star.
 fn cluster(hosts: u32, jitter: bool, leaves: Option<u32>) -> Result<Cluster, InputError> {
     let mut text = format!(
-        "name = \"bench\"\nprovenance = \"assumed\"\n[[host]]\nname = \"node\"\ncount = {hosts}\n[host.cpu]\ncores = 1\n\
+        "name = \"bench\"\nprovenance = \"assumed\"\nprotocol = \"plain\"\n[[host]]\nname = \"node\"\n\
+         count = {hosts}\n[host.cpu]\ncores = 1\n\
          flops_per_core = \"100GFLOP/s\"\nmemory_bandwidth = \"50GB/s\"\nmemory = \"16GiB\"\nmessage_latency = \"1us\"\n\
          message_bandwidth = \"8GB/s\"\n[[switch]]\nname = \"core\"\n"
     );

@@ -62,8 +62,8 @@ impl Plan {
     fn cluster(self) -> Cluster {
         let Plan { hosts, switches, links, .. } = self;
         let mut text = format!(
-            "name = \"case\"\nprovenance = \"assumed: a test\"\n[[host]]\nname = \"node\"\ncount = {hosts}\n[host.cpu]\n\
-             cores = 1\nflops_per_core = \"100GFLOP/s\"\nmemory_bandwidth = \"10GB/s\"\nmemory = \"16GiB\"\n\
+            "name = \"case\"\nprovenance = \"assumed: a test\"\nprotocol = \"plain\"\n[[host]]\nname = \"node\"\n\
+             count = {hosts}\n[host.cpu]\ncores = 1\nflops_per_core = \"100GFLOP/s\"\nmemory_bandwidth = \"10GB/s\"\nmemory = \"16GiB\"\n\
              message_latency = \"1us\"\nmessage_bandwidth = \"8GB/s\"\n[[switch]]\nname = \"switch\"\ncount = {switches}\n"
         );
         text.extend(links);
