@@ -1,12 +1,17 @@
 //! Predictions: each configuration of an experiment simulated on a site, a row each.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use lockstep_models::Program;
+use lockstep_sim::answer::{Bound, DeviceMemory, bound, fullest_device};
 use lockstep_sim::{Costs, NetworkModel, Options, Platform, Prediction, SimError, simulate};
-use lockstep_topology::Cluster;
+use lockstep_topology::{Bytes, Cluster, Hosting, Placement};
 
 use crate::anchor::{Scaled, fit};
 use crate::experiment::{Configuration, Experiment};
+use crate::explain::{explain, largest_batch};
 use crate::failure::Failure;
+use crate::progress::Estimate;
 use crate::report::{PredictedRow, scaling_efficiencies};
 use crate::site::Site;
 
@@ -17,13 +22,15 @@ pub struct Setup {
     pub network: NetworkModel,
     /// Iterations and threads.
     pub options: Options,
+    /// Whether each prediction is explained, which takes tens of further simulations.
+    pub explain: bool,
 }
 
 impl Setup {
     /// The setup for an experiment: its threads per rank, everything else as usual.
     pub fn of(experiment: &Experiment, network: NetworkModel) -> Setup {
         let options = Options { threads_per_rank: experiment.threads_per_rank, ..Options::default() };
-        Setup { network, options }
+        Setup { network, options, explain: false }
     }
 
     /// The network's name as `--network` takes it.
@@ -39,6 +46,10 @@ impl Setup {
 pub struct Predicted {
     /// What was simulated.
     pub program: Program,
+    /// Which device each rank is on.
+    pub placement: Placement,
+    /// Which process each rank is in.
+    pub hosting: Hosting,
     /// Timeline, traffic and utilisation.
     pub prediction: Prediction,
     /// Median seconds per step.
@@ -47,6 +58,17 @@ pub struct Predicted {
     pub images_per_s: f64,
     /// Seconds per step in which computation stands still.
     pub exposed_comm_s: f64,
+    /// What bounds the step.
+    pub bound: Bound,
+    /// The device whose memory is fullest.
+    pub memory: DeviceMemory,
+}
+
+impl Predicted {
+    /// Where it was simulated.
+    pub fn platform<'a>(&'a self, cluster: &'a Cluster, costs: &'a dyn Costs, setup: &Setup) -> Platform<'a> {
+        Platform { cluster, placement: &self.placement, hosting: &self.hosting, costs, network: setup.network }
+    }
 }
 
 /// Simulates one configuration, placing its ranks on `cluster`.
@@ -65,18 +87,72 @@ pub fn predict(
     let program = configuration.program().map_err(input)?;
     let platform = Platform { cluster, placement: &placement, hosting: &hosting, costs, network: setup.network };
     let driver = setup.options.driver();
-    let prediction = simulate(&program, &platform, driver, &setup.options).map_err(|error| match error {
-        SimError::Input(error) => input(error),
-        other => Failure::Run(other.to_string()),
-    })?;
+    let prediction =
+        simulate(&program, &platform, driver, &setup.options).map_err(|error| failure(error, experiment))?;
     let step_time_s = prediction.timeline.step_time_s();
+    let bound = bound(&program, &platform, &setup.options, &prediction);
+    let memory = fullest_device(&program, cluster, &placement, optimizer_elements(experiment)).map_err(input)?;
     Ok(Predicted {
         step_time_s,
         images_per_s: program.global_batch() as f64 / step_time_s,
         exposed_comm_s: prediction.timeline.exposed_comm_s(&program),
+        bound,
+        memory,
         program,
+        placement,
+        hosting,
         prediction,
     })
+}
+
+/// A simulation's error, at the line of the experiment that it is about.
+pub(crate) fn failure(error: SimError, experiment: &Experiment) -> Failure {
+    match error {
+        SimError::Input(error) => Failure::Input(experiment.locate(error)),
+        other => Failure::Run(other.to_string()),
+    }
+}
+
+/// What SGD keeps for each parameter: its velocity, where there is momentum.
+pub(crate) fn optimizer_elements(experiment: &Experiment) -> u64 {
+    u64::from(experiment.optimizer.momentum != 0.0)
+}
+
+/// What is known so far, whoever asks.
+#[derive(Debug, Default)]
+pub struct Known(Mutex<Found>);
+
+/// Rows that are done, the notes below them, and by what rows are compared.
+#[derive(Debug, Default)]
+struct Found {
+    rows: Vec<PredictedRow>,
+    notes: Vec<String>,
+    keys: Vec<(u64, u32, f64)>,
+    configurations: usize,
+}
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rows that are done with what compares them, the notes, and how many rows there will be. Nothing is added while
+    /// `use_them` runs.
+    pub fn with<T>(&self, use_them: impl FnOnce(Vec<PredictedRow>, Vec<String>, usize) -> T) -> T {
+        let found = self.lock();
+        let mut rows = found.rows.clone();
+        for (row, efficiency) in rows.iter_mut().zip(scaling_efficiencies(&found.keys)) {
+            row.scaling_efficiency = efficiency;
+        }
+        use_them(rows, found.notes.clone(), found.configurations)
+    }
+
+    fn note(&self, note: &str) {
+        let notes = &mut self.lock().notes;
+        if !notes.iter().any(|known| known == note) {
+            notes.push(note.to_owned());
+        }
+    }
 }
 
 /// The rows of an experiment, and the notes below them; `each` sees every prediction with its configuration.
@@ -87,51 +163,113 @@ pub fn rows(
     experiment: &Experiment,
     site: &Site,
     setup: &Setup,
-    mut each: impl FnMut(&Configuration, &Predicted),
+    each: impl FnMut(&Configuration, &Predicted),
 ) -> Result<(Vec<PredictedRow>, Vec<String>), Failure> {
+    let known = Known::default();
+    find(experiment, site, setup, &known, &Estimate::silent(), each)?;
+    Ok(known.with(|rows, notes, _| (rows, notes)))
+}
+
+/// As [`rows`], row by row into `known`, with an estimate of how long it takes.
+///
+/// # Errors
+/// As there.
+pub fn find(
+    experiment: &Experiment,
+    site: &Site,
+    setup: &Setup,
+    known: &Known,
+    estimate: &Estimate,
+    mut each: impl FnMut(&Configuration, &Predicted),
+) -> Result<(), Failure> {
     let mut configurations = experiment.configurations()?;
-    let mut notes = vec![site.basis.clone()];
+    known.lock().configurations = configurations.len();
+    known.note(&site.basis);
     let factor = match &experiment.anchor {
         None => 1.0,
         Some(anchor) => {
             let factor = fit(anchor, experiment, site, setup)?;
-            notes.push(format!("computation is scaled by {factor:.4} to the anchor"));
+            known.note(&format!("computation is scaled by {factor:.4} to the anchor"));
             factor
         }
     };
     let costs = Scaled::new(site.costs.as_ref(), factor);
-    let mut rows = Vec::with_capacity(configurations.len());
-    for configuration in &mut configurations {
+    let all = configurations.len() as f64;
+    for (index, configuration) in configurations.iter_mut().enumerate() {
+        let label = configuration.label();
+        let share = |of_this: f64| (index as f64 + of_this) / all;
+        estimate.show(share(0.0), &label);
         let predicted = predict(configuration, experiment, &site.cluster, &costs, setup)?;
-        let bound = predicted.prediction.bound();
-        let published = experiment.published_for(configuration);
-        rows.push(PredictedRow {
-            setting: configuration.setting(),
-            cluster: site.cluster.name().to_owned(),
-            network: setup.network_name().to_owned(),
-            step_time_s: predicted.step_time_s,
-            images_per_s: predicted.images_per_s,
-            scaling_efficiency: None,
-            exposed_comm_s: predicted.exposed_comm_s,
-            bound: bound.map_or_else(|| "waiting".to_owned(), |bound| bound.resource.clone()),
-            bound_utilisation: bound.map_or(0.0, |bound| bound.share),
-            published_images_per_s: published,
-            error_pct: published.map(|figure| (predicted.images_per_s / figure - 1.0) * 100.0),
-        });
-        for note in &predicted.prediction.notes {
-            if !notes.contains(note) {
-                notes.push(note.clone());
-            }
+        let mut row = row(configuration, experiment, site, setup, &predicted);
+        if predicted.memory.fits() == Some(false) {
+            known.note(&out_of_memory(configuration, experiment, &site.cluster, &predicted)?);
         }
+        if setup.explain {
+            let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
+            let answer = explain(configuration, experiment, site, &costs, setup, &predicted, &mut progress)?;
+            row.error_bar_pct = answer.error_bar.relative_pct;
+            row.explanation = Some(answer);
+        }
+        for note in &predicted.prediction.notes {
+            known.note(note);
+        }
+        let mut found = known.lock();
+        found.keys.push((configuration.batch_key, configuration.job.workers, row.images_per_s));
+        found.rows.push(row);
+        drop(found);
         each(configuration, &predicted);
     }
+    estimate.end();
     if let Some(published) = &experiment.published {
-        notes.push(format!("published figures: {}", published.source));
+        known.note(&format!("published figures: {}", published.source));
     }
-    let keys = configurations.iter().zip(&rows).map(|(c, row)| (c.batch_key, c.job.workers, row.images_per_s));
-    let efficiencies = scaling_efficiencies(&keys.collect::<Vec<_>>());
-    for (row, efficiency) in rows.iter_mut().zip(efficiencies) {
-        row.scaling_efficiency = efficiency;
+    Ok(())
+}
+
+fn row(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    site: &Site,
+    setup: &Setup,
+    predicted: &Predicted,
+) -> PredictedRow {
+    let published = experiment.published_for(configuration);
+    PredictedRow {
+        setting: configuration.setting(),
+        cluster: site.cluster.name().to_owned(),
+        network: setup.network_name().to_owned(),
+        step_time_s: predicted.step_time_s,
+        error_bar_pct: None,
+        images_per_s: predicted.images_per_s,
+        scaling_efficiency: None,
+        exposed_comm_s: predicted.exposed_comm_s,
+        bound: predicted.bound.by.clone(),
+        bound_utilisation: predicted.bound.share,
+        memory_bytes: predicted.memory.memory.total(),
+        fits_memory: predicted.memory.fits(),
+        published_images_per_s: published,
+        error_pct: published.map(|figure| (predicted.images_per_s / figure - 1.0) * 100.0),
+        explanation: None,
     }
-    Ok((rows, notes))
+}
+
+/// `lenet, 2 ranks x 512: out of memory: …`, with what would fit.
+fn out_of_memory(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    cluster: &Cluster,
+    predicted: &Predicted,
+) -> Result<String, Failure> {
+    let memory = &predicted.memory;
+    let cure = match largest_batch(configuration, experiment, cluster, predicted)? {
+        0 => "not even one sample per rank fits".to_owned(),
+        batch => format!("{batch} samples per rank fit"),
+    };
+    Ok(format!(
+        "{}: out of memory: {} of {} on {}; {cure}",
+        configuration.label(),
+        Bytes(memory.memory.total()),
+        memory.capacity.unwrap_or_default(),
+        memory.device
+    ))
 }

@@ -71,6 +71,77 @@ impl Progress {
     }
 }
 
+/// How much of a long piece of work is done, and how long the rest may take; silent for the first two seconds.
+pub struct Estimate {
+    shown: bool,
+    terminal: bool,
+    verb: &'static str,
+    begun: Instant,
+    state: Mutex<Shown>,
+}
+
+/// The line as it stands.
+struct Shown {
+    last: Instant,
+    width: usize,
+}
+
+impl Estimate {
+    /// An estimate that says `verb` (`predicting`) and begins now.
+    pub fn new(verb: &'static str) -> Estimate {
+        let now = Instant::now();
+        let state = Mutex::new(Shown { last: now, width: 0 });
+        Estimate { shown: true, terminal: io::stderr().is_terminal(), verb, begun: now, state }
+    }
+
+    /// One that nobody sees.
+    pub fn silent() -> Estimate {
+        Estimate { shown: false, ..Estimate::new("") }
+    }
+
+    /// This share of the work is done (0 to 1), now comes `what`.
+    pub fn show(&self, share: f64, what: &str) {
+        let (true, Ok(mut state)) = (self.shown, self.state.lock()) else { return };
+        let (elapsed, since) = (self.begun.elapsed(), state.last.elapsed());
+        if elapsed < LOG || since < if self.terminal { TERMINAL } else { LOG } {
+            return;
+        }
+        state.last = Instant::now();
+        let line = estimate(self.verb, share, elapsed, what);
+        let mut out = io::stderr().lock();
+        // Progress that cannot be shown is no reason to stop.
+        let _ = if self.terminal {
+            let width = state.width;
+            state.width = line.chars().count();
+            write!(out, "\r{line:width$}").and_then(|()| out.flush())
+        } else {
+            writeln!(out, "{line}")
+        };
+    }
+
+    /// The work is over or given up: the line goes away.
+    pub fn end(&self) {
+        let (true, Ok(mut state)) = (self.terminal, self.state.lock()) else { return };
+        if state.width > 0 {
+            let mut out = io::stderr().lock();
+            let _ = write!(out, "\r{:width$}\r", "", width = state.width).and_then(|()| out.flush());
+            state.width = 0;
+        }
+    }
+}
+
+/// The rest takes as long in proportion as what is done took.
+fn estimate(verb: &str, share: f64, elapsed: Duration, what: &str) -> String {
+    let left = if share > 0.0 { elapsed.as_secs_f64() * (1.0 - share) / share } else { f64::INFINITY };
+    let left = match left {
+        seconds if seconds < 100.0 => format!("about {seconds:.0} s left"),
+        seconds if seconds < 6000.0 => format!("about {:.0} min left", seconds / 60.0),
+        seconds if seconds.is_finite() => format!("about {:.1} h left", seconds / 3600.0),
+        _ => "no telling how long yet".to_owned(),
+    };
+    format!("{verb}: {:.0} % done, {left}; now {what}", share * 100.0)
+}
+
 fn line(label: &str, step: u32, steps: u32, images_per_s: f64, loss: f64) -> String {
     format!("{label}: step {step}/{steps}, {images_per_s:.0} images/s, loss {loss:.4}")
 }
@@ -78,6 +149,14 @@ fn line(label: &str, step: u32, steps: u32, images_per_s: f64, loss: f64) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_estimate_is_in_proportion() {
+        let of = |share, seconds| estimate("predicting", share, Duration::from_secs(seconds), "lenet, 1 rank x 16");
+        assert_eq!(of(0.25, 10), "predicting: 25 % done, about 30 s left; now lenet, 1 rank x 16");
+        assert!(of(0.1, 600).contains("about 90 min left") && of(0.01, 600).contains("about 16.5 h left"));
+        assert!(of(0.0, 5).contains("no telling"));
+    }
 
     #[test]
     fn a_line_says_where_the_run_is() {

@@ -20,6 +20,8 @@ pub struct Site {
     pub cluster: Cluster,
     /// What tasks and messages cost.
     pub costs: Box<dyn Costs>,
+    /// What was measured, where costs rest on that.
+    pub profile: Option<Profile>,
     /// What the costs rest on, for people to read.
     pub basis: String,
 }
@@ -46,11 +48,11 @@ impl Site {
         let Some(path) = profile else {
             let basis =
                 format!("cluster {}: lockstep clusters show tells where its figures come from", experiment.cluster);
-            return Ok(Site { cluster, costs: Box::new(Roofline), basis });
+            return Ok(Site { cluster, costs: Box::new(Roofline), profile: None, basis });
         };
         let profile = Profile::load(path)?;
         let basis = format!("costs of CPUs were measured on {}, {}", profile.host, profile.date);
-        Ok(Site { cluster, costs: Box::new(Table::new(&profile)?), basis })
+        Ok(Site { cluster, costs: Box::new(Table::new(&profile)?), profile: Some(profile), basis })
     }
 
     /// The host that a profile was measured on.
@@ -67,7 +69,7 @@ impl Site {
             cores: profile.cores,
             flops_per_core_s: profile.flops_per_core_s,
             memory_bandwidth: rate("memory_bandwidth", profile.memory_bandwidth)?,
-            // Nobody measured it, and no prediction asks for it.
+            // Nobody measured it: whether a job fits is then unknown.
             memory: Bytes(0),
         };
         let latency = Time::from_secs_f64(profile.memory.latency.value);
@@ -76,6 +78,7 @@ impl Site {
         Ok(Site {
             cluster: Cluster::one_host(cpu, latency, bandwidth, source)?,
             costs: Box::new(Table::new(profile)?),
+            profile: Some(profile.clone()),
             basis: format!("costs were measured on {} ({}), {}", profile.host, profile.cpu, profile.date),
         })
     }

@@ -1,5 +1,6 @@
 //! The binary as users and scripts meet it: every command runs, explains itself, and answers in its published form.
 
+use std::io::BufRead;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -136,6 +137,84 @@ fn predictions_of_an_experiment() {
     // The same question gets the same bytes.
     let again = || stdout(&folder, &arguments);
     assert_eq!(again(), again());
+}
+
+#[test]
+fn an_explained_prediction_adds_up() {
+    let folder = folder("explain");
+    let flags = "sim predict --model lenet --cluster ethernet-gpu-8 --ranks 1,8 --batch-per-rank 64 --explain";
+    let arguments: Vec<&str> = flags.split_whitespace().collect();
+    for row in rows(&folder, "sim-predict", &arguments) {
+        let answer = &row["explanation"];
+        let sum = |list: &str, column: &str| -> f64 {
+            answer[list].as_array().expect("a list").iter().map(|item| number(item, column)).sum()
+        };
+        let step = number(&row, "step_time_s");
+        assert!((sum("critical_path", "seconds") / step - 1.0).abs() < 1e-9, "{answer}");
+        assert!(sum("exchanges", "exposed_s") <= step);
+        assert!((number(answer, "sensitivity_sum") + 1.0).abs() < 0.05, "{answer}");
+        let memory = &answer["memory"];
+        let parts = ["weights", "gradients", "optimizer", "input", "activations", "communication"];
+        let parts: f64 = parts.iter().map(|part| number(memory, &format!("{part}_bytes"))).sum();
+        assert_eq!((parts, parts), (number(memory, "total_bytes"), number(&row, "memory_bytes")));
+        assert!(answer["error_bar"]["relative_pct"].is_null());
+    }
+    let text = stdout(&folder, &arguments);
+    for part in ["bound", "critical path", "exchanges", "memory", "to hide", "reacts to", "error bar"] {
+        assert!(text.contains(&format!("\n  {part} ")), "{part} in {text}");
+    }
+    assert!(
+        text.lines().skip_while(|line| !line.starts_with("lenet,")).all(|line| line.chars().count() <= 120),
+        "{text}"
+    );
+    // Tables and CSV have no room for it.
+    assert!(!stdout(&folder, &[&arguments[..], &["--format", "csv"]].concat()).contains("explanation"));
+}
+
+#[test]
+fn out_of_memory_is_an_answer_with_its_cure() {
+    let folder = folder("memory");
+    let of = |batch: &str| {
+        let flags =
+            ["sim", "predict", "--model", "resnet-32", "--cluster", "ethernet-gpu-8", "--batch-per-rank", batch];
+        (rows(&folder, "sim-predict", &flags).remove(0), stdout(&folder, &flags))
+    };
+    let (row, text) = of("50000");
+    assert_eq!(row["fits_memory"], false);
+    let (_, cure) = text.split_once("out of memory: ").expect("a note");
+    assert!(cure.contains("of 16GiB on node0.gpu0"), "{text}");
+    let (_, cure) = cure.split_once("; ").expect("a cure");
+    let largest: u32 = cure.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
+    assert_eq!(of(&largest.to_string()).0["fits_memory"], true);
+    assert_eq!(of(&(largest + 1).to_string()).0["fits_memory"], false);
+}
+
+#[test]
+fn an_interrupt_prints_what_is_known() {
+    let folder = folder("interrupt");
+    let list = |last: u32| (1..=last).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(["sim", "predict", "--model", "lenet", "--cluster", "ethernet-4", "--ranks", &list(64)])
+        .args(["--batch-per-rank", &list(50), "--explain", "--format", "json", "--trace", "t.json"])
+        .current_dir(&folder)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    // Progress says when the first row is done.
+    let lines = std::io::BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let mut lines = lines.inspect(|line| assert!(line.starts_with("predicting: "), "{line}"));
+    assert!(lines.any(|line| line.contains("left; now lenet") && !line.ends_with("1 rank x 1")));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("whole JSON");
+    let done = json["rows"].as_array().expect("rows").len();
+    assert!(done > 0 && done < 64 * 50, "{done} rows");
+    let notes = json["notes"].as_array().expect("notes");
+    assert_eq!(notes.last().expect("a note"), &format!("interrupted: {done} of 3200 configurations"));
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0, "no file, not even half of one");
 }
 
 #[test]

@@ -1,17 +1,21 @@
 //! What is computed: layers, models, strategies, and the program that is both simulated and executed.
 
 mod check;
+pub mod critical_path;
 mod driver;
 pub mod graph;
 mod job;
 mod layer;
 mod lower;
+pub mod memory;
 mod model;
+pub mod overlap;
 mod passes;
 mod program;
 mod strategy;
 mod timeline;
 
+pub use critical_path::CriticalPath;
 pub use driver::{Decision, Driver, Observation};
 pub use graph::{Graph, Layout};
 pub use job::{Bucket, Job};
@@ -19,4 +23,4 @@ pub use layer::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
 pub use model::{Init, LayerId, Model, Node, Parameter, Pass, Work, random_model};
 pub use program::{After, Buffer, Exchange, Op, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId};
 pub use strategy::Strategy;
-pub use timeline::{Span, Timeline, median};
+pub use timeline::{Span, Step, Timeline, median};

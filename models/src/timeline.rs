@@ -25,6 +25,24 @@ pub struct Span {
     pub end: Time,
 }
 
+/// One optimizer step of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Which iteration it is.
+    pub iteration: u32,
+    /// When the last rank ended the iteration before.
+    pub begin: Time,
+    /// When the last rank ended this one.
+    pub end: Time,
+}
+
+impl Step {
+    /// How long it took.
+    pub fn seconds(self) -> f64 {
+        (self.end - self.begin).as_secs_f64()
+    }
+}
+
 /// All spans of a run; iterations before `warm_up` are kept but not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timeline {
@@ -35,12 +53,19 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Seconds of each counted step: from the last rank's end of one iteration to the last rank's end of the next.
-    pub fn step_times_s(&self) -> Vec<f64> {
+    /// The counted steps: from the last rank's end of one iteration to the last rank's end of the next.
+    pub fn steps(&self) -> Vec<Step> {
         let ends = self.ends();
         let first = (self.warm_up as usize).max(1);
-        let step = |i: usize| (ends[i] - if i == 0 { Time::ZERO } else { ends[i - 1] }).as_secs_f64();
-        if ends.len() <= first { (0..ends.len()).map(step).collect() } else { (first..ends.len()).map(step).collect() }
+        let begin = |i: usize| if i == 0 { Time::ZERO } else { ends[i - 1] };
+        // Where overlapping iterations end out of order, the later one has no time of its own.
+        let step = |i: usize| Step { iteration: i as u32, begin: begin(i), end: ends[i].max(begin(i)) };
+        (if ends.len() <= first { 0 } else { first }..ends.len()).map(step).collect()
+    }
+
+    /// Seconds of each counted step.
+    pub fn step_times_s(&self) -> Vec<f64> {
+        self.steps().into_iter().map(Step::seconds).collect()
     }
 
     /// Median of [`Timeline::step_times_s`].

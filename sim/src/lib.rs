@@ -3,6 +3,7 @@
 //! [`simulate`] turns a program and a [`Platform`] into a timeline, [`simulate_collective`] times one collective with the
 //! same engine. Costs and networks are traits with two implementations each; what is shared is left to [`fluid`].
 
+pub mod answer;
 mod collective;
 pub mod costs;
 mod deadlock;
@@ -22,7 +23,7 @@ mod traffic;
 pub use collective::{CollectiveRun, CollectiveTime, simulate_collective};
 pub use costs::{Cost, Costs, MessageCost, Pair, Roofline, Table, chain_key};
 pub use deadlock::{Waiting, WaitsFor};
-pub use machine::{Resources, Utilisation};
+pub use machine::{Part, Resources, Utilisation};
 pub use network::NetworkModel;
 pub use platform::Platform;
 pub use profile::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};

@@ -3,7 +3,7 @@
 //! Resources come into being when the first rank or route needs them, so a job on four of ten thousand hosts is as cheap
 //! as on four. What passes through each is added up, for the answer to what bounds a step.
 
-use lockstep_topology::cluster::{Device, DeviceKind, Link};
+use lockstep_topology::cluster::{Device, DeviceId, DeviceKind, Link, LinkId};
 use lockstep_topology::{Cluster, InputError, Time};
 
 use crate::costs::Cost;
@@ -13,6 +13,7 @@ use crate::fluid::{ClassId, Fluid, ResourceId, Use};
 #[derive(Debug, Clone)]
 struct Resource {
     name: String,
+    part: Part,
     /// When it is whole.
     capacity: f64,
     used: f64,
@@ -37,12 +38,25 @@ pub struct Resources {
     uses: Vec<Vec<Use>>,
 }
 
-/// How much of a resource a run used.
+/// Which part of the platform a resource is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The cores of a CPU, the multiprocessors of a GPU.
+    Compute(DeviceId),
+    /// The memory bandwidth of a device.
+    Memory(DeviceId),
+    /// The wire of this link.
+    Link(LinkId),
+}
+
+/// How much of a resource was used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Utilisation {
     /// `node0.cpu cores`, `node0.cpu memory`, `node0.eth0 > switch`.
     pub resource: String,
-    /// Mean share of its capacity over the run, from 0 to 1.
+    /// What it is.
+    pub part: Part,
+    /// Mean share of its capacity over the counted steps (of a collective: over its time), from 0 to 1.
     pub share: f64,
 }
 
@@ -56,9 +70,15 @@ impl Resources {
         }
     }
 
-    fn add(&mut self, name: String, capacity: f64, fluid: &mut dyn Fluid) -> Result<ResourceId, InputError> {
+    fn add(
+        &mut self,
+        name: String,
+        part: Part,
+        capacity: f64,
+        fluid: &mut dyn Fluid,
+    ) -> Result<ResourceId, InputError> {
         let id = fluid.add_resource(capacity).map_err(|error| InputError { place: name.clone(), ..error })?;
-        self.all.push(Resource { name, capacity, used: 0.0, shares: Vec::new() });
+        self.all.push(Resource { name, part, capacity, used: 0.0, shares: Vec::new() });
         Ok(id)
     }
 
@@ -90,7 +110,7 @@ impl Resources {
             return Ok(id);
         }
         let name = format!("{} > {}", cluster.vertex(link.from).name, cluster.vertex(link.to).name);
-        let id = self.add(name, link.payload().bytes_per_s(), fluid)?;
+        let id = self.add(name, Part::Link(link.id), link.payload().bytes_per_s(), fluid)?;
         self.wires[link.wire.0 as usize] = Some(id);
         Ok(id)
     }
@@ -126,8 +146,8 @@ impl Resources {
             DeviceKind::Cpu(cpu) => ("cores", f64::from(cpu.cores)),
             DeviceKind::Gpu(_) => ("multiprocessors", 1.0),
         };
-        let cores = self.add(format!("{} {unit}", device.name), capacity, fluid)?;
-        let memory = self.add(format!("{} memory", device.name), 1.0, fluid)?;
+        let cores = self.add(format!("{} {unit}", device.name), Part::Compute(device.id), capacity, fluid)?;
+        let memory = self.add(format!("{} memory", device.name), Part::Memory(device.id), 1.0, fluid)?;
         self.devices[device.id.0 as usize] = Some(DeviceResources { cores, memory });
         Ok(DeviceResources { cores, memory })
     }
@@ -182,7 +202,7 @@ impl Resources {
         let seconds = end.as_secs_f64();
         let share = |r: &Resource| if seconds > 0.0 { r.used / (r.capacity * seconds) } else { 0.0 };
         let mut list: Vec<Utilisation> =
-            self.all.iter().map(|r| Utilisation { resource: r.name.clone(), share: share(r) }).collect();
+            self.all.iter().map(|r| Utilisation { resource: r.name.clone(), part: r.part, share: share(r) }).collect();
         list.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.resource.cmp(&b.resource)));
         list
     }

@@ -46,17 +46,10 @@ pub struct Prediction {
     pub timeline: Timeline,
     /// Who sent how much to whom.
     pub traffic: Traffic,
-    /// Mean use of each resource over the run, the busiest first; with the α-β network, links are not among them.
+    /// Mean use of each resource over the counted steps, the busiest first; with the α-β network, links are not among them.
     pub utilisation: Vec<Utilisation>,
     /// What had to be assumed, for people to read.
     pub notes: Vec<String>,
-}
-
-impl Prediction {
-    /// The resource that bounds the step; where its share is far from 1, waiting (latency, imbalance) does.
-    pub fn bound(&self) -> Option<&Utilisation> {
-        self.utilisation.first()
-    }
 }
 
 /// Why there is no prediction.
@@ -116,8 +109,23 @@ pub fn simulate_with<F: Fluid>(
     let engine = Engine::new(&plan, platform, driver, fluid, resources, lists, &of_rank);
     let outcome = engine.run()?;
     let timeline = Timeline { spans: outcome.spans, warm_up: options.warm_up };
-    let (traffic, utilisation) = (outcome.traffic, outcome.utilisation);
+    let traffic = outcome.traffic;
+    let utilisation = per_step(outcome.utilisation, &timeline);
     Ok(Prediction { timeline, traffic, utilisation, notes: platform.costs.notes(program) })
+}
+
+/// Shares of the whole run as shares of its counted steps: every iteration does the same work, so what a step uses is the
+/// run's use over its iterations.
+fn per_step(mut utilisation: Vec<Utilisation>, timeline: &Timeline) -> Vec<Utilisation> {
+    let steps = timeline.steps();
+    let seconds: f64 = steps.iter().map(|step| step.seconds()).sum();
+    let run = timeline.spans.iter().map(|span| span.end).max().unwrap_or(Time::ZERO).as_secs_f64();
+    let iterations = timeline.spans.iter().map(|span| span.iteration + 1).max().unwrap_or(0);
+    if seconds > 0.0 {
+        let factor = run / f64::from(iterations) / (seconds / steps.len() as f64);
+        utilisation.iter_mut().for_each(|used| used.share = (used.share * factor).min(1.0));
+    }
+    utilisation
 }
 
 /// The jobs of each role on each device in use, and which list is each rank's.

@@ -1,16 +1,20 @@
 //! `lockstep sim predict`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use lockstep_sim::NetworkModel;
 
 use super::flags::{ExperimentFlags, anchor};
 use crate::experiment::Anchor;
+use crate::explain::text;
 use crate::failure::Failure;
+use crate::interrupt::on_interrupt;
 use crate::output::check_writable;
-use crate::predict::{Setup, rows};
-use crate::report::{Format, Report};
+use crate::predict::{Known, Setup, find};
+use crate::progress::Estimate;
+use crate::report::{Format, PredictedRow, Report, print};
 use crate::site::Site;
 use crate::trace::Trace;
 
@@ -34,9 +38,10 @@ impl From<Network> for NetworkModel {
 
 /// Flags of `sim predict`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   lockstep sim predict --model resnet-32 --cluster ethernet-4 --ranks 1,16,32,64 --batch-per-rank 32 \\
-      --algorithm ring,hierarchical:ring")]
+      --algorithm ring,hierarchical:ring
+  lockstep sim predict experiments/quickstart.toml --cluster workstation --ranks 4 --explain")]
 pub(super) struct Predict {
     #[command(flatten)]
     experiment: ExperimentFlags,
@@ -49,6 +54,9 @@ pub(super) struct Predict {
     /// How transfers share links
     #[arg(long, value_enum, default_value = "max-min")]
     network: Network,
+    /// Say what stands behind each prediction: bound, critical path, memory, sensitivities, error bar
+    #[arg(long)]
+    explain: bool,
     /// Write a Chrome/Perfetto trace of all configurations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -67,20 +75,41 @@ impl Predict {
         if let Some(path) = &self.trace {
             check_writable("--trace", path)?;
         }
+        let known = Arc::new(Known::default());
+        let estimate = Arc::new(Estimate::new("predicting"));
+        let (so_far, shown, format) = (known.clone(), estimate.clone(), self.format);
+        on_interrupt(move || {
+            shown.end();
+            so_far.with(|rows, mut notes, all| {
+                notes.push(format!("interrupted: {} of {all} configurations", rows.len()));
+                // There is nobody left to tell of a failure.
+                let _ = print_report(rows, notes, format);
+            });
+        })?;
         // What is wrong with the experiment matters more than a profile that is missing.
         experiment.configurations()?;
         let site = Site::open(&experiment, self.profile.as_deref())?;
-        let setup = Setup::of(&experiment, self.network.into());
+        let setup = Setup { explain: self.explain, ..Setup::of(&experiment, self.network.into()) };
         let mut trace = Trace::new();
-        let (rows, notes) = rows(&experiment, &site, &setup, |configuration, predicted| {
+        find(&experiment, &site, &setup, &known, &estimate, |configuration, predicted| {
             if self.trace.is_some() {
                 let label = format!("predicted {}", configuration.label());
                 trace.add(&label, &predicted.program, &predicted.prediction.timeline);
             }
         })?;
-        if let Some(path) = &self.trace {
-            trace.save(path)?;
-        }
-        Report::new(rows, notes).print(self.format)
+        // From here on an interrupt waits, so that the file and the rows are whole.
+        known.with(|rows, notes, _| {
+            if let Some(path) = &self.trace {
+                trace.save(path)?;
+            }
+            print_report(rows, notes, self.format)
+        })
     }
+}
+
+/// The report, and for people the explanations below it.
+fn print_report(rows: Vec<PredictedRow>, notes: Vec<String>, format: Format) -> Result<(), Failure> {
+    let explained: String = rows.iter().map(text).collect();
+    Report::new(rows, notes).print(format)?;
+    if format == Format::Table { print(&explained) } else { Ok(()) }
 }

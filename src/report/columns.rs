@@ -18,10 +18,11 @@ impl Columns {
         let mut columns = Columns { names: Vec::new(), rows: Vec::new() };
         for row in rows {
             let Ok(Value::Object(fields)) = serde_json::to_value(row) else { unreachable!("a row is a plain struct") };
+            let fields = || fields.iter().filter(|(name, _)| !R::NESTED.contains(&name.as_str()));
             if columns.names.is_empty() {
-                columns.names = fields.keys().cloned().collect();
+                columns.names = fields().map(|(name, _)| name.clone()).collect();
             }
-            columns.rows.push(fields.into_iter().map(|(_, value)| flat(value)).collect());
+            columns.rows.push(fields().map(|(_, value)| flat(value.clone())).collect());
         }
         columns
     }

@@ -5,6 +5,7 @@
 
 mod columns;
 mod csv;
+pub mod explanation;
 mod row;
 mod schema;
 mod table;
@@ -42,6 +43,9 @@ pub enum Format {
 pub trait Row: Serialize {
     /// Fields that describe the setting: where all rows of a table agree on one, it is shown once above the table.
     const SETTING: &'static [&'static str] = &[];
+
+    /// Fields with an inner structure, which only JSON carries.
+    const NESTED: &'static [&'static str] = &[];
 }
 
 /// The answer of a command.

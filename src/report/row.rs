@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Row;
+use super::explanation::Explanation;
 
 /// Which configuration a row is about.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -54,6 +55,9 @@ pub struct PredictedRow {
     pub network: String,
     /// Median seconds per step.
     pub step_time_s: f64,
+    /// Half the width of the 95 % interval that the measured costs leave of the step time, in percent of it; only of
+    /// explained predictions from a profile.
+    pub error_bar_pct: Option<f64>,
     /// Samples per second over all ranks.
     pub images_per_s: f64,
     /// Images per second and rank relative to the row with the fewest ranks of the same batch; see
@@ -61,18 +65,25 @@ pub struct PredictedRow {
     pub scaling_efficiency: Option<f64>,
     /// Seconds per step in which a rank's computation stands still for communication.
     pub exposed_comm_s: f64,
-    /// The resource that is used most.
+    /// What bounds the step: the resource that is busy longest, `waiting: latency` or `waiting: imbalance`.
     pub bound: String,
-    /// Its mean utilisation, from 0 to 1.
+    /// For which share of the step, from 0 to 1.
     pub bound_utilisation: f64,
+    /// Bytes that the ranks on the device with the fullest memory need.
+    pub memory_bytes: u64,
+    /// Whether that device has them; `null` where its memory is unknown.
+    pub fits_memory: Option<bool>,
     /// The published figure in images/s, where the experiment cites one.
     pub published_images_per_s: Option<f64>,
     /// Predicted against published, in percent of the published figure.
     pub error_pct: Option<f64>,
+    /// What stands behind it, where `--explain` asks.
+    pub explanation: Option<Explanation>,
 }
 
 impl Row for PredictedRow {
     const SETTING: &'static [&'static str] = SETTING;
+    const NESTED: &'static [&'static str] = &["explanation"];
 }
 
 /// A row of `exec run`.

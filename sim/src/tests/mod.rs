@@ -1,5 +1,6 @@
 //! Tests of the engine: a small world with costs of one's own choosing, and what must hold in it.
 
+mod answers;
 mod closed_forms;
 mod costs;
 mod deadlocks;

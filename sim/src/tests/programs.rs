@@ -166,16 +166,6 @@ fn equal_runs_are_equal_to_the_byte() {
 }
 
 #[test]
-fn what_bounds_the_step() {
-    let costs = compute_only();
-    let program = program(&mlp(2));
-    let prediction = World::host(2, 2).predict(&program, &costs, &OPTIONS).expect("runs");
-    let bound = prediction.bound().expect("resources are in use");
-    assert_eq!(bound.resource, "host.cpu cores");
-    assert_close(bound.share, 1.0, "all cores all the time");
-}
-
-#[test]
 fn a_gpu_handles_messages_beside_its_kernels() {
     let cluster = Cluster::load("ethernet-gpu-8").expect("a preset");
     let world = World::new(cluster, 8, &HostingRule::PerHost);

@@ -18,6 +18,7 @@ mod provenance;
 mod rate;
 mod reader;
 mod route;
+mod scale;
 mod stamp;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 pub use protocol::{Incast, Protocol, Rendezvous, Stack};
 pub use provenance::Provenance;
 pub use route::Route;
+pub use scale::Figure;
 use std::sync::Arc;
 pub use transport::Transport;
 

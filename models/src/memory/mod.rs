@@ -1,0 +1,112 @@
+//! What a rank holds in its device's memory: parameters and their company, activations by liveness, buffers in flight.
+//!
+//! Counted from the program alone, before anything runs, so that a job that cannot fit is known to. Kernels' own workspace
+//! and what a driver or a library keeps for itself are not counted.
+
+mod activations;
+mod arrange;
+#[cfg(test)]
+mod tests;
+
+use lockstep_topology::InputError;
+
+use crate::{Op, Program, Role, TaskId};
+pub use activations::{Tensor, activations};
+pub use arrange::{Arrangement, arrange, live_bytes};
+
+/// Bytes of an fp32 element, and of a label.
+const ELEMENT_BYTES: u64 = 4;
+
+/// The bytes of one rank by what they are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// Learnable parameters, and batch norm's running statistics.
+    pub weights: u64,
+    /// Their gradients; on a server the sums that it makes.
+    pub gradients: u64,
+    /// What the optimizer keeps for each parameter.
+    pub optimizer: u64,
+    /// The samples and labels of a micro-batch.
+    pub input: u64,
+    /// Activations and their gradients, tensors that never live together in the same place.
+    pub activations: u64,
+    /// The same, every tensor in a place of its own.
+    pub activations_unplanned: u64,
+    /// The most that is live at once: no plan can do with less.
+    pub activations_live: u64,
+    /// Scratch of the exchanges in flight: a chunk for each lane of their windows.
+    pub communication: u64,
+}
+
+impl Memory {
+    /// The memory of each rank of a role; `optimizer_elements` are those that the optimizer keeps for each parameter: 1 for
+    /// momentum, 0 for plain SGD.
+    ///
+    /// # Errors
+    /// An exchange's algorithm that cannot serve its group.
+    pub fn of_role(program: &Program, role: usize, optimizer_elements: u64) -> Result<Memory, InputError> {
+        let role = &program.roles[role];
+        let model = &program.model;
+        let parameters = model.parameter_elements() * ELEMENT_BYTES;
+        let communication = in_flight(program, role)?;
+        let samples = role.tasks.iter().filter_map(|task| match task.op {
+            Op::Compute { samples, .. } | Op::Load { samples } => Some(samples),
+            _ => None,
+        });
+        let Some(samples) = samples.max() else {
+            return Ok(Memory { gradients: parameters, communication, ..Memory::default() });
+        };
+        let tensors = activations(program, role);
+        Ok(Memory {
+            weights: parameters + model.statistics_elements() * ELEMENT_BYTES,
+            gradients: parameters,
+            optimizer: parameters * optimizer_elements,
+            input: u64::from(samples) * (model.input().elements() + 1) * ELEMENT_BYTES,
+            activations: arrange(&tensors).bytes,
+            activations_unplanned: tensors.iter().map(|tensor| tensor.bytes).sum(),
+            activations_live: live_bytes(&tensors),
+            communication,
+        })
+    }
+
+    /// Both together.
+    pub fn plus(&self, other: &Memory) -> Memory {
+        Memory {
+            weights: self.weights + other.weights,
+            gradients: self.gradients + other.gradients,
+            optimizer: self.optimizer + other.optimizer,
+            input: self.input + other.input,
+            activations: self.activations + other.activations,
+            activations_unplanned: self.activations_unplanned + other.activations_unplanned,
+            activations_live: self.activations_live + other.activations_live,
+            communication: self.communication + other.communication,
+        }
+    }
+
+    /// All of it, activations as planned.
+    pub fn total(&self) -> u64 {
+        self.weights + self.gradients + self.optimizer + self.input + self.activations + self.communication
+    }
+
+    /// All of it, every activation in a place of its own.
+    pub fn total_unplanned(&self) -> u64 {
+        self.total() - self.activations + self.activations_unplanned
+    }
+}
+
+/// Scratch of the exchanges that may be in flight at once: the largest of them.
+fn in_flight(program: &Program, role: &Role) -> Result<u64, InputError> {
+    let mut scratch = Vec::new();
+    for (_, exchange) in role.exchanges() {
+        let schedule = program.schedule(exchange)?;
+        let lanes = Program::window(exchange, &schedule).clamp(1, schedule.lanes().max(1));
+        scratch.push(u64::from(lanes) * schedule.chunk_elements() * ELEMENT_BYTES);
+    }
+    scratch.sort_unstable_by(|a, b| b.cmp(a));
+    // As many as begin an iteration while exchanges of the one before may still be in flight.
+    let is_exchange = |task: TaskId| matches!(role.tasks[task].op, Op::Exchange(_));
+    let waits = |task: TaskId, lag| role.tasks[task].after.iter().any(|a| a.lag == lag && is_exchange(a.task));
+    let first = role.exchanges().filter(|(task, _)| waits(*task, 1)).count();
+    let limit = if first == 0 { scratch.len() } else { first };
+    Ok(scratch.iter().take(limit).sum())
+}

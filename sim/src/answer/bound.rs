@@ -1,0 +1,140 @@
+//! What bounds a step: the resource that is busy for the largest share of it, or waiting, where nothing is.
+//!
+//! A CPU counts as busy when the threads that its ranks have are, not when all its cores are. What is left of the step when
+//! computation and the busiest link have had their parts is waiting: for members that come late, else for latencies.
+
+use std::collections::BTreeMap;
+
+use lockstep_models::{Program, Span, Timeline, overlap};
+use lockstep_topology::cluster::DeviceKind;
+use lockstep_topology::{Cluster, Time};
+
+use crate::machine::{Part, Utilisation};
+use crate::platform::Platform;
+use crate::simulate::{Options, Prediction};
+
+/// The name of waiting for messages that are under way.
+pub const LATENCY: &str = "waiting: latency";
+/// The name of waiting for other members of an exchange.
+pub const IMBALANCE: &str = "waiting: imbalance";
+
+/// The use of all resources of a class.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClassUse {
+    /// `cores`, `multiprocessors`, `host memory`, `GPU memory`, or a kind of link.
+    pub class: String,
+    /// The busiest one.
+    pub busiest: String,
+    /// Its mean share of the step, from 0 to 1.
+    pub share: f64,
+    /// The mean over all that are in use.
+    pub mean: f64,
+    /// How many are in use.
+    pub resources: u32,
+}
+
+/// What bounds a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bound {
+    /// A resource, [`LATENCY`] or [`IMBALANCE`].
+    pub by: String,
+    /// For which share of the step, from 0 to 1.
+    pub share: f64,
+    /// Every class of resources, the busiest first.
+    pub classes: Vec<ClassUse>,
+    /// Share of the step in which nothing is busy, for latencies.
+    pub latency: f64,
+    /// And for members that come late.
+    pub imbalance: f64,
+}
+
+/// What bounds the steps of a prediction.
+pub fn bound(program: &Program, platform: &Platform<'_>, options: &Options, prediction: &Prediction) -> Bound {
+    let threads = |used: &Utilisation| -> Utilisation {
+        let Part::Compute(device) = used.part else { return used.clone() };
+        let DeviceKind::Cpu(cpu) = &platform.cluster.devices()[device.0 as usize].kind else { return used.clone() };
+        let ranks = platform.placement.ranks_on(device);
+        let usable = ranks.saturating_mul(options.threads_per_rank.max(1)).clamp(1, cpu.cores);
+        let share = (used.share * f64::from(cpu.cores) / f64::from(usable)).min(1.0);
+        let resource = if usable < cpu.cores {
+            format!("{} ({usable} of {} in use)", used.resource, cpu.cores)
+        } else {
+            used.resource.clone()
+        };
+        Utilisation { share, resource, ..used.clone() }
+    };
+    let utilisation: Vec<Utilisation> = prediction.utilisation.iter().map(threads).collect();
+    let classes = class_uses(platform.cluster, &utilisation);
+    let step = prediction.timeline.step_time_s();
+    let share = |seconds: f64| if step > 0.0 { (seconds / step).clamp(0.0, 1.0) } else { 0.0 };
+    let busiest = |is: fn(Part) -> bool| {
+        utilisation.iter().filter(|used| is(used.part)).map(|used| used.share).fold(0.0, f64::max)
+    };
+    let computing = busiest(|part| matches!(part, Part::Compute(_)));
+    let exposed = share(prediction.timeline.exposed_comm_s(program));
+    let carrying = busiest(|part| matches!(part, Part::Link(_))).min(exposed);
+    // A kernel that others slow down leaves a part of its core unused, but does not wait.
+    let waiting = (1.0 - computing - carrying).clamp(0.0, exposed);
+    let imbalance = share(imbalance_s(program, &prediction.timeline)).min(waiting);
+    let latency = waiting - imbalance;
+    let first = classes.first().map(|class| (class.busiest.clone(), class.share));
+    let mut candidates = vec![(LATENCY.to_owned(), latency), (IMBALANCE.to_owned(), imbalance)];
+    candidates.extend(first);
+    let (by, share) = candidates
+        .into_iter()
+        .fold((LATENCY.to_owned(), 0.0), |best, other| if other.1 >= best.1 { other } else { best });
+    Bound { by, share, classes, latency, imbalance }
+}
+
+/// Resources in use by class, the class with the busiest resource first.
+pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUse> {
+    let gpu = |device: lockstep_topology::cluster::DeviceId| {
+        matches!(cluster.devices()[device.0 as usize].kind, DeviceKind::Gpu(_))
+    };
+    let mut classes: BTreeMap<String, ClassUse> = BTreeMap::new();
+    for used in utilisation {
+        let class = match used.part {
+            Part::Compute(device) => if gpu(device) { "multiprocessors" } else { "cores" }.to_owned(),
+            Part::Memory(device) => if gpu(device) { "GPU memory" } else { "host memory" }.to_owned(),
+            Part::Link(link) => cluster.link(link).kind.name().to_owned(),
+        };
+        let of_class = classes.entry(class.clone()).or_insert_with(|| ClassUse {
+            class,
+            busiest: used.resource.clone(),
+            share: 0.0,
+            mean: 0.0,
+            resources: 0,
+        });
+        if used.share > of_class.share {
+            of_class.share = used.share;
+            of_class.busiest.clone_from(&used.resource);
+        }
+        of_class.mean += used.share;
+        of_class.resources += 1;
+    }
+    let mut classes: Vec<ClassUse> = classes.into_values().collect();
+    classes.iter_mut().for_each(|class| class.mean = (class.mean / f64::from(class.resources)).min(class.share));
+    classes.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.class.cmp(&b.class)));
+    classes
+}
+
+/// Mean seconds per step in which a worker stands still in an exchange that another member has not started.
+fn imbalance_s(program: &Program, timeline: &Timeline) -> f64 {
+    let mut last: BTreeMap<(u32, u32, u32), Time> = BTreeMap::new();
+    let is_exchange = |span: &Span| {
+        let role = &program.roles[program.role_of(span.rank)];
+        matches!(role.tasks[span.task as usize].op, lockstep_models::Op::Exchange(_))
+    };
+    let worker = |span: &&Span| span.rank < program.workers;
+    for span in timeline.spans.iter().filter(worker).filter(|span| is_exchange(span)) {
+        let start = last.entry((span.task, span.iteration, span.repetition)).or_default();
+        *start = (*start).max(span.start);
+    }
+    let until_all_are_there = |span: &Span| match last.get(&(span.task, span.iteration, span.repetition)) {
+        Some(start) if is_exchange(span) => Span { end: span.end.min(*start), ..*span },
+        _ => *span,
+    };
+    let spans = timeline.spans.iter().filter(worker).map(until_all_are_there).collect();
+    let early = Timeline { spans, warm_up: timeline.warm_up };
+    overlap::exchanges(program, &early).iter().map(|exchange| exchange.exposed_s).sum()
+}

@@ -1,0 +1,96 @@
+//! The bandwidth that would hide the communication: how much faster, or slower, the links might be.
+//!
+//! In the simple case 2·bytes(W) / time of the backward pass (Goyal et al. 2017 §4.3); in general whatever the simulation
+//! says, found by bisection over one factor for all links between devices.
+
+use lockstep_models::Program;
+use lockstep_topology::Bandwidth;
+use lockstep_topology::cluster::{Figure, LinkKind};
+
+use super::perturbed::Parameter;
+use super::sensitivity::scaled;
+use crate::platform::Platform;
+use crate::simulate::{Options, Prediction, SimError};
+
+/// Communication counts as hidden while less than this share of the step is exposed.
+pub const HIDDEN: f64 = 0.01;
+/// The factors between which the search goes on.
+const LEAST: f64 = 1e-3;
+const MOST: f64 = 1e4;
+/// How near the factor must be found, as a ratio.
+const NEAR: f64 = 1.01;
+
+/// What bandwidth hides the communication of a prediction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hiding {
+    /// Kinds of the links that messages take between devices, with the least bandwidth of each now; empty where ranks meet
+    /// in memory only.
+    pub links: Vec<(LinkKind, Bandwidth)>,
+    /// The least factor for all of their bandwidths with which communication is hidden; below 1 it is hidden now. `None`:
+    /// no bandwidth hides it, or there are no links.
+    pub factor: Option<f64>,
+    /// The share of the step that stays exposed with links ten thousand times as fast.
+    pub floor: f64,
+    /// 2·bytes(W) over the time of a worker's backward pass.
+    pub simple: Option<Bandwidth>,
+}
+
+/// Searches for the bandwidth; `parameters` are those of the prediction, `progress` hears the number of simulations done.
+///
+/// # Errors
+/// As [`simulate`](crate::simulate).
+pub fn hiding(
+    program: &Program,
+    platform: &Platform<'_>,
+    options: &Options,
+    prediction: &Prediction,
+    parameters: &[Parameter],
+    progress: &mut dyn FnMut(usize),
+) -> Result<Hiding, SimError> {
+    let mut links = Vec::new();
+    for parameter in parameters {
+        let Parameter::Cluster(Figure::Bandwidth(kind)) = parameter else { continue };
+        if *kind == LinkKind::SharedMemory {
+            continue;
+        }
+        let of_kind = platform.cluster.links().iter().filter(|link| link.kind == *kind);
+        let least = of_kind.map(|link| link.bandwidth).min_by(|a, b| a.bytes_per_s().total_cmp(&b.bytes_per_s()));
+        links.extend(least.map(|least| (*kind, least)));
+    }
+    let simple = simple(program, prediction);
+    let exposed = |prediction: &Prediction| {
+        prediction.timeline.exposed_comm_s(program) / prediction.timeline.step_time_s().max(f64::MIN_POSITIVE)
+    };
+    if links.is_empty() {
+        return Ok(Hiding { links, factor: None, floor: exposed(prediction), simple });
+    }
+    let scaled_links: Vec<Parameter> =
+        links.iter().map(|(kind, _)| Parameter::Cluster(Figure::Bandwidth(*kind))).collect();
+    let mut done = 0;
+    let mut at = |factor: f64| -> Result<f64, SimError> {
+        progress(done);
+        done += 1;
+        Ok(exposed(&scaled(program, platform, options, (&scaled_links, factor), (&[], 1.0))?))
+    };
+    let floor = at(MOST)?;
+    let (mut low, mut high) = if exposed(prediction) < HIDDEN { (LEAST, 1.0) } else { (1.0, MOST) };
+    if high == MOST && floor >= HIDDEN {
+        return Ok(Hiding { links, factor: None, floor, simple });
+    }
+    if low == LEAST && at(LEAST)? < HIDDEN {
+        return Ok(Hiding { links, factor: Some(LEAST), floor, simple });
+    }
+    while high / low > NEAR {
+        let middle = (low * high).sqrt();
+        if at(middle)? < HIDDEN { high = middle } else { low = middle }
+    }
+    Ok(Hiding { links, factor: Some(high), floor, simple })
+}
+
+/// 2·bytes(W) / t_backward; `None` without an exchange or a backward pass.
+fn simple(program: &Program, prediction: &Prediction) -> Option<Bandwidth> {
+    program.roles[0].exchanges().next()?;
+    let kinds = prediction.timeline.seconds_by_kind(program);
+    let backward: f64 = kinds.iter().filter(|(kind, _)| kind.starts_with("backward")).map(|(_, s)| s).sum();
+    Bandwidth::new(2.0 * 4.0 * program.model.parameter_elements() as f64 / backward)
+}

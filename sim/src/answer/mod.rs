@@ -1,0 +1,16 @@
+//! What stands behind a prediction: what bounds it, what would change it, what it needs of memory.
+//!
+//! Everything is worked out of a finished prediction or by simulating again on a platform with other figures; the engine
+//! knows nothing of it.
+
+mod bound;
+mod device_memory;
+mod hiding;
+mod perturbed;
+mod sensitivity;
+
+pub use bound::{Bound, ClassUse, IMBALANCE, LATENCY, bound, class_uses};
+pub use device_memory::{DeviceMemory, fullest_device};
+pub use hiding::{HIDDEN, Hiding, hiding};
+pub use perturbed::{OwnTime, Parameter};
+pub use sensitivity::{Sensitivity, parameters, scaled, sensitivities};

@@ -1,0 +1,105 @@
+//! Costs and clusters with a parameter multiplied, whoever the costs are from.
+//!
+//! Costs may follow from the cluster's figures, or hold times of their own (what was measured, a constant per message).
+//! Which is which can be asked of any costs: they are homogeneous, so multiplying their own times by f is the same as
+//! multiplying every rate of the cluster by f, dividing its latencies by f, and stretching the answer f times.
+
+use lockstep_models::{Phase, Program};
+use lockstep_topology::cluster::{Cluster, Device, Figure, Route};
+
+use crate::costs::{Cost, Costs, MessageCost, Pair};
+
+/// A time that costs hold of their own, beside what they take from the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnTime {
+    /// Of compute tasks, updates and loads.
+    Kernels,
+    /// α: until an idle receiver sees a message.
+    MessageLatency,
+    /// o: of the receiver, or the sender's NIC, per message.
+    MessageOverhead,
+    /// β and γ: of the receiver per byte copied or added.
+    MessageBytes,
+}
+
+/// One figure, or one sort of figures, that a prediction depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Parameter {
+    /// Of the cluster.
+    Cluster(Figure),
+    /// Of the costs.
+    Own(OwnTime),
+}
+
+impl Parameter {
+    /// Whether it is a rate, of which more is faster, and not a time.
+    pub fn is_rate(self) -> bool {
+        matches!(self, Parameter::Cluster(figure) if figure.is_rate())
+    }
+}
+
+/// Costs with some of their own times multiplied.
+pub(super) struct Perturbed<'a> {
+    inner: &'a dyn Costs,
+    factor: f64,
+    times: &'a [OwnTime],
+    /// The cluster with rates multiplied and latencies divided by the factor.
+    counterpart: Cluster,
+}
+
+impl<'a> Perturbed<'a> {
+    pub(super) fn new(inner: &'a dyn Costs, cluster: &Cluster, factor: f64, times: &'a [OwnTime]) -> Perturbed<'a> {
+        let counter = |figure: Figure| if figure.is_rate() { factor } else { 1.0 / factor };
+        Perturbed { inner, factor, times, counterpart: cluster.scaled(&counter) }
+    }
+
+    fn kernel(&self, device: &Device, cost: impl Fn(&Device) -> Cost) -> Cost {
+        if !self.times.contains(&OwnTime::Kernels) {
+            return cost(device);
+        }
+        let cost = cost(self.counterpart.device(device.id).unwrap_or(device));
+        Cost { seconds: cost.seconds * self.factor, ..cost }
+    }
+}
+
+impl Costs for Perturbed<'_> {
+    fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
+        self.kernel(device, |device| self.inner.compute(device, program, chain, phase, samples))
+    }
+
+    fn update(&self, device: &Device, elements: u64) -> Cost {
+        self.kernel(device, |device| self.inner.update(device, elements))
+    }
+
+    fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
+        self.kernel(device, |device| self.inner.load(device, program, samples))
+    }
+
+    fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
+        let as_it_is = self.inner.message(pair, receiver, route);
+        let device = self.counterpart.device(receiver.id).unwrap_or(receiver);
+        let factor = self.factor;
+        let stretched = self.inner.message(pair, device, &route.faster(factor));
+        let mut cost = as_it_is;
+        for time in self.times {
+            match time {
+                OwnTime::Kernels => {}
+                OwnTime::MessageLatency => cost.latency = stretched.latency * factor,
+                OwnTime::MessageOverhead => {
+                    cost.overhead = stretched.overhead * factor;
+                    cost.send = stretched.send * factor;
+                }
+                OwnTime::MessageBytes => {
+                    cost.copy = stretched.copy * factor;
+                    cost.sum = stretched.sum * factor;
+                    cost.memory = stretched.memory;
+                }
+            }
+        }
+        cost
+    }
+
+    fn notes(&self, program: &Program) -> Vec<String> {
+        self.inner.notes(program)
+    }
+}

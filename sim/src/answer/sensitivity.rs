@@ -1,0 +1,124 @@
+//! Sensitivities: by how many percent the step's time changes when a parameter changes by one, d log time / d log parameter.
+//!
+//! Central differences of simulations with the parameter a little larger and a little smaller. Multiplying every rate by s
+//! and dividing every time by s divides the step's time by s exactly, so the sensitivities to rates minus those to times
+//! add up to −1 (Euler's theorem), except where a small change lets events change places.
+
+use std::collections::BTreeSet;
+
+use lockstep_models::Program;
+use lockstep_topology::Rank;
+use lockstep_topology::cluster::{DeviceId, DeviceKind, Figure};
+
+use super::perturbed::{OwnTime, Parameter, Perturbed};
+use crate::platform::Platform;
+use crate::simulate::{Options, Prediction, SimError, simulate};
+
+/// Half of the distance between the two simulations, in the logarithm of the parameter.
+const STEP: f64 = 0.02;
+/// Pairs of devices that are asked which links they use; those of a large cluster repeat.
+const MOST_PAIRS: usize = 4096;
+
+/// How a prediction reacts to a parameter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sensitivity {
+    /// To what.
+    pub parameter: Parameter,
+    /// d log step time / d log parameter: −1 for a rate that alone decides, 0 where it does not matter.
+    pub elasticity: f64,
+}
+
+/// The parameters that a prediction may depend on: links on the ways of its messages, devices with ranks, the costs' own
+/// times; rates first.
+///
+/// # Errors
+/// Devices that cannot reach each other.
+pub fn parameters(platform: &Platform<'_>, prediction: &Prediction) -> Result<Vec<Parameter>, SimError> {
+    let mut found: BTreeSet<Parameter> = BTreeSet::new();
+    let mut pairs: BTreeSet<(DeviceId, DeviceId)> = BTreeSet::new();
+    for (from, to) in prediction.traffic.pairs.keys() {
+        if pairs.len() == MOST_PAIRS {
+            break;
+        }
+        pairs.insert((platform.placement.device(Rank(*from)), platform.placement.device(Rank(*to))));
+    }
+    for (from, to) in &pairs {
+        for link in platform.cluster.route(*from, *to)?.links {
+            let kind = platform.cluster.link(link).kind;
+            found.insert(Parameter::Cluster(Figure::bandwidth_of(kind)));
+            found.insert(Parameter::Cluster(Figure::Latency(kind)));
+            found.insert(Parameter::Cluster(Figure::Overhead(kind)));
+        }
+    }
+    for rank in platform.placement.all() {
+        let device = &platform.cluster.devices()[platform.placement.device(rank).0 as usize];
+        let figures = match device.kind {
+            DeviceKind::Cpu(_) => [Figure::CpuPeak, Figure::CpuMemory],
+            DeviceKind::Gpu(_) => [Figure::GpuPeak, Figure::GpuMemory],
+        };
+        found.extend(figures.map(Parameter::Cluster));
+    }
+    found.insert(Parameter::Own(OwnTime::Kernels));
+    if !prediction.traffic.pairs.is_empty() {
+        let messages = [OwnTime::MessageLatency, OwnTime::MessageOverhead, OwnTime::MessageBytes];
+        found.extend(messages.map(Parameter::Own));
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// The sensitivities to `parameters`, the strongest first; `progress` hears how many simulations of how many are done.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn sensitivities(
+    program: &Program,
+    platform: &Platform<'_>,
+    options: &Options,
+    parameters: &[Parameter],
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Vec<Sensitivity>, SimError> {
+    let mut all = Vec::with_capacity(parameters.len());
+    for (done, parameter) in parameters.iter().enumerate() {
+        progress(2 * done, 2 * parameters.len());
+        let of = |factor: f64| {
+            let prediction = scaled(program, platform, options, (&[], 1.0), (&[*parameter], factor))?;
+            Ok::<f64, SimError>(prediction.timeline.step_time_s())
+        };
+        let (more, less) = (of(STEP.exp())?, of((-STEP).exp())?);
+        let elasticity = if more > 0.0 && less > 0.0 { (more / less).ln() / (2.0 * STEP) } else { 0.0 };
+        all.push(Sensitivity { parameter: *parameter, elasticity });
+    }
+    all.sort_by(|a, b| b.elasticity.abs().total_cmp(&a.elasticity.abs()).then(a.parameter.cmp(&b.parameter)));
+    Ok(all)
+}
+
+/// The prediction with these rates and times multiplied, each by the factor beside them.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn scaled(
+    program: &Program,
+    platform: &Platform<'_>,
+    options: &Options,
+    rates: (&[Parameter], f64),
+    times: (&[Parameter], f64),
+) -> Result<Prediction, SimError> {
+    let of_cluster = |figure: Figure| {
+        let scaled = |(parameters, factor): (&[Parameter], f64)| {
+            if parameters.contains(&Parameter::Cluster(figure)) { factor } else { 1.0 }
+        };
+        scaled(rates) * scaled(times)
+    };
+    let cluster = platform.cluster.scaled(&of_cluster);
+    let own = |parameter: &Parameter| match parameter {
+        Parameter::Own(time) => Some(*time),
+        Parameter::Cluster(_) => None,
+    };
+    let own_times: Vec<OwnTime> = times.0.iter().filter_map(own).collect();
+    let platform = Platform { cluster: &cluster, ..*platform };
+    if own_times.is_empty() {
+        return simulate(program, &platform, options.driver(), options);
+    }
+    let costs = Perturbed::new(platform.costs, &cluster, times.1, &own_times);
+    simulate(program, &Platform { costs: &costs, ..platform }, options.driver(), options)
+}

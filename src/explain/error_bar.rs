@@ -1,0 +1,90 @@
+//! The error bar: intervals of a measured profile carried through the sensitivities, or which figures nobody measured.
+//!
+//! What the model leaves out is not in it. Figures of one sort are taken to be off together, sorts independently.
+
+use std::collections::BTreeSet;
+
+use lockstep_models::Op;
+use lockstep_sim::answer::{OwnTime, Parameter, Sensitivity};
+use lockstep_sim::{Interval, Profile, TransportEntry, chain_key};
+
+use super::names;
+use crate::predict::Predicted;
+use crate::report::explanation::ErrorBar;
+use crate::site::Site;
+
+/// The error bar of a prediction; `reacts` are the parameters that matter.
+pub(super) fn error_bar(
+    site: &Site,
+    predicted: &Predicted,
+    sensitivities: &[Sensitivity],
+    reacts: impl Iterator<Item = Parameter>,
+) -> ErrorBar {
+    let Some(profile) = &site.profile else {
+        let mut kinds: BTreeSet<String> = BTreeSet::new();
+        for parameter in reacts {
+            let sources = names::provenance(parameter, site, predicted);
+            kinds.extend(sources.iter().map(|source| source.split(':').next().unwrap_or_default().to_owned()));
+        }
+        let kinds: Vec<String> = kinds.into_iter().collect();
+        let basis = format!("none: figures that matter are not measured ({})", kinds.join(", "));
+        return ErrorBar { relative_pct: None, step_time_low_s: None, step_time_high_s: None, basis };
+    };
+    let squares = sensitivities.iter().filter_map(|s| match s.parameter {
+        Parameter::Own(time) => Some((s.elasticity * relative(profile, time, predicted)).powi(2)),
+        Parameter::Cluster(_) => None,
+    });
+    let relative = squares.sum::<f64>().sqrt();
+    let step = predicted.step_time_s;
+    ErrorBar {
+        relative_pct: Some(100.0 * relative),
+        step_time_low_s: Some(step * (1.0 - relative).max(0.0)),
+        step_time_high_s: Some(step * (1.0 + relative)),
+        basis: format!("95 % intervals of the profile of {}; what the model leaves out comes on top", profile.host),
+    }
+}
+
+/// Half the width of the intervals of one sort of figures over the figures, those of the program's own tasks.
+fn relative(profile: &Profile, time: OwnTime, predicted: &Predicted) -> f64 {
+    let transports = || std::iter::once(&profile.memory).chain(&profile.mpi);
+    let of = |figure: fn(&TransportEntry) -> Vec<Interval>| half_width(transports().flat_map(figure));
+    match time {
+        OwnTime::MessageLatency => of(|entry| vec![entry.latency]),
+        OwnTime::MessageOverhead => of(|entry| vec![entry.overhead]),
+        OwnTime::MessageBytes => of(|entry| vec![entry.copy, entry.sum]),
+        OwnTime::Kernels => {
+            let program = &predicted.program;
+            let mut keys: BTreeSet<(String, &str)> = BTreeSet::new();
+            for task in program.roles.iter().flat_map(|role| &role.tasks) {
+                if let Op::Compute { chain, phase, .. } = task.op {
+                    keys.insert((chain_key(program, chain), phase.name()));
+                }
+            }
+            let own = |entry: &&lockstep_sim::ComputeEntry| keys.contains(&(entry.chain.clone(), entry.phase.as_str()));
+            let updates = profile.update.iter().chain(&profile.load).map(|point| point.seconds);
+            let of_tasks: Vec<Interval> = profile.compute.iter().filter(own).map(|entry| entry.seconds).collect();
+            if of_tasks.is_empty() { half_width(updates) } else { half_width(of_tasks.into_iter()) }
+        }
+    }
+}
+
+/// Σ (high − low)/2 over Σ value; 0 of nothing.
+fn half_width(intervals: impl Iterator<Item = Interval>) -> f64 {
+    let (width, value) = intervals.fold((0.0, 0.0), |(width, value), interval| {
+        (width + (interval.high - interval.low) / 2.0, value + interval.value)
+    });
+    if value > 0.0 { width / value } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_are_relative_to_all_figures_together() {
+        let interval = |value, low, high| Interval { value, low, high };
+        let two = [interval(8.0, 7.0, 9.0), interval(2.0, 1.5, 2.5)];
+        assert_eq!(half_width(two.into_iter()), 0.15);
+        assert_eq!(half_width([].into_iter()), 0.0);
+    }
+}

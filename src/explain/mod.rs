@@ -1,0 +1,212 @@
+//! `explain`: everything that stands behind one predicted row, as the row's `explanation`.
+
+mod error_bar;
+mod names;
+mod text;
+
+use lockstep_models::{CriticalPath, overlap};
+use lockstep_sim::Costs;
+use lockstep_sim::answer::{Hiding, Sensitivity, fullest_device, hiding, parameters, sensitivities};
+use lockstep_topology::Cluster;
+
+use crate::experiment::{Configuration, Experiment};
+use crate::failure::Failure;
+use crate::predict::{Predicted, Setup, failure, optimizer_elements};
+use crate::report::explanation::{
+    ClassFigures, ExchangeFigures, Explanation, HidingFigures, KindFigures, LinkFigures, MemoryFigures,
+    ResourceFigures, SensitivityFigures, TaskFigures,
+};
+use crate::site::Site;
+pub use text::text;
+
+/// Resources and tasks that are listed, the busiest or longest ones.
+const LISTED: usize = 12;
+/// A smaller sensitivity is none.
+const REACTS: f64 = 0.005;
+/// Simulations of a bisection: what progress counts with.
+const BISECTION: f64 = 14.0;
+
+/// Explains a prediction; `progress` hears the share of the work that is done, from 0 to 1.
+///
+/// # Errors
+/// What refuses a simulation with other figures.
+pub fn explain(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    site: &Site,
+    costs: &dyn Costs,
+    setup: &Setup,
+    predicted: &Predicted,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Explanation, Failure> {
+    let platform = predicted.platform(&site.cluster, costs, setup);
+    let (program, prediction, options) = (&predicted.program, &predicted.prediction, &setup.options);
+    let failed = |error| failure(error, experiment);
+    let parameters = parameters(&platform, prediction).map_err(failed)?;
+    let simulations = 2.0 * parameters.len() as f64 + BISECTION;
+    let mut counted = |done: usize, _: usize| progress(done as f64 / simulations);
+    let sensitivities = sensitivities(program, &platform, options, &parameters, &mut counted).map_err(failed)?;
+    let before = 2.0 * parameters.len() as f64;
+    let mut counted = |done: usize| progress(((before + done as f64) / simulations).min(1.0));
+    let hiding = hiding(program, &platform, options, prediction, &parameters, &mut counted).map_err(failed)?;
+    let reacts: Vec<&Sensitivity> = sensitivities.iter().filter(|s| s.elasticity.abs() >= REACTS).collect();
+    let strong = |s: &&Sensitivity| SensitivityFigures {
+        parameter: names::parameter(s.parameter),
+        elasticity: s.elasticity,
+        provenance: names::provenance(s.parameter, site, predicted),
+    };
+    let still: Vec<String> = sensitivities
+        .iter()
+        .filter(|s| s.elasticity.abs() < REACTS)
+        .filter_map(|s| names::in_words(s.parameter, site))
+        .collect();
+    let euler = |s: &Sensitivity| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity };
+    Ok(Explanation {
+        bound: predicted.bound.by.clone(),
+        bound_utilisation: predicted.bound.share,
+        waiting_for_latency: predicted.bound.latency,
+        waiting_for_imbalance: predicted.bound.imbalance,
+        classes: classes(predicted),
+        busiest: busiest(predicted),
+        critical_path: kinds(predicted),
+        critical_tasks: tasks(predicted),
+        exchanges: exchanges(predicted),
+        memory: memory(configuration, experiment, &site.cluster, predicted)?,
+        hiding: hidden(&hiding, predicted),
+        error_bar: error_bar::error_bar(site, predicted, &sensitivities, reacts.iter().map(|s| s.parameter)),
+        sensitivity_sum: sensitivities.iter().map(euler).sum(),
+        sensitivities: reacts.iter().map(strong).collect(),
+        does_not_react_to: still,
+    })
+}
+
+fn classes(predicted: &Predicted) -> Vec<ClassFigures> {
+    let classes = predicted.bound.classes.iter().map(|class| ClassFigures {
+        class: class.class.clone(),
+        busiest: class.busiest.clone(),
+        utilisation: class.share,
+        mean_utilisation: class.mean,
+        resources: class.resources,
+    });
+    classes.collect()
+}
+
+fn busiest(predicted: &Predicted) -> Vec<ResourceFigures> {
+    let listed = predicted.prediction.utilisation.iter().take(LISTED);
+    listed.map(|used| ResourceFigures { resource: used.resource.clone(), utilisation: used.share }).collect()
+}
+
+fn kinds(predicted: &Predicted) -> Vec<KindFigures> {
+    let Some(path) = CriticalPath::of_median_step(&predicted.program, &predicted.prediction.timeline) else {
+        return Vec::new();
+    };
+    let by_kind = path.time_by_kind(&predicted.program);
+    let order = ["load", "forward", "backward", "update", "exchange", "wait"];
+    let kinds = order.into_iter().filter_map(|kind| by_kind.get(kind).map(|time| (kind, time.as_secs_f64())));
+    let step = path.step.seconds();
+    kinds.map(|(kind, seconds)| KindFigures { kind: kind.to_owned(), seconds, share: seconds / step }).collect()
+}
+
+fn tasks(predicted: &Predicted) -> Vec<TaskFigures> {
+    let Some(path) = CriticalPath::of_median_step(&predicted.program, &predicted.prediction.timeline) else {
+        return Vec::new();
+    };
+    let longest = path.tasks(&predicted.program).into_iter().take(LISTED);
+    let figures = |(kind, task, time): (&str, String, lockstep_topology::Time)| TaskFigures {
+        kind: kind.to_owned(),
+        task,
+        seconds: time.as_secs_f64(),
+    };
+    longest.map(figures).collect()
+}
+
+fn exchanges(predicted: &Predicted) -> Vec<ExchangeFigures> {
+    let all = overlap::exchanges(&predicted.program, &predicted.prediction.timeline).into_iter();
+    let figures = |e: overlap::ExchangeOverlap| ExchangeFigures {
+        exchange: e.name,
+        seconds: e.seconds,
+        hidden_s: e.hidden_s,
+        exposed_s: e.exposed_s,
+    };
+    all.map(figures).collect()
+}
+
+fn memory(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    cluster: &Cluster,
+    predicted: &Predicted,
+) -> Result<MemoryFigures, Failure> {
+    let of = &predicted.memory;
+    let largest = match of.capacity {
+        Some(_) => Some(largest_batch(configuration, experiment, cluster, predicted)?),
+        None => None,
+    };
+    Ok(MemoryFigures {
+        device: of.device.clone(),
+        ranks: of.ranks,
+        capacity_bytes: of.capacity.map(|capacity| capacity.0),
+        total_bytes: of.memory.total(),
+        total_unplanned_bytes: of.memory.total_unplanned(),
+        weights_bytes: of.memory.weights,
+        gradients_bytes: of.memory.gradients,
+        optimizer_bytes: of.memory.optimizer,
+        input_bytes: of.memory.input,
+        activations_bytes: of.memory.activations,
+        activations_unplanned_bytes: of.memory.activations_unplanned,
+        communication_bytes: of.memory.communication,
+        fits: of.fits(),
+        largest_batch_per_rank: largest,
+    })
+}
+
+fn hidden(hiding: &Hiding, predicted: &Predicted) -> HidingFigures {
+    let link = |(kind, rate): &(lockstep_topology::cluster::LinkKind, lockstep_topology::Bandwidth)| LinkFigures {
+        kind: kind.to_string(),
+        bandwidth: rate.bytes_per_s() * 1e-9,
+        hiding_bandwidth: hiding.factor.map(|factor| rate.bytes_per_s() * 1e-9 * factor),
+    };
+    HidingFigures {
+        exposed_share: predicted.exposed_comm_s / predicted.step_time_s,
+        factor: hiding.factor,
+        links: hiding.links.iter().map(link).collect(),
+        exposed_share_without_limit: hiding.floor,
+        simple: hiding.simple.map(|rate| rate.bytes_per_s() * 1e-9),
+    }
+}
+
+/// The largest batch per rank with which the fullest device has enough memory; 0 where no sample fits.
+///
+/// # Errors
+/// An algorithm that cannot serve, which the configuration itself would have told.
+pub fn largest_batch(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    cluster: &Cluster,
+    predicted: &Predicted,
+) -> Result<u32, Failure> {
+    /// More samples than anybody takes at once.
+    const MOST: u32 = 1 << 24;
+    let Some(capacity) = predicted.memory.capacity else { return Ok(0) };
+    let fits = |batch: u32| -> Result<bool, Failure> {
+        let mut other = configuration.clone();
+        other.job.batch_per_rank = batch;
+        let program = other.program().map_err(|error| experiment.locate(error))?;
+        let memory = fullest_device(&program, cluster, &predicted.placement, optimizer_elements(experiment))?;
+        Ok(memory.memory.total() <= capacity.0)
+    };
+    let (mut low, mut high) = (0, MOST + 1);
+    while high - low > 1 {
+        // From below in doublings, then by halves.
+        let middle = if high > MOST { (2 * low).clamp(1, MOST) } else { low + (high - low) / 2 };
+        if fits(middle)? {
+            low = middle;
+        } else {
+            high = middle;
+        }
+        if low == MOST {
+            break;
+        }
+    }
+    Ok(low)
+}

@@ -1,0 +1,68 @@
+//! What parameters are called, and where their figures come from.
+
+use std::collections::BTreeSet;
+
+use lockstep_sim::answer::{OwnTime, Parameter};
+use lockstep_topology::Rank;
+use lockstep_topology::cluster::{DeviceKind, Figure};
+
+use crate::predict::Predicted;
+use crate::site::Site;
+
+/// Sources that are listed at most.
+const LISTED: usize = 3;
+
+/// `ethernet bandwidth`, `GPU peak FLOP/s`, `kernel times`.
+pub(super) fn parameter(parameter: Parameter) -> String {
+    match parameter {
+        Parameter::Cluster(Figure::Bandwidth(kind)) => format!("{kind} bandwidth"),
+        Parameter::Cluster(Figure::Latency(kind)) => format!("{kind} latency"),
+        Parameter::Cluster(Figure::Overhead(kind)) => format!("{kind} overhead per message"),
+        Parameter::Cluster(Figure::CpuPeak) => "CPU peak FLOP/s".to_owned(),
+        Parameter::Cluster(Figure::CpuMemory) => "host memory bandwidth".to_owned(),
+        Parameter::Cluster(Figure::GpuPeak) => "GPU peak FLOP/s".to_owned(),
+        Parameter::Cluster(Figure::GpuMemory) => "GPU memory bandwidth".to_owned(),
+        Parameter::Own(OwnTime::Kernels) => "kernel times".to_owned(),
+        Parameter::Own(OwnTime::MessageLatency) => "message latency".to_owned(),
+        Parameter::Own(OwnTime::MessageOverhead) => "overhead per message".to_owned(),
+        Parameter::Own(OwnTime::MessageBytes) => "copy and sum times".to_owned(),
+    }
+}
+
+/// The parameter's name where it is a figure of this site: data sheets know no kernel times, a profile prices by nothing
+/// else.
+pub(super) fn in_words(of: Parameter, site: &Site) -> Option<String> {
+    let own = matches!(of, Parameter::Own(_));
+    (!own || site.profile.is_some()).then(|| parameter(of))
+}
+
+/// Where the figures of a parameter come from, each source once.
+pub(super) fn provenance(parameter: Parameter, site: &Site, predicted: &Predicted) -> Vec<String> {
+    let mut sources: BTreeSet<String> = BTreeSet::new();
+    match parameter {
+        Parameter::Own(_) if site.profile.is_some() => {
+            sources.insert(site.basis.clone());
+        }
+        Parameter::Own(_) => {
+            sources.insert("assumed: a constant of the cost model".to_owned());
+        }
+        Parameter::Cluster(Figure::Bandwidth(kind) | Figure::Latency(kind)) => {
+            let links = site.cluster.links().iter().filter(|link| link.kind == kind);
+            sources.extend(links.map(|link| link.provenance.to_string()));
+        }
+        Parameter::Cluster(Figure::Overhead(kind)) => {
+            let links = site.cluster.links().iter().filter(|link| link.kind == kind);
+            sources.extend(links.map(|link| link.protocol.provenance.to_string()));
+        }
+        Parameter::Cluster(figure) => {
+            let gpu = matches!(figure, Figure::GpuPeak | Figure::GpuMemory);
+            for rank in 0..predicted.placement.ranks() {
+                let device = &site.cluster.devices()[predicted.placement.device(Rank(rank)).0 as usize];
+                if matches!(device.kind, DeviceKind::Gpu(_)) == gpu {
+                    sources.insert(device.provenance.to_string());
+                }
+            }
+        }
+    }
+    sources.into_iter().take(LISTED).collect()
+}

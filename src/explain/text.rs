@@ -1,0 +1,227 @@
+//! An explanation as text: short aligned lines, each with its unit.
+
+use lockstep_topology::Bytes;
+
+use crate::report::PredictedRow;
+use crate::report::aligned;
+use crate::report::explanation::{ErrorBar, ExchangeFigures, Explanation, HidingFigures, MemoryFigures};
+
+/// Exchanges that are listed, those that cost most.
+const EXCHANGES: usize = 6;
+/// Tasks that are listed.
+const TASKS: usize = 5;
+/// Characters of a source that are shown.
+const SOURCE: usize = 48;
+
+/// The explanation of a row that has one, below its name.
+pub fn text(row: &PredictedRow) -> String {
+    let Some(answer) = &row.explanation else { return String::new() };
+    let method = if row.setting.algorithm == "-" { String::new() } else { format!(", {}", row.setting.algorithm) };
+    let ranks = if row.setting.ranks == 1 { "rank" } else { "ranks" };
+    let mut text = format!(
+        "\n{}, {} {ranks} x {}{method}: {} per step\n",
+        row.setting.model,
+        row.setting.ranks,
+        row.setting.batch_per_rank,
+        time(row.step_time_s)
+    );
+    let mut part = |name: &str, lines: String| {
+        for (index, line) in lines.lines().enumerate() {
+            let name = if index == 0 { name } else { "" };
+            text.push_str(format!("  {name:<15} {line}").trim_end());
+            text.push('\n');
+        }
+    };
+    part("bound", bound(answer));
+    part("in use", in_use(answer));
+    part("critical path", path(answer));
+    part("longest on it", tasks(answer));
+    part("exchanges", exchanges(&answer.exchanges));
+    part("memory", memory(&answer.memory));
+    part("to hide", hiding(&answer.hiding));
+    part("reacts to", sensitivities(answer));
+    part("error bar", error_bar(&answer.error_bar));
+    text
+}
+
+fn bound(answer: &Explanation) -> String {
+    let waiting = |share: f64, what: &str| {
+        if share >= 0.005 { format!(", {} waiting for {what}", percent(share)) } else { String::new() }
+    };
+    format!(
+        "{}, {} of the step{}{}",
+        answer.bound,
+        percent(answer.bound_utilisation),
+        waiting(answer.waiting_for_latency, "latencies"),
+        waiting(answer.waiting_for_imbalance, "late members")
+    )
+}
+
+fn in_use(answer: &Explanation) -> String {
+    let row = |class: &crate::report::explanation::ClassFigures| {
+        vec![
+            class.class.clone(),
+            whole(class.utilisation),
+            whole(class.mean_utilisation),
+            class.resources.to_string(),
+            class.busiest.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = answer.classes.iter().map(row).collect();
+    aligned(&["class", "busiest %", "mean %", "in use", "the busiest one"], &rows)
+}
+
+fn path(answer: &Explanation) -> String {
+    let rows: Vec<Vec<String>> =
+        answer.critical_path.iter().map(|kind| vec![kind.kind.clone(), ms(kind.seconds), whole(kind.share)]).collect();
+    aligned(&["kind", "ms", "% of step"], &rows)
+}
+
+fn tasks(answer: &Explanation) -> String {
+    let longest = answer.critical_tasks.iter().take(TASKS);
+    aligned(&["ms", "task"], &longest.map(|task| vec![ms(task.seconds), task.task.clone()]).collect::<Vec<_>>())
+}
+
+fn exchanges(all: &[ExchangeFigures]) -> String {
+    if all.is_empty() {
+        return "none".to_owned();
+    }
+    let mut order: Vec<&ExchangeFigures> = all.iter().collect();
+    order.sort_by(|a, b| b.exposed_s.total_cmp(&a.exposed_s));
+    let row = |e: &&ExchangeFigures| vec![ms(e.seconds), ms(e.hidden_s), ms(e.exposed_s), e.exchange.clone()];
+    let rows: Vec<Vec<String>> = order.iter().take(EXCHANGES).map(row).collect();
+    let mut text = aligned(&["ms", "hidden", "exposed", "exchange"], &rows);
+    if all.len() > EXCHANGES {
+        let rest: f64 = order[EXCHANGES..].iter().map(|exchange| exchange.exposed_s).sum();
+        text.push_str(&format!("and {} more, {} ms exposed together\n", all.len() - EXCHANGES, ms(rest)));
+    }
+    text
+}
+
+fn memory(memory: &MemoryFigures) -> String {
+    let size = |bytes: u64| Bytes(bytes).to_string();
+    let verdict = match (memory.fits, memory.capacity_bytes) {
+        (Some(false), Some(capacity)) => format!("OUT OF MEMORY: {} of {}", size(memory.total_bytes), size(capacity)),
+        (_, Some(capacity)) => format!("{} of {}", size(memory.total_bytes), size(capacity)),
+        (_, None) => format!("{} (how much there is, is not known)", size(memory.total_bytes)),
+    };
+    let ranks = if memory.ranks == 1 { "1 rank".to_owned() } else { format!("{} ranks", memory.ranks) };
+    let parts = [
+        ("weights", memory.weights_bytes),
+        ("gradients", memory.gradients_bytes),
+        ("optimizer", memory.optimizer_bytes),
+        ("activations", memory.activations_bytes),
+        ("input", memory.input_bytes),
+        ("exchanges", memory.communication_bytes),
+    ];
+    let parts: Vec<String> = parts.into_iter().map(|(name, bytes)| format!("{name} {}", size(bytes))).collect();
+    let fits = match memory.largest_batch_per_rank {
+        None => String::new(),
+        Some(0) => "not even one sample per rank fits\n".to_owned(),
+        Some(batch) => format!("up to {batch} samples per rank fit\n"),
+    };
+    let parts: Vec<String> = parts.chunks(3).map(|parts| parts.join(", ")).collect();
+    format!(
+        "{verdict} on {} ({ranks})\n{}\nwith a place for each activation: {}\n{fits}",
+        memory.device,
+        parts.join(",\n"),
+        size(memory.total_unplanned_bytes)
+    )
+}
+
+fn hiding(hiding: &HidingFigures) -> String {
+    let links = || {
+        let each = hiding
+            .links
+            .iter()
+            .filter_map(|link| Some(format!("{} {} GB/s", link.kind, figure(link.hiding_bandwidth?))));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let mut text = match hiding.factor {
+        _ if hiding.links.is_empty() => "no links: ranks meet in memory, or not at all\n".to_owned(),
+        Some(factor) if factor <= 0.001 => {
+            "communication is hidden, and would be at a thousandth of the bandwidth\n".to_owned()
+        }
+        Some(factor) if factor < 1.0 => {
+            format!("communication is hidden, down to {} of the bandwidth: {}\n", percent(factor), links())
+        }
+        Some(factor) => format!("{} times the bandwidth: {}\n", figure(factor), links()),
+        None => format!(
+            "no bandwidth hides it: {} of the step stays exposed without limit\n",
+            percent(hiding.exposed_share_without_limit)
+        ),
+    };
+    if let Some(simple) = hiding.simple {
+        text.push_str(&format!("2 x bytes of weights / backward time = {} GB/s\n", figure(simple)));
+    }
+    text
+}
+
+fn sensitivities(answer: &Explanation) -> String {
+    let source = |sources: &[String]| match sources {
+        [] => String::new(),
+        [first, rest @ ..] => {
+            let more = if rest.is_empty() { String::new() } else { format!(" (+{})", rest.len()) };
+            let short: String = first.chars().take(SOURCE).collect();
+            let dots = if first.chars().count() > SOURCE { "…" } else { "" };
+            format!("{short}{dots}{more}")
+        }
+    };
+    let row = |s: &crate::report::explanation::SensitivityFigures| {
+        vec![format!("{:+.2}", s.elasticity), s.parameter.clone(), source(&s.provenance)]
+    };
+    let rows: Vec<Vec<String>> = answer.sensitivities.iter().map(row).collect();
+    let mut text = aligned(&["% per %", "parameter", "from"], &rows);
+    if !answer.does_not_react_to.is_empty() {
+        text.push_str(&format!("does not react to: {}\n", answer.does_not_react_to.join(", ")));
+        let network = |name: &String| name.ends_with("bandwidth") && !name.contains("memory");
+        if answer.hiding.factor.is_some_and(|factor| factor < 1.0) && answer.does_not_react_to.iter().any(network) {
+            text.push_str("(communication is hidden behind computation)\n");
+        }
+    }
+    if (answer.sensitivity_sum + 1.0).abs() > 0.1 {
+        text.push_str(&format!(
+            "their sum should be -1 and is {:.2}: small changes let messages and tasks change places here\n",
+            answer.sensitivity_sum
+        ));
+    }
+    text
+}
+
+fn error_bar(bar: &ErrorBar) -> String {
+    match (bar.relative_pct, bar.step_time_low_s, bar.step_time_high_s) {
+        (Some(relative), Some(low), Some(high)) => {
+            format!("{} to {}, ±{relative:.1} %\n{}", time(low), time(high), bar.basis)
+        }
+        _ => bar.basis.clone(),
+    }
+}
+
+/// Percent without the sign.
+fn whole(share: f64) -> String {
+    format!("{:.0}", 100.0 * share)
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", whole(share))
+}
+
+/// Seconds as milliseconds.
+fn ms(seconds: f64) -> String {
+    format!("{:.3}", seconds * 1e3)
+}
+
+/// `12.34 ms`.
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s >= 1.0 => format!("{s:.3} s"),
+        s if s >= 1e-3 => format!("{:.3} ms", s * 1e3),
+        s => format!("{:.3} us", s * 1e6),
+    }
+}
+
+/// Three digits that count.
+fn figure(value: f64) -> String {
+    let places = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
+    format!("{value:.places$}")
+}

@@ -1,0 +1,126 @@
+//! The same cluster with some of its figures multiplied: what-if questions and sensitivities.
+
+use super::{Cluster, DeviceKind, LinkKind, Protocol, Route, Transport};
+use crate::{Bandwidth, Time};
+use std::sync::Arc;
+
+/// Figures of one sort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Figure {
+    /// Bandwidths of the links of a kind; those to memories are [`Figure::CpuMemory`] and [`Figure::GpuMemory`].
+    Bandwidth(LinkKind),
+    /// Latencies of the links of a kind.
+    Latency(LinkKind),
+    /// What senders and receivers pay per message on the links of a kind.
+    Overhead(LinkKind),
+    /// FLOP/s of CPUs.
+    CpuPeak,
+    /// Memory bandwidth of hosts, for kernels and for messages.
+    CpuMemory,
+    /// FLOP/s of GPUs.
+    GpuPeak,
+    /// Memory bandwidth of GPUs, for kernels and for messages.
+    GpuMemory,
+}
+
+impl Figure {
+    /// The figure that is the bandwidth of links of `kind`.
+    pub fn bandwidth_of(kind: LinkKind) -> Figure {
+        match kind {
+            LinkKind::HostMemory => Figure::CpuMemory,
+            LinkKind::DeviceMemory => Figure::GpuMemory,
+            kind => Figure::Bandwidth(kind),
+        }
+    }
+
+    /// Whether it is a rate, of which more is faster, and not a time.
+    pub fn is_rate(self) -> bool {
+        !matches!(self, Figure::Latency(_) | Figure::Overhead(_))
+    }
+}
+
+impl Cluster {
+    /// The cluster with each figure that `factor` knows multiplied by what it gives; results that are no bandwidth leave
+    /// the figure as it was.
+    ///
+    /// ```
+    /// # use lockstep_topology::cluster::{Cluster, DeviceId, Figure, LinkKind};
+    /// let cluster = Cluster::load("ethernet-4").unwrap();
+    /// let faster = cluster.scaled(&|figure| if figure == Figure::Bandwidth(LinkKind::Ethernet) { 2.0 } else { 1.0 });
+    /// let rate = |cluster: &Cluster| cluster.route(DeviceId(0), DeviceId(3)).unwrap().bandwidth.bytes_per_s();
+    /// assert_eq!(rate(&faster), 2.0 * rate(&cluster));
+    /// ```
+    pub fn scaled(&self, factor: &dyn Fn(Figure) -> f64) -> Cluster {
+        let times = |rate: Bandwidth, figure| Bandwidth::new(rate.bytes_per_s() * factor(figure)).unwrap_or(rate);
+        let mut cluster = self.clone();
+        // Links that share a protocol go on sharing one.
+        let mut known: Vec<(LinkKind, Arc<Protocol>, Arc<Protocol>)> = Vec::new();
+        for link in &mut cluster.links {
+            let same = |(kind, old, _): &&(LinkKind, Arc<Protocol>, Arc<Protocol>)| {
+                *kind == link.kind && Arc::ptr_eq(old, &link.protocol)
+            };
+            let scaled = match known.iter().find(same) {
+                Some((_, _, scaled)) => scaled.clone(),
+                None => {
+                    let (rates, times) = (factor(Figure::bandwidth_of(link.kind)), factor(Figure::Overhead(link.kind)));
+                    let scaled = Arc::new(link.protocol.scaled(rates, times));
+                    known.push((link.kind, link.protocol.clone(), scaled.clone()));
+                    scaled
+                }
+            };
+            link.protocol = scaled;
+            link.bandwidth = times(link.bandwidth, Figure::bandwidth_of(link.kind));
+            link.latency = stretched(link.latency, factor(Figure::Latency(link.kind)));
+        }
+        for device in &mut cluster.devices {
+            match &mut device.kind {
+                DeviceKind::Cpu(cpu) => {
+                    cpu.flops_per_core_s *= factor(Figure::CpuPeak);
+                    cpu.memory_bandwidth = times(cpu.memory_bandwidth, Figure::CpuMemory);
+                }
+                DeviceKind::Gpu(shared) => {
+                    let gpu = Arc::make_mut(shared);
+                    gpu.peak_flops_s *= factor(Figure::GpuPeak);
+                    gpu.memory_bandwidth = times(gpu.memory_bandwidth, Figure::GpuMemory);
+                }
+            }
+        }
+        cluster
+    }
+}
+
+impl Protocol {
+    /// The same with its rates and its times multiplied.
+    fn scaled(&self, rates: f64, times: f64) -> Protocol {
+        let rate = |rate: Bandwidth| Bandwidth::new(rate.bytes_per_s() * rates).unwrap_or(rate);
+        Protocol {
+            send_overhead: stretched(self.send_overhead, times),
+            receive_overhead: stretched(self.receive_overhead, times),
+            pageable: self.pageable.map(rate),
+            peer: self.peer.map(rate),
+            ..self.clone()
+        }
+    }
+}
+
+impl Route {
+    /// The same way where every rate is `factor` times as high and every time as many times shorter.
+    pub fn faster(&self, factor: f64) -> Route {
+        let rate = |rate: Bandwidth| Bandwidth::new(rate.bytes_per_s() * factor).unwrap_or(rate);
+        Route {
+            links: self.links.clone(),
+            latency: stretched(self.latency, 1.0 / factor),
+            bandwidth: rate(self.bandwidth),
+            transport: Transport {
+                protocol: Arc::new(self.transport.protocol.scaled(factor, 1.0 / factor)),
+                cap: self.transport.cap.map(rate),
+                rate: rate(self.transport.rate),
+                ..self.transport.clone()
+            },
+        }
+    }
+}
+
+fn stretched(time: Time, factor: f64) -> Time {
+    if factor == 1.0 { time } else { Time::from_secs_f64(time.as_secs_f64() * factor) }
+}
