@@ -4,4 +4,5 @@ mod architecture;
 mod bad_input;
 mod commands;
 mod equivalence;
+mod fabrics;
 mod symmetry;
