@@ -246,7 +246,7 @@ impl Row for ClusterRow {}
 /// A row of `clusters show`: one figure of one part.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DetailRow {
-    /// `hosts`, `gpus`, `links` or `protocols`.
+    /// `hosts`, `gpus`, `links`, `protocols` or `fabrics`.
     pub table: String,
     /// The part, as the file names it.
     pub item: String,

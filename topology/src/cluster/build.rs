@@ -3,7 +3,9 @@
 //! It knows nothing of files, so that a measured host, a generator and a TOML file build the same structure.
 
 use super::describe::{HOSTS, host_row, tables};
+use super::fabric::{Fabric, Routing};
 use super::parts::*;
+use super::size::Size;
 use super::{Cluster, GpuSpec, Protocol, Provenance, Stack};
 use crate::{Bandwidth, Time};
 use petgraph::graph::{DiGraph, Node, NodeIndex};
@@ -40,6 +42,10 @@ impl Builder {
                 wires: 0,
                 graph: DiGraph::new(),
                 tables: tables(),
+                fabrics: Vec::new(),
+                attached: Vec::new(),
+                routing: Routing::Lowest,
+                seed: 0,
             },
             memory: Arc::new(Stack::Memory.defaults()),
         }
@@ -81,7 +87,9 @@ impl Builder {
             },
         );
         let read = self.cluster.link(write).reverse;
-        self.cluster.hosts.push(Host { id, name: name.to_string(), devices: vec![device], memory });
+        let peer_to_peer = PeerToPeer::Direct;
+        let (name, devices) = (name.to_string(), vec![device]);
+        self.cluster.hosts.push(Host { id, name: name.clone(), devices, memory, peer_to_peer, bounce: message });
         self.cluster.devices.push(Device {
             id: device,
             host: id,
@@ -92,6 +100,27 @@ impl Builder {
             within: vec![message, write, read],
         });
         id
+    }
+
+    /// How data passes the CPU of the host that was added last, and the figures of its bounce buffer.
+    pub(super) fn passing(&mut self, peer_to_peer: PeerToPeer, bounce: Option<(Time, Bandwidth)>) {
+        let host = self.cluster.hosts.len() - 1;
+        self.cluster.hosts[host].peer_to_peer = peer_to_peer;
+        if let Some((latency, bandwidth)) = bounce {
+            let cpu = &self.cluster.devices[self.cluster.hosts[host].devices[0].0 as usize];
+            let core = cpu.vertex;
+            let wire = Wire {
+                kind: LinkKind::SharedMemory,
+                latency,
+                bandwidth,
+                duplex: Duplex::Full,
+                protocol: self.memory.clone(),
+                provenance: cpu.provenance.clone(),
+            };
+            let link = self.one_way(core, core, &wire);
+            self.cluster.links[link.0 as usize].sharing = Sharing::PerTransfer;
+            self.cluster.hosts[host].bounce = link;
+        }
     }
 
     /// A GPU called `HOST.NAME` in the host that was added last.
@@ -174,9 +203,34 @@ impl Builder {
         self.cluster.graph.raw_nodes()
     }
 
-    /// How many wires there are so far, a half-duplex one counting one and a full-duplex one two.
-    pub(super) fn wires(&self) -> u64 {
-        u64::from(self.cluster.wires)
+    /// Names and ids of all vertices but memories, which no link of a file may name.
+    pub(super) fn linked_names(&self) -> Vec<(String, u32)> {
+        let linked = self.vertices().iter().filter(|vertex| vertex.weight.kind != VertexKind::Memory);
+        linked.map(|vertex| (vertex.weight.name.clone(), vertex.weight.id.0)).collect()
+    }
+
+    /// The link that is added next.
+    pub(super) fn next_link(&self) -> LinkId {
+        LinkId(self.cluster.links.len() as u32)
+    }
+
+    /// A fabric whose switches and wires have been added.
+    pub(super) fn fabric(&mut self, fabric: Fabric) {
+        self.cluster.fabrics.push(fabric);
+    }
+
+    /// How searched routes are chosen among equals.
+    pub(super) fn routing(&mut self, routing: Routing, seed: u64) {
+        (self.cluster.routing, self.cluster.seed) = (routing, seed);
+    }
+
+    /// What the cluster holds so far, and about how many bytes it takes with so much more.
+    pub(super) fn size(&self, more: Size) -> Size {
+        Size {
+            devices: more.devices.saturating_add(self.cluster.devices.len() as u64),
+            things: more.things.saturating_add(self.cluster.graph.node_count() as u64),
+            wires: more.wires.saturating_add(self.cluster.links.len() as u64 / 2),
+        }
     }
 
     /// The first device that no wire leads to from the first device, with that first device.
@@ -195,6 +249,11 @@ impl Builder {
     /// The cluster.
     pub(super) fn finish(mut self) -> Cluster {
         self.cluster.graph.shrink_to_fit();
+        for (number, fabric) in self.cluster.fabrics.iter().enumerate() {
+            let ports = fabric.ports.iter().zip(0..).map(|((_, vertex), port)| (*vertex, number as u32, port));
+            self.cluster.attached.extend(ports);
+        }
+        self.cluster.attached.sort_unstable();
         self.cluster
     }
 }

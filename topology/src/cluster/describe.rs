@@ -3,11 +3,12 @@
 //! A row stands for a table of the file, not for a host, so that a thousand equal hosts are one line.
 
 use super::build::Wire;
+use super::fabric::{Fabric, Routing, Shape};
 use super::flops::show_flops;
 use super::parts::*;
 use super::protocol::UNLIMITED;
 use super::{GpuSpec, Protocol, Provenance};
-use crate::Bytes;
+use crate::{Bandwidth, Bytes, Time};
 
 /// A titled table of text cells; units stand in the column names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(super) const LINKS: usize = 2;
 
 /// Position of the protocols' table.
 pub(super) const PROTOCOLS: usize = 3;
+/// Position of the fabrics' table.
+pub(super) const FABRICS: usize = 4;
 
 /// The tables, still empty.
 pub(super) fn tables() -> Vec<Table> {
@@ -58,7 +61,14 @@ pub(super) fn tables() -> Vec<Table> {
         "limits",
         "provenance",
     ];
-    vec![table("hosts", hosts), table("gpus", gpus), table("links", links), table("protocols", protocols)]
+    let fabrics: &[&str] = &["fabric", "kind", "shape", "routing", "ports", "switches", "bisection_GBps"];
+    vec![
+        table("hosts", hosts),
+        table("gpus", gpus),
+        table("links", links),
+        table("protocols", protocols),
+        table("fabrics", fabrics),
+    ]
 }
 
 /// The row of `count` equal hosts; `cpu` and `message` are those of one of them.
@@ -89,6 +99,21 @@ pub(super) fn gpu_row(name: &str, count: u64, spec: &GpuSpec, provenance: &Prove
         spec.memory.to_string(),
         provenance.to_string(),
     ]
+}
+
+/// The row of a fabric of a kind.
+pub(super) fn fabric_row(fabric: &Fabric, kind: &str) -> Vec<String> {
+    let shape = match &fabric.shape {
+        Shape::Tree(tree) => tree.shown(),
+        Shape::Torus(torus) => torus.shown(),
+    };
+    let routing = match fabric.routing {
+        Routing::Ecmp => format!("ecmp, seed {}", fabric.seed),
+        routing => routing.name().to_string(),
+    };
+    let bisection = Bandwidth::new(fabric.bisection).map_or("0".to_string(), gigabytes);
+    let [ports, switches] = [fabric.ports.len() as u64, fabric.switches].map(|count| count.to_string());
+    vec![fabric.name.clone(), kind.to_string(), shape, routing, ports, switches, bisection]
 }
 
 /// The row of `count` equal wires.
@@ -127,11 +152,11 @@ pub(super) fn protocol_row(between: &str, protocol: &Protocol) -> Vec<String> {
     ]
 }
 
-fn gigabytes(bandwidth: crate::Bandwidth) -> String {
+fn gigabytes(bandwidth: Bandwidth) -> String {
     let rounded = (bandwidth.bytes_per_s() * 1e-6).round() * 1e-3;
     format!("{rounded:.3}")
 }
 
-fn micros(time: crate::Time) -> String {
+fn micros(time: Time) -> String {
     format!("{:.3}", time.as_secs_f64() * 1e6)
 }

@@ -3,19 +3,44 @@
 //! Sources of figures are inherited inwards: file, host, then the table of the CPU, GPU or link.
 
 use super::build::Wire;
+use super::fabric::{FabricTable, Routing, fabric_keys, read_fabric};
 use super::gpu_table::{CatalogueGpu, GPU, catalogue, host_gpu};
+use super::order::Order;
 use super::rate::rate;
 use super::reader::{At, Reader, Source};
-use super::{CpuSpec, Duplex, GpuSpec, LinkKind, MOST_DEVICES, Provenance, VertexKind, parse_flops, protocol_keys};
+use super::{
+    CpuSpec, Duplex, GpuSpec, LinkKind, MOST_DEVICES, PeerToPeer, Provenance, VertexKind, parse_flops, protocol_keys,
+};
 use crate::{Bandwidth, Bytes, InputError, Time};
 use std::str::FromStr;
 use std::sync::Arc;
 use toml::de::DeTable;
 
-const ROOT: &[&str] = &["name", "description", "provenance", "protocol", "host", "switch", "link"];
-const HOST: &[&str] = &["name", "count", "provenance", "cpu", "gpu", "nic", "switch", "link"];
-const CPU: &[&str] =
-    &["cores", "flops_per_core", "memory_bandwidth", "memory", "message_latency", "message_bandwidth", "provenance"];
+const ROOT: &[&str] = &[
+    "name",
+    "description",
+    "provenance",
+    "protocol",
+    "host",
+    "switch",
+    "link",
+    "fabric",
+    "network",
+    "routing",
+    "seed",
+];
+const HOST: &[&str] = &["name", "count", "provenance", "cpu", "gpu", "nic", "switch", "link", "peer_to_peer"];
+const CPU: &[&str] = &[
+    "cores",
+    "flops_per_core",
+    "memory_bandwidth",
+    "memory",
+    "message_latency",
+    "message_bandwidth",
+    "bounce_latency",
+    "bounce_bandwidth",
+    "provenance",
+];
 const THING: &[&str] = &["name", "count"];
 const LINK: &[&str] = &["kind", "between", "latency", "bandwidth", "pcie", "nvlink", "duplex", "provenance"];
 /// A link's keys with those of its protocol.
@@ -31,11 +56,16 @@ pub(super) struct ClusterTable<'a> {
     pub(super) hosts: Vec<HostTable<'a>>,
     pub(super) switches: Vec<Stamp>,
     pub(super) links: Vec<LinkTable<'a>>,
+    pub(super) fabrics: Vec<FabricTable<'a>>,
+    /// How routes that are searched are chosen among equals.
+    pub(super) routing: Routing,
+    pub(super) seed: u64,
 }
 
 /// A `[[host]]`.
 pub(super) struct HostTable<'a> {
     pub(super) stamp: Stamp,
+    pub(super) peer_to_peer: PeerToPeer,
     pub(super) cpu: CpuTable,
     pub(super) gpus: Vec<GpuTable>,
     /// NICs, then switches.
@@ -48,6 +78,8 @@ pub(super) struct CpuTable {
     pub(super) spec: CpuSpec,
     pub(super) message_latency: Time,
     pub(super) message_bandwidth: Bandwidth,
+    /// Of a copy through a bounce buffer; a message's, where the file says nothing.
+    pub(super) bounce: Option<(Time, Bandwidth)>,
     pub(super) provenance: Arc<Provenance>,
 }
 
@@ -73,6 +105,11 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
+    /// Makes it stand for `count` things.
+    pub(super) fn recount(&mut self, count: u64) {
+        self.count = Some(count);
+    }
+
     /// How many things bear the name.
     pub(super) fn many(&self) -> u64 {
         self.count.unwrap_or(1)
@@ -94,21 +131,42 @@ impl Stamp {
 }
 
 /// The tables of a file.
-pub(super) fn read<'a>(source: Source<'a>, root: &'a DeTable<'a>) -> Result<ClusterTable<'a>, InputError> {
+pub(super) fn read<'a>(
+    source: Source<'a>,
+    root: &'a DeTable<'a>,
+    order: &Order,
+) -> Result<ClusterTable<'a>, InputError> {
     let mut root = Reader::new(source, "the cluster file", root, 0, ROOT)?;
     root.source.plain = protocol_keys::plain(&root)?;
     let provenance = provenance(&root, &Arc::new(Provenance::Assumed(String::new())))?;
     let gpus = catalogue()?;
     let hosts = root.tables("host", "[[host]]", HOST)?;
     let links = root.tables("link", "[[link]]", &link_keys())?;
-    Ok(ClusterTable {
+    let fabrics = root.tables("fabric", "[[fabric]]", &fabric_keys())?;
+    let fabrics = fabrics.iter().map(|table| read_fabric(table, true, &provenance));
+    let hosts: Vec<HostTable<'_>> =
+        hosts.iter().map(|table| host(table, &gpus, &provenance)).collect::<Result<_, _>>()?;
+    let mut tables = ClusterTable {
         source,
-        name: root.need("name", "\"my-cluster\"", name)?.value,
+        name: root.need("name", "\"my-cluster\"", cluster_name)?.value,
         description: root.text("description", "\"four hosts\"")?.map_or("", |at| at.value).to_string(),
-        hosts: hosts.iter().map(|table| host(table, &gpus, &provenance)).collect::<Result<_, _>>()?,
+        hosts,
         switches: things(&root, "switch", "[[switch]]")?,
         links: links.iter().map(|table| link(table, &provenance)).collect::<Result<_, _>>()?,
-    })
+        fabrics: fabrics.collect::<Result<_, _>>()?,
+        routing: root.read("routing", "\"ecmp\"", searched)?.map_or(Routing::Lowest, |at| at.value),
+        seed: root.whole("seed", 0, u64::MAX >> 1)?.map_or(0, |at| at.value),
+    };
+    order.apply(&root, &mut tables)?;
+    Ok(tables)
+}
+
+/// The choices among routes that are searched.
+fn searched(text: &str) -> Result<Routing, String> {
+    match text.parse()? {
+        routing @ (Routing::Lowest | Routing::Ecmp) => Ok(routing),
+        _ => Err("belongs in a [[fabric]]; here stands \"lowest\" or \"ecmp\"".into()),
+    }
 }
 
 fn host<'a>(
@@ -127,6 +185,9 @@ fn host<'a>(
     let things = nics.into_iter().map(|nic| (nic, VertexKind::Nic));
     Ok(HostTable {
         stamp,
+        peer_to_peer: table
+            .read("peer_to_peer", "\"host-memory\"", PeerToPeer::from_str)?
+            .map_or(PeerToPeer::Direct, |at| at.value),
         cpu: read_cpu(&cpu, &provenance)?,
         gpus: gpus.iter().map(|table| gpu(table, catalogue, &provenance)).collect::<Result<_, _>>()?,
         things: things.chain(switches.into_iter().map(|switch| (switch, VertexKind::Switch))).collect(),
@@ -144,8 +205,20 @@ fn read_cpu(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<CpuTable,
         },
         message_latency: table.need("message_latency", "\"1us\"", Time::from_str)?.value,
         message_bandwidth: table.need("message_bandwidth", "\"8GB/s\"", Bandwidth::from_str)?.value,
+        bounce: bounce(table)?,
         provenance: provenance(table, inherited)?,
     })
+}
+
+fn bounce(table: &Reader<'_>) -> Result<Option<(Time, Bandwidth)>, InputError> {
+    let latency = table.read("bounce_latency", "\"10us\"", Time::from_str)?;
+    let bandwidth = table.read("bounce_bandwidth", "\"3GB/s\"", Bandwidth::from_str)?;
+    match (latency, bandwidth) {
+        (None, None) => Ok(None),
+        (Some(latency), Some(bandwidth)) => Ok(Some((latency.value, bandwidth.value))),
+        (None, _) => Err(table.missing("bounce_latency", "\"10us\"")),
+        (_, None) => Err(table.missing("bounce_bandwidth", "\"3GB/s\"")),
+    }
 }
 
 fn gpu(table: &Reader<'_>, catalogue: &[CatalogueGpu], inherited: &Arc<Provenance>) -> Result<GpuTable, InputError> {
@@ -208,6 +281,11 @@ pub(super) fn name(text: &str) -> Result<String, String> {
         _ if !text.is_empty() && text.len() <= 100 && text.chars().all(plain) => Ok(text.to_string()),
         _ => Err("must be a name of letters, digits, - and _".into()),
     }
+}
+
+/// A cluster's name, which may hold dots, since no pattern looks for it.
+fn cluster_name(text: &str) -> Result<String, String> {
+    name(&text.replace('.', "-")).map(|_| text.to_string())
 }
 
 pub(super) fn memory(text: &str) -> Result<Bytes, String> {

@@ -4,12 +4,16 @@
 //! is a [`Device`]; the TOML file, the presets and a calibrated host all end in the same structure through `build.rs`.
 
 mod build;
+mod copy;
+mod crossing;
 mod describe;
+mod fabric;
 mod file;
 mod flops;
 mod gpu;
 mod gpu_table;
 mod names;
+mod order;
 mod parts;
 mod pattern;
 mod protocol;
@@ -19,6 +23,7 @@ mod rate;
 mod reader;
 mod route;
 mod scale;
+mod size;
 mod stamp;
 #[cfg(test)]
 mod tests;
@@ -26,13 +31,17 @@ mod transport;
 
 use crate::{Bandwidth, InputError, Time, nearest};
 use build::Builder;
+pub use copy::HostBuffer;
 pub use describe::Table;
+pub use fabric::{Fabric, Routing};
 pub use flops::{parse_flops, show_flops};
 pub use gpu::{GpuSpec, Lanes, Precision};
 pub use gpu_table::{CatalogueGpu, catalogue};
+use order::Order;
+pub use order::networks;
 pub use parts::{
-    CpuSpec, Device, DeviceId, DeviceKind, Duplex, Host, HostId, Link, LinkId, LinkKind, Sharing, Vertex, VertexId,
-    VertexKind, WireId,
+    CpuSpec, Device, DeviceId, DeviceKind, Duplex, Host, HostId, Link, LinkId, LinkKind, PeerToPeer, Sharing, Vertex,
+    VertexId, VertexKind, WireId,
 };
 use petgraph::graph::{DiGraph, NodeIndex};
 pub use protocol::{Incast, Protocol, Rendezvous, Stack};
@@ -43,12 +52,24 @@ use std::sync::Arc;
 pub use transport::Transport;
 
 /// At most this many devices stand in one cluster.
-pub const MOST_DEVICES: u64 = 1_000_000;
+pub const MOST_DEVICES: u64 = 4_000_000;
 
-/// The clusters that ship with the project: name and TOML text.
-const PRESETS: [(&str, &str); 3] = [
+/// The clusters that ship with the project: name and TOML text, by name.
+const PRESETS: [(&str, &str); 15] = [
+    ("big-basin-50gbe", include_str!("../../clusters/big-basin-50gbe.toml")),
+    ("dgx-a100", include_str!("../../clusters/dgx-a100.toml")),
+    ("dgx-h100", include_str!("../../clusters/dgx-h100.toml")),
+    ("dgx-h200", include_str!("../../clusters/dgx-h200.toml")),
+    ("dgx1-p100", include_str!("../../clusters/dgx1-p100.toml")),
+    ("dgx1-v100", include_str!("../../clusters/dgx1-v100.toml")),
     ("ethernet-4", include_str!("../../clusters/ethernet-4.toml")),
     ("ethernet-gpu-8", include_str!("../../clusters/ethernet-gpu-8.toml")),
+    ("k20x8-pcie2", include_str!("../../clusters/k20x8-pcie2.toml")),
+    ("minsky-edr", include_str!("../../clusters/minsky-edr.toml")),
+    ("p2.8xlarge", include_str!("../../clusters/p2.8xlarge.toml")),
+    ("p3.16xlarge", include_str!("../../clusters/p3.16xlarge.toml")),
+    ("titan-gemini", include_str!("../../clusters/titan-gemini.toml")),
+    ("titanx8-pcie3", include_str!("../../clusters/titanx8-pcie3.toml")),
     ("workstation", include_str!("../../clusters/workstation.toml")),
 ];
 
@@ -65,10 +86,17 @@ pub struct Cluster {
     graph: DiGraph<Vertex, LinkId>,
     /// What `clusters show` prints, gathered while building: a line per table of the file, not per host.
     tables: Vec<Table>,
+    fabrics: Vec<Fabric>,
+    /// Vertices on fabrics, with the fabric and the port there, sorted.
+    attached: Vec<(VertexId, u32, u32)>,
+    /// How searched routes are chosen among equals.
+    routing: Routing,
+    seed: u64,
 }
 
 impl Cluster {
-    /// The preset called `name_or_path`, else the TOML file at that path.
+    /// The preset called `name_or_path`, else the TOML file at that path; with `:32` behind it, so many of its hosts, and
+    /// with `@infiniband-hdr`, every NIC on that network.
     ///
     /// # Errors
     /// An unknown name (with the nearest presets), an unreadable file, and whatever [`Cluster::parse`] refuses.
@@ -78,18 +106,24 @@ impl Cluster {
     /// assert_eq!(Cluster::load("ethernet-gpu-8").unwrap().devices().len(), 8 * (1 + 4));
     /// ```
     pub fn load(name_or_path: &str) -> Result<Cluster, InputError> {
-        if let Some((name, text)) = PRESETS.iter().find(|(name, _)| *name == name_or_path) {
-            return Cluster::parse(&format!("clusters/{name}.toml"), text);
+        let (name, order) = Order::parse(name_or_path)?;
+        // What only the order asked for stands in no file.
+        let asked = |error: InputError| match error.value == name_or_path && error.value != name {
+            true => InputError { place: "--cluster".to_string(), ..error },
+            false => error,
+        };
+        if let Some((name, text)) = PRESETS.iter().find(|(preset, _)| *preset == name) {
+            return stamp::parse(&format!("clusters/{name}.toml"), text, &order).map_err(asked);
         }
-        if !name_or_path.ends_with(".toml") {
+        if !name.ends_with(".toml") {
             let names = PRESETS.map(|(name, _)| name);
-            let near = nearest(name_or_path, names);
+            let near = nearest(name, names);
             let cure = if near.is_empty() { names.join(", ") } else { near.join(", ") };
             let message = format!("no such cluster; did you mean {cure}? A file's path must end in .toml");
             return Err(InputError::new("--cluster", name_or_path, message));
         }
-        match std::fs::read_to_string(name_or_path) {
-            Ok(text) => Cluster::parse(name_or_path, &text),
+        match std::fs::read_to_string(name) {
+            Ok(text) => stamp::parse(name, &text, &order).map_err(asked),
             Err(error) => Err(InputError::new("--cluster", name_or_path, format!("cannot be read: {error}"))),
         }
     }
@@ -100,7 +134,7 @@ impl Cluster {
     /// Anything that is no TOML, an unknown or missing key, a value out of range, a name given twice, a link to nothing,
     /// devices that cannot reach each other, no device or more than [`MOST_DEVICES`]: with file, line, value and cure.
     pub fn parse(file: &str, text: &str) -> Result<Cluster, InputError> {
-        stamp::parse(file, text)
+        stamp::parse(file, text, &Order::default())
     }
 
     /// Name and TOML text of every preset, by name.
@@ -187,6 +221,11 @@ impl Cluster {
     /// How many wires there are: every [`WireId`] is below it. Links of one wire share its bandwidth.
     pub fn wires(&self) -> u32 {
         self.wires
+    }
+
+    /// The networks that were generated from a few figures.
+    pub fn fabrics(&self) -> &[Fabric] {
+        &self.fabrics
     }
 
     /// All switches, those inside hosts too, by id.

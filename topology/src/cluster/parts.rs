@@ -39,6 +39,32 @@ pub struct Host {
     pub devices: Vec<DeviceId>,
     /// Its memory.
     pub memory: VertexId,
+    /// How data passes from one of its buses to another.
+    pub peer_to_peer: PeerToPeer,
+    /// The link that a copy through a bounce buffer crosses besides writing and reading the memory.
+    pub(super) bounce: LinkId,
+}
+
+/// How data from a GPU passes the CPU of its host on the way to another device or a NIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum PeerToPeer {
+    /// From bus to bus.
+    #[default]
+    Direct,
+    /// It is written to the host's memory and read from there.
+    HostMemory,
+}
+
+impl FromStr for PeerToPeer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PeerToPeer, String> {
+        match text {
+            "direct" => Ok(PeerToPeer::Direct),
+            "host-memory" => Ok(PeerToPeer::HostMemory),
+            _ => Err("must be \"direct\" or \"host-memory\"".into()),
+        }
+    }
 }
 
 /// Something that computes.

@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         self.error(format!("{key} is missing; add {key} = {example}"))
     }
 
-    fn get(&self, key: &str) -> Option<At<&'a DeValue<'a>>> {
+    pub(super) fn get(&self, key: &str) -> Option<At<&'a DeValue<'a>>> {
         let found: &Spanned<DeValue<'a>> = self.table.get(key)?;
         let written = self.source.text.get(found.span()).unwrap_or("");
         Some(At { value: found.get_ref(), offset: found.span().start, shown: format!("{key} = {}", short(written)) })
@@ -99,11 +99,7 @@ impl<'a> Reader<'a> {
         let Some(at) = self.text(key, example)? else { return Ok(None) };
         match read(at.value) {
             Ok(value) => Ok(Some(At { value, offset: at.offset, shown: at.shown })),
-            Err(wrong) => {
-                // Some of these messages begin with the value, which stands in the error already.
-                let bare = wrong.strip_prefix(&format!("{:?}", at.value)).unwrap_or(&wrong);
-                Err(self.error_at(&at, bare.trim_start_matches([':', ' '])))
-            }
+            Err(wrong) => Err(self.error_at(&at, bare(&wrong, at.value))),
         }
     }
 
@@ -119,14 +115,71 @@ impl<'a> Reader<'a> {
 
     /// A whole number from 1 to `most`, if the key is there.
     pub(super) fn count(&self, key: &str, most: u64) -> Result<Option<At<u64>>, InputError> {
+        self.whole(key, 1, most)
+    }
+
+    /// A whole number from `least` to `most`, if the key is there.
+    pub(super) fn whole(&self, key: &str, least: u64, most: u64) -> Result<Option<At<u64>>, InputError> {
         let Some(at) = self.get(key) else { return Ok(None) };
-        let number = at.value.as_integer().and_then(|n| i128::from_str_radix(n.as_str(), n.radix()).ok());
-        match number {
-            Some(number) if (1..=i128::from(most)).contains(&number) => {
-                Ok(Some(At { value: number as u64, offset: at.offset, shown: at.shown }))
-            }
-            _ => Err(self.error_at(&at, format!("must be a whole number from 1 to {most}"))),
+        match integer(at.value, least, most) {
+            Some(value) => Ok(Some(At { value, offset: at.offset, shown: at.shown })),
+            None => Err(self.error_at(&at, format!("must be a whole number from {least} to {most}"))),
         }
+    }
+
+    /// A number from `least` to `most`, whole or not, if the key is there.
+    pub(super) fn number(&self, key: &str, least: f64, most: f64) -> Result<Option<At<f64>>, InputError> {
+        let Some(at) = self.get(key) else { return Ok(None) };
+        let written = at.value.as_float().map(|n| n.as_str()).or(at.value.as_integer().map(|n| n.as_str()));
+        match written.and_then(|text| text.replace('_', "").parse::<f64>().ok()) {
+            Some(value) if (least..=most).contains(&value) => {
+                Ok(Some(At { value, offset: at.offset, shown: at.shown }))
+            }
+            _ => Err(self.error_at(&at, format!("must be a number from {least} to {most}"))),
+        }
+    }
+
+    /// Whole numbers from 1 to `most`: an array, or one number; none where the key is missing.
+    pub(super) fn counts(&self, key: &str, example: &str, most: u64) -> Result<Vec<u32>, InputError> {
+        let Some(at) = self.get(key) else { return Ok(Vec::new()) };
+        let most = most.min(u64::from(u32::MAX));
+        let each = |value: &DeValue<'_>| {
+            let wrong = || self.error_at(&at, format!("must be whole numbers from 1 to {most}, e.g. {example}"));
+            integer(value, 1, most).map(|number| number as u32).ok_or_else(wrong)
+        };
+        match at.value.as_array() {
+            Some(array) => array.iter().map(|item| each(item.get_ref())).collect(),
+            None => Ok(vec![each(at.value)?]),
+        }
+    }
+
+    /// Strings: an array, or one string.
+    pub(super) fn texts(&self, key: &str, example: &str) -> Result<Vec<At<&'a str>>, InputError> {
+        let at = self.get(key).ok_or_else(|| self.missing(key, example))?;
+        let wrong = || self.error_at(&at, format!("must be names in quotes, e.g. {example}"));
+        let each = |value: &'a DeValue<'a>, offset: usize| {
+            let value = value.as_str().ok_or_else(wrong)?;
+            Ok(At { value, offset, shown: format!("{key}: {:?}", short(value)) })
+        };
+        match at.value.as_array() {
+            Some(array) if array.is_empty() => Err(wrong()),
+            Some(array) => array.iter().map(|item| each(item.get_ref(), item.span().start)).collect(),
+            None => Ok(vec![each(at.value, at.offset)?]),
+        }
+    }
+
+    /// What `read` makes of each of some strings; none where the key is missing.
+    pub(super) fn reads<T>(
+        &self,
+        key: &str,
+        example: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, InputError> {
+        if self.get(key).is_none() {
+            return Ok(Vec::new());
+        }
+        let texts = self.texts(key, example)?;
+        texts.iter().map(|at| read(at.value).map_err(|wrong| self.error_at(at, bare(&wrong, at.value)))).collect()
     }
 
     /// Like [`Reader::count`], for a key that must be there.
@@ -189,6 +242,17 @@ impl<'a> Reader<'a> {
         });
         each.collect()
     }
+}
+
+/// A whole number from `least` to `most`.
+fn integer(value: &DeValue<'_>, least: u64, most: u64) -> Option<u64> {
+    let number = value.as_integer().and_then(|n| i128::from_str_radix(n.as_str(), n.radix()).ok())?;
+    (i128::from(least)..=i128::from(most)).contains(&number).then_some(number as u64)
+}
+
+/// A message without the value that some begin with, which stands in the error already.
+fn bare(wrong: &str, value: &str) -> String {
+    wrong.strip_prefix(&format!("{value:?}")).unwrap_or(wrong).trim_start_matches([':', ' ']).to_string()
 }
 
 /// `text` cut to what fits in a message, on one line.

@@ -2,7 +2,9 @@
 //!
 //! Fewest links first, then least total latency, then lowest ids. Each pair is searched from both ends at once, so that
 //! a route across a switch of a thousand ports never looks at the thousand, and nothing has to be kept between calls.
+//! Between ports of a fabric nothing is searched; see `crossing.rs`.
 
+use super::fabric::{Choice, Routing};
 use super::parts::*;
 use super::{Cluster, Transport};
 use crate::{Bandwidth, InputError, Time};
@@ -28,7 +30,8 @@ impl Cluster {
     /// The way from device `from` to device `to`; from a device to itself (another rank on it), through its memory.
     ///
     /// Data is passed on by switches, and by the CPU and the NICs of the two hosts at its ends; never by a GPU, a third
-    /// host or a memory. The way back is the same wires in reverse.
+    /// host or a memory. The way back is the same wires in reverse, unless a fabric or the cluster chooses among equal
+    /// routes by destination, hash or dimension. This is the route of flow 0.
     ///
     /// # Errors
     /// An id of another cluster, or no way between the two.
@@ -40,6 +43,15 @@ impl Cluster {
     /// assert_eq!(route.bandwidth.bytes_per_s(), 1.25e9);
     /// ```
     pub fn route(&self, from: DeviceId, to: DeviceId) -> Result<Route, InputError> {
+        self.route_of_flow(from, to, 0)
+    }
+
+    /// Like [`Cluster::route`], for one of several flows between two devices, which equal-cost multi-path and hosts of
+    /// several NICs may send different ways.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn route_of_flow(&self, from: DeviceId, to: DeviceId, flow: u32) -> Result<Route, InputError> {
         let known = |id: DeviceId| {
             let message = || format!("no such device; there are {}, counted from 0", self.devices.len());
             self.device(id).ok_or_else(|| InputError::new(&self.name, format!("device {}", id.0), message()))
@@ -48,22 +60,30 @@ impl Cluster {
         if from.id == to.id {
             return Ok(self.crossing(from.within.clone(), from, to));
         }
-        // Ties fall by ids, seen from one end: always the lower device's, so that both directions use the same wires.
-        let (low, high) = if from.id < to.id { (from, to) } else { (to, from) };
-        let Some(mut links) = self.search(low, high) else {
+        let choice = Choice { routing: self.routing, seed: self.seed, from: from.id, to: to.id, flow };
+        let links = self.across(from, to, &choice).or_else(|| self.searched(from, to, &choice));
+        let Some(links) = links else {
             let value = format!("{} to {}", from.name, to.name);
             let message = "cannot be reached; add a [[link]], or a [[host.link]], on the way between the two";
             return Err(InputError::new(&self.name, value, message));
         };
-        if from.id > to.id {
-            links.reverse();
-            links.iter_mut().for_each(|link| *link = self.link(*link).reverse);
+        Ok(self.crossing(self.bounced(links), from, to))
+    }
+
+    /// The way that a search of the graph finds.
+    pub(super) fn searched(&self, from: &Device, to: &Device, choice: &Choice) -> Option<Vec<LinkId>> {
+        if choice.routing != Routing::Lowest || from.id < to.id {
+            return self.search(from, to, choice);
         }
-        Ok(self.crossing(links, from, to))
+        // Ties fall by ids, seen from one end: always the lower device's, so that both directions use the same wires.
+        let mut links = self.search(to, from, choice)?;
+        links.reverse();
+        links.iter_mut().for_each(|link| *link = self.link(*link).reverse);
+        Some(links)
     }
 
     /// The route over `links`, with their total latency and least bandwidth.
-    fn crossing(&self, links: Vec<LinkId>, from: &Device, to: &Device) -> Route {
+    pub(super) fn crossing(&self, links: Vec<LinkId>, from: &Device, to: &Device) -> Route {
         let latency = links.iter().map(|link| self.link(*link).latency).sum();
         let share = |link: &LinkId| {
             let link = self.link(*link);
@@ -77,7 +97,7 @@ impl Cluster {
     }
 
     /// The best way between two different devices.
-    fn search(&self, from: &Device, to: &Device) -> Option<Vec<LinkId>> {
+    fn search(&self, from: &Device, to: &Device, choice: &Choice) -> Option<Vec<LinkId>> {
         let passes = |vertex: &Vertex| match vertex.kind {
             VertexKind::Switch => true,
             VertexKind::Cpu(_) | VertexKind::Nic => vertex.host == Some(from.host) || vertex.host == Some(to.host),
@@ -92,15 +112,15 @@ impl Cluster {
                 return None;
             }
         }
-        Some(self.best(&ahead, &behind))
+        Some(self.best(&ahead, &behind, choice))
     }
 
     /// The least latency, then the lowest ids, among the shortest ways that two sides which meet have found.
     ///
     /// Every look goes over edges that the searches have gone over, so a wide switch in the middle costs nothing.
-    fn best(&self, ahead: &Side, behind: &Side) -> Vec<LinkId> {
+    fn best(&self, ahead: &Side, behind: &Side, choice: &Choice) -> Vec<LinkId> {
         let mut rest: BTreeMap<VertexId, Rest> = BTreeMap::new();
-        rest.insert(behind.levels[0][0], Rest { latency: Time::ZERO, onward: None });
+        rest.insert(behind.levels[0][0], Rest { latency: Time::ZERO, onward: Vec::new() });
         for pair in behind.levels.windows(2) {
             for next in &pair[0] {
                 for edge in self.graph.edges_directed(node(*next), Direction::Incoming) {
@@ -123,27 +143,38 @@ impl Cluster {
         }
         let mut links = Vec::new();
         let mut at = ahead.levels[0][0];
-        while let Some(Rest { onward: Some((next, link)), .. }) = rest.get(&at) {
-            links.push(*link);
-            at = *next;
+        while let Some(onward) = rest.get_mut(&at).map(|rest| &mut rest.onward).filter(|ways| !ways.is_empty()) {
+            onward.sort_unstable();
+            let pick = match choice.routing {
+                Routing::Ecmp => choice.hash(u64::from(at.0)) % onward.len() as u64,
+                _ => 0,
+            };
+            let (next, link) = onward[pick as usize];
+            links.push(link);
+            at = next;
         }
         links
     }
 
-    /// Lets `vertex` go on over `link` to `next` if a way leads on from there and none so far is better.
+    /// Lets `vertex` go on over `link` to `next` if a way leads on from there and none so far is faster.
     fn offer(&self, rest: &mut BTreeMap<VertexId, Rest>, vertex: VertexId, next: VertexId, link: LinkId) {
         let Some(beyond) = rest.get(&next) else { return };
-        let offer = Rest { latency: beyond.latency + self.link(link).latency, onward: Some((next, link)) };
-        rest.entry(vertex).and_modify(|best| *best = (*best).min(offer)).or_insert(offer);
+        let latency = beyond.latency + self.link(link).latency;
+        let best = rest.entry(vertex).or_insert_with(|| Rest { latency, onward: Vec::new() });
+        if latency < best.latency {
+            *best = Rest { latency, onward: Vec::new() };
+        }
+        if latency == best.latency {
+            best.onward.push((next, link));
+        }
     }
 }
 
-/// The best way from a vertex to the end: less latency is better, then lower ids.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// The best ways from a vertex to the end.
 struct Rest {
     latency: Time,
-    /// The next vertex and the link to it; `None` at the end.
-    onward: Option<(VertexId, LinkId)>,
+    /// The next vertices, each with the link to it; none at the end.
+    onward: Vec<(VertexId, LinkId)>,
 }
 
 fn node(vertex: VertexId) -> NodeIndex {

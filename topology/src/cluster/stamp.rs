@@ -4,20 +4,21 @@
 
 use super::build::Builder;
 use super::describe::{GPUS, LINKS, PROTOCOLS, gpu_row, link_row, protocol_row};
+use super::fabric::stamp_fabrics;
 use super::file::{ClusterTable, HostTable, LinkTable, read};
 use super::names::Names;
+use super::order::Order;
 use super::reader::Source;
-use super::{Cluster, MOST_DEVICES, VertexId, VertexKind};
+use super::size::Size;
+use super::{Cluster, VertexId, VertexKind};
 use crate::InputError;
 use toml::de::DeTable;
 
-/// At most this many named things (devices, memories, NICs, switches) stand in one cluster.
-const MOST_THINGS: u64 = 4_000_000;
-/// At most this many wires.
-const MOST_WIRES: u64 = 8_000_000;
+/// At most this many pairs of ends stand for one link of the file.
+const MOST_WIRES: u64 = 16_000_000;
 
 /// The cluster that `text`, the content of `file`, describes.
-pub(super) fn parse(file: &str, text: &str) -> Result<Cluster, InputError> {
+pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, InputError> {
     let source = Source { file, text, plain: false };
     if text.trim().is_empty() {
         return Err(source.error(0, "", "is empty; a cluster has a name and at least one [[host]]"));
@@ -26,7 +27,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Cluster, InputError> {
         let offset = error.span().map_or(0, |span| span.start);
         source.error(offset, "", format!("is not TOML: {}", error.message().replace('\n', ", ")))
     })?;
-    let tables = read(source, root.get_ref())?;
+    let tables = read(source, root.get_ref(), order)?;
     check_size(&tables)?;
     let mut builder = Builder::new(&tables.name, &tables.description);
     let mut starts = Vec::new();
@@ -39,6 +40,12 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Cluster, InputError> {
         for name in switch.names() {
             builder.vertex(name, VertexKind::Switch, None);
         }
+    }
+    builder.routing(tables.routing, tables.seed);
+    if !tables.fabrics.is_empty() {
+        let owned = builder.linked_names();
+        let names = named(source, owned.iter().map(|(name, id)| (name.as_str(), *id)), &starts)?;
+        stamp_fabrics(source, &tables.fabrics, &names, &mut builder)?;
     }
     wire_up(source, &tables.links, &starts, &mut builder)?;
     if let Some((first, apart)) = builder.separated() {
@@ -55,25 +62,22 @@ fn check_size(tables: &ClusterTable<'_>) -> Result<(), InputError> {
     let Some(first) = tables.hosts.first() else {
         return Err(tables.source.error(0, "", "has no device; add a [[host]] with its [host.cpu]"));
     };
-    let (mut devices, mut things) = (0u64, tables.switches.iter().map(|switch| switch.many()).sum::<u64>());
+    let mut size = Size { things: tables.switches.iter().map(|switch| switch.many()).sum(), ..Size::default() };
     let mut last = first.stamp.offset;
     for host in &tables.hosts {
         let gpus: u64 = host.gpus.iter().map(|gpu| gpu.stamp.many()).sum();
         let others: u64 = host.things.iter().map(|(stamp, _)| stamp.many()).sum();
-        devices = devices.saturating_add(host.stamp.many().saturating_mul(1 + gpus));
-        things = things.saturating_add(host.stamp.many().saturating_mul(2 + gpus + others));
+        let many = host.stamp.many();
+        size.devices = size.devices.saturating_add(many.saturating_mul(1 + gpus));
+        size.things = size.things.saturating_add(many.saturating_mul(2 + gpus + others));
+        // A message's link and a memory's wire, and a link for each GPU's memory.
+        size.wires = size.wires.saturating_add(many.saturating_mul(2 + gpus / 2));
         last = host.stamp.offset;
-        if devices > MOST_DEVICES {
+        if size.refused().is_some() {
             break;
         }
     }
-    let too_many =
-        |value: String, most: u64| Err(tables.source.error(last, value, format!("more than {most}; lower a count")));
-    match (devices > MOST_DEVICES, things > MOST_THINGS) {
-        (true, _) => too_many(format!("{devices} devices"), MOST_DEVICES),
-        (_, true) => too_many(format!("{things} devices, NICs and switches"), MOST_THINGS),
-        _ => Ok(()),
-    }
+    size.refused().map_or(Ok(()), |message| Err(tables.source.error(last, tables.name.clone(), message)))
 }
 
 /// Adds all copies of a host with their inner links.
@@ -105,6 +109,7 @@ fn stamp_host(source: Source<'_>, host: &HostTable<'_>, builder: &mut Builder) -
         let base = builder.vertices().len() as u32;
         let cpu = &host.cpu;
         let id = builder.host(&name, &cpu.spec, cpu.message_latency, cpu.message_bandwidth, &cpu.provenance);
+        builder.passing(host.peer_to_peer, cpu.bounce);
         for (name, gpu) in gpus() {
             builder.gpu(&name, &gpu.spec, &gpu.provenance);
         }
@@ -133,11 +138,7 @@ fn wire_up(
     builder: &mut Builder,
 ) -> Result<(), InputError> {
     let linked = builder.vertices().iter().filter(|vertex| vertex.weight.kind != VertexKind::Memory);
-    let names = Names::new(linked.map(|vertex| (vertex.weight.name.as_str(), vertex.weight.id.0)));
-    let names = names.map_err(|(name, position)| {
-        let table = starts.partition_point(|(start, _)| *start <= position) - 1;
-        source.error(starts[table].1, name, "this name is given twice; rename one of the two")
-    })?;
+    let names = named(source, linked.map(|vertex| (vertex.weight.name.as_str(), vertex.weight.id.0)), starts)?;
     let mut wires = Vec::new();
     let mut count = 0;
     for link in links {
@@ -155,6 +156,18 @@ fn wire_up(
         }
     }
     Ok(())
+}
+
+/// Names of what links may join; the table of the one that stands twice is found in `starts`.
+fn named<'a>(
+    source: Source<'_>,
+    linked: impl Iterator<Item = (&'a str, u32)>,
+    starts: &[(u32, usize)],
+) -> Result<Names<'a>, InputError> {
+    Names::new(linked).map_err(|(name, position)| {
+        let table = starts.partition_point(|(start, _)| *start <= position) - 1;
+        source.error(starts[table].1, name, "this name is given twice; rename one of the two")
+    })
 }
 
 /// Every pair of different things that a link joins, once.
@@ -185,12 +198,9 @@ fn pairs(source: Source<'_>, link: &LinkTable<'_>, names: &Names<'_>) -> Result<
     Ok(pairs)
 }
 
-/// Refuses `more` wires where they would be too many.
-fn check_wires(source: Source<'_>, link: &LinkTable<'_>, builder: &Builder, more: u64) -> Result<(), InputError> {
-    let wires = builder.wires() + more;
-    if wires <= MOST_WIRES {
-        return Ok(());
-    }
+/// Refuses `wires` more where they would not fit.
+fn check_wires(source: Source<'_>, link: &LinkTable<'_>, builder: &Builder, wires: u64) -> Result<(), InputError> {
     let at = &link.between[0];
-    Err(source.error(at.offset, format!("{wires} wires"), format!("more than {MOST_WIRES}; narrow a pattern")))
+    let size = builder.size(Size { wires, ..Size::default() });
+    size.refused().map_or(Ok(()), |message| Err(source.error(at.offset, at.shown.clone(), message)))
 }

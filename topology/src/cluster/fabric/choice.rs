@@ -1,0 +1,68 @@
+//! `Routing`: how one of several equal routes is taken, by number or by a seeded hash of who talks to whom.
+
+use super::super::DeviceId;
+use std::str::FromStr;
+
+/// How a route is chosen among equals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Routing {
+    /// The one with the lowest numbers, always.
+    #[default]
+    Lowest,
+    /// At each fork by a seeded hash of source, destination and flow: equal-cost multi-path.
+    Ecmp,
+    /// In fat trees: at each level by the destination's number, modulo the uplinks (Zahavi 2012).
+    DModK,
+    /// In tori: one dimension after the other.
+    DimensionOrder,
+}
+
+impl Routing {
+    const ALL: [(Routing, &str); 4] = [
+        (Routing::Lowest, "lowest"),
+        (Routing::Ecmp, "ecmp"),
+        (Routing::DModK, "d-mod-k"),
+        (Routing::DimensionOrder, "dimension-order"),
+    ];
+
+    /// As the cluster file writes it.
+    pub fn name(self) -> &'static str {
+        Routing::ALL.into_iter().find(|(routing, _)| *routing == self).map_or("", |(_, name)| name)
+    }
+}
+
+impl FromStr for Routing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Routing, String> {
+        let known = Routing::ALL.into_iter().find(|(_, name)| *name == text);
+        let names = || Routing::ALL.map(|(_, name)| name).join(", ");
+        known.map(|(routing, _)| routing).ok_or_else(|| format!("is no way to choose a route; there are {}", names()))
+    }
+}
+
+/// What a choice among equal routes depends on.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Choice {
+    pub(in super::super) routing: Routing,
+    pub(in super::super) seed: u64,
+    pub(in super::super) from: DeviceId,
+    pub(in super::super) to: DeviceId,
+    pub(in super::super) flow: u32,
+}
+
+impl Choice {
+    /// A number that every fork (`salt`) draws for itself.
+    pub(in super::super) fn hash(&self, salt: u64) -> u64 {
+        let pair = u64::from(self.from.0) << 32 | u64::from(self.to.0);
+        [pair, u64::from(self.flow), salt].into_iter().fold(mix(self.seed), |state, word| mix(state ^ mix(word)))
+    }
+}
+
+/// SplitMix64's step and finaliser (Steele et al. 2014).
+fn mix(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}

@@ -1,0 +1,81 @@
+//! `Fabric`: switches between hosts that a few figures describe (a fat tree, rails, a torus), with routes in closed form.
+//!
+//! Its switches and wires stand in the cluster's graph like any others; only the way between two of its ports is computed
+//! and not searched, so that routes among 100,000 hosts cost what they are long.
+
+mod choice;
+mod stamp;
+mod table;
+mod torus;
+mod tree;
+
+use super::{LinkId, VertexId};
+pub(super) use choice::Choice;
+pub use choice::Routing;
+pub(super) use stamp::stamp_fabrics;
+pub(super) use table::{FabricTable, fabric_keys, read_fabric};
+pub(super) use torus::Torus;
+pub(super) use tree::Tree;
+
+/// How the switches are wired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shape {
+    Tree(Tree),
+    Torus(Torus),
+}
+
+/// A generated network: its ports are vertices of hosts, each on a slot of the shape.
+#[derive(Debug, Clone)]
+pub struct Fabric {
+    pub(super) name: String,
+    pub(super) shape: Shape,
+    pub(super) routing: Routing,
+    pub(super) seed: u64,
+    /// Slot and vertex of each port, in the order of their wires.
+    pub(super) ports: Vec<(u32, VertexId)>,
+    /// The link from the first port to its switch; that of port i is 2 i further, and the wires between switches follow.
+    pub(super) first: LinkId,
+    pub(super) switches: u64,
+    pub(super) bisection: f64,
+}
+
+impl Fabric {
+    /// As the file calls it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many NICs (or CPUs, or GPUs) of hosts are attached.
+    pub fn ports(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// How many switches or routers it has.
+    pub fn switches(&self) -> u64 {
+        self.switches
+    }
+
+    /// Bytes per second that cross, one way, the worst cut of the attached hosts into halves of whole subtrees or of
+    /// neighbouring planes; 0 where rails do not meet.
+    pub fn bisection_bytes_per_s(&self) -> f64 {
+        self.bisection
+    }
+
+    /// The links from one port to another, in order; `None` where the two do not meet in this fabric.
+    pub(super) fn way(&self, from: u32, to: u32, choice: &Choice) -> Option<Vec<LinkId>> {
+        let [from_slot, to_slot] = [from, to].map(|port| u64::from(self.ports[port as usize].0));
+        let choice = Choice { routing: self.routing, seed: self.seed, ..*choice };
+        let inner = match &self.shape {
+            Shape::Tree(tree) => tree.way(from_slot, to_slot, &choice)?,
+            Shape::Torus(torus) => torus.way(from_slot, to_slot),
+        };
+        let trunk = |(wire, back): (u64, bool)| {
+            LinkId(self.first.0 + 2 * self.ports.len() as u32 + 2 * wire as u32 + u32::from(back))
+        };
+        let mut links = Vec::with_capacity(inner.len() + 2);
+        links.push(LinkId(self.first.0 + 2 * from));
+        links.extend(inner.into_iter().map(trunk));
+        links.push(LinkId(self.first.0 + 2 * to + 1));
+        Some(links)
+    }
+}

@@ -1,0 +1,244 @@
+//! Builds the fabrics of a file: counts what they attach, settles their shape, adds switches and wires.
+//!
+//! Wires are added in the order in which the closed forms number them.
+
+use super::super::build::{Builder, Wire};
+use super::super::describe::{FABRICS, LINKS, PROTOCOLS, fabric_row, link_row, protocol_row};
+use super::super::names::Names;
+use super::super::reader::Source;
+use super::super::size::Size;
+use super::super::{Bandwidth, VertexId, VertexKind};
+use super::table::Plan;
+use super::{Fabric, FabricTable, Shape, Torus, Tree};
+use crate::InputError;
+
+/// Adds all fabrics to a cluster whose hosts stand.
+pub(in super::super) fn stamp_fabrics(
+    source: Source<'_>,
+    tables: &[FabricTable<'_>],
+    names: &Names<'_>,
+    builder: &mut Builder,
+) -> Result<(), InputError> {
+    let mut taken: Vec<u32> = Vec::new();
+    let mut attached = Vec::new();
+    for table in tables {
+        let ports = ports(source, table, tables, names, builder)?;
+        taken.extend(&ports);
+        taken.sort_unstable();
+        if let Some(twice) = taken.windows(2).find(|pair| pair[0] == pair[1]) {
+            let name = builder.vertices()[twice[0] as usize].weight.name.clone();
+            let message = "is attached twice; a port has one cable, so give each fabric a NIC of its own";
+            return Err(source.error(table.offset, name, message));
+        }
+        attached.push(ports);
+    }
+    for (table, ports) in tables.iter().zip(attached) {
+        let (shape, ports) = settle(source, table, ports, builder)?;
+        stamp(source, table, shape, ports, builder)?;
+    }
+    Ok(())
+}
+
+/// What a fabric attaches, by vertex.
+fn ports(
+    source: Source<'_>,
+    table: &FabricTable<'_>,
+    tables: &[FabricTable<'_>],
+    names: &Names<'_>,
+    builder: &Builder,
+) -> Result<Vec<u32>, InputError> {
+    let vertices = builder.vertices();
+    if table.attach.is_empty() {
+        let nics = vertices.iter().filter(|vertex| vertex.weight.kind == VertexKind::Nic);
+        let nics: Vec<u32> = nics.map(|vertex| vertex.weight.id.0).collect();
+        return match nics.is_empty() {
+            true => {
+                Err(source.error(table.offset, table.shown.clone(), "there is no NIC to attach; add a [[host.nic]]"))
+            }
+            false => Ok(nics),
+        };
+    }
+    let mut ports = Vec::new();
+    for at in &table.attach {
+        let owner = tables.iter().find(|other| at.value.split('.').next() == Some(other.name.as_str()));
+        if let Some(owner) = owner.filter(|_| names.find(source, at).is_err()) {
+            let whose = if owner.name == table.name { "itself" } else { "another fabric" };
+            let message = format!("attaches the fabric {} to {whose}; attach NICs, CPUs or GPUs of hosts", table.name);
+            return Err(source.error(at.offset, at.shown.clone(), message));
+        }
+        let found = names.find(source, at)?;
+        let switch =
+            found.iter().map(|id| &vertices[*id as usize].weight).find(|vertex| vertex.kind == VertexKind::Switch);
+        if let Some(switch) = switch {
+            let message = format!("{} is a switch; a fabric attaches NICs, CPUs or GPUs of hosts", switch.name);
+            return Err(source.error(at.offset, at.shown.clone(), message));
+        }
+        ports.extend(found);
+    }
+    ports.sort_unstable();
+    Ok(ports)
+}
+
+/// The shape for so many ports, and the slot of each port in the order of the wires.
+fn settle(
+    source: Source<'_>,
+    table: &FabricTable<'_>,
+    ports: Vec<u32>,
+    builder: &Builder,
+) -> Result<(Shape, Vec<(u32, VertexId)>), InputError> {
+    let count = ports.len() as u64;
+    let wrong = |message: String| Err(source.error(table.offset, table.shown.clone(), message));
+    let shape = match &table.plan {
+        Plan::Star => Shape::Tree(Tree { trees: 1, down: vec![count as u32], up: Vec::new(), parallel: Vec::new() }),
+        Plan::Given(shape) => shape.clone(),
+        Plan::Cube { dimensions, per_router } => Shape::Torus(Torus::near_cube(count, *dimensions, *per_router)),
+        Plan::Ports { ports, oversubscription } => match Tree::of_ports(count, *ports, *oversubscription) {
+            Some(tree) => Shape::Tree(tree),
+            None => return wrong(format!("switches of {ports} ports make no tree for {count} hosts; take more ports")),
+        },
+        Plan::Rails { spines, parallel } => return Ok(rails(&ports, *spines, *parallel, builder)),
+    };
+    let slots = match &shape {
+        Shape::Tree(tree) => tree.slots(),
+        Shape::Torus(torus) => torus.slots(),
+    };
+    if slots < count {
+        let cure = if table.kind == "torus" { "a larger shape" } else { "larger numbers in down" };
+        return wrong(format!("has room for {slots} and attaches {count}; attach fewer or write {cure}"));
+    }
+    Ok((shape, (0..).zip(ports.into_iter().map(VertexId)).collect()))
+}
+
+/// Port i of each host on rail i: rail by rail, as many slots on each as the fullest has.
+fn rails(ports: &[u32], spines: u32, parallel: u32, builder: &Builder) -> (Shape, Vec<(u32, VertexId)>) {
+    let host = |port: u32| builder.vertices()[port as usize].weight.host;
+    let mut rails: Vec<Vec<VertexId>> = Vec::new();
+    for own in ports.chunk_by(|a, b| host(*a) == host(*b)) {
+        for (rail, port) in own.iter().enumerate() {
+            if rails.len() == rail {
+                rails.push(Vec::new());
+            }
+            rails[rail].push(VertexId(*port));
+        }
+    }
+    let most = rails.iter().map(Vec::len).max().unwrap_or(1) as u32;
+    let count = rails.len() as u32;
+    let slotted = (0..).zip(&rails).flat_map(|(rail, ports)| (rail * most..).zip(ports.iter().copied()));
+    let ports = slotted.collect();
+    let tree = match spines {
+        0 => Tree { trees: count, down: vec![most], up: Vec::new(), parallel: Vec::new() },
+        _ => Tree { trees: 1, down: vec![most, count], up: vec![spines], parallel: vec![parallel] },
+    };
+    (Shape::Tree(tree), ports)
+}
+
+/// Adds switches and wires, once it is clear that they fit.
+fn stamp(
+    source: Source<'_>,
+    table: &FabricTable<'_>,
+    shape: Shape,
+    ports: Vec<(u32, VertexId)>,
+    builder: &mut Builder,
+) -> Result<(), InputError> {
+    let stages = match &shape {
+        Shape::Tree(tree) => tree.up.len(),
+        Shape::Torus(torus) => torus.shape.len(),
+    };
+    let (switches, wires): (u64, u64) = match &shape {
+        Shape::Tree(tree) => (
+            (1..=stages + 1).fold(0, |sum: u64, level| sum.saturating_add(tree.switches(level))),
+            (1..=stages).fold(0, |sum: u64, level| sum.saturating_add(tree.wires(level))),
+        ),
+        Shape::Torus(torus) => {
+            (torus.routers(), (0..stages).fold(0, |sum: u64, dimension| sum.saturating_add(torus.wires(dimension))))
+        }
+    };
+    let more = Size { devices: 0, things: switches, wires: wires.saturating_add(ports.len() as u64) };
+    if let Some(message) = builder.size(more).refused() {
+        return Err(source.error(table.offset, table.shown.clone(), message));
+    }
+    let trunk = |stage: usize| Wire {
+        latency: *table.trunk_latency.get(stage).or(table.trunk_latency.first()).unwrap_or(&table.wire.latency),
+        bandwidth: *table.trunk_bandwidth.get(stage).or(table.trunk_bandwidth.first()).unwrap_or(&table.wire.bandwidth),
+        ..table.wire.clone()
+    };
+    let first_switch = builder.vertices().len() as u32;
+    let mut starts = Vec::new();
+    match &shape {
+        Shape::Tree(tree) => {
+            for level in 1..=stages + 1 {
+                starts.push(builder.vertices().len() as u32);
+                let title = level_name(table.kind, level, stages + 1);
+                for switch in 0..tree.switches(level) {
+                    builder.vertex(format!("{}.{title}{switch}", table.name), VertexKind::Switch, None);
+                }
+            }
+        }
+        Shape::Torus(torus) => {
+            for router in 0..torus.routers() {
+                builder.vertex(format!("{}.r{}", table.name, torus.named(router)), VertexKind::Switch, None);
+            }
+        }
+    }
+    let first = builder.next_link();
+    let per_switch = match &shape {
+        Shape::Tree(tree) => tree.down[0],
+        Shape::Torus(torus) => torus.per_router,
+    };
+    for (slot, vertex) in &ports {
+        builder.wire(*vertex, VertexId(first_switch + slot / per_switch), &table.wire);
+    }
+    let bottom = match table.kind {
+        "torus" => "r*".to_string(),
+        kind => level_name(kind, 1, stages + 1).to_string() + "*",
+    };
+    let joined = format!("{0}: hosts - {0}.{bottom}", table.name);
+    builder.row(LINKS, link_row(&joined, ports.len() as u64, &table.wire));
+    builder.row(PROTOCOLS, protocol_row(&joined, &table.wire.protocol));
+    for stage in 0..stages {
+        let wire = trunk(stage);
+        match &shape {
+            Shape::Tree(tree) => {
+                for (below, above) in tree.cables(stage + 1) {
+                    let [below, above] = [starts[stage] + below as u32, starts[stage + 1] + above as u32];
+                    builder.wire(VertexId(below), VertexId(above), &wire);
+                }
+                let [below, above] = [stage + 1, stage + 2].map(|level| level_name(table.kind, level, stages + 1));
+                let joined = format!("{0}.{below}* - {0}.{above}*", table.name);
+                builder.row(LINKS, link_row(&joined, tree.wires(stage + 1), &wire));
+            }
+            Shape::Torus(torus) => {
+                for (one, next) in torus.cables(stage) {
+                    builder.wire(VertexId(first_switch + one as u32), VertexId(first_switch + next as u32), &wire);
+                }
+                let joined = format!("{}: along dimension {stage}", table.name);
+                builder.row(LINKS, link_row(&joined, torus.wires(stage), &wire));
+            }
+        }
+    }
+    let rates: Vec<f64> = std::iter::once(table.wire.bandwidth)
+        .chain((0..stages).map(|stage| trunk(stage).bandwidth))
+        .map(Bandwidth::bytes_per_s)
+        .collect();
+    let bisection = match &shape {
+        Shape::Tree(tree) => tree.bisection(ports.len() as u64, &rates),
+        Shape::Torus(torus) => torus.bisection(ports.len() as u64, &rates),
+    };
+    let (name, routing, seed) = (table.name.clone(), table.routing, table.seed);
+    let fabric = Fabric { name, shape, routing, seed, ports, first, switches, bisection };
+    builder.row(FABRICS, fabric_row(&fabric, table.kind));
+    builder.fabric(fabric);
+    Ok(())
+}
+
+/// What the switches of a level are called.
+fn level_name(kind: &str, level: usize, levels: usize) -> String {
+    match (kind, level) {
+        ("rails", 1) => "rail".into(),
+        (_, 1) if levels == 1 => "switch".into(),
+        (_, 1) => "leaf".into(),
+        (_, 2) => "spine".into(),
+        (_, 3) => "core".into(),
+        _ => format!("level{level}-"),
+    }
+}

@@ -1,0 +1,234 @@
+//! A `[[fabric]]` as plain values: its shape, what it attaches and its wires, read and checked before anything is built.
+
+use super::super::build::Wire;
+use super::super::file::{link_keys, name, wire};
+use super::super::reader::{At, Reader};
+use super::super::{Provenance, Routing};
+use super::{Shape, Torus, Tree};
+use crate::{Bandwidth, InputError, Time};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Keys of a `[[fabric]]` besides those of a wire.
+const FABRIC: &[&str] = &[
+    "name",
+    "kind",
+    "attach",
+    "wire",
+    "down",
+    "up",
+    "parallel",
+    "ports",
+    "oversubscription",
+    "spines",
+    "shape",
+    "dimensions",
+    "hosts_per_router",
+    "trunk_latency",
+    "trunk_bandwidth",
+    "routing",
+    "seed",
+];
+
+/// At most this many levels or dimensions.
+const MOST_LEVELS: usize = 16;
+/// At most this much of anything that a switch has.
+const MOST: u64 = 1_000_000;
+
+/// A `[[fabric]]`.
+pub(in super::super) struct FabricTable<'a> {
+    pub(in super::super) name: String,
+    pub(super) kind: &'static str,
+    /// Patterns of what it attaches; none: every NIC.
+    pub(super) attach: Vec<At<&'a str>>,
+    pub(super) plan: Plan,
+    /// The wire from a host.
+    pub(super) wire: Wire,
+    /// Latency and bandwidth between switches: none, one for all, or one for each level or dimension.
+    pub(super) trunk_latency: Vec<Time>,
+    pub(super) trunk_bandwidth: Vec<Bandwidth>,
+    pub(super) routing: Routing,
+    pub(super) seed: u64,
+    pub(in super::super) offset: usize,
+    /// `name = "ib"` or `network = "…"`, as errors show it.
+    pub(in super::super) shown: String,
+}
+
+impl FabricTable<'_> {
+    /// The same, attaching every NIC.
+    pub(in super::super) fn of_every_nic(self) -> FabricTable<'static> {
+        FabricTable {
+            name: self.name,
+            kind: self.kind,
+            attach: Vec::new(),
+            plan: self.plan,
+            wire: self.wire,
+            trunk_latency: self.trunk_latency,
+            trunk_bandwidth: self.trunk_bandwidth,
+            routing: self.routing,
+            seed: self.seed,
+            offset: self.offset,
+            shown: self.shown,
+        }
+    }
+}
+
+/// What is known of a shape before the hosts are counted.
+pub(super) enum Plan {
+    /// One switch.
+    Star,
+    /// A rail for each NIC of a host, joined by so many spines over so many cables each.
+    Rails { spines: u32, parallel: u32 },
+    /// As written.
+    Given(Shape),
+    /// A fat tree of switches of so many ports.
+    Ports { ports: u32, oversubscription: f64 },
+    /// A nearly cubic torus.
+    Cube { dimensions: u32, per_router: u32 },
+}
+
+/// Reads a `[[fabric]]`; one of a catalogue (`attached` is false) attaches every NIC.
+pub(in super::super) fn read_fabric<'a>(
+    table: &Reader<'a>,
+    attached: bool,
+    inherited: &Arc<Provenance>,
+) -> Result<FabricTable<'a>, InputError> {
+    let kind = table.need("kind", "\"fat-tree\"", |text| {
+        let known = KINDS.into_iter().find(|(kind, _)| *kind == text);
+        let names = KINDS.map(|(kind, _)| kind).join(", ");
+        known.ok_or_else(|| format!("is no kind of fabric; there are {names}"))
+    })?;
+    let (kind, own) = kind.value;
+    for key in KINDS.into_iter().flat_map(|(_, keys)| keys).filter(|key| !own.contains(key)) {
+        if let Some(at) = table.get(key) {
+            return Err(
+                table.error_at(&at, format!("means nothing to a {kind}, which has {}; drop it", own.join(", ")))
+            );
+        }
+    }
+    let name = table.need("name", "\"ib\"", name)?;
+    let plan = plan(table, kind)?;
+    let trunks = match &plan {
+        Plan::Given(Shape::Tree(tree)) => Some(tree.up.len()),
+        Plan::Given(Shape::Torus(torus)) => Some(torus.shape.len()),
+        Plan::Cube { dimensions, .. } => Some(*dimensions as usize),
+        Plan::Star => Some(0),
+        Plan::Rails { .. } => Some(1),
+        Plan::Ports { .. } => None,
+    };
+    let trunk_latency = table.reads("trunk_latency", "\"100ns\"", Time::from_str)?;
+    let trunk_bandwidth = table.reads("trunk_bandwidth", "\"100Gbit/s\"", Bandwidth::from_str)?;
+    for (key, given) in [("trunk_latency", trunk_latency.len()), ("trunk_bandwidth", trunk_bandwidth.len())] {
+        if given > 1 && Some(given) != trunks {
+            let at = table.get(key).expect("it was read");
+            let most = trunks.map_or("one for all".to_string(), |trunks| format!("one for all or {trunks}"));
+            return Err(table.error_at(&at, format!("{given} values for the wires between switches; give {most}")));
+        }
+    }
+    let routing = table.read("routing", "\"ecmp\"", |text| {
+        let routing = Routing::from_str(text)?;
+        let fits = match routing {
+            Routing::Lowest | Routing::Ecmp | Routing::DModK => kind != "torus",
+            Routing::DimensionOrder => kind == "torus",
+        };
+        if fits { Ok(routing) } else { Err(format!("does not go with a {kind}; leave it out for its default")) }
+    })?;
+    let default = if kind == "torus" { Routing::DimensionOrder } else { Routing::Lowest };
+    Ok(FabricTable {
+        shown: name.shown,
+        name: name.value,
+        kind,
+        attach: if attached { table.texts("attach", "\"node*.ib0\"")? } else { Vec::new() },
+        plan,
+        wire: wire(table, "wire", inherited)?,
+        trunk_latency,
+        trunk_bandwidth,
+        routing: routing.map_or(default, |at| at.value),
+        seed: table.whole("seed", 0, u64::MAX >> 1)?.map_or(0, |at| at.value),
+        offset: table.offset,
+    })
+}
+
+/// The kinds, and the keys that only some of them have.
+const KINDS: [(&str, &[&str]); 4] = [
+    ("star", &["seed"]),
+    ("fat-tree", &["down", "up", "parallel", "ports", "oversubscription", "seed", "trunk_latency", "trunk_bandwidth"]),
+    ("rails", &["spines", "parallel", "seed", "trunk_latency", "trunk_bandwidth"]),
+    ("torus", &["shape", "dimensions", "hosts_per_router", "trunk_latency", "trunk_bandwidth"]),
+];
+
+fn plan(table: &Reader<'_>, kind: &str) -> Result<Plan, InputError> {
+    let count = |key, most| Ok::<_, InputError>(table.count(key, most)?.map(|at| at.value as u32));
+    match kind {
+        "star" => Ok(Plan::Star),
+        "rails" => {
+            let parallel = table.counts("parallel", "[1]", MOST)?.first().copied().unwrap_or(1);
+            Ok(Plan::Rails { spines: count("spines", MOST)?.unwrap_or(0), parallel })
+        }
+        "torus" => {
+            let per_router = count("hosts_per_router", MOST)?.unwrap_or(1);
+            let shape = table.counts("shape", "[4, 4, 2]", MOST)?;
+            match (shape.len(), count("dimensions", 8)?) {
+                (0, None) => Err(table.missing("shape", "[4, 4, 2], or dimensions = 3")),
+                (0, Some(dimensions)) => Ok(Plan::Cube { dimensions, per_router }),
+                (n, None) if n <= MOST_LEVELS => Ok(Plan::Given(Shape::Torus(Torus { shape, per_router }))),
+                (_, None) => Err(table.error(format!("has more than {MOST_LEVELS} dimensions; lower them"))),
+                _ => Err(table.error("has both shape and dimensions; keep one")),
+            }
+        }
+        _ => tree(table),
+    }
+}
+
+fn tree(table: &Reader<'_>) -> Result<Plan, InputError> {
+    let down = table.counts("down", "[16, 8]", MOST)?;
+    let oversubscription = table.number("oversubscription", 1e-3, 1e6)?.map(|at| at.value);
+    if let Some(ports) = table.count("ports", MOST)? {
+        if !down.is_empty() {
+            return Err(table.error("has both ports and down; keep one"));
+        }
+        let oversubscription = oversubscription.unwrap_or(1.0);
+        if ports.value < 2 || Tree::of_ports(1, ports.value as u32, oversubscription).is_none() {
+            return Err(table.error_at(&ports, "leaves no port for a host; take more ports or less oversubscription"));
+        }
+        return Ok(Plan::Ports { ports: ports.value as u32, oversubscription });
+    }
+    if down.is_empty() {
+        return Err(table.missing("down", "[16, 8], the hosts of a leaf and the leaves; or ports = 36"));
+    }
+    if down.len() > MOST_LEVELS {
+        return Err(table.error(format!("has more than {MOST_LEVELS} levels; lower them")));
+    }
+    let levels = down.len() - 1;
+    let mut parallel = table.counts("parallel", "[1]", MOST)?;
+    if parallel.is_empty() {
+        parallel = vec![1; levels];
+    }
+    let mut up = table.counts("up", "[16]", MOST)?;
+    match (up.is_empty(), oversubscription) {
+        (false, Some(_)) => return Err(table.error("has both up and oversubscription; keep one")),
+        // Uplinks of a switch: its cables down, over the ratio and the cables to each switch above.
+        (true, ratio) if parallel.len() == levels => {
+            let wanted = |level: usize| {
+                let below = if level == 0 { 1 } else { parallel[level - 1] };
+                let cables = f64::from(down[level]) * f64::from(below) / ratio.unwrap_or(1.0);
+                ((cables / f64::from(parallel[level])).round() as u32).clamp(1, MOST as u32)
+            };
+            up = (0..levels).map(wanted).collect();
+        }
+        _ => {}
+    }
+    for (key, given) in [("up", up.len()), ("parallel", parallel.len())] {
+        if given != levels {
+            let message = format!("{key} has {given} numbers; down has {}, so it must have {levels}", down.len());
+            return Err(table.error(message));
+        }
+    }
+    Ok(Plan::Given(Shape::Tree(Tree { trees: 1, down, up, parallel })))
+}
+
+/// Keys of a `[[fabric]]`: its own and those of its wires.
+pub(in super::super) fn fabric_keys() -> Vec<&'static str> {
+    let wires = link_keys().into_iter().filter(|key| !matches!(*key, "kind" | "between"));
+    FABRIC.iter().copied().chain(wires).collect()
+}

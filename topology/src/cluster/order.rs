@@ -1,0 +1,127 @@
+//! `Order`: a cluster by its name, how many hosts of it, and on which network: `dgx-a100:32@infiniband-hdr`.
+//!
+//! A cluster that has one kind of host can be had in any number, and on any network of `networks.toml`, which attaches
+//! every NIC; so nobody edits a file to ask for more.
+
+use super::fabric::{FabricTable, fabric_keys, read_fabric};
+use super::file::ClusterTable;
+use super::reader::{Reader, Source};
+use super::{MOST_DEVICES, Provenance};
+use crate::{InputError, nearest};
+use std::sync::Arc;
+use toml::de::DeTable;
+
+/// The networks' text.
+const NETWORKS: &str = include_str!("../../networks.toml");
+
+/// What was asked for of a cluster file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Order {
+    /// The whole of it, for errors.
+    asked: String,
+    pub(super) count: Option<u64>,
+    pub(super) network: Option<String>,
+}
+
+impl Order {
+    /// `name:32@infiniband-hdr` → the name, and the rest.
+    pub(super) fn parse(asked: &str) -> Result<(&str, Order), InputError> {
+        let (rest, network) = match asked.rsplit_once('@') {
+            Some((rest, network)) if !network.ends_with(".toml") => (rest, Some(network.to_string())),
+            _ => (asked, None),
+        };
+        let (name, count) = match rest.rsplit_once(':') {
+            Some((name, count)) if !count.ends_with(".toml") => (name, Some(count)),
+            _ => (rest, None),
+        };
+        let count = count.map(|text| text.parse().ok().filter(|count| (1..=MOST_DEVICES).contains(count)).ok_or(text));
+        let order = Order { asked: asked.to_string(), count: None, network };
+        match count.transpose() {
+            Ok(count) => Ok((name, Order { count, ..order })),
+            Err(text) => Err(order.error(format!(
+                "{text:?} must be a number of hosts from 1 to {MOST_DEVICES}, as in dgx-a100:32@infiniband-hdr"
+            ))),
+        }
+    }
+
+    fn error(&self, message: String) -> InputError {
+        InputError::new("--cluster", self.asked.clone(), message)
+    }
+
+    /// Changes what a file says to what was asked for, and adds the network that either names.
+    pub(super) fn apply<'a>(&self, root: &Reader<'a>, tables: &mut ClusterTable<'a>) -> Result<(), InputError> {
+        if let Some(count) = self.count {
+            match tables.hosts.as_mut_slice() {
+                [host] => host.stamp.recount(count),
+                hosts => {
+                    let message =
+                        format!("{} has {} kinds of hosts; a number wants one kind", tables.name, hosts.len());
+                    return Err(self.error(message));
+                }
+            }
+        }
+        let written = root.text("network", "\"infiniband-hdr\"")?;
+        let name = match (&self.network, &written) {
+            (Some(name), _) => name.as_str(),
+            (None, Some(at)) => at.value,
+            (None, None) => return Ok(()),
+        };
+        let hosts: u64 = tables.hosts.iter().map(|host| host.stamp.many()).sum();
+        // A host alone has nothing to be joined with, unless somebody wants it so.
+        if hosts < 2 && self.network.is_none() {
+            return Ok(());
+        }
+        let mut fabric = match network(name, root.source.plain)? {
+            Ok(fabric) => fabric,
+            Err(message) => {
+                return Err(match (&self.network, &written) {
+                    (None, Some(at)) => root.error_at(at, message),
+                    _ => self.error(message),
+                });
+            }
+        };
+        (fabric.offset, fabric.shown) = match (&self.network, &written) {
+            (None, Some(at)) => (at.offset, at.shown.clone()),
+            _ => (0, self.asked.clone()),
+        };
+        tables.fabrics.push(fabric);
+        Ok(())
+    }
+}
+
+/// Names of the networks that `@` may ask for.
+///
+/// # Errors
+/// None, unless the shipped file is broken; a test reads it.
+pub fn networks() -> Result<Vec<String>, InputError> {
+    read_networks(false, |tables| Ok(tables.into_iter().map(|table| table.name).collect()))
+}
+
+/// The network called `name`, or what to say where there is none.
+fn network(name: &str, plain: bool) -> Result<Result<FabricTable<'static>, String>, InputError> {
+    read_networks(plain, |tables| {
+        let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
+        Ok(match tables.into_iter().find(|table| table.name == name) {
+            Some(table) => Ok(table.of_every_nic()),
+            None => {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                let near = nearest(name, names.iter().copied());
+                let hint = if near.is_empty() { names } else { near };
+                Err(format!("there is no network {name:?}; did you mean {}?", hint.join(", ")))
+            }
+        })
+    })
+}
+
+/// What `take` makes of all networks, whose links are plain where the cluster's are.
+fn read_networks<T>(
+    plain: bool,
+    take: impl Fn(Vec<FabricTable<'_>>) -> Result<T, InputError>,
+) -> Result<T, InputError> {
+    let source = Source { file: "networks.toml", text: NETWORKS, plain };
+    let root = DeTable::parse(NETWORKS).map_err(|error| source.error(0, "", error.message().to_string()))?;
+    let root = Reader::new(source, "the networks", root.get_ref(), 0, &["network"])?;
+    let assumed = Arc::new(Provenance::Assumed(String::new()));
+    let tables = root.tables("network", "[[network]]", &fabric_keys())?;
+    take(tables.iter().map(|table| read_fabric(table, false, &assumed)).collect::<Result<_, _>>()?)
+}
