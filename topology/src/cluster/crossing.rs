@@ -28,6 +28,9 @@ struct Exit {
     step: Step,
 }
 
+/// Links, latency, and whether exit and entry are others than the wanted ones: the least is the best pair.
+type Rank = (u32, Time, bool, bool);
+
 impl Cluster {
     /// The links from a device to one of another host that is on the same fabric; `None` where no fabric joins the two.
     pub(super) fn across(&self, from: &Device, to: &Device, choice: &Choice) -> Option<Vec<LinkId>> {
@@ -63,7 +66,7 @@ impl Cluster {
         wanted: (usize, usize),
         choice: &Choice,
     ) -> Option<(Exit, Exit, Vec<LinkId>)> {
-        let mut best: Option<((u32, Time, bool, bool), Exit, Exit, Vec<LinkId>)> = None;
+        let mut best: Option<(Rank, Exit, Exit, Vec<LinkId>)> = None;
         for (i, exit) in exits.iter().enumerate() {
             for (j, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.fabric == exit.fabric) {
                 let fabric = &self.fabrics[exit.fabric as usize];

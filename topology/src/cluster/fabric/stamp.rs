@@ -190,7 +190,7 @@ fn stamp(
     }
     let bottom = match table.kind {
         "torus" => "r*".to_string(),
-        kind => level_name(kind, 1, stages + 1).to_string() + "*",
+        kind => level_name(kind, 1, stages + 1) + "*",
     };
     let joined = format!("{0}: hosts - {0}.{bottom}", table.name);
     builder.row(LINKS, link_row(&joined, ports.len() as u64, &table.wire));
