@@ -9,14 +9,13 @@ use lockstep_topology::{Cluster, InputError, Time};
 use crate::costs::Cost;
 use crate::fluid::{ClassId, Fluid, ResourceId, Use};
 
-/// A resource with its name, its capacity and what was taken of it.
+/// A resource with its name and its capacity.
 #[derive(Debug, Clone)]
 struct Resource {
     name: String,
     part: Part,
     /// When it is whole.
     capacity: f64,
-    used: f64,
     /// What each cause leaves of it at present; whole without any.
     shares: Vec<(&'static str, f64)>,
 }
@@ -36,6 +35,8 @@ pub struct Resources {
     wires: Vec<Option<ResourceId>>,
     /// What an activity of each class takes of resources per unit of work.
     uses: Vec<Vec<Use>>,
+    /// Work that activities of each class have done.
+    taken: Vec<f64>,
 }
 
 /// Which part of the platform a resource is.
@@ -78,7 +79,7 @@ impl Resources {
         fluid: &mut dyn Fluid,
     ) -> Result<ResourceId, InputError> {
         let id = fluid.add_resource(capacity).map_err(|error| InputError { place: name.clone(), ..error })?;
-        self.all.push(Resource { name, part, capacity, used: 0.0, shares: Vec::new() });
+        self.all.push(Resource { name, part, capacity, shares: Vec::new() });
         Ok(id)
     }
 
@@ -91,6 +92,7 @@ impl Resources {
         let index = class.0 as usize;
         if self.uses.len() <= index {
             self.uses.resize(index + 1, Vec::new());
+            self.taken.resize(index + 1, 0.0);
         }
         self.uses[index] = uses.to_vec();
         Ok(class)
@@ -192,17 +194,20 @@ impl Resources {
 
     /// Notes that an activity of `class` does `work`.
     pub(crate) fn take(&mut self, class: ClassId, work: f64) {
-        for used in &self.uses[class.0 as usize] {
-            self.all[used.resource.0 as usize].used += used.per_speed * work;
-        }
+        self.taken[class.0 as usize] += work;
     }
 
     /// Mean shares over a run of length `end`, the largest first, then by name.
     pub(crate) fn utilisation(&self, end: Time) -> Vec<Utilisation> {
         let seconds = end.as_secs_f64();
-        let share = |r: &Resource| if seconds > 0.0 { r.used / (r.capacity * seconds) } else { 0.0 };
-        let mut list: Vec<Utilisation> =
-            self.all.iter().map(|r| Utilisation { resource: r.name.clone(), part: r.part, share: share(r) }).collect();
+        let mut used = vec![0.0; self.all.len()];
+        for (uses, taken) in self.uses.iter().zip(&self.taken) {
+            uses.iter().for_each(|use_| used[use_.resource.0 as usize] += use_.per_speed * taken);
+        }
+        let share = |r: &Resource, used: f64| if seconds > 0.0 { used / (r.capacity * seconds) } else { 0.0 };
+        let mut list: Vec<Utilisation> = (self.all.iter().zip(used))
+            .map(|(r, used)| Utilisation { resource: r.name.clone(), part: r.part, share: share(r, used) })
+            .collect();
         list.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.resource.cmp(&b.resource)));
         list
     }

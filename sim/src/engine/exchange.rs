@@ -40,6 +40,21 @@ impl<F: Fluid> Engine<'_, F> {
         id
     }
 
+    /// The flight of the member that flight `id` sends to.
+    pub(super) fn flight_sent_to(&mut self, id: u32, member: u32) -> u32 {
+        let Flight { meeting, run, sent_to: (recent, known), .. } = *self.flights.at(id);
+        if recent == member && known != u32::MAX {
+            let other = self.flights.at(known);
+            let first = self.plan.meetings[meeting as usize].first;
+            if other.open && (other.meeting, other.run, other.rank) == (meeting, run, first + member) {
+                return known;
+            }
+        }
+        let known = self.flight(meeting, member, run);
+        self.flights.at_mut(id).sent_to = (member, known);
+        known
+    }
+
     /// Starts lanes while the window has room, and ends the exchange when all are through.
     fn fill(&mut self, id: u32) -> Result<(), InputError> {
         let plan = self.plan;
@@ -62,6 +77,7 @@ impl<F: Fluid> Engine<'_, F> {
         if flight.next == lanes && flight.span() == 0 {
             let Flight { rank, task, iteration, repetition, start, run, .. } = *flight;
             self.meetings.remove(flight.meeting, member, run);
+            self.flights.at_mut(id).open = false;
             self.flights.drop(id);
             self.ranks[rank as usize].flights.retain(|other| *other != id);
             self.complete(rank, Span { rank, task, iteration, repetition, ready: start, start, end: self.now });
@@ -82,7 +98,7 @@ impl<F: Fluid> Engine<'_, F> {
                 Some(step) if step.action == Action::Send => self.post(id, lane, step)?,
                 Some(step) => {
                     run.waiting = Some(step);
-                    if let Some(message) = flight.take_message(lane, step.peer) {
+                    if let Some(message) = flight.inbox.take(lane, step.peer) {
                         self.meet(id, lane, message)?;
                     }
                     return Ok(false);

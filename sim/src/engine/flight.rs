@@ -2,10 +2,11 @@
 //!
 //! A flight begins to exist when its member starts it or when the first message for it is posted, whichever is first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use lockstep_topology::{Lane, Step, Time};
 
+use super::inbox::Inbox;
 use crate::plan::Plan;
 
 /// A lane that has started.
@@ -55,8 +56,12 @@ pub(crate) struct Flight {
     /// Lanes that have started, from `base` on; those before are through.
     lanes: VecDeque<LaneRun>,
     base: u32,
-    /// Posted messages that no lane waits for yet, by lane, sender and order.
-    pub(crate) inbox: BTreeMap<(u32, u32, u64), u32>,
+    /// Posted messages that no lane waits for yet.
+    pub(crate) inbox: Inbox,
+    /// The member that it has last sent to, and that one's flight.
+    pub(super) sent_to: (u32, u32),
+    /// Whether it has not ended.
+    pub(super) open: bool,
 }
 
 impl Flight {
@@ -73,7 +78,9 @@ impl Flight {
             next: 0,
             lanes: VecDeque::new(),
             base: 0,
-            inbox: BTreeMap::new(),
+            inbox: Inbox::default(),
+            sent_to: (0, u32::MAX),
+            open: true,
         }
     }
 
@@ -104,12 +111,6 @@ impl Flight {
             self.lanes.pop_front();
             self.base += 1;
         }
-    }
-
-    /// The first message of `sender` that `lane` has not taken.
-    pub(super) fn take_message(&mut self, lane: u32, sender: u32) -> Option<u32> {
-        let key = *self.inbox.range((lane, sender, 0)..=(lane, sender, u64::MAX)).next()?.0;
-        self.inbox.remove(&key)
     }
 }
 

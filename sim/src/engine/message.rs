@@ -50,13 +50,13 @@ impl<F: Fluid> Engine<'_, F> {
     /// Posts the message of a send.
     pub(super) fn post(&mut self, id: u32, lane: u32, step: Step) -> Result<(), InputError> {
         let flight = self.flights.at(id);
-        let (meeting, run, from_rank) = (flight.meeting, flight.run, flight.rank);
+        let (meeting, from_rank) = (flight.meeting, flight.rank);
         let meeting_plan = &self.plan.meetings[meeting as usize];
         let (first, buffered) = (meeting_plan.first, meeting_plan.schedule.buffered_sends());
         let to_rank = first + step.peer;
         let bytes = step.elements() * ELEMENT_BYTES;
         let path = self.path_for(from_rank, to_rank, bytes)?;
-        let to_flight = self.flight(meeting, step.peer, run);
+        let to_flight = self.flight_sent_to(id, step.peer);
 
         let costs = self.paths.at(path);
         let wire = costs.pair == Pair::Wire;
@@ -98,8 +98,7 @@ impl<F: Fluid> Engine<'_, F> {
         if receiver.lane(lane).as_ref().is_some_and(waits) {
             self.meet(to_flight, lane, message)
         } else {
-            self.posted_messages += 1;
-            receiver.inbox.insert((lane, member, self.posted_messages), message);
+            receiver.inbox.put(lane, member, message);
             Ok(())
         }
     }

@@ -7,6 +7,7 @@
 
 mod exchange;
 mod flight;
+mod inbox;
 mod message;
 mod path;
 mod rank;
@@ -81,7 +82,6 @@ pub(crate) struct Engine<'a, F> {
     flights: Slab<Flight>,
     started_flights: u64,
     messages: Slab<Message>,
-    posted_messages: u64,
     paths: Paths,
     connections: Connections,
     spans: Vec<Span>,
@@ -122,7 +122,6 @@ impl<'a, F: Fluid> Engine<'a, F> {
             flights: Slab::new(),
             started_flights: 0,
             messages: Slab::new(),
-            posted_messages: 0,
             paths: Paths::default(),
             connections: Connections::default(),
             spans: Vec::new(),
@@ -195,7 +194,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
         let member = flight.rank - first;
         let holds = |rank: u32| {
             let other = self.meetings.find(flight.meeting, rank.checked_sub(first)?, flight.run)?;
-            self.flights.at(other).inbox.range((lane, member, 0)..=(lane, member, u64::MAX)).next().map(|_| rank)
+            self.flights.at(other).inbox.first(lane, member).map(|_| rank)
         };
         self.ranks[flight.rank as usize].peers.iter().find_map(|peer| holds(peer.rank))
     }
@@ -208,7 +207,9 @@ impl<'a, F: Fluid> Engine<'a, F> {
     /// Lets every unit with news pick what it does next, in order of ranks.
     fn dispatch(&mut self) -> Result<(), InputError> {
         let mut dirty = std::mem::take(&mut self.dirty);
-        dirty.sort_unstable();
+        if dirty.len() > 1 {
+            dirty.sort_unstable();
+        }
         for unit in dirty.drain(..) {
             self.units[unit as usize].dirty = false;
             self.pick(unit)?;

@@ -73,7 +73,8 @@ impl System {
     pub(super) fn complete_alone(&mut self) {
         while self.next_alone() == Some(self.now) {
             let Some((_, class)) = self.alone.pop() else { break };
-            let Member { number, token, .. } = self.classes.paces[class as usize].pop();
+            let Member { number, token, .. } = self.classes.paces[class as usize].first;
+            self.classes.paces[class as usize].members = 0;
             self.done.push((number, token));
             self.active -= 1;
             self.end_alone(class);

@@ -245,21 +245,20 @@ impl System {
                 pace.next_due = peers;
                 peers = *class;
             }
-            if pace.leads {
+            if self.classes.groups[*class as usize].leads {
                 // Of an earlier component.
                 self.unschedule(*class);
             }
         }
         if leader != NONE {
-            let pace = &mut self.classes.paces[leader as usize];
-            (pace.next_due, pace.leads) = (peers, true);
+            self.classes.paces[leader as usize].next_due = peers;
+            self.classes.groups[leader as usize].leads = true;
             self.schedule.set(leader, first);
         }
     }
 
     pub(super) fn unschedule(&mut self, class: u32) {
-        let pace = &mut self.classes.paces[class as usize];
-        if std::mem::take(&mut pace.leads) {
+        if std::mem::take(&mut self.classes.groups[class as usize].leads) {
             self.schedule.remove(class);
         }
     }

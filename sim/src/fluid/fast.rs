@@ -110,9 +110,10 @@ impl System {
     /// Ends the members of `class` that are done now; the first is done by the schedule's word.
     fn complete(&mut self, class: u32) {
         let pace = &mut self.classes.paces[class as usize];
+        let others = &mut self.classes.others[class as usize];
         pace.catch_up(self.now);
         loop {
-            let member = pace.pop();
+            let member = pace.pop(others);
             self.done.push((member.number, member.token));
             self.active -= 1;
             if pace.members == 0 || picoseconds(pace.first.mark - pace.progress, pace.speed) > 0 {
@@ -191,7 +192,8 @@ impl Fluid for System {
                 // Small marks are exact marks.
                 pace.progress = 0.0;
             }
-            pace.push(Member { mark: pace.progress + work, number, token });
+            let member = Member { mark: pace.progress + work, number, token };
+            pace.push(member, &mut self.classes.others[class.0 as usize]);
             self.touch(class.0);
         }
         Ok(ActivityId { class: class.0, number })
@@ -205,7 +207,7 @@ impl Fluid for System {
             return Some(0.0);
         }
         let pace = &mut self.classes.paces[class as usize];
-        let mark = pace.take(number)?.mark;
+        let mark = pace.take(number, &mut self.classes.others[class as usize])?.mark;
         pace.catch_up(self.now);
         let left = (mark - pace.progress).max(0.0);
         self.active -= 1;
@@ -243,7 +245,7 @@ impl Fluid for System {
             self.now = due;
             while let Some((_, first)) = self.schedule.first().filter(|(time, _)| *time == due) {
                 self.schedule.remove(first);
-                self.classes.paces[first as usize].leads = false;
+                self.classes.groups[first as usize].leads = false;
                 let mut class = first;
                 while class != NONE {
                     let next = self.classes.paces[class as usize].next_due;
