@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 /// Messages that are scanned before they are sorted.
 const FEW: usize = 16;
 
+/// Messages by lane, sender and order.
+type Sorted = BTreeMap<(u32, u32, u64), u32>;
+
 /// Messages by lane and sender, each in order of posting.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     /// Lane, sender and message, in order of posting; empty while there are many.
     few: Vec<(u32, u32, u32)>,
-    /// By lane, sender and order.
-    many: Option<Box<BTreeMap<(u32, u32, u64), u32>>>,
+    many: Option<Box<Sorted>>,
     /// Messages that were put into the present `many`.
     sorted: u64,
 }

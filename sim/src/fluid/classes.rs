@@ -267,7 +267,7 @@ impl Classes {
             touched: false,
             leads: false,
             alone: false,
-            bound_as_of: 0,
+            bound_as_of: u64::MAX,
         };
         match self.free_groups.pop() {
             Some(class) => {

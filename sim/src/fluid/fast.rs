@@ -79,7 +79,7 @@ pub struct System {
     pub(super) alone: Events<u32>,
     /// Classes that are no longer alone and wait to be entered into lists.
     pub(super) joined: Vec<u32>,
-    /// How often a capacity was changed or added.
+    /// How often a capacity was changed.
     pub(super) capacities: u64,
     /// One group of each component that has a completion ahead, at the component's next one.
     pub(super) schedule: Schedule,
@@ -138,7 +138,6 @@ impl Fluid for System {
         self.resources.push(Resource { capacity, ..Resource::default() });
         self.fills.push(Fill::default());
         self.holders.push(FREE);
-        self.capacities += 1;
         Ok(ResourceId((self.resources.len() - 1) as u32))
     }
 
