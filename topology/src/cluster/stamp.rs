@@ -4,7 +4,7 @@
 
 use super::build::Builder;
 use super::describe::{GPUS, LINKS, PROTOCOLS, gpu_row, link_row, protocol_row};
-use super::fabric::stamp_fabrics;
+use super::fabric::{FabricTable, stamp_fabrics};
 use super::file::{ClusterTable, HostTable, LinkTable, read};
 use super::names::Names;
 use super::order::Order;
@@ -42,12 +42,15 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
         }
     }
     builder.routing(tables.routing, tables.seed);
-    if !tables.fabrics.is_empty() {
-        let owned = builder.linked_names();
-        let names = named(source, owned.iter().map(|(name, id)| (name.as_str(), *id)), &starts)?;
-        stamp_fabrics(source, &tables.fabrics, &names, &mut builder)?;
+    // Sorting millions of names takes longer than all else, so it is left where nothing is looked up or can be twice.
+    let one_table = starts.len() == 1 && tables.fabrics.iter().all(FabricTable::takes_every_nic);
+    let owned = if one_table || tables.fabrics.is_empty() { Vec::new() } else { builder.linked_names() };
+    let names = named(source, owned.iter().map(|(name, id)| (name.as_str(), *id)), &starts)?;
+    stamp_fabrics(source, &tables.fabrics, &names, &mut builder)?;
+    drop(owned);
+    if !(one_table && tables.links.is_empty()) {
+        wire_up(source, &tables.links, &starts, &mut builder)?;
     }
-    wire_up(source, &tables.links, &starts, &mut builder)?;
     if let Some((first, apart)) = builder.separated() {
         let table = starts.partition_point(|(start, _)| *start <= apart.vertex.0) - 1;
         let message =

@@ -55,6 +55,11 @@ pub(in super::super) struct FabricTable<'a> {
 }
 
 impl FabricTable<'_> {
+    /// Whether it attaches every NIC, so that no name is looked up.
+    pub(in super::super) fn takes_every_nic(&self) -> bool {
+        self.attach.is_empty()
+    }
+
     /// The same, attaching every NIC.
     pub(in super::super) fn of_every_nic(self) -> FabricTable<'static> {
         FabricTable {
