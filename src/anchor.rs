@@ -4,7 +4,7 @@
 //! costs stays as it was.
 
 use lockstep_models::{Phase, Program};
-use lockstep_sim::{Cost, Costs, MessageCost, Pair};
+use lockstep_sim::{Cost, Costs, MessageCost, Noise, Pair};
 use lockstep_topology::InputError;
 use lockstep_topology::cluster::{Device, Route};
 
@@ -54,6 +54,10 @@ impl Costs for Scaled<'_> {
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
         self.inner.message(pair, receiver, route)
+    }
+
+    fn noise(&self) -> Option<&Noise> {
+        self.inner.noise()
     }
 
     fn notes(&self, program: &Program) -> Vec<String> {

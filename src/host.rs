@@ -32,41 +32,6 @@ impl Host {
     }
 }
 
-/// How busy the machine's cores have been, to tell a disturbed measurement from a quiet one (Linux; elsewhere unknown).
-#[derive(Debug, Clone, Copy)]
-pub struct Load {
-    /// Clock ticks of all cores: not idle, and altogether.
-    machine: Option<(u64, u64)>,
-    /// Clock ticks of this process.
-    own: Option<u64>,
-}
-
-impl Load {
-    /// The counters now.
-    pub fn now() -> Load {
-        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let numbers = |text: &str| -> Vec<u64> { text.split_whitespace().filter_map(|n| n.parse().ok()).collect() };
-        let ticks = numbers(read("/proc/stat").lines().next().unwrap_or_default());
-        // user nice system idle iowait irq softirq steal; guest time is counted in user time already.
-        let machine =
-            (ticks.len() >= 8).then(|| (ticks[..8].iter().sum::<u64>() - ticks[3] - ticks[4], ticks[..8].iter().sum()));
-        // Behind the name in brackets, utime and stime are the 12th and 13th field.
-        let stat = read("/proc/self/stat");
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let tick = |field: usize| fields.get(field)?.parse::<u64>().ok();
-        Load { machine, own: tick(11).zip(tick(12)).map(|(user, system)| user + system) }
-    }
-
-    /// The share of all cores' time that other processes (or the machine's other guests) took since then, 0 to 1.
-    pub fn others_since(self) -> Option<f64> {
-        let now = Load::now();
-        let ((busy, all), (busy_then, all_then)) = (now.machine?, self.machine?);
-        let own = now.own?.saturating_sub(self.own?);
-        let others = busy.saturating_sub(busy_then).saturating_sub(own);
-        Some(others as f64 / all.saturating_sub(all_then).max(1) as f64)
-    }
-}
-
 /// Seconds since 1970 as `2024-02-29T12:00:00Z`.
 fn rfc3339(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -89,13 +54,6 @@ fn rfc3339(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_share_is_a_share() {
-        if let Some(share) = Load::now().others_since() {
-            assert!((0.0..=1.0).contains(&share), "{share}");
-        }
-    }
 
     #[test]
     fn dates_that_are_known() {

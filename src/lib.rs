@@ -15,6 +15,7 @@ pub mod measure;
 pub mod output;
 pub mod predict;
 pub mod progress;
+mod quiet;
 pub mod report;
 pub mod site;
 pub mod trace;

@@ -15,6 +15,9 @@ use crate::progress::Estimate;
 use crate::report::{PredictedRow, scaling_efficiencies};
 use crate::site::Site;
 
+/// Steps that a prediction with noise counts, for a steady median.
+const NOISY_STEPS: u32 = 100;
+
 /// How predictions are made.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Setup {
@@ -27,9 +30,10 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The setup for an experiment: its threads per rank, everything else as usual.
-    pub fn of(experiment: &Experiment, network: NetworkModel) -> Setup {
-        let options = Options { threads_per_rank: experiment.threads_per_rank, ..Options::default() };
+    /// The setup for an experiment: its threads per rank, as many steps as the site's noise needs, all else as usual.
+    pub fn of(experiment: &Experiment, site: &Site, network: NetworkModel) -> Setup {
+        let usual = Options { threads_per_rank: experiment.threads_per_rank, ..Options::default() };
+        let options = if site.costs.noise().is_some() { Options { counted: NOISY_STEPS, ..usual } } else { usual };
         Setup { network, options, explain: false }
     }
 

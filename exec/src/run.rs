@@ -87,9 +87,7 @@ pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<R
     let found = Found::default();
     let clock = Instant::now();
     let results = memory::run(states, if fits { memory::SPIN } else { 0 }, |end, state| {
-        if fits {
-            pin(end.rank().0 as usize * options.threads_per_rank, options.threads_per_rank);
-        }
+        pin(end.rank().0 as usize * options.threads_per_rank, options.threads_per_rank);
         found.note(body(&setup, end, state, clock, &found, false))
     });
     let all = results.map_err(|error| found.cause(error))?.into_iter().flatten().next().unwrap_or_default();

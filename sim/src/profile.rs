@@ -8,6 +8,8 @@ use std::path::Path;
 use lockstep_topology::InputError;
 use serde::{Deserialize, Serialize};
 
+use crate::noise::NoiseTrace;
+
 /// The version of the format that this code writes and reads.
 pub const PROFILE_VERSION: u32 = 1;
 
@@ -104,6 +106,9 @@ pub struct Profile {
     pub memory: TransportEntry,
     /// Messages between processes; `None` where there is no MPI.
     pub mpi: Option<TransportEntry>,
+    /// How durations vary on this host; `None` in a profile that knows only medians.
+    #[serde(default)]
+    pub noise: Option<NoiseTrace>,
 }
 
 impl Profile {
@@ -183,6 +188,9 @@ impl Profile {
             for interval in [&transport.latency, &transport.overhead, &transport.copy, &transport.sum] {
                 all.push((name.to_string(), interval, transport.slowdown));
             }
+        }
+        if let Some(fault) = self.noise.as_ref().and_then(NoiseTrace::fault) {
+            return wrong(format!("noise: {fault}"), "must be positive and finite, as many for each core");
         }
         for (name, interval, slowdown) in all {
             if !plausible(interval) {

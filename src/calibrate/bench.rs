@@ -3,14 +3,16 @@
 //! A loop over one layer would find everything in the nearest cache and promise too much: in a step, other layers run in
 //! between. So the operations of a model take turns, in another random order each time, and every one is timed by itself.
 
+use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use lockstep_models::median;
-use lockstep_sim::Interval;
+use lockstep_sim::{Interval, NoiseTrace};
 
 use super::interval::interval;
+use crate::quiet::Quiet;
 
 /// Memory that belongs to nobody; walking over it empties the nearest caches of all else.
 pub(super) struct Elsewhere {
@@ -59,65 +61,115 @@ pub(super) struct Figure {
 }
 
 /// Passes on one core, and as many on all.
-const PASSES: usize = 4;
+const PASSES: usize = 30;
+/// Times that a disturbed pass is tried.
+const TRIALS: usize = 4;
+/// Seconds of work in a slice of the noise's record: a fraction of a small step.
+const SLICE_S: f64 = 250e-6;
 
-/// Times `operations` numbered tasks on 1 and on `cores` threads, `repetitions` times in each of several passes. `make` builds a thread's own state; `prepare` brings the
-/// caches into place, `run` is what is timed.
-pub(super) fn measure<S>(
-    cores: usize,
+/// What one thread did, in order: which operation, and its seconds.
+type Log = Vec<(usize, f64)>;
+
+/// Numbered operations that take turns, on so many threads at once.
+pub(super) struct Turns<'a> {
     operations: usize,
-    repetitions: usize,
-    make: impl Fn() -> S + Sync,
-    prepare: impl Fn(&mut S, usize) + Sync,
-    run: impl Fn(&mut S, usize) + Sync,
-) -> Vec<Figure> {
-    let on = |threads: usize| -> Vec<Vec<Vec<f64>>> {
-        let gate = Gate::new(threads);
-        let (gate, make, prepare, run) = (&gate, &make, &prepare, &run);
-        std::thread::scope(|scope| {
-            let thread = |core: usize| {
-                scope.spawn(move || {
-                    lockstep_exec::pin(core, 1);
-                    let mut state = make();
-                    let mut times = vec![Vec::with_capacity(repetitions); operations];
-                    for repetition in 0..=repetitions {
-                        for operation in shuffled(operations, repetition as u64) {
-                            prepare(&mut state, operation);
-                            gate.pass();
-                            let start = Instant::now();
-                            run(&mut state, operation);
-                            times[operation].push(start.elapsed().as_secs_f64());
+    pass: Box<dyn Fn(usize) -> Vec<Log> + 'a>,
+}
+
+impl<'a> Turns<'a> {
+    /// `operations` tasks, each `repetitions` times in a pass. `make` builds a thread's own state; `prepare` brings the
+    /// caches into place, `run` is what is timed.
+    pub(super) fn new<S>(
+        operations: usize,
+        repetitions: usize,
+        make: impl Fn() -> S + Sync + 'a,
+        prepare: impl Fn(&mut S, usize) + Sync + 'a,
+        run: impl Fn(&mut S, usize) + Sync + 'a,
+    ) -> Turns<'a> {
+        let pass = move |threads: usize| -> Vec<Log> {
+            let gate = Gate::new(threads);
+            let (gate, make, prepare, run) = (&gate, &make, &prepare, &run);
+            std::thread::scope(|scope| {
+                let thread = |core: usize| {
+                    scope.spawn(move || {
+                        lockstep_exec::pin(core, 1);
+                        let mut state = make();
+                        let mut log = Log::with_capacity((repetitions + 1) * operations);
+                        for repetition in 0..=repetitions {
+                            for operation in shuffled(operations, repetition as u64) {
+                                prepare(&mut state, operation);
+                                gate.pass();
+                                let start = Instant::now();
+                                run(&mut state, operation);
+                                log.push((operation, start.elapsed().as_secs_f64()));
+                            }
                         }
-                    }
-                    for times in &mut times {
-                        times.remove(0); // the first fills caches and pages
-                    }
-                    times
-                })
-            };
-            let threads: Vec<_> = (0..threads).map(thread).collect();
-            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
-        })
-    };
-    // A machine's speed drifts within seconds: both kinds of passes take turns, so that they see the same of it.
-    let mut alone: Vec<Vec<f64>> = vec![Vec::new(); operations];
-    let mut together = alone.clone();
-    let collect = |into: &mut Vec<Vec<f64>>, threads: usize| {
-        for (operation, times) in on(threads).into_iter().flat_map(|thread| thread.into_iter().enumerate()) {
-            into[operation].extend(times);
-        }
-    };
-    for _ in 0..PASSES {
-        collect(&mut alone, 1);
-        collect(&mut together, cores);
+                        log.drain(..operations); // the first round fills caches and pages
+                        log
+                    })
+                };
+                let threads: Vec<_> = (0..threads).map(thread).collect();
+                threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+            })
+        };
+        Turns { operations, pass: Box::new(pass) }
     }
-    (0..operations)
-        .map(|operation| {
-            let seconds = interval(alone[operation].clone());
-            let all = std::mem::take(&mut together[operation]);
-            Figure { seconds, slowdown: (median(all) / seconds.value).max(1.0) }
-        })
-        .collect()
+}
+
+/// Measures each of `sets` on 1 and on `cores` threads, with the noise that was seen.
+///
+/// A machine's speed drifts within seconds: all passes of all sets take turns, so that they see the same of it.
+pub(super) fn measure(sets: &[Turns], cores: usize, quiet: &mut Quiet) -> Vec<(Vec<Figure>, NoiseTrace)> {
+    let mut logs: Vec<[Vec<Log>; 2]> = sets.iter().map(|_| [vec![Log::new()], vec![Log::new(); cores]]).collect();
+    for _ in 0..PASSES {
+        for (set, logs) in sets.iter().zip(&mut logs) {
+            let both = || Ok::<_, Infallible>([(set.pass)(1), (set.pass)(cores)]);
+            let Ok((passes, _)) = quiet.measure(TRIALS, both);
+            for (all, log) in logs.iter_mut().flatten().zip(passes.into_iter().flatten()) {
+                all.extend(log);
+            }
+        }
+    }
+    sets.iter().zip(&logs).map(|(set, [alone, together])| evaluate(set.operations, alone, together)).collect()
+}
+
+/// The figures of the operations, and the noise, from the logs of one thread and of all.
+fn evaluate(operations: usize, alone: &[Log], together: &[Log]) -> (Vec<Figure>, NoiseTrace) {
+    let times = |logs: &[Log], operation: usize| -> Vec<f64> {
+        logs.iter().flatten().filter(|(other, _)| *other == operation).map(|(_, seconds)| *seconds).collect()
+    };
+    let intervals: Vec<Interval> = (0..operations).map(|operation| interval(times(alone, operation))).collect();
+    let medians: Vec<f64> = (0..operations).map(|operation| median(times(together, operation))).collect();
+    let figure = |(seconds, together): (&Interval, &f64)| Figure {
+        seconds: *seconds,
+        slowdown: (together / seconds.value).max(1.0),
+    };
+    let values: Vec<f64> = intervals.iter().map(|interval| interval.value).collect();
+    let noise = NoiseTrace {
+        slice_s: SLICE_S,
+        alone: slices(&alone[0], &values),
+        together: together.iter().map(|log| slices(log, &medians)).collect(),
+    };
+    (intervals.iter().zip(&medians).map(figure).collect(), noise)
+}
+
+/// How many times longer than its median (one per operation) the work of a log took, slice by slice of the medians' time;
+/// what is left at the end is no slice.
+fn slices(log: &Log, medians: &[f64]) -> Vec<f32> {
+    let mut slices = Vec::new();
+    let (mut work, mut taken) = (0.0, 0.0);
+    for (operation, seconds) in log {
+        let (mut left, factor) = (medians[*operation], seconds / medians[*operation]);
+        while work + left >= SLICE_S {
+            let part = SLICE_S - work;
+            slices.push(((taken + part * factor) / SLICE_S) as f32);
+            left -= part;
+            (work, taken) = (0.0, 0.0);
+        }
+        work += left;
+        taken += left * factor;
+    }
+    slices
 }
 
 /// The numbers below `count` in an order that `seed` decides (Fisher-Yates over SplitMix64): the same on every thread.
@@ -153,9 +205,24 @@ mod tests {
     }
 
     #[test]
+    fn slices_by_hand() {
+        // Operations of a half and of two slices: 0.5 at factor 2 and 0.5 of the 2 at 1, then 1 at 1, then 0.5 left over.
+        let medians = [0.5 * SLICE_S, 2.0 * SLICE_S];
+        let log = vec![(0, 1.0 * SLICE_S), (1, 2.0 * SLICE_S)];
+        assert_eq!(slices(&log, &medians), [1.5, 1.0]);
+    }
+
+    #[test]
     fn every_operation_is_timed_alone_and_together() {
-        let figures = measure(2, 3, 5, || 0u64, |_, _| (), |state, operation| *state += operation as u64);
-        assert_eq!(figures.len(), 3);
+        let spin = |state: &mut u64, operation: usize| {
+            let start = Instant::now();
+            while start.elapsed().as_secs_f64() < SLICE_S * (1 + operation) as f64 {
+                *state += 1;
+            }
+        };
+        let turns = Turns::new(3, 2, || 0u64, |_, _| (), spin);
+        let (figures, noise) = measure(&[turns], 2, &mut Quiet::new(1)).remove(0);
+        assert_eq!((figures.len(), noise.together.len(), noise.fault()), (3, 2, None));
         assert!(figures.iter().all(|figure| figure.slowdown >= 1.0 && figure.seconds.low <= figure.seconds.high));
     }
 }

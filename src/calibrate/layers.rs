@@ -1,12 +1,14 @@
 //! Times every task of a program's worker by itself: each phase of each chain, the update, the load; never two in a row.
 
+use std::sync::Arc;
+
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::{Mode, Sgd, Threads};
 use lockstep_exec::replica::Replica;
 use lockstep_models::{Op, Phase, Program};
 use lockstep_sim::{ComputeEntry, Point, chain_key};
 
-use super::bench::{Figure, measure};
+use super::bench::{Figure, Turns};
 
 /// A rank's replica and the samples that it loads.
 struct Rank {
@@ -21,31 +23,37 @@ pub(super) struct Layers {
     pub(super) load: Vec<Point>,
 }
 
-/// Measures the tasks of `program`, which has one worker.
-pub(super) fn layers(program: &Program, data: &Dataset, cores: usize, repetitions: usize) -> Layers {
-    let tasks: Vec<&Op> = program.roles[0]
-        .tasks
-        .iter()
-        .map(|task| &task.op)
-        .filter(|op| matches!(op, Op::Load { .. } | Op::Compute { .. } | Op::Update { .. }))
-        .collect();
+/// The tasks that are timed.
+fn tasks(program: &Program) -> Vec<&Op> {
+    let ops = program.roles[0].tasks.iter().map(|task| &task.op);
+    ops.filter(|op| matches!(op, Op::Load { .. } | Op::Compute { .. } | Op::Update { .. })).collect()
+}
+
+/// The tasks of `program`, which has one worker, as operations that take turns.
+pub(super) fn turns<'a>(program: &'a Program, data: &'a Dataset, repetitions: usize) -> Turns<'a> {
+    let tasks = Arc::new(tasks(program));
     let samples = program.batch_per_rank;
-    let make = || {
+    let (filled, prepared) = (tasks.clone(), tasks.clone());
+    let make = move || {
         let replica = Replica::new(&program.model, &program.chains, samples as usize, 1, &Threads::one());
         let mut rank = Rank { replica, indices: (0..samples).map(|i| i % data.len() as u32).collect() };
-        tasks.iter().for_each(|op| run(&mut rank, op, data)); // fills what backward passes read
+        filled.iter().for_each(|op| run(&mut rank, op, data)); // fills what backward passes read
         rank
     };
-    let prepare = |rank: &mut Rank, task: usize| {
-        std::hint::black_box(match tasks[task] {
+    let prepare = move |rank: &mut Rank, task: usize| {
+        std::hint::black_box(match prepared[task] {
             Op::Compute { chain, phase, .. } => rank.replica.warm_inputs(*chain, *phase),
             Op::Update { range } => rank.replica.warm_gradients(range.start as usize..range.end as usize),
             _ => 0.0,
         });
     };
-    let figures = measure(cores, tasks.len(), repetitions, make, prepare, |rank, task| run(rank, tasks[task], data));
+    Turns::new(tasks.len(), repetitions, make, prepare, move |rank, task| run(rank, tasks[task], data))
+}
+
+/// What the figures of a program's [`turns`] say.
+pub(super) fn read(program: &Program, figures: Vec<Figure>) -> Layers {
     let mut layers = Layers { compute: Vec::new(), update: Vec::new(), load: Vec::new() };
-    for (op, Figure { seconds, slowdown }) in tasks.iter().zip(figures) {
+    for (op, Figure { seconds, slowdown }) in tasks(program).into_iter().zip(figures) {
         match op {
             Op::Load { samples } => {
                 let elements = u64::from(*samples) * program.model.input().elements();

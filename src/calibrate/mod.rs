@@ -15,47 +15,33 @@ use std::sync::Arc;
 
 use lockstep_exec::data::Dataset;
 use lockstep_models::{Bucket, Job, Model, Program};
-use lockstep_sim::{PROFILE_VERSION, Point, Profile};
+use lockstep_sim::{NoiseTrace, PROFILE_VERSION, Point, Profile};
 use lockstep_topology::InputError;
 
-use crate::compare::QUIET;
 use crate::failure::Failure;
-use crate::host::{Host, Load};
+use crate::host::Host;
+use crate::quiet::Quiet;
 
 pub use row::{CalibrationRow, rows};
 
-/// Repetitions of each measurement in a pass.
-const REPETITIONS: usize = 30;
+/// Times that disturbed messages are timed.
+const TRIALS: usize = 3;
+/// Repetitions of each operation in a pass.
+const REPETITIONS: usize = 4;
+/// Messages of each kind.
+const MESSAGES: usize = 240;
 
-/// Measures this host for `models` at `batches`; `note` is told what is being measured. A calibration in which other
-/// processes took more than [`QUIET`] of the machine is repeated once, and the least disturbed one counts.
+/// Measures this host for `models` at `batches` of `data` (which zeros a ReLU leaves decides how fast kernels are); `note` is told what is being measured, and `quiet` which of it counts.
 ///
 /// # Errors
 /// Batches of zero, or a measurement that fails.
 pub fn calibrate(
     models: &[Arc<Model>],
     batches: &[u32],
+    data: &str,
     command: &str,
+    quiet: &mut Quiet,
     mut note: impl FnMut(&str),
-) -> Result<Profile, Failure> {
-    let load = Load::now();
-    let first = once(models, batches, command, &mut note)?;
-    let disturbed = load.others_since().unwrap_or(0.0);
-    if disturbed <= QUIET {
-        return Ok(first);
-    }
-    note(&format!("all once more: other processes took {:.0} % of the machine meanwhile", disturbed * 100.0));
-    let load = Load::now();
-    let second = once(models, batches, command, &mut note)?;
-    Ok(if load.others_since().unwrap_or(0.0) < disturbed { second } else { first })
-}
-
-/// One calibration, whatever else runs.
-fn once(
-    models: &[Arc<Model>],
-    batches: &[u32],
-    command: &str,
-    note: &mut impl FnMut(&str),
 ) -> Result<Profile, Failure> {
     let host = Host::find();
     let cores = host.cores;
@@ -68,30 +54,42 @@ fn once(
         date: host.date,
         command: command.to_owned(),
         flops_per_core_s: roof::flops_per_core_s(),
-        memory_bandwidth: roof::memory_bandwidth(cores),
+        memory_bandwidth: roof::memory_bandwidth(cores, quiet),
         compute: Vec::new(),
         update: Vec::new(),
         load: Vec::new(),
         memory: {
             note("messages between ranks of one process");
-            messages::messages(cores, 8 * REPETITIONS).map_err(|error| Failure::Run(error.to_string()))?
+            quiet
+                .measure(TRIALS, || messages::messages(cores, MESSAGES))
+                .map_err(|error| Failure::Run(error.to_string()))?
+                .0
         },
         mpi: None,
+        noise: None,
     };
-    let mut seen = BTreeSet::new();
+    let mut programs = Vec::new();
     for model in models {
+        let (data, _) = Dataset::load(data, model)?;
+        let data = Arc::new(data);
         for batch in batches {
-            note(&format!("layers of {} at batch {batch}", model.name()));
-            let program = program(model, *batch)?;
-            let (data, _) = Dataset::load("synthetic", model)?;
-            let layers = layers::layers(&program, &data, cores, REPETITIONS);
-            let fresh = |entry: &lockstep_sim::ComputeEntry| {
-                seen.insert((entry.chain.clone(), entry.phase.clone(), entry.samples))
-            };
-            profile.compute.extend(layers.compute.into_iter().filter(fresh));
-            merge(&mut profile.update, layers.update);
-            merge(&mut profile.load, layers.load);
+            programs.push((program(model, *batch)?, data.clone()));
         }
+    }
+    let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
+    let sizes: Vec<String> = batches.iter().map(u32::to_string).collect();
+    note(&format!("layers of {} at batches of {}", names.join(", "), sizes.join(", ")));
+    let turns: Vec<_> = programs.iter().map(|(program, data)| layers::turns(program, data, REPETITIONS)).collect();
+    let measured = bench::measure(&turns, cores, quiet);
+    let mut seen = BTreeSet::new();
+    for ((program, _), (figures, noise)) in programs.iter().zip(measured) {
+        let layers = layers::read(program, figures);
+        let fresh =
+            |entry: &lockstep_sim::ComputeEntry| seen.insert((entry.chain.clone(), entry.phase.clone(), entry.samples));
+        profile.compute.extend(layers.compute.into_iter().filter(fresh));
+        merge(&mut profile.update, layers.update);
+        merge(&mut profile.load, layers.load);
+        append(&mut profile.noise, noise);
     }
     Ok(profile)
 }
@@ -99,6 +97,16 @@ fn once(
 /// One worker's program: each of its tasks once, one update of everything.
 fn program(model: &Arc<Model>, batch: u32) -> Result<Program, InputError> {
     Job { bucket: Bucket::Whole, ..Job::new(model.clone(), 1, batch) }.program()
+}
+
+/// Plays `more` after what was recorded before.
+fn append(noise: &mut Option<NoiseTrace>, more: NoiseTrace) {
+    let Some(known) = noise else {
+        *noise = Some(more);
+        return;
+    };
+    known.alone.extend(more.alone);
+    known.together.iter_mut().zip(more.together).for_each(|(known, more)| known.extend(more));
 }
 
 /// Keeps one point per size: the first.

@@ -12,7 +12,9 @@ use super::flags::positive;
 use crate::calibrate::{CalibrationRow, calibrate, rows};
 use crate::experiment::Experiment;
 use crate::failure::Failure;
+use crate::host::Host;
 use crate::output::write_atomically;
+use crate::quiet::Quiet;
 use crate::report::{Format, Report};
 use crate::site::PROFILE_PATH;
 
@@ -40,16 +42,17 @@ pub(super) struct Calibrate {
 
 impl Calibrate {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (models, batches) = match &self.experiment {
+        let (models, batches, data) = match &self.experiment {
             Some(path) => {
-                let configurations = Experiment::load(path)?.configurations()?;
+                let experiment = Experiment::load(path)?;
+                let configurations = experiment.configurations()?;
                 let batches = configurations.iter().map(|c| c.job.batch_per_rank).collect();
-                (vec![configurations[0].job.model.clone()], batches)
+                (vec![configurations[0].job.model.clone()], batches, experiment.data)
             }
             None => {
                 let models: Result<Vec<_>, InputError> =
                     self.model.iter().map(|name| Model::load(name).map(Arc::new)).collect();
-                (models?, self.batch_per_rank.clone())
+                (models?, self.batch_per_rank.clone(), "synthetic".to_owned())
             }
         };
         let mut batches: Vec<u32> = batches;
@@ -58,7 +61,8 @@ impl Calibrate {
         let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
         let sizes: Vec<String> = batches.iter().map(u32::to_string).collect();
         let command = format!("lockstep calibrate --model {} --batch-per-rank {}", names.join(","), sizes.join(","));
-        let profile = profile_of(&models, &batches, &command, &self.profile)?;
+        let mut quiet = Quiet::new(Host::find().cores);
+        let profile = profile_of(&models, &batches, &data, &command, &self.profile, &mut quiet)?;
         let notes = vec![
             format!(
                 "profile of {} ({}, {} cores) written to {}",
@@ -74,12 +78,14 @@ impl Calibrate {
     }
 }
 
-/// Measures this host and writes the profile to `path`.
+/// Measures this host, as far as it is `quiet`, and writes the profile to `path`.
 pub(super) fn profile_of(
     models: &[Arc<Model>],
     batches: &[u32],
+    data: &str,
     command: &str,
     path: &Path,
+    quiet: &mut Quiet,
 ) -> Result<Profile, Failure> {
     let place = |folder: &Path, error: std::io::Error| {
         InputError::new("--profile", folder.display().to_string(), format!("cannot be made: {error}"))
@@ -87,7 +93,7 @@ pub(super) fn profile_of(
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| place(folder, error))?;
     }
-    let profile = calibrate(models, batches, command, |what| eprintln!("lockstep: measuring {what}"))?;
+    let profile = calibrate(models, batches, data, command, quiet, |what| eprintln!("lockstep: measuring {what}"))?;
     write_atomically("--profile", path, |file| file.write_all(profile.to_json().as_bytes()))?;
     Ok(profile)
 }

@@ -8,7 +8,9 @@ use super::calibrate::profile_of;
 use crate::compare::compare;
 use crate::experiment::{Experiment, TransportKind};
 use crate::failure::Failure;
+use crate::host::Host;
 use crate::output::check_writable;
+use crate::quiet::Quiet;
 use crate::report::{Format, Report, print};
 use crate::site::{PROFILE_PATH, Site};
 use crate::trace::Trace;
@@ -46,20 +48,22 @@ impl Compare {
             configuration.program().map_err(|error| experiment.locate(error))?;
         }
         let note = |text: &str| eprintln!("lockstep: {text}");
-        let site =
-            if experiment.on_this_machine() && self.profile.is_none() && experiment.transport == TransportKind::Threads
-            {
-                let mut batches: Vec<u32> = configurations.iter().map(|c| c.job.batch_per_rank).collect();
-                batches.sort_unstable();
-                batches.dedup();
-                let models = [configurations[0].job.model.clone()];
-                let command = format!("lockstep compare {}", self.experiment.display());
-                let profile = profile_of(&models, &batches, &command, PROFILE_PATH.as_ref())?;
-                Site::of_profile(&profile)?
-            } else {
-                Site::open(&experiment, self.profile.as_deref())?
-            };
-        let Some(comparison) = compare(&experiment, &site, note)? else { return Ok(()) };
+        let mut quiet = Quiet::new(Host::find().cores);
+        let site = if experiment.on_this_machine()
+            && self.profile.is_none()
+            && experiment.transport == TransportKind::Threads
+        {
+            let mut batches: Vec<u32> = configurations.iter().map(|c| c.job.batch_per_rank).collect();
+            batches.sort_unstable();
+            batches.dedup();
+            let models = [configurations[0].job.model.clone()];
+            let command = format!("lockstep compare {}", self.experiment.display());
+            let profile = profile_of(&models, &batches, &experiment.data, &command, PROFILE_PATH.as_ref(), &mut quiet)?;
+            Site::of_profile(&profile)?
+        } else {
+            Site::open(&experiment, self.profile.as_deref())?
+        };
+        let Some(comparison) = compare(&experiment, &site, &mut quiet.renewed(), note)? else { return Ok(()) };
         if let Some(path) = &self.trace {
             let mut trace = Trace::new();
             for compared in &comparison.compared {

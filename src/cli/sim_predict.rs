@@ -89,7 +89,7 @@ impl Predict {
         // What is wrong with the experiment matters more than a profile that is missing.
         experiment.configurations()?;
         let site = Site::open(&experiment, self.profile.as_deref())?;
-        let setup = Setup { explain: self.explain, ..Setup::of(&experiment, self.network.into()) };
+        let setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into()) };
         let mut trace = Trace::new();
         find(&experiment, &site, &setup, &known, &estimate, |configuration, predicted| {
             if self.trace.is_some() {

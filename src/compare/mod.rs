@@ -16,11 +16,11 @@ use lockstep_topology::InputError;
 
 use crate::experiment::{Configuration, Experiment};
 use crate::failure::Failure;
-use crate::host::Load;
 use crate::launch::Launch;
-use crate::measure::{lay_out, measure, quantile};
+use crate::measure::{Measured, lay_out, measure, quantile};
 use crate::output::write_atomically;
 use crate::predict::{self, Setup};
+use crate::quiet::Quiet;
 use crate::report::{Report, scaling_efficiencies};
 use crate::site::Site;
 
@@ -28,11 +28,8 @@ pub use row::CompareRow;
 
 /// Rounds of training that count.
 pub const ROUNDS: u32 = 5;
-/// A round in which other processes (or other guests of the same hardware) took more than this share of all cores is
-/// repeated; in the end the least disturbed ones count.
-pub const QUIET: f64 = 0.03;
-/// Rounds after which a machine that never gets quiet is taken as it is.
-const MOST_ROUNDS: usize = 8;
+/// Runs of a configuration in a round until one is undisturbed.
+const TRIALS: usize = 3;
 
 /// A configuration with both timelines.
 pub struct Compared {
@@ -74,17 +71,18 @@ pub fn predictions_path(experiment: &Experiment) -> PathBuf {
     Path::new("out").join(format!("{}-predicted.json", experiment.name))
 }
 
-/// Predicts, writes down, then trains.
+/// Predicts, writes down, then trains; runs that a disturbance of the machine slowed down are repeated.
 ///
 /// # Errors
 /// Bad input, a run that fails, or two runs of one seed that end with different weights.
 pub fn compare(
     experiment: &Experiment,
     site: &Site,
+    quiet: &mut Quiet,
     mut note: impl FnMut(&str),
 ) -> Result<Option<Comparison>, Failure> {
     let mut launch = Launch::new(experiment)?;
-    let setup = Setup::of(experiment, Default::default());
+    let setup = Setup::of(experiment, site, Default::default());
     let mut compared: Vec<Compared> = Vec::new();
     let (predicted, mut notes) = predict::rows(experiment, site, &setup, |configuration, predicted| {
         compared.push(Compared {
@@ -104,17 +102,22 @@ pub fn compare(
     lay_out(experiment, &mut configurations)?;
     launch.check(experiment, &configurations)?;
     let (train, held_out) = Dataset::load(&experiment.data, &configurations[0].job.model)?;
-    let mut last = Vec::new();
-    let mut rounds: Vec<(f64, Vec<Timeline>)> = Vec::new();
-    let quiet = |rounds: &[(f64, Vec<Timeline>)]| rounds.iter().filter(|(others, _)| *others <= QUIET).count();
-    while rounds.len() < MOST_ROUNDS && quiet(&rounds) < ROUNDS as usize {
-        note(&format!("training, round {} of {ROUNDS}", quiet(&rounds) + 1));
-        let load = Load::now();
-        let mut timelines = Vec::new();
+    let mut last: Vec<Measured> = Vec::new();
+    let (mut trials, mut slowest) = (0, 1.0f64);
+    // Processes of one job would disturb each other's pulses, and could not agree on what to repeat.
+    let alone = matches!(launch, Launch::Threads);
+    for round in 1..=ROUNDS {
+        note(&format!("training, round {round} of {ROUNDS}"));
         for (index, configuration) in configurations.iter().enumerate() {
-            let Some(mut measured) = measure(configuration, experiment, &train, &mut launch)? else { continue };
-            timelines.push(std::mem::take(&mut measured.run.timeline));
-            if rounds.is_empty() {
+            let mut train_once = || {
+                trials += 1;
+                measure(configuration, experiment, &train, &mut launch)
+            };
+            let (measured, slower) = if alone { quiet.measure(TRIALS, train_once)? } else { (train_once()?, 1.0) };
+            slowest = slowest.max(slower);
+            let Some(mut measured) = measured else { continue };
+            compared[index].measured.push(std::mem::take(&mut measured.run.timeline));
+            if round == 1 {
                 last.push(measured);
             } else if last[index].run.weights_sha256 != measured.run.weights_sha256 {
                 let label = configuration.label();
@@ -122,28 +125,20 @@ pub fn compare(
                 return Err(Failure::Run(message));
             }
         }
-        // Processes of one job would count each other as strangers.
-        let others = if matches!(launch, Launch::Threads) { load.others_since().unwrap_or(0.0) } else { 0.0 };
-        if others > QUIET {
-            note(&format!("other processes took {:.0} % of the machine meanwhile: one round more", others * 100.0));
-        }
-        rounds.push((others, timelines));
     }
     if !launch.speaks() {
         return Ok(None);
     }
-    let tried = rounds.len();
-    rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
-    rounds.truncate(ROUNDS as usize);
-    let others = rounds.iter().map(|round| round.0).fold(0.0, f64::max);
-    if others > QUIET {
+    if let Some(drift) = quiet.drift() {
         notes.push(format!(
-            "other processes took up to {:.0} % of this machine while it was measured: quiet it and compare again",
-            others * 100.0
+            "a fixed piece of arithmetic took {drift:.2} times as long while training as while calibrating"
         ));
     }
-    for (_, timelines) in rounds {
-        compared.iter_mut().zip(timelines).for_each(|(of, timeline)| of.measured.push(timeline));
+    let repeated = trials - ROUNDS as usize * configurations.len();
+    if Quiet::disturbed(slowest) {
+        notes.push(format!(
+            "the machine ran up to {slowest:.1} times slower than usual while it was measured: quiet it and compare again"
+        ));
     }
 
     let mut rows = Vec::new();
@@ -181,7 +176,7 @@ pub fn compare(
     let (mean, worst) = errors(&rows);
     notes.push(format!("mean absolute error {mean:.1} %, worst {worst:.1} %, over {} configurations", rows.len()));
     notes.push(format!(
-        "measured: median of {} steps, the {ROUNDS} least disturbed of {tried} rounds of {}; accuracy on {} held-out samples after them; seed {}",
+        "measured: median of {} steps, {ROUNDS} runs of {}, {repeated} more repeated because the machine was disturbed; accuracy on {} held-out samples after them; seed {}",
         ROUNDS * experiment_steps(&rows),
         experiment_steps(&rows),
         held_out.len(),

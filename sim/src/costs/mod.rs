@@ -12,6 +12,8 @@ pub use table::{Table, chain_key};
 use lockstep_models::{Phase, Program};
 use lockstep_topology::cluster::{Device, Rendezvous, Route};
 
+use crate::noise::Noise;
+
 /// What one task takes on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Cost {
@@ -66,6 +68,11 @@ pub trait Costs {
 
     /// A message that `receiver` gets over `route`.
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost;
+
+    /// How the durations of work on CPUs vary; `None` where every run of a task takes its median.
+    fn noise(&self) -> Option<&Noise> {
+        None
+    }
 
     /// What these costs had to assume about `program`, for people to read.
     fn notes(&self, program: &Program) -> Vec<String> {

@@ -11,7 +11,11 @@ use lockstep_topology::InputError;
 use lockstep_topology::cluster::{Device, DeviceKind, Route};
 
 use super::{Cost, Costs, MessageCost, Pair, Roofline};
+use crate::noise::Noise;
 use crate::profile::{Point, Profile, TransportEntry};
+
+/// From where a profile's noise is played.
+const NOISE_SEED: u64 = 1;
 
 /// One measured size: size, seconds, slowdown.
 type Sample = (f64, f64, f64);
@@ -26,6 +30,7 @@ pub struct Table {
     load: Vec<Sample>,
     memory: TransportEntry,
     mpi: Option<TransportEntry>,
+    noise: Option<Noise>,
 }
 
 /// The layers of a chain with their shapes and settings, whatever they are called: the key of measured costs.
@@ -109,6 +114,7 @@ impl Table {
             load: points(&profile.load),
             memory: profile.memory.clone(),
             mpi: profile.mpi.clone(),
+            noise: profile.noise.clone().and_then(|trace| Noise::new(trace, NOISE_SEED)),
         })
     }
 
@@ -230,6 +236,10 @@ impl Costs for Table {
             (Pair::Host, Some(mpi)) => self.transport(mpi),
             (Pair::Host, None) | (Pair::Wire, _) => Roofline.message(pair, receiver, route),
         }
+    }
+
+    fn noise(&self) -> Option<&Noise> {
+        self.noise.as_ref()
     }
 
     fn notes(&self, program: &Program) -> Vec<String> {

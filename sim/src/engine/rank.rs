@@ -11,6 +11,7 @@ use lockstep_topology::{InputError, Rank as RankId, Time};
 use super::path::Peer;
 use super::{Engine, Job};
 use crate::fluid::Fluid;
+use crate::noise::{Noise, Place};
 use crate::plan::{Cursor, Need, Plan, RolePlan, Slot};
 use crate::platform::Platform;
 
@@ -39,6 +40,8 @@ pub(crate) struct Rank {
     changed: bool,
     /// Ranks that it has sent to, by rank.
     pub(crate) peers: Vec<Peer>,
+    /// Where it is in the record of its host's noise, if there is one.
+    pub(super) noise: Option<Place>,
 }
 
 /// All ranks before anything has happened.
@@ -61,10 +64,26 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 flights: Vec::new(),
                 changed: true,
                 peers: Vec::new(),
+                noise: None,
             });
         }
     }
+    if let Some(noise) = platform.costs.noise() {
+        hear(&mut ranks, noise, platform.cluster.devices().len());
+    }
     ranks
+}
+
+/// Gives each rank on a CPU its place in the noise.
+fn hear(ranks: &mut [Rank], noise: &Noise, devices: usize) {
+    let mut on_device = vec![0; devices];
+    ranks.iter().for_each(|rank| on_device[rank.device.0 as usize] += 1);
+    let mut index = vec![0; devices];
+    for rank in ranks.iter_mut().filter(|rank| !rank.apart) {
+        let device = rank.device.0 as usize;
+        rank.noise = Some(noise.place(rank.device.0, index[device], on_device[device]));
+        index[device] += 1;
+    }
 }
 
 impl Rank {

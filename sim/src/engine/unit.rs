@@ -94,6 +94,7 @@ impl<F: Fluid> Engine<'_, F> {
         let state = &mut self.units[unit as usize];
         state.busy = Some(busy);
         state.wakes = None;
+        let seconds = self.with_noise(unit / 2, seconds);
         if seconds > 0.0 {
             self.resources.take(class, seconds);
             self.fluid.start(class, seconds, u64::from(unit))?;
@@ -101,6 +102,14 @@ impl<F: Fluid> Engine<'_, F> {
             self.events.push(self.now, Event::Done(unit));
         }
         Ok(())
+    }
+
+    /// How long `seconds` of work take the rank's thread from now on.
+    fn with_noise(&self, rank: u32, seconds: f64) -> f64 {
+        match (self.ranks[rank as usize].noise, self.platform.costs.noise()) {
+            (Some(place), Some(noise)) => noise.seconds(place, self.now.as_secs_f64(), seconds),
+            _ => seconds,
+        }
     }
 
     /// The unit is done with what it did.

@@ -40,6 +40,7 @@ fn profile(program: &Program, chain: usize) -> Profile {
         load: vec![point(784)],
         memory: transport,
         mpi: None,
+        noise: None,
     }
 }
 

@@ -5,6 +5,7 @@ mod closed_forms;
 mod costs;
 mod deadlocks;
 mod networks;
+mod noise;
 mod programs;
 mod properties;
 mod protocols;
