@@ -177,7 +177,8 @@ mod tests {
     fn faults_are_named() {
         let good = noise(vec![1.0, 2.0]).trace;
         assert_eq!(good.fault(), None);
-        let cases: [(&str, fn(&mut NoiseTrace)); 5] = [
+        type Spoil = fn(&mut NoiseTrace);
+        let cases: [(&str, Spoil); 5] = [
             ("slice_s = 0", |trace| trace.slice_s = 0.0),
             ("without", |trace| trace.alone.clear()),
             ("without", |trace| trace.together.clear()),

@@ -72,7 +72,8 @@ fn ranks_that_meet_wait_for_the_slowest() {
 #[test]
 fn noise_that_leaves_the_median_alone_makes_meetings_late() {
     // Each core is slow for a tenth of the time, never at the same moment: alone a median step does not see it.
-    let core = |which: usize| (0..400).map(|slice| if slice / 10 % 10 == which { 4.0 } else { 1.0 }).collect::<Vec<f32>>();
+    let core =
+        |which: usize| (0..400).map(|slice| if slice / 10 % 10 == which { 4.0 } else { 1.0 }).collect::<Vec<f32>>();
     let trace = NoiseTrace { slice_s: 1e-3, alone: core(0), together: (0..4).map(core).collect() };
     let (quiet, noisy) = (predict(4, None).timeline, predict(4, Noise::new(trace.clone(), 1)).timeline);
     assert!(noisy.step_time_s() >= quiet.step_time_s());
