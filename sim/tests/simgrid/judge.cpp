@@ -76,7 +76,7 @@ struct Case {
 // What messages from one rank to another need when their latency is paid here.
 struct Pair {
   sg4::SemaphorePtr asked = sg4::Semaphore::create(0), arrived = sg4::Semaphore::create(0);
-  sg4::MutexPtr line = sg4::Mutex::create();
+  sg4::SemaphorePtr before = sg4::Semaphore::create(1); // released when the message posted last is through
 };
 
 struct Play {
@@ -153,13 +153,16 @@ struct Play {
         Pair& pair = pairs[{rank, step.peer}];
         int from = host_of(rank), to = host_of(step.peer);
         double wait = latency.at({from, to}), bytes = step.amount;
-        sg4::Actor::create("message", hosts[from], [this, &pair, consumed, from, to, wait, bytes] {
+        // A place in the line is taken when posting: sleeps that end together end in any order.
+        auto before = pair.before, through = sg4::Semaphore::create(0);
+        pair.before = through;
+        sg4::Actor::create("message", hosts[from], [this, &pair, before, through, consumed, from, to, wait, bytes] {
           if (not question.eager)
             pair.asked->acquire();
           sg4::this_actor::sleep_for(wait);
-          pair.line->lock();
+          before->acquire();
           sg4::Comm::sendto(hosts[from], hosts[to], static_cast<uint64_t>(bytes));
-          pair.line->unlock();
+          through->release();
           pair.arrived->release();
           consumed->release();
         });
