@@ -60,6 +60,10 @@ impl Costs for Scaled<'_> {
         self.inner.noise()
     }
 
+    fn alike(&self) -> bool {
+        self.inner.alike()
+    }
+
     fn notes(&self, program: &Program) -> Vec<String> {
         self.inner.notes(program)
     }

@@ -78,6 +78,7 @@ impl Timeline {
     pub fn exposed_comm_s(&self, program: &Program) -> f64 {
         let ends = self.ends();
         let mut busy: BTreeMap<u32, f64> = BTreeMap::new();
+        let workers = f64::from(self.workers(program));
         for span in self.spans.iter().filter(|span| span.rank < program.workers) {
             let task = &program.roles[program.role_of(span.rank)].tasks[span.task as usize];
             if task.stream == Stream::Compute && !matches!(task.op, Op::Repeat { .. }) {
@@ -87,7 +88,7 @@ impl Timeline {
         let first = if ends.len() > self.warm_up.max(1) as usize { self.warm_up.max(1) as usize } else { 0 };
         let exposed = (first..ends.len()).map(|i| {
             let step = (ends[i] - if i == 0 { Time::ZERO } else { ends[i - 1] }).as_secs_f64();
-            (step - busy.get(&(i as u32)).copied().unwrap_or(0.0) / f64::from(program.workers)).max(0.0)
+            (step - busy.get(&(i as u32)).copied().unwrap_or(0.0) / workers).max(0.0)
         });
         median(exposed.collect())
     }
@@ -96,11 +97,11 @@ impl Timeline {
     pub fn seconds_by_kind(&self, program: &Program) -> BTreeMap<&'static str, f64> {
         let steps = self.ends().len().saturating_sub(self.warm_up as usize).max(1) as f64;
         let mut kinds: BTreeMap<&'static str, f64> = BTreeMap::new();
+        let workers = f64::from(self.workers(program));
         for span in self.spans.iter().filter(|span| span.rank < program.workers && span.iteration >= self.warm_up) {
             let task = &program.roles[program.role_of(span.rank)].tasks[span.task as usize];
             if task.stream == Stream::Compute && !matches!(task.op, Op::Repeat { .. }) {
-                *kinds.entry(task.op.kind()).or_default() +=
-                    (span.end - span.start).as_secs_f64() / steps / f64::from(program.workers);
+                *kinds.entry(task.op.kind()).or_default() += (span.end - span.start).as_secs_f64() / steps / workers;
             }
         }
         let busy: f64 = kinds.values().sum();
@@ -116,6 +117,12 @@ impl Timeline {
         let of =
             |span: &&Span| range.contains(span.rank) && span.task as usize == task && span.iteration >= self.warm_up;
         median(self.spans.iter().filter(of).map(|span| (span.end - span.start).as_secs_f64()).collect())
+    }
+
+    /// How many workers have spans: the first ones stand for all where a simulation was folded.
+    fn workers(&self, program: &Program) -> u32 {
+        let last = self.spans.iter().map(|span| span.rank).filter(|rank| *rank < program.workers).max();
+        last.map_or(program.workers, |last| last + 1)
     }
 
     /// When the last rank ended each iteration.

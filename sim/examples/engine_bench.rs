@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use lockstep_models::{Job, Model, Phase, Program};
 use lockstep_sim::{
-    CollectiveRun, CollectiveTime, Cost, Costs, MessageCost, NetworkModel, Options, Pair, Platform, Roofline, SimError,
-    simulate, simulate_collective,
+    CollectiveRun, CollectiveTime, Cost, Costs, FoldRule, MessageCost, NetworkModel, Options, Pair, Platform, Roofline,
+    SimError, simulate, simulate_collective,
 };
 use lockstep_topology::cluster::{Device, DeviceId, Route};
 use lockstep_topology::{
@@ -110,6 +110,7 @@ fn ring(cluster: &Cluster, order: &PlacementRule, network: NetworkModel) -> Resu
         elements: 25 << 20,
         chunk: 0,
         window: 0,
+        fold: FoldRule::Never,
     };
     simulate_collective(&run, &platform)
 }

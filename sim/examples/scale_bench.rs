@@ -10,7 +10,7 @@ use std::time::Instant;
 use lockstep_models::{Phase, Program};
 use lockstep_sim::fluid::{Fluid, System, Use};
 use lockstep_sim::{
-    CollectiveRun, Cost, Costs, MessageCost, NetworkModel, Pair, Platform, SimError, simulate_collective,
+    CollectiveRun, Cost, Costs, FoldRule, MessageCost, NetworkModel, Pair, Platform, SimError, simulate_collective,
 };
 use lockstep_topology::cluster::{Device, DeviceId, Route};
 use lockstep_topology::{
@@ -104,7 +104,8 @@ fn allreduce(cluster: &Cluster, algorithm: Algorithm, order: Vec<u32>) -> Result
     let platform = Platform { cluster, placement: &placement, hosting: &hosting, costs: &Free, network };
     let collective = Collective::AllReduce;
     let group = Group::flat(ranks);
-    let run = CollectiveRun { collective, algorithm, group, elements: ELEMENTS, chunk: 0, window: 0 };
+    let run =
+        CollectiveRun { collective, algorithm, group, elements: ELEMENTS, chunk: 0, window: 0, fold: FoldRule::Never };
     simulate_collective(&run, &platform).map(|run| run.time)
 }
 

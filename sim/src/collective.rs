@@ -5,6 +5,7 @@ use lockstep_topology::{Algorithm, Collective, Group, Schedule, Time};
 
 use crate::engine::Engine;
 use crate::fluid::System;
+use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
 use crate::plan::Plan;
 use crate::platform::Platform;
@@ -26,6 +27,8 @@ pub struct CollectiveRun {
     pub chunk: u64,
     /// Lanes in flight; 0: the algorithm's own choice.
     pub window: u32,
+    /// Whether members that a declared symmetry makes equal are simulated once.
+    pub fold: FoldRule,
 }
 
 /// How long a collective takes.
@@ -41,6 +44,8 @@ pub struct CollectiveTime {
     pub traffic: Traffic,
     /// Mean use of each resource, the busiest first.
     pub utilisation: Vec<Utilisation>,
+    /// Which members were simulated.
+    pub folding: Folding,
 }
 
 /// Times one collective, all members starting at once.
@@ -52,16 +57,27 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
     let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk)?;
     let contributors = schedule.contributors();
     let window = if run.window == 0 { schedule.window() } else { run.window };
-    let plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), schedule, window);
-    let jobs = vec![0; plan.ranks() as usize];
-    let resources = Resources::new(platform.cluster);
-    let engine = Engine::new(&plan, platform, Driver::fixed(1), System::new(), resources, vec![vec![None]], &jobs);
-    let outcome = engine.run()?;
+    let orbits = fold::of_schedule(&schedule, platform, run.fold);
+    let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
+        let padded = run.fold == FoldRule::Padded && orbits.fold().is_some();
+        let schedule = if padded { schedule.padded() } else { schedule.clone() };
+        let ranks = orbits.count(schedule.members());
+        if run.fold != FoldRule::Never
+            && let Some(outcome) = fold::pipeline::run(&schedule, platform, &orbits, true)?
+        {
+            return Ok(outcome);
+        }
+        let mut plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), schedule, window);
+        plan.represent(ranks);
+        let jobs = vec![0; plan.ranks() as usize];
+        let resources = Resources::new(platform.cluster, orbits);
+        Engine::new(&plan, platform, Driver::fixed(1), System::new(), resources, vec![vec![None]], &jobs).run()
+    })?;
     let time = outcome.spans.iter().map(|span| span.end).max().unwrap_or(Time::ZERO);
     let seconds = time.as_secs_f64();
     let algbw = if seconds > 0.0 { (run.elements * 4) as f64 / seconds } else { 0.0 };
     let busbw = algbw * bus_factor(&run.collective, contributors);
-    Ok(CollectiveTime { time, algbw, busbw, traffic: outcome.traffic, utilisation: outcome.utilisation })
+    Ok(CollectiveTime { time, algbw, busbw, traffic: outcome.traffic, utilisation: outcome.utilisation, folding })
 }
 
 /// What each of `members` must at least send per byte of the buffer.

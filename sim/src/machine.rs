@@ -8,6 +8,7 @@ use lockstep_topology::{Cluster, InputError, Time};
 
 use crate::costs::Cost;
 use crate::fluid::{ClassId, Fluid, ResourceId, Use};
+use crate::fold::Orbits;
 
 /// A resource with its name and its capacity.
 #[derive(Debug, Clone)]
@@ -37,6 +38,10 @@ pub struct Resources {
     uses: Vec<Vec<Use>>,
     /// Work that activities of each class have done.
     taken: Vec<f64>,
+    /// The speed cap of each class.
+    caps: Vec<f64>,
+    /// Who stands for whom.
+    orbits: Orbits,
 }
 
 /// Which part of the platform a resource is.
@@ -62,13 +67,19 @@ pub struct Utilisation {
 }
 
 impl Resources {
-    /// Nothing in use yet.
-    pub(crate) fn new(cluster: &Cluster) -> Resources {
+    /// Nothing in use yet; `orbits` says which ranks will use it.
+    pub(crate) fn new(cluster: &Cluster, orbits: Orbits) -> Resources {
         Resources {
+            orbits,
             devices: vec![None; cluster.devices().len()],
             wires: vec![None; cluster.wires() as usize],
             ..Resources::default()
         }
+    }
+
+    /// Who stands for whom.
+    pub(crate) fn orbits(&self) -> &Orbits {
+        &self.orbits
     }
 
     fn add(
@@ -93,7 +104,9 @@ impl Resources {
         if self.uses.len() <= index {
             self.uses.resize(index + 1, Vec::new());
             self.taken.resize(index + 1, 0.0);
+            self.caps.resize(index + 1, f64::INFINITY);
         }
+        self.caps[index] = cap;
         self.uses[index] = uses.to_vec();
         Ok(class)
     }
@@ -108,11 +121,13 @@ impl Resources {
         link: &Link,
         fluid: &mut dyn Fluid,
     ) -> Result<ResourceId, InputError> {
+        let (link, crowd) = self.orbits.link(cluster, link);
         if let Some(id) = self.wires[link.wire.0 as usize] {
             return Ok(id);
         }
         let name = format!("{} > {}", cluster.vertex(link.from).name, cluster.vertex(link.to).name);
-        let id = self.add(name, Part::Link(link.id), link.payload().bytes_per_s(), fluid)?;
+        let capacity = link.payload().bytes_per_s() / crowd;
+        let id = self.add(name, Part::Link(link.id), capacity, fluid)?;
         self.wires[link.wire.0 as usize] = Some(id);
         Ok(id)
     }
@@ -140,7 +155,14 @@ impl Resources {
         fluid.set_capacity(id, resource.capacity * left).map_err(|error| InputError { place: place(), ..error })
     }
 
-    fn device(&mut self, device: &Device, fluid: &mut dyn Fluid) -> Result<DeviceResources, InputError> {
+    fn device(
+        &mut self,
+        cluster: &Cluster,
+        device: &Device,
+        fluid: &mut dyn Fluid,
+    ) -> Result<DeviceResources, InputError> {
+        let (id, crowd) = self.orbits.device(cluster, device);
+        let device = &cluster.devices()[id.0 as usize];
         if let Some(known) = self.devices[device.id.0 as usize] {
             return Ok(known);
         }
@@ -148,8 +170,8 @@ impl Resources {
             DeviceKind::Cpu(cpu) => ("cores", f64::from(cpu.cores)),
             DeviceKind::Gpu(_) => ("multiprocessors", 1.0),
         };
-        let cores = self.add(format!("{} {unit}", device.name), Part::Compute(device.id), capacity, fluid)?;
-        let memory = self.add(format!("{} memory", device.name), Part::Memory(device.id), 1.0, fluid)?;
+        let cores = self.add(format!("{} {unit}", device.name), Part::Compute(device.id), capacity / crowd, fluid)?;
+        let memory = self.add(format!("{} memory", device.name), Part::Memory(device.id), 1.0 / crowd, fluid)?;
         self.devices[device.id.0 as usize] = Some(DeviceResources { cores, memory });
         Ok(DeviceResources { cores, memory })
     }
@@ -161,12 +183,13 @@ impl Resources {
     /// What the solver refuses.
     pub(crate) fn task(
         &mut self,
+        cluster: &Cluster,
         device: &Device,
         cost: Cost,
         threads: u32,
         fluid: &mut dyn Fluid,
     ) -> Result<ClassId, InputError> {
-        let DeviceResources { cores, memory } = self.device(device, fluid)?;
+        let DeviceResources { cores, memory } = self.device(cluster, device, fluid)?;
         let cap = match device.kind {
             DeviceKind::Cpu(_) => f64::from(threads.max(1)),
             DeviceKind::Gpu(_) => 1.0,
@@ -180,16 +203,37 @@ impl Resources {
     /// What the solver refuses.
     pub(crate) fn receive(
         &mut self,
+        cluster: &Cluster,
         device: &Device,
         memory_share: f64,
         fluid: &mut dyn Fluid,
     ) -> Result<ClassId, InputError> {
-        let DeviceResources { cores, memory } = self.device(device, fluid)?;
+        let DeviceResources { cores, memory } = self.device(cluster, device, fluid)?;
         let streaming = Use { resource: memory, per_speed: memory_share };
         match device.kind {
             DeviceKind::Cpu(_) => self.class(1.0, &[Use::one(cores), streaming], fluid),
             DeviceKind::Gpu(_) => self.class(1.0, &[streaming], fluid),
         }
+    }
+
+    /// Whether activities of these classes, all at once, would slow each other down.
+    pub(crate) fn crowded(&self, classes: &[ClassId]) -> bool {
+        let mut demands = vec![(0.0, 0u32); self.all.len()];
+        for class in classes {
+            let uses = &self.uses[class.0 as usize];
+            let alone = uses
+                .iter()
+                .filter(|used| used.per_speed > 0.0)
+                .map(|used| self.all[used.resource.0 as usize].capacity / used.per_speed);
+            let speed = alone.fold(self.caps[class.0 as usize], f64::min);
+            for used in uses {
+                let (demand, users) = &mut demands[used.resource.0 as usize];
+                *demand += used.per_speed * speed;
+                *users += 1;
+            }
+        }
+        // One alone is never slowed down, whatever rounding says.
+        demands.iter().zip(&self.all).any(|((demand, users), resource)| *users > 1 && *demand > resource.capacity)
     }
 
     /// Notes that an activity of `class` does `work`.

@@ -118,11 +118,11 @@ impl Cursor {
 }
 
 impl Plan {
-    /// The tables of `program`.
+    /// The tables of `program`; where `padded`, its exchanges are rounded up to equal parts.
     ///
     /// # Errors
     /// An algorithm that cannot serve its group, or a role that meets a group it is not in.
-    pub(crate) fn new(program: &Program) -> Result<Plan, InputError> {
+    pub(crate) fn new(program: &Program, padded: bool) -> Result<Plan, InputError> {
         let mut meetings = Vec::new();
         let mut known: Vec<(&Exchange, usize)> = Vec::new();
         let mut roles = Vec::new();
@@ -142,6 +142,7 @@ impl Plan {
                     Some(index) => index,
                     None => {
                         let schedule = program.schedule(exchange)?;
+                        let schedule = if padded { schedule.padded() } else { schedule };
                         let window = Program::window(exchange, &schedule);
                         meetings.push(Meeting { schedule, window, first: group.ranks.first });
                         known.push(key);
@@ -162,6 +163,13 @@ impl Plan {
         let exchange = vec![Slot { task: 0, repeat: None }];
         let role = RolePlan { first: 0, count: ranks, tasks: vec![task], compute: Vec::new(), exchange };
         Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0 }] }
+    }
+
+    /// Leaves all but the first `ranks` of its only role out: they stand for the others.
+    pub(crate) fn represent(&mut self, ranks: u32) {
+        if let [role] = self.roles.as_mut_slice() {
+            role.count = ranks;
+        }
     }
 
     /// How many ranks there are.

@@ -9,6 +9,7 @@ use crate::costs::Cost;
 use crate::deadlock::{self, Waiting};
 use crate::engine::{Engine, Job, Jobs};
 use crate::fluid::{Fluid, System};
+use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
 use crate::plan::Plan;
 use crate::platform::Platform;
@@ -23,12 +24,14 @@ pub struct Options {
     pub counted: u32,
     /// Cores that one rank's kernels run on, on a CPU.
     pub threads_per_rank: u32,
+    /// Whether ranks that a declared symmetry makes equal are simulated once.
+    pub fold: FoldRule,
 }
 
 impl Default for Options {
     /// Two iterations to settle, three counted: without noise they are alike.
     fn default() -> Options {
-        Options { warm_up: 2, counted: 3, threads_per_rank: 1 }
+        Options { warm_up: 2, counted: 3, threads_per_rank: 1, fold: FoldRule::Exact }
     }
 }
 
@@ -42,13 +45,15 @@ impl Options {
 /// What a simulation says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// Every task of every rank.
+    /// Every task of every rank; above a million spans, of those only that stand for the others.
     pub timeline: Timeline,
     /// Who sent how much to whom.
     pub traffic: Traffic,
     /// Mean use of each resource over the counted steps, the busiest first; with the α-β network, links are not among them.
     pub utilisation: Vec<Utilisation>,
-    /// What had to be assumed, for people to read.
+    /// Which ranks were simulated.
+    pub folding: Folding,
+    /// What had to be assumed, and how ranks were folded, for people to read.
     pub notes: Vec<String>,
 }
 
@@ -95,23 +100,32 @@ pub fn simulate(
 ///
 /// # Errors
 /// As there.
-pub fn simulate_with<F: Fluid>(
-    mut fluid: F,
+pub fn simulate_with<F: Fluid + Clone>(
+    fluid: F,
     program: &Program,
     platform: &Platform<'_>,
     driver: Driver,
     options: &Options,
 ) -> Result<Prediction, SimError> {
     platform.check(program.ranks())?;
-    let plan = Plan::new(program)?;
-    let mut resources = Resources::new(platform.cluster);
-    let (lists, of_rank) = jobs(program, platform, options, &mut resources, &mut fluid)?;
-    let engine = Engine::new(&plan, platform, driver, fluid, resources, lists, &of_rank);
-    let outcome = engine.run()?;
+    let orbits = fold::of_program(program, platform, options.fold);
+    let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
+        // Padded buffers are worth their price only where ranks fold.
+        let padded = options.fold == FoldRule::Padded && orbits.fold().is_some();
+        let mut plan = Plan::new(program, padded)?;
+        plan.represent(orbits.count(program.ranks()));
+        let (mut fluid, mut resources) = (fluid.clone(), Resources::new(platform.cluster, orbits));
+        let (lists, of_rank) = jobs(program, platform, options, &mut resources, &mut fluid)?;
+        Engine::new(&plan, platform, driver.clone(), fluid, resources, lists, &of_rank).run()
+    })?;
     let timeline = Timeline { spans: outcome.spans, warm_up: options.warm_up };
     let traffic = outcome.traffic;
     let utilisation = per_step(outcome.utilisation, &timeline);
-    Ok(Prediction { timeline, traffic, utilisation, notes: platform.costs.notes(program) })
+    let mut notes = platform.costs.notes(program);
+    if folding != Folding::Off {
+        notes.push(folding.to_string());
+    }
+    Ok(Prediction { timeline, traffic, utilisation, folding, notes })
 }
 
 /// Shares of the whole run as shares of its counted steps: every iteration does the same work, so what a step uses is the
@@ -140,7 +154,8 @@ fn jobs(
     let mut of_rank = Vec::with_capacity(program.ranks() as usize);
     for role in &program.roles {
         let mut list_on = vec![None; platform.cluster.devices().len()];
-        for rank in role.ranks.iter() {
+        let count = resources.orbits().count(role.ranks.count);
+        for rank in role.ranks.iter().take(count as usize) {
             let device = &platform.cluster.devices()[platform.placement.device(Rank(rank)).0 as usize];
             let known: &mut Option<u32> = &mut list_on[device.id.0 as usize];
             if known.is_none() {
@@ -159,7 +174,7 @@ fn jobs(
                         }
                     };
                     check(&task.name, cost)?;
-                    let class = resources.task(device, cost, options.threads_per_rank, fluid)?;
+                    let class = resources.task(platform.cluster, device, cost, options.threads_per_rank, fluid)?;
                     list.push(Some(Job { class, seconds: cost.seconds }));
                 }
                 *known = Some(lists.len() as u32);

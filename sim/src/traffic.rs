@@ -14,10 +14,12 @@ pub struct Sent {
 }
 
 /// All messages of a run, warm-up included, by (sender, receiver).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traffic {
-    /// Pairs that exchanged nothing are left out.
+    /// Pairs that exchanged nothing are left out; above a million pairs, so are senders that others stand for.
     pub pairs: BTreeMap<(u32, u32), Sent>,
+    /// Senders that each listed one stands for, itself included.
+    pub copies: u32,
 }
 
 impl Traffic {
@@ -27,14 +29,15 @@ impl Traffic {
         for (from, peers) in (0..).zip(ranks) {
             pairs.extend(peers.iter().map(|p| ((from, p.rank), Sent { messages: p.messages, bytes: p.bytes })));
         }
-        Traffic { pairs }
+        Traffic { pairs, copies: 1 }
     }
 
-    /// The sum over all pairs.
+    /// The sum over all pairs, those left out included.
     pub fn total(&self) -> Sent {
+        let copies = u64::from(self.copies);
         self.pairs.values().fold(Sent::default(), |sum, sent| Sent {
-            messages: sum.messages + sent.messages,
-            bytes: sum.bytes + sent.bytes,
+            messages: sum.messages + copies * sent.messages,
+            bytes: sum.bytes + copies * sent.bytes,
         })
     }
 }

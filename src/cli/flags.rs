@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lockstep_models::{Bucket, Strategy};
+use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, InputError};
 
 use crate::experiment::{Anchor, Batch, Experiment, Length, TransportKind, parse_chunk};
@@ -119,6 +120,28 @@ impl RunFlags {
         replace(experiment, "optimizer", self.learning_rate, |e, rate| e.optimizer.rate = rate);
         replace(experiment, "optimizer", self.momentum, |e, momentum| e.optimizer.momentum = momentum);
         replace(experiment, "optimizer", self.weight_decay, |e, decay| e.optimizer.weight_decay = decay);
+    }
+}
+
+/// Whether ranks that symmetry makes equal are simulated once.
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct FoldFlags {
+    /// Simulate every rank, also those that symmetry makes equal to others
+    #[arg(long)]
+    no_fold: bool,
+    /// Round exchanges up to equal parts where ranks are equal but for that
+    #[arg(long, conflicts_with = "no_fold")]
+    fold_padded: bool,
+}
+
+impl FoldFlags {
+    /// The rule that the flags ask for.
+    pub(super) fn rule(self) -> FoldRule {
+        match (self.no_fold, self.fold_padded) {
+            (true, _) => FoldRule::Never,
+            (_, true) => FoldRule::Padded,
+            _ => FoldRule::Exact,
+        }
     }
 }
 

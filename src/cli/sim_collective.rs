@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lockstep_sim::{CollectiveRun, Platform, SimError, simulate_collective};
+use lockstep_sim::{CollectiveRun, FoldRule, Folding, Platform, SimError, simulate_collective};
 use lockstep_topology::{Algorithm, Bytes, Group, Hosting, InputError, Placement, PlacementRule};
 
-use super::flags::CollectiveFlags;
+use super::flags::{CollectiveFlags, FoldFlags};
 use super::sim_predict::Network;
 use crate::experiment::{Experiment, THIS_MACHINE};
 use crate::failure::Failure;
@@ -29,6 +29,8 @@ pub(super) struct SimCollective {
     /// How transfers share links
     #[arg(long, value_enum, default_value = "max-min")]
     network: Network,
+    #[command(flatten)]
+    fold: FoldFlags,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -55,8 +57,9 @@ impl SimCollective {
             _ => Group::flat(flags.ranks),
         };
         let mut rows = Vec::new();
+        let mut notes = vec![site.basis];
         for bytes in &flags.bytes {
-            let run = collective_run(flags, &group, *bytes)?;
+            let run = CollectiveRun { fold: self.fold.rule(), ..collective_run(flags, &group, *bytes)? };
             let time = simulate_collective(&run, &platform).map_err(|error| match error {
                 SimError::Input(error) => Failure::Input(at_algorithm(error)),
                 other => Failure::Run(other.to_string()),
@@ -75,8 +78,12 @@ impl SimCollective {
                 busbw: time.busbw * 1e-9,
                 wrong: None,
             });
+            let folding = time.folding.to_string();
+            if time.folding != Folding::Off && !notes.contains(&folding) {
+                notes.push(folding);
+            }
         }
-        Report::new(rows, vec![site.basis]).print(self.format)
+        Report::new(rows, notes).print(self.format)
     }
 }
 
@@ -94,6 +101,7 @@ pub(super) fn collective_run(
         elements,
         chunk: flags.chunk.map_or(0, |chunk| (chunk.0 / 4).max(1)),
         window: 0,
+        fold: FoldRule::Exact,
     })
 }
 

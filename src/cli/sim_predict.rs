@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use lockstep_sim::NetworkModel;
 
-use super::flags::{ExperimentFlags, anchor};
+use super::flags::{ExperimentFlags, FoldFlags, anchor};
 use crate::experiment::Anchor;
 use crate::explain::text;
 use crate::failure::Failure;
@@ -60,6 +60,8 @@ pub(super) struct Predict {
     /// Write a Chrome/Perfetto trace of all configurations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    fold: FoldFlags,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -89,7 +91,8 @@ impl Predict {
         // What is wrong with the experiment matters more than a profile that is missing.
         experiment.configurations()?;
         let site = Site::open(&experiment, self.profile.as_deref())?;
-        let setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into()) };
+        let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into()) };
+        setup.options.fold = self.fold.rule();
         let mut trace = Trace::new();
         find(&experiment, &site, &setup, &known, &estimate, |configuration, predicted| {
             if self.trace.is_some() {

@@ -4,13 +4,15 @@ pub mod cluster;
 pub mod collective;
 mod input_error;
 pub mod placement;
+pub mod symmetry;
 mod units;
 
 pub use cluster::Cluster;
 pub use collective::{
-    Action, Algorithm, Bracketing, Collective, ExpressionId, Fault, Group, Lane, Library, Reason, Schedule, Step, Wait,
+    Action, Algorithm, Bracketing, Collective, ExpressionId, Fault, Group, Lane, Library, Phase, Reason, Schedule, Step, Wait,
     check, shard,
 };
 pub use input_error::{InputError, nearest};
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank};
+pub use symmetry::{Fold, Levels, Permutations};
 pub use units::{Bandwidth, Bytes, Time};

@@ -74,6 +74,11 @@ pub trait Costs {
         None
     }
 
+    /// Whether equal devices always cost the same, so that ranks on them may stand for each other.
+    fn alike(&self) -> bool {
+        false
+    }
+
     /// What these costs had to assume about `program`, for people to read.
     fn notes(&self, program: &Program) -> Vec<String> {
         let _ = program;

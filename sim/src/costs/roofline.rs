@@ -145,6 +145,10 @@ impl Costs for Roofline {
         }
     }
 
+    fn alike(&self) -> bool {
+        true
+    }
+
     fn notes(&self, _: &Program) -> Vec<String> {
         vec!["costs are a roofline with assumed efficiencies; `lockstep calibrate` measures them".into()]
     }

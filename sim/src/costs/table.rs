@@ -242,6 +242,10 @@ impl Costs for Table {
         self.noise.as_ref()
     }
 
+    fn alike(&self) -> bool {
+        true
+    }
+
     fn notes(&self, program: &Program) -> Vec<String> {
         let missing = Table::computed(program)
             .into_iter()

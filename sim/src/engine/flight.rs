@@ -123,7 +123,8 @@ pub(crate) struct Meetings {
 
 impl Meetings {
     pub(super) fn new(plan: &Plan) -> Meetings {
-        let members = |meeting: &crate::plan::Meeting| vec![Vec::new(); meeting.schedule.members() as usize];
+        let ranks = plan.ranks();
+        let members = |meeting: &crate::plan::Meeting| vec![Vec::new(); meeting.schedule.members().min(ranks) as usize];
         Meetings { open: plan.meetings.iter().map(members).collect() }
     }
 

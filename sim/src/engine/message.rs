@@ -7,7 +7,7 @@
 //! that size: the library copies).
 
 use lockstep_topology::cluster::Rendezvous;
-use lockstep_topology::{Action, InputError, Step, Time};
+use lockstep_topology::{InputError, Step, Time};
 
 use super::unit::Arrival;
 use super::{Engine, Event, MESSAGE};
@@ -56,7 +56,7 @@ impl<F: Fluid> Engine<'_, F> {
         let to_rank = first + step.peer;
         let bytes = step.elements() * ELEMENT_BYTES;
         let path = self.path_for(from_rank, to_rank, bytes)?;
-        let to_flight = self.flight_sent_to(id, step.peer);
+        let to_flight = self.flight_sent_to(id, self.resources.orbits().representative(to_rank) - first);
 
         let costs = self.paths.at(path);
         let wire = costs.pair == Pair::Wire;
@@ -90,7 +90,7 @@ impl<F: Fluid> Engine<'_, F> {
         if eager {
             self.leave(message)?;
         }
-        let member = from_rank - first;
+        let member = self.resources.orbits().seen_from(to_rank, from_rank) - first;
         let receiver = self.flights.at_mut(to_flight);
         let waits = |run: &&mut super::flight::LaneRun| {
             run.matched.is_none() && run.waiting.is_some_and(|step| step.peer == member)
@@ -215,6 +215,7 @@ impl<F: Fluid> Engine<'_, F> {
         let Message { to_flight, to_rank, lane, state, .. } = *self.messages.at(message);
         let State::There { posted, wakes } = state else { return };
         let serial = self.flights.at(to_flight).serial.unwrap_or(u64::MAX);
+        let to_rank = self.resources.orbits().representative(to_rank);
         self.hand_over(to_rank, Arrival { posted, wakes: wakes.max(posted), serial, lane, flight: to_flight });
     }
 
@@ -224,8 +225,7 @@ impl<F: Fluid> Engine<'_, F> {
         let step = run.waiting.expect("an arrival belongs to a receive");
         let message = run.matched.expect("an arrival is a message");
         let path = self.paths.at(self.messages.at(message).path);
-        let per_byte = if step.action == Action::RecvSum { path.cost.sum } else { path.cost.copy };
-        (path.receive, path.cost.overhead + per_byte * (step.elements() * ELEMENT_BYTES) as f64)
+        (path.receive, path.receive_seconds(step.action, step.elements() * ELEMENT_BYTES))
     }
 
     /// A message was taken in.

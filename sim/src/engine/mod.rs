@@ -20,6 +20,7 @@ use lockstep_topology::{InputError, Time};
 use crate::deadlock::{self, Waiting};
 use crate::event::Events;
 use crate::fluid::{ClassId, Finished, Fluid};
+use crate::fold;
 use crate::machine::{Resources, Utilisation};
 use crate::network::Connections;
 use crate::plan::Plan;
@@ -30,7 +31,7 @@ pub(crate) use flight::Flight;
 use flight::Meetings;
 use message::Message;
 use path::Paths;
-pub(crate) use path::Peer;
+pub(crate) use path::{Path, Peer, path_between};
 pub(crate) use rank::Rank;
 use slab::Slab;
 use unit::Unit;
@@ -175,7 +176,8 @@ impl<'a, F: Fluid> Engine<'a, F> {
         let end = self.spans.iter().map(|span| span.end).max().unwrap_or(Time::ZERO);
         self.spans.sort_by_key(|span| span.rank);
         let traffic = Traffic::of(self.ranks.iter().map(|rank| rank.peers.as_slice()));
-        Ok(Outcome { spans: self.spans, traffic, utilisation: self.resources.utilisation(end) })
+        let (spans, traffic) = fold::write_out(self.resources.orbits(), self.spans, traffic);
+        Ok(Outcome { spans, traffic, utilisation: self.resources.utilisation(end) })
     }
 
     /// A rank, for those who look at it from outside.
@@ -191,8 +193,9 @@ impl<'a, F: Fluid> Engine<'a, F> {
     /// The rank that has not taken in what `lane` of `flight` sent.
     pub(crate) fn holder(&self, flight: &Flight, lane: u32) -> Option<u32> {
         let first = self.plan.meetings[flight.meeting as usize].first;
-        let member = flight.rank - first;
+        let orbits = self.resources.orbits();
         let holds = |rank: u32| {
+            let (member, rank) = (orbits.seen_from(rank, flight.rank) - first, orbits.representative(rank));
             let other = self.meetings.find(flight.meeting, rank.checked_sub(first)?, flight.run)?;
             self.flights.at(other).inbox.first(lane, member).map(|_| rank)
         };

@@ -5,12 +5,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use lockstep_topology::cluster::{DeviceId, DeviceKind};
-use lockstep_topology::{InputError, Rank as RankId, Time};
+use lockstep_topology::{Action, InputError, Rank as RankId, Time};
 
 use super::Engine;
 use crate::costs::{MessageCost, Pair};
 use crate::fluid::{ClassId, Fluid};
-use crate::network::{Carrier, Terms};
+use crate::machine::Resources;
+use crate::network::{Carrier, Connections, Terms};
+use crate::platform::Platform;
 
 /// A way between two devices.
 #[derive(Debug)]
@@ -27,10 +29,18 @@ pub(crate) struct Path {
     pub(crate) receive: ClassId,
 }
 
+impl Path {
+    /// Seconds of the receiver's work for a message of `bytes` that `action` takes in.
+    pub(crate) fn receive_seconds(&self, action: Action, bytes: u64) -> f64 {
+        let per_byte = if action == Action::RecvSum { self.cost.sum } else { self.cost.copy };
+        self.cost.overhead + per_byte * bytes as f64
+    }
+}
+
 /// All ways in use.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
-    known: BTreeMap<(DeviceId, DeviceId, Pair), u32>,
+    known: BTreeMap<Key, u32>,
     paths: Vec<Path>,
 }
 
@@ -49,6 +59,13 @@ pub(crate) struct Peer {
     pub(crate) bytes: u64,
     /// Messages on links whose latency is over: the bytes of the first one flow, the others wait behind it.
     pub(super) line: VecDeque<u32>,
+}
+
+impl Peer {
+    /// What was sent to `rank` by means other than the event loop.
+    pub(crate) fn sent(rank: u32, messages: u64, bytes: u64) -> Peer {
+        Peer { rank, path: 0, messages, bytes, line: VecDeque::new() }
+    }
 }
 
 impl<F: Fluid> Engine<'_, F> {
@@ -79,39 +96,64 @@ impl<F: Fluid> Engine<'_, F> {
 
     fn path(&mut self, from: u32, to: u32) -> Result<u32, InputError> {
         let platform = self.platform;
-        let [sender, receiver] =
-            [from, to].map(|rank| &platform.cluster.devices()[self.ranks[rank as usize].device.0 as usize]);
-        let one_cpu = sender.id == receiver.id && matches!(receiver.kind, DeviceKind::Cpu(_));
-        let pair = match (one_cpu, platform.hosting.share(RankId(from), RankId(to))) {
-            (true, true) => Pair::Memory,
-            (true, false) => Pair::Host,
-            (false, _) => Pair::Wire,
-        };
-        let key = (sender.id, receiver.id, pair);
+        let key = key(platform, from, to);
         if let Some(known) = self.paths.known.get(&key) {
             return Ok(*known);
         }
-        let route = platform.cluster.route(sender.id, receiver.id)?;
-        let cost = platform.costs.message(pair, receiver, &route);
-        let figures = [cost.latency, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
-        if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
-            let value = format!("message to {}: {cost:?}", receiver.name);
-            return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
-        }
-        let (carrier, terms) = match pair {
-            Pair::Wire => {
-                let (resources, fluid) = (&mut self.resources, &mut self.fluid);
-                self.connections.over(platform.cluster, &route, &cost, platform.network, resources, fluid)?
-            }
-            // The receiver's thread carries the bytes, so nothing else limits them.
-            Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
-        };
-        let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
-        let latency = Time::from_secs_f64(cost.latency) + on_links;
-        let receive = self.resources.receive(receiver, cost.memory, &mut self.fluid)?;
-        self.paths.paths.push(Path { pair, latency, cost, carrier, terms, receive });
+        let path = path_between(platform, (from, to), &mut self.resources, &mut self.connections, &mut self.fluid)?;
+        self.paths.paths.push(path);
         let path = (self.paths.paths.len() - 1) as u32;
         self.paths.known.insert(key, path);
         Ok(path)
     }
+}
+
+/// Two devices, and who carries messages from the one to the other.
+type Key = (DeviceId, DeviceId, Pair);
+
+/// Where two ranks are.
+fn key(platform: &Platform<'_>, from: u32, to: u32) -> Key {
+    let [sender, receiver] = [from, to].map(|rank| platform.placement.device(RankId(rank)));
+    let kind = &platform.cluster.devices()[receiver.0 as usize].kind;
+    let one_cpu = sender == receiver && matches!(kind, DeviceKind::Cpu(_));
+    let pair = match (one_cpu, platform.hosting.share(RankId(from), RankId(to))) {
+        (true, true) => Pair::Memory,
+        (true, false) => Pair::Host,
+        (false, _) => Pair::Wire,
+    };
+    (sender, receiver, pair)
+}
+
+/// The way from one rank to another, in these resources and connections.
+///
+/// # Errors
+/// Devices that cannot reach each other, costs that are no numbers, a route that does not fold.
+pub(crate) fn path_between(
+    platform: &Platform<'_>,
+    (from, to): (u32, u32),
+    resources: &mut Resources,
+    connections: &mut Connections,
+    fluid: &mut dyn Fluid,
+) -> Result<Path, InputError> {
+    let (sender, receiver, pair) = key(platform, from, to);
+    let receiver = &platform.cluster.devices()[receiver.0 as usize];
+    let route = platform.cluster.route(sender, receiver.id)?;
+    if pair == Pair::Wire {
+        resources.orbits().check(platform.cluster, &route.links)?;
+    }
+    let cost = platform.costs.message(pair, receiver, &route);
+    let figures = [cost.latency, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
+    if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
+        let value = format!("message to {}: {cost:?}", receiver.name);
+        return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
+    }
+    let (carrier, terms) = match pair {
+        Pair::Wire => connections.over(platform.cluster, &route, &cost, platform.network, resources, fluid)?,
+        // The receiver's thread carries the bytes, so nothing else limits them.
+        Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
+    };
+    let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
+    let latency = Time::from_secs_f64(cost.latency) + on_links;
+    let receive = resources.receive(platform.cluster, receiver, cost.memory, fluid)?;
+    Ok(Path { pair, latency, cost, carrier, terms, receive })
 }

@@ -19,7 +19,7 @@ use crate::platform::Platform;
 #[derive(Debug)]
 pub(crate) struct Rank {
     pub(crate) role: u32,
-    pub(crate) device: DeviceId,
+    device: DeviceId,
     /// Whether messages are handled beside the compute stream (on a GPU) or between its tasks (on a CPU).
     pub(crate) apart: bool,
     /// Which of the engine's job lists is its own.

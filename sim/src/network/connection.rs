@@ -66,6 +66,12 @@ impl Connections {
             ramp = Ramp::new(first.0, round_trip, rate, |cap| network.carrier(cluster, route, cap, resources, fluid))?;
         }
         let receiver = cluster.link(transport.receiver);
+        if cost.send > 0.0 {
+            resources.orbits().check_port(cluster, cluster.link(transport.sender))?;
+        }
+        if receiver.protocol.incast.is_some() {
+            resources.orbits().check_port(cluster, receiver)?;
+        }
         let incast = match (receiver.protocol.incast, carrier) {
             (Some(incast), Carrier::Shared(_)) => {
                 let wire = resources.wire(cluster, receiver, fluid)?;

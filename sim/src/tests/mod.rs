@@ -19,8 +19,8 @@ use lockstep_topology::{
 };
 
 use crate::{
-    CollectiveRun, CollectiveTime, Cost, Costs, MessageCost, NetworkModel, Options, Pair, Platform, Prediction,
-    SimError, simulate, simulate_collective,
+    CollectiveRun, CollectiveTime, Cost, Costs, FoldRule, MessageCost, NetworkModel, Options, Pair, Platform,
+    Prediction, SimError, simulate, simulate_collective,
 };
 
 /// Figures without provenance.
@@ -135,6 +135,7 @@ impl World {
             elements,
             chunk,
             window: 0,
+            fold: FoldRule::Never,
         };
         simulate_collective(&run, &self.platform(costs, network)).expect("a collective that works")
     }

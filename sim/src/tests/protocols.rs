@@ -29,6 +29,7 @@ fn timed(world: &World, collective: Collective, algorithm: &str, bytes: u64, net
         elements: bytes / 4,
         chunk: bytes / 4,
         window: 0,
+        fold: FoldRule::Never,
     };
     simulate_collective(&run, &world.platform(&Roofline, network)).expect("runs").time.as_secs_f64()
 }
@@ -151,6 +152,7 @@ fn slow_start_doubles_each_round_trip() {
         elements: 2 * 32_000 / 4,
         chunk: 32_000 / 4,
         window: 2,
+        fold: FoldRule::Never,
     };
     let time = simulate_collective(&run, &world.platform(&Roofline, NetworkModel::MaxMin)).expect("runs").time;
     assert_close(time.as_secs_f64(), L + 5.0 * 20e-6 + (64_000.0 - 31_000.0) * 1e-9, "one ramp for two messages");

@@ -4,7 +4,7 @@
 //! many of them as the longest chain of dependent ones in `docs/collectives.md` has. What receivers' threads add to that is
 //! in the crate's own tests.
 
-use lockstep_sim::{CollectiveRun, MessageCost, NetworkModel, Platform, simulate_collective};
+use lockstep_sim::{CollectiveRun, FoldRule, MessageCost, NetworkModel, Platform, simulate_collective};
 use lockstep_topology::{Collective, Group, Hosting, HostingRule, Placement, PlacementRule};
 
 use crate::clusters::{self, EDGE, Latencies, Shape, UNIT_PS};
@@ -69,6 +69,7 @@ fn seconds(collective: &Collective, algorithm: &str, ranks: u32, elements: u64, 
         elements,
         chunk: 0,
         window: 0,
+        fold: FoldRule::Never,
     };
     simulate_collective(&run, &platform).expect("it runs").time.as_secs_f64()
 }

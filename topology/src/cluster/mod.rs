@@ -218,6 +218,16 @@ impl Cluster {
         &self.links[id.0 as usize]
     }
 
+    /// Hosts that must move together for routes to be moved like them, and whether devices of a host that look alike have
+    /// routes alike; `None` where routes are chosen by who talks to whom.
+    pub(crate) fn grain(&self) -> Option<(u32, bool)> {
+        let searched = (self.routing == Routing::Lowest).then_some(1u32);
+        let grains = self.fabrics.iter().map(|fabric| fabric.grain(self.hosts.len()));
+        // GPUs that are as near to several NICs of a fabric take turns.
+        let alike = self.fabrics.is_empty() || self.devices.len() == self.hosts.len();
+        grains.fold(searched, |most, grain| most.zip(grain).map(|(a, b)| a.max(b))).map(|grain| (grain, alike))
+    }
+
     /// How many wires there are: every [`WireId`] is below it. Links of one wire share its bandwidth.
     pub fn wires(&self) -> u32 {
         self.wires

@@ -15,9 +15,12 @@ use super::parameter_server::Star;
 use super::pipelined_chain;
 use super::recursive_doubling::RecursiveDoubling;
 use super::ring::{Blocks, Ring};
+use super::schedule::Phase;
 use super::shard::Split;
+use super::step::Action;
 use super::tree::{Shape, Tree, Ways};
 use crate::InputError;
+use crate::symmetry::Permutations;
 
 /// Elements in a chunk of a pipelined algorithm, if the caller names none: 256 KiB of 32-bit floats.
 const PIPELINE_CHUNK: u64 = 64 * 1024;
@@ -197,6 +200,47 @@ impl Method {
                 Kernel::Pairwise(Pairwise { blocks: Arc::clone(blocks), member, lane, lanes: split.chunks })
             }
         }
+    }
+
+    /// The permutations of `members` that leave every lane as it is, peers renamed: what each kind of step does must
+    /// depend on members' differences alone, and all of its parts must be equally long.
+    pub(super) fn symmetry(&self, members: u32, split: &Split) -> Permutations {
+        let p = u64::from(members);
+        let even = split.elements.is_multiple_of(split.groups * split.chunks.max(1) * p);
+        match self {
+            _ if members == 1 => Permutations::Identity,
+            Method::Ring { reduce: true, gather: true } if even => Permutations::Rotations { unit: 1 },
+            // Here each lane takes its part of every block.
+            Method::Ring { reduce, gather } if reduce != gather && split.elements.is_multiple_of(p) => {
+                Permutations::Rotations { unit: 1 }
+            }
+            Method::HalvingDoubling if even && members.is_power_of_two() => Permutations::Masks { unit: 1 },
+            Method::RecursiveDoubling if members.is_power_of_two() => Permutations::Masks { unit: 1 },
+            Method::Pairwise(blocks) if blocks.even() => Permutations::Rotations { unit: 1 },
+            // A tree has a root, and its members are served one after the other.
+            _ => Permutations::Identity,
+        }
+    }
+
+    /// The rounds of a ring of even blocks in one lane: that of the schedule's first member, as all are alike.
+    pub(super) fn pipeline(&self, members: u32, split: &Split) -> Option<Vec<Phase>> {
+        let Method::Ring { reduce, gather } = self else { return None };
+        let elements = split.elements / u64::from(members);
+        let phase = |action| Phase { rounds: members - 1, action, elements };
+        let phases = [reduce.then(|| phase(Action::RecvSum)), gather.then(|| phase(Action::RecvInto))];
+        (elements > 0).then(|| phases.into_iter().flatten().collect())
+    }
+
+    /// The elements to which the buffer must be rounded up for [`Method::symmetry`] to find even parts.
+    pub(super) fn even_elements(&self, members: u32, split: &Split) -> u64 {
+        let p = u64::from(members);
+        let parts = match self {
+            Method::Ring { reduce, gather } if reduce != gather => p,
+            Method::Ring { .. } => split.chunks.max(1).saturating_mul(p),
+            Method::HalvingDoubling if members.is_power_of_two() => split.chunks.max(1).saturating_mul(p),
+            _ => 1,
+        };
+        split.elements.checked_next_multiple_of(parts).unwrap_or(split.elements)
     }
 
     /// The longest chain of dependent messages in a lane with no empty part.

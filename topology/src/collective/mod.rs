@@ -52,6 +52,6 @@ pub use fault::{Fault, Reason, Wait};
 pub use group::Group;
 pub use lane::Lane;
 pub use meaning::Collective;
-pub use schedule::Schedule;
+pub use schedule::{Phase, Schedule};
 pub use shard::shard;
 pub use step::{Action, Step};

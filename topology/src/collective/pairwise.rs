@@ -47,6 +47,11 @@ impl Blocks {
         Some(Blocks { members, counts: Arc::clone(counts), sends, receives, largest, longest })
     }
 
+    /// Whether all blocks are equally long.
+    pub(super) fn even(&self) -> bool {
+        self.counts.iter().all(|count| *count == self.counts[0])
+    }
+
     /// Where block `from → to` stands in the sender's row.
     pub(super) fn sent(&self, from: u32, to: u32) -> Range<u64> {
         let at = from as usize * self.members as usize + to as usize;

@@ -14,7 +14,9 @@ use super::lane::Lane;
 use super::meaning::Collective;
 use super::method::Method;
 use super::shard::Split;
+use super::step::Action;
 use crate::InputError;
+use crate::symmetry::Permutations;
 
 /// Bytes of an element wherever bytes are counted: a 32-bit float.
 const ELEMENT_BYTES: u64 = 4;
@@ -39,6 +41,17 @@ pub struct Schedule {
     /// The nodes of a hierarchical schedule, whose method is among their leaders.
     nodes: Option<Nodes>,
     buffered: bool,
+}
+
+/// Equal rounds of a [`Schedule::pipeline`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Phase {
+    /// How many.
+    pub rounds: u32,
+    /// What is done with the message that comes.
+    pub action: Action,
+    /// Elements of each message.
+    pub elements: u64,
 }
 
 /// Members on nodes.
@@ -161,6 +174,37 @@ impl Schedule {
     pub fn rounds(&self) -> u32 {
         let around = self.nodes.as_ref().map_or(0, |nodes| 2 * (nodes.largest - 1));
         self.method.rounds(self.leaders()) + around
+    }
+
+    /// The permutations of members that leave every lane as it is once its peers are renamed: same steps in the same
+    /// order, and messages of the same lengths. They say nothing about which elements a message carries.
+    ///
+    /// ```
+    /// # use lockstep_topology::{Algorithm, Collective, Group, Permutations, Schedule};
+    /// let ring = |n| Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(4), n, 0).unwrap();
+    /// assert_eq!(ring(1000).symmetry(), Permutations::Rotations { unit: 1 });
+    /// assert_eq!(ring(1001).symmetry(), Permutations::Identity); // one block is an element longer
+    /// ```
+    pub fn symmetry(&self) -> Permutations {
+        let across = self.method.symmetry(self.leaders(), &self.split);
+        let Some(nodes) = &self.nodes else { return across };
+        let size = nodes.largest;
+        let even = u64::from(size) * u64::from(self.leaders()) == u64::from(self.members);
+        if even { across.of_blocks(size) } else { Permutations::Identity }
+    }
+
+    /// The rounds of a schedule in which every member does the same in one lane: in each it sends to the next member and
+    /// then takes in as much from the one before. `None` for any other schedule.
+    pub fn pipeline(&self) -> Option<Vec<Phase>> {
+        let one = self.leaders() == self.members && self.lanes() == 1 && self.symmetry() != Permutations::Identity;
+        one.then(|| self.method.pipeline(self.members, &self.split)).flatten()
+    }
+
+    /// The same schedule on a buffer that is longer by as little as gives it the symmetry of its algorithm: all parts are
+    /// then as long as the longest ones are here.
+    pub fn padded(&self) -> Schedule {
+        let elements = self.method.even_elements(self.leaders(), &self.split);
+        Schedule { split: Split { elements, ..self.split }, ..self.clone() }
     }
 
     /// What the checker holds the lanes to.

@@ -61,6 +61,21 @@ impl Fabric {
         self.bisection
     }
 
+    /// Hosts that must move together for routes to move with them: 1 where routes mind only the tree, `None` where they
+    /// mind everything.
+    pub(super) fn grain(&self, hosts: usize) -> Option<u32> {
+        let Shape::Tree(tree) = &self.shape else { return None };
+        let options = tree.up.iter().chain(&tree.parallel).fold(1u32, |product, n| product.saturating_mul(*n));
+        let in_order = || self.ports.len() == hosts && (0..).zip(&self.ports).all(|(at, (slot, _))| at == *slot);
+        match self.routing {
+            _ if options == 1 => Some(1),
+            Routing::Lowest => Some(1),
+            // A destination's residues decide.
+            Routing::DModK if in_order() => Some(options),
+            _ => None,
+        }
+    }
+
     /// The links from one port to another, in order; `None` where the two do not meet in this fabric.
     pub(super) fn way(&self, from: u32, to: u32, choice: &Choice) -> Option<Vec<LinkId>> {
         let [from_slot, to_slot] = [from, to].map(|port| u64::from(self.ports[port as usize].0));

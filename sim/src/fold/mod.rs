@@ -1,0 +1,193 @@
+//! Folding: of ranks that a declared symmetry makes equal only one is simulated, exactly.
+//!
+//! The group that algorithms, cluster, placement and hosting have in common acts freely on ranks, so each orbit has as many
+//! ranks as there are permutations, and the first block of ranks holds one of each. Speeds are unique (max-min), so
+//! everything that happens to a rank happens to its images at the same instant. Hence the quotient is exact:
+//!
+//! - only representatives run; a message to rank p goes to p's representative, as from whoever is to that one what the
+//!   sender is to p;
+//! - a wire that stands for others is one resource. Where k images of every representative's use meet on it, its capacity
+//!   is divided by k, which keeps both the sum and the fairness among uses. Cores and memories likewise.
+//!
+//! Where a route crosses two images of one wire (a half-duplex wire at both ends) that does not hold, and every rank is
+//! simulated. So it is wherever only the identity is common.
+
+mod orbits;
+pub(crate) mod pipeline;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use lockstep_models::{Program, Span};
+use lockstep_topology::{Fold, Permutations, Schedule};
+
+pub(crate) use orbits::Orbits;
+
+use crate::platform::Platform;
+use crate::traffic::Traffic;
+
+/// Spans and pairs of ranks up to this number are written out for all ranks; beyond, for representatives only.
+const WRITTEN_OUT: u64 = 1 << 20;
+
+/// Where an error says that a route does not fold.
+const UNFOLDABLE: &str = "folding";
+
+/// Whether ranks are folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FoldRule {
+    /// Every rank is simulated.
+    Never,
+    /// Only where that changes nothing.
+    #[default]
+    Exact,
+    /// Also where exchanges must be rounded up to equal parts first, which makes them a little longer.
+    Padded,
+}
+
+/// Which ranks were simulated.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Folding {
+    /// Every rank, because nobody asked for less or there is only one.
+    Off,
+    /// Every rank, because of this.
+    Refused(String),
+    /// The first ranks only, each for as many as `group` has permutations.
+    Folded {
+        /// Ranks that were simulated.
+        representatives: u32,
+        /// Ranks that there are.
+        ranks: u32,
+        /// What takes a rank to those that it stands for.
+        group: Permutations,
+        /// Elements that padding added to exchanges, per element.
+        padding: f64,
+    },
+}
+
+impl Folding {
+    /// Ranks that each simulated one stands for.
+    pub fn copies(&self) -> u32 {
+        match self {
+            Folding::Folded { representatives, ranks, .. } => ranks / representatives,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Folding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Folding::Off => f.write_str("every rank is simulated"),
+            Folding::Refused(reason) => write!(f, "every rank is simulated: {reason}"),
+            Folding::Folded { representatives, ranks, group, padding } => {
+                write!(f, "{representatives} of {ranks} ranks are simulated, the others are equal by {group}")?;
+                if *padding > 0.0 {
+                    write!(f, "; exchanges are rounded up by {:.2} %", padding * 100.0)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// How `program` folds on `platform`.
+pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldRule) -> (Orbits, Folding) {
+    let ranks = program.ranks();
+    if ranks < 2 || rule == FoldRule::Never {
+        return (Orbits::all(), Folding::Off);
+    }
+    let [role] = program.roles.as_slice() else {
+        return (Orbits::all(), Folding::Refused("ranks have different roles".into()));
+    };
+    let exchanges = role.exchanges().map(|(_, exchange)| program.schedule(exchange).ok());
+    fold(exchanges.collect(), ranks, platform, rule)
+}
+
+/// How one collective folds on `platform`.
+pub(crate) fn of_schedule(schedule: &Schedule, platform: &Platform<'_>, rule: FoldRule) -> (Orbits, Folding) {
+    if schedule.members() < 2 || rule == FoldRule::Never {
+        return (Orbits::all(), Folding::Off);
+    }
+    fold(vec![Some(schedule.clone())], schedule.members(), platform, rule)
+}
+
+/// How ranks fold that meet in these exchanges and do the same otherwise.
+fn fold(exchanges: Vec<Option<Schedule>>, ranks: u32, platform: &Platform<'_>, rule: FoldRule) -> (Orbits, Folding) {
+    let (mut group, mut elements, mut added) = (None, 0u64, 0u64);
+    for schedule in exchanges {
+        let schedule = schedule.filter(|schedule| schedule.members() == ranks);
+        let own = schedule.map_or(Permutations::Identity, |exact| {
+            let schedule = if rule == FoldRule::Padded { exact.padded() } else { exact.clone() };
+            elements += exact.elements();
+            added += schedule.elements() - exact.elements();
+            schedule.symmetry()
+        });
+        group = Some(group.map_or(own, |group: Permutations| group.common(own, ranks)));
+    }
+    let found = if platform.placement.ranks() != ranks {
+        Err("not all ranks that are placed take part")
+    } else if platform.costs.noise().is_some() {
+        Err("every rank has noise of its own")
+    } else if !platform.costs.alike() {
+        Err("equal devices differ in cost")
+    } else {
+        let group = group.unwrap_or(Permutations::Identity);
+        Fold::new(group, platform.cluster, platform.placement, platform.hosting)
+    };
+    match found {
+        Ok(fold) => {
+            let padding = added as f64 / elements.max(1) as f64;
+            let (representatives, group) = (fold.representatives(), fold.group());
+            (Orbits::of(fold), Folding::Folded { representatives, ranks, group, padding })
+        }
+        Err(reason) => (Orbits::all(), Folding::Refused(reason.into())),
+    }
+}
+
+/// Runs `run` folded; with fewer permutations, or in the end with every rank, where a route turns out not to fold.
+pub(crate) fn or_unfolded<T>(
+    (mut orbits, mut folding): (Orbits, Folding),
+    mut run: impl FnMut(Orbits) -> Result<T, crate::SimError>,
+) -> Result<(T, Folding), crate::SimError> {
+    loop {
+        match run(orbits.clone()) {
+            Err(crate::SimError::Input(error)) if error.place == UNFOLDABLE => {
+                orbits = orbits.coarser();
+                folding = match (orbits.fold(), folding) {
+                    (Some(fold), Folding::Folded { ranks, padding, .. }) => {
+                        let (representatives, group) = (fold.representatives(), fold.group());
+                        Folding::Folded { representatives, ranks, group, padding }
+                    }
+                    _ => Folding::Refused(error.message),
+                };
+            }
+            other => return other.map(|done| (done, folding)),
+        }
+    }
+}
+
+/// The spans and the traffic of all ranks from those of representatives, unless that is too many.
+pub(crate) fn write_out(orbits: &Orbits, spans: Vec<Span>, traffic: Traffic) -> (Vec<Span>, Traffic) {
+    let Some(fold) = orbits.fold() else { return (spans, traffic) };
+    let copies = fold.ranks() / fold.representatives();
+    let few = |count: usize| count as u64 * u64::from(copies) <= WRITTEN_OUT;
+    let image = |to: u32, rank: u32| fold.group().image(fold.ranks(), to, rank);
+    let spans = if few(spans.len()) {
+        let mut all: Vec<Span> = Vec::with_capacity(spans.len() * copies as usize);
+        for to in 0..copies {
+            all.extend(spans.iter().map(|span| Span { rank: image(to, span.rank), ..*span }));
+        }
+        all
+    } else {
+        spans
+    };
+    let traffic = if few(traffic.pairs.len()) {
+        let pairs = traffic.pairs.iter();
+        let of = |to: u32| pairs.clone().map(move |((a, b), sent)| ((image(to, *a), image(to, *b)), *sent));
+        Traffic { pairs: (0..copies).flat_map(of).collect(), copies: 1 }
+    } else {
+        Traffic { copies, ..traffic }
+    };
+    (spans, traffic)
+}

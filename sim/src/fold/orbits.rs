@@ -1,0 +1,105 @@
+//! `Orbits`: who stands for whom in a run, whether it is folded or not.
+
+use std::sync::Arc;
+
+use lockstep_topology::cluster::{Device, DeviceId, Link, LinkId};
+use lockstep_topology::{Cluster, Fold, InputError};
+
+use super::UNFOLDABLE;
+
+/// The ranks, wires and devices that are simulated, and those that they stand for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Orbits {
+    fold: Option<Arc<Fold>>,
+}
+
+impl Orbits {
+    /// Everybody stands for himself.
+    pub(crate) fn all() -> Orbits {
+        Orbits { fold: None }
+    }
+
+    /// Representatives of a common symmetry.
+    pub(crate) fn of(fold: Fold) -> Orbits {
+        Orbits { fold: Some(Arc::new(fold)) }
+    }
+
+    /// The symmetry, if there is one.
+    pub(crate) fn fold(&self) -> Option<&Fold> {
+        self.fold.as_deref()
+    }
+
+    /// Ranks that are simulated, of `ranks`.
+    pub(crate) fn count(&self, ranks: u32) -> u32 {
+        self.fold().map_or(ranks, Fold::representatives)
+    }
+
+    /// The rank that is simulated for `rank`.
+    pub(crate) fn representative(&self, rank: u32) -> u32 {
+        self.fold().map_or(rank, |fold| fold.representative(rank))
+    }
+
+    /// What `other` is to the representative of `rank` if it is `other` to `rank`.
+    pub(crate) fn seen_from(&self, rank: u32, other: u32) -> u32 {
+        self.fold().map_or(other, |fold| fold.seen_from(rank, other))
+    }
+
+    /// The link that stands for `link`, and how many uses it has for each that is simulated.
+    pub(crate) fn link<'c>(&self, cluster: &'c Cluster, link: &'c Link) -> (&'c Link, f64) {
+        match self.fold() {
+            Some(fold) => {
+                let (id, crowd) = fold.link(cluster, link.id);
+                (cluster.link(id), f64::from(crowd))
+            }
+            None => (link, 1.0),
+        }
+    }
+
+    /// The device that stands for `device`, and how many uses it has for each that is simulated.
+    pub(crate) fn device(&self, cluster: &Cluster, device: &Device) -> (DeviceId, f64) {
+        match self.fold() {
+            Some(fold) => {
+                let (id, crowd) = fold.device(cluster, device);
+                (id, f64::from(crowd))
+            }
+            None => (device.id, 1.0),
+        }
+    }
+
+    /// Refuses a port at which images of one rank would meet: it serves them one after the other, so they are not equal.
+    ///
+    /// # Errors
+    /// The reason, at a place by which `or_unfolded` knows it.
+    pub(crate) fn check_port(&self, cluster: &Cluster, port: &Link) -> Result<(), InputError> {
+        if self.link(cluster, port).1 > 1.0 {
+            let message = "a NIC serves ranks one after the other that are equal otherwise";
+            return Err(InputError::new(UNFOLDABLE, "", message));
+        }
+        Ok(())
+    }
+
+    /// The largest smaller group of the same kind; everybody for himself after that.
+    pub(super) fn coarser(&self) -> Orbits {
+        Orbits { fold: self.fold().and_then(Fold::coarser).map(Arc::new) }
+    }
+
+    /// Refuses a route that crosses two images of one wire.
+    ///
+    /// # Errors
+    /// The reason, at a place by which `or_unfolded` knows it.
+    pub(crate) fn check(&self, cluster: &Cluster, route: &[LinkId]) -> Result<(), InputError> {
+        if self.fold.is_none() {
+            return Ok(());
+        }
+        let mut wires: Vec<_> = route.iter().map(|id| cluster.link(*id)).collect();
+        wires.sort_unstable_by_key(|link| link.wire);
+        wires.dedup_by_key(|link| link.wire);
+        let mut images: Vec<_> = wires.iter().map(|link| self.link(cluster, link).0.wire).collect();
+        images.sort_unstable();
+        if images.windows(2).any(|pair| pair[0] == pair[1]) {
+            let message = "a route crosses two wires that are equal by symmetry";
+            return Err(InputError::new(UNFOLDABLE, "", message));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! `Fold`: the permutations that an algorithm, a cluster, a placement and a hosting have in common, ready for use.
+//!
+//! The first [`Fold::representatives`] ranks stand for all. A wire that k of their images share is k times as crowded as
+//! its representatives show; [`Fold::link`] says how many that is.
+
+use super::levels::Levels;
+use super::permutations::Permutations;
+use crate::cluster::{Cluster, Device, DeviceId, LinkId};
+use crate::{Hosting, Placement, Rank};
+
+/// A common group of permutations of the ranks of a job.
+#[derive(Debug, Clone)]
+pub struct Fold {
+    ranks: u32,
+    group: Permutations,
+    levels: Levels,
+}
+
+impl Fold {
+    /// What `group`, a group of permutations of all ranks, has in common with where the ranks are.
+    ///
+    /// # Errors
+    /// No permutation but the identity is left: why, for people to read.
+    pub fn new(
+        group: Permutations,
+        cluster: &Cluster,
+        placement: &Placement,
+        hosting: &Hosting,
+    ) -> Result<Fold, &'static str> {
+        if group == Permutations::Identity {
+            return Err("the algorithm treats members unlike, or cuts the buffer into unequal parts");
+        }
+        let levels = Levels::of(cluster, placement);
+        if levels.sizes().is_empty() {
+            return Err("the ranks' devices, or their places in the network, are not alike");
+        }
+        let ranks = placement.ranks();
+        let mut group = levels.allowed(group);
+        // Processes are rarely cut otherwise than by rank or host; where they are, whole ones must move.
+        while group != Permutations::Identity && !keeps(group, ranks, hosting) {
+            group = levels.allowed(group.of_blocks(2).common(group, ranks));
+        }
+        if group == Permutations::Identity {
+            return Err("no permutation of the algorithm's members is one of the cluster");
+        }
+        Ok(Fold { ranks, group, levels })
+    }
+
+    /// The same with blocks as much larger as is least possible, if that leaves any permutation.
+    pub fn coarser(&self) -> Option<Fold> {
+        let (unit, order) = (self.representatives(), self.group.order(self.ranks));
+        let factor = (2..order).find(|factor| order.is_multiple_of(*factor))?;
+        let group = self.levels.allowed(self.group.of_blocks(factor));
+        let smaller = group.unit(self.ranks) > unit && group != Permutations::Identity;
+        smaller.then(|| Fold { group, ..self.clone() })
+    }
+
+    /// The permutations.
+    pub fn group(&self) -> Permutations {
+        self.group
+    }
+
+    /// All ranks.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// The first so many ranks hold one of each orbit.
+    pub fn representatives(&self) -> u32 {
+        self.group.unit(self.ranks)
+    }
+
+    /// The representative of a rank.
+    pub fn representative(&self, rank: u32) -> u32 {
+        rank % self.representatives()
+    }
+
+    /// What `other` is to the representative of `rank` if it is `other` to `rank`.
+    pub fn seen_from(&self, rank: u32, other: u32) -> u32 {
+        self.group.back(self.ranks, rank / self.representatives(), other)
+    }
+
+    /// The representative of a link, and how many images of each representative's use it carries.
+    pub fn link(&self, cluster: &Cluster, id: LinkId) -> (LinkId, u32) {
+        let unit = self.representatives();
+        let (image, size) = self.levels.link(cluster, id, unit);
+        (image, size.max(unit) / unit)
+    }
+
+    /// The representative of a device, and how many images of each representative's use it carries.
+    pub fn device(&self, cluster: &Cluster, device: &Device) -> (DeviceId, u32) {
+        use crate::cluster::VertexKind;
+        let unit = self.representatives();
+        let image = self.levels.canonical(device.vertex, unit);
+        let crowd = self.levels.block(device.vertex).max(unit) / unit;
+        match cluster.vertex(image).kind {
+            VertexKind::Cpu(id) | VertexKind::Gpu(id) => (id, crowd),
+            _ => (device.id, crowd),
+        }
+    }
+}
+
+/// Whether the generators of a group take processes to processes.
+fn keeps(group: Permutations, ranks: u32, hosting: &Hosting) -> bool {
+    if hosting.processes() == ranks || hosting.processes() == 1 {
+        return true;
+    }
+    let order = group.order(ranks);
+    let generators = std::iter::successors(Some(1u32), |to| to.checked_mul(2)).take_while(|to| *to < order);
+    let count = if matches!(group, Permutations::Rotations { .. }) { 1 } else { usize::MAX };
+    generators.take(count).all(|to| {
+        let mut image = vec![u32::MAX; hosting.processes() as usize];
+        (0..ranks).all(|rank| {
+            let there = hosting.process(Rank(group.image(ranks, to, rank)));
+            let known = &mut image[hosting.process(Rank(rank)) as usize];
+            let fits = *known == u32::MAX || *known == there;
+            *known = there;
+            fits
+        })
+    })
+}

@@ -1,0 +1,103 @@
+//! `Permutations`: the two groups that collectives have, each moving blocks of consecutive members without fixed points.
+//!
+//! A ring stays itself when everybody moves on by one; halving-doubling when all numbers are XORed with one mask. Both
+//! act regularly on blocks of `unit` members: exactly one permutation takes a given block to another given one, so the
+//! first block holds one representative of each orbit. A larger unit is a smaller group of the same kind.
+
+use std::fmt;
+
+/// A group of permutations of `0..members`, where `members` is known from elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Permutations {
+    /// The identity alone.
+    Identity,
+    /// m → (m + j·unit) mod members, for every j; `unit` divides the number of members.
+    Rotations {
+        /// Members of a block.
+        unit: u32,
+    },
+    /// ⌊m/unit⌋ → ⌊m/unit⌋ XOR j, for every j below members/unit, which is a power of two.
+    Masks {
+        /// Members of a block.
+        unit: u32,
+    },
+}
+
+impl Permutations {
+    /// Members of a block: how many orbits there are.
+    pub fn unit(self, members: u32) -> u32 {
+        match self {
+            Permutations::Identity => members,
+            Permutations::Rotations { unit } | Permutations::Masks { unit } => unit,
+        }
+    }
+
+    /// How many permutations there are.
+    pub fn order(self, members: u32) -> u32 {
+        members / self.unit(members).max(1)
+    }
+
+    /// Where `member` goes under the permutation that takes the first block to block `to`.
+    pub fn image(self, members: u32, to: u32, member: u32) -> u32 {
+        match self {
+            Permutations::Identity => member,
+            Permutations::Rotations { unit } => {
+                ((u64::from(member) + u64::from(to) * u64::from(unit)) % u64::from(members)) as u32
+            }
+            Permutations::Masks { unit } => ((member / unit) ^ to) * unit + member % unit,
+        }
+    }
+
+    /// Where `member` goes under the permutation that takes block `from` to the first.
+    pub fn back(self, members: u32, from: u32, member: u32) -> u32 {
+        match self {
+            Permutations::Rotations { .. } if from > 0 => self.image(members, self.order(members) - from, member),
+            _ => self.image(members, from, member),
+        }
+    }
+
+    /// The same kind of permutation of blocks of `size` members each.
+    pub(crate) fn of_blocks(self, size: u32) -> Permutations {
+        match self {
+            Permutations::Identity => Permutations::Identity,
+            Permutations::Rotations { unit } => Permutations::Rotations { unit: unit.saturating_mul(size) },
+            Permutations::Masks { unit } => Permutations::Masks { unit: unit.saturating_mul(size) },
+        }
+    }
+
+    /// The permutations in both groups, as far as they are of one kind.
+    pub fn common(self, other: Permutations, members: u32) -> Permutations {
+        let unit = |one: u32, other: u32| {
+            let unit = u64::from(one) / u64::from(gcd(one, other)) * u64::from(other);
+            u32::try_from(unit).ok().filter(|unit| *unit < members && members.is_multiple_of(*unit))
+        };
+        let found = match (self, other) {
+            (Permutations::Rotations { unit: a }, Permutations::Rotations { unit: b }) => {
+                unit(a, b).map(|unit| Permutations::Rotations { unit })
+            }
+            (Permutations::Masks { unit: a }, Permutations::Masks { unit: b }) => {
+                // Masks of the larger unit are masks of the smaller one where that is a power of two times smaller.
+                let (small, large) = (a.min(b), a.max(b));
+                let nested = large.is_multiple_of(small) && (large / small).is_power_of_two() && large < members;
+                nested.then_some(Permutations::Masks { unit: large })
+            }
+            _ => None,
+        };
+        found.unwrap_or(Permutations::Identity)
+    }
+}
+
+impl fmt::Display for Permutations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Permutations::Identity => f.write_str("no permutation"),
+            Permutations::Rotations { unit } => write!(f, "rotation by {unit}"),
+            Permutations::Masks { unit: 1 } => f.write_str("XOR of ranks"),
+            Permutations::Masks { unit } => write!(f, "XOR of blocks of {unit}"),
+        }
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+}

@@ -1,0 +1,295 @@
+//! Every declaration is applied and compared: to lanes, to routes, to wires and devices.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::cluster::{Cluster, LinkId};
+use crate::{
+    Action, Algorithm, Collective, Group, Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, Schedule,
+};
+
+/// A tree of switches over hosts with GPUs behind `bridges` bridges: so many below each, from the leaves up.
+fn tree(gpus: u32, bridges: u32, widths: &[u32]) -> String {
+    let hosts: u32 = widths.iter().product();
+    let mut text = format!(
+        r#"
+        name = "tree"
+        provenance = "assumed: a test"
+        [[host]]
+        name = "node"
+        count = {hosts}
+        [host.cpu]
+        cores = 4
+        flops_per_core = "100GFLOP/s"
+        memory_bandwidth = "10GB/s"
+        memory = "16GiB"
+        message_latency = "1us"
+        message_bandwidth = "8GB/s"
+        [[host.nic]]
+        name = "eth0"
+        [[host.link]]
+        kind = "pcie"
+        between = ["cpu", "eth0"]
+        latency = "1us"
+        bandwidth = "100GB/s"
+        "#
+    );
+    if gpus > 0 {
+        text += &format!(
+            r#"
+            [[host.gpu]]
+            name = "gpu"
+            count = {gpus}
+            model = "a GPU"
+            multiprocessors = 80
+            peak_flops = "14TFLOP/s"
+            memory_bandwidth = "900GB/s"
+            memory = "16GiB"
+            [[host.switch]]
+            name = "bridge"
+            count = {bridges}
+            "#
+        );
+        for bridge in 0..bridges {
+            let (first, last) = (bridge * gpus / bridges, (bridge + 1) * gpus / bridges - 1);
+            text += &format!(
+                r#"
+                [[host.link]]
+                kind = "pcie"
+                between = ["gpu[{first}-{last}]", "bridge{0}"]
+                latency = "1us"
+                bandwidth = "16GB/s"
+                [[host.link]]
+                kind = "pcie"
+                between = ["bridge{0}", "cpu"]
+                latency = "1us"
+                bandwidth = "16GB/s"
+                "#,
+                bridge,
+            );
+        }
+    }
+    // Switches of a level hang below those of the next; the things below are hosts at first.
+    let mut below = ("node".to_owned(), ".eth0", hosts);
+    for (level, width) in widths.iter().enumerate() {
+        let (name, count) = (format!("s{level}x"), below.2 / width);
+        text += &format!("[[switch]]\nname = \"{name}\"\ncount = {count}\n");
+        for switch in 0..count {
+            let (first, last) = (switch * width, (switch + 1) * width - 1);
+            text += &format!(
+                "[[link]]\nkind = \"ethernet\"\nbetween = [\"{}[{first}-{last}]{}\", \"{name}{switch}\"]\nlatency = \"{}us\"\nbandwidth = \"{}GB/s\"\n",
+                below.0,
+                below.1,
+                level + 1,
+                3 - level.min(2),
+            );
+        }
+        below = (name, "", count);
+    }
+    text
+}
+
+fn place(cluster: &Cluster, ranks: u32) -> (Placement, Hosting) {
+    let placement = Placement::new(cluster, ranks, &PlacementRule::Pack).expect("places");
+    let hosting = Hosting::new(&placement, &HostingRule::PerRank).expect("a process each");
+    (placement, hosting)
+}
+
+fn schedules(members: u32, node: u32, elements: u64, chunk: u64) -> Vec<Schedule> {
+    let pairs = (members * members) as usize;
+    let mut cases: Vec<(Collective, &str)> = [
+        "ring",
+        "halving-doubling",
+        "binomial-tree",
+        "pipelined-chain",
+        "multi-color:2",
+        "parameter-server:1",
+        "hierarchical:ring",
+        "hierarchical:halving-doubling",
+        "hierarchical:binomial-tree",
+        "library:mpi",
+    ]
+    .map(|name| (Collective::AllReduce, name))
+    .into();
+    cases.push((Collective::ReduceScatter, "ring"));
+    cases.push((Collective::AllGather, "ring"));
+    cases.push((Collective::Broadcast { root: 0 }, "binomial-tree"));
+    cases.push((Collective::AllToAllV { counts: vec![elements / u64::from(members); pairs].into() }, "pairwise"));
+    let schedule = |(collective, name): (Collective, &str)| {
+        let algorithm: Algorithm = name.parse().expect("an algorithm");
+        let group = Group::nodes(&vec![node; (members / node) as usize]);
+        Schedule::new(&collective, &algorithm, &group, elements, chunk).expect("a schedule")
+    };
+    cases.into_iter().map(schedule).collect()
+}
+
+/// What a lane does, peers and lengths but not which elements.
+fn steps(schedule: &Schedule, member: u32, lane: u32) -> Vec<(Action, u32, u64)> {
+    schedule.lane(member, lane).map(|step| (step.action, step.peer, step.elements())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Every declared permutation maps every lane of a member to that of its image.
+    #[test]
+    fn lanes_are_as_symmetric_as_declared(
+        nodes in 1u32..12, node in 1u32..5, elements in prop_oneof![1u64..3000, Just(0), Just(5760)], chunk in 0u64..900,
+    ) {
+        let members = nodes * node;
+        for schedule in schedules(members, node, elements, chunk) {
+            let group = schedule.symmetry();
+            prop_assert!(members.is_multiple_of(group.unit(members)));
+            for to in 0..group.order(members) {
+                for (member, lane) in (0..members).flat_map(|m| (0..schedule.lanes().min(5)).map(move |lane| (m, lane))) {
+                    let renamed: Vec<_> = steps(&schedule, member, lane)
+                        .into_iter()
+                        .map(|(action, peer, length)| (action, group.image(members, to, peer), length))
+                        .collect();
+                    let image = group.image(members, to, member);
+                    prop_assert_eq!(group.back(members, to, image), member);
+                    prop_assert_eq!(renamed, steps(&schedule, image, lane), "{} {:?}", schedule.collective(), group);
+                }
+            }
+        }
+    }
+
+    /// A pipeline is what every member does.
+    #[test]
+    fn pipelines_are_what_members_do(members in 1u32..9, blocks in 1u64..50, more in 0u64..3) {
+        for schedule in schedules(members, 1, blocks * u64::from(members) + more, 0) {
+            let Some(phases) = schedule.pipeline() else { continue };
+            for member in 0..members {
+                let (next, before) = ((member + 1) % members, (member + members - 1) % members);
+                let round = |phase: &crate::Phase| {
+                    [(Action::Send, next, phase.elements), (phase.action, before, phase.elements)]
+                };
+                let all: Vec<_> =
+                    phases.iter().flat_map(|phase| (0..phase.rounds).flat_map(move |_| round(phase))).collect();
+                prop_assert_eq!(&all, &steps(&schedule, member, 0));
+            }
+        }
+    }
+
+    /// A group that is allowed maps routes to routes, link by link, and keeps what links and devices are.
+    #[test]
+    fn routes_are_as_symmetric_as_declared(
+        gpus in prop_oneof![Just(0u32), Just(1), Just(2), Just(4)],
+        bridged in any::<bool>(),
+        widths in prop::collection::vec(1u32..5, 1..4),
+        masks in any::<bool>(),
+        share in 1u32..3,
+    ) {
+        let bridges = if bridged && gpus == 4 { 2 } else { 1 };
+        let cluster = Cluster::parse("tree.toml", &tree(gpus, bridges, &widths)).expect("a cluster");
+        let hosts: u32 = widths.iter().product();
+        let ranks = hosts * if gpus == 0 { 4 } else { gpus } / share;
+        prop_assume!(ranks > 1);
+        let (placement, hosting) = place(&cluster, ranks);
+        let group = if masks && ranks.is_power_of_two() {
+            Permutations::Masks { unit: 1 }
+        } else {
+            Permutations::Rotations { unit: 1 }
+        };
+        let Ok(fold) = Fold::new(group, &cluster, &placement, &hosting) else { return Ok(()) };
+        check(&fold, &cluster, &placement);
+    }
+}
+
+/// Holds a fold to its word on every pair of ranks.
+fn check(fold: &Fold, cluster: &Cluster, placement: &Placement) {
+    let unit = fold.representatives();
+    let mut users = vec![vec![0u64; cluster.wires() as usize]; unit as usize];
+    for from in 0..fold.ranks() {
+        for to in 0..fold.ranks() {
+            let device = |rank: u32| placement.device(Rank(rank));
+            let route = cluster.route(device(from), device(to)).expect("a route");
+            let seen = fold.seen_from(from, to);
+            let image = cluster.route(device(fold.representative(from)), device(seen)).expect("a route");
+            assert_eq!((route.latency, route.bandwidth), (image.latency, image.bandwidth), "{from} to {to}");
+            let folded =
+                |links: &[LinkId]| -> Vec<(LinkId, u32)> { links.iter().map(|id| fold.link(cluster, *id)).collect() };
+            assert_eq!(folded(&route.links), folded(&image.links), "{from} to {to} is {} to {seen}", from % unit);
+            for (id, (image, _)) in route.links.iter().zip(folded(&route.links)) {
+                let (a, b) = (cluster.link(*id), cluster.link(image));
+                assert_eq!((a.kind, a.latency, a.bandwidth, a.sharing), (b.kind, b.latency, b.bandwidth, b.sharing));
+                users[(from % unit) as usize][a.wire.0 as usize] += 1;
+            }
+        }
+        let device = &cluster.devices()[placement.device(Rank(from)).0 as usize];
+        let (image, crowd) = fold.device(cluster, device);
+        assert_eq!(cluster.devices()[image.0 as usize].kind, device.kind);
+        // So many images of one rank are on one device.
+        let images = (0..fold.ranks()).filter(|r| r % unit == from % unit && placement.device(Rank(*r)) == device.id);
+        assert_eq!(images.count() as u32, crowd, "rank {from}");
+    }
+    // All images of a wire carry equally much, and as many images of one use as it says.
+    for of in users {
+        for link in cluster.links() {
+            let (image, crowd) = fold.link(cluster, link.id);
+            let (own, others) = (of[link.wire.0 as usize], of[cluster.link(image).wire.0 as usize]);
+            assert_eq!(own, others, "{:?} and {:?}", link, cluster.link(image));
+            assert!(own.is_multiple_of(u64::from(crowd)), "{own} users, {crowd} at once: {link:?}");
+        }
+    }
+}
+
+#[test]
+fn levels_of_known_clusters() {
+    let sizes = |text: &str, ranks: u32| {
+        let cluster = Cluster::parse("tree.toml", text).expect("a cluster");
+        Levels::of(&cluster, &place(&cluster, ranks).0).sizes().to_vec()
+    };
+    assert_eq!(sizes(&tree(4, 1, &[2, 3, 2]), 48), [1, 4, 8, 24, 48]);
+    assert_eq!(sizes(&tree(4, 2, &[2, 3]), 24), [1, 2, 4, 8, 24]);
+    assert_eq!(sizes(&tree(0, 1, &[3, 2]), 24), [1, 4, 12, 24]);
+    // Half of the hosts: three leaves of two; then two leaves and one host of the third.
+    assert_eq!(sizes(&tree(4, 1, &[2, 6]), 24), [1, 4, 8, 24]);
+    assert_eq!(sizes(&tree(4, 1, &[2, 6]), 20), [0u32; 0]);
+}
+
+#[test]
+fn presets_fold_or_say_why_not() {
+    for (name, _) in Cluster::presets() {
+        let cluster = Cluster::load(name).expect("a preset");
+        for ranks in [2, 8, 12, 16, 32] {
+            let Ok(placement) = Placement::new(&cluster, ranks, &PlacementRule::Pack) else { continue };
+            for rule in [HostingRule::PerRank, HostingRule::PerHost] {
+                let hosting = Hosting::new(&placement, &rule).expect("processes");
+                for group in [Permutations::Masks { unit: 1 }, Permutations::Rotations { unit: 1 }] {
+                    if matches!(group, Permutations::Masks { .. }) && !ranks.is_power_of_two() {
+                        continue;
+                    }
+                    if let Ok(fold) = Fold::new(group, &cluster, &placement, &hosting) {
+                        check(&fold, &cluster, &placement);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_slow_wire_is_no_symmetry() {
+    let slow = tree(0, 1, &[4]).replace("node[0-3]", "node[0-2]")
+        + "[[link]]\nkind = \"ethernet\"\nbetween = [\"node3.eth0\", \"s0x0\"]\nlatency = \"1us\"\nbandwidth = \"1GB/s\"\n";
+    let cluster = Cluster::parse("slow.toml", &slow).expect("a cluster");
+    let placement = |ranks| place(&cluster, ranks).0;
+    assert_eq!(Levels::of(&cluster, &placement(16)).sizes(), [0u32; 0]);
+    assert_eq!(Levels::of(&cluster, &placement(12)).sizes(), [1, 4, 12]);
+}
+
+#[test]
+fn processes_must_move_whole() {
+    let cluster = Cluster::parse("tree.toml", &tree(0, 1, &[1])).expect("a cluster");
+    let limits = Limits { ranks_per_core: 4, ..Limits::default() };
+    let placement = Placement::within(&cluster, 8, &PlacementRule::Pack, limits).expect("places");
+    let unit = |processes: Vec<u32>| {
+        let hosting = Hosting::new(&placement, &HostingRule::Listed(processes)).expect("processes");
+        Fold::new(Permutations::Rotations { unit: 1 }, &cluster, &placement, &hosting)
+            .map(|fold| fold.representatives())
+    };
+    assert_eq!(unit(vec![0, 1, 2, 3, 4, 5, 6, 7]), Ok(1));
+    assert_eq!(unit(vec![0, 0, 1, 1, 2, 2, 3, 3]), Ok(2));
+    assert!(unit(vec![0, 0, 0, 1, 1, 1, 1, 1]).is_err());
+}
