@@ -159,6 +159,40 @@ fn collectives_on_every_preset() {
     }
 }
 
+/// As many hosts of a preset as `ranks` take; `None` where it has a size of its own.
+fn sized(name: &str, ranks: u32) -> Option<Site> {
+    let all = Cluster::load(name).expect("a preset");
+    let on_host = all.devices().iter().filter(|device| device.host == all.hosts()[0].id).count() as u32;
+    let each = if on_host > 1 { on_host - 1 } else { 16 };
+    let cluster = Cluster::load(&format!("{name}:{}", ranks / each)).ok()?;
+    Site::new(cluster, ranks, &HostingRule::PerHost)
+}
+
+#[test]
+fn presets_of_any_size() {
+    let mut folded = Vec::new();
+    for (name, _) in Cluster::presets() {
+        for (ranks, algorithm, elements, chunk) in [
+            (128, "ring", 128 << 10, 0),
+            (128, "halving-doubling", 128 << 10, 0),
+            (1024, "hierarchical:halving-doubling", 1 << 12, 1 << 11),
+        ] {
+            let Some(site) = sized(name, ranks) else { continue };
+            let what = format!("{algorithm} among {ranks} on {name}");
+            if same(site.collective(&Collective::AllReduce, algorithm, elements, chunk), &what) {
+                folded.push(what);
+            }
+        }
+    }
+    for preset in ["dgx-h100", "p2.8xlarge", "ethernet-gpu-8"] {
+        assert!(folded.contains(&format!("ring among 128 on {preset}")), "{folded:#?}");
+    }
+    let site = sized("ethernet-gpu-8", 2048).expect("places");
+    for algorithm in ["halving-doubling", "hierarchical:halving-doubling"] {
+        assert!(same(site.collective(&Collective::AllReduce, algorithm, 1 << 12, 1 << 11), algorithm), "{algorithm}");
+    }
+}
+
 #[test]
 fn collectives_on_trees() {
     let folding = |cluster: Cluster, ranks, elements, chunk| {

@@ -222,7 +222,10 @@ impl Cluster {
     /// routes alike; `None` where routes are chosen by who talks to whom.
     pub(crate) fn grain(&self) -> Option<(u32, bool)> {
         let searched = (self.routing == Routing::Lowest).then_some(1u32);
-        let grains = self.fabrics.iter().map(|fabric| fabric.grain(self.hosts.len()));
+        let grains = self
+            .fabrics
+            .iter()
+            .map(|fabric| fabric.grain(self.hosts.len() as u32, |port| self.vertex(port).host.map(|host| host.0)));
         // GPUs that are as near to several NICs of a fabric take turns.
         let alike = self.fabrics.is_empty() || self.devices.len() == self.hosts.len();
         grains.fold(searched, |most, grain| most.zip(grain).map(|(a, b)| a.max(b))).map(|grain| (grain, alike))

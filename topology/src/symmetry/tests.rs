@@ -270,6 +270,27 @@ fn presets_fold_or_say_why_not() {
 }
 
 #[test]
+fn presets_on_networks_fold_by_what_their_routes_mind() {
+    for (name, ranks) in
+        [("dgx-h100:16", 128), ("dgx-h100:24", 192), ("dgx1-v100:16", 128), ("big-basin-50gbe:16", 128)]
+    {
+        let cluster = Cluster::load(name).expect("a preset");
+        let (placement, hosting) = place(&cluster, ranks);
+        for group in [Permutations::Masks { unit: 1 }, Permutations::Rotations { unit: 1 }] {
+            if matches!(group, Permutations::Masks { .. }) && !ranks.is_power_of_two() {
+                continue;
+            }
+            if let Ok(fold) = Fold::new(group, &cluster, &placement, &hosting) {
+                check(&fold, &cluster, &placement);
+            }
+        }
+    }
+    // Hashed routes mind who talks to whom.
+    let cluster = Cluster::load("big-basin-50gbe:64@ethernet-10g").expect("a preset");
+    assert_eq!(Levels::of(&cluster, &place(&cluster, 512).0).sizes(), [0u32; 0]);
+}
+
+#[test]
 fn one_slow_wire_is_no_symmetry() {
     let slow = tree(0, 1, &[4]).replace("node[0-3]", "node[0-2]")
         + "[[link]]\nkind = \"ethernet\"\nbetween = [\"node3.eth0\", \"s0x0\"]\nlatency = \"1us\"\nbandwidth = \"1GB/s\"\n";

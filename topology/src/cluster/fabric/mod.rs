@@ -62,16 +62,21 @@ impl Fabric {
     }
 
     /// Hosts that must move together for routes to move with them: 1 where routes mind only the tree, `None` where they
-    /// mind everything.
-    pub(super) fn grain(&self, hosts: usize) -> Option<u32> {
+    /// mind everything. `host` numbers the host of a port's vertex.
+    pub(super) fn grain(&self, hosts: u32, host: impl Fn(VertexId) -> Option<u32>) -> Option<u32> {
         let Shape::Tree(tree) = &self.shape else { return None };
         let options = tree.up.iter().chain(&tree.parallel).fold(1u32, |product, n| product.saturating_mul(*n));
-        let in_order = || self.ports.len() == hosts && (0..).zip(&self.ports).all(|(at, (slot, _))| at == *slot);
+        let each = self.ports.len() as u32 / hosts.max(1);
+        let in_order = || {
+            let at_place =
+                |(at, (slot, vertex)): (u32, &(u32, VertexId))| at == *slot && host(*vertex) == Some(at / each);
+            each > 0 && (0..).zip(&self.ports).all(at_place)
+        };
         match self.routing {
             _ if options == 1 => Some(1),
             Routing::Lowest => Some(1),
-            // A destination's residues decide.
-            Routing::DModK if in_order() => Some(options),
+            // The residues of a destination's slot decide, and whole hosts' slots must keep theirs.
+            Routing::DModK if in_order() => (1..=options).find(|hosts| (hosts * each).is_multiple_of(options)),
             _ => None,
         }
     }
