@@ -66,6 +66,9 @@ pub struct Point {
 pub struct TransportEntry {
     /// α: seconds from a post until an idle receiver handles the message.
     pub latency: Interval,
+    /// Seconds more until a receiver that sleeps, because ranks outnumber cores, handles it; `None` where nobody measured.
+    #[serde(default)]
+    pub wake: Option<Interval>,
     /// o: seconds of the receiver's thread per message.
     pub overhead: Interval,
     /// β: seconds per byte that is copied.
@@ -185,7 +188,8 @@ impl Profile {
         for (name, transport) in
             std::iter::once(("memory", &self.memory)).chain(self.mpi.iter().map(|mpi| ("mpi", mpi)))
         {
-            for interval in [&transport.latency, &transport.overhead, &transport.copy, &transport.sum] {
+            let figures = [&transport.latency, &transport.overhead, &transport.copy, &transport.sum];
+            for interval in figures.into_iter().chain(&transport.wake) {
                 all.push((name.to_string(), interval, transport.slowdown));
             }
         }

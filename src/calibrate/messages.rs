@@ -60,7 +60,14 @@ pub(super) fn messages(cores: usize, repetitions: usize) -> Result<TransportEntr
     let (copy, sum) = (per_byte(&receiver.copy), per_byte(&receiver.sum));
     let both = interval(times.iter().flat_map(|side| side.both.iter().map(|t| t / (4 * LARGE) as f64)).collect());
     let latency = interval(times[0].round_trip.iter().map(half).collect());
-    Ok(TransportEntry { latency, overhead, copy, sum, slowdown: (both.value / sum.value).max(1.0) })
+    let sleeping = memory::run(vec![side(), side()], 0, |end, side| {
+        lockstep_exec::pin(end.rank().0 as usize % cores, 1);
+        (0..repetitions).map(|_| round_trip(end, side)).collect::<Result<Vec<f64>, TransportError>>()
+    })?;
+    let asleep = interval(sleeping[0].iter().map(half).collect());
+    let more = |asleep: f64| (asleep - latency.value).max(0.0);
+    let wake = Interval { value: more(asleep.value), low: more(asleep.low), high: more(asleep.high) };
+    Ok(TransportEntry { latency, wake: Some(wake), overhead, copy, sum, slowdown: (both.value / sum.value).max(1.0) })
 }
 
 fn peer(end: &dyn Transport) -> Rank {

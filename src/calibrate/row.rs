@@ -47,12 +47,14 @@ pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
         std::iter::once(("memory", &profile.memory)).chain(profile.mpi.iter().map(|mpi| ("mpi", mpi)))
     {
         let mib = f64::from(1u32 << 20);
-        for (what, figure, scale) in [
+        let wake = transport.wake.map(|wake| ("wake of a sleeping receiver, on top", wake, 1.0));
+        let figures = [
             ("latency", transport.latency, 1.0),
             ("overhead", transport.overhead, 1.0),
             ("copy, per MiB", transport.copy, mib),
             ("sum, per MiB", transport.sum, mib),
-        ] {
+        ];
+        for (what, figure, scale) in figures.into_iter().chain(wake) {
             rows.push(row(format!("message ({name}): {what}"), None, figure, scale, transport.slowdown));
         }
     }

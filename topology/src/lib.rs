@@ -9,8 +9,8 @@ mod units;
 
 pub use cluster::Cluster;
 pub use collective::{
-    Action, Algorithm, Bracketing, Collective, ExpressionId, Fault, Group, Lane, Library, Phase, Reason, Schedule, Step, Wait,
-    check, shard,
+    Action, Algorithm, Bracketing, Collective, ExpressionId, Fault, Group, Lane, Library, Phase, Reason, Schedule,
+    Step, Wait, check, shard,
 };
 pub use input_error::{InputError, nearest};
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank};

@@ -84,7 +84,10 @@ impl Costs for Perturbed<'_> {
         for time in self.times {
             match time {
                 OwnTime::Kernels => {}
-                OwnTime::MessageLatency => cost.latency = stretched.latency * factor,
+                OwnTime::MessageLatency => {
+                    cost.latency = stretched.latency * factor;
+                    cost.wake = stretched.wake * factor;
+                }
                 OwnTime::MessageOverhead => {
                     cost.overhead = stretched.overhead * factor;
                     cost.send = stretched.send * factor;

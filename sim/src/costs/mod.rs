@@ -39,6 +39,8 @@ pub enum Pair {
 pub struct MessageCost {
     /// α: seconds from the post until an idle receiver sees it, the latency of a route not included.
     pub latency: f64,
+    /// Seconds more where ranks outnumber the cores of a CPU: who waits then sleeps and must be woken.
+    pub wake: f64,
     /// o: seconds of the receiver's thread per message.
     pub overhead: f64,
     /// β: seconds of the receiver's thread per byte that lands in a buffer; what the links take comes on top.

@@ -133,6 +133,7 @@ impl Costs for Roofline {
                 let protocol = &route.transport.protocol;
                 MessageCost {
                     latency: 0.0,
+                    wake: 0.0,
                     overhead: protocol.receive_overhead.as_secs_f64(),
                     copy: 0.0,
                     sum: SUM_TRAFFIC / roof.bytes_s,

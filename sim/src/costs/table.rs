@@ -158,6 +158,7 @@ impl Table {
     fn transport(&self, entry: &TransportEntry) -> MessageCost {
         MessageCost {
             latency: entry.latency.value,
+            wake: entry.wake.map_or(0.0, |wake| wake.value),
             overhead: entry.overhead.value,
             copy: entry.copy.value,
             sum: entry.sum.value,

@@ -142,7 +142,7 @@ pub(crate) fn path_between(
         resources.orbits().check(platform.cluster, &route.links)?;
     }
     let cost = platform.costs.message(pair, receiver, &route);
-    let figures = [cost.latency, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
+    let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
     if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
         let value = format!("message to {}: {cost:?}", receiver.name);
         return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
@@ -153,7 +153,9 @@ pub(crate) fn path_between(
         Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
     };
     let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
-    let latency = Time::from_secs_f64(cost.latency) + on_links;
+    let sleeps = matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.placement.ranks_on(receiver.id) > cpu.cores);
+    let wake = if sleeps { cost.wake } else { 0.0 };
+    let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
     let receive = resources.receive(platform.cluster, receiver, cost.memory, fluid)?;
     Ok(Path { pair, latency, cost, carrier, terms, receive })
 }

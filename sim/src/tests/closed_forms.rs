@@ -129,3 +129,14 @@ fn traffic_equals_the_schedules_count() {
         }
     }
 }
+
+#[test]
+fn ranks_that_outnumber_their_cores_are_woken() {
+    let time = |cores: u32, latency: f64, wake: f64| {
+        let costs = Flat { message: MessageCost { latency, wake, ..MessageCost::default() }, ..Flat::default() };
+        World::host(cores, 3).allreduce("ring", 300, 0, &costs, NetworkModel::MaxMin).time.as_secs_f64()
+    };
+    // Four steps, each of one message that is waited for.
+    assert_close(time(2, 3e-6, 2e-5), 4.0 * 2.3e-5, "asleep");
+    assert_close(time(3, 3e-6, 2e-5), 4.0 * 3e-6, "each on a core of its own");
+}

@@ -125,7 +125,7 @@ impl Mailbox {
             return;
         }
         for _ in 0..spin {
-            if self.rung.swap(false, Ordering::AcqRel) {
+            if self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::AcqRel) {
                 return;
             }
             std::hint::spin_loop();

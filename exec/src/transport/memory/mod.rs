@@ -21,8 +21,9 @@ mod tests;
 
 pub(crate) use mailbox::{Envelope, Hold, Job};
 
-/// Looks at the mailbox before a rank sleeps, where each rank has a core: some microseconds.
-pub const SPIN: u32 = 2_000;
+/// Looks at the mailbox before a rank sleeps, where each rank has a core: some milliseconds, longer than what ranks of one
+/// step usually wait for each other, since to be woken costs as much as a message of 100 KiB.
+pub const SPIN: u32 = 100_000;
 
 /// Messages of one sender and tag, in the order of posting; one of the two queues is empty.
 #[derive(Debug, Default)]
