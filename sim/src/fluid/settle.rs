@@ -21,7 +21,8 @@ impl System {
         self.attach_touched();
         for (number, _) in &self.work.changed {
             let resource = &mut self.resources[*number as usize];
-            resource.tight = resource.demand > resource.capacity * (1.0 - MARGIN);
+            // What one activity alone uses is in its bound.
+            resource.tight = resource.crowd > 1.0 && resource.demand > resource.capacity * (1.0 - MARGIN);
         }
         if self.stays_in_kept() {
             let mut kept = self.refresh_kept();

@@ -20,7 +20,7 @@ const PATIENCE: usize = 200;
 /// Sweeps after which the last levels are taken as they are, made feasible.
 const LIMIT: usize = 2_000;
 
-/// A level or a cap that may be the next to be reached: the consumption at which it is, and whose it is.
+/// A level that may be the next to be reached: the consumption at which it is, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Stop {
     at: f64,
@@ -46,7 +46,6 @@ impl PartialOrd for Stop {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scratch {
     levels: BinaryHeap<Stop>,
-    caps: Vec<Stop>,
     /// What each user of a resource takes at most, and how many it is.
     bounds: Vec<(f64, f64)>,
 }
@@ -72,35 +71,28 @@ impl Part<'_> {
             let crowd = f64::from(group.attached);
             let share = |link: &Link| self.resources[link.resource as usize].capacity / (crowd * link.per_speed);
             self.speeds[*only as usize] = links.iter().map(share).fold(group.cap, f64::min);
-        } else if self.prepare(scratch) {
+        } else if self.prepare() {
             self.fill(scratch);
         } else {
             self.sweep(scratch);
         }
     }
 
-    /// Marks every class as without speed and lists the caps that may bind; returns whether all use is even.
-    fn prepare(&mut self, scratch: &mut Scratch) -> bool {
-        scratch.caps.clear();
+    /// Marks every class as without speed; returns whether all use is even.
+    fn prepare(&mut self) -> bool {
         let mut even = true;
         for member in self.members {
-            let group = &self.groups[*member as usize];
             self.speeds[*member as usize] = WAITING;
-            even &= group.even;
-            if group.cap <= group.bound {
-                let per_speed = self.links[group.range()].first().map_or(1.0, |link| link.per_speed);
-                scratch.caps.push(Stop { at: group.cap * per_speed, whose: *member });
-            }
+            even &= self.groups[*member as usize].even;
         }
         even
     }
 
     /// Progressive filling in the consumptions u·x, for even classes.
+    ///
+    /// A class's bound is looked at when the level of one of its resources comes up: below it, it takes its bound first.
     fn fill(&mut self, scratch: &mut Scratch) {
-        let Scratch { levels, caps, .. } = scratch;
-        // Ends with the lowest, for popping.
-        caps.sort_unstable();
-        let mut start = std::mem::take(levels).into_vec();
+        let mut start = std::mem::take(&mut scratch.levels).into_vec();
         start.clear();
         for number in self.tight.iter() {
             let Resource { capacity, crowd, .. } = self.resources[*number as usize];
@@ -108,21 +100,9 @@ impl Part<'_> {
             self.fills[*number as usize] = fill;
             start.push(Stop { at: fill.level(), whose: *number });
         }
-        *levels = BinaryHeap::from(start);
-        let mut left = self.members.len();
+        let mut levels = BinaryHeap::from(start);
         let mut reached = 0.0_f64;
-        while left > 0 {
-            let cap = caps.last().map_or(f64::INFINITY, |stop| stop.at);
-            let next = levels.peek_mut().filter(|stop| stop.at < cap);
-            let Some(mut stop) = next else {
-                let Some(stop) = caps.pop() else { break };
-                if self.speeds[stop.whose as usize] == WAITING {
-                    reached = reached.max(stop.at);
-                    self.give(stop.whose, self.groups[stop.whose as usize].cap);
-                    left -= 1;
-                }
-                continue;
-            };
+        while let Some(mut stop) = levels.peek_mut() {
             let level = self.fills[stop.whose as usize].level();
             if level > stop.at {
                 // Others have settled below since it was noted; it fills later, or never.
@@ -133,14 +113,32 @@ impl Part<'_> {
                 }
                 continue;
             }
-            let Stop { at, whose } = PeekMut::pop(stop);
-            reached = reached.max(at);
             let resources = self.resources;
-            for user in &resources[whose as usize].users {
+            let users = &resources[stop.whose as usize].users;
+            let mut below = false;
+            for user in users {
+                let bound = self.groups[user.group as usize].bound;
+                if self.speeds[user.group as usize] == WAITING && bound * self.links[user.link as usize].per_speed < stop.at
+                {
+                    self.give(user.group, bound);
+                    below = true;
+                }
+            }
+            if below {
+                continue;
+            }
+            let Stop { at, .. } = PeekMut::pop(stop);
+            reached = reached.max(at);
+            for user in users {
                 if self.speeds[user.group as usize] == WAITING {
                     self.give(user.group, reached / self.links[user.link as usize].per_speed);
-                    left -= 1;
                 }
+            }
+        }
+        scratch.levels = levels;
+        for member in self.members {
+            if self.speeds[*member as usize] == WAITING {
+                self.speeds[*member as usize] = self.groups[*member as usize].bound;
             }
         }
     }
@@ -178,7 +176,7 @@ impl Part<'_> {
                     let own = self.links[user.link as usize].per_speed;
                     let others = self.links[group.range()].iter().filter(|link| link.resource != *number);
                     let limits = others.map(|link| self.fills[link.resource as usize].level / link.per_speed);
-                    scratch.bounds.push((own * limits.fold(group.cap, f64::min), f64::from(group.attached)));
+                    scratch.bounds.push((own * limits.fold(group.bound, f64::min), f64::from(group.attached)));
                 }
                 let new = water_level(&scratch.bounds, resource.capacity);
                 let level = &mut self.fills[*number as usize].level;
@@ -199,7 +197,7 @@ impl Part<'_> {
             let group = &self.groups[*member as usize];
             let links = &self.links[group.range()];
             let limits = links.iter().map(|link| self.fills[link.resource as usize].level / link.per_speed);
-            let speed = limits.fold(group.cap, f64::min);
+            let speed = limits.fold(group.bound, f64::min);
             let before = std::mem::replace(&mut self.speeds[*member as usize], speed);
             change = change.max((speed - before).abs() / speed);
         }
