@@ -139,7 +139,7 @@ mod tests {
                 spans.push(Span { rank, task, iteration: 0, repetition: 0, ready: start, start, end });
             }
         }
-        Timeline { spans, warm_up: 0 }
+        Timeline::of(spans, 0)
     }
 
     #[test]

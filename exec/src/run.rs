@@ -217,7 +217,7 @@ fn finish(program: &Program, options: &Options<'_>, legacies: Vec<Legacy>, found
     // SAFETY: the ranks have ended, nothing is in flight.
     let parameters = unsafe { replica.parameters.to_vec() };
     Ok(Run {
-        timeline: Timeline { spans, warm_up: options.warm_up },
+        timeline: Timeline::of(spans, options.warm_up),
         losses,
         traffic,
         weights_sha256: hex(Fingerprint::of_parameters(&replica).words()),

@@ -14,6 +14,7 @@ mod passes;
 mod program;
 mod strategy;
 mod timeline;
+mod totals;
 
 pub use critical_path::CriticalPath;
 pub use driver::{Decision, Driver, Observation};
@@ -24,3 +25,4 @@ pub use model::{Init, LayerId, Model, Node, Parameter, Pass, Work, random_model}
 pub use program::{After, Buffer, Exchange, Op, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId};
 pub use strategy::Strategy;
 pub use timeline::{Span, Step, Timeline, median};
+pub use totals::{Total, Totals};

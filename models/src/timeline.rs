@@ -1,10 +1,11 @@
 //! The timeline: when each task of each rank was ready, started and ended, predicted or measured in one form.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lockstep_topology::Time;
 
-use crate::{Op, Program, Stream, TaskId};
+use crate::{Op, Program, Stream, TaskId, Total, Totals};
 
 /// One run of one task on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +51,24 @@ pub struct Timeline {
     pub spans: Vec<Span>,
     /// Iterations at the start that statistics leave out.
     pub warm_up: u32,
+    /// In place of the spans, where those were too many to keep; else empty.
+    pub totals: Totals,
 }
 
 impl Timeline {
+    /// The timeline of these spans.
+    pub fn of(spans: Vec<Span>, warm_up: u32) -> Timeline {
+        Timeline { spans, warm_up, totals: Totals::default() }
+    }
+
+    /// Totals by iteration, role and task, whether or not the spans were kept.
+    pub fn totals(&self, program: &Program) -> Cow<'_, Totals> {
+        match self.totals.is_empty() {
+            true => Cow::Owned(Totals::of(&self.spans, program)),
+            false => Cow::Borrowed(&self.totals),
+        }
+    }
+
     /// The counted steps: from the last rank's end of one iteration to the last rank's end of the next.
     pub fn steps(&self) -> Vec<Step> {
         let ends = self.ends();
@@ -78,12 +94,10 @@ impl Timeline {
     pub fn exposed_comm_s(&self, program: &Program) -> f64 {
         let ends = self.ends();
         let mut busy: BTreeMap<u32, f64> = BTreeMap::new();
-        let workers = f64::from(self.workers(program));
-        for span in self.spans.iter().filter(|span| span.rank < program.workers) {
-            let task = &program.roles[program.role_of(span.rank)].tasks[span.task as usize];
-            if task.stream == Stream::Compute && !matches!(task.op, Op::Repeat { .. }) {
-                *busy.entry(span.iteration).or_default() += (span.end - span.start).as_secs_f64();
-            }
+        let totals = self.totals(program);
+        let workers = f64::from(workers(program, &totals));
+        for (iteration, _, _, total) in totals.iter().filter(|run| computes(program, run.1, run.2)) {
+            *busy.entry(iteration).or_default() += total.busy_s();
         }
         let first = if ends.len() > self.warm_up.max(1) as usize { self.warm_up.max(1) as usize } else { 0 };
         let exposed = (first..ends.len()).map(|i| {
@@ -97,12 +111,12 @@ impl Timeline {
     pub fn seconds_by_kind(&self, program: &Program) -> BTreeMap<&'static str, f64> {
         let steps = self.ends().len().saturating_sub(self.warm_up as usize).max(1) as f64;
         let mut kinds: BTreeMap<&'static str, f64> = BTreeMap::new();
-        let workers = f64::from(self.workers(program));
-        for span in self.spans.iter().filter(|span| span.rank < program.workers && span.iteration >= self.warm_up) {
-            let task = &program.roles[program.role_of(span.rank)].tasks[span.task as usize];
-            if task.stream == Stream::Compute && !matches!(task.op, Op::Repeat { .. }) {
-                *kinds.entry(task.op.kind()).or_default() += (span.end - span.start).as_secs_f64() / steps / workers;
-            }
+        let totals = self.totals(program);
+        let workers = f64::from(workers(program, &totals));
+        let counted = totals.iter().filter(|run| run.0 >= self.warm_up && computes(program, run.1, run.2));
+        for (_, role, task, total) in counted {
+            let kind = program.roles[role].tasks[task].op.kind();
+            *kinds.entry(kind).or_default() += total.busy_s() / steps / workers;
         }
         let busy: f64 = kinds.values().sum();
         let times = self.step_times_s();
@@ -111,22 +125,25 @@ impl Timeline {
         kinds
     }
 
-    /// Median seconds of one task of a role over counted iterations and ranks.
+    /// Median seconds of one task of a role over counted iterations and ranks; the mean, where spans were not kept.
     pub fn task_seconds(&self, program: &Program, role: usize, task: TaskId) -> f64 {
+        if !self.totals.is_empty() {
+            let of = self.totals.iter().filter(|run| run.0 >= self.warm_up && (run.1, run.2) == (role, task));
+            let mut all = Total::default();
+            of.for_each(|run| all.add(run.3));
+            return all.busy_s() / all.runs.max(1) as f64;
+        }
         let range = program.roles[role].ranks;
         let of =
             |span: &&Span| range.contains(span.rank) && span.task as usize == task && span.iteration >= self.warm_up;
         median(self.spans.iter().filter(of).map(|span| (span.end - span.start).as_secs_f64()).collect())
     }
 
-    /// How many workers have spans: the first ones stand for all where a simulation was folded.
-    fn workers(&self, program: &Program) -> u32 {
-        let last = self.spans.iter().map(|span| span.rank).filter(|rank| *rank < program.workers).max();
-        last.map_or(program.workers, |last| last + 1)
-    }
-
     /// When the last rank ended each iteration.
     fn ends(&self) -> Vec<Time> {
+        if !self.totals.is_empty() {
+            return self.totals.ends();
+        }
         let mut ends: Vec<Time> = Vec::new();
         for span in &self.spans {
             let i = span.iteration as usize;
@@ -137,6 +154,25 @@ impl Timeline {
         }
         ends
     }
+}
+
+/// How many workers ran something: the first ones stand for all where a simulation was folded.
+fn workers(program: &Program, totals: &Totals) -> u32 {
+    let roles = (0..program.roles.len()).filter(|role| is_worker(program, *role));
+    match roles.map(|role| totals.ranks(role)).max() {
+        Some(ranks) if ranks > 0 => ranks,
+        _ => program.workers,
+    }
+}
+
+fn is_worker(program: &Program, role: usize) -> bool {
+    program.roles[role].ranks.first < program.workers
+}
+
+/// Whether this is a worker's task on its compute stream.
+fn computes(program: &Program, role: usize, task: TaskId) -> bool {
+    let plan = &program.roles[role].tasks[task];
+    is_worker(program, role) && plan.stream == Stream::Compute && !matches!(plan.op, Op::Repeat { .. })
 }
 
 /// The middle value, the mean of the two middle ones, or zero of none.
@@ -167,7 +203,7 @@ mod tests {
             end: second(end),
         };
         let spans = vec![span(0, 0, 0, 3), span(1, 0, 0, 4), span(0, 1, 4, 9), span(1, 1, 4, 7)];
-        let timeline = Timeline { spans, warm_up: 1 };
+        let timeline = Timeline::of(spans, 1);
         assert_eq!(timeline.step_times_s(), vec![5.0]);
         assert_eq!(Timeline { warm_up: 0, ..timeline }.step_times_s(), vec![5.0]); // the first step fills caches
     }

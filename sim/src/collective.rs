@@ -73,7 +73,7 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
         let resources = Resources::new(platform.cluster, orbits);
         Engine::new(&plan, platform, Driver::fixed(1), System::new(), resources, vec![vec![None]], &jobs).run()
     })?;
-    let time = outcome.spans.iter().map(|span| span.end).max().unwrap_or(Time::ZERO);
+    let time = outcome.end;
     let seconds = time.as_secs_f64();
     let algbw = if seconds > 0.0 { (run.elements * 4) as f64 / seconds } else { 0.0 };
     let busbw = algbw * bus_factor(&run.collective, contributors);

@@ -15,6 +15,8 @@ pub(crate) struct RolePlan {
     /// The tasks of each stream in program order.
     pub(crate) compute: Vec<Slot>,
     pub(crate) exchange: Vec<Slot>,
+    /// Whether no exchange stands in a `Repeat`.
+    pub(crate) repeats_alone: bool,
 }
 
 /// One task.
@@ -44,7 +46,7 @@ pub(crate) struct Need {
 pub(crate) struct Slot {
     pub(crate) task: u32,
     /// At the end of a `Repeat`'s part of this stream: where the part begins, and how often it runs.
-    repeat: Option<(u32, u32)>,
+    pub(crate) repeat: Option<(u32, u32)>,
 }
 
 /// Where a stream of a rank stands: the next run of which task.
@@ -161,7 +163,7 @@ impl Plan {
         let ranks = schedule.members();
         let task = TaskPlan { name, per_iteration: 1, meeting: Some(0), needs: Vec::new() };
         let exchange = vec![Slot { task: 0, repeat: None }];
-        let role = RolePlan { first: 0, count: ranks, tasks: vec![task], compute: Vec::new(), exchange };
+        let role = RolePlan { first: 0, count: ranks, tasks: vec![task], compute: Vec::new(), exchange, repeats_alone: true };
         Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0 }] }
     }
 
@@ -204,6 +206,7 @@ fn role_plan(role: &Role, meeting_of: &[Option<u32>]) -> RolePlan {
         count: role.ranks.count,
         tasks: role.tasks.iter().enumerate().map(task).collect(),
         compute: stream(role, Stream::Compute),
+        repeats_alone: !role.exchanges().any(|(id, _)| role.repeat_of(id).is_some()),
         exchange: stream(role, Stream::Exchange),
     }
 }

@@ -26,12 +26,23 @@ pub struct Options {
     pub threads_per_rank: u32,
     /// Whether ranks that a declared symmetry makes equal are simulated once.
     pub fold: FoldRule,
+    /// Whether repetitions that pass alike are simulated one by one all the same; the times are equal, to the picosecond.
+    pub long_way: bool,
+    /// Beyond so many runs of tasks the timeline keeps totals in place of spans.
+    pub max_spans: usize,
 }
 
 impl Default for Options {
     /// Two iterations to settle, three counted: without noise they are alike.
     fn default() -> Options {
-        Options { warm_up: 2, counted: 3, threads_per_rank: 1, fold: FoldRule::Exact }
+        Options {
+            warm_up: 2,
+            counted: 3,
+            threads_per_rank: 1,
+            fold: FoldRule::Exact,
+            long_way: false,
+            max_spans: 1_000_000,
+        }
     }
 }
 
@@ -45,7 +56,7 @@ impl Options {
 /// What a simulation says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// Every task of every rank; above a million spans, of those only that stand for the others.
+    /// Every task of every rank; above a million spans, of those only that stand for the others, or totals.
     pub timeline: Timeline,
     /// Who sent how much to whom.
     pub traffic: Traffic,
@@ -116,11 +127,14 @@ pub fn simulate_with<F: Fluid + Clone>(
         plan.represent(orbits.count(program.ranks()));
         let (mut fluid, mut resources) = (fluid.clone(), Resources::new(platform.cluster, orbits));
         let (lists, of_rank) = jobs(program, platform, options, &mut resources, &mut fluid)?;
-        Engine::new(&plan, platform, driver.clone(), fluid, resources, lists, &of_rank).run()
+        let mut engine = Engine::new(&plan, platform, driver.clone(), fluid, resources, lists, &of_rank);
+        engine.long_way = options.long_way;
+        engine.record.limit = options.max_spans;
+        engine.run()
     })?;
-    let timeline = Timeline { spans: outcome.spans, warm_up: options.warm_up };
+    let timeline = Timeline { spans: outcome.spans, warm_up: options.warm_up, totals: outcome.totals };
     let traffic = outcome.traffic;
-    let utilisation = per_step(outcome.utilisation, &timeline);
+    let utilisation = per_step(outcome.utilisation, outcome.end, &timeline);
     let mut notes = platform.costs.notes(program);
     if folding != Folding::Off {
         notes.push(folding.to_string());
@@ -130,11 +144,10 @@ pub fn simulate_with<F: Fluid + Clone>(
 
 /// Shares of the whole run as shares of its counted steps: every iteration does the same work, so what a step uses is the
 /// run's use over its iterations.
-fn per_step(mut utilisation: Vec<Utilisation>, timeline: &Timeline) -> Vec<Utilisation> {
+fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -> Vec<Utilisation> {
     let steps = timeline.steps();
     let seconds: f64 = steps.iter().map(|step| step.seconds()).sum();
-    let run = timeline.spans.iter().map(|span| span.end).max().unwrap_or(Time::ZERO).as_secs_f64();
-    let iterations = timeline.spans.iter().map(|span| span.iteration + 1).max().unwrap_or(0);
+    let (run, iterations) = (end.as_secs_f64(), steps.last().map_or(0, |step| step.iteration + 1));
     if seconds > 0.0 {
         let factor = run / f64::from(iterations) / (seconds / steps.len() as f64);
         utilisation.iter_mut().for_each(|used| used.share = (used.share * factor).min(1.0));

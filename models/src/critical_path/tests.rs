@@ -43,7 +43,7 @@ fn timeline(program: &Program, seconds: [u64; 2], exchange: u64, steps: u32) -> 
             now[rank] = end + SECOND;
         }
     }
-    Timeline { spans: spans.concat(), warm_up: 1 }
+    Timeline::of(spans.concat(), 1)
 }
 
 #[test]

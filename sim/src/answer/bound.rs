@@ -135,6 +135,6 @@ fn imbalance_s(program: &Program, timeline: &Timeline) -> f64 {
         _ => *span,
     };
     let spans = timeline.spans.iter().filter(worker).map(until_all_are_there).collect();
-    let early = Timeline { spans, warm_up: timeline.warm_up };
+    let early = Timeline::of(spans, timeline.warm_up);
     overlap::exchanges(program, &early).iter().map(|exchange| exchange.exposed_s).sum()
 }

@@ -11,10 +11,12 @@ mod inbox;
 mod message;
 mod path;
 mod rank;
+mod record;
+mod repeat;
 mod slab;
 mod unit;
 
-use lockstep_models::{Driver, Span};
+use lockstep_models::{Driver, Span, Totals};
 use lockstep_topology::{InputError, Time};
 
 use crate::deadlock::{self, Waiting};
@@ -33,6 +35,7 @@ use message::Message;
 use path::Paths;
 pub(crate) use path::{Path, Peer, path_between};
 pub(crate) use rank::Rank;
+use record::Record;
 use slab::Slab;
 use unit::Unit;
 
@@ -85,12 +88,18 @@ pub(crate) struct Engine<'a, F> {
     messages: Slab<Message>,
     paths: Paths,
     connections: Connections,
-    spans: Vec<Span>,
+    pub(crate) record: Record,
+    /// Whether repetitions that pass alike are simulated one by one.
+    pub(crate) long_way: bool,
 }
 
 /// What a run leaves behind.
 pub(crate) struct Outcome {
     pub(crate) spans: Vec<Span>,
+    /// In place of the spans, if those were too many.
+    pub(crate) totals: Totals,
+    /// When the last task ended.
+    pub(crate) end: Time,
     pub(crate) traffic: Traffic,
     pub(crate) utilisation: Vec<Utilisation>,
 }
@@ -125,7 +134,8 @@ impl<'a, F: Fluid> Engine<'a, F> {
             messages: Slab::new(),
             paths: Paths::default(),
             connections: Connections::default(),
-            spans: Vec::new(),
+            record: Record::default(),
+            long_way: false,
         }
     }
 
@@ -167,17 +177,17 @@ impl<'a, F: Fluid> Engine<'a, F> {
         self.finish()
     }
 
-    fn finish(mut self) -> Result<Outcome, SimError> {
+    fn finish(self) -> Result<Outcome, SimError> {
         let waiting: Vec<Waiting> =
             (0..self.ranks.len() as u32).filter_map(|rank| deadlock::waiting(&self, rank)).collect();
         if !waiting.is_empty() {
             return Err(SimError::Deadlock(waiting));
         }
-        let end = self.spans.iter().map(|span| span.end).max().unwrap_or(Time::ZERO);
-        self.spans.sort_by_key(|span| span.rank);
+        let Record { mut spans, totals, end, .. } = self.record;
+        spans.sort_by_key(|span| span.rank);
         let traffic = Traffic::of(self.ranks.iter().map(|rank| rank.peers.as_slice()));
-        let (spans, traffic) = fold::write_out(self.resources.orbits(), self.spans, traffic);
-        Ok(Outcome { spans, traffic, utilisation: self.resources.utilisation(end) })
+        let (spans, traffic) = fold::write_out(self.resources.orbits(), spans, traffic);
+        Ok(Outcome { spans, totals, end, traffic, utilisation: self.resources.utilisation(end) })
     }
 
     /// A rank, for those who look at it from outside.

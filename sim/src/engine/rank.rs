@@ -22,8 +22,10 @@ pub(crate) struct Rank {
     device: DeviceId,
     /// Whether messages are handled beside the compute stream (on a GPU) or between its tasks (on a CPU).
     pub(crate) apart: bool,
+    /// Whether no other rank is on its device.
+    pub(super) sole: bool,
     /// Which of the engine's job lists is its own.
-    jobs: u32,
+    pub(super) jobs: u32,
     /// Iterations that the driver has let it begin.
     pub(crate) begun: u32,
     /// Whether the driver has told it to stop.
@@ -31,7 +33,7 @@ pub(crate) struct Rank {
     pub(crate) compute: Cursor,
     pub(crate) exchange: Cursor,
     /// When the next compute task could have begun.
-    ready: Option<Time>,
+    pub(super) ready: Option<Time>,
     /// Runs of each task that are done, over iterations and repetitions.
     pub(crate) done: Vec<u64>,
     /// Exchanges in flight.
@@ -54,6 +56,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 role: role as u32,
                 device,
                 apart: matches!(platform.cluster.devices()[device.0 as usize].kind, DeviceKind::Gpu(_)),
+                sole: platform.placement.ranks_on(device) == 1,
                 jobs: jobs[rank as usize],
                 begun: 0,
                 stopped: false,
@@ -163,7 +166,7 @@ impl<F: Fluid> Engine<'_, F> {
         let state = &mut self.ranks[rank as usize];
         state.done[span.task as usize] += 1;
         state.changed = true;
-        self.spans.push(span);
+        self.record.add(state.role, span);
         self.touch(2 * rank);
     }
 

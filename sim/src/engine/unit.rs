@@ -34,6 +34,8 @@ enum Busy {
     Compute(Time),
     /// A message.
     Receive { flight: u32, lane: u32 },
+    /// So many repetitions of its compute stream, since when.
+    Repeat(Time, u32),
 }
 
 /// The state of a unit.
@@ -78,6 +80,12 @@ impl<F: Fluid> Engine<'_, F> {
         if job.is_some()
             && let Some(job) = self.next_job(rank)
         {
+            if let Some((times, end)) = self.repetitions(rank) {
+                let state = &mut self.units[unit as usize];
+                (state.busy, state.wakes) = (Some(Busy::Repeat(now, times)), None);
+                self.events.push(end, Event::Done(unit));
+                return Ok(());
+            }
             return self.work(unit, Busy::Compute(now), job.class, job.seconds);
         }
         let state = &mut self.units[unit as usize];
@@ -123,6 +131,7 @@ impl<F: Fluid> Engine<'_, F> {
         match busy {
             Some(Busy::Compute(start)) => self.computed(rank, start),
             Some(Busy::Receive { flight, lane }) => self.received(flight, lane)?,
+            Some(Busy::Repeat(start, times)) => self.repeated(rank, start, times),
             None => {}
         }
         for (flight, lane) in taken {

@@ -271,6 +271,10 @@ impl Fluid for System {
         self.classes.paces[class.0 as usize].speed
     }
 
+    fn span_alone(&mut self, class: ClassId, work: f64) -> Time {
+        if work > 0.0 { Time(picoseconds(work, self.bound(class.0))) } else { Time::ZERO }
+    }
+
     fn load(&mut self, resource: ResourceId) -> f64 {
         self.settle();
         let holder = self.holders[resource.0 as usize];

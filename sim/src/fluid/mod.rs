@@ -143,6 +143,9 @@ pub trait Fluid {
     /// The present speed of each activity of a class; zero if it has none.
     fn speed(&mut self, class: ClassId) -> f64;
 
+    /// How long an activity with `work` takes where nobody shares its resources.
+    fn span_alone(&mut self, class: ClassId, work: f64) -> Time;
+
     /// What all activities together take of a resource at present, in its unit.
     fn load(&mut self, resource: ResourceId) -> f64;
 

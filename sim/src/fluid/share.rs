@@ -118,7 +118,8 @@ impl Part<'_> {
             let mut below = false;
             for user in users {
                 let bound = self.groups[user.group as usize].bound;
-                if self.speeds[user.group as usize] == WAITING && bound * self.links[user.link as usize].per_speed < stop.at
+                if self.speeds[user.group as usize] == WAITING
+                    && bound * self.links[user.link as usize].per_speed < stop.at
                 {
                     self.give(user.group, bound);
                     below = true;

@@ -175,6 +175,12 @@ impl Fluid for SlowSystem {
         self.activities.iter().find(|activity| activity.class == class.0).map_or(0.0, |activity| activity.speed)
     }
 
+    fn span_alone(&mut self, class: ClassId, work: f64) -> Time {
+        let (cap, uses) = &self.classes[class.0 as usize];
+        let limits = uses.iter().map(|used| self.capacities[used.resource.0 as usize] / used.per_speed);
+        if work > 0.0 { Time(picoseconds(work, limits.fold(*cap, f64::min))) } else { Time::ZERO }
+    }
+
     fn load(&mut self, resource: ResourceId) -> f64 {
         self.solve();
         let uses = |activity: &Activity| {

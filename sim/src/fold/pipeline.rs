@@ -10,7 +10,7 @@
 //!
 //! A million ranks take two million rounds; a few times the representatives are worked out, and the rest is a product.
 
-use lockstep_models::Span;
+use lockstep_models::{Span, Totals};
 use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{Schedule, Time};
 
@@ -293,7 +293,7 @@ impl World {
             (0..ranks as u32).map(|rank| [Peer::sent((rank + 1) % members, rounds, rounds * bytes)]).collect();
         let traffic = Traffic::of(peers.iter().map(|peers| peers.as_slice()));
         let (spans, traffic) = super::write_out(self.resources.orbits(), spans, traffic);
-        Outcome { spans, traffic, utilisation: self.resources.utilisation(last) }
+        Outcome { spans, totals: Totals::default(), end: last, traffic, utilisation: self.resources.utilisation(last) }
     }
 }
 

@@ -8,6 +8,7 @@ mod networks;
 mod noise;
 mod programs;
 mod properties;
+mod repetitions;
 mod protocols;
 
 use std::sync::Arc;

@@ -1,0 +1,73 @@
+//! Repetitions that pass alike: a rank that has its device to itself and exchanges nothing does the second micro-batch
+//! in the very picoseconds of every other, so all but the first and the last are one event.
+//!
+//! Nothing can come between: only ranks on the device use its cores and memory, messages reach a rank's units only
+//! through exchanges that it has started, and what waits for the body of a `Repeat` waits for its last repetition.
+
+use lockstep_models::Span;
+use lockstep_topology::Time;
+
+use super::{Engine, Job};
+use crate::fluid::Fluid;
+use crate::plan::{RolePlan, Slot};
+
+/// The part of the compute stream that repeats from `position` on: its slots, and how often it runs.
+fn part(role: &RolePlan, position: u32) -> Option<(&[Slot], u32)> {
+    let from = role.compute.get(position as usize..)?;
+    let last = from.iter().position(|slot| slot.repeat.is_some())?;
+    let (first, count) = from[last].repeat?;
+    (first == position).then_some((&from[..=last], count))
+}
+
+impl<F: Fluid> Engine<'_, F> {
+    /// How many repetitions of its compute stream `rank` does undisturbed from now on, the last one left out, and until
+    /// when; `None` where something might disturb it, and at the first.
+    pub(super) fn repetitions(&mut self, rank: u32) -> Option<(u32, Time)> {
+        let (role, state) = (self.role(rank), self.rank(rank));
+        let cursor = state.compute;
+        let undisturbed = state.sole && state.noise.is_none() && state.flights.is_empty() && role.repeats_alone;
+        let undisturbed = undisturbed && state.ready == Some(self.now);
+        if self.long_way || cursor.repetition == 0 || !undisturbed {
+            return None;
+        }
+        let (_, count) = part(role, cursor.position)?;
+        let times = (count - 1).checked_sub(cursor.repetition).filter(|times| *times > 1)?;
+        let span = self.once(rank, self.now).last()?.end - self.now;
+        let end = span.0.checked_mul(u64::from(times))?.checked_add(self.now.0).map(Time)?;
+        (end < Time::MAX).then_some((times, end))
+    }
+
+    /// One repetition of `rank` from `start` on, task by task.
+    fn once(&mut self, rank: u32, start: Time) -> Vec<Span> {
+        let plan = self.plan;
+        let state = &self.ranks[rank as usize];
+        let cursor = state.compute;
+        let jobs = &self.job_lists[state.jobs as usize];
+        let slots = part(&plan.roles[state.role as usize], cursor.position).map_or(&[][..], |(slots, _)| slots);
+        let mut at = start;
+        let mut spans = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let Some(Job { class, seconds }) = jobs[slot.task as usize] else { continue };
+            let (start, end) = (at, at + self.fluid.span_alone(class, seconds));
+            let (iteration, repetition) = (cursor.iteration, cursor.repetition);
+            spans.push(Span { rank, task: slot.task, iteration, repetition, ready: start, start, end });
+            at = end;
+        }
+        spans
+    }
+
+    /// `rank` has done so many repetitions since `start`.
+    pub(super) fn repeated(&mut self, rank: u32, start: Time, times: u32) {
+        let spans = self.once(rank, start);
+        let state = &mut self.ranks[rank as usize];
+        (state.ready, state.compute.repetition) = (None, state.compute.repetition + times);
+        for span in &spans {
+            state.done[span.task as usize] += u64::from(times);
+            if let Some(Job { class, seconds }) = self.job_lists[state.jobs as usize][span.task as usize] {
+                self.resources.take(class, seconds * f64::from(times));
+            }
+        }
+        let once = spans.last().map_or(Time::ZERO, |last| last.end - start);
+        self.record.add_repetitions(state.role, &spans, times, once);
+    }
+}

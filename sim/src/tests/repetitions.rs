@@ -1,0 +1,114 @@
+//! Short ways against long ones: micro-batches that pass alike, and totals in place of spans.
+
+use lockstep_models::{Bucket, Total, Totals, random_model};
+use lockstep_topology::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::fluid::{SlowSystem, System};
+use crate::simulate_with;
+
+/// GPUs of a host or two, hosts of one core, or a host whose cores are shared.
+fn world(which: usize, ranks: u32) -> World {
+    match which {
+        0 => World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), ranks, &HostingRule::PerHost),
+        1 => World::star(ranks),
+        _ => World::host(ranks.div_ceil(2), ranks),
+    }
+}
+
+fn jobs() -> impl Strategy<Value = (Job, usize, Flat, u32)> {
+    let sizes = (0u64..1000, 1u32..7, 1u32..9, 1u32..4, 0usize..4, 0usize..3, 0usize..3);
+    let costs = (0.0..1e-3, 0.0..1e-3, 0.0..1e-4, prop_oneof![Just(0.0), 0.0..1.5], 0.0..1e-5, 0.0..1e-8);
+    (sizes, costs, 1u32..4).prop_map(
+        |((seed, workers, accumulate, concurrent, algorithm, bucket, which), c, counted)| {
+            let mut job = Job::new(Arc::new(random_model(seed, seed % 2 == 0)), workers, 2);
+            job.accumulate = accumulate;
+            job.algorithm = ["ring", "halving-doubling", "hierarchical:ring", "parameter-server:1:dedicated"]
+                [algorithm]
+                .parse()
+                .expect("known");
+            job.concurrent_exchanges = concurrent;
+            job.bucket = [Bucket::Layer, Bucket::Whole, Bucket::Size(Bytes(512))][bucket];
+            let message = MessageCost { latency: c.4, sum: c.5, eager_bytes: 256, ..MessageCost::default() };
+            (job, which, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message }, counted)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn repetitions_at_once_are_repetitions_one_by_one((job, which, costs, counted) in jobs()) {
+        let program = program(&job);
+        let world = world(which, program.ranks());
+        let short = Options { warm_up: 1, counted, ..Options::default() };
+        let long = Options { long_way: true, ..short };
+        let [a, b] = [short, long].map(|options| world.predict(&program, &costs, &options).expect("runs"));
+        prop_assert_eq!(&a.timeline, &b.timeline);
+        prop_assert_eq!(&a.traffic, &b.traffic);
+        for (a, b) in a.utilisation.iter().zip(&b.utilisation) {
+            prop_assert!((a.share - b.share).abs() < 1e-9, "{a:?}, {b:?}");
+        }
+    }
+
+    #[test]
+    fn totals_are_those_of_the_spans((job, which, costs, counted) in jobs(), limit in 0usize..200) {
+        let program = program(&job);
+        let world = world(which, program.ranks());
+        let fold = FoldRule::Never;
+        let all = Options { warm_up: 1, counted, fold, ..Options::default() };
+        let spans = world.predict(&program, &costs, &all).expect("runs").timeline;
+        let kept = world.predict(&program, &costs, &Options { max_spans: limit, ..all }).expect("runs").timeline;
+        if spans.spans.len() <= limit {
+            prop_assert_eq!(&kept, &spans);
+        } else {
+            prop_assert!(kept.spans.is_empty());
+            prop_assert_eq!(&kept.totals, &Totals::of(&spans.spans, &program));
+        }
+        prop_assert_eq!(kept.steps(), spans.steps());
+        prop_assert_eq!(kept.exposed_comm_s(&program), spans.exposed_comm_s(&program));
+        prop_assert_eq!(kept.seconds_by_kind(&program), spans.seconds_by_kind(&program));
+        // By role and kind, summed anew from the spans.
+        for ((role, kind), total) in kept.totals(&program).by_role_and_kind(&program, 1) {
+            let counts = |span: &&lockstep_models::Span| {
+                let of = program.role_of(span.rank);
+                let op = &program.roles[of].tasks[span.task as usize].op;
+                span.iteration >= 1 && (of, op.kind()) == (role, kind)
+            };
+            let mut sum = Total::default();
+            spans.spans.iter().filter(counts).for_each(|span| sum.add(Total::of(span)));
+            prop_assert_eq!(total, sum, "{} {}", role, kind);
+        }
+    }
+}
+
+#[test]
+fn the_slow_solver_repeats_alike() {
+    let costs = Flat { forward: 1e-3, backward: 2e-3, update: 1e-4, memory: 0.4, ..Flat::default() };
+    let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 8, &HostingRule::PerHost);
+    let program = program(&Job { accumulate: 7, ..mlp(8) });
+    let platform = world.platform(&costs, NetworkModel::MaxMin);
+    let options = Options { fold: FoldRule::Never, ..Options::default() };
+    let fast = simulate_with(System::new(), &program, &platform, options.driver(), &options).expect("runs");
+    let slow = simulate_with(SlowSystem::new(), &program, &platform, options.driver(), &options).expect("runs");
+    assert_eq!(fast.timeline, slow.timeline);
+}
+
+#[test]
+fn a_million_micro_batches_are_no_more_work_than_three() {
+    // A million micro-batches: one by one this would take minutes and 40 MB of spans for each task.
+    let costs = Flat { forward: 1e-6, backward: 2e-6, ..Flat::default() };
+    let program = program(&Job { accumulate: 1_000_000, ..mlp(2) });
+    let world = World::star(2);
+    let options = Options { warm_up: 0, counted: 1, ..Options::default() };
+    let timeline = world.predict(&program, &costs, &options).expect("runs").timeline;
+    assert!(timeline.spans.is_empty());
+    let kinds = timeline.totals(&program).by_role_and_kind(&program, 0);
+    let forward = kinds[&(0, "forward")];
+    let layers = forward.runs / 2_000_000;
+    assert!(layers > 0 && forward.runs == layers * 2_000_000, "each rank, each micro-batch: {}", forward.runs);
+    assert_eq!(forward.busy_ps, u128::from(forward.runs) * 1_000_000, "a microsecond each");
+    assert!(timeline.step_time_s() > 1e6 * layers as f64 * 3e-6 * 0.9);
+}
