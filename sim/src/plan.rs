@@ -163,7 +163,8 @@ impl Plan {
         let ranks = schedule.members();
         let task = TaskPlan { name, per_iteration: 1, meeting: Some(0), needs: Vec::new() };
         let exchange = vec![Slot { task: 0, repeat: None }];
-        let role = RolePlan { first: 0, count: ranks, tasks: vec![task], compute: Vec::new(), exchange, repeats_alone: true };
+        let role =
+            RolePlan { first: 0, count: ranks, tasks: vec![task], compute: Vec::new(), exchange, repeats_alone: true };
         Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0 }] }
     }
 

@@ -10,7 +10,14 @@ use crate::answer::{
     self, Hiding, LATENCY, OwnTime, Parameter, Sensitivity, bound, fullest_device, hiding, parameters, sensitivities,
 };
 
-const OPTIONS: Options = Options { warm_up: 1, counted: 3, threads_per_rank: 1, fold: FoldRule::Never, long_way: false, max_spans: usize::MAX };
+const OPTIONS: Options = Options {
+    warm_up: 1,
+    counted: 3,
+    threads_per_rank: 1,
+    fold: FoldRule::Never,
+    long_way: false,
+    max_spans: usize::MAX,
+};
 
 /// Everything that time is divided by, and everything it is a sum of.
 fn euler(all: &[Sensitivity]) -> f64 {

@@ -8,8 +8,8 @@ mod networks;
 mod noise;
 mod programs;
 mod properties;
-mod repetitions;
 mod protocols;
+mod repetitions;
 
 use std::sync::Arc;
 

@@ -4,7 +4,14 @@ use lockstep_models::{Bucket, Span, Stream};
 
 use super::*;
 
-const OPTIONS: Options = Options { warm_up: 1, counted: 3, threads_per_rank: 1, fold: FoldRule::Never, long_way: false, max_spans: usize::MAX };
+const OPTIONS: Options = Options {
+    warm_up: 1,
+    counted: 3,
+    threads_per_rank: 1,
+    fold: FoldRule::Never,
+    long_way: false,
+    max_spans: usize::MAX,
+};
 
 fn compute_only() -> Flat {
     Flat { forward: 1e-3, backward: 2e-3, update: 5e-4, ..Flat::default() }
