@@ -170,23 +170,23 @@ pub fn rows(
     each: impl FnMut(&Configuration, &Predicted),
 ) -> Result<(Vec<PredictedRow>, Vec<String>), Failure> {
     let known = Known::default();
-    find(experiment, site, setup, &known, &Estimate::silent(), each)?;
+    find(experiment, experiment.configurations()?, site, setup, &known, &Estimate::silent(), each)?;
     Ok(known.with(|rows, notes, _| (rows, notes)))
 }
 
-/// As [`rows`], row by row into `known`, with an estimate of how long it takes.
+/// As [`rows`], of `configurations` of the experiment, row by row into `known`, with an estimate of how long it takes.
 ///
 /// # Errors
 /// As there.
 pub fn find(
     experiment: &Experiment,
+    mut configurations: Vec<Configuration>,
     site: &Site,
     setup: &Setup,
     known: &Known,
     estimate: &Estimate,
     mut each: impl FnMut(&Configuration, &Predicted),
 ) -> Result<(), Failure> {
-    let mut configurations = experiment.configurations()?;
     known.lock().configurations = configurations.len();
     known.note(&site.basis);
     let factor = match &experiment.anchor {

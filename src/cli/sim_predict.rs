@@ -89,12 +89,12 @@ impl Predict {
             });
         })?;
         // What is wrong with the experiment matters more than a profile that is missing.
-        experiment.configurations()?;
+        let configurations = experiment.configurations()?;
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into()) };
         setup.options.fold = self.fold.rule();
         let mut trace = Trace::new();
-        find(&experiment, &site, &setup, &known, &estimate, |configuration, predicted| {
+        find(&experiment, configurations, &site, &setup, &known, &estimate, |configuration, predicted| {
             if self.trace.is_some() {
                 let label = format!("predicted {}", configuration.label());
                 trace.add(&label, &predicted.program, &predicted.prediction.timeline);

@@ -10,6 +10,7 @@ pub(super) const ZOO: &[(&str, &str)] = &[
     ("lenet", include_str!("../../zoo/lenet.toml")),
     ("mlp", include_str!("../../zoo/mlp.toml")),
     ("resnet-32", include_str!("../../zoo/resnet-32.toml")),
+    ("resnet-50", include_str!("../../zoo/resnet-50.toml")),
 ];
 
 /// The model of that name, else of that path.

@@ -58,7 +58,7 @@ pub struct MessageCost {
 }
 
 /// A source of costs; equal questions get equal answers.
-pub trait Costs {
+pub trait Costs: Sync {
     /// A phase of a chain of `program`, which may come from any strategy, for `samples` samples.
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost;
 

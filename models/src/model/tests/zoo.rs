@@ -46,15 +46,25 @@ fn resnet_32_is_crossbows() {
     let weighted = model.layers().iter().filter(|node| matches!(node.layer, Layer::Conv2d(_) | Layer::Dense(_)));
     assert_eq!(weighted.filter(|node| !node.name.ends_with("project")).count(), 32);
     // The plain 3×3 network of He et al. 2016 costs 69 million multiply-adds; the projections add 16·32·16² + 32·64·8².
-    let flops: f64 = model
-        .layers()
-        .iter()
-        .map(|node| match node.layer {
-            Layer::Conv2d(_) | Layer::Dense(_) => node.work(Pass::Forward, 1).flops,
-            _ => 0.0,
-        })
-        .sum();
+    let flops = matrix_flops(&model);
     assert!((flops / 2.0 - 69.1e6).abs() < 0.3e6, "{flops}");
+}
+
+#[test]
+fn resnet_50_has_the_published_size() {
+    let model = Model::load("resnet-50").expect("in the zoo");
+    // A bottleneck of c channels that takes i: i·c + 9c² + 4c² and γ, β of c + c + 4c; the first one projects i·4c, 8c more.
+    let bottleneck = |i: u64, c: u64| i * c + 13 * c * c + 2 * 6 * c;
+    let stage =
+        |i: u64, c: u64, blocks: u64| bottleneck(i, c) + 4 * i * c + 8 * c + (blocks - 1) * bottleneck(4 * c, c);
+    let stages = stage(64, 64, 3) + stage(256, 128, 4) + stage(512, 256, 6) + stage(1024, 512, 3);
+    let counted = 49 * 3 * 64 + 2 * 64 + stages + 2048 * 1000 + 1000;
+    assert_eq!((model.parameter_elements(), counted), (25_557_032, 25_557_032));
+    assert_eq!(model.layers().iter().map(|node| node.parameters.len()).sum::<usize>(), 53 + 2 * 53 + 2);
+    assert_eq!(model.node(LayerId(model.layers().len() as u32 - 3)).output.to_string(), "2048×1×1");
+    // 3.86 billion multiply-adds with strides in the 1×1; three first blocks do theirs at four times the places.
+    let moved = (256 * 128 * 56 * 56 + 512 * 256 * 28 * 28 + 1024 * 512 * 14 * 14) as f64 * 0.75;
+    assert!((matrix_flops(&model) / 2.0 - moved - 3.86e9).abs() < 0.01e9, "{}", matrix_flops(&model));
 }
 
 #[test]
@@ -81,4 +91,10 @@ fn arenas_have_no_gaps() {
 /// Two decimals, as the paper prints.
 fn mebibytes(model: &Model) -> String {
     format!("{:.2}", model.parameter_elements() as f64 * 4.0 / 1024.0 / 1024.0)
+}
+
+/// Forward FLOPs of a sample in convolutions and dense layers, which is what papers count.
+fn matrix_flops(model: &Model) -> f64 {
+    let matrices = model.layers().iter().filter(|node| matches!(node.layer, Layer::Conv2d(_) | Layer::Dense(_)));
+    matrices.map(|node| node.work(Pass::Forward, 1).flops).sum()
 }
