@@ -71,7 +71,14 @@ pub struct Predicted {
 impl Predicted {
     /// Where it was simulated.
     pub fn platform<'a>(&'a self, cluster: &'a Cluster, costs: &'a dyn Costs, setup: &Setup) -> Platform<'a> {
-        Platform { cluster, placement: &self.placement, hosting: &self.hosting, costs, network: setup.network }
+        Platform {
+            cluster,
+            placement: &self.placement,
+            hosting: &self.hosting,
+            costs,
+            network: setup.network,
+            conditions: lockstep_sim::Conditions::none(),
+        }
     }
 }
 
@@ -89,7 +96,14 @@ pub fn predict(
     let input = |error| Failure::Input(experiment.locate(error));
     let (placement, hosting) = configuration.place(cluster, experiment).map_err(input)?;
     let program = configuration.program().map_err(input)?;
-    let platform = Platform { cluster, placement: &placement, hosting: &hosting, costs, network: setup.network };
+    let platform = Platform {
+        cluster,
+        placement: &placement,
+        hosting: &hosting,
+        costs,
+        network: setup.network,
+        conditions: lockstep_sim::Conditions::none(),
+    };
     let driver = setup.options.driver();
     let prediction =
         simulate(&program, &platform, driver, &setup.options).map_err(|error| failure(error, experiment))?;

@@ -26,6 +26,7 @@ fn simulated(program: &Program) -> (Traffic, Vec<(u32, u32, u32)>) {
         hosting: &hosting,
         costs: &Roofline,
         network: NetworkModel::MaxMin,
+        conditions: lockstep_sim::Conditions::none(),
     };
     let options = lockstep_sim::Options { warm_up: 0, counted: STEPS, ..Default::default() };
     let prediction = simulate(program, &platform, options.driver(), &options).unwrap();

@@ -102,7 +102,14 @@ fn ring(cluster: &Cluster, order: &PlacementRule, network: NetworkModel) -> Resu
     let ranks = cluster.devices().len() as u32;
     let placement = Placement::new(cluster, ranks, order)?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
-    let platform = Platform { cluster, placement: &placement, hosting: &hosting, costs: &Jittered, network };
+    let platform = Platform {
+        cluster,
+        placement: &placement,
+        hosting: &hosting,
+        costs: &Jittered,
+        network,
+        conditions: lockstep_sim::Conditions::none(),
+    };
     let run = CollectiveRun {
         collective: Collective::AllReduce,
         algorithm: Algorithm::Ring,
@@ -128,8 +135,14 @@ fn quickstart() -> Result<u64, SimError> {
             let placement = Placement::new(&cluster, program.ranks(), &PlacementRule::Pack)?;
             let hosting = Hosting::new(&placement, &HostingRule::Single)?;
             let network = NetworkModel::MaxMin;
-            let platform =
-                Platform { cluster: &cluster, placement: &placement, hosting: &hosting, costs: &Roofline, network };
+            let platform = Platform {
+                cluster: &cluster,
+                placement: &placement,
+                hosting: &hosting,
+                costs: &Roofline,
+                network,
+                conditions: lockstep_sim::Conditions::none(),
+            };
             let options = Options::default();
             messages += simulate(&program, &platform, options.driver(), &options)?.traffic.total().messages;
         }

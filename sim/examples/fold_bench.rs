@@ -117,7 +117,14 @@ fn main() -> Result<(), SimError> {
     let placement = Placement::new(&cluster, ranks, &PlacementRule::Pack)?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
     let network = NetworkModel::MaxMin;
-    let platform = Platform { cluster: &cluster, placement: &placement, hosting: &hosting, costs: &Roofline, network };
+    let platform = Platform {
+        cluster: &cluster,
+        placement: &placement,
+        hosting: &hosting,
+        costs: &Roofline,
+        network,
+        conditions: lockstep_sim::Conditions::none(),
+    };
     let hierarchical: Algorithm = "hierarchical:halving-doubling".parse()?;
     // No lane is shorter than one element for each leader.
     let chunk = u64::from(nodes).max(64 << 10);

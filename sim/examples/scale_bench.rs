@@ -101,7 +101,14 @@ fn allreduce(cluster: &Cluster, algorithm: Algorithm, order: Vec<u32>) -> Result
     let placement = Placement::new(cluster, ranks, &PlacementRule::Listed(places))?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
     let network = NetworkModel::MaxMin;
-    let platform = Platform { cluster, placement: &placement, hosting: &hosting, costs: &Free, network };
+    let platform = Platform {
+        cluster,
+        placement: &placement,
+        hosting: &hosting,
+        costs: &Free,
+        network,
+        conditions: lockstep_sim::Conditions::none(),
+    };
     let collective = Collective::AllReduce;
     let group = Group::flat(ranks);
     let run =

@@ -100,7 +100,14 @@ fn predict(job: &Job, cluster: &Cluster, options: &Options) -> Result<Prediction
     let placement = Placement::new(cluster, program.ranks(), &PlacementRule::Pack)?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
     let network = NetworkModel::MaxMin;
-    let platform = Platform { cluster, placement: &placement, hosting: &hosting, costs: &Roofline, network };
+    let platform = Platform {
+        cluster,
+        placement: &placement,
+        hosting: &hosting,
+        costs: &Roofline,
+        network,
+        conditions: lockstep_sim::Conditions::none(),
+    };
     simulate(&program, &platform, options.driver(), options)
 }
 

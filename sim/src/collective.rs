@@ -63,6 +63,7 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
         let schedule = if padded { schedule.padded() } else { schedule.clone() };
         let ranks = orbits.count(schedule.members());
         if run.fold != FoldRule::Never
+            && platform.conditions.apart().is_none()
             && let Some(outcome) = fold::pipeline::run(&schedule, platform, &orbits, true)?
         {
             return Ok(outcome);

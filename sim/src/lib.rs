@@ -5,6 +5,7 @@
 
 pub mod answer;
 mod collective;
+mod conditions;
 pub mod costs;
 mod deadlock;
 mod engine;
@@ -23,12 +24,13 @@ mod tests;
 mod traffic;
 
 pub use collective::{CollectiveRun, CollectiveTime, simulate_collective};
+pub use conditions::Conditions;
 pub use costs::{Cost, Costs, MessageCost, Pair, Roofline, Table, chain_key};
 pub use deadlock::{Waiting, WaitsFor};
 pub use fold::{FoldRule, Folding};
 pub use machine::{Part, Resources, Utilisation};
 pub use network::NetworkModel;
-pub use noise::{Noise, NoiseTrace};
+pub use noise::{Distribution, FAMILIES, Family, Fit, Jitter, Noise, NoiseTrace, fit};
 pub use platform::Platform;
 pub use profile::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
 pub use simulate::{Options, Prediction, SimError, simulate, simulate_with};

@@ -2,6 +2,7 @@
 
 use lockstep_topology::{Cluster, Hosting, InputError, Placement};
 
+use crate::conditions::Conditions;
 use crate::costs::Costs;
 use crate::network::NetworkModel;
 
@@ -18,6 +19,8 @@ pub struct Platform<'a> {
     pub costs: &'a dyn Costs,
     /// How transfers share links.
     pub network: NetworkModel,
+    /// What disturbs the run.
+    pub conditions: &'a Conditions,
 }
 
 impl Platform<'_> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lockstep_sim::{CollectiveRun, FoldRule, Folding, Platform, SimError, simulate_collective};
+use lockstep_sim::{CollectiveRun, Conditions, FoldRule, Folding, Platform, SimError, simulate_collective};
 use lockstep_topology::{Algorithm, Bytes, Group, Hosting, InputError, Placement, PlacementRule};
 
 use super::flags::{CollectiveFlags, FoldFlags};
@@ -50,6 +50,7 @@ impl SimCollective {
             hosting: &hosting,
             costs: site.costs.as_ref(),
             network: self.network.into(),
+            conditions: Conditions::none(),
         };
         let members: Vec<_> = placement.all().collect();
         let group = match flags.algorithm {

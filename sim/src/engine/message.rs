@@ -44,6 +44,8 @@ pub(crate) struct Message {
     matched: bool,
     /// Whether the sender's lane still counts it.
     counted: bool,
+    /// How much later than its latency says it is there, and the factor on its bytes.
+    noise: (Time, f64),
 }
 
 impl<F: Fluid> Engine<'_, F> {
@@ -55,7 +57,7 @@ impl<F: Fluid> Engine<'_, F> {
         let (first, buffered) = (meeting_plan.first, meeting_plan.schedule.buffered_sends());
         let to_rank = first + step.peer;
         let bytes = step.elements() * ELEMENT_BYTES;
-        let path = self.path_for(from_rank, to_rank, bytes)?;
+        let (path, earlier) = self.path_for(from_rank, to_rank, bytes)?;
         let to_flight = self.flight_sent_to(id, self.resources.orbits().representative(to_rank) - first);
 
         let costs = self.paths.at(path);
@@ -82,6 +84,7 @@ impl<F: Fluid> Engine<'_, F> {
             state,
             matched: false,
             counted,
+            noise: self.platform.conditions.noise.message(self.platform.conditions.trial, from_rank, to_rank, earlier),
         };
         let message = self.messages.put(message);
         if counted && let Some(run) = self.flights.at_mut(id).lane(lane) {
@@ -131,7 +134,7 @@ impl<F: Fluid> Engine<'_, F> {
             Rendezvous::None => return self.leave(message),
             Rendezvous::Write => (answered, Event::Leave(message)),
             // The sender's NIC serves the read without its driver.
-            Rendezvous::Read => (answered + path.latency, Event::Depart(message)),
+            Rendezvous::Read => (answered + path.latency + state.noise.0, Event::Depart(message)),
         };
         self.events.push(at, event);
         Ok(())
@@ -142,7 +145,8 @@ impl<F: Fluid> Engine<'_, F> {
         let state = self.messages.at_mut(message);
         state.state = State::UnderWay;
         let path = self.paths.at(state.path);
-        let departs = self.connections.ports.pass(path.terms.port, self.now, path.terms.send) + path.latency;
+        let through = self.connections.ports.pass(path.terms.port, self.now, path.terms.send);
+        let departs = through + path.latency + state.noise.0;
         if departs == self.now {
             return self.depart(message);
         }
@@ -165,21 +169,22 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     fn flow(&mut self, message: u32) -> Result<(), InputError> {
-        let Message { path, bytes, from_rank, to_rank, .. } = *self.messages.at(message);
+        let Message { path, bytes, from_rank, to_rank, noise: (_, factor), .. } = *self.messages.at(message);
         let path = self.paths.at(path);
         let (mut carrier, mut bytes) = (path.carrier, bytes);
         if let Some(ramp) = &path.terms.ramp {
             let windows = &mut self.connections.windows;
             (carrier, bytes) = windows.piece((from_rank, to_rank), ramp, carrier, bytes, self.now);
         }
+        let bytes = bytes as f64 * factor;
         match carrier {
             Carrier::Alone(bytes_per_s) => {
-                let end = self.now + Time::from_secs_f64(bytes as f64 / bytes_per_s);
+                let end = self.now + Time::from_secs_f64(bytes / bytes_per_s);
                 self.events.push(end, Event::Arrive(message));
             }
             Carrier::Shared(class) => {
-                self.resources.take(class, bytes as f64);
-                self.fluid.start(class, bytes as f64, MESSAGE | u64::from(message))?;
+                self.resources.take(class, bytes);
+                self.fluid.start(class, bytes, MESSAGE | u64::from(message))?;
             }
         }
         Ok(())

@@ -69,8 +69,8 @@ impl Peer {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// The path of a message, which is counted.
-    pub(super) fn path_for(&mut self, from: u32, to: u32, bytes: u64) -> Result<u32, InputError> {
+    /// The path of a message, which is counted, and how many came before it.
+    pub(super) fn path_for(&mut self, from: u32, to: u32, bytes: u64) -> Result<(u32, u64), InputError> {
         let peers = &mut self.ranks[from as usize].peers;
         let at = match peers.binary_search_by_key(&to, |peer| peer.rank) {
             Ok(at) => at,
@@ -84,7 +84,7 @@ impl<F: Fluid> Engine<'_, F> {
         let peer = &mut self.ranks[from as usize].peers[at];
         peer.messages += 1;
         peer.bytes += bytes;
-        Ok(peer.path)
+        Ok((peer.path, peer.messages - 1))
     }
 
     /// The messages on links from one rank to another.

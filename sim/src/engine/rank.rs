@@ -72,19 +72,19 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
         }
     }
     if let Some(noise) = platform.costs.noise() {
-        hear(&mut ranks, noise, platform.cluster.devices().len());
+        hear(&mut ranks, noise, platform.conditions.trial, platform.cluster.devices().len());
     }
     ranks
 }
 
 /// Gives each rank on a CPU its place in the noise.
-fn hear(ranks: &mut [Rank], noise: &Noise, devices: usize) {
+fn hear(ranks: &mut [Rank], noise: &Noise, trial: u32, devices: usize) {
     let mut on_device = vec![0; devices];
     ranks.iter().for_each(|rank| on_device[rank.device.0 as usize] += 1);
     let mut index = vec![0; devices];
     for rank in ranks.iter_mut().filter(|rank| !rank.apart) {
         let device = rank.device.0 as usize;
-        rank.noise = Some(noise.place(rank.device.0, index[device], on_device[device]));
+        rank.noise = Some(noise.place(trial, rank.device.0, index[device], on_device[device]));
         index[device] += 1;
     }
 }

@@ -26,7 +26,7 @@ impl<F: Fluid> Engine<'_, F> {
         let (role, state) = (self.role(rank), self.rank(rank));
         let cursor = state.compute;
         let undisturbed = state.sole && state.noise.is_none() && state.flights.is_empty() && role.repeats_alone;
-        let undisturbed = undisturbed && state.ready == Some(self.now);
+        let undisturbed = undisturbed && state.ready == Some(self.now) && self.platform.conditions.apart().is_none();
         if self.long_way || cursor.repetition == 0 || !undisturbed {
             return None;
         }

@@ -102,7 +102,7 @@ impl<F: Fluid> Engine<'_, F> {
         let state = &mut self.units[unit as usize];
         state.busy = Some(busy);
         state.wakes = None;
-        let seconds = self.with_noise(unit / 2, seconds);
+        let seconds = self.with_noise(unit / 2, busy, seconds);
         if seconds > 0.0 {
             self.resources.take(class, seconds);
             self.fluid.start(class, seconds, u64::from(unit))?;
@@ -113,10 +113,29 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// How long `seconds` of work take the rank's thread from now on.
-    fn with_noise(&self, rank: u32, seconds: f64) -> f64 {
-        match (self.ranks[rank as usize].noise, self.platform.costs.noise()) {
+    fn with_noise(&self, rank: u32, busy: Busy, seconds: f64) -> f64 {
+        let (state, stated) = (&self.ranks[rank as usize], &self.platform.conditions.noise);
+        if stated.work() {
+            return seconds * self.stated_factor(rank, busy);
+        }
+        match (state.noise, self.platform.costs.noise()) {
             (Some(place), Some(noise)) => noise.seconds(place, self.now.as_secs_f64(), seconds),
             _ => seconds,
+        }
+    }
+
+    /// The factor that stated noise has for what `rank` begins to do.
+    fn stated_factor(&self, rank: u32, busy: Busy) -> f64 {
+        let (noise, trial) = (&self.platform.conditions.noise, self.platform.conditions.trial);
+        match busy {
+            Busy::Receive { flight, .. } => noise.of_step(trial, rank, self.flights.at(flight).iteration),
+            Busy::Compute(_) | Busy::Repeat(..) => {
+                let (role, cursor) = (self.role(rank), self.ranks[rank as usize].compute);
+                let step = noise.of_step(trial, rank, cursor.iteration);
+                let Some(task) = cursor.task(&role.compute) else { return step };
+                let run = role.tasks[task as usize].run(cursor.iteration, cursor.repetition);
+                step * noise.kernel(trial, rank, task, run)
+            }
         }
     }
 

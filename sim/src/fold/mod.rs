@@ -127,6 +127,8 @@ fn fold(exchanges: Vec<Option<Schedule>>, ranks: u32, platform: &Platform<'_>, r
     }
     let found = if platform.placement.ranks() != ranks {
         Err("not all ranks that are placed take part")
+    } else if let Some(reason) = platform.conditions.apart() {
+        Err(reason)
     } else if platform.costs.noise().is_some() {
         Err("every rank has noise of its own")
     } else if !platform.costs.alike() {

@@ -89,7 +89,7 @@ impl Site {
 
     fn platform(&self, network: NetworkModel) -> Platform<'_> {
         let Site { cluster, placement, hosting } = self;
-        Platform { cluster, placement, hosting, costs: &Roofline, network }
+        Platform { cluster, placement, hosting, costs: &Roofline, network, conditions: crate::Conditions::none() }
     }
 
     fn nodes(&self) -> Vec<u32> {

@@ -10,6 +10,7 @@ mod programs;
 mod properties;
 mod protocols;
 mod repetitions;
+mod stated_noise;
 
 use std::sync::Arc;
 
@@ -114,7 +115,14 @@ impl World {
     }
 
     fn platform<'a>(&'a self, costs: &'a dyn Costs, network: NetworkModel) -> Platform<'a> {
-        Platform { cluster: &self.cluster, placement: &self.placement, hosting: &self.hosting, costs, network }
+        Platform {
+            cluster: &self.cluster,
+            placement: &self.placement,
+            hosting: &self.hosting,
+            costs,
+            network,
+            conditions: crate::Conditions::none(),
+        }
     }
 
     fn predict(&self, program: &Program, costs: &Flat, options: &Options) -> Result<Prediction, SimError> {

@@ -60,7 +60,14 @@ fn seconds(collective: &Collective, algorithm: &str, ranks: u32, elements: u64, 
     let placement = Placement::new(&cluster, ranks, &PlacementRule::Pack).expect("there are places");
     let hosting = Hosting::new(&placement, &HostingRule::PerRank).expect("a process each");
     let costs = Flat { message: MessageCost { eager_bytes: u64::MAX, ..MessageCost::default() }, ..Flat::default() };
-    let platform = Platform { cluster: &cluster, placement: &placement, hosting: &hosting, costs: &costs, network };
+    let platform = Platform {
+        cluster: &cluster,
+        placement: &placement,
+        hosting: &hosting,
+        costs: &costs,
+        network,
+        conditions: lockstep_sim::Conditions::none(),
+    };
     let nodes = algorithm.starts_with("hierarchical").then(|| Group::nodes(&vec![2; ranks as usize / 2]));
     let run = CollectiveRun {
         collective: collective.clone(),

@@ -73,7 +73,14 @@ impl Exchange {
         let placement = Placement::new(cluster, ranks, &PlacementRule::Listed(places.to_vec())).expect("a place each");
         let hosting = Hosting::new(&placement, &HostingRule::PerRank).expect("a process each");
         let network = NetworkModel::MaxMin;
-        let platform = Platform { cluster, placement: &placement, hosting: &hosting, costs, network };
+        let platform = Platform {
+            cluster,
+            placement: &placement,
+            hosting: &hosting,
+            costs,
+            network,
+            conditions: lockstep_sim::Conditions::none(),
+        };
         let options = Options { warm_up: 0, counted: 1, ..Options::default() };
         let prediction = simulate(&program, &platform, options.driver(), &options).expect("no deadlock");
         let mut ends = vec![0.0; ranks as usize];

@@ -1,4 +1,4 @@
-//! Noise: how much longer than its median work takes from moment to moment, replayed from a record of the host.
+//! A record of noise: how much longer than its median work takes from moment to moment, replayed to the ranks of a run.
 //!
 //! A step of several ranks ends with the slowest of them, so noise that leaves one rank's median alone makes many ranks
 //! slower. A recorded trace keeps what a fitted distribution would lose: how long a disturbance lasts, and that it
@@ -59,12 +59,13 @@ impl Noise {
         trace.fault().is_none().then_some(Noise { trace, seed })
     }
 
-    /// The place of the rank that is the `index`-th of the `ranks` on device number `device`.
-    pub(crate) fn place(&self, device: u32, index: u32, ranks: u32) -> Place {
+    /// The place of the rank that is the `index`-th of the `ranks` on device number `device`, in one of several trials.
+    pub(crate) fn place(&self, trial: u32, device: u32, index: u32, ranks: u32) -> Place {
         let core = (ranks > 1).then(|| index as usize % self.trace.together.len());
         let length = self.slices(core).len() as f64 * self.trace.slice_s;
         // 53 random bits, the most that an f64 below 1 holds.
-        let share = (mix(self.seed ^ mix(u64::from(device))) >> 11) as f64 / (1u64 << 53) as f64;
+        let share =
+            (mix(self.seed ^ mix(u64::from(trial) << 32 | u64::from(device))) >> 11) as f64 / (1u64 << 53) as f64;
         Place { core, offset_s: share * length }
     }
 
@@ -158,10 +159,11 @@ mod tests {
     #[test]
     fn cores_of_a_device_hear_the_same_moment() {
         let noise = noise(vec![1.0; 50]);
-        let [first, second] = [0, 1].map(|index| noise.place(3, index, 2));
+        let [first, second] = [0, 1].map(|index| noise.place(0, 3, index, 2));
         assert_eq!((first.offset_s, first.core, second.core), (second.offset_s, Some(0), Some(1)));
-        assert_ne!(noise.place(4, 0, 2).offset_s, first.offset_s);
-        assert_eq!(noise.place(3, 0, 1).core, None);
+        assert_ne!(noise.place(0, 4, 0, 2).offset_s, first.offset_s);
+        assert_ne!(noise.place(1, 3, 0, 2).offset_s, first.offset_s);
+        assert_eq!(noise.place(0, 3, 0, 1).core, None);
     }
 
     #[test]
