@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Sgd, SoftmaxCrossEntropy, Threads};
+use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Sgd, Threads};
 use lockstep_models::{Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
 
 /// A chain with its tensors.
@@ -85,7 +85,7 @@ fn stages(batch: usize, threads: &Threads) -> Vec<Stage> {
     stages
 }
 
-fn step(stages: &mut [Stage], images: &[f32], labels: &[u32], loss: &mut SoftmaxCrossEntropy, sgd: Sgd) -> f64 {
+fn step(stages: &mut [Stage], images: &[f32], labels: &[u32], loss: &mut CrossEntropy, sgd: Sgd) -> f64 {
     for index in 0..stages.len() {
         let (before, rest) = stages.split_at_mut(index);
         let (stage, input) = (&mut rest[0], before.last().map_or(images, |stage| &stage.output));
@@ -126,7 +126,7 @@ fn main() {
     let mut stages = stages(batch, &threads);
     let images = noise(batch * 28 * 28, 1.0);
     let labels: Vec<u32> = (0..batch as u32).map(|sample| sample % 10).collect();
-    let mut loss = SoftmaxCrossEntropy::new(10, batch);
+    let mut loss = CrossEntropy::new(&Layer::SoftmaxCrossEntropy, 10, batch);
     let sgd = Sgd { rate: 0.01, momentum: 0.9, weight_decay: 0.0, nesterov: false };
     for _ in 0..5 {
         step(&mut stages, &images, &labels, &mut loss, sgd);

@@ -30,8 +30,9 @@ pub fn train(program: &Program, data: &Dataset, steps: u32, seed: u64, sgd: Sgd)
             let mut sum = vec![0.0; elements];
             for repetition in 0..accumulate {
                 let mut indices = Vec::new();
-                sampler.micro_batch(u64::from(step), 0, worker * accumulate + repetition, &mut indices);
-                replica.load(data, &indices);
+                let slice = worker * accumulate + repetition;
+                let place = sampler.micro_batch(u64::from(step), 0, slice, &mut indices);
+                replica.load(data, &indices, place);
                 gradients(program, &mut replica);
                 // SAFETY: nothing else uses this replica.
                 let gradient = unsafe { replica.gradients.slice(0..elements) };

@@ -9,13 +9,14 @@ use lockstep_models::{Layer, LayerId, Model, Phase};
 
 use crate::arena::Arena;
 use crate::data::Dataset;
-use crate::device::cpu::{ChainLayer, Kernel, Loss, Mode, Sgd, SoftmaxCrossEntropy, Threads, add_into};
+use crate::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Loss, Mode, Sgd, Threads, add_into};
 use crate::init;
 
 /// One kernel and where its tensors are.
 struct Chain {
     /// `None` for the loss.
     kernel: Option<Kernel>,
+    first: LayerId,
     inputs: Vec<LayerId>,
     output: LayerId,
     parameters: Range<usize>,
@@ -25,6 +26,7 @@ struct Chain {
 /// One copy of a model in training.
 pub struct Replica {
     model: Arc<Model>,
+    seed: u64,
     samples: usize,
     chains: Vec<Chain>,
     /// Learnable parameters.
@@ -40,7 +42,9 @@ pub struct Replica {
     /// Whether a consumer has already written its part of the gradient in this micro-batch.
     written: Vec<bool>,
     labels: Vec<u32>,
-    loss: SoftmaxCrossEntropy,
+    /// Place of the micro-batch's first sample among all since training began.
+    place: u64,
+    loss: CrossEntropy,
 }
 
 impl Replica {
@@ -65,6 +69,7 @@ impl Replica {
             .collect();
         Replica {
             model: model.clone(),
+            seed,
             samples,
             chains: built,
             parameters: Arena::new(parameters),
@@ -75,7 +80,8 @@ impl Replica {
             d_outputs,
             written: vec![false; layers],
             labels: vec![0; samples],
-            loss: SoftmaxCrossEntropy::new(model.classes() as usize, samples),
+            place: 0,
+            loss: CrossEntropy::new(&model.layers()[layers - 1].layer, model.classes() as usize, samples),
         }
     }
 
@@ -110,9 +116,11 @@ impl Replica {
         unsafe { self.gradients.slice(range) }.iter().step_by(16).sum()
     }
 
-    /// Takes the next micro-batch: the samples of `data` named by `indices`.
-    pub fn load(&mut self, data: &Dataset, indices: &[u32]) {
+    /// Takes the next micro-batch: the samples of `data` named by `indices`, the first of which is the `place`-th of all since
+    /// training began, which is what dropout draws its numbers by.
+    pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) {
         data.gather(indices, &mut self.outputs[0], &mut self.labels);
+        self.place = place;
         self.written.fill(false);
     }
 
@@ -122,6 +130,7 @@ impl Replica {
         let Some(kernel) = &mut of.kernel else {
             return Some(self.loss.forward(&self.outputs[of.inputs[0].0 as usize], &self.labels));
         };
+        kernel.draw(Draw { seed: self.seed, layer: of.first.0, first: self.place });
         let mut output = std::mem::take(&mut self.outputs[of.output.0 as usize]);
         let inputs: Vec<&[f32]> = of.inputs.iter().map(|id| self.outputs[id.0 as usize].as_slice()).collect();
         // SAFETY: no message is in flight on parameters, and updates run on this thread.
@@ -210,20 +219,15 @@ impl Replica {
             // The last batch is filled up with the first samples again, which are not counted.
             let count = self.samples.min(data.len() - next);
             let indices: Vec<u32> = (0..self.samples).map(|i| ((next + i) % data.len()) as u32).collect();
-            self.load(data, &indices);
+            self.load(data, &indices, 0);
             for chain in 0..self.chains.len() - 1 {
                 self.forward(chain, Mode::Evaluate);
             }
             let logits = &self.outputs[self.chains[self.chains.len() - 1].inputs[0].0 as usize];
             let classes = self.model.classes() as usize;
-            for (row, label) in logits.chunks_exact(classes).zip(&self.labels).take(count) {
-                let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                let total: f64 = row.iter().map(|x| f64::from(x - top).exp()).sum();
-                let own = row[*label as usize];
-                sum += total.ln() - f64::from(own - top);
-                let first_best = row.iter().position(|x| *x == top);
-                evaluation.correct += usize::from(first_best == Some(*label as usize));
-            }
+            let loss = self.loss.forward(&logits[..count * classes], &self.labels[..count]);
+            sum += loss.sum;
+            evaluation.correct += loss.correct;
             next += count;
         }
         evaluation.mean_loss = sum / data.len() as f64;
@@ -261,7 +265,7 @@ fn chain(model: &Arc<Model>, layers: &[LayerId], samples: usize, threads: &Threa
         .iter()
         .map(|id| ChainLayer { layer: &model.node(*id).layer, inputs: &model.node(*id).input_shapes })
         .collect();
-    let kernel = (head.layer != Layer::SoftmaxCrossEntropy).then(|| Kernel::new(&members, samples, threads));
+    let kernel = (!head.layer.is_loss()).then(|| Kernel::new(&members, samples, threads));
     let span = |ranges: Vec<Range<u64>>| -> Range<usize> {
         match (ranges.first(), ranges.last()) {
             (Some(first), Some(last)) => first.start as usize..last.end as usize,
@@ -271,6 +275,7 @@ fn chain(model: &Arc<Model>, layers: &[LayerId], samples: usize, threads: &Threa
     let nodes = || layers.iter().map(|id| model.node(*id));
     Chain {
         kernel,
+        first: layers[0],
         inputs: head.inputs.clone(),
         output: last,
         parameters: span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect()),

@@ -228,8 +228,8 @@ impl<'a> Worker<'a> {
         match &self.role.tasks[task].op {
             Op::Load { .. } => {
                 let mut indices = Vec::new();
-                sampler.micro_batch(batch, self.transport.rank().0, repetition, &mut indices);
-                replica.load(self.setup.data, &indices);
+                let place = sampler.micro_batch(batch, self.transport.rank().0, repetition, &mut indices);
+                replica.load(self.setup.data, &indices, place);
             }
             Op::Compute { chain, phase: Phase::Forward, .. } => {
                 if let Some(loss) = replica.forward(*chain, Mode::Train) {

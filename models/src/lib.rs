@@ -20,7 +20,7 @@ pub use critical_path::CriticalPath;
 pub use driver::{Decision, Driver, Observation};
 pub use graph::{Graph, Layout};
 pub use job::{Bucket, Job};
-pub use layer::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
+pub use layer::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
 pub use model::{Init, LayerId, Model, Node, Parameter, Pass, Work, random_model};
 pub use program::{After, Buffer, Exchange, Op, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId};
 pub use strategy::Strategy;

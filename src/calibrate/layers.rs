@@ -77,7 +77,7 @@ fn run(rank: &mut Rank, op: &Op, data: &Dataset) {
     // So small a rate leaves the weights where they are, however often the update is timed.
     let sgd = Sgd { rate: 1e-9, momentum: 0.9, weight_decay: 0.0, nesterov: false };
     match op {
-        Op::Load { .. } => rank.replica.load(data, &rank.indices),
+        Op::Load { .. } => rank.replica.load(data, &rank.indices, 0),
         Op::Compute { chain, phase: Phase::Forward, .. } => drop(rank.replica.forward(*chain, Mode::Train)),
         Op::Compute { chain, phase, samples } => {
             rank.replica.backward(*chain, *phase, 1.0 / *samples as f32, false);

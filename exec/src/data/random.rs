@@ -19,14 +19,22 @@ pub(crate) enum Purpose {
     Noise = 4,
     /// Initial parameters.
     Parameter = 5,
+    /// Which elements of a sample a dropout layer drops.
+    Dropout = 6,
 }
 
 /// The stream number `index` of `purpose` under `seed`; the three are the key, so no two streams overlap.
 pub(crate) fn stream(seed: u64, purpose: Purpose, index: u64) -> ChaCha8Rng {
+    stream_within(seed, purpose, index, 0)
+}
+
+/// As [`stream`], but one of many under the same index.
+pub(crate) fn stream_within(seed: u64, purpose: Purpose, index: u64, part: u64) -> ChaCha8Rng {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     key[8..16].copy_from_slice(&(purpose as u64).to_le_bytes());
     key[16..24].copy_from_slice(&index.to_le_bytes());
+    key[24..].copy_from_slice(&part.to_le_bytes());
     ChaCha8Rng::from_seed(key)
 }
 
@@ -83,6 +91,8 @@ mod tests {
         assert_ne!(base, first(2, Purpose::Epoch, 1));
         assert_ne!(base, first(1, Purpose::Noise, 2));
         assert_ne!(base, first(1, Purpose::Epoch, 3));
+        assert_eq!(base, stream_within(1, Purpose::Epoch, 2, 0).next_u64());
+        assert_ne!(base, stream_within(1, Purpose::Epoch, 2, 1).next_u64());
     }
 
     #[test]

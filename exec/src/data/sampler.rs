@@ -95,11 +95,11 @@ impl Sampler {
     }
 
     /// Replaces `out` by the samples of the micro-batch `repetition` of worker `rank` in global batch `batch`, counted since
-    /// the start of training.
+    /// the start of training; gives the place of the first of them among all samples that training takes.
     ///
     /// # Panics
     /// When there is no such rank or repetition.
-    pub fn micro_batch(&self, batch: u64, rank: u32, repetition: u32, out: &mut Vec<u32>) {
+    pub fn micro_batch(&self, batch: u64, rank: u32, repetition: u32, out: &mut Vec<u32>) -> u64 {
         assert!(rank < self.workers && repetition < self.accumulate, "no micro-batch {repetition} of rank {rank}");
         let (epoch, of_epoch) = (batch / self.batches_per_epoch(), batch % self.batches_per_epoch());
         let slice = rank * self.accumulate + repetition;
@@ -108,6 +108,7 @@ impl Sampler {
         let order = self.order(epoch);
         out.clear();
         out.extend_from_slice(&order[start..start + self.batch_per_rank as usize]);
+        batch * u64::from(self.global_batch()) + u64::from(slice * self.batch_per_rank)
     }
 
     /// The samples in the order of `epoch`.

@@ -151,7 +151,7 @@ fn library_step(end: &mut dyn Transport) -> Result<(), TransportError> {
     let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();
     let mut replica = Replica::new(&program.model, &program.chains, 4, 1, &Threads::one());
     let mut gradient = |rank: u32| -> Vec<f32> {
-        replica.load(&data, &[4 * rank, 4 * rank + 1, 4 * rank + 2, 4 * rank + 3]);
+        replica.load(&data, &[4 * rank, 4 * rank + 1, 4 * rank + 2, 4 * rank + 3], 4 * u64::from(rank));
         for task in &program.roles[0].tasks {
             match task.op {
                 Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(chain, Mode::Train)),

@@ -52,6 +52,38 @@ pub struct BatchNorm {
     pub momentum: f32,
 }
 
+/// A factor and, if wanted, a summand per channel, both learnable: Caffe's `Scale`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Scale {
+    /// Whether each channel has a summand.
+    pub bias: bool,
+}
+
+/// Local response normalisation across channels, `y = x / (k + α·Σ x²)^β`, the sum over the `size` channels around x's own at
+/// its place (Krizhevsky, Sutskever, Hinton 2012, §3.3; Caffe's α is `size` times this one).
+#[derive(Debug, Clone, PartialEq)]
+pub struct LocalResponseNorm {
+    /// Channels that are summed, odd, x's own in the middle; fewer at the first and last channels.
+    pub size: u32,
+    /// α: what the sum of squares is multiplied with.
+    pub alpha: f32,
+    /// β: the exponent.
+    pub beta: f32,
+    /// k: what the sum is added to.
+    pub k: f32,
+}
+
+/// Sets a random share of the elements to zero in training and divides the others by what is kept on average, so that
+/// evaluation passes everything unchanged (Srivastava et al. 2014; the division stands in training instead of evaluation).
+///
+/// Which elements fall is drawn for each sample by its place in the training run alone, so that any number of ranks and
+/// micro-batches drops the same.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dropout {
+    /// Share of elements that become zero, from 0 to below 1.
+    pub rate: f32,
+}
+
 /// What a pooling window computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PoolKind {
@@ -87,8 +119,18 @@ pub enum Layer {
     Dense(Dense),
     /// Batch normalisation.
     BatchNorm(BatchNorm),
+    /// A factor and a summand per channel.
+    Scale(Scale),
     /// max(x, 0).
     Relu,
+    /// 1 / (1 + e⁻ˣ).
+    Sigmoid,
+    /// (eˣ − e⁻ˣ) / (eˣ + e⁻ˣ).
+    Tanh,
+    /// Normalisation across neighbouring channels.
+    LocalResponseNorm(LocalResponseNorm),
+    /// Random zeros in training.
+    Dropout(Dropout),
     /// Pooling over windows.
     Pool2d(Pool2d),
     /// The mean of each channel: `c × h × w → c × 1 × 1`.
@@ -101,4 +143,14 @@ pub enum Layer {
     Flatten,
     /// Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.
     SoftmaxCrossEntropy,
+    /// Independent logistic units, one per class, and the sum of their cross-entropies against a label's one-hot vector
+    /// (Krizhevsky 2014, §5): needs no sum over classes. Otherwise as [`Layer::SoftmaxCrossEntropy`].
+    LogisticCrossEntropy,
+}
+
+impl Layer {
+    /// Whether it is one that ends a model.
+    pub fn is_loss(&self) -> bool {
+        matches!(self, Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy)
+    }
 }

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::{Conv2d, Layer, Pool2d, Shape};
+use super::{Conv2d, Layer, LocalResponseNorm, Pool2d, Shape};
 
 /// Most elements one sample may have in any tensor: 8 GiB of fp32, and an index still fits a signed 32-bit integer.
 const MAX_ELEMENTS: u64 = (1 << 31) - 1;
@@ -38,7 +38,12 @@ impl Layer {
             Layer::Conv2d(_) => "conv2d",
             Layer::Dense(_) => "dense",
             Layer::BatchNorm(_) => "batch_norm",
+            Layer::Scale(_) => "scale",
             Layer::Relu => "relu",
+            Layer::Sigmoid => "sigmoid",
+            Layer::Tanh => "tanh",
+            Layer::LocalResponseNorm(_) => "local_response_norm",
+            Layer::Dropout(_) => "dropout",
             Layer::Pool2d(pool) => match pool.kind {
                 super::PoolKind::Max => "max_pool",
                 super::PoolKind::Average => "average_pool",
@@ -48,6 +53,7 @@ impl Layer {
             Layer::Concat => "concat",
             Layer::Flatten => "flatten",
             Layer::SoftmaxCrossEntropy => "softmax_cross_entropy",
+            Layer::LogisticCrossEntropy => "logistic_cross_entropy",
         }
     }
 
@@ -75,7 +81,17 @@ impl Layer {
                 }
                 inputs[0]
             }
-            Layer::Relu => inputs[0],
+            Layer::Scale(_) | Layer::Relu | Layer::Sigmoid | Layer::Tanh => inputs[0],
+            Layer::LocalResponseNorm(norm) => {
+                check_local_response(norm)?;
+                inputs[0]
+            }
+            Layer::Dropout(dropout) => {
+                if !(0.0..1.0).contains(&dropout.rate) {
+                    return Err(format!("rate is {}: it must lie in 0 to 1, 1 excluded, e.g. 0.5", dropout.rate));
+                }
+                inputs[0]
+            }
             Layer::Pool2d(pool) => pool_shape(pool, inputs[0])?,
             Layer::GlobalPool => Shape::flat(inputs[0].channels),
             Layer::Add => {
@@ -89,7 +105,7 @@ impl Layer {
                 let elements = inputs[0].elements();
                 Shape::flat(u32::try_from(elements).map_err(|_| format!("{elements} features are too many"))?)
             }
-            Layer::SoftmaxCrossEntropy => {
+            Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy => {
                 let input = inputs[0];
                 if input.height != 1 || input.width != 1 || input.channels < 2 {
                     return Err(format!(
@@ -112,6 +128,24 @@ fn check_arity(layer: &Layer, inputs: usize) -> Result<(), String> {
         _ => (inputs == 1, "exactly one input"),
     };
     if fits { Ok(()) } else { Err(format!("has {inputs} inputs: {} takes {wanted}", layer.kind())) }
+}
+
+/// The denominator is positive whatever enters.
+fn check_local_response(norm: &LocalResponseNorm) -> Result<(), String> {
+    let (size, alpha, beta, k) = (norm.size, norm.alpha, norm.beta, norm.k);
+    if size % 2 == 0 || size > MAX_WINDOW {
+        return Err(format!("size is {size}: it must be odd and at most {MAX_WINDOW}, e.g. 5"));
+    }
+    for (name, value, fits, wanted) in [
+        ("alpha", alpha, alpha >= 0.0, "zero or more, e.g. 1e-4"),
+        ("beta", beta, beta >= 0.0, "zero or more, e.g. 0.75"),
+        ("k", k, k > 0.0, "positive, e.g. 2.0"),
+    ] {
+        if !(fits && value.is_finite()) {
+            return Err(format!("{name} is {value}: it must be {wanted}"));
+        }
+    }
+    Ok(())
 }
 
 /// No side is zero and a sample fits into memory that can be indexed.

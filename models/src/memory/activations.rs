@@ -1,7 +1,8 @@
 //! The tensors of a micro-batch that come and go: which tasks write and read each, in the order of the role's tasks.
 //!
 //! What lies inside a fused chain is never stored. A backward pass needs the chain's input where it makes parameter
-//! gradients or normalises, its output where a ReLU cut it off, and of a max pooling which place was the largest.
+//! gradients or normalises, its output where a ReLU cut it off or a slope follows from it, of a max pooling which place was
+//! the largest, and of a dropout what it kept.
 
 use crate::{Layer, LayerId, Model, Op, Phase, PoolKind, Program, Role};
 
@@ -67,7 +68,9 @@ pub fn activations(program: &Program, role: &Role) -> Vec<Tensor> {
         let end = uses.into_iter().max().unwrap_or(forward);
         // The loss gives a number and keeps its probabilities, which are as large as its input.
         let size = match node.layer {
-            Layer::SoftmaxCrossEntropy => node.input_shapes.iter().map(|shape| shape.elements()).sum(),
+            Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy => {
+                node.input_shapes.iter().map(|shape| shape.elements()).sum()
+            }
             _ => node.output.elements(),
         };
         tensors.push(Tensor { name: node.name.clone(), bytes: bytes(size), first: forward, last: end });
@@ -77,6 +80,11 @@ pub fn activations(program: &Program, role: &Role) -> Vec<Tensor> {
                 let (name, bytes) = (format!("{} places", pool.name), bytes(pool.output.elements()));
                 tensors.push(Tensor { name, bytes, first: forward, last });
             }
+        }
+        if let (Layer::Dropout(_), Some(last)) = (&node.layer, place.backward) {
+            // A byte an element.
+            let (name, bytes) = (format!("{} mask", node.name), bytes(node.output.elements()) / ELEMENT_BYTES);
+            tensors.push(Tensor { name, bytes, first: forward, last });
         }
         let written = consumers().filter_map(|consumer| places[consumer].data).min();
         if let (Some(first), Some(last)) = (written, place.backward) {
@@ -93,14 +101,20 @@ fn is_max_pool(layer: &Layer) -> bool {
 
 /// Whether a chain's backward pass reads what its forward pass read.
 fn needs_input(model: &Model, layers: &[LayerId]) -> bool {
-    let reads =
-        |id: &LayerId| matches!(model.node(*id).layer, Layer::Conv2d(_) | Layer::Dense(_) | Layer::BatchNorm(_));
+    let reads = |id: &LayerId| {
+        let layer = &model.node(*id).layer;
+        matches!(layer, Layer::Conv2d(_) | Layer::Dense(_) | Layer::BatchNorm(_))
+            || matches!(layer, Layer::Scale(_) | Layer::LocalResponseNorm(_))
+    };
     // A flattened input is the same memory as its dense layer's.
     layers.iter().find(|id| model.node(**id).layer != Layer::Flatten).is_some_and(reads)
 }
 
 /// Whether it reads what its forward pass wrote.
 fn needs_output(model: &Model, layers: &[LayerId]) -> bool {
-    let reads = |id: &LayerId| matches!(model.node(*id).layer, Layer::Relu | Layer::SoftmaxCrossEntropy);
+    let reads = |id: &LayerId| match model.node(*id).layer {
+        Layer::Relu | Layer::Sigmoid | Layer::Tanh | Layer::LocalResponseNorm(_) => true,
+        ref layer => layer.is_loss(),
+    };
     layers.iter().any(reads)
 }

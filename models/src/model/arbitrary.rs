@@ -5,7 +5,7 @@
 
 use super::Model;
 use super::build::{Draft, Inits, build};
-use crate::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
+use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
 
 /// A valid model that depends on `seed` alone: an input of at most 3×6×6, 3 to 8 random layers that branch and join,
 /// what is open flattened and joined, then a dense layer of 2 to 5 classes and the loss.
@@ -17,7 +17,8 @@ use crate::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
 /// assert_eq!(random_model(7, true).layers(), random_model(7, true).layers());
 /// ```
 pub fn random_model(seed: u64, with_batch_norm: bool) -> Model {
-    let mut sketch = Sketch { random: SplitMix(seed), drafts: Vec::new(), shapes: Vec::new(), used: Vec::new() };
+    let (random, manners) = (SplitMix(seed), SplitMix(!seed));
+    let mut sketch = Sketch { random, manners, drafts: Vec::new(), shapes: Vec::new(), used: Vec::new() };
     let input = sketch.random_shape();
     sketch.push(Layer::Input(input), Vec::new());
     for _ in 0..sketch.random.between(3, 8) {
@@ -59,6 +60,8 @@ impl SplitMix {
 /// A model in the making.
 struct Sketch {
     random: SplitMix,
+    /// Chooses between layers that change no shape, so that a new kind of them leaves every seed's shapes as they are.
+    manners: SplitMix,
     drafts: Vec<Draft>,
     shapes: Vec<Shape>,
     used: Vec<bool>,
@@ -103,10 +106,26 @@ impl Sketch {
                 let sides = |shape: Shape| (shape.height, shape.width);
                 (Layer::Concat, self.partners(from, |one, other| sides(one) == sides(other)))
             }
-            _ => (Layer::Relu, vec![from]),
+            _ => (self.random_manner(), vec![from]),
         };
         if !self.push(layer, inputs) {
-            self.push(Layer::Relu, vec![from]);
+            let manner = self.random_manner();
+            self.push(manner, vec![from]);
+        }
+    }
+
+    /// A layer that takes any shape and leaves it.
+    fn random_manner(&mut self) -> Layer {
+        match self.manners.between(0, 9) {
+            0 => Layer::Sigmoid,
+            1 => Layer::Tanh,
+            2 => Layer::Scale(Scale { bias: self.manners.coin() }),
+            3 => {
+                let (size, beta) = (2 * self.manners.between(0, 2) + 1, if self.manners.coin() { 0.75 } else { 0.5 });
+                Layer::LocalResponseNorm(LocalResponseNorm { size, alpha: 0.25, beta, k: 1.0 })
+            }
+            4 | 5 => Layer::Dropout(Dropout { rate: self.manners.between(0, 3) as f32 / 4.0 }),
+            _ => Layer::Relu,
         }
     }
 
@@ -159,6 +178,8 @@ impl Sketch {
         let classes = self.random.between(2, 5);
         let bias = self.random.coin();
         self.push(Layer::Dense(Dense { out_features: classes, bias }), flat);
-        self.push(Layer::SoftmaxCrossEntropy, vec![self.drafts.len() - 1]);
+        let loss =
+            if self.manners.between(0, 3) == 0 { Layer::LogisticCrossEntropy } else { Layer::SoftmaxCrossEntropy };
+        self.push(loss, vec![self.drafts.len() - 1]);
     }
 }

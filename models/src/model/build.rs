@@ -34,7 +34,7 @@ pub(super) struct Inits {
     pub(super) weight: Init,
     /// Of a bias.
     pub(super) bias: f32,
-    /// Of γ.
+    /// Of γ, and of a scale's factor.
     pub(super) gamma: f32,
 }
 
@@ -140,7 +140,7 @@ fn check_inputs(drafts: &[Draft]) -> Result<(), InputError> {
 fn check_ends(drafts: &[Draft], links: &DiGraph<(), ()>) -> Result<(), InputError> {
     let used = |index: &usize| links.neighbors(NodeIndex::new(*index)).next().is_some();
     let ends: Vec<usize> = (0..drafts.len()).filter(|index| !used(index)).collect();
-    let is_loss = |draft: &Draft| draft.layer == Layer::SoftmaxCrossEntropy;
+    let is_loss = |draft: &Draft| draft.layer.is_loss();
     if let [first, second, ..] = ends[..] {
         // The loss is a good end, so the other one is the mistake.
         let stray = if is_loss(&drafts[first]) { &drafts[second] } else { &drafts[first] };
@@ -195,6 +195,13 @@ impl Arenas {
             Layer::BatchNorm(_) => {
                 tensors.push(("gamma", vec![channels], Init::Constant(inits.gamma), false));
                 tensors.push(("beta", vec![channels], Init::Constant(0.0), false));
+            }
+            Layer::Scale(scale) => {
+                // What a batch norm without γ and β leaves to it, so it does not decay either.
+                tensors.push(("scale", vec![channels], Init::Constant(inits.gamma), false));
+                if scale.bias {
+                    tensors.push(("bias", vec![channels], Init::Constant(inits.bias), false));
+                }
             }
             _ => {}
         }

@@ -6,20 +6,25 @@ use super::Init;
 use super::build::Inits;
 use super::expression::{Arguments, pair, size};
 use super::read::{Entry, Table, suggestion};
-use crate::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind};
+use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale};
 
 /// Keys that every layer has.
 const COMMON: [&str; 3] = ["name", "kind", "inputs"];
 
 /// Every kind with its own keys; [`Layer::kind`] gives the same names.
-pub(super) const KINDS: [(&str, &[&str]); 11] = [
+pub(super) const KINDS: [(&str, &[&str]); 17] = [
     (
         "conv2d",
         &["out_channels", "kernel", "stride", "padding", "dilation", "groups", "bias", "weight_init", "bias_init"],
     ),
     ("dense", &["out_features", "bias", "weight_init", "bias_init"]),
     ("batch_norm", &["epsilon", "momentum", "gamma_init"]),
+    ("scale", &["bias", "scale_init", "bias_init"]),
     ("relu", &[]),
+    ("sigmoid", &[]),
+    ("tanh", &[]),
+    ("local_response_norm", &["size", "alpha", "beta", "k"]),
+    ("dropout", &["rate"]),
     ("max_pool", &["kernel", "stride", "padding", "ceil"]),
     ("average_pool", &["kernel", "stride", "padding", "ceil"]),
     ("global_pool", &[]),
@@ -27,6 +32,7 @@ pub(super) const KINDS: [(&str, &[&str]); 11] = [
     ("concat", &[]),
     ("flatten", &[]),
     ("softmax_cross_entropy", &[]),
+    ("logistic_cross_entropy", &[]),
 ];
 
 /// The layer of the table whose `kind` entry is given.
@@ -61,18 +67,30 @@ pub(super) fn layer(table: &Table<'_>, kind: &Entry<'_>, arguments: &Arguments) 
         }),
         "max_pool" => Layer::Pool2d(reader.pool(PoolKind::Max)?),
         "average_pool" => Layer::Pool2d(reader.pool(PoolKind::Average)?),
+        "scale" => Layer::Scale(Scale { bias: reader.boolean("bias", true)? }),
         "relu" => Layer::Relu,
+        "sigmoid" => Layer::Sigmoid,
+        "tanh" => Layer::Tanh,
+        // The figures of Krizhevsky, Sutskever, Hinton 2012, §3.3.
+        "local_response_norm" => Layer::LocalResponseNorm(LocalResponseNorm {
+            size: reader.size("size", 5)?,
+            alpha: reader.float("alpha", 1e-4)?,
+            beta: reader.float("beta", 0.75)?,
+            k: reader.float("k", 2.0)?,
+        }),
+        "dropout" => Layer::Dropout(Dropout { rate: reader.float("rate", 0.5)? }),
         "global_pool" => Layer::GlobalPool,
         "add" => Layer::Add,
         "concat" => Layer::Concat,
         "flatten" => Layer::Flatten,
+        "logistic_cross_entropy" => Layer::LogisticCrossEntropy,
         _ => Layer::SoftmaxCrossEntropy,
     };
     let defaults = Inits::default();
     let inits = Inits {
         weight: table.get("weight_init").map_or(Ok(defaults.weight), |entry| init(&entry))?,
         bias: reader.float("bias_init", defaults.bias)?,
-        gamma: reader.float("gamma_init", defaults.gamma)?,
+        gamma: reader.float(if name == "scale" { "scale_init" } else { "gamma_init" }, defaults.gamma)?,
     };
     Ok((layer, inits))
 }

@@ -63,7 +63,7 @@ pub struct Parameter {
     pub range: Range<u64>,
     /// How it starts.
     pub init: Init,
-    /// Whether weight decay applies: not to batch norm's γ and β (Goyal et al. 2017, §5.1).
+    /// Whether weight decay applies: not to batch norm's γ and β (Goyal et al. 2017, §5.1), nor to a scale.
     pub decay: bool,
 }
 

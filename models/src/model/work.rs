@@ -11,12 +11,16 @@
 //! | conv2d | 2·n·o·(w/C) FLOPs; reads n·i + w + b, writes n·o | as many; n·o + w → n·i | as many; n·i + n·o → w + b |
 //! | dense | 2·n·w, else as conv2d | | |
 //! | batch norm | 6·n·i (mean 1, variance 3, scale 2); n·i + 4C → n·o + 2C | 4·n·i; 2·n·i + C → n·i | 4·n·i; 2·n·i → 2C |
+//! | scale | n·i or, with bias, 2·n·i; n·i + w + b → n·o | n·i; n·i + w → n·i | as forward; 2·n·i → w + b |
 //! | relu | n·i; n·i → n·o | n·i; n·i + n·o → n·i | |
+//! | sigmoid, tanh | 4·n·i (an exponential counts as one); n·i → n·o | 3·n·i; 2·n·i → n·i | |
+//! | local response norm of s | (s + 4)·n·i; n·i → n·o | (2s + 8)·n·i; 3·n·i → n·i | |
+//! | dropout | n·i; n·i → n·o, a byte each of the mask | n·i; n·i and the mask → n·i | |
 //! | pooling | k·n·o; n·i → n·o | max n·o; n·i + n·o → n·i; average k·n·o; n·o → n·i | |
 //! | global pooling | n·i; n·i → n·C | n·C; n·C → n·i | |
 //! | add of m | (m − 1)·n·o; m·n·o → n·o | 0; n·o → m·n·o | |
 //! | concat | 0; n·o → n·o | 0; n·o → n·o | |
-//! | loss | 5·n·i; n·i + n labels → n·i probabilities + n | n·(i + 1); n·i + n → n·i | |
+//! | loss (softmax, logistic) | 5·n·i; n·i + n labels → n·i probabilities + n | n·(i + 1); n·i + n → n·i | |
 //! | flatten, input | nothing: the same memory | | |
 
 use super::Node;
@@ -24,6 +28,9 @@ use crate::{Layer, PoolKind};
 
 /// Bytes of one fp32 element.
 const ELEMENT_BYTES: f64 = 4.0;
+
+/// A dropped element's mark is a byte: this share of an fp32 element.
+const MASK_ELEMENTS: f64 = 0.25;
 
 /// One of the three computations of a layer in a training step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,7 +92,26 @@ impl Node {
             }
             (Layer::BatchNorm(_), Pass::BackwardData) => Work::of(4.0 * input, 2.0 * input + channels, input),
             (Layer::BatchNorm(_), Pass::BackwardWeight) => Work::of(4.0 * input, 2.0 * input, 2.0 * channels),
+            (Layer::Scale(scale), _) => {
+                let flops = if scale.bias { 2.0 * input } else { input };
+                match pass {
+                    Pass::Forward => Work::of(flops, input + learned, output),
+                    Pass::BackwardData => Work::of(input, input + channels, input),
+                    Pass::BackwardWeight => Work::of(flops, 2.0 * input, learned),
+                }
+            }
             (Layer::Input(_) | Layer::Flatten, _) | (_, Pass::BackwardWeight) => Work::default(),
+            (Layer::Sigmoid | Layer::Tanh, Pass::Forward) => Work::of(4.0 * input, input, output),
+            (Layer::Sigmoid | Layer::Tanh, Pass::BackwardData) => Work::of(3.0 * input, 2.0 * input, input),
+            (Layer::LocalResponseNorm(norm), _) => {
+                let size = f64::from(norm.size);
+                match pass {
+                    Pass::Forward => Work::of((size + 4.0) * input, input, output),
+                    _ => Work::of((2.0 * size + 8.0) * input, 3.0 * input, input),
+                }
+            }
+            (Layer::Dropout(_), Pass::Forward) => Work::of(input, input, output + input * MASK_ELEMENTS),
+            (Layer::Dropout(_), Pass::BackwardData) => Work::of(input, input + input * MASK_ELEMENTS, input),
             (Layer::Relu, Pass::Forward) => Work::of(input, input, output),
             (Layer::Relu, Pass::BackwardData) => Work::of(input, input + output, input),
             (Layer::Pool2d(pool), _) => {
@@ -101,8 +127,12 @@ impl Node {
             (Layer::Add, Pass::Forward) => Work::of(input - output, input, output),
             (Layer::Add | Layer::Concat, Pass::BackwardData) => Work::of(0.0, output, input),
             (Layer::Concat, Pass::Forward) => Work::of(0.0, input, output),
-            (Layer::SoftmaxCrossEntropy, Pass::Forward) => Work::of(5.0 * input, input + n, input + n),
-            (Layer::SoftmaxCrossEntropy, Pass::BackwardData) => Work::of(input + n, input + n, input),
+            (Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy, Pass::Forward) => {
+                Work::of(5.0 * input, input + n, input + n)
+            }
+            (Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy, Pass::BackwardData) => {
+                Work::of(input + n, input + n, input)
+            }
         }
     }
 

@@ -64,6 +64,9 @@ pub fn chain_key(program: &Program, chain: usize) -> String {
                 if c.bias { " bias" } else { "" }
             ),
             Layer::Dense(dense) if dense.bias => write!(key, " bias"),
+            Layer::Scale(scale) if scale.bias => write!(key, " bias"),
+            // An exponent of 0.75 takes two roots, any other a power.
+            Layer::LocalResponseNorm(norm) => write!(key, " size{} beta{}", norm.size, norm.beta),
             Layer::Pool2d(p) => write!(
                 key,
                 " {:?} k{}x{} s{}x{} p{}x{}{}",

@@ -1,4 +1,6 @@
-//! Softmax and cross-entropy against labels, the end of every model.
+//! Cross-entropies against labels, the end of every model: of a softmax, or of independent logistic units.
+
+use lockstep_models::Layer;
 
 use super::elementwise::merge;
 use super::simd::wide;
@@ -12,18 +14,29 @@ pub struct Loss {
     pub correct: usize,
 }
 
-/// Softmax cross-entropy over `classes`; keeps the probabilities for the backward pass.
+/// How scores become probabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Link {
+    /// pᵢ = eˣⁱ / Σ eˣ; the loss is −ln p(label).
+    Softmax,
+    /// pᵢ = 1 / (1 + e⁻ˣⁱ), each for itself; the loss is −ln p(label) − Σ ln(1 − pᵢ) over the others (Krizhevsky 2014, §5).
+    Logistic,
+}
+
+/// Cross-entropy over `classes`; keeps the probabilities for the backward pass.
 ///
 /// ```
-/// # use lockstep_exec::device::cpu::SoftmaxCrossEntropy;
-/// let mut loss = SoftmaxCrossEntropy::new(2, 1);
+/// # use lockstep_exec::device::cpu::CrossEntropy;
+/// # use lockstep_models::Layer;
+/// let mut loss = CrossEntropy::new(&Layer::SoftmaxCrossEntropy, 2, 1);
 /// let result = loss.forward(&[0.0, 0.0], &[0]); // p = ½, ½
 /// assert!((result.sum - 2f64.ln()).abs() < 1e-7 && result.correct == 1);
 /// let mut d_logits = [0.0; 2];
 /// loss.backward(1.0, &mut d_logits, false);
 /// assert_eq!(d_logits, [-0.5, 0.5]); // p − 1 at the label, p elsewhere
 /// ```
-pub struct SoftmaxCrossEntropy {
+pub struct CrossEntropy {
+    link: Link,
     classes: usize,
     /// `[samples, classes]` of the last forward pass.
     probabilities: Vec<f32>,
@@ -31,10 +44,19 @@ pub struct SoftmaxCrossEntropy {
     scratch: Vec<f32>,
 }
 
-impl SoftmaxCrossEntropy {
-    /// For batches of up to `samples`.
-    pub fn new(classes: usize, samples: usize) -> SoftmaxCrossEntropy {
-        SoftmaxCrossEntropy {
+impl CrossEntropy {
+    /// The loss that `layer` is, for batches of up to `samples`.
+    ///
+    /// # Panics
+    /// When the layer is none.
+    pub fn new(layer: &Layer, classes: usize, samples: usize) -> CrossEntropy {
+        let link = match layer {
+            Layer::SoftmaxCrossEntropy => Link::Softmax,
+            Layer::LogisticCrossEntropy => Link::Logistic,
+            other => panic!("{} is no loss", other.kind()),
+        };
+        CrossEntropy {
+            link,
             classes,
             probabilities: Vec::with_capacity(classes * samples),
             labels: Vec::with_capacity(samples),
@@ -57,17 +79,12 @@ impl SoftmaxCrossEntropy {
                     (best, largest) = (class, *logit);
                 }
             }
-            let mut total = 0.0f64;
-            for logit in row {
-                let power = (*logit - largest).exp();
-                total += f64::from(power);
-                self.probabilities.push(power);
-            }
-            let inverse = (1.0 / total) as f32;
-            let start = self.probabilities.len() - self.classes;
-            self.probabilities[start..].iter_mut().for_each(|p| *p *= inverse);
-            loss.sum += total.ln() - f64::from(row[label] - largest);
-            loss.correct += usize::from(best == label);
+            loss.sum += match self.link {
+                Link::Softmax => softmax(row, label, largest, &mut self.probabilities),
+                Link::Logistic => logistic(row, label, &mut self.probabilities),
+            };
+            // Nothing is larger than NaN, but it is no answer.
+            loss.correct += usize::from(best == label && !largest.is_nan());
         }
         loss
     }
@@ -86,4 +103,32 @@ impl SoftmaxCrossEntropy {
             merge(target, &self.scratch, accumulate);
         }
     }
+}
+
+/// ln Σ eˣ − x(label), shifted by the largest so that no power overflows; appends the probabilities.
+fn softmax(row: &[f32], label: usize, largest: f32, probabilities: &mut Vec<f32>) -> f64 {
+    let mut total = 0.0f64;
+    let start = probabilities.len();
+    for logit in row {
+        let power = (*logit - largest).exp();
+        total += f64::from(power);
+        probabilities.push(power);
+    }
+    let inverse = (1.0 / total) as f32;
+    probabilities[start..].iter_mut().for_each(|p| *p *= inverse);
+    total.ln() - f64::from(row[label] - largest)
+}
+
+/// Σ ln(1 + eˣ) − x(label), where ln(1 + eˣ) = max(x, 0) + ln(1 + e^−|x|) does not overflow; appends the probabilities.
+fn logistic(row: &[f32], label: usize, probabilities: &mut Vec<f32>) -> f64 {
+    let mut total = 0.0f64;
+    for logit in row {
+        let x = f64::from(*logit);
+        let power = (-x.abs()).exp();
+        // `max` would turn NaN into a number.
+        total += if x < 0.0 { 0.0 } else { x } + power.ln_1p();
+        let small = power / (1.0 + power);
+        probabilities.push(if x < 0.0 { small } else { 1.0 - small } as f32);
+    }
+    total - f64::from(row[label])
 }

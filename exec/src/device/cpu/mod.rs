@@ -1,11 +1,11 @@
 //! Forward and backward passes of every layer on the CPU, in f32 and NCHW.
 //!
-//! The executor holds one [`Kernel`] per fused chain of layers and rank, and one [`SoftmaxCrossEntropy`]. A kernel owns what its
+//! The executor holds one [`Kernel`] per fused chain of layers and rank, and one [`CrossEntropy`]. A kernel owns what its
 //! backward pass needs beside the chain's inputs and output, and all scratch, so a pass allocates nothing of its own. Results
 //! are the same bits for any number of threads, and for a chain and its layers run one by one.
 //!
 //! ```
-//! use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Sgd, SoftmaxCrossEntropy, Threads};
+//! use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Sgd, Threads};
 //! use lockstep_models::{Dense, Layer, Shape};
 //!
 //! // Two samples of two features, a dense layer to two classes with a ReLU, the loss.
@@ -13,7 +13,7 @@
 //! let shape = [Shape { channels: 2, height: 1, width: 1 }];
 //! let chain = [ChainLayer { layer: &dense, inputs: &shape }, ChainLayer { layer: &Layer::Relu, inputs: &shape }];
 //! let mut kernel = Kernel::new(&chain, 2, &Threads::one());
-//! let mut loss = SoftmaxCrossEntropy::new(2, 2);
+//! let mut loss = CrossEntropy::new(&Layer::SoftmaxCrossEntropy, 2, 2);
 //! let (x, mut w) = ([1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0, 0.5, 0.5]); // W, then b
 //! let (mut y, mut d_y, mut g, mut v) = ([0.0; 4], [0.0; 4], [0.0; 6], [0.0; 6]);
 //!
@@ -29,15 +29,19 @@
 //! assert!(losses[1] < losses[0]);
 //! ```
 
+mod activation;
 mod batch_norm;
 mod convolution;
 mod dense;
+mod dropout;
 mod elementwise;
 mod interleaved;
+mod local_response;
 mod loss;
 mod matmul;
 mod pooling;
 mod register_tiles;
+mod scale;
 mod side_by_side;
 mod simd;
 mod tail;
@@ -51,16 +55,21 @@ mod window;
 
 use lockstep_models::{Layer, PoolKind, Shape};
 
-pub use loss::{Loss, SoftmaxCrossEntropy};
+pub use dropout::Draw;
+pub use loss::{CrossEntropy, Loss};
 pub use threads::Threads;
 pub use update::{Sgd, add_into, copy};
 
+use activation::{Activation, Curve};
 use batch_norm::BatchNorm;
 use convolution::Convolution;
 use dense::Dense;
+use dropout::Dropout;
 use elementwise::{Concat, Sum};
 use interleaved::Interleaved;
+use local_response::LocalResponse;
 use pooling::{Pooling, pool_window};
+use scale::Scale;
 use tail::Tail;
 
 /// One layer of a fused chain and the shapes of its inputs; behind the first layer that is the output of the one before.
@@ -72,7 +81,8 @@ pub struct ChainLayer<'a> {
     pub inputs: &'a [Shape],
 }
 
-/// Whether batch normalisation takes the batch's statistics (and updates the running ones) or the running ones.
+/// Whether batch normalisation takes the batch's statistics (and updates the running ones) or the running ones, and whether
+/// dropout drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// A training step.
@@ -93,6 +103,10 @@ enum Head {
     Dense(Box<Dense>),
     BatchNorm(Box<BatchNorm>),
     Pooling(Box<Pooling>),
+    LocalResponse(Box<LocalResponse>),
+    Dropout(Box<Dropout>),
+    Activation(Activation),
+    Scale(Scale),
     Sum(Sum),
     Concat(Concat),
 }
@@ -122,7 +136,7 @@ impl Kernel {
     pub fn fuses(chain: &[&Layer]) -> bool {
         let computing: Vec<&Layer> = chain.iter().copied().filter(|layer| **layer != Layer::Flatten).collect();
         let Some((head, mut rest)) = computing.split_first() else { return !chain.is_empty() };
-        if matches!(head, Layer::Input(_) | Layer::SoftmaxCrossEntropy) {
+        if matches!(head, Layer::Input(_)) || head.is_loss() {
             return false;
         }
         if matches!(head, Layer::Conv2d(_) | Layer::Dense(_) | Layer::BatchNorm(_) | Layer::Add) {
@@ -149,6 +163,7 @@ impl Kernel {
             }
         }
         let (input, output) = (head.inputs[0], output_of(head));
+        let (channels, plane) = (input.channels as usize, input.height as usize * input.width as usize);
         let head = match head.layer {
             Layer::Conv2d(layer) if Interleaved::suits(layer, input, output, samples) => {
                 Head::Interleaved(Box::new(Interleaved::new(layer, input, output, tail, samples, threads)))
@@ -158,9 +173,15 @@ impl Kernel {
             }
             Layer::Dense(layer) => Head::Dense(Box::new(Dense::new(layer, size(input), tail.relu, samples, threads))),
             Layer::BatchNorm(layer) => {
-                let (channels, plane) = (input.channels as usize, input.height as usize * input.width as usize);
                 Head::BatchNorm(Box::new(BatchNorm::new(layer, channels, plane, tail.relu, threads)))
             }
+            Layer::LocalResponseNorm(layer) => {
+                Head::LocalResponse(Box::new(LocalResponse::new(layer, channels, plane, threads)))
+            }
+            Layer::Dropout(layer) => Head::Dropout(Box::new(Dropout::new(layer.rate, size(input), samples, threads))),
+            Layer::Sigmoid => Head::Activation(Activation::new(Curve::Sigmoid, threads)),
+            Layer::Tanh => Head::Activation(Activation::new(Curve::Tanh, threads)),
+            Layer::Scale(layer) => Head::Scale(Scale::new(layer.bias, channels, plane, threads)),
             Layer::Pool2d(layer) => Head::Pooling(Box::new(Pooling::new(layer, input, output, samples, threads))),
             Layer::GlobalPool => Head::Pooling(Box::new(Pooling::global(input, threads))),
             Layer::Concat => Head::Concat(Concat::new(head.inputs.iter().map(|shape| size(*shape)).collect(), threads)),
@@ -170,10 +191,17 @@ impl Kernel {
         Kernel { head }
     }
 
+    /// Tells a dropout layer which random numbers its next training pass gets; other layers need none.
+    pub fn draw(&mut self, draw: Draw) {
+        if let Head::Dropout(head) = &mut self.head {
+            head.draw = draw;
+        }
+    }
+
     /// The chain's output from its inputs, each `[samples, elements of the shape]`.
     ///
     /// `parameters`: the chain's learnable parameters in layer order (convolution and dense: weight, then bias; batch
-    /// normalisation: γ, then β). `statistics`: batch normalisation's running means, then running variances.
+    /// normalisation: γ, then β; scale: factors, then summands). `statistics`: batch normalisation's running means, then running variances.
     pub fn forward(
         &mut self,
         mode: Mode,
@@ -188,6 +216,10 @@ impl Kernel {
             Head::Dense(head) => head.forward(inputs[0], parameters, output),
             Head::BatchNorm(head) => head.forward(mode, inputs[0], parameters, statistics, output),
             Head::Pooling(head) => head.forward(inputs[0], output),
+            Head::LocalResponse(head) => head.forward(inputs[0], output),
+            Head::Dropout(head) => head.forward(mode, inputs[0], output),
+            Head::Activation(head) => head.forward(inputs[0], output),
+            Head::Scale(head) => head.forward(inputs[0], parameters, output),
             Head::Sum(head) => head.forward(inputs, output),
             Head::Concat(head) => head.forward(inputs, output),
         }
@@ -272,6 +304,10 @@ impl Kernel {
             Head::Dense(head) => head.backward(of),
             Head::BatchNorm(head) => head.backward(of),
             Head::Pooling(head) => head.backward(of),
+            Head::LocalResponse(head) => head.backward(of),
+            Head::Dropout(head) => head.backward(of),
+            Head::Activation(head) => head.backward(of),
+            Head::Scale(head) => head.backward(of),
             Head::Sum(head) => head.backward(of),
             Head::Concat(head) => head.backward(of),
         }

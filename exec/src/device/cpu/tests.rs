@@ -1,14 +1,20 @@
 //! Every layer against its f64 twin and central differences of it; the same bits for any threads, fused or not, apart or not.
 
-use lockstep_models::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
+use lockstep_models::{
+    BatchNorm, Conv2d, Dense, Dropout as DropoutLayer, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale as ScaleLayer,
+    Shape,
+};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
+use random_cases::{any_case, any_conv};
 
 mod chains;
+mod dropping;
 mod losses;
+mod random_cases;
 
 /// A layer, its input shapes and a number of samples.
 #[derive(Debug, Clone)]
@@ -30,6 +36,7 @@ fn parameters_of(layer: &Layer, inputs: &[Shape]) -> usize {
         }
         Layer::Dense(dense) => dense.out_features as usize * (size(inputs[0]) + usize::from(dense.bias)),
         Layer::BatchNorm(_) => 2 * inputs[0].channels as usize,
+        Layer::Scale(scale) => (1 + usize::from(scale.bias)) * inputs[0].channels as usize,
         _ => 0,
     }
 }
@@ -193,52 +200,6 @@ fn near(got: &[f64], expected: &[f64], what: &str) {
     assert!(error <= 1e-5 * scale, "{what}: {error:e} of {scale:e}\n{got:?}\n{expected:?}");
 }
 
-fn upto(range: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = (u32, u32)> {
-    (range.clone(), range)
-}
-
-fn any_conv() -> impl Strategy<Value = Case> {
-    let sizes = (1..3u32, 1..4u32, 1..4u32, upto(1..=7), 1..7usize);
-    let filter = (upto(1..=3), upto(1..=3), upto(0..=2), upto(1..=2), any::<bool>());
-    (sizes, filter).prop_map(|((groups, ins, outs, (h, w), samples), (kernel, stride, padding, dilation, bias))| Case {
-        layer: Layer::Conv2d(Conv2d { out_channels: outs * groups, kernel, stride, padding, dilation, groups, bias }),
-        inputs: vec![shape(ins * groups, h, w)],
-        samples,
-    })
-}
-
-fn any_pool() -> impl Strategy<Value = Case> {
-    let filter = (upto(1..=3), upto(1..=3), upto(0..=1), any::<bool>(), any::<bool>());
-    (upto(1..=8), 1..4u32, filter).prop_map(|((h, w), channels, (kernel, stride, padding, ceil, max))| {
-        let kind = if max { PoolKind::Max } else { PoolKind::Average };
-        let layer = Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil });
-        Case { layer, inputs: vec![shape(channels, h, w)], samples: 2 }
-    })
-}
-
-fn any_other() -> impl Strategy<Value = Case> {
-    let image = (1..20u32, upto(1..=5), 1..4usize).prop_map(|(c, (h, w), samples)| (shape(c, h, w), samples));
-    (image, 0..7, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
-        let wider = Shape { channels: more, ..shape };
-        let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
-        let (layer, inputs) = match which {
-            0 => (Layer::Dense(Dense { out_features: more, bias }), vec![shape]),
-            1 => (norm, vec![shape]),
-            2 => (Layer::Relu, vec![shape]),
-            3 => (Layer::GlobalPool, vec![shape]),
-            4 => (Layer::Add, vec![shape; 2 + usize::from(bias)]),
-            5 => (Layer::Concat, vec![shape, wider, shape]),
-            _ => (Layer::Flatten, vec![shape]),
-        };
-        Case { layer, inputs, samples }
-    })
-}
-
-fn any_case() -> impl Strategy<Value = Case> {
-    prop_oneof![2 => any_conv(), 1 => any_pool(), 2 => any_other()]
-        .prop_filter("shapes that fit", |case| case.layer.output_shape(&case.inputs).is_ok())
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
@@ -275,6 +236,11 @@ fn conv(out_channels: u32, filter: u32, stride: u32, padding: u32, groups: u32) 
     Layer::Conv2d(Conv2d { out_channels, kernel, stride, padding, dilation: (1, 1), groups, bias: true })
 }
 
+/// Krizhevsky, Sutskever, Hinton 2012, §3.3.
+fn alexnet_norm() -> Layer {
+    Layer::LocalResponseNorm(LocalResponseNorm { size: 5, alpha: 1e-4, beta: 0.75, k: 2.0 })
+}
+
 fn max_pool(filter: u32, stride: u32, padding: u32) -> Layer {
     let (kernel, stride, padding) = ((filter, filter), (stride, stride), (padding, padding));
     Layer::Pool2d(Pool2d { kind: PoolKind::Max, kernel, stride, padding, ceil: false })
@@ -291,6 +257,10 @@ fn large_layers_are_right_and_repeatable() {
         (Layer::Dense(Dense { out_features: 530, bias: true }), shape(600, 1, 1), 9),
         (norm, shape(5, 40, 33), 8),
         (Layer::Relu, shape(3, 100, 100), 2),
+        (Layer::Sigmoid, shape(3, 100, 100), 2),
+        (Layer::Dropout(DropoutLayer { rate: 0.5 }), shape(3, 100, 100), 4),
+        (Layer::Scale(ScaleLayer { bias: true }), shape(5, 40, 33), 8),
+        (alexnet_norm(), shape(96, 13, 13), 5),
         (max_pool(3, 2, 1), shape(4, 100, 100), 3),
         (Layer::GlobalPool, shape(40, 20, 20), 3),
     ];

@@ -1,8 +1,10 @@
 //! The forward pass of every layer in f64 by plain loops, obvious rather than fast: what the kernels are tested against.
 
-use lockstep_models::{Conv2d, Layer, Pool2d, PoolKind, Shape};
+use lockstep_models::{Conv2d, Layer, LocalResponseNorm, Pool2d, PoolKind, Shape};
+use rand_chacha::rand_core::Rng;
 
-use super::size;
+use super::{Draw, size};
+use crate::data::random::{Purpose, stream_within};
 
 /// Place of an element in `[samples, shape]`, or nothing outside the image.
 fn place(shape: Shape, sample: usize, channel: usize, y: i64, x: i64) -> Option<usize> {
@@ -54,7 +56,27 @@ pub(crate) fn forward(
             };
             x.iter().enumerate().map(normal).collect()
         }
+        Layer::Scale(scale) => {
+            let (channels, plane) = (shape.channels as usize, (shape.height * shape.width) as usize);
+            let one = |(i, x): (usize, &f64)| {
+                let c = i / plane % channels;
+                parameters[c] * x + if scale.bias { parameters[channels + c] } else { 0.0 }
+            };
+            x.iter().enumerate().map(one).collect()
+        }
         Layer::Relu => x.iter().map(|x| x.max(0.0)).collect(),
+        Layer::Sigmoid => x.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
+        Layer::Tanh => x.iter().map(|x| (x.exp() - (-x).exp()) / (x.exp() + (-x).exp())).collect(),
+        Layer::LocalResponseNorm(norm) => all.map(|(n, c, h, w)| response_at(norm, shape, x, n, c, h, w)).collect(),
+        Layer::Dropout(dropout) => {
+            let (size, draw) = (size(shape), Draw::default());
+            let falls = |sample: usize| {
+                let mut random = stream_within(draw.seed, Purpose::Dropout, sample as u64, draw.layer.into());
+                (0..size).map(move |_| f64::from(random.next_u32()) < f64::from(dropout.rate) * 4_294_967_296.0)
+            };
+            let kept = 1.0 - f64::from(dropout.rate);
+            (0..samples).flat_map(falls).zip(x).map(|(falls, x)| if falls { 0.0 } else { x / kept }).collect()
+        }
         Layer::Pool2d(pool) => all.map(|(n, c, h, w)| pool_at(pool, shape, x, n, c, h, w)).collect(),
         Layer::GlobalPool => {
             let plane = (shape.height * shape.width) as usize;
@@ -70,7 +92,7 @@ pub(crate) fn forward(
             })
             .collect(),
         Layer::Flatten => x.clone(),
-        Layer::Input(_) | Layer::SoftmaxCrossEntropy => panic!("no kernel of a chain"),
+        Layer::Input(_) | Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy => panic!("no kernel of a chain"),
     }
 }
 
@@ -93,6 +115,16 @@ fn conv_at(conv: &Conv2d, shape: Shape, x: &[f64], parameters: &[f64], n: usize,
         }
     }
     total
+}
+
+fn response_at(norm: &LocalResponseNorm, shape: Shape, x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
+    let at = |channel: i64| {
+        let inside = (0..i64::from(shape.channels)).contains(&channel);
+        if inside { place(shape, n, channel as usize, h, w).map_or(0.0, |at| x[at]) } else { 0.0 }
+    };
+    let half = i64::from(norm.size / 2);
+    let squares: f64 = (c as i64 - half..=c as i64 + half).map(|channel| at(channel).powi(2)).sum();
+    at(c as i64) / (f64::from(norm.k) + f64::from(norm.alpha) * squares).powf(f64::from(norm.beta))
 }
 
 fn pool_at(pool: &Pool2d, shape: Shape, x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {

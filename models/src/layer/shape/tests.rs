@@ -1,6 +1,6 @@
 //! Output shapes against counting: a table of cases worked by hand, and a window that is moved place by place.
 
-use super::super::{BatchNorm, Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
+use super::super::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
 
 fn shape(channels: u32, height: u32, width: u32) -> Shape {
     Shape { channels, height, width }
@@ -68,6 +68,10 @@ fn windows_match_counting() {
     }
 }
 
+fn response(size: u32, alpha: f32, beta: f32, k: f32) -> Layer {
+    Layer::LocalResponseNorm(LocalResponseNorm { size, alpha, beta, k })
+}
+
 #[test]
 fn known_networks() {
     // Each line: layer, inputs, output, from the published tables of the networks.
@@ -80,11 +84,17 @@ fn known_networks() {
         (Layer::Dense(Dense { out_features: 10, bias: true }), vec![shape(4, 3, 2)], shape(10, 1, 1)),
         (Layer::BatchNorm(BatchNorm { epsilon: 1e-5, momentum: 0.9 }), vec![shape(4, 3, 2)], shape(4, 3, 2)),
         (Layer::Relu, vec![shape(4, 3, 2)], shape(4, 3, 2)),
+        (Layer::Sigmoid, vec![shape(4, 3, 2)], shape(4, 3, 2)),
+        (Layer::Tanh, vec![shape(4, 3, 2)], shape(4, 3, 2)),
+        (Layer::Scale(Scale { bias: true }), vec![shape(4, 3, 2)], shape(4, 3, 2)),
+        (Layer::Dropout(Dropout { rate: 0.5 }), vec![shape(4, 3, 2)], shape(4, 3, 2)),
+        (response(5, 1e-4, 0.75, 2.0), vec![shape(96, 55, 55)], shape(96, 55, 55)), // AlexNet
         (Layer::GlobalPool, vec![shape(4, 3, 2)], shape(4, 1, 1)),
         (Layer::Flatten, vec![shape(4, 3, 2)], shape(24, 1, 1)),
         (Layer::Add, vec![shape(4, 3, 2); 3], shape(4, 3, 2)),
         (Layer::Concat, vec![shape(4, 3, 2), shape(1, 3, 2)], shape(5, 3, 2)),
         (Layer::SoftmaxCrossEntropy, vec![shape(10, 1, 1)], shape(1, 1, 1)),
+        (Layer::LogisticCrossEntropy, vec![shape(10, 1, 1)], shape(1, 1, 1)),
         (Layer::Input(shape(1, 28, 28)), vec![], shape(1, 28, 28)),
     ];
     for (layer, inputs, output) in cases {
@@ -131,6 +141,13 @@ fn refusals_name_the_numbers() {
         (Layer::SoftmaxCrossEntropy, vec![shape(10, 2, 1)], "its input is 10×2×1: put a dense layer before it"),
         (Layer::SoftmaxCrossEntropy, vec![shape(1, 1, 1)], "two classes or more"),
         (Layer::Input(shape(u32::MAX, u32::MAX, u32::MAX)), vec![], "elements per sample"),
+        (Layer::LogisticCrossEntropy, vec![shape(1, 1, 1)], "two classes or more"),
+        (response(4, 1e-4, 0.75, 2.0), vec![shape(8, 1, 1)], "size is 4: it must be odd"),
+        (response(5, -1.0, 0.75, 2.0), vec![shape(8, 1, 1)], "alpha is -1"),
+        (response(5, 1e-4, f32::INFINITY, 2.0), vec![shape(8, 1, 1)], "beta is inf"),
+        (response(5, 1e-4, 0.75, 0.0), vec![shape(8, 1, 1)], "k is 0: it must be positive"),
+        (Layer::Dropout(Dropout { rate: 1.0 }), vec![shape(8, 1, 1)], "rate is 1: it must lie in 0 to 1"),
+        (Layer::Dropout(Dropout { rate: f32::NAN }), vec![shape(8, 1, 1)], "rate is NaN"),
         (norm(0.0, 0.9), vec![shape(1, 1, 1)], "epsilon is 0"),
         (norm(1e-5, f32::NAN), vec![shape(1, 1, 1)], "momentum is NaN"),
     ];

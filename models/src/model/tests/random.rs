@@ -46,7 +46,7 @@ fn links_agree_with_each_other() {
             let before = ancestors(&model, id);
             let learns = before.iter().any(|other| !model.node(*other).parameters.is_empty());
             assert_eq!(model.needs_input_gradient(id), learns);
-            assert_eq!(slow.is_empty(), node.layer == Layer::SoftmaxCrossEntropy);
+            assert_eq!(slow.is_empty(), node.layer.is_loss());
         }
         for edge in model.graph().edge_references() {
             let (from, to) = (model.graph()[edge.source()], model.graph()[edge.target()]);

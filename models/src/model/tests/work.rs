@@ -81,6 +81,32 @@ fn layers_without_parameters() {
 }
 
 #[test]
+fn alexnets_other_layers() {
+    let model = parsed(&with_layers(
+        "{ name = \"s\", kind = \"scale\" },\n{ name = \"o\", kind = \"scale\", bias = false },\n\
+         { name = \"n\", kind = \"local_response_norm\" },\n{ name = \"d\", kind = \"dropout\" },\n\
+         { name = \"g\", kind = \"sigmoid\" },\n{ name = \"t\", kind = \"tanh\" },",
+    ));
+    // One channel of 64 elements; the norm's window is 5: 5 + 4 and 2·5 + 8 FLOPs an element; a mask of 64 bytes is 16
+    // elements.
+    let nothing = (0.0, 0.0, 0.0);
+    let cases = [
+        ("s", [(128.0, 66.0, 64.0), (64.0, 65.0, 64.0), (128.0, 128.0, 2.0)]),
+        ("o", [(64.0, 65.0, 64.0), (64.0, 65.0, 64.0), (64.0, 128.0, 1.0)]),
+        ("n", [(576.0, 64.0, 64.0), (1_152.0, 192.0, 64.0), nothing]),
+        ("d", [(64.0, 64.0, 80.0), (64.0, 80.0, 64.0), nothing]),
+        ("g", [(256.0, 64.0, 64.0), (192.0, 128.0, 64.0), nothing]),
+        ("t", [(256.0, 64.0, 64.0), (192.0, 128.0, 64.0), nothing]),
+    ];
+    for (name, wanted) in cases {
+        assert_eq!(costs(&model, name, 1), wanted, "{name}");
+    }
+    let scale = named(&model, "s").1;
+    assert!(scale.parameters.iter().all(|parameter| !parameter.decay));
+    assert_eq!((scale.parameters[0].init, scale.parameters[1].init), (Init::Constant(1.0), Init::Constant(0.0)));
+}
+
+#[test]
 fn backward_is_twice_forward_where_weights_are() {
     for seed in 0..50 {
         for node in random_model(seed, true).layers() {

@@ -1,37 +1,70 @@
-//! The loss against its definition in f64.
+//! The losses against their definitions in f64.
 
 use super::*;
 
-/// Softmax cross-entropy against finite differences of ln Σ eˣ − x_label in f64, and its counts.
+/// A sample's loss from its scores.
+type Definition = fn(&[f64], usize) -> f64;
+
+/// ln Σ eˣ − x(label).
+fn softmax(row: &[f64], label: usize) -> f64 {
+    row.iter().map(|x| x.exp()).sum::<f64>().ln() - row[label]
+}
+
+/// −ln σ(x) for the label, −ln (1 − σ(x)) for the others.
+fn logistic(row: &[f64], label: usize) -> f64 {
+    let sigma = |x: &f64| 1.0 / (1.0 + (-x).exp());
+    let unit = |(class, x): (usize, &f64)| if class == label { -sigma(x).ln() } else { -(1.0 - sigma(x)).ln() };
+    row.iter().enumerate().map(unit).sum()
+}
+
+const LOSSES: [(Layer, Definition); 2] =
+    [(Layer::SoftmaxCrossEntropy, softmax), (Layer::LogisticCrossEntropy, logistic)];
+
+/// Value, counts and finite differences.
 #[test]
-fn loss_agrees_with_its_definition() {
+fn losses_agree_with_their_definitions() {
     let (samples, classes) = (5, 7);
     let logits: Vec<f32> =
         spread(samples * classes, &mut ChaCha8Rng::seed_from_u64(1)).iter().map(|x| 8.0 * x).collect();
     let labels: Vec<u32> = (0..samples as u32).map(|sample| sample % classes as u32).collect();
-    let value = |logits: &[f64]| -> f64 {
-        let one = |(row, label): (&[f64], &u32)| row.iter().map(|x| x.exp()).sum::<f64>().ln() - row[*label as usize];
-        logits.chunks(classes).zip(&labels).map(one).sum()
-    };
-    let mut loss = SoftmaxCrossEntropy::new(classes, samples);
-    let result = loss.forward(&logits, &labels);
-    let mut wide: Vec<f64> = logits.iter().map(|x| f64::from(*x)).collect();
-    assert!((result.sum - value(&wide)).abs() < 1e-5, "{} is not {}", result.sum, value(&wide));
-    let right = |(row, label): &(&[f32], &u32)| row.iter().all(|x| *x <= row[**label as usize]);
-    assert_eq!(result.correct, logits.chunks(classes).zip(&labels).filter(right).count());
-    let mut slopes = Vec::new();
-    for at in 0..wide.len() {
-        let middle = wide[at];
-        wide[at] = middle + 1e-5;
-        let above = value(&wide);
-        wide[at] = middle - 1e-5;
-        slopes.push((above - value(&wide)) / 2e-5 * 0.25);
-        wide[at] = middle;
+    for (layer, definition) in LOSSES {
+        let value = |logits: &[f64]| -> f64 {
+            logits.chunks(classes).zip(&labels).map(|(row, label)| definition(row, *label as usize)).sum()
+        };
+        let mut loss = CrossEntropy::new(&layer, classes, samples);
+        let result = loss.forward(&logits, &labels);
+        let mut wide: Vec<f64> = logits.iter().map(|x| f64::from(*x)).collect();
+        assert!((result.sum - value(&wide)).abs() < 1e-5, "{} is not {}", result.sum, value(&wide));
+        let right = |(row, label): &(&[f32], &u32)| row.iter().all(|x| *x <= row[**label as usize]);
+        assert_eq!(result.correct, logits.chunks(classes).zip(&labels).filter(right).count());
+        let mut slopes = Vec::new();
+        for at in 0..wide.len() {
+            let middle = wide[at];
+            wide[at] = middle + 1e-5;
+            let above = value(&wide);
+            wide[at] = middle - 1e-5;
+            slopes.push((above - value(&wide)) / 2e-5 * 0.25);
+            wide[at] = middle;
+        }
+        let mut d_logits = vec![f32::NAN; logits.len()];
+        loss.backward(0.25, &mut d_logits, false);
+        near(&floats(&bits(&d_logits)), &slopes, "the loss's gradient");
+        let once = d_logits.clone();
+        loss.backward(0.25, &mut d_logits, true);
+        assert!(d_logits.iter().zip(&once).all(|(twice, once)| *twice == once + once), "accumulates");
     }
-    let mut d_logits = vec![f32::NAN; logits.len()];
-    loss.backward(0.25, &mut d_logits, false);
-    near(&floats(&bits(&d_logits)), &slopes, "the loss's gradient");
-    let once = d_logits.clone();
-    loss.backward(0.25, &mut d_logits, true);
-    assert!(d_logits.iter().zip(&once).all(|(twice, once)| *twice == once + once), "accumulates");
+}
+
+/// Scores far out overflow nothing, and what is no number stays none and is no right answer.
+#[test]
+fn extreme_scores() {
+    for (layer, _) in LOSSES {
+        let mut loss = CrossEntropy::new(&layer, 2, 1);
+        assert_eq!(loss.forward(&[1e30, -1e30], &[0]).sum, 0.0);
+        // Softmax: the difference of both; logistic: each unit is off by its own.
+        let wrong = loss.forward(&[500.0, -500.0], &[1]).sum;
+        assert!((wrong - 1000.0).abs() < 1e-9, "{wrong}");
+        let nothing = loss.forward(&[f32::NAN, f32::NAN], &[0]);
+        assert!(nothing.sum.is_nan() && nothing.correct == 0);
+    }
 }

@@ -1,0 +1,87 @@
+//! Dropout (Srivastava et al. 2014): seeded zeros in training, nothing in evaluation.
+//!
+//! Each sample draws from a stream of its own, chosen by seed, layer and the sample's place in the run, so the elements that
+//! fall do not depend on which rank or micro-batch the sample is in, nor on threads.
+
+use rand_chacha::rand_core::Rng;
+
+use super::elementwise::merge;
+use super::threads::{Disjoint, Threads};
+use super::{Gradients, Mode};
+use crate::data::random::{Purpose, stream_within};
+
+/// Which random numbers a batch gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Draw {
+    /// Of the run.
+    pub seed: u64,
+    /// Position of the dropout layer in its model.
+    pub layer: u32,
+    /// Place of the batch's first sample among all samples since training began; the others follow.
+    pub first: u64,
+}
+
+/// The layer and what it kept in the last training pass.
+pub(crate) struct Dropout {
+    rate: f32,
+    /// Elements of a sample.
+    size: usize,
+    threads: Threads,
+    pub(crate) draw: Draw,
+    /// Per element: 1 if it was kept.
+    kept: Vec<u8>,
+    /// Per thread: a sample of gradients.
+    scratch: Vec<f32>,
+}
+
+impl Dropout {
+    pub(crate) fn new(rate: f32, size: usize, samples: usize, threads: &Threads) -> Dropout {
+        let scratch = vec![0.0; threads.count() * size];
+        let (threads, kept) = (threads.clone(), vec![1; samples * size]);
+        Dropout { rate, size, threads, draw: Draw::default(), kept, scratch }
+    }
+
+    /// What a kept element is multiplied with.
+    fn factor(&self) -> f32 {
+        1.0 / (1.0 - self.rate)
+    }
+
+    /// An element falls if its 32 random bits, as a number, are below rate · 2³².
+    pub(crate) fn forward(&mut self, mode: Mode, input: &[f32], output: &mut [f32]) {
+        if mode != Mode::Train {
+            output.copy_from_slice(input);
+            return;
+        }
+        let (size, factor, draw) = (self.size, self.factor(), self.draw);
+        let below = (f64::from(self.rate) * 2f64.powi(32)) as u32;
+        let samples = output.len() / size;
+        let (kept, output) = (Disjoint::new(&mut self.kept), Disjoint::new(output));
+        self.threads.each(samples, |_, sample| {
+            let range = sample * size..(sample + 1) * size;
+            // SAFETY: one sample per tile.
+            let (kept, output) = unsafe { (kept.part(range.clone()), output.part(range.clone())) };
+            let mut random = stream_within(draw.seed, Purpose::Dropout, draw.first + sample as u64, draw.layer.into());
+            for ((y, kept), x) in output.iter_mut().zip(kept).zip(&input[range]) {
+                *kept = u8::from(random.next_u32() >= below);
+                *y = if *kept == 1 { factor * *x } else { 0.0 };
+            }
+        });
+    }
+
+    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+        let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
+        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        let (size, factor, kept) = (self.size, self.factor(), &self.kept);
+        let (scratch, d_input) = (Disjoint::new(&mut self.scratch), Disjoint::new(d_input));
+        self.threads.each(of.output.len() / size, |worker, sample| {
+            let range = sample * size..(sample + 1) * size;
+            // SAFETY: one sample per tile, a worker's scratch is its own.
+            let (d_input, scratch) =
+                unsafe { (d_input.part(range.clone()), scratch.part(worker * size..(worker + 1) * size)) };
+            for ((d_x, d), kept) in scratch.iter_mut().zip(&of.d_output[range.clone()]).zip(&kept[range]) {
+                *d_x = if *kept == 1 { factor * *d } else { 0.0 };
+            }
+            merge(d_input, scratch, accumulate);
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! Local response normalisation across channels (Krizhevsky, Sutskever, Hinton 2012, §3.3).
+//!
+//! With s = k + α·Σ x² over the window around a channel, y = x·s^−β and
+//! dx = dy·s^−β − 2αβ·x·Σ dy·y/s, the second sum over the same window. Loops run over whole planes, channel by channel.
+
+use lockstep_models::LocalResponseNorm as Layer;
+
+use super::Gradients;
+use super::elementwise::merge;
+use super::simd::wide;
+use super::threads::{Disjoint, Threads};
+
+/// The layer; one sample is one tile.
+pub(crate) struct LocalResponse {
+    layer: Layer,
+    channels: usize,
+    plane: usize,
+    threads: Threads,
+    /// Per thread: s^−β and dy·y/s of a sample, and a plane of gradients.
+    scratch: Vec<f32>,
+}
+
+/// s^−β; the platform's `powf` but for AlexNet's β, which two roots make.
+#[inline(always)]
+fn power(s: f32, beta: f32) -> f32 {
+    if beta == 0.75 {
+        let root = s.sqrt();
+        1.0 / (root * root.sqrt())
+    } else {
+        s.powf(-beta)
+    }
+}
+
+impl LocalResponse {
+    pub(crate) fn new(layer: &Layer, channels: usize, plane: usize, threads: &Threads) -> LocalResponse {
+        let scratch = vec![0.0; threads.count() * (2 * channels + 1) * plane];
+        LocalResponse { layer: layer.clone(), channels, plane, threads: threads.clone(), scratch }
+    }
+
+    /// The window around `channel`.
+    fn window(&self, channel: usize) -> std::ops::Range<usize> {
+        let half = self.layer.size as usize / 2;
+        channel.saturating_sub(half)..(channel + half + 1).min(self.channels)
+    }
+
+    /// `total = Σ term(values)` over the window around `channel`, the lowest channel first.
+    #[inline(always)]
+    fn sum(&self, channel: usize, values: &[f32], term: impl Fn(f32) -> f32 + Copy, total: &mut [f32]) {
+        total.fill(0.0);
+        for other in self.window(channel) {
+            let values = &values[other * self.plane..(other + 1) * self.plane];
+            total.iter_mut().zip(values).for_each(|(total, value)| *total += term(*value));
+        }
+    }
+
+    pub(crate) fn forward(&self, input: &[f32], output: &mut [f32]) {
+        let size = self.channels * self.plane;
+        let samples = output.len() / size;
+        let Layer { alpha, beta, k, .. } = self.layer;
+        let output = Disjoint::new(output);
+        self.threads.each(samples, |_, sample| {
+            let range = sample * size..(sample + 1) * size;
+            // SAFETY: one sample per tile.
+            let (xs, ys) = (&input[range.clone()], unsafe { output.part(range) });
+            wide(
+                #[inline(always)]
+                || {
+                    for (channel, ys) in ys.chunks_exact_mut(self.plane).enumerate() {
+                        self.sum(channel, xs, |x| x * x, ys);
+                        let xs = &xs[channel * self.plane..];
+                        ys.iter_mut().zip(xs).for_each(|(y, x)| *y = *x * power(k + alpha * *y, beta));
+                    }
+                },
+            );
+        });
+    }
+
+    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+        let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
+        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        let (plane, size) = (self.plane, self.channels * self.plane);
+        let Layer { alpha, beta, k, .. } = self.layer;
+        let samples = of.output.len() / size;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let own = scratch.len() / self.threads.count();
+        let (places, d_input) = (Disjoint::new(&mut scratch), Disjoint::new(d_input));
+        let this = &*self;
+        this.threads.each(samples, |worker, sample| {
+            let range = sample * size..(sample + 1) * size;
+            let (xs, ys, ds) = (&of.inputs[0][range.clone()], &of.output[range.clone()], &of.d_output[range.clone()]);
+            // SAFETY: a worker's scratch is its own, one sample per tile.
+            let (scratch, d_xs) = unsafe { (places.part(worker * own..(worker + 1) * own), d_input.part(range)) };
+            let (powers, rest) = scratch.split_at_mut(size);
+            let (ratios, d_plane) = rest.split_at_mut(size);
+            wide(
+                #[inline(always)]
+                || {
+                    for channel in 0..this.channels {
+                        let part = channel * plane..(channel + 1) * plane;
+                        let ratios = &mut ratios[part.clone()];
+                        this.sum(channel, xs, |x| x * x, ratios);
+                        let slopes = ds[part.clone()].iter().zip(&ys[part.clone()]);
+                        for ((ratio, power_of), (d, y)) in ratios.iter_mut().zip(&mut powers[part]).zip(slopes) {
+                            let s = k + alpha * *ratio;
+                            *power_of = power(s, beta);
+                            *ratio = *d * *y / s;
+                        }
+                    }
+                    for (channel, target) in d_xs.chunks_exact_mut(plane).enumerate() {
+                        let part = channel * plane..(channel + 1) * plane;
+                        this.sum(channel, ratios, |ratio| ratio, d_plane);
+                        let known = ds[part.clone()].iter().zip(&xs[part.clone()]).zip(&powers[part]);
+                        for (d_x, ((d, x), power)) in d_plane.iter_mut().zip(known) {
+                            *d_x = *d * *power - 2.0 * alpha * beta * *x * *d_x;
+                        }
+                        merge(target, d_plane, accumulate);
+                    }
+                },
+            );
+        });
+        self.scratch = scratch;
+    }
+}

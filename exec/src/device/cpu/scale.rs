@@ -1,0 +1,92 @@
+//! A factor and a summand per channel. A thread has a channel's whole batch to itself, as in batch normalisation.
+
+use super::Gradients;
+use super::elementwise::merge;
+use super::simd::{sum, sum_pairs, wide};
+use super::threads::{Disjoint, Threads};
+
+/// `y = factor · x + summand` per channel.
+pub(crate) struct Scale {
+    channels: usize,
+    plane: usize,
+    bias: bool,
+    threads: Threads,
+    /// Per thread: a plane of gradients towards the input.
+    scratch: Vec<f32>,
+}
+
+impl Scale {
+    pub(crate) fn new(bias: bool, channels: usize, plane: usize, threads: &Threads) -> Scale {
+        Scale { channels, plane, bias, threads: threads.clone(), scratch: vec![0.0; threads.count() * plane] }
+    }
+
+    /// The planes of a channel in a batch of `elements`.
+    fn planes(&self, channel: usize, elements: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+        let (step, plane) = (self.channels * self.plane, self.plane);
+        (channel * plane..elements).step_by(step).map(move |start| start..start + plane)
+    }
+
+    /// `parameters`: the factors, then the summands if there are any.
+    pub(crate) fn forward(&self, input: &[f32], parameters: &[f32], output: &mut [f32]) {
+        let elements = output.len();
+        let output = Disjoint::new(output);
+        self.threads.each(self.channels, |_, channel| {
+            let factor = parameters[channel];
+            let summand = if self.bias { parameters[self.channels + channel] } else { 0.0 };
+            for part in self.planes(channel, elements) {
+                // SAFETY: planes of a channel belong to one tile.
+                let ys = unsafe { output.part(part.clone()) };
+                wide(
+                    #[inline(always)]
+                    || ys.iter_mut().zip(&input[part]).for_each(|(y, x)| *y = factor * *x + summand),
+                );
+            }
+        });
+    }
+
+    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+        let (channels, plane, elements) = (self.channels, self.plane, of.output.len());
+        let (input, accumulate_parameters) = (of.inputs[0], of.accumulate_parameters);
+        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        let d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()).map(Disjoint::new);
+        let d_parameters = of.d_parameters.map(Disjoint::new);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let places = Disjoint::new(&mut scratch);
+        let this = &*self;
+        this.threads.each(channels, |worker, channel| {
+            if let Some(d_parameters) = &d_parameters {
+                let (mut d_factor, mut d_summand) = (0.0f64, 0.0f64);
+                for part in this.planes(channel, elements) {
+                    let ds = &of.d_output[part.clone()];
+                    wide(
+                        #[inline(always)]
+                        || {
+                            d_factor += f64::from(sum_pairs(ds, &input[part], |d, x| d * x));
+                            d_summand += f64::from(sum(ds, |d| d));
+                        },
+                    );
+                }
+                // SAFETY: one factor and one summand per channel.
+                merge(unsafe { d_parameters.part(channel..channel + 1) }, &[d_factor as f32], accumulate_parameters);
+                if this.bias {
+                    let place = channels + channel..channels + channel + 1;
+                    // SAFETY: as above.
+                    merge(unsafe { d_parameters.part(place) }, &[d_summand as f32], accumulate_parameters);
+                }
+            }
+            let Some(d_input) = &d_input else { return };
+            let factor = of.parameters[channel];
+            // SAFETY: a worker's scratch is its own.
+            let d_plane = unsafe { places.part(worker * plane..(worker + 1) * plane) };
+            for part in this.planes(channel, elements) {
+                wide(
+                    #[inline(always)]
+                    || d_plane.iter_mut().zip(&of.d_output[part.clone()]).for_each(|(d_x, d)| *d_x = factor * *d),
+                );
+                // SAFETY: planes of a channel belong to one tile.
+                merge(unsafe { d_input.part(part) }, d_plane, accumulate);
+            }
+        });
+        self.scratch = scratch;
+    }
+}

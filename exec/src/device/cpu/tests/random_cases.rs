@@ -1,0 +1,59 @@
+//! Random layers with random shapes.
+
+use super::*;
+
+fn upto(range: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = (u32, u32)> {
+    (range.clone(), range)
+}
+
+pub(super) fn any_conv() -> impl Strategy<Value = Case> {
+    let sizes = (1..3u32, 1..4u32, 1..4u32, upto(1..=7), 1..7usize);
+    let filter = (upto(1..=3), upto(1..=3), upto(0..=2), upto(1..=2), any::<bool>());
+    (sizes, filter).prop_map(|((groups, ins, outs, (h, w), samples), (kernel, stride, padding, dilation, bias))| Case {
+        layer: Layer::Conv2d(Conv2d { out_channels: outs * groups, kernel, stride, padding, dilation, groups, bias }),
+        inputs: vec![shape(ins * groups, h, w)],
+        samples,
+    })
+}
+
+fn any_pool() -> impl Strategy<Value = Case> {
+    let filter = (upto(1..=3), upto(1..=3), upto(0..=1), any::<bool>(), any::<bool>());
+    (upto(1..=8), 1..4u32, filter).prop_map(|((h, w), channels, (kernel, stride, padding, ceil, max))| {
+        let kind = if max { PoolKind::Max } else { PoolKind::Average };
+        let layer = Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil });
+        Case { layer, inputs: vec![shape(channels, h, w)], samples: 2 }
+    })
+}
+
+fn any_other() -> impl Strategy<Value = Case> {
+    let image = (1..20u32, upto(1..=5), 1..4usize).prop_map(|(c, (h, w), samples)| (shape(c, h, w), samples));
+    (image, 0..12, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
+        let wider = Shape { channels: more, ..shape };
+        let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
+        let (layer, inputs) = match which {
+            0 => (Layer::Dense(Dense { out_features: more, bias }), vec![shape]),
+            1 => (norm, vec![shape]),
+            2 => (Layer::Relu, vec![shape]),
+            3 => (Layer::GlobalPool, vec![shape]),
+            4 => (Layer::Add, vec![shape; 2 + usize::from(bias)]),
+            5 => (Layer::Concat, vec![shape, wider, shape]),
+            6 => (Layer::Sigmoid, vec![shape]),
+            7 => (Layer::Tanh, vec![shape]),
+            8 => (Layer::Scale(ScaleLayer { bias }), vec![shape]),
+            9 => {
+                let beta = if bias { 0.75 } else { 0.5 + more as f32 / 20.0 };
+                // Windows wider than the channels too, and an α that shows.
+                let size = 2 * (more % 5) + 1;
+                (Layer::LocalResponseNorm(LocalResponseNorm { size, alpha: 0.3, beta, k: 1.5 }), vec![shape])
+            }
+            10 => (Layer::Dropout(DropoutLayer { rate: more as f32 / 20.0 }), vec![shape]),
+            _ => (Layer::Flatten, vec![shape]),
+        };
+        Case { layer, inputs, samples }
+    })
+}
+
+pub(super) fn any_case() -> impl Strategy<Value = Case> {
+    prop_oneof![2 => any_conv(), 1 => any_pool(), 2 => any_other()]
+        .prop_filter("shapes that fit", |case| case.layer.output_shape(&case.inputs).is_ok())
+}
