@@ -35,7 +35,7 @@ impl<'a> Scaled<'a> {
 
     /// The same bytes in another time take another share of the memory.
     fn scale(&self, cost: Cost) -> Cost {
-        Cost { seconds: cost.seconds * self.factor, memory: (cost.memory / self.factor).min(1.0) }
+        Cost { seconds: cost.seconds * self.factor, memory: (cost.memory / self.factor).min(1.0), ..cost }
     }
 }
 

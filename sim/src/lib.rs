@@ -32,6 +32,6 @@ pub use machine::{Part, Resources, Utilisation};
 pub use network::NetworkModel;
 pub use noise::{Distribution, FAMILIES, Family, Fit, Jitter, Noise, NoiseTrace, fit};
 pub use platform::Platform;
-pub use profile::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
+pub use profile::{ComputeEntry, GpuEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
 pub use simulate::{Options, Prediction, SimError, simulate, simulate_with};
 pub use traffic::{Sent, Traffic};

@@ -6,7 +6,7 @@
 use lockstep_topology::cluster::{Device, DeviceId, DeviceKind, Link, LinkId};
 use lockstep_topology::{Cluster, InputError, Time};
 
-use crate::costs::Cost;
+use crate::costs::{Cost, MessageCost};
 use crate::fluid::{ClassId, Fluid, ResourceId, Use};
 use crate::fold::Orbits;
 
@@ -190,14 +190,16 @@ impl Resources {
         fluid: &mut dyn Fluid,
     ) -> Result<ClassId, InputError> {
         let DeviceResources { cores, memory } = self.device(cluster, device, fluid)?;
-        let cap = match device.kind {
-            DeviceKind::Cpu(_) => f64::from(threads.max(1)),
-            DeviceKind::Gpu(_) => 1.0,
+        let (cap, fills) = match device.kind {
+            DeviceKind::Cpu(_) => (f64::from(threads.max(1)), 1.0),
+            DeviceKind::Gpu(_) => (1.0, cost.occupancy),
         };
-        self.class(cap, &[Use::one(cores), Use { resource: memory, per_speed: cost.memory }], fluid)
+        let uses = [Use { resource: cores, per_speed: fills }, Use { resource: memory, per_speed: cost.memory }];
+        self.class(cap, &uses, fluid)
     }
 
-    /// The class of the thread or copy engine that takes in messages on `device`; on a GPU it needs no multiprocessor.
+    /// The class of what takes in messages on `device`: a thread of a CPU; on a GPU a kernel that sums, for what bytes
+    /// that are only copied take there, copy engines need no time of their own.
     ///
     /// # Errors
     /// What the solver refuses.
@@ -205,15 +207,16 @@ impl Resources {
         &mut self,
         cluster: &Cluster,
         device: &Device,
-        memory_share: f64,
+        cost: &MessageCost,
         fluid: &mut dyn Fluid,
     ) -> Result<ClassId, InputError> {
         let DeviceResources { cores, memory } = self.device(cluster, device, fluid)?;
-        let streaming = Use { resource: memory, per_speed: memory_share };
-        match device.kind {
-            DeviceKind::Cpu(_) => self.class(1.0, &[Use::one(cores), streaming], fluid),
-            DeviceKind::Gpu(_) => self.class(1.0, &[streaming], fluid),
-        }
+        let fills = match device.kind {
+            DeviceKind::Cpu(_) => 1.0,
+            DeviceKind::Gpu(_) => cost.occupancy,
+        };
+        let uses = [Use { resource: cores, per_speed: fills }, Use { resource: memory, per_speed: cost.memory }];
+        self.class(1.0, &uses, fluid)
     }
 
     /// Whether activities of these classes, all at once, would slow each other down.

@@ -60,6 +60,22 @@ pub struct Point {
     pub slowdown: f64,
 }
 
+/// Kernels on one model of GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuEntry {
+    /// What clusters call its `model`, e.g. `NVIDIA H200`.
+    pub model: String,
+    /// How many learners did the same at once for the slowdowns.
+    pub at_once: u32,
+    /// Layers: seconds alone on the whole GPU; a slowdown is that of `at_once` learners.
+    pub compute: Vec<ComputeEntry>,
+    /// The optimizer's step, by parameters.
+    pub update: Vec<Point>,
+    /// Gathering samples, by their elements.
+    pub load: Vec<Point>,
+}
+
 /// A transport between ranks of the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,6 +125,9 @@ pub struct Profile {
     pub memory: TransportEntry,
     /// Messages between processes; `None` where there is no MPI.
     pub mpi: Option<TransportEntry>,
+    /// Its GPUs, as far as they were measured, one entry per model.
+    #[serde(default)]
+    pub gpus: Vec<GpuEntry>,
     /// How durations vary on this host; `None` in a profile that knows only medians.
     #[serde(default)]
     pub noise: Option<NoiseTrace>,
@@ -170,20 +189,34 @@ impl Profile {
             low >= 0.0 && low <= value && value <= high && high.is_finite()
         };
         let mut all: Vec<(String, &Interval, f64)> = Vec::new();
-        for entry in &self.compute {
-            if !["forward", "backward-data", "backward-weight", "backward"].contains(&entry.phase.as_str()) {
-                return wrong(format!("phase = {:?}", entry.phase), "is no phase");
+        let mut devices = vec![(String::new(), &self.compute, &self.update, &self.load)];
+        for (position, gpu) in self.gpus.iter().enumerate() {
+            if gpu.at_once == 0 {
+                return wrong(format!("{}: at_once = 0", gpu.model), "must be at least 1");
             }
-            if entry.samples == 0 {
-                return wrong(format!("{} {}: samples = 0", entry.phase, entry.chain), "must be at least 1");
+            if self.gpus[..position].iter().any(|other| other.model == gpu.model) {
+                return wrong(gpu.model.clone(), "stands twice among the GPUs");
             }
-            all.push((format!("{} {}", entry.phase, entry.chain), &entry.seconds, entry.slowdown));
+            devices.push((format!("{}: ", gpu.model), &gpu.compute, &gpu.update, &gpu.load));
         }
-        for (name, points) in [("update", &self.update), ("load", &self.load)] {
-            if points.is_empty() || points.iter().any(|point| point.elements == 0) {
-                return wrong(name.into(), "must have points of at least one element");
+        for (device, compute, update, load) in devices {
+            for entry in compute {
+                let name = format!("{device}{} {}", entry.phase, entry.chain);
+                if !["forward", "backward-data", "backward-weight", "backward"].contains(&entry.phase.as_str()) {
+                    return wrong(format!("{device}phase = {:?}", entry.phase), "is no phase");
+                }
+                if entry.samples == 0 {
+                    return wrong(format!("{name}: samples = 0"), "must be at least 1");
+                }
+                all.push((name, &entry.seconds, entry.slowdown));
             }
-            all.extend(points.iter().map(|point| (name.to_string(), &point.seconds, point.slowdown)));
+            for (name, points) in [("update", update), ("load", load)] {
+                let name = format!("{device}{name}");
+                if points.is_empty() || points.iter().any(|point| point.elements == 0) {
+                    return wrong(name, "must have points of at least one element");
+                }
+                all.extend(points.iter().map(|point| (name.clone(), &point.seconds, point.slowdown)));
+            }
         }
         for (name, transport) in
             std::iter::once(("memory", &self.memory)).chain(self.mpi.iter().map(|mpi| ("mpi", mpi)))

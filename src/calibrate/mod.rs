@@ -66,6 +66,7 @@ pub fn calibrate(
                 .0
         },
         mpi: None,
+        gpus: Vec::new(),
         noise: None,
     };
     let mut programs = Vec::new();

@@ -18,6 +18,9 @@ pub const LATENCY: &str = "waiting: latency";
 /// The name of waiting for other members of an exchange.
 pub const IMBALANCE: &str = "waiting: imbalance";
 
+/// The name of kernels that leave multiprocessors idle: too few blocks, or the time from one kernel to the next.
+pub const UNFILLED: &str = "kernels that do not fill the GPU";
+
 /// The use of all resources of a class.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassUse {
@@ -36,7 +39,7 @@ pub struct ClassUse {
 /// What bounds a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
-    /// A resource, [`LATENCY`] or [`IMBALANCE`].
+    /// A resource, [`LATENCY`], [`IMBALANCE`] or [`UNFILLED`].
     pub by: String,
     /// For which share of the step, from 0 to 1.
     pub share: f64,
@@ -77,13 +80,28 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &Options, pred
     let waiting = (1.0 - computing - carrying).clamp(0.0, exposed);
     let imbalance = share(imbalance_s(program, &prediction.timeline)).min(waiting);
     let latency = waiting - imbalance;
+    let unfilled = unfilled(platform, &utilisation, (1.0 - exposed).max(0.0));
     let first = classes.first().map(|class| (class.busiest.clone(), class.share));
-    let mut candidates = vec![(LATENCY.to_owned(), latency), (IMBALANCE.to_owned(), imbalance)];
+    let mut candidates =
+        vec![(LATENCY.to_owned(), latency), (IMBALANCE.to_owned(), imbalance), (UNFILLED.to_owned(), unfilled)];
     candidates.extend(first);
     let (by, share) = candidates
         .into_iter()
         .fold((LATENCY.to_owned(), 0.0), |best, other| if other.1 >= best.1 { other } else { best });
     Bound { by, share, classes, latency, imbalance }
+}
+
+/// Share of a step in which the busiest GPU has a kernel but no block of it on its multiprocessors, when its ranks compute
+/// for `computing` of the step.
+fn unfilled(platform: &Platform<'_>, utilisation: &[Utilisation], computing: f64) -> f64 {
+    let of_gpu = |used: &&Utilisation| match used.part {
+        Part::Compute(device) => {
+            matches!(platform.cluster.devices()[device.0 as usize].kind, DeviceKind::Gpu(_))
+        }
+        _ => false,
+    };
+    let filled = utilisation.iter().filter(of_gpu).map(|used| used.share).reduce(f64::max);
+    filled.map_or(0.0, |filled| (computing - filled).max(0.0))
 }
 
 /// Resources in use by class, the class with the busiest resource first.

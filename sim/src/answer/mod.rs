@@ -9,7 +9,7 @@ mod hiding;
 mod perturbed;
 mod sensitivity;
 
-pub use bound::{Bound, ClassUse, IMBALANCE, LATENCY, bound, class_uses};
+pub use bound::{Bound, ClassUse, IMBALANCE, LATENCY, UNFILLED, bound, class_uses};
 pub use device_memory::{DeviceMemory, fullest_device};
 pub use hiding::{HIDDEN, Hiding, hiding};
 pub use perturbed::{OwnTime, Parameter};

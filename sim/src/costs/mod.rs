@@ -3,6 +3,7 @@
 //! How much slower they get beside others is for the fluid solver to say. Two implementations: [`Roofline`] needs only
 //! data sheets, [`Table`] what was measured on the machine.
 
+mod fill;
 mod roofline;
 mod table;
 
@@ -15,12 +16,21 @@ use lockstep_topology::cluster::{Device, Rendezvous, Route};
 use crate::noise::Noise;
 
 /// What one task takes on one device.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
     /// Seconds on one core, or on the whole GPU, with nothing else running.
     pub seconds: f64,
     /// Share of the device's memory bandwidth that it then uses, from 0 to 1.
     pub memory: f64,
+    /// Share of a GPU's multiprocessors that it fills, from 0 to 1: others may have the rest. A CPU's cores are taken whole.
+    pub occupancy: f64,
+}
+
+impl Default for Cost {
+    /// Nothing to do, on a whole device.
+    fn default() -> Cost {
+        Cost { seconds: 0.0, memory: 0.0, occupancy: 1.0 }
+    }
 }
 
 /// Who carries a message between two ranks.
@@ -49,6 +59,8 @@ pub struct MessageCost {
     pub sum: f64,
     /// Share of the receiving device's memory bandwidth that its thread uses meanwhile, from 0 to 1.
     pub memory: f64,
+    /// Share of a receiving GPU's multiprocessors that the kernel which sums fills, from 0 to 1.
+    pub occupancy: f64,
     /// On links: larger messages wait until their receive is posted.
     pub eager_bytes: u64,
     /// On links: seconds of the sender's NIC and driver per message, one message after the other.

@@ -2,11 +2,13 @@
 //!
 //! Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. The shares are assumed,
 //! one per kind of layer; a measured [`Table`](super::Table) does without them. A fused chain leaves out the bytes of the
-//! tensors between its layers.
+//! tensors between its layers. A kernel that does not fill a GPU reaches both roofs in proportion, and each kernel of a
+//! GPU has a time of its own in which it fills nothing.
 
 use lockstep_models::{Layer, LayerId, Pass, Phase, Program};
 use lockstep_topology::cluster::{Device, DeviceKind, Route};
 
+use super::fill::{Fill, fill, streaming};
 use super::{Cost, Costs, MessageCost, Pair};
 
 /// Share of the data sheet's memory bandwidth that streaming kernels reach (assumed; STREAM comes to 0.75 to 0.85).
@@ -16,6 +18,9 @@ const CORES_PER_MEMORY: u32 = 4;
 /// Bytes that the memory moves per byte that is copied (read, write) and summed (read, read, write).
 const COPY_TRAFFIC: f64 = 2.0;
 const SUM_TRAFFIC: f64 = 3.0;
+
+/// Seconds from one kernel of a GPU to the next, however small they are (assumed).
+const LAUNCH_S: f64 = 4e-6;
 
 /// Costs from data sheets alone.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,6 +35,8 @@ struct Roof {
     bytes_s: f64,
     /// Bytes per second of the memory when all cores stream.
     memory_s: f64,
+    /// Of a GPU.
+    multiprocessors: Option<u32>,
 }
 
 impl Roof {
@@ -38,22 +45,36 @@ impl Roof {
             DeviceKind::Cpu(cpu) => {
                 let memory_s = cpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
                 let bytes_s = memory_s / f64::from(cpu.cores.clamp(1, CORES_PER_MEMORY));
-                Roof { flops_s: cpu.flops_per_core_s, bytes_s, memory_s }
+                Roof { flops_s: cpu.flops_per_core_s, bytes_s, memory_s, multiprocessors: None }
             }
             DeviceKind::Gpu(gpu) => {
                 let memory_s = gpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
-                Roof { flops_s: gpu.peak_flops_s, bytes_s: memory_s, memory_s }
+                let multiprocessors = Some(gpu.multiprocessors);
+                Roof { flops_s: gpu.peak_flops_s, bytes_s: memory_s, memory_s, multiprocessors }
             }
         }
     }
 
-    fn cost(self, seconds: f64, bytes: f64) -> Cost {
-        let memory = if seconds > 0.0 { (bytes / seconds / self.memory_s).min(1.0) } else { 0.0 };
-        Cost { seconds, memory }
+    /// A task of `busy` seconds after `idle` ones, which moves so many bytes.
+    fn cost(self, idle: f64, busy: f64, bytes: f64, filled: f64) -> Cost {
+        let seconds = idle + busy;
+        if seconds == 0.0 {
+            return Cost::default();
+        }
+        let memory = (bytes / seconds / self.memory_s).min(1.0);
+        Cost { seconds, memory, occupancy: (filled / seconds).min(1.0) }
     }
 
-    fn streaming(self, bytes: f64) -> Cost {
-        self.cost(bytes / self.bytes_s, bytes)
+    /// One kernel, or a core's loop, over so many elements and bytes.
+    fn streaming(self, elements: f64, bytes: f64) -> Cost {
+        let Fill { occupancy, .. } = self.multiprocessors.map_or(Fill::WHOLE, |units| streaming(elements, units));
+        let busy = bytes / (self.bytes_s * occupancy);
+        self.cost(self.launch(), busy, bytes, occupancy * busy)
+    }
+
+    /// Seconds before a kernel.
+    fn launch(self) -> f64 {
+        if self.multiprocessors.is_some() { LAUNCH_S } else { 0.0 }
     }
 }
 
@@ -77,7 +98,7 @@ pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
 
 /// FLOPs over the roof's share of the peak and bytes, layer by layer.
 fn chain_cost(roof: Roof, program: &Program, layers: &[LayerId], phase: Phase, samples: u32) -> Cost {
-    let (mut seconds, mut total) = (0.0, 0.0);
+    let (mut launches, mut busy, mut filled, mut total) = (0.0, 0.0, 0.0, 0.0);
     for (position, id) in layers.iter().enumerate() {
         let node = program.model.node(*id);
         for pass in passes(phase, position) {
@@ -91,11 +112,18 @@ fn chain_cost(roof: Roof, program: &Program, layers: &[LayerId], phase: Phase, s
                 inside += tensor(node);
             }
             let bytes = (work.bytes() - inside).max(0.0);
-            seconds += (work.flops / (roof.flops_s * efficiency(&node.layer))).max(bytes / roof.bytes_s);
+            let Fill { occupancy, useful } =
+                roof.multiprocessors.map_or(Fill::WHOLE, |units| fill(node, *pass, samples, work.flops, units));
+            let arithmetic = work.flops / (roof.flops_s * efficiency(&node.layer) * useful);
+            let seconds = arithmetic.max(bytes / roof.bytes_s) / occupancy;
+            // What is fused into the first layer's kernels needs none of its own.
+            launches += if position == 0 && seconds > 0.0 { roof.launch() } else { 0.0 };
+            busy += seconds;
+            filled += occupancy * seconds;
             total += bytes;
         }
     }
-    roof.cost(seconds, total)
+    roof.cost(launches, busy, total, filled)
 }
 
 impl Costs for Roofline {
@@ -105,12 +133,12 @@ impl Costs for Roofline {
 
     /// Momentum SGD reads w, g and v and writes w and v.
     fn update(&self, device: &Device, elements: u64) -> Cost {
-        Roof::of(device).streaming(5.0 * 4.0 * elements as f64)
+        Roof::of(device).streaming(elements as f64, 5.0 * 4.0 * elements as f64)
     }
 
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
-        let bytes = 4.0 * f64::from(samples) * program.model.input().elements() as f64;
-        Roof::of(device).streaming(COPY_TRAFFIC * bytes)
+        let elements = f64::from(samples) * program.model.input().elements() as f64;
+        Roof::of(device).streaming(elements, COPY_TRAFFIC * 4.0 * elements)
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
@@ -138,6 +166,8 @@ impl Costs for Roofline {
                     copy: 0.0,
                     sum: SUM_TRAFFIC / roof.bytes_s,
                     memory: (roof.bytes_s / roof.memory_s).min(1.0),
+                    // As a CPU's thread on its core, the kernel has what it needs of the GPU's multiprocessors while it runs.
+                    occupancy: 1.0,
                     eager_bytes: protocol.eager.0,
                     send: protocol.send_overhead.as_secs_f64(),
                     rendezvous: protocol.rendezvous,

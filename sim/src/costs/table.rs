@@ -12,7 +12,7 @@ use lockstep_topology::cluster::{Device, DeviceKind, Route};
 
 use super::{Cost, Costs, MessageCost, Pair, Roofline};
 use crate::noise::Noise;
-use crate::profile::{Point, Profile, TransportEntry};
+use crate::profile::{ComputeEntry, GpuEntry, Point, Profile, TransportEntry};
 
 /// From where a profile's noise is played.
 const NOISE_SEED: u64 = 1;
@@ -20,14 +20,24 @@ const NOISE_SEED: u64 = 1;
 /// One measured size: size, seconds, slowdown.
 type Sample = (f64, f64, f64);
 
-/// Costs as measured on a host; they hold for CPUs, and GPUs keep the roofline.
+/// What was measured on devices of one model.
 #[derive(Debug, Clone)]
-pub struct Table {
-    cores: f64,
+struct Measured {
+    /// How many did the same at once for the slowdowns: cores of a CPU, learners of a GPU.
+    at_once: f64,
     /// By chain and phase, over samples, ascending.
     compute: BTreeMap<(String, Phase), Vec<Sample>>,
     update: Vec<Sample>,
     load: Vec<Sample>,
+}
+
+/// Costs as measured on a host; they hold for its CPUs and for GPUs of the models that were measured, others keep the
+/// roofline.
+#[derive(Debug, Clone)]
+pub struct Table {
+    cpu: Measured,
+    /// By model.
+    gpus: BTreeMap<String, Measured>,
     memory: TransportEntry,
     mpi: Option<TransportEntry>,
     noise: Option<Noise>,
@@ -89,16 +99,11 @@ fn size(shape: &Shape) -> String {
     format!("{}x{}x{}", shape.channels, shape.height, shape.width)
 }
 
-impl Table {
-    /// The table of a profile.
-    ///
-    /// # Errors
-    /// Figures that cannot have been measured.
-    pub fn new(profile: &Profile) -> Result<Table, InputError> {
-        profile.check("profile")?;
+impl Measured {
+    fn new(at_once: u32, entries: &[ComputeEntry], update: &[Point], load: &[Point]) -> Measured {
         let mut compute: BTreeMap<(String, Phase), Vec<Sample>> = BTreeMap::new();
         let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
-        for entry in &profile.compute {
+        for entry in entries {
             let Some(phase) = phases.into_iter().find(|phase| phase.name() == entry.phase) else { continue };
             let sample = (f64::from(entry.samples), entry.seconds.value, entry.slowdown);
             compute.entry((entry.chain.clone(), phase)).or_default().push(sample);
@@ -110,52 +115,84 @@ impl Table {
             sort(&mut samples);
             samples
         };
+        Measured { at_once: f64::from(at_once), compute, update: points(update), load: points(load) }
+    }
+
+    /// A slowdown of f for n at once means that each takes f/n of what they share. Where there is none, that is no limit, and
+    /// `estimate` (what a roofline says) stands, at most the 1/n with which n of them just fit.
+    fn share(&self, slowdown: f64, estimate: f64) -> f64 {
+        if slowdown > 1.0 { (slowdown / self.at_once).min(1.0) } else { estimate.min(1.0 / self.at_once) }
+    }
+
+    /// What took `seconds` alone, beside what a roofline says of it: cores of a CPU share its memory, learners of a GPU its
+    /// multiprocessors.
+    fn cost(&self, device: &Device, (seconds, slowdown): (f64, f64), roof: Cost) -> Cost {
+        match device.kind {
+            DeviceKind::Cpu(_) => Cost { seconds, memory: self.share(slowdown, roof.memory), ..roof },
+            DeviceKind::Gpu(_) => {
+                let memory = if seconds > 0.0 { (roof.memory * roof.seconds / seconds).min(1.0) } else { 0.0 };
+                Cost { seconds, memory, occupancy: self.share(slowdown, roof.occupancy) }
+            }
+        }
+    }
+
+    fn chain(&self, program: &Program, chain: usize, phase: Phase, samples: u32) -> Option<(f64, f64)> {
+        let points = self.compute.get(&(chain_key(program, chain), phase))?;
+        Some(interpolate(points, f64::from(samples)))
+    }
+
+    /// How many times longer than the roofline the program's measured tasks take: the median, or 1 where none was.
+    fn roofline_factor(&self, device: &Device, program: &Program) -> f64 {
+        let factors: Vec<f64> = computed(program)
+            .into_iter()
+            .filter_map(|(chain, phase, samples)| {
+                let (seconds, _) = self.chain(program, chain, phase, samples)?;
+                let roof = Roofline.compute(device, program, chain, phase, samples).seconds;
+                (roof > 0.0).then_some(seconds / roof)
+            })
+            .collect();
+        if factors.is_empty() { 1.0 } else { median(factors) }
+    }
+}
+
+/// Every (chain, phase, samples) that the program computes, once.
+fn computed(program: &Program) -> Vec<(usize, Phase, u32)> {
+    let mut all: Vec<(usize, Phase, u32)> = Vec::new();
+    for task in program.roles.iter().flat_map(|role| &role.tasks) {
+        if let Op::Compute { chain, phase, samples } = task.op
+            && !all.contains(&(chain, phase, samples))
+        {
+            all.push((chain, phase, samples));
+        }
+    }
+    all
+}
+
+impl Table {
+    /// The table of a profile.
+    ///
+    /// # Errors
+    /// Figures that cannot have been measured.
+    pub fn new(profile: &Profile) -> Result<Table, InputError> {
+        profile.check("profile")?;
+        let cpu = Measured::new(profile.cores, &profile.compute, &profile.update, &profile.load);
+        let gpu =
+            |gpu: &GpuEntry| (gpu.model.clone(), Measured::new(gpu.at_once, &gpu.compute, &gpu.update, &gpu.load));
         Ok(Table {
-            cores: f64::from(profile.cores),
-            compute,
-            update: points(&profile.update),
-            load: points(&profile.load),
+            cpu,
+            gpus: profile.gpus.iter().map(gpu).collect(),
             memory: profile.memory.clone(),
             mpi: profile.mpi.clone(),
             noise: profile.noise.clone().and_then(|trace| Noise::new(trace, NOISE_SEED)),
         })
     }
 
-    /// A slowdown of f on n cores means f/n of the memory. Where there is none, memory is no limit, and `estimate` (what
-    /// the bytes would need) stands, at most the 1/n with which n of them just fit.
-    fn share(&self, slowdown: f64, estimate: f64) -> f64 {
-        if slowdown > 1.0 { (slowdown / self.cores).min(1.0) } else { estimate.min(1.0 / self.cores) }
-    }
-
-    fn measured(&self, program: &Program, chain: usize, phase: Phase, samples: u32) -> Option<(f64, f64)> {
-        let points = self.compute.get(&(chain_key(program, chain), phase))?;
-        Some(interpolate(points, f64::from(samples)))
-    }
-
-    /// Every (chain, phase, samples) that the program computes, once.
-    fn computed(program: &Program) -> Vec<(usize, Phase, u32)> {
-        let mut all: Vec<(usize, Phase, u32)> = Vec::new();
-        for task in program.roles.iter().flat_map(|role| &role.tasks) {
-            if let Op::Compute { chain, phase, samples } = task.op
-                && !all.contains(&(chain, phase, samples))
-            {
-                all.push((chain, phase, samples));
-            }
+    /// What was measured on devices like this one.
+    fn measured(&self, device: &Device) -> Option<&Measured> {
+        match &device.kind {
+            DeviceKind::Cpu(_) => Some(&self.cpu),
+            DeviceKind::Gpu(gpu) => self.gpus.get(&gpu.model),
         }
-        all
-    }
-
-    /// How many times longer than the roofline the program's measured tasks take: the median, or 1 where none was.
-    fn roofline_factor(&self, device: &Device, program: &Program) -> f64 {
-        let factors: Vec<f64> = Table::computed(program)
-            .into_iter()
-            .filter_map(|(chain, phase, samples)| {
-                let (seconds, _) = self.measured(program, chain, phase, samples)?;
-                let roof = Roofline.compute(device, program, chain, phase, samples).seconds;
-                (roof > 0.0).then_some(seconds / roof)
-            })
-            .collect();
-        if factors.is_empty() { 1.0 } else { median(factors) }
     }
 
     fn transport(&self, entry: &TransportEntry) -> MessageCost {
@@ -165,7 +202,7 @@ impl Table {
             overhead: entry.overhead.value,
             copy: entry.copy.value,
             sum: entry.sum.value,
-            memory: self.share(entry.slowdown, 1.0),
+            memory: self.cpu.share(entry.slowdown, 1.0),
             ..MessageCost::default()
         }
     }
@@ -203,35 +240,27 @@ fn interpolate(samples: &[Sample], size: f64) -> (f64, f64) {
 impl Costs for Table {
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
         let roof = Roofline.compute(device, program, chain, phase, samples);
-        if matches!(device.kind, DeviceKind::Gpu(_)) {
-            return roof;
-        }
-        match self.measured(program, chain, phase, samples) {
-            Some((seconds, slowdown)) => Cost { seconds, memory: self.share(slowdown, roof.memory) },
+        let Some(measured) = self.measured(device) else { return roof };
+        match measured.chain(program, chain, phase, samples) {
+            Some(figures) => measured.cost(device, figures, roof),
             None => {
-                let factor = self.roofline_factor(device, program);
-                Cost { seconds: roof.seconds * factor, memory: (roof.memory / factor).min(1.0) }
+                let factor = measured.roofline_factor(device, program);
+                Cost { seconds: roof.seconds * factor, memory: (roof.memory / factor).min(1.0), ..roof }
             }
         }
     }
 
     fn update(&self, device: &Device, elements: u64) -> Cost {
         let roof = Roofline.update(device, elements);
-        if matches!(device.kind, DeviceKind::Gpu(_)) {
-            return roof;
-        }
-        let (seconds, slowdown) = interpolate(&self.update, elements as f64);
-        Cost { seconds, memory: self.share(slowdown, roof.memory) }
+        let Some(measured) = self.measured(device) else { return roof };
+        measured.cost(device, interpolate(&measured.update, elements as f64), roof)
     }
 
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
         let roof = Roofline.load(device, program, samples);
-        if matches!(device.kind, DeviceKind::Gpu(_)) {
-            return roof;
-        }
+        let Some(measured) = self.measured(device) else { return roof };
         let elements = f64::from(samples) * program.model.input().elements() as f64;
-        let (seconds, slowdown) = interpolate(&self.load, elements);
-        Cost { seconds, memory: self.share(slowdown, roof.memory) }
+        measured.cost(device, interpolate(&measured.load, elements), roof)
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
@@ -251,9 +280,11 @@ impl Costs for Table {
     }
 
     fn notes(&self, program: &Program) -> Vec<String> {
-        let missing = Table::computed(program)
-            .into_iter()
-            .filter(|(chain, phase, samples)| self.measured(program, *chain, *phase, *samples).is_none());
+        let known = |(chain, phase, samples): &(usize, Phase, u32)| {
+            let all = std::iter::once(&self.cpu).chain(self.gpus.values());
+            all.into_iter().any(|measured| measured.chain(program, *chain, *phase, *samples).is_some())
+        };
+        let missing = computed(program).into_iter().filter(|task| !known(task));
         missing
             .map(|(chain, phase, _)| {
                 format!("{} {} was not measured: scaled from a roofline", phase.name(), program.chain_name(chain))

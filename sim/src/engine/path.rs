@@ -156,6 +156,6 @@ pub(crate) fn path_between(
     let sleeps = matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.placement.ranks_on(receiver.id) > cpu.cores);
     let wake = if sleeps { cost.wake } else { 0.0 };
     let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
-    let receive = resources.receive(platform.cluster, receiver, cost.memory, fluid)?;
+    let receive = resources.receive(platform.cluster, receiver, &cost, fluid)?;
     Ok(Path { pair, latency, cost, carrier, terms, receive })
 }

@@ -10,7 +10,7 @@ use super::*;
 use crate::profile::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
 use crate::{Roofline, Table, chain_key};
 
-fn profile(program: &Program, chain: usize) -> Profile {
+pub(super) fn profile(program: &Program, chain: usize) -> Profile {
     let entry = |samples, seconds, slowdown| ComputeEntry {
         chain: chain_key(program, chain),
         phase: "forward".into(),
@@ -41,6 +41,7 @@ fn profile(program: &Program, chain: usize) -> Profile {
         load: vec![point(784)],
         memory: transport,
         mpi: None,
+        gpus: Vec::new(),
         noise: None,
     }
 }
@@ -54,7 +55,7 @@ fn a_table_answers_what_was_measured_and_says_what_was_not() {
     assert_close(at_8.seconds, 3e-3, "half way between 4 and 12 samples");
     assert_close(at_8.memory, 1.1 / 2.0, "the slowdown's share of the memory");
     // Twice the parameters, twice the time; 1.8 times slower on both cores.
-    assert_eq!(table.update(device, 2000), Cost { seconds: 2e-3, memory: 0.9 });
+    assert_eq!(table.update(device, 2000), Cost { seconds: 2e-3, memory: 0.9, ..Cost::default() });
     assert_eq!(table.load(device, &program, 1).seconds, 1e-3);
     let route = world.cluster.route(DeviceId(0), DeviceId(0)).expect("to itself");
     let message = table.message(Pair::Memory, device, &route);

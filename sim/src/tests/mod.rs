@@ -4,6 +4,7 @@ mod answers;
 mod closed_forms;
 mod costs;
 mod deadlocks;
+mod gpus;
 mod networks;
 mod noise;
 mod programs;
@@ -38,11 +39,11 @@ struct Flat {
 impl Costs for Flat {
     fn compute(&self, _: &Device, _: &Program, _: usize, phase: Phase, _: u32) -> Cost {
         let seconds = if phase == Phase::Forward { self.forward } else { self.backward };
-        Cost { seconds, memory: self.memory }
+        Cost { seconds, memory: self.memory, ..Cost::default() }
     }
 
     fn update(&self, _: &Device, _: u64) -> Cost {
-        Cost { seconds: self.update, memory: self.memory }
+        Cost { seconds: self.update, memory: self.memory, ..Cost::default() }
     }
 
     fn load(&self, _: &Device, _: &Program, _: u32) -> Cost {

@@ -4,7 +4,7 @@ use lockstep_models::{Bucket, Span, Stream};
 
 use super::*;
 
-const OPTIONS: Options = Options {
+pub(super) const OPTIONS: Options = Options {
     warm_up: 1,
     counted: 3,
     threads_per_rank: 1,

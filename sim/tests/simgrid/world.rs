@@ -19,7 +19,7 @@ pub(crate) struct Flat {
 
 impl Costs for Flat {
     fn compute(&self, device: &Device, _: &Program, _: usize, _: Phase, _: u32) -> Cost {
-        Cost { seconds: self.skew.get(device.id.0 as usize).copied().unwrap_or(0.0), memory: 0.0 }
+        Cost { seconds: self.skew.get(device.id.0 as usize).copied().unwrap_or(0.0), ..Cost::default() }
     }
 
     fn update(&self, _: &Device, _: u64) -> Cost {

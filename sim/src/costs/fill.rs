@@ -1,0 +1,129 @@
+//! How much of a GPU one kernel fills: its blocks of threads over the multiprocessors, wave by wave.
+//!
+//! A convolution or dense layer is a matrix product of m × n outputs, each a sum over k. It is cut into tiles, a block
+//! each; the multiprocessors take as many blocks at once as they are, and the last wave is rarely full (NVIDIA, "Matrix
+//! Multiplication Background User's Guide", tile and wave quantisation). Where tiles are fewer than multiprocessors the sum
+//! is cut as well (split-k). All other layers stream, so many elements a block. A kernel that does not fill the GPU is
+//! slower in proportion, and leaves the rest to the kernels of other ranks on it.
+//!
+//! Sizes of tiles and blocks are assumed: libraries choose theirs per device and shape, and keep them to themselves.
+
+use lockstep_models::{Layer, Node, Pass};
+
+/// Outputs of one block of a matrix product: 64 rows of 32 (assumed).
+const TILE: [f64; 2] = [64.0, 32.0];
+/// The shortest piece into which the sum is cut (assumed).
+const SHORTEST_SUM: f64 = 256.0;
+/// Steps of the sum that a block's beginning and end cost (assumed).
+const SUM_OVERHEAD: f64 = 32.0;
+/// Elements of one block of a streaming kernel: 256 threads of four (assumed).
+const STREAMED: f64 = 1024.0;
+
+/// A kernel on a GPU, before its roofs are known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Fill {
+    /// Mean share of the multiprocessors that have a block of it, from 0 to 1.
+    pub(super) occupancy: f64,
+    /// Useful share of the arithmetic that its blocks do, from 0 to 1.
+    pub(super) useful: f64,
+}
+
+impl Fill {
+    /// A CPU's core, which works on one thing at a time.
+    pub(super) const WHOLE: Fill = Fill { occupancy: 1.0, useful: 1.0 };
+}
+
+/// What `pass` of a layer over `samples` samples, which takes `flops`, fills of a GPU with so many multiprocessors.
+pub(super) fn fill(node: &Node, pass: Pass, samples: u32, flops: f64, multiprocessors: u32) -> Fill {
+    let units = f64::from(multiprocessors);
+    match product(node, pass, samples) {
+        Some([rows, columns, batch]) if flops > 0.0 => {
+            let sum = flops / (2.0 * rows * columns * batch);
+            let tiles = [(rows / TILE[0]).ceil(), (columns / TILE[1]).ceil()];
+            let useful = rows * columns / (tiles[0] * TILE[0] * tiles[1] * TILE[1]) * sum / (sum + SUM_OVERHEAD);
+            let blocks = tiles[0] * tiles[1] * batch;
+            let pieces = (units / blocks).min(sum / SHORTEST_SUM).floor().max(1.0);
+            let blocks = blocks * pieces;
+            Fill { occupancy: blocks / ((blocks / units).ceil() * units), useful }
+        }
+        _ => streaming(f64::from(samples) * node.output.elements() as f64, multiprocessors),
+    }
+}
+
+/// What a kernel over so many elements fills. Several of its small blocks share a multiprocessor, so that waves do not show.
+pub(super) fn streaming(elements: f64, multiprocessors: u32) -> Fill {
+    let blocks = (elements / STREAMED).ceil().max(1.0);
+    Fill { occupancy: (blocks / f64::from(multiprocessors)).min(1.0), useful: 1.0 }
+}
+
+/// Rows, columns and number of a layer's matrix products; `None` where it is none.
+fn product(node: &Node, pass: Pass, samples: u32) -> Option<[f64; 3]> {
+    let samples = f64::from(samples);
+    let places = |shape: &lockstep_models::Shape| samples * f64::from(shape.height) * f64::from(shape.width);
+    let input = node.input_shapes.first()?;
+    let (outputs, inputs, kernel, groups) = match &node.layer {
+        Layer::Conv2d(conv) => {
+            let groups = f64::from(conv.groups);
+            let kernel = f64::from(conv.kernel.0) * f64::from(conv.kernel.1);
+            (f64::from(node.output.channels) / groups, f64::from(input.channels) / groups, kernel, groups)
+        }
+        Layer::Dense(dense) => (f64::from(dense.out_features), input.elements() as f64, 1.0, 1.0),
+        _ => return None,
+    };
+    let dense = matches!(node.layer, Layer::Dense(_));
+    Some(match pass {
+        Pass::Forward => [places(&node.output), outputs, groups],
+        Pass::BackwardData => [if dense { samples } else { places(input) }, inputs, groups],
+        Pass::BackwardWeight => [outputs, inputs * kernel, groups],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_models::{Model, Node};
+
+    use super::*;
+
+    fn dense(inputs: u32, outputs: u32) -> Node {
+        let text = format!(
+            "name = \"m\"\nsource = \"a test\"\ninput = [{inputs}, 1, 1]\n[[layer]]\nname = \"fc\"\nkind = \"dense\"\n\
+             out_features = {outputs}\n[[layer]]\nname = \"loss\"\nkind = \"softmax_cross_entropy\""
+        );
+        let model = Model::parse("m.toml", &text).expect("a model");
+        model.layers().iter().find(|node| matches!(node.layer, Layer::Dense(_))).expect("it is there").clone()
+    }
+
+    #[test]
+    fn waves_by_hand() {
+        // 64 samples: one row of tiles. 80 columns of 32 outputs on 80 multiprocessors are one full wave.
+        let at = |outputs: u32, samples: u32, units| {
+            let node = dense(1024, outputs);
+            let work = node.work(Pass::Forward, samples);
+            fill(&node, Pass::Forward, samples, work.flops, units)
+        };
+        let full = 1024.0 / (1024.0 + 32.0);
+        assert_eq!(at(32 * 80, 64, 80), Fill { occupancy: 1.0, useful: full });
+        // One more is a second wave of 80 with one tile in it.
+        assert_eq!(at(32 * 81, 64, 80), Fill { occupancy: 81.0 / 160.0, useful: full });
+        // A single tile: the sum over 1,024 is cut into four.
+        assert_eq!(at(32, 64, 80), Fill { occupancy: 4.0 / 80.0, useful: full });
+        // Half of its rows and half of its columns are of no use.
+        assert_eq!(at(16, 32, 80).useful, full / 4.0);
+        // A block of 1,024 elements on one of 80, then all of them.
+        assert_eq!(streaming(1000.0, 80).occupancy, 1.0 / 80.0);
+        assert_eq!(streaming(1e9, 80).occupancy, 1.0);
+    }
+
+    #[test]
+    fn the_three_products_of_a_dense_layer_do_its_flops() {
+        let node = dense(640, 320);
+        for (pass, [rows, columns, sum]) in [
+            (Pass::Forward, [128.0, 320.0, 640.0]),
+            (Pass::BackwardData, [128.0, 640.0, 320.0]),
+            (Pass::BackwardWeight, [320.0, 640.0, 128.0]),
+        ] {
+            assert_eq!(product(&node, pass, 128), Some([rows, columns, 1.0]));
+            assert_eq!(node.work(pass, 128).flops, 2.0 * rows * columns * sum);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Kernels on GPUs: learners that share one, kernels that do not fill it, tables of measured GPUs.
+
+use lockstep_models::Layer;
+use lockstep_topology::cluster::DeviceKind;
+use lockstep_topology::{Limits, Rank};
+
+use super::costs::profile;
+use super::programs::OPTIONS;
+use super::*;
+use crate::answer::{UNFILLED, bound};
+use crate::{ComputeEntry, GpuEntry, Interval, Point, Profile, Roofline, Table, chain_key};
+
+/// Kernels of 1 ms that fill so much of a GPU and of its memory's bandwidth.
+struct Partly {
+    occupancy: f64,
+    memory: f64,
+}
+
+impl Costs for Partly {
+    fn compute(&self, _: &Device, _: &Program, _: usize, _: Phase, _: u32) -> Cost {
+        Cost { seconds: 1e-3, memory: self.memory, occupancy: self.occupancy }
+    }
+
+    fn update(&self, _: &Device, _: u64) -> Cost {
+        Cost::default()
+    }
+
+    fn load(&self, _: &Device, _: &Program, _: u32) -> Cost {
+        Cost::default()
+    }
+
+    fn message(&self, _: Pair, _: &Device, _: &Route) -> MessageCost {
+        MessageCost::default()
+    }
+}
+
+/// So many learners on the first GPU of a host.
+fn one_gpu(learners: u32) -> World {
+    let cluster = Cluster::load("ethernet-gpu-8").expect("a preset");
+    let gpu =
+        cluster.devices().iter().find(|device| matches!(device.kind, DeviceKind::Gpu(_))).expect("it has GPUs").id;
+    let rule = PlacementRule::Listed(vec![gpu; learners as usize]);
+    let limits = Limits { ranks_per_gpu: learners, ..Limits::default() };
+    let placement = Placement::within(&cluster, learners, &rule, limits).expect("as many as allowed");
+    let hosting = Hosting::new(&placement, &HostingRule::PerHost).expect("one host");
+    World { cluster, placement, hosting }
+}
+
+fn step(world: &World, costs: &dyn Costs, program: &Program) -> f64 {
+    let platform = world.platform(costs, NetworkModel::MaxMin);
+    simulate(program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs").timeline.step_time_s()
+}
+
+#[test]
+fn learners_on_one_gpu_overlap_until_it_is_full() {
+    // m kernels that fill a share o of the multiprocessors and b of the memory take max(1, m·o, m·b) times as long; the
+    // exchange between them costs nothing here.
+    for (occupancy, memory) in [(0.25, 0.0), (0.5, 0.1), (1.0, 0.3), (0.1, 0.4)] {
+        let costs = Partly { occupancy, memory };
+        let alone = step(&one_gpu(1), &costs, &program(&mlp(1)));
+        for learners in [1u32, 2, 3, 4] {
+            let m = f64::from(learners);
+            let expected = alone * (m * occupancy).max(m * memory).max(1.0);
+            let together = step(&one_gpu(learners), &costs, &program(&mlp(learners)));
+            assert!((together / expected - 1.0).abs() < 1e-3, "{m} of {occupancy}: {together} for {expected}");
+        }
+    }
+}
+
+#[test]
+fn small_batches_do_not_fill_a_gpu_and_large_ones_take_their_roofs_time() {
+    let world = one_gpu(1);
+    let device = &world.cluster.devices()[world.placement.device(Rank(0)).0 as usize];
+    let model = Arc::new(Model::load("lenet").expect("in the zoo"));
+    let at = |samples| {
+        let program = program(&Job::new(model.clone(), 1, samples));
+        let chain = (0..program.chains.len())
+            .find(|chain| matches!(program.model.node(program.chains[*chain][0]).layer, Layer::Conv2d(_)))
+            .expect("it convolves");
+        Roofline.compute(device, &program, chain, Phase::Forward, samples)
+    };
+    let (mut throughput, mut occupancy) = (0.0, 0.0);
+    for samples in [1, 4, 16, 64, 256, 1024] {
+        let cost = at(samples);
+        let now = f64::from(samples) / cost.seconds;
+        assert!(now > throughput && cost.occupancy >= 0.9 * occupancy, "{samples}: {cost:?}");
+        (throughput, occupancy) = (now, cost.occupancy);
+    }
+    assert!(at(1).occupancy < 0.2 && at(1024).occupancy > 0.8, "{:?} {:?}", at(1), at(1024));
+    // Twice a large batch is twice the time but for the launch and what the last wave leaves.
+    assert!((at(8192).seconds / at(4096).seconds - 2.0).abs() < 0.05);
+    // A step of single samples is bound by kernels that are too small, and says so.
+    let program = program(&Job::new(model, 1, 1));
+    let platform = world.platform(&Roofline, NetworkModel::MaxMin);
+    let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
+    let by = bound(&program, &platform, &OPTIONS, &prediction);
+    assert_eq!(by.by, UNFILLED, "{by:?}");
+}
+
+#[test]
+fn a_measured_gpu_is_interpolated_and_its_learners_share_what_they_did() {
+    let world = one_gpu(1);
+    let id = world.placement.device(Rank(0));
+    let device = &world.cluster.devices()[id.0 as usize];
+    let DeviceKind::Gpu(spec) = &device.kind else { panic!("a GPU") };
+    let program = program(&mlp(1));
+    let entry = |samples, seconds, slowdown| ComputeEntry {
+        chain: chain_key(&program, 1),
+        phase: "forward".into(),
+        samples,
+        seconds: Interval::exact(seconds),
+        slowdown,
+    };
+    let point = Point { elements: 1000, seconds: Interval::exact(1e-5), slowdown: 1.0 };
+    let gpu = GpuEntry {
+        model: spec.model.clone(),
+        at_once: 2,
+        compute: vec![entry(16, 1e-4, 1.0), entry(48, 2e-4, 1.5)],
+        update: vec![point.clone()],
+        load: vec![point],
+    };
+    let profile = Profile { gpus: vec![gpu], ..profile(&program, 1) };
+    assert_eq!(Profile::parse("p.json", &profile.to_json()).as_ref(), Ok(&profile));
+    let table = Table::new(&profile).expect("a profile");
+    // Half way between 16 and 48 samples: 150 us, and 1.25 times that for two at once, each on 1.25/2 of the GPU.
+    let cost = table.compute(device, &program, 1, Phase::Forward, 32);
+    assert_close(cost.seconds, 1.5e-4, "half way");
+    assert_close(cost.occupancy, 0.625, "half way");
+    // The host's CPU has its own figures, another model of GPU none.
+    let cpu = world.cluster.devices().iter().find(|device| matches!(device.kind, DeviceKind::Cpu(_)));
+    let cpu = cpu.expect("a host has a CPU");
+    assert_close(table.compute(cpu, &program, 1, Phase::Forward, 4).seconds, 2e-3, "the CPU's");
+    let other = Cluster::load("minsky-edr").expect("a preset");
+    let p100 = other.devices().iter().find(|device| matches!(device.kind, DeviceKind::Gpu(_))).expect("it has GPUs");
+    let roof = Roofline.compute(p100, &program, 1, Phase::Forward, 32);
+    assert_eq!(table.compute(p100, &program, 1, Phase::Forward, 32), roof);
+    // A GPU that is there twice, or was measured by nobody at once, is refused.
+    let twice = Profile { gpus: [profile.gpus.clone(), profile.gpus.clone()].concat(), ..profile.clone() };
+    assert!(twice.check("p.json").is_err());
+    let none = Profile { gpus: vec![GpuEntry { at_once: 0, ..profile.gpus[0].clone() }], ..profile.clone() };
+    assert!(none.check("p.json").is_err());
+}
