@@ -19,3 +19,4 @@ mod quiet;
 pub mod report;
 pub mod site;
 pub mod trace;
+pub mod trials;

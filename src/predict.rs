@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockstep_models::Program;
 use lockstep_sim::answer::{Bound, DeviceMemory, bound, fullest_device};
-use lockstep_sim::{Costs, NetworkModel, Options, Platform, Prediction, SimError, simulate};
-use lockstep_topology::{Bytes, Cluster, Hosting, Placement};
+use lockstep_sim::{Conditions, Costs, Jitter, NetworkModel, Options, Platform, Prediction, SimError, simulate};
+use lockstep_topology::{Bytes, Cluster, Hosting, InputError, Placement};
 
 use crate::anchor::{Scaled, fit};
 use crate::experiment::{Configuration, Experiment};
@@ -14,12 +14,15 @@ use crate::failure::Failure;
 use crate::progress::Estimate;
 use crate::report::{PredictedRow, scaling_efficiencies};
 use crate::site::Site;
+use crate::trials::{Spread, spread};
 
 /// Steps that a prediction with noise counts, for a steady median.
 const NOISY_STEPS: u32 = 100;
+/// Steps that one of several trials counts.
+const TRIAL_STEPS: u32 = 10;
 
 /// How predictions are made.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Setup {
     /// How transfers share links.
     pub network: NetworkModel,
@@ -27,14 +30,34 @@ pub struct Setup {
     pub options: Options,
     /// Whether each prediction is explained, which takes tens of further simulations.
     pub explain: bool,
+    /// Stated noise.
+    pub conditions: Conditions,
+    /// Simulations of each configuration under noise; none without noise.
+    pub trials: u32,
 }
 
 impl Setup {
-    /// The setup for an experiment: its threads per rank, as many steps as the site's noise needs, all else as usual.
-    pub fn of(experiment: &Experiment, site: &Site, network: NetworkModel) -> Setup {
+    /// The setup for an experiment: its threads per rank, its noise or else the site's, as many steps as noise needs.
+    ///
+    /// # Errors
+    /// Noise fitted to a record that is not there, trials where nothing varies.
+    pub fn of(experiment: &Experiment, site: &Site, network: NetworkModel) -> Result<Setup, InputError> {
+        let (noise, trials) = jitter(experiment, site)?;
+        let varies = site.costs.noise().is_some() || !noise.is_empty();
+        if trials > 1 && !varies {
+            let message = "trials would all be alike, for nothing varies: state kernel, step, rank, latency or \
+                           bandwidth in [noise], or take a profile that lockstep calibrate recorded noise in";
+            return Err(experiment.locate(InputError::new("--noise", format!("trials = {trials}"), message)));
+        }
         let usual = Options { threads_per_rank: experiment.threads_per_rank, ..Options::default() };
-        let options = if site.costs.noise().is_some() { Options { counted: NOISY_STEPS, ..usual } } else { usual };
-        Setup { network, options, explain: false }
+        let counted = match (varies, trials) {
+            (false, _) => usual.counted,
+            (true, 1) => NOISY_STEPS,
+            (true, _) => TRIAL_STEPS,
+        };
+        let trials = if varies { trials } else { 0 };
+        let options = Options { counted, ..usual };
+        Ok(Setup { network, options, explain: false, conditions: Conditions { noise, trial: 0 }, trials })
     }
 
     /// The network's name as `--network` takes it.
@@ -44,6 +67,24 @@ impl Setup {
             NetworkModel::MaxMin => "max-min",
         }
     }
+}
+
+/// The noise that an experiment states, and its trials.
+fn jitter(experiment: &Experiment, site: &Site) -> Result<(Jitter, u32), InputError> {
+    let Some(stated) = &experiment.noise else { return Ok((Jitter::default(), 1)) };
+    let mut jitter = stated.jitter.clone();
+    if stated.fitted_kernel || stated.fitted_step {
+        let trace = site.profile.as_ref().and_then(|profile| profile.noise.as_ref());
+        let Some(best) = trace.and_then(|trace| trace.fits().into_iter().next()) else {
+            let message =
+                "there is no recorded noise to fit: run lockstep calibrate on this machine, or state a family";
+            return Err(experiment.locate(InputError::new("--noise", "fitted", message)));
+        };
+        let fitted = |yes: bool, stated| if yes { Some(best.distribution) } else { stated };
+        jitter.kernel = fitted(stated.fitted_kernel, jitter.kernel);
+        jitter.step = fitted(stated.fitted_step, jitter.step);
+    }
+    Ok((jitter, stated.trials))
 }
 
 /// What is predicted of one configuration.
@@ -70,14 +111,14 @@ pub struct Predicted {
 
 impl Predicted {
     /// Where it was simulated.
-    pub fn platform<'a>(&'a self, cluster: &'a Cluster, costs: &'a dyn Costs, setup: &Setup) -> Platform<'a> {
+    pub fn platform<'a>(&'a self, cluster: &'a Cluster, costs: &'a dyn Costs, setup: &'a Setup) -> Platform<'a> {
         Platform {
             cluster,
             placement: &self.placement,
             hosting: &self.hosting,
             costs,
             network: setup.network,
-            conditions: lockstep_sim::Conditions::none(),
+            conditions: &setup.conditions,
         }
     }
 }
@@ -102,7 +143,7 @@ pub fn predict(
         hosting: &hosting,
         costs,
         network: setup.network,
-        conditions: lockstep_sim::Conditions::none(),
+        conditions: &setup.conditions,
     };
     let driver = setup.options.driver();
     let prediction =
@@ -211,6 +252,8 @@ pub fn find(
             factor
         }
     };
+    let most = configurations.iter().map(|configuration| configuration.job.workers).max().unwrap_or(1);
+    setup.conditions.noise.notes(most).iter().for_each(|note| known.note(note));
     let costs = Scaled::new(site.costs.as_ref(), factor);
     let all = configurations.len() as f64;
     for (index, configuration) in configurations.iter_mut().enumerate() {
@@ -218,7 +261,16 @@ pub fn find(
         let share = |of_this: f64| (index as f64 + of_this) / all;
         estimate.show(share(0.0), &label);
         let predicted = predict(configuration, experiment, &site.cluster, &costs, setup)?;
-        let mut row = row(configuration, experiment, site, setup, &predicted);
+        let of_trials = match setup.trials {
+            0 => None,
+            trials => {
+                let platform = predicted.platform(&site.cluster, &costs, setup);
+                let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
+                let found = spread(&platform, setup, trials, &predicted, &mut progress);
+                Some(found.map_err(|error| failure(error, experiment))?)
+            }
+        };
+        let mut row = row(configuration, experiment, site, setup, &predicted, of_trials);
         if predicted.memory.fits() == Some(false) {
             known.note(&out_of_memory(configuration, experiment, &site.cluster, &predicted)?);
         }
@@ -250,15 +302,27 @@ fn row(
     site: &Site,
     setup: &Setup,
     predicted: &Predicted,
+    spread: Option<Spread>,
 ) -> PredictedRow {
     let published = experiment.published_for(configuration);
+    let step_time_s = spread.map_or(predicted.step_time_s, |spread| spread.quantiles_s[1]);
+    let images_per_s = predicted.program.global_batch() as f64 / step_time_s;
+    let quantile = |which: usize| spread.map(|spread| spread.quantiles_s[which]);
     PredictedRow {
         setting: configuration.setting(),
         cluster: site.cluster.name().to_owned(),
         network: setup.network_name().to_owned(),
-        step_time_s: predicted.step_time_s,
+        step_time_s,
+        trials: spread.map(|spread| spread.trials),
+        step_time_mean_s: spread.map(|spread| spread.mean_s),
+        step_time_se_s: spread.and_then(|spread| spread.standard_error_s),
+        step_time_p05_s: quantile(0),
+        step_time_p50_s: quantile(1),
+        step_time_p95_s: quantile(2),
+        step_time_p99_s: quantile(3),
+        straggling_s: spread.and_then(|spread| spread.straggling_s),
         error_bar_pct: None,
-        images_per_s: predicted.images_per_s,
+        images_per_s,
         scaling_efficiency: None,
         exposed_comm_s: predicted.exposed_comm_s,
         bound: predicted.bound.by.clone(),
@@ -266,7 +330,7 @@ fn row(
         memory_bytes: predicted.memory.memory.total(),
         fits_memory: predicted.memory.fits(),
         published_images_per_s: published,
-        error_pct: published.map(|figure| (predicted.images_per_s / figure - 1.0) * 100.0),
+        error_pct: published.map(|figure| (images_per_s / figure - 1.0) * 100.0),
         explanation: None,
     }
 }

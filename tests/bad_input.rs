@@ -38,7 +38,7 @@ const FILES: [(&str, &str); 9] = [
 ];
 
 /// Command line, and what standard error must say.
-const CASES: [(&str, &[&str]); 44] = [
+const CASES: [(&str, &[&str]); 46] = [
     ("", &["command line", "--help"]),
     ("simm", &["simm", "did you mean sim?"]),
     ("sim predict --rank 2", &["--rank", "did you mean --ranks?"]),
@@ -77,6 +77,8 @@ const CASES: [(&str, &[&str]); 44] = [
         &["--anchor", "more than", "computation that costs nothing"],
     ),
     ("sim predict experiment.toml", &["experiment.toml:5", "parameter-server:5", "at most 4"]),
+    ("sim predict --model mlp --cluster ethernet-4 --trials 5", &["--trials", "nothing varies", "[noise]"]),
+    ("sim predict --model mlp --cluster ethernet-4 --trials 0", &["--trials", "0", "from 1"]),
     ("sim predict key.toml", &["key.toml:4", "rank", "did you mean ranks?"]),
     ("sim predict no.txt", &["no.txt:1", "not TOML"]),
     ("compare absent.toml", &["EXPERIMENT", "absent.toml", "cannot be read"]),

@@ -140,6 +140,26 @@ fn predictions_of_an_experiment() {
 }
 
 #[test]
+fn trials_say_how_step_times_spread() {
+    let folder = folder("trials");
+    let text = "name = \"noisy\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\nranks = [1, 4]\n\
+                [noise]\nstep = { family = \"gamma\", cv = 0.2 }\n";
+    std::fs::write(folder.join("noisy.toml"), text).expect("a file");
+    let flags = ["sim", "predict", "noisy.toml", "--trials", "12"];
+    let rows = rows(&folder, "sim-predict", &flags);
+    for row in &rows {
+        let quantiles = ["p05", "p50", "p95", "p99"].map(|q| number(row, &format!("step_time_{q}_s")));
+        assert!(quantiles.is_sorted() && quantiles[0] < quantiles[3], "{row}");
+        assert_eq!((&row["trials"], number(row, "step_time_s")), (&Value::from(12), quantiles[1]));
+        assert!(number(row, "step_time_se_s") < number(row, "step_time_mean_s") / 5.0, "{row}");
+    }
+    assert!(number(&rows[0], "straggling_s") == 0.0 && number(&rows[1], "straggling_s") > 0.0);
+    let csv = stdout(&folder, &[&flags[..], &["--format", "csv"]].concat());
+    assert!(csv.lines().next().expect("a header").contains("step_time_p99_s"), "{csv}");
+    assert_eq!(csv, stdout(&folder, &[&flags[..], &["--format", "csv"]].concat()));
+}
+
+#[test]
 fn an_explained_prediction_adds_up() {
     let folder = folder("explain");
     let flags = "sim predict --model lenet --cluster ethernet-gpu-8 --ranks 1,8 --batch-per-rank 64 --explain";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lockstep_models::Model;
-use lockstep_sim::Profile;
+use lockstep_sim::{Fit, NoiseTrace, Profile};
 use lockstep_topology::InputError;
 
 use super::flags::positive;
@@ -63,7 +63,7 @@ impl Calibrate {
         let command = format!("lockstep calibrate --model {} --batch-per-rank {}", names.join(","), sizes.join(","));
         let mut quiet = Quiet::new(Host::find().cores);
         let profile = profile_of(&models, &batches, &data, &command, &self.profile, &mut quiet)?;
-        let notes = vec![
+        let mut notes = vec![
             format!(
                 "profile of {} ({}, {} cores) written to {}",
                 profile.host,
@@ -74,8 +74,24 @@ impl Calibrate {
             "medians with 95 % confidence intervals; slowdown: how much longer when every core does the same"
                 .to_owned(),
         ];
+        notes.extend(profile.noise.iter().filter_map(fitted));
         Report::<CalibrationRow>::new(rows(&profile), notes).print(self.format)
     }
+}
+
+/// The family that fits the recorded noise best, how far it is from it, and how far the others are behind.
+fn fitted(trace: &NoiseTrace) -> Option<String> {
+    let fits = trace.fits();
+    let (best, others) = fits.split_first()?;
+    let behind = |fit: &Fit| format!("{} +{:.0}", fit.distribution.family(), fit.aic - best.aic);
+    let others: Vec<String> = others.iter().map(behind).collect();
+    Some(format!(
+        "noise with all cores busy is recorded; of distributions {} fits best, at a Kolmogorov distance of {:.3} (AIC {:.0}; {})",
+        best.distribution,
+        best.distance,
+        best.aic,
+        others.join(", ")
+    ))
 }
 
 /// Measures this host, as far as it is `quiet`, and writes the profile to `path`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use lockstep_sim::NetworkModel;
 
-use super::flags::{ExperimentFlags, FoldFlags, anchor};
+use super::flags::{ExperimentFlags, FoldFlags, anchor, positive};
 use crate::experiment::Anchor;
 use crate::explain::text;
 use crate::failure::Failure;
@@ -41,7 +41,8 @@ impl From<Network> for NetworkModel {
 #[command(after_help = "Examples:
   lockstep sim predict --model resnet-32 --cluster ethernet-4 --ranks 1,16,32,64 --batch-per-rank 32 \\
       --algorithm ring,hierarchical:ring
-  lockstep sim predict experiments/quickstart.toml --cluster workstation --ranks 4 --explain")]
+  lockstep sim predict experiments/quickstart.toml --cluster workstation --ranks 4 --explain
+  lockstep sim predict experiments/stragglers.toml --trials 200")]
 pub(super) struct Predict {
     #[command(flatten)]
     experiment: ExperimentFlags,
@@ -54,6 +55,9 @@ pub(super) struct Predict {
     /// How transfers share links
     #[arg(long, value_enum, default_value = "max-min")]
     network: Network,
+    /// Simulations with noise drawn anew, for quantiles of the step time; see [noise] in docs/scenarios.md
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    trials: Option<u32>,
     /// Say what stands behind each prediction: bound, critical path, memory, sensitivities, error bar
     #[arg(long)]
     explain: bool,
@@ -74,6 +78,10 @@ impl Predict {
             experiment.anchor = Some(anchor);
             experiment.overridden("anchor");
         }
+        if let Some(trials) = self.trials {
+            experiment.noise.get_or_insert_default().trials = trials;
+            experiment.places.insert("noise".to_owned(), "--trials".to_owned());
+        }
         if let Some(path) = &self.trace {
             check_writable("--trace", path)?;
         }
@@ -91,7 +99,7 @@ impl Predict {
         // What is wrong with the experiment matters more than a profile that is missing.
         let configurations = experiment.configurations()?;
         let site = Site::open(&experiment, self.profile.as_deref())?;
-        let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into()) };
+        let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into())? };
         setup.options.fold = self.fold.rule();
         let mut trace = Trace::new();
         find(&experiment, configurations, &site, &setup, &known, &estimate, |configuration, predicted| {

@@ -82,7 +82,7 @@ pub fn compare(
     mut note: impl FnMut(&str),
 ) -> Result<Option<Comparison>, Failure> {
     let mut launch = Launch::new(experiment)?;
-    let setup = Setup::of(experiment, site, Default::default());
+    let setup = Setup::of(experiment, site, Default::default())?;
     let mut compared: Vec<Compared> = Vec::new();
     let (predicted, mut notes) = predict::rows(experiment, site, &setup, |configuration, predicted| {
         compared.push(Compared {

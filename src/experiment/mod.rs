@@ -1,6 +1,7 @@
 //! `Experiment`: one question as one value, read from a TOML file or made of flags, and the configurations it asks about.
 
 mod configuration;
+mod noise;
 mod read;
 mod reader;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use lockstep_models::{Bucket, Strategy};
 use lockstep_topology::{Algorithm, Bytes, HostingRule, InputError};
 
 pub use configuration::Configuration;
+pub use noise::Noise;
 
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
 pub const THIS_MACHINE: &str = "this-machine";
@@ -177,6 +179,8 @@ pub struct Experiment {
     pub anchor: Option<Anchor>,
     /// Figures to compare with.
     pub published: Option<Published>,
+    /// What varies, in place of what the profile recorded.
+    pub noise: Option<Noise>,
     /// For each key of the file, its file and line.
     pub places: BTreeMap<String, String>,
 }
@@ -203,6 +207,7 @@ impl Default for Experiment {
             optimizer: Sgd { rate: 0.02, momentum: 0.9, weight_decay: 0.0, nesterov: false },
             anchor: None,
             published: None,
+            noise: None,
             places: BTreeMap::new(),
         }
     }

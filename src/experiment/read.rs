@@ -7,7 +7,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Anchor, Batch, Experiment, Point, Published};
 
 /// The keys of an experiment.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "name",
     "model",
     "data",
@@ -29,6 +29,7 @@ const KEYS: [&str; 21] = [
     "optimizer",
     "anchor",
     "published",
+    "noise",
 ];
 
 /// The experiment that `text`, the content of `file`, describes.
@@ -77,6 +78,7 @@ fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError>
         "epochs" => experiment.length = super::Length::Epochs(entry.count()?),
         "seed" => experiment.seed = entry.whole(0..1 << 63)?,
         "optimizer" => optimizer(experiment, entry)?,
+        "noise" => experiment.noise = Some(super::noise::read(entry)?),
         "anchor" => experiment.anchor = Some(anchor(entry)?),
         _ => experiment.published = Some(published(entry)?),
     }

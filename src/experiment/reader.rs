@@ -115,6 +115,11 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Whether it is just this text.
+    pub(super) fn is(&self, text: &str) -> bool {
+        self.value.as_str() == Some(text)
+    }
+
     /// What `read` makes of a text.
     pub(super) fn read<T, E: ToString>(&self, read: impl Fn(&str) -> Result<T, E>) -> Result<T, InputError> {
         let text = self.text()?;

@@ -65,6 +65,20 @@ fn every_key_arrives() {
 }
 
 #[test]
+fn noise_arrives() {
+    let e = with(
+        "[noise]\nseed = 9\ntrials = 50\nkernel = \"fitted\"\nstep = { family = \"lognormal\", p50 = 1.0, p99 = 1.4 }\n\
+         latency = { family = \"constant\", mean = \"3us\" }",
+    );
+    let noise = e.unwrap().noise.unwrap();
+    assert_eq!((noise.jitter.seed, noise.trials, noise.fitted_kernel, noise.fitted_step), (9, 50, true, false));
+    let step = noise.jitter.step.unwrap();
+    assert!((step.quantile(0.5) - 1.0).abs() < 1e-9 && (step.quantile(0.99) - 1.4).abs() < 1e-6);
+    assert_eq!(noise.jitter.latency.unwrap().mean(), 3e-6);
+    assert!(noise.jitter.kernel.is_none() && noise.jitter.bandwidth.is_none());
+}
+
+#[test]
 fn published_points_hold_for_what_they_name() {
     let e = with(
         "ranks = [1, 2]\nbatch_per_rank = [16, 32]\nalgorithm = [\"ring\", \"binomial-tree\"]\n[published]\nsource = \"s\"\n\
@@ -99,6 +113,19 @@ fn mistakes_are_told_where_they_stand() {
         ("[anchor]\nimages_per_s = 0", "e.toml:4", "more than 0"),
         ("[published]\npoints = []", "e.toml:3", "lacks the key source"),
         ("optimizer = 3", "e.toml:3", "must be a table"),
+        ("[noise]\nkernels = 1", "e.toml:4", "did you mean kernel?"),
+        ("[noise]\ntrials = 0", "e.toml:4", "from 1 to 1000000"),
+        ("[noise]\nkernel = 0.1", "e.toml:4", "must be a table (a distribution) like { family"),
+        ("[noise]\nkernel = { cv = 0.1 }", "e.toml:4", "lacks the key family"),
+        ("[noise]\nkernel = { family = \"gama\", cv = 0.1 }", "e.toml:4", "there are constant"),
+        ("[noise]\nkernel = { family = \"gamma\" }", "e.toml:4", "lacks the key cv"),
+        ("[noise]\nkernel = { family = \"gamma\", cv = -0.1 }", "e.toml:4", "at least 0"),
+        ("[noise]\nkernel = { family = \"gamma\", cv = nan }", "e.toml:4", "at least 0"),
+        ("[noise]\nkernel = { family = \"uniform\", cv = 0.9 }", "e.toml:4", "at most 0.577"),
+        ("[noise]\nstep = { family = \"gamma\", p50 = 1, p99 = 1 }", "e.toml:4", "larger value"),
+        ("[noise]\nstep = { family = \"gamma\", p50 = 1, cv = 1 }", "e.toml:4", "mean and cv, or two quantiles"),
+        ("[noise]\nlatency = { family = \"gamma\", cv = 1 }", "e.toml:4", "add mean = \"2us\""),
+        ("[noise]\nlatency = { family = \"gamma\", mean = 2, cv = 1 }", "e.toml:4", "text in quotes"),
         ("x = [", "e.toml:3", "not TOML"),
     ] {
         let error = with(lines).unwrap_err();

@@ -55,6 +55,22 @@ pub struct PredictedRow {
     pub network: String,
     /// Median seconds per step.
     pub step_time_s: f64,
+    /// Simulations with noise drawn anew; `null` in this and the next columns where nothing varies.
+    pub trials: Option<u32>,
+    /// Mean seconds per step over all trials.
+    pub step_time_mean_s: Option<f64>,
+    /// Standard error of that mean; of two trials and more.
+    pub step_time_se_s: Option<f64>,
+    /// Seconds that 5 % of the steps stay below.
+    pub step_time_p05_s: Option<f64>,
+    /// Seconds that 50 % of the steps stay below.
+    pub step_time_p50_s: Option<f64>,
+    /// Seconds that 95 % of the steps stay below.
+    pub step_time_p95_s: Option<f64>,
+    /// Seconds that 99 % of the steps stay below.
+    pub step_time_p99_s: Option<f64>,
+    /// Mean seconds by which a step's slowest rank computes longer than ranks do on average.
+    pub straggling_s: Option<f64>,
     /// Half the width of the 95 % interval that the measured costs leave of the step time, in percent of it; only of
     /// explained predictions from a profile.
     pub error_bar_pct: Option<f64>,

@@ -7,6 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::fit::{Fit, fit};
+
 /// A record of one host's cores: slices of work of equal length, and how many times longer than its median each took.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +37,14 @@ impl NoiseTrace {
         } else {
             all.copied().find(|factor| !(*factor > 0.0 && factor.is_finite())).map(|factor| format!("factor {factor}"))
         }
+    }
+}
+
+impl NoiseTrace {
+    /// Distributions fitted to the slices of all cores while all are busy, the best first.
+    pub fn fits(&self) -> Vec<Fit> {
+        let all: Vec<f64> = self.together.iter().flatten().map(|factor| f64::from(*factor)).collect();
+        fit(&all)
     }
 }
 

@@ -1,0 +1,96 @@
+//! `[noise]`: what varies by which distribution, and how many trials draw it.
+
+use lockstep_sim::{Distribution, Family, Jitter};
+use lockstep_topology::{InputError, Time};
+
+use super::reader::{Entry, Section};
+
+/// The noise that an experiment states.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Noise {
+    /// The distributions.
+    pub jitter: Jitter,
+    /// Whether tasks vary as the distribution does that fits the profile's record best.
+    pub fitted_kernel: bool,
+    /// The same of steps.
+    pub fitted_step: bool,
+    /// Simulations with draws of their own.
+    pub trials: u32,
+}
+
+/// Keys of `[noise]`.
+const KEYS: [&str; 7] = ["seed", "trials", "kernel", "step", "rank", "latency", "bandwidth"];
+/// Quantiles that a distribution may be given by.
+const QUANTILES: [(&str, f64); 6] =
+    [("p05", 0.05), ("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
+/// As many trials as anybody can wait for.
+const MOST_TRIALS: u64 = 1_000_000;
+
+/// What the values of a distribution are.
+#[derive(Clone, Copy, PartialEq)]
+enum Unit {
+    Factor,
+    Time,
+}
+
+/// Reads `[noise]`.
+pub(super) fn read(entry: &Entry<'_>) -> Result<Noise, InputError> {
+    let section = entry.section("[noise]", &KEYS)?;
+    let mut noise = Noise { trials: 1, jitter: Jitter { seed: 1, ..Jitter::default() }, ..Noise::default() };
+    for entry in section.entries() {
+        let fitted = entry.is("fitted");
+        match entry.key() {
+            "seed" => noise.jitter.seed = entry.whole(0..1 << 63)?,
+            "trials" => noise.trials = entry.whole(1..MOST_TRIALS + 1)? as u32,
+            "kernel" if fitted => noise.fitted_kernel = true,
+            "step" if fitted => noise.fitted_step = true,
+            "kernel" => noise.jitter.kernel = Some(distribution(&entry, Unit::Factor)?),
+            "step" => noise.jitter.step = Some(distribution(&entry, Unit::Factor)?),
+            "rank" => noise.jitter.rank = Some(distribution(&entry, Unit::Factor)?),
+            "latency" => noise.jitter.latency = Some(distribution(&entry, Unit::Time)?),
+            _ => noise.jitter.bandwidth = Some(distribution(&entry, Unit::Factor)?),
+        }
+    }
+    Ok(noise)
+}
+
+/// `{ family = "gamma", mean = 1.1, cv = 0.2 }`, or two quantiles in place of mean and cv.
+fn distribution(entry: &Entry<'_>, unit: Unit) -> Result<Distribution, InputError> {
+    let keys: Vec<&'static str> = ["family", "mean", "cv"].into_iter().chain(QUANTILES.map(|(key, _)| key)).collect();
+    let title = "(a distribution) like { family = \"lognormal\", cv = 0.1 }";
+    let section = entry.section(title, &keys)?;
+    let family: Family = section.need("family", "\"lognormal\"")?.read(str::parse)?;
+    let value = |entry: &Entry<'_>| match unit {
+        Unit::Factor => entry.number(0.0),
+        Unit::Time => Ok(entry.read(str::parse::<Time>)?.as_secs_f64()),
+    };
+    let mut given = Vec::new();
+    for (key, share) in QUANTILES {
+        if let Some(entry) = section.get(key) {
+            given.push((share, value(&entry)?));
+        }
+    }
+    let found = match given[..] {
+        [] => {
+            let mean = match (section.get("mean"), unit) {
+                (Some(mean), _) => value(&mean)?,
+                (None, Unit::Factor) => 1.0,
+                (None, Unit::Time) => section.need("mean", "\"2us\"").and_then(|mean| value(&mean))?,
+            };
+            Distribution::of_moments(family, mean, variation(&section, family)?)
+        }
+        [low, high] if section.get("mean").is_none() && section.get("cv").is_none() => {
+            Distribution::of_quantiles(family, low, high)
+        }
+        _ => Err("give mean and cv, or two quantiles such as p50 and p99".to_owned()),
+    };
+    found.map_err(|message| entry.error(message))
+}
+
+fn variation(section: &Section<'_>, family: Family) -> Result<f64, InputError> {
+    match section.get("cv") {
+        Some(cv) => cv.number(0.0),
+        None if family == Family::Constant => Ok(0.0),
+        None => section.need("cv", "0.1")?.number(0.0),
+    }
+}
