@@ -46,6 +46,11 @@ impl Driver {
         Driver { first, steps }
     }
 
+    /// How many iterations it lets every rank run, whatever it is told meanwhile.
+    pub fn steps(&self) -> u32 {
+        self.steps
+    }
+
     /// The decision for a rank that asks.
     pub fn next(&mut self, observation: &Observation) -> Decision {
         if observation.iteration >= self.steps {

@@ -85,6 +85,50 @@ impl Totals {
         *ranks = (*ranks).max(like.rank + 1);
     }
 
+    /// What was added since they were as `before`.
+    ///
+    /// ```
+    /// use lockstep_models::{Span, Totals};
+    /// use lockstep_topology::Time;
+    /// let span = |iteration, end| Span { rank: 0, task: 2, iteration, repetition: 0, ready: Time(0), start: Time(0), end };
+    /// let mut totals = Totals::default();
+    /// totals.add(0, &span(0, Time(10)));
+    /// let before = totals.clone();
+    /// totals.add(0, &span(1, Time(30)));
+    /// let mut again = before.clone();
+    /// again.add_later(&totals.since(&before), (1, Time(5))); // one iteration and 5 ps later
+    /// let (iteration, _, _, total) = again.iter().last().expect("it ran");
+    /// assert_eq!((iteration, total.runs, total.end), (2, 1, Time(35)));
+    /// ```
+    pub fn since(&self, before: &Totals) -> Totals {
+        let known = |iteration: u32, role: usize, task: usize| {
+            let roles = before.runs.get(iteration as usize)?;
+            roles.get(role)?.get(task).copied()
+        };
+        let mut since = Totals { runs: Vec::new(), ranks: self.ranks.clone() };
+        for (iteration, role, task, Total { runs, busy_ps, waited_ps, end }) in self.iter() {
+            let before = known(iteration, role, task).unwrap_or_default();
+            if runs > before.runs {
+                let (busy_ps, waited_ps) = (busy_ps - before.busy_ps, waited_ps - before.waited_ps);
+                let roles = at(&mut since.runs, iteration as usize);
+                *at(at(roles, role), task) = Total { runs: runs - before.runs, busy_ps, waited_ps, end };
+            }
+        }
+        since
+    }
+
+    /// Adds runs like `others`, each so many iterations and so much time later.
+    pub fn add_later(&mut self, others: &Totals, (iterations, span): (u32, Time)) {
+        for (iteration, role, task, total) in others.iter() {
+            let roles = at(&mut self.runs, (iteration + iterations) as usize);
+            at(at(roles, role), task).add(Total { end: total.end + span, ..total });
+        }
+        for (role, ranks) in others.ranks.iter().enumerate() {
+            let known = at(&mut self.ranks, role);
+            *known = (*known).max(*ranks);
+        }
+    }
+
     /// Whether nothing ran.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()

@@ -1,55 +1,15 @@
 //! How fast one training step is predicted: ResNet-50 (161 gradient tensors) on 256 GPUs, exchanges behind the backward pass.
 //!
-//! `cargo run --release -p lockstep-sim --example step_bench` prints the median wall clock per simulated step and per
-//! distinct point of a sweep, everything from the job to the prediction included.
+//! `cargo run --release -p lockstep-sim --example step_bench padded` prints the median wall clock of predictions, everything
+//! from the job to the prediction included, and how they fold; with `exact`, exchanges keep their lengths, and few do. A
+//! number behind that times a sweep of so many distinct points on two threads.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use lockstep_models::{Bucket, Job, Model};
-use lockstep_sim::{NetworkModel, Options, Platform, Prediction, Roofline, SimError, simulate};
+use lockstep_sim::{Conditions, FoldRule, NetworkModel, Options, Platform, Prediction, Roofline, SimError, simulate};
 use lockstep_topology::{Bytes, Cluster, Hosting, HostingRule, InputError, Placement, PlacementRule};
-
-/// ResNet-50 as He et al. 2016 give it: bottlenecks of 3, 4, 6 and 3, projections where the shape changes.
-fn resnet_50() -> Result<Model, InputError> {
-    let mut text = String::from("name = \"resnet-50\"\nsource = \"He et al. 2016, table 1\"\ninput = [3, 224, 224]\n");
-    let conv = |name: &str, out: &str, kernel: u32, rest: &str| {
-        format!(
-            "{{ name = \"{name}\", kind = \"conv2d\", out_channels = {out}, kernel = {kernel}, bias = false{rest} }},\n"
-        )
-    };
-    let norm = |name: &str| format!("{{ name = \"{name}\", kind = \"batch_norm\" }},\n");
-    let relu = |name: &str| format!("{{ name = \"{name}\", kind = \"relu\" }},\n");
-    for (block, stride) in [("same", 0), ("wide", 1), ("down", 2)] {
-        let step = if stride == 2 { ", stride = 2" } else { "" };
-        text += &format!("[block.{block}]\nlayer = [\n");
-        text += &(conv("conv1", "\"$channels\"", 1, "") + &norm("bn1") + &relu("relu1"));
-        text += &(conv("conv2", "\"$channels\"", 3, &format!(", padding = 1{step}")) + &norm("bn2") + &relu("relu2"));
-        text += &(conv("conv3", "\"$channels * 4\"", 1, "") + &norm("bn3"));
-        if stride == 0 {
-            text += "{ name = \"add\", kind = \"add\", inputs = [\"bn3\", \"input\"] },\n";
-        } else {
-            text += &conv("project", "\"$channels * 4\"", 1, &format!("{step}, inputs = \"input\""));
-            text += &norm("bn4");
-            text += "{ name = \"add\", kind = \"add\", inputs = [\"bn3\", \"bn4\"] },\n";
-        }
-        text += &(relu("relu3") + "]\n");
-    }
-    let layer = |name: &str, rest: &str| format!("[[layer]]\nname = \"{name}\"\n{rest}\n");
-    text += &layer("conv1", "kind = \"conv2d\"\nout_channels = 64\nkernel = 7\nstride = 2\npadding = 3\nbias = false");
-    text += &(layer("bn1", "kind = \"batch_norm\"") + &layer("relu1", "kind = \"relu\""));
-    text += &layer("pool1", "kind = \"max_pool\"\nkernel = 3\nstride = 2\npadding = 1");
-    for (stage, repeat, first) in [(0, 2, "wide"), (1, 3, "down"), (2, 5, "down"), (3, 2, "down")] {
-        let channels = 64 << stage;
-        text += &layer(&format!("stage{stage}_first"), &format!("block = \"{first}\"\nchannels = {channels}"));
-        text +=
-            &layer(&format!("stage{stage}"), &format!("block = \"same\"\nrepeat = {repeat}\nchannels = {channels}"));
-    }
-    text += &layer("pool2", "kind = \"average_pool\"\nkernel = 7");
-    text += &layer("fc", "kind = \"dense\"\nout_features = 1000");
-    text += &layer("loss", "kind = \"softmax_cross_entropy\"");
-    Model::parse("resnet-50.toml", &text)
-}
 
 /// Hosts of eight GPUs on PCIe behind one 100 Gbit/s port each.
 fn cluster(hosts: u32, gigabits: f64) -> Result<Cluster, InputError> {
@@ -106,7 +66,7 @@ fn predict(job: &Job, cluster: &Cluster, options: &Options) -> Result<Prediction
         hosting: &hosting,
         costs: &Roofline,
         network,
-        conditions: lockstep_sim::Conditions::none(),
+        conditions: Conditions::none(),
     };
     simulate(&program, &platform, options.driver(), options)
 }
@@ -124,42 +84,72 @@ fn milliseconds(mut run: impl FnMut() -> Result<Prediction, SimError>) -> Result
     Ok((times[1], last))
 }
 
-fn main() -> Result<(), SimError> {
-    let model = Arc::new(resnet_50()?);
-    let tensors: usize = model.layers().iter().map(|node| node.parameters.len()).sum();
-    println!("resnet-50: {tensors} gradient tensors, {} parameters", model.parameter_elements());
+/// The job with these exchanges.
+fn job(model: &Arc<Model>, algorithm: &str, bucket: Bytes) -> Result<Job, InputError> {
+    Ok(Job {
+        algorithm: algorithm.parse()?,
+        bucket: Bucket::Size(bucket),
+        node_sizes: Some(vec![8; 32]),
+        ..Job::new(model.clone(), 256, 32)
+    })
+}
+
+/// One line for each algorithm and size of buckets.
+fn steps(model: &Arc<Model>, fold: FoldRule) -> Result<(), SimError> {
     let gpus = cluster(32, 100.0)?;
     for algorithm in ["hierarchical:halving-doubling", "hierarchical:ring", "ring", "halving-doubling"] {
-        for (bucket, name) in [(Bucket::Size(Bytes(25 << 20)), "25 MiB"), (Bucket::Size(Bytes(4 << 20)), "4 MiB")] {
-            let job = Job {
-                algorithm: algorithm.parse()?,
-                bucket,
-                node_sizes: Some(vec![8; 32]),
-                ..Job::new(model.clone(), 256, 32)
+        for bucket in [Bytes(25 << 20), Bytes(4 << 20)] {
+            let job = job(model, algorithm, bucket)?;
+            let time = |warm_up, counted, accumulate| {
+                let options = Options { warm_up, counted, fold, ..Options::default() };
+                milliseconds(|| predict(&Job { accumulate, ..job.clone() }, &gpus, &options))
             };
-            let one = Options { warm_up: 0, counted: 1, ..Options::default() };
-            let (step, first) = milliseconds(|| predict(&job, &gpus, &one))?;
-            let (five, _) = milliseconds(|| predict(&job, &gpus, &Options::default()))?;
-            let many = Job { accumulate: 64, ..job.clone() };
-            let (accumulated, _) = milliseconds(|| predict(&many, &gpus, &one))?;
+            let (one, first) = time(0, 1, 1)?;
+            let ((five, last), (hundred, _), (accumulated, _)) = (time(2, 3, 1)?, time(2, 98, 1)?, time(0, 1, 64)?);
             println!(
-                "{algorithm:<30} buckets of {name:<7} {:>8} messages: one step {step:>7.1} ms, five {five:>7.1} ms, \
-                 one of 64 micro-batches {accumulated:>7.1} ms",
+                "{algorithm}, buckets of {bucket}, {} messages: one step {one:.1} ms, five {five:.1} ms, a hundred {hundred:.1} ms, \
+                 one of 64 micro-batches {accumulated:.1} ms; predicted {:.6} s; {}",
                 first.traffic.total().messages,
+                last.timeline.step_time_s(),
+                last.folding,
             );
         }
     }
-    let start = Instant::now();
-    let points = 20;
-    for point in 0..points {
-        let gpus = cluster(32, 100.0 + f64::from(point))?;
-        let job = Job {
-            algorithm: "hierarchical:halving-doubling".parse()?,
-            node_sizes: Some(vec![8; 32]),
-            ..Job::new(model.clone(), 256, 32 + point % 4)
-        };
-        predict(&job, &gpus, &Options::default())?;
-    }
-    println!("a point of a sweep: {:.1} ms", start.elapsed().as_secs_f64() * 1e3 / f64::from(points));
     Ok(())
+}
+
+/// So many points of a sweep over bandwidths, batches and buckets, no two alike, on two threads.
+fn sweep(model: &Arc<Model>, fold: FoldRule, points: u32) -> Result<(), SimError> {
+    let start = Instant::now();
+    let point = |point: u32| {
+        let gpus = cluster(32, 50.0 + f64::from(point % 50))?;
+        let job = job(model, "hierarchical:halving-doubling", Bytes(u64::from(4 + point / 50) << 20))?;
+        predict(&job, &gpus, &Options { fold, ..Options::default() })
+    };
+    std::thread::scope(|scope| {
+        let worker = |first: u32| scope.spawn(move || (first..points).step_by(2).try_for_each(|p| point(p).map(drop)));
+        [0, 1].map(worker).into_iter().try_for_each(|worker| worker.join().expect("no panic"))
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{points} points in {seconds:.1} s: {:.1} ms a point and core", seconds * 2e3 / f64::from(points));
+    Ok(())
+}
+
+fn main() -> Result<(), SimError> {
+    let usage = || InputError::new("", "", "usage: step_bench exact|padded [POINTS of a sweep]");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let fold = match arguments.first().map(String::as_str) {
+        Some("exact") => FoldRule::Exact,
+        Some("padded") => FoldRule::Padded,
+        _ => return Err(usage().into()),
+    };
+    let model = Arc::new(Model::load("resnet-50")?);
+    match arguments.get(1) {
+        Some(points) => sweep(&model, fold, points.parse().map_err(|_| usage())?),
+        None => {
+            let tensors: usize = model.layers().iter().map(|node| node.parameters.len()).sum();
+            println!("resnet-50: {tensors} gradient tensors, {} parameters", model.parameter_elements());
+            steps(&model, fold)
+        }
+    }
 }

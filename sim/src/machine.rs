@@ -244,6 +244,17 @@ impl Resources {
         self.taken[class.0 as usize] += work;
     }
 
+    /// Work that activities of each class have done.
+    pub(crate) fn taken(&self) -> &[f64] {
+        &self.taken
+    }
+
+    /// Notes that all that was done since `before` is done `times` times more.
+    pub(crate) fn take_again(&mut self, before: &[f64], times: u32) {
+        let before = before.iter().copied().chain(std::iter::repeat(0.0));
+        self.taken.iter_mut().zip(before).for_each(|(taken, before)| *taken += (*taken - before) * f64::from(times));
+    }
+
     /// Mean shares over a run of length `end`, the largest first, then by name.
     pub(crate) fn utilisation(&self, end: Time) -> Vec<Utilisation> {
         let seconds = end.as_secs_f64();

@@ -10,6 +10,7 @@ mod flight;
 mod inbox;
 mod message;
 mod path;
+mod period;
 mod rank;
 mod record;
 mod repeat;
@@ -34,6 +35,7 @@ use flight::Meetings;
 use message::Message;
 use path::Paths;
 pub(crate) use path::{Path, Peer, path_between};
+use period::Periods;
 pub(crate) use rank::Rank;
 use record::Record;
 use slab::Slab;
@@ -89,7 +91,9 @@ pub(crate) struct Engine<'a, F> {
     paths: Paths,
     connections: Connections,
     pub(crate) record: Record,
-    /// Whether repetitions that pass alike are simulated one by one.
+    /// Iterations so far.
+    periods: Periods,
+    /// Whether repetitions and iterations that pass alike are simulated one by one.
     pub(crate) long_way: bool,
 }
 
@@ -126,6 +130,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             events: Events::new(),
             now: Time::ZERO,
             units: vec![Unit::default(); 2 * ranks.len()],
+            periods: Periods::new(ranks.len()),
             ranks,
             dirty: Vec::new(),
             meetings: Meetings::new(plan),
@@ -152,6 +157,9 @@ impl<'a, F: Fluid> Engine<'a, F> {
         while let Some(time) = self.events.next_time().into_iter().chain(self.fluid.next_completion()).min() {
             if time == Time::MAX {
                 return Err(overflow().into());
+            }
+            if self.periods.due() && time > self.now {
+                self.look_back();
             }
             self.now = time;
             self.fluid.advance(time, &mut finished);

@@ -29,7 +29,7 @@ pub(crate) struct Rank {
     /// Iterations that the driver has let it begin.
     pub(crate) begun: u32,
     /// Whether the driver has told it to stop.
-    stopped: bool,
+    pub(super) stopped: bool,
     pub(crate) compute: Cursor,
     pub(crate) exchange: Cursor,
     /// When the next compute task could have begun.
@@ -72,20 +72,19 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
         }
     }
     if let Some(noise) = platform.costs.noise() {
-        hear(&mut ranks, noise, platform.conditions.trial, platform.cluster.devices().len());
+        hear(&mut ranks, noise, platform);
     }
     ranks
 }
 
 /// Gives each rank on a CPU its place in the noise.
-fn hear(ranks: &mut [Rank], noise: &Noise, trial: u32, devices: usize) {
-    let mut on_device = vec![0; devices];
-    ranks.iter().for_each(|rank| on_device[rank.device.0 as usize] += 1);
-    let mut index = vec![0; devices];
+fn hear(ranks: &mut [Rank], noise: &Noise, platform: &Platform<'_>) {
+    let Platform { placement, conditions, .. } = platform;
+    let mut index = vec![0; platform.cluster.devices().len()];
     for rank in ranks.iter_mut().filter(|rank| !rank.apart) {
-        let device = rank.device.0 as usize;
-        rank.noise = Some(noise.place(trial, rank.device.0, index[device], on_device[device]));
-        index[device] += 1;
+        let index = &mut index[rank.device.0 as usize];
+        rank.noise = Some(noise.place(conditions.trial, rank.device.0, *index, placement.ranks_on(rank.device)));
+        *index += 1;
     }
 }
 
@@ -132,9 +131,13 @@ impl<F: Fluid> Engine<'_, F> {
     fn begin(&mut self, rank: u32) {
         let idle = self.role(rank).tasks.is_empty();
         let state = &mut self.ranks[rank as usize];
-        let observation = Observation { rank, iteration: state.begun, at: self.now };
+        let (iterations, later) = self.record.skipped;
+        let observation = Observation { rank, iteration: state.begun + iterations, at: self.now + later };
         match self.driver.next(&observation) {
-            Decision::Run { .. } if !idle => state.begun += 1,
+            Decision::Run { .. } if !idle => {
+                self.periods.begin(state.begun);
+                state.begun += 1;
+            }
             _ => state.stopped = true,
         }
         self.touch(2 * rank);

@@ -15,18 +15,29 @@ pub(crate) struct Record {
     pub(crate) limit: usize,
     /// When the last task ended.
     pub(crate) end: Time,
+    /// Iterations that were put on record without being simulated, and for how long: all that is added later is later by
+    /// as much.
+    pub(super) skipped: (u32, Time),
+}
+
+/// What had been done at some moment.
+#[derive(Debug)]
+pub(super) enum Mark {
+    Spans(usize),
+    Totals(Totals),
 }
 
 impl Default for Record {
     fn default() -> Record {
         let (spans, totals, roles) = (Vec::new(), Totals::default(), Vec::new());
-        Record { spans, totals, roles, limit: usize::MAX, end: Time::ZERO }
+        Record { spans, totals, roles, limit: usize::MAX, end: Time::ZERO, skipped: (0, Time::ZERO) }
     }
 }
 
 impl Record {
     /// Adds a run of a task of `role`.
     pub(super) fn add(&mut self, role: u32, span: Span) {
+        let span = later(&span, self.skipped);
         self.end = self.end.max(span.end);
         if self.makes_room(1) {
             self.spans.push(span);
@@ -38,6 +49,7 @@ impl Record {
 
     /// Adds `times` repetitions of a part of `role`'s stream, `span` each, which `tasks` were the first of.
     pub(super) fn add_repetitions(&mut self, role: u32, tasks: &[Span], times: u32, span: Time) {
+        let tasks: Vec<Span> = tasks.iter().map(|task| later(task, self.skipped)).collect();
         let later = |at: Time, repetition: u32| at + Time(span.0 * u64::from(repetition));
         self.end = tasks.iter().map(|task| later(task.end, times - 1)).fold(self.end, Time::max);
         if self.makes_room(tasks.len() * times as usize) {
@@ -54,12 +66,44 @@ impl Record {
             self.roles.resize(self.spans.len(), role);
             return;
         }
-        for task in tasks {
+        for task in &tasks {
             let Total { busy_ps, waited_ps, end, .. } = Total::of(task);
             let (runs, each) = (u64::from(times), u128::from(times));
             let all = Total { runs, busy_ps: busy_ps * each, waited_ps: waited_ps * each, end: later(end, times - 1) };
             self.totals.add_runs(role as usize, task, all);
         }
+    }
+
+    /// The present as a mark.
+    pub(super) fn mark(&self) -> Mark {
+        if self.totals.is_empty() { Mark::Spans(self.spans.len()) } else { Mark::Totals(self.totals.clone()) }
+    }
+
+    /// Adds what was done since `mark`, `times` times more, each later by `period` iterations and `span`; `None` (and nothing
+    /// added) where spans became totals meanwhile.
+    pub(super) fn repeat(&mut self, mark: &Mark, times: u32, period: u32, span: Time) -> Option<()> {
+        let by = |again: u32| (again * period, Time(span.0 * u64::from(again)));
+        let once = match mark {
+            Mark::Spans(_) if !self.totals.is_empty() => return None,
+            Mark::Spans(from) => {
+                let (spans, roles) = (self.spans[*from..].to_vec(), self.roles[*from..].to_vec());
+                if self.makes_room(spans.len().saturating_mul(times as usize)) {
+                    for again in 1..=times {
+                        self.spans.extend(spans.iter().map(|span| later(span, by(again))));
+                        self.roles.extend(&roles);
+                    }
+                    Totals::default()
+                } else {
+                    let mut once = Totals::default();
+                    roles.iter().zip(&spans).for_each(|(role, span)| once.add(*role as usize, span));
+                    once
+                }
+            }
+            Mark::Totals(before) => self.totals.since(before),
+        };
+        (1..=times).for_each(|again| self.totals.add_later(&once, by(again)));
+        (self.end, self.skipped) = (self.end + by(times).1, by(times));
+        Some(())
     }
 
     /// Whether `more` spans may be kept; where they may not, those before them become totals.
@@ -72,4 +116,10 @@ impl Record {
         }
         true
     }
+}
+
+/// A span so many iterations and so much later.
+fn later(span: &Span, (iterations, by): (u32, Time)) -> Span {
+    let Span { iteration, ready, start, end, .. } = *span;
+    Span { iteration: iteration + iterations, ready: ready + by, start: start + by, end: end + by, ..*span }
 }

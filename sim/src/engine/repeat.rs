@@ -20,54 +20,50 @@ fn part(role: &RolePlan, position: u32) -> Option<(&[Slot], u32)> {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// How many repetitions of its compute stream `rank` does undisturbed from now on, the last one left out, and until
-    /// when; `None` where something might disturb it, and at the first.
-    pub(super) fn repetitions(&mut self, rank: u32) -> Option<(u32, Time)> {
-        let (role, state) = (self.role(rank), self.rank(rank));
+    /// Has `rank` do, from now on, all repetitions of its compute stream but the last, and says until when; `None` where
+    /// something might disturb it, and at the first.
+    pub(super) fn repetitions(&mut self, rank: u32) -> Option<Time> {
+        let state = &self.ranks[rank as usize];
+        let role = &self.plan.roles[state.role as usize];
         let cursor = state.compute;
         let undisturbed = state.sole && state.noise.is_none() && state.flights.is_empty() && role.repeats_alone;
         let undisturbed = undisturbed && state.ready == Some(self.now) && self.platform.conditions.apart().is_none();
         if self.long_way || cursor.repetition == 0 || !undisturbed {
             return None;
         }
-        let (_, count) = part(role, cursor.position)?;
+        let (slots, count) = part(role, cursor.position)?;
         let times = (count - 1).checked_sub(cursor.repetition).filter(|times| *times > 1)?;
-        let span = self.once(rank, self.now).last()?.end - self.now;
+        let once = self.once(rank, slots);
+        let span = once.last()?.end - self.now;
         let end = span.0.checked_mul(u64::from(times))?.checked_add(self.now.0).map(Time)?;
-        (end < Time::MAX).then_some((times, end))
-    }
-
-    /// One repetition of `rank` from `start` on, task by task.
-    fn once(&mut self, rank: u32, start: Time) -> Vec<Span> {
-        let plan = self.plan;
-        let state = &self.ranks[rank as usize];
-        let cursor = state.compute;
-        let jobs = &self.job_lists[state.jobs as usize];
-        let slots = part(&plan.roles[state.role as usize], cursor.position).map_or(&[][..], |(slots, _)| slots);
-        let mut at = start;
-        let mut spans = Vec::with_capacity(slots.len());
-        for slot in slots {
-            let Some(Job { class, seconds }) = jobs[slot.task as usize] else { continue };
-            let (start, end) = (at, at + self.fluid.span_alone(class, seconds));
-            let (iteration, repetition) = (cursor.iteration, cursor.repetition);
-            spans.push(Span { rank, task: slot.task, iteration, repetition, ready: start, start, end });
-            at = end;
+        if end == Time::MAX {
+            return None;
         }
-        spans
-    }
-
-    /// `rank` has done so many repetitions since `start`.
-    pub(super) fn repeated(&mut self, rank: u32, start: Time, times: u32) {
-        let spans = self.once(rank, start);
         let state = &mut self.ranks[rank as usize];
-        (state.ready, state.compute.repetition) = (None, state.compute.repetition + times);
-        for span in &spans {
+        (state.ready, state.compute.repetition) = (None, cursor.repetition + times);
+        for span in &once {
             state.done[span.task as usize] += u64::from(times);
             if let Some(Job { class, seconds }) = self.job_lists[state.jobs as usize][span.task as usize] {
                 self.resources.take(class, seconds * f64::from(times));
             }
         }
-        let once = spans.last().map_or(Time::ZERO, |last| last.end - start);
-        self.record.add_repetitions(state.role, &spans, times, once);
+        self.record.add_repetitions(state.role, &once, times, span);
+        Some(end)
+    }
+
+    /// One repetition of `rank` from now on, task by task.
+    fn once(&mut self, rank: u32, slots: &[Slot]) -> Vec<Span> {
+        let state = &self.ranks[rank as usize];
+        let (cursor, jobs) = (state.compute, &self.job_lists[state.jobs as usize]);
+        let (iteration, repetition) = (cursor.iteration, cursor.repetition);
+        let mut at = self.now;
+        let mut spans = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let Some(Job { class, seconds }) = jobs[slot.task as usize] else { continue };
+            let (start, end) = (at, at + self.fluid.span_alone(class, seconds));
+            spans.push(Span { rank, task: slot.task, iteration, repetition, ready: start, start, end });
+            at = end;
+        }
+        spans
     }
 }

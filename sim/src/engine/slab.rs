@@ -32,6 +32,11 @@ impl<T> Slab<T> {
         self.free.push(id);
     }
 
+    /// How many values there are.
+    pub(crate) fn len(&self) -> usize {
+        self.items.len() - self.free.len()
+    }
+
     /// The value under `id`.
     pub(crate) fn at(&self, id: u32) -> &T {
         &self.items[id as usize]

@@ -29,21 +29,21 @@ pub(crate) struct Arrival {
 
 /// What keeps a unit busy.
 #[derive(Debug, Clone, Copy)]
-enum Busy {
+pub(super) enum Busy {
     /// The next task of the compute stream, since when.
     Compute(Time),
     /// A message.
     Receive { flight: u32, lane: u32 },
-    /// So many repetitions of its compute stream, since when.
-    Repeat(Time, u32),
+    /// Repetitions of its compute stream, since when; they are on record already.
+    Repeat(Time),
 }
 
 /// The state of a unit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unit {
-    busy: Option<Busy>,
+    pub(super) busy: Option<Busy>,
     /// When it last became idle.
-    idle_since: Option<Time>,
+    pub(super) idle_since: Option<Time>,
     /// When the first of its arrivals wakes it; `None` before it went idle.
     wakes: Option<Time>,
     arrivals: BinaryHeap<Reverse<Arrival>>,
@@ -80,9 +80,9 @@ impl<F: Fluid> Engine<'_, F> {
         if job.is_some()
             && let Some(job) = self.next_job(rank)
         {
-            if let Some((times, end)) = self.repetitions(rank) {
+            if let Some(end) = self.repetitions(rank) {
                 let state = &mut self.units[unit as usize];
-                (state.busy, state.wakes) = (Some(Busy::Repeat(now, times)), None);
+                (state.busy, state.wakes) = (Some(Busy::Repeat(now)), None);
                 self.events.push(end, Event::Done(unit));
                 return Ok(());
             }
@@ -150,8 +150,7 @@ impl<F: Fluid> Engine<'_, F> {
         match busy {
             Some(Busy::Compute(start)) => self.computed(rank, start),
             Some(Busy::Receive { flight, lane }) => self.received(flight, lane)?,
-            Some(Busy::Repeat(start, times)) => self.repeated(rank, start, times),
-            None => {}
+            Some(Busy::Repeat(_)) | None => {}
         }
         for (flight, lane) in taken {
             self.send_taken(flight, lane)?;

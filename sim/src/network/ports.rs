@@ -27,6 +27,11 @@ impl Ports {
         port
     }
 
+    /// For how long from `now` on each port is not free yet.
+    pub(crate) fn waits(&self, now: Time) -> Vec<Time> {
+        self.free.iter().map(|free| Time::max(*free, now) - now).collect()
+    }
+
     /// When a message that comes `now` and takes `span` is through, behind those that came before.
     pub(crate) fn pass(&mut self, port: u32, now: Time, span: Time) -> Time {
         let free = &mut self.free[port as usize];

@@ -83,11 +83,17 @@ impl Windows {
                 let until = ramp.first.saturating_mul((1 << (doublings + 1)) - 1);
                 (*carrier, window.left.min(until - window.sent))
             }
-            None => (carrier, window.left),
+            // It does not grow any further.
+            None => return (carrier, std::mem::take(&mut window.left)),
         };
         window.left -= piece;
         window.sent = window.sent.saturating_add(piece);
         (carrier, piece)
+    }
+
+    /// Bytes that each connection counts, and how long before `now` the last of them were there; between messages.
+    pub(crate) fn states(&self, now: Time) -> Vec<(u64, Time)> {
+        self.open.values().map(|window| (window.sent, now - window.last)).collect()
     }
 
     /// Bytes that flowed are there; whether others of the same message have yet to flow.

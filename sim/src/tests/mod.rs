@@ -81,6 +81,11 @@ impl World {
 
     /// Hosts of one core on a switch: 10 µs and 1 GB/s each way between any two.
     fn star(hosts: u32) -> World {
+        World::wired(hosts, "latency = \"4us\"\nbandwidth = \"1GB/s\"")
+    }
+
+    /// Hosts of one core on a switch, by links with these keys.
+    fn wired(hosts: u32, keys: &str) -> World {
         let text = format!(
             r#"
             name = "star"
@@ -108,8 +113,7 @@ impl World {
             [[link]]
             kind = "ethernet"
             between = ["node*.eth0", "switch"]
-            latency = "4us"
-            bandwidth = "1GB/s"
+            {keys}
             "#
         );
         World::new(Cluster::parse("star.toml", &text).expect("a cluster"), hosts, &HostingRule::PerRank)

@@ -112,3 +112,57 @@ fn a_million_micro_batches_are_no_more_work_than_three() {
     assert_eq!(forward.busy_ps, u128::from(forward.runs) * 1_000_000, "a microsecond each");
     assert!(timeline.step_time_s() > 1e6 * layers as f64 * 3e-6 * 0.9);
 }
+
+/// What a platform may do to iterations: handshakes, windows that grow, links that nobody shares.
+fn platforms() -> impl Strategy<Value = (usize, NetworkModel)> {
+    (0usize..5, prop_oneof![Just(NetworkModel::MaxMin), Just(NetworkModel::AlphaBeta)])
+}
+
+/// Those of `world`, and hosts whose connections start slowly, or rest for long between exchanges.
+fn networked(which: usize, ranks: u32) -> World {
+    match which {
+        3 | 4 => {
+            let latency = if which == 3 { "40us" } else { "150ms" };
+            let keys = "bandwidth = \"1GB/s\"\nprotocol = \"tcp\"\nslow_start = \"100B\"\nincast_senders = 2\nincast_goodput = 0.5";
+            World::wired(ranks, &format!("latency = \"{latency}\"\n{keys}"))
+        }
+        which => world(which, ranks),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn iterations_at_once_are_iterations_one_by_one(
+        (job, _, costs, counted) in jobs(), (which, network) in platforms(), more in 0u32..9, limit in 0usize..2000,
+    ) {
+        let program = program(&job);
+        let world = networked(which, program.ranks());
+        let short = Options { warm_up: 1, counted: counted + more, max_spans: 10 * limit, ..Options::default() };
+        let [a, b] = [false, true].map(|long_way| {
+            let options = Options { long_way, ..short };
+            simulate(&program, &world.platform(&costs, network), options.driver(), &options).expect("runs")
+        });
+        prop_assert_eq!(&a.timeline, &b.timeline);
+        prop_assert_eq!(&a.traffic, &b.traffic);
+        for (a, b) in a.utilisation.iter().zip(&b.utilisation) {
+            prop_assert!((a.share - b.share).abs() < 1e-9, "{a:?}, {b:?}");
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_iterations_are_no_more_work_than_a_few() {
+    // 2·31·32 messages for each bucket of each iteration: one by one they would take minutes.
+    let costs = Flat { forward: 1e-6, backward: 2e-6, ..Flat::default() };
+    let program = program(&Job { algorithm: "ring".parse().expect("known"), ..mlp(32) });
+    let world = World::star(32);
+    let options = Options { warm_up: 0, counted: 10_000, fold: FoldRule::Never, ..Options::default() };
+    let prediction = world.predict(&program, &costs, &options).expect("runs");
+    let few = Options { counted: 4, ..options };
+    let once = world.predict(&program, &costs, &few).expect("runs");
+    assert_eq!(prediction.traffic.total().messages, once.traffic.total().messages / 4 * 10_000);
+    assert_eq!(prediction.timeline.steps().len(), 9_999);
+    assert_eq!(prediction.timeline.step_time_s(), once.timeline.step_time_s());
+}

@@ -1,0 +1,176 @@
+//! Iterations that pass alike: if the last rank begins an iteration in the state in which it began an earlier one, only
+//! later, then what passed between the two comes back for ever, and all but the end of it is a product.
+//!
+//! Nothing in the engine knows what time it is, so equal states have equal futures, to the picosecond. The state is looked
+//! at where it is small: every rank has begun the iteration, no exchange is in flight, and each computes what nobody can
+//! have slowed down, so that it is known by when it began. Where that never happens, every iteration is simulated. The last
+//! one always is, for ranks that stop in it do not begin another. Ranks whose shares differ in length may come back to a state
+//! only after many iterations, for who is late moves round a ring.
+
+use lockstep_topology::Time;
+
+use super::Engine;
+use super::record::Mark;
+use super::unit::Busy;
+use crate::conditions::Conditions;
+use crate::fluid::Fluid;
+use crate::plan::Cursor;
+
+/// Moments that are remembered, and numbers in all of them: if nothing has come back by then, nothing will.
+const MOMENTS: usize = 32;
+const NUMBERS: usize = 1 << 24;
+
+/// What follows depends on this much of a rank; times are counted back from the present.
+#[derive(Debug, PartialEq)]
+struct RankState {
+    /// Iterations begun beyond the one that all have begun.
+    ahead: u32,
+    /// The compute task that it is at.
+    compute: Cursor,
+    /// How long ago that was ready, and began.
+    ready: Option<Time>,
+    busy: Option<Time>,
+    /// Whether it does so many repetitions in one.
+    repeats: bool,
+}
+
+/// The state of a run when the last rank has begun an iteration.
+#[derive(Debug, PartialEq)]
+struct State {
+    ranks: Vec<RankState>,
+    /// For how long each port is not free yet.
+    ports: Vec<Time>,
+    /// Bytes that each connection's window counts, and how long ago the last of them were there.
+    windows: Vec<(u64, Time)>,
+}
+
+/// Such a moment, and what had been done by then.
+#[derive(Debug)]
+struct Moment {
+    iteration: u32,
+    at: Time,
+    state: State,
+    taken: Vec<f64>,
+    mark: Mark,
+}
+
+/// What is known of the iterations so far.
+#[derive(Debug, Default)]
+pub(super) struct Periods {
+    /// Ranks that have not begun iteration `next`.
+    behind: usize,
+    next: u32,
+    /// The moments when the last rank began the iterations before.
+    moments: Vec<Moment>,
+    /// Whether nothing is looked for any more.
+    over: bool,
+}
+
+impl Periods {
+    /// Before `ranks` ranks begin anything.
+    pub(super) fn new(ranks: usize) -> Periods {
+        Periods { behind: ranks, ..Periods::default() }
+    }
+
+    /// A rank begins `iteration`.
+    pub(super) fn begin(&mut self, iteration: u32) {
+        self.behind -= usize::from(iteration == self.next);
+    }
+
+    /// Whether the last rank has just begun an iteration.
+    pub(super) fn due(&self) -> bool {
+        self.behind == 0 && !self.over
+    }
+}
+
+impl<F: Fluid> Engine<'_, F> {
+    /// Looks whether the present, in which the last rank has begun an iteration, is like an earlier such moment; then all
+    /// iterations that follow are put on record, but for those at the end. The present instant must be over.
+    pub(super) fn look_back(&mut self) {
+        let begun = || self.ranks.iter().map(|rank| rank.begun);
+        let (least, most) = (begun().min().unwrap_or(0), begun().max().unwrap_or(0));
+        let left = self.driver.steps().saturating_sub(most);
+        // What disturbs a run may mind the time, or the iteration.
+        let timeless = !self.long_way && *self.platform.conditions == Conditions::default();
+        let Some(iteration) = least.checked_sub(1).filter(|_| timeless && left > 0) else {
+            self.periods.over = true;
+            return;
+        };
+        (self.periods.next, self.periods.behind) = (least, begun().filter(|begun| *begun == least).count());
+        let Some(state) = self.state(iteration) else { return };
+        let (taken, mark) = (self.resources.taken().to_vec(), self.record.mark());
+        let now = Moment { iteration, at: self.now, state, taken, mark };
+        let mut moments = std::mem::take(&mut self.periods.moments);
+        match moments.iter().find(|earlier| earlier.state == now.state) {
+            Some(earlier) => {
+                self.skip(earlier, &now, left);
+                self.periods.over = true;
+            }
+            None => {
+                self.periods.over = (moments.len() + 1) * (now.taken.len() + self.ranks.len()) > NUMBERS;
+                self.periods.over |= moments.len() == MOMENTS;
+                moments.push(now);
+                self.periods.moments = moments;
+            }
+        }
+    }
+
+    /// Puts what passed between two moments in the same state on record as often as `left` iterations have room for it;
+    /// `None` where that lasts too long to be counted, and where it cannot be told apart any more.
+    fn skip(&mut self, from: &Moment, to: &Moment, left: u32) -> Option<()> {
+        let (span, period) = (to.at - from.at, to.iteration - from.iteration);
+        let times = left / period;
+        let by = span.0.checked_mul(u64::from(times))?;
+        // What is left after that ends before the clock does.
+        span.0.checked_mul(2)?.checked_add(by)?.checked_add(to.at.0)?;
+        self.record.repeat(&from.mark, times, period, span)?;
+        for peer in self.ranks.iter_mut().flat_map(|rank| &mut rank.peers) {
+            // All exchanges of earlier iterations are over, and none of a later one has begun.
+            for count in [&mut peer.messages, &mut peer.bytes] {
+                *count += *count / u64::from(to.iteration) * u64::from(times * period);
+            }
+        }
+        self.resources.take_again(&from.taken, times);
+        Some(())
+    }
+
+    /// The present state, if it is small; all have begun `iteration`.
+    fn state(&self, iteration: u32) -> Option<State> {
+        let computing = self.units.iter().filter(|unit| matches!(unit.busy, Some(Busy::Compute(_)))).count();
+        if self.flights.len() > 0 || self.messages.len() > 0 || self.fluid.active() != computing {
+            return None;
+        }
+        Some(State {
+            ranks: (0..self.ranks.len() as u32).map(|rank| self.rank_state(rank, iteration)).collect::<Option<_>>()?,
+            ports: self.connections.ports.waits(self.now),
+            windows: self.connections.windows.states(self.now),
+        })
+    }
+
+    fn rank_state(&self, rank: u32, iteration: u32) -> Option<RankState> {
+        let (state, role) = (self.rank(rank), self.role(rank));
+        let fresh = Cursor { iteration, ..Cursor::default() };
+        if state.stopped || state.noise.is_some() || !(role.exchange.is_empty() || state.exchange == fresh) {
+            return None;
+        }
+        let unit = &self.units[2 * rank as usize];
+        let ago = |time: Time| self.now - time;
+        let (busy, repeats) = match unit.busy {
+            None => (None, false),
+            Some(Busy::Repeat(since)) => (Some(since), true),
+            Some(Busy::Compute(since)) => {
+                // Ranks of one device slow each other down, and so does what a GPU takes in meanwhile.
+                let messages = self.units[self.exchange_unit(rank) as usize].idle_since;
+                let alone = state.sole && (!state.apart || messages.is_none_or(|end| end <= since));
+                (alone || since == self.now).then_some((Some(since), false))?
+            }
+            Some(Busy::Receive { .. }) => return None,
+        };
+        let compute = match role.compute.is_empty() {
+            true => Cursor::default(),
+            false => Cursor { iteration: state.compute.iteration - iteration, ..state.compute },
+        };
+        let ahead = state.begun - iteration - 1;
+        Some(RankState { ahead, compute, ready: state.ready.map(ago), busy: busy.map(ago), repeats })
+    }
+}
