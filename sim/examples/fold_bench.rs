@@ -148,7 +148,8 @@ fn main() -> Result<(), SimError> {
         };
         let collective = Collective::AllReduce;
         let fold = FoldRule::Exact;
-        let run = CollectiveRun { collective, algorithm, group, elements: ELEMENTS, chunk, window: 0, fold };
+        let run =
+            CollectiveRun { collective, algorithm, group, elements: ELEMENTS, chunk, window: 0, fold, long_way: false };
         let time = simulate_collective(&run, &platform)?;
         (time.time.as_secs_f64(), time.folding)
     };

@@ -111,8 +111,16 @@ fn allreduce(cluster: &Cluster, algorithm: Algorithm, order: Vec<u32>) -> Result
     };
     let collective = Collective::AllReduce;
     let group = Group::flat(ranks);
-    let run =
-        CollectiveRun { collective, algorithm, group, elements: ELEMENTS, chunk: 0, window: 0, fold: FoldRule::Never };
+    let run = CollectiveRun {
+        collective,
+        algorithm,
+        group,
+        elements: ELEMENTS,
+        chunk: 0,
+        window: 0,
+        fold: FoldRule::Never,
+        long_way: false,
+    };
     simulate_collective(&run, &platform).map(|run| run.time)
 }
 

@@ -29,6 +29,8 @@ pub struct CollectiveRun {
     pub window: u32,
     /// Whether members that a declared symmetry makes equal are simulated once.
     pub fold: FoldRule,
+    /// Whether every message is an event even where times follow by recurrence; they are equal, to the picosecond.
+    pub long_way: bool,
 }
 
 /// How long a collective takes.
@@ -62,17 +64,14 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
         let padded = run.fold == FoldRule::Padded && orbits.fold().is_some();
         let schedule = if padded { schedule.padded() } else { schedule.clone() };
         let ranks = orbits.count(schedule.members());
-        if run.fold != FoldRule::Never
-            && platform.conditions.apart().is_none()
-            && let Some(outcome) = fold::pipeline::run(&schedule, platform, &orbits, true)?
-        {
-            return Ok(outcome);
-        }
         let mut plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), schedule, window);
         plan.represent(ranks);
         let jobs = vec![0; plan.ranks() as usize];
         let resources = Resources::new(platform.cluster, orbits);
-        Engine::new(&plan, platform, Driver::fixed(1), System::new(), resources, vec![vec![None]], &jobs).run()
+        let (fluid, jobs_of_none) = (System::new(), vec![vec![None]]);
+        let mut engine = Engine::new(&plan, platform, Driver::fixed(1), fluid, resources, jobs_of_none, &jobs);
+        engine.long_way = run.long_way;
+        engine.run()
     })?;
     let time = outcome.end;
     let seconds = time.as_secs_f64();

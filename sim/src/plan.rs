@@ -3,6 +3,8 @@
 //! Two roles meet where they hold equal exchanges, the n-th of its kind with the n-th; so a role that left one out makes
 //! the others wait in just that one, and the deadlock can be named.
 
+mod apart;
+
 use lockstep_models::{Exchange, Op, Program, Role, Stream, TaskId};
 use lockstep_topology::{InputError, Schedule};
 
@@ -64,6 +66,17 @@ pub(crate) struct Meeting {
     pub(crate) window: u32,
     /// Member i is rank `first + i`.
     pub(crate) first: u32,
+    /// Whether its members do nothing else while it is under way, and nobody else is there.
+    pub(crate) apart: Option<Apart>,
+}
+
+/// How an exchange that stands apart from all other tasks starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Apart {
+    /// In the very instant in which its rank has computed what it needs, or as the first thing of all.
+    AtOnce,
+    /// At some time.
+    Sometime,
 }
 
 /// What all ranks do.
@@ -146,7 +159,7 @@ impl Plan {
                         let schedule = program.schedule(exchange)?;
                         let schedule = if padded { schedule.padded() } else { schedule };
                         let window = Program::window(exchange, &schedule);
-                        meetings.push(Meeting { schedule, window, first: group.ranks.first });
+                        meetings.push(Meeting { schedule, window, first: group.ranks.first, apart: None });
                         known.push(key);
                         known.len() - 1
                     }
@@ -154,6 +167,13 @@ impl Plan {
                 meeting_of[id] = Some(index as u32);
             }
             roles.push(role_plan(role, &meeting_of));
+        }
+        if let [role] = roles.as_slice() {
+            for (task, plan) in (0..).zip(&role.tasks) {
+                if let Some(meeting) = plan.meeting {
+                    meetings[meeting as usize].apart = apart::how(role, task);
+                }
+            }
         }
         Ok(Plan { roles, meetings })
     }
@@ -165,7 +185,7 @@ impl Plan {
         let exchange = vec![Slot { task: 0, repeat: None }];
         let role =
             RolePlan { first: 0, count: ranks, tasks: vec![task], compute: Vec::new(), exchange, repeats_alone: true };
-        Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0 }] }
+        Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0, apart: Some(Apart::AtOnce) }] }
     }
 
     /// Leaves all but the first `ranks` of its only role out: they stand for the others.

@@ -26,8 +26,8 @@ pub struct Options {
     pub threads_per_rank: u32,
     /// Whether ranks that a declared symmetry makes equal are simulated once.
     pub fold: FoldRule,
-    /// Whether repetitions and iterations that pass alike are simulated one by one all the same; the times are equal, to the
-    /// picosecond.
+    /// Whether repetitions and iterations that pass alike are simulated one by one all the same, and message by message what
+    /// follows by recurrence; the times are equal, to the picosecond.
     pub long_way: bool,
     /// Beyond so many runs of tasks the timeline keeps totals in place of spans.
     pub max_spans: usize,

@@ -103,6 +103,7 @@ pub(super) fn collective_run(
         chunk: flags.chunk.map_or(0, |chunk| (chunk.0 / 4).max(1)),
         window: 0,
         fold: FoldRule::Exact,
+        long_way: false,
     })
 }
 

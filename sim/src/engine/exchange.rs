@@ -26,7 +26,7 @@ impl<F: Fluid> Engine<'_, F> {
         flight.repetition = cursor.repetition;
         flight.start = self.now;
         self.ranks[rank as usize].flights.push(id);
-        self.fill(id)
+        if self.is_pipeline(meeting)? { self.join_pipeline(meeting, member, id) } else { self.fill(id) }
     }
 
     /// The flight of a member, which begins to exist when it is first asked for.
@@ -75,14 +75,19 @@ impl<F: Fluid> Engine<'_, F> {
         }
         let flight = self.flights.at(id);
         if flight.next == lanes && flight.span() == 0 {
-            let Flight { rank, task, iteration, repetition, start, run, .. } = *flight;
-            self.meetings.remove(flight.meeting, member, run);
-            self.flights.at_mut(id).open = false;
-            self.flights.drop(id);
-            self.ranks[rank as usize].flights.retain(|other| *other != id);
-            self.complete(rank, Span { rank, task, iteration, repetition, ready: start, start, end: self.now });
+            self.end_exchange(id);
         }
         Ok(())
+    }
+
+    /// The exchange is over on the member of this flight.
+    pub(super) fn end_exchange(&mut self, id: u32) {
+        let Flight { rank, meeting, task, iteration, repetition, start, run, .. } = *self.flights.at(id);
+        self.meetings.remove(meeting, rank - self.plan.meetings[meeting as usize].first, run);
+        self.flights.at_mut(id).open = false;
+        self.flights.drop(id);
+        self.ranks[rank as usize].flights.retain(|other| *other != id);
+        self.complete(rank, Span { rank, task, iteration, repetition, ready: start, start, end: self.now });
     }
 
     /// Steps a lane until it waits or ends; whether it is through.

@@ -16,7 +16,7 @@ use crate::fluid::{ClassId, Fluid};
 use crate::network::{Carrier, Terms};
 
 /// Bytes of one element.
-const ELEMENT_BYTES: u64 = 4;
+pub(super) const ELEMENT_BYTES: u64 = 4;
 
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl<F: Fluid> Engine<'_, F> {
     /// The latency is over: the bytes flow as soon as those of earlier messages between the two ranks have.
     pub(super) fn depart(&mut self, message: u32) -> Result<(), InputError> {
         let Message { from_rank, to_rank, path, .. } = *self.messages.at(message);
-        let line = self.line(from_rank, to_rank);
+        let line = &mut self.known_peer(from_rank, to_rank).line;
         line.push_back(message);
         if line.len() > 1 {
             return Ok(());
@@ -205,9 +205,11 @@ impl<F: Fluid> Engine<'_, F> {
         if state.matched {
             self.offer(message);
         }
-        let line = self.line(from_rank, to_rank);
-        line.pop_front();
-        if let Some(next) = line.front().copied() {
+        let now = self.now;
+        let peer = self.known_peer(from_rank, to_rank);
+        peer.there = now;
+        peer.line.pop_front();
+        if let Some(next) = peer.line.front().copied() {
             self.flow(next)?;
         } else if let Some(port) = incast {
             self.connections.incasts.leave(port, &mut self.resources, &mut self.fluid)?;

@@ -11,11 +11,15 @@ mod inbox;
 mod message;
 mod path;
 mod period;
+mod pipeline;
 mod rank;
 mod record;
+mod recurrence;
 mod repeat;
 mod slab;
 mod unit;
+
+use std::collections::BTreeMap;
 
 use lockstep_models::{Driver, Span, Totals};
 use lockstep_topology::{InputError, Time};
@@ -34,8 +38,9 @@ pub(crate) use flight::Flight;
 use flight::Meetings;
 use message::Message;
 use path::Paths;
-pub(crate) use path::{Path, Peer, path_between};
+pub(crate) use path::Peer;
 use period::Periods;
+use pipeline::Pipeline;
 pub(crate) use rank::Rank;
 use record::Record;
 use slab::Slab;
@@ -64,6 +69,8 @@ enum Event {
     Wake(u32),
     /// The unit is done with what took no time.
     Done(u32),
+    /// The flight of a pipeline has ended.
+    Through(u32),
 }
 
 /// Tokens of fluid activities: messages have this bit, units do not.
@@ -87,13 +94,15 @@ pub(crate) struct Engine<'a, F> {
     meetings: Meetings,
     flights: Slab<Flight>,
     started_flights: u64,
+    /// By meeting, where that was asked: what passes without events.
+    pipelines: BTreeMap<u32, Option<Pipeline>>,
     messages: Slab<Message>,
     paths: Paths,
     connections: Connections,
     pub(crate) record: Record,
     /// Iterations so far.
     periods: Periods,
-    /// Whether repetitions and iterations that pass alike are simulated one by one.
+    /// Whether repetitions and iterations that pass alike are simulated one by one, and pipelines message by message.
     pub(crate) long_way: bool,
 }
 
@@ -136,6 +145,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             meetings: Meetings::new(plan),
             flights: Slab::new(),
             started_flights: 0,
+            pipelines: BTreeMap::new(),
             messages: Slab::new(),
             paths: Paths::default(),
             connections: Connections::default(),
@@ -175,6 +185,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
                     Event::Arrive(message) => self.arrive(message)?,
                     Event::Wake(unit) => self.touch(unit),
                     Event::Done(unit) => self.done(unit)?,
+                    Event::Through(flight) => self.through(flight)?,
                 }
             }
             self.dispatch()?;

@@ -16,7 +16,7 @@ use crate::platform::Platform;
 
 /// A way between two devices.
 #[derive(Debug)]
-pub(crate) struct Path {
+pub(super) struct Path {
     pub(crate) pair: Pair,
     /// From the post to when an idle receiver sees it; on links, to when the bytes begin to flow.
     pub(crate) latency: Time,
@@ -59,42 +59,42 @@ pub(crate) struct Peer {
     pub(crate) bytes: u64,
     /// Messages on links whose latency is over: the bytes of the first one flow, the others wait behind it.
     pub(super) line: VecDeque<u32>,
-}
-
-impl Peer {
-    /// What was sent to `rank` by means other than the event loop.
-    pub(crate) fn sent(rank: u32, messages: u64, bytes: u64) -> Peer {
-        Peer { rank, path: 0, messages, bytes, line: VecDeque::new() }
-    }
+    /// When the last message over links was there.
+    pub(super) there: Time,
 }
 
 impl<F: Fluid> Engine<'_, F> {
     /// The path of a message, which is counted, and how many came before it.
     pub(super) fn path_for(&mut self, from: u32, to: u32, bytes: u64) -> Result<(u32, u64), InputError> {
-        let peers = &mut self.ranks[from as usize].peers;
-        let at = match peers.binary_search_by_key(&to, |peer| peer.rank) {
-            Ok(at) => at,
-            Err(at) => {
-                let path = self.path(from, to)?;
-                let peer = Peer { rank: to, path, messages: 0, bytes: 0, line: VecDeque::new() };
-                self.ranks[from as usize].peers.insert(at, peer);
-                at
-            }
-        };
-        let peer = &mut self.ranks[from as usize].peers[at];
+        let peer = self.peer(from, to)?;
         peer.messages += 1;
         peer.bytes += bytes;
         Ok((peer.path, peer.messages - 1))
     }
 
-    /// The messages on links from one rank to another.
-    pub(super) fn line(&mut self, from: u32, to: u32) -> &mut VecDeque<u32> {
-        let peers = &mut self.ranks[from as usize].peers;
-        let at = peers.binary_search_by_key(&to, |peer| peer.rank).expect("a message was posted there");
-        &mut peers[at].line
+    /// What one rank knows of another that it sends to.
+    pub(super) fn peer(&mut self, from: u32, to: u32) -> Result<&mut Peer, InputError> {
+        let peers = &self.ranks[from as usize].peers;
+        let at = match peers.binary_search_by_key(&to, |peer| peer.rank) {
+            Ok(at) => at,
+            Err(at) => {
+                let path = self.path(from, to)?;
+                let peer = Peer { rank: to, path, messages: 0, bytes: 0, line: VecDeque::new(), there: Time::ZERO };
+                self.ranks[from as usize].peers.insert(at, peer);
+                at
+            }
+        };
+        Ok(&mut self.ranks[from as usize].peers[at])
     }
 
-    fn path(&mut self, from: u32, to: u32) -> Result<u32, InputError> {
+    /// The same, where a message was posted before.
+    pub(super) fn known_peer(&mut self, from: u32, to: u32) -> &mut Peer {
+        let peers = &mut self.ranks[from as usize].peers;
+        let at = peers.binary_search_by_key(&to, |peer| peer.rank).expect("a message was posted there");
+        &mut peers[at]
+    }
+
+    pub(super) fn path(&mut self, from: u32, to: u32) -> Result<u32, InputError> {
         let platform = self.platform;
         let key = key(platform, from, to);
         if let Some(known) = self.paths.known.get(&key) {
@@ -128,7 +128,7 @@ fn key(platform: &Platform<'_>, from: u32, to: u32) -> Key {
 ///
 /// # Errors
 /// Devices that cannot reach each other, costs that are no numbers, a route that does not fold.
-pub(crate) fn path_between(
+fn path_between(
     platform: &Platform<'_>,
     (from, to): (u32, u32),
     resources: &mut Resources,

@@ -13,7 +13,6 @@
 //! simulated. So it is wherever only the identity is common.
 
 mod orbits;
-pub(crate) mod pipeline;
 #[cfg(test)]
 mod tests;
 

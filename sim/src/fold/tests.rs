@@ -106,11 +106,13 @@ impl Site {
             chunk,
             window: 0,
             fold: FoldRule::Exact,
+            long_way: false,
         };
-        let time = |fold| {
-            crate::simulate_collective(&CollectiveRun { fold, ..run.clone() }, &self.platform(NetworkModel::MaxMin))
+        let time = |(fold, long_way)| {
+            let run = CollectiveRun { fold, long_way, ..run.clone() };
+            crate::simulate_collective(&run, &self.platform(NetworkModel::MaxMin)).expect("a collective that works")
         };
-        [FoldRule::Exact, FoldRule::Never].map(|fold| time(fold).expect("a collective that works"))
+        [(FoldRule::Exact, false), (FoldRule::Never, true)].map(time)
     }
 }
 
@@ -294,43 +296,11 @@ fn padding_rounds_up_and_says_so() {
         let algorithm = Algorithm::Ring;
         let group = Group::flat(16);
         let collective = Collective::AllReduce;
-        let run = CollectiveRun { collective, algorithm, group, elements, chunk: 0, window: 0, fold };
+        let run = CollectiveRun { collective, algorithm, group, elements, chunk: 0, window: 0, fold, long_way: false };
         crate::simulate_collective(&run, &site.platform(NetworkModel::MaxMin)).expect("a collective that works")
     };
     let (padded, even) = (run(1001, FoldRule::Padded), run(1008, FoldRule::Never));
     assert_eq!((padded.time, &padded.traffic), (even.time, &even.traffic));
     assert!(padded.folding.to_string().contains("rounded up by 0.70 %"), "{}", padded.folding);
     assert!(matches!(run(1001, FoldRule::Exact).folding, Folding::Refused(_)));
-}
-
-/// A ring among the ranks of `site`, by recurrence with and without skipping, and by the engine.
-fn ring_times(site: &Site, elements: u64) -> Option<[lockstep_topology::Time; 3]> {
-    let algorithm = Algorithm::Ring;
-    let group = Group::flat(site.placement.ranks());
-    let platform = site.platform(NetworkModel::MaxMin);
-    let schedule =
-        lockstep_topology::Schedule::new(&Collective::AllReduce, &algorithm, &group, elements, 0).expect("a schedule");
-    let (orbits, _) = super::of_schedule(&schedule, &platform, FoldRule::Exact);
-    let time = |skip| {
-        let outcome = super::pipeline::run(&schedule, &platform, &orbits, skip).expect("a run")?;
-        outcome.spans.iter().map(|span| span.end).max()
-    };
-    let (skipped, all) = (time(true)?, time(false)?);
-    let collective = Collective::AllReduce;
-    let fold = FoldRule::Never;
-    let run = CollectiveRun { collective, algorithm, group, elements, chunk: 0, window: 0, fold };
-    Some([skipped, all, crate::simulate_collective(&run, &platform).expect("a collective that works").time])
-}
-
-#[test]
-fn a_ring_in_order_is_a_pipeline_on_trees() {
-    for (cluster, ranks) in [(tree(4, 4, 4, 4), 256), (tree(1, 2, 2, 3), 12), (tree(2, 4, 2, 1), 16)] {
-        let site = Site::new(cluster, ranks, &HostingRule::PerRank).expect("places");
-        for block in [1, 1 << 10] {
-            let [skipped, all, engine] = ring_times(&site, block * u64::from(ranks)).expect("a pipeline");
-            assert_eq!((skipped, all), (engine, engine), "{ranks} ranks, {block} elements a block");
-        }
-        // Announcements of large messages queue at ports with the messages themselves: the event loop sees to that.
-        assert_eq!(ring_times(&site, u64::from(ranks) * (100 << 10)), None);
-    }
 }

@@ -32,6 +32,11 @@ impl Ports {
         self.free.iter().map(|free| Time::max(*free, now) - now).collect()
     }
 
+    /// When a port is done with what has queued so far.
+    pub(crate) fn free(&self, port: u32) -> Time {
+        self.free[port as usize]
+    }
+
     /// When a message that comes `now` and takes `span` is through, behind those that came before.
     pub(crate) fn pass(&mut self, port: u32, now: Time, span: Time) -> Time {
         let free = &mut self.free[port as usize];

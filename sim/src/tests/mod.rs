@@ -7,6 +7,7 @@ mod deadlocks;
 mod gpus;
 mod networks;
 mod noise;
+mod pipelines;
 mod programs;
 mod properties;
 mod protocols;
@@ -150,6 +151,7 @@ impl World {
             chunk,
             window: 0,
             fold: FoldRule::Never,
+            long_way: false,
         };
         simulate_collective(&run, &self.platform(costs, network)).expect("a collective that works")
     }

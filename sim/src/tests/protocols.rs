@@ -30,6 +30,7 @@ fn timed(world: &World, collective: Collective, algorithm: &str, bytes: u64, net
         chunk: bytes / 4,
         window: 0,
         fold: FoldRule::Never,
+        long_way: false,
     };
     simulate_collective(&run, &world.platform(&Roofline, network)).expect("runs").time.as_secs_f64()
 }
@@ -153,6 +154,7 @@ fn slow_start_doubles_each_round_trip() {
         chunk: 32_000 / 4,
         window: 2,
         fold: FoldRule::Never,
+        long_way: false,
     };
     let time = simulate_collective(&run, &world.platform(&Roofline, NetworkModel::MaxMin)).expect("runs").time;
     assert_close(time.as_secs_f64(), L + 5.0 * 20e-6 + (64_000.0 - 31_000.0) * 1e-9, "one ramp for two messages");

@@ -85,6 +85,7 @@ fn ring(conditions: &Conditions, network: NetworkModel) -> f64 {
         chunk: 1_000_000,
         window: 0,
         fold: FoldRule::Exact,
+        long_way: false,
     };
     let flat = Flat::default();
     let platform = Platform { conditions, ..world.platform(&flat, network) };

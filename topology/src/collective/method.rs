@@ -222,12 +222,14 @@ impl Method {
         }
     }
 
-    /// The rounds of a ring of even blocks in one lane: that of the schedule's first member, as all are alike.
+    /// The rounds of a ring in one lane, unless it has empty blocks.
     pub(super) fn pipeline(&self, members: u32, split: &Split) -> Option<Vec<Phase>> {
         let Method::Ring { reduce, gather } = self else { return None };
-        let elements = split.elements / u64::from(members);
-        let phase = |action| Phase { rounds: members - 1, action, elements };
-        let phases = [reduce.then(|| phase(Action::RecvSum)), gather.then(|| phase(Action::RecvInto))];
+        let p = u64::from(members);
+        let (elements, longer) = (split.elements / p, (split.elements % p) as u32);
+        let phase = |action, back| Phase { rounds: members - 1, action, elements, longer, back };
+        // Block b starts at member b + 1 and ends summed at member b, from where it is spread.
+        let phases = [reduce.then(|| phase(Action::RecvSum, 2)), gather.then(|| phase(Action::RecvInto, 1))];
         (elements > 0).then(|| phases.into_iter().flatten().collect())
     }
 

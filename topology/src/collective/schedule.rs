@@ -43,15 +43,32 @@ pub struct Schedule {
     buffered: bool,
 }
 
-/// Equal rounds of a [`Schedule::pipeline`].
+/// Rounds of a [`Schedule::pipeline`] that do the same with the blocks that go round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phase {
     /// How many.
     pub rounds: u32,
-    /// What is done with the message that comes.
+    /// What is done with the block that comes.
     pub action: Action,
-    /// Elements of each message.
+    /// Elements of a block, but for the longer ones.
     pub elements: u64,
+    /// So many blocks, the first ones, are an element longer.
+    pub longer: u32,
+    /// In round k member m takes in block m − `back` − k, counted round the ring.
+    pub back: u32,
+}
+
+impl Phase {
+    /// Elements that `member` of `members` takes in in `round < rounds`.
+    pub fn taken_in(&self, member: u32, round: u32, members: u32) -> u64 {
+        let ahead = u64::from(member) + 2 * u64::from(members) - u64::from(self.back) - u64::from(round);
+        self.elements + u64::from(ahead % u64::from(members) < u64::from(self.longer))
+    }
+
+    /// How many of the blocks that `member` of `members` takes in are longer: one of all does not come by.
+    pub fn longer_taken_in(&self, member: u32, members: u32) -> u32 {
+        self.longer - (self.taken_in(member, self.rounds, members) - self.elements) as u32
+    }
 }
 
 /// Members on nodes.
@@ -193,10 +210,10 @@ impl Schedule {
         if even { across.of_blocks(size) } else { Permutations::Identity }
     }
 
-    /// The rounds of a schedule in which every member does the same in one lane: in each it sends to the next member and
-    /// then takes in as much from the one before. `None` for any other schedule.
+    /// The rounds of a schedule in which every member, in one lane, sends a block to the next member and then takes one in
+    /// from the member before, round after round. `None` for any other schedule, and where blocks are empty.
     pub fn pipeline(&self) -> Option<Vec<Phase>> {
-        let one = self.leaders() == self.members && self.lanes() == 1 && self.symmetry() != Permutations::Identity;
+        let one = self.leaders() == self.members && self.members > 1 && self.lanes() == 1;
         one.then(|| self.method.pipeline(self.members, &self.split)).flatten()
     }
 

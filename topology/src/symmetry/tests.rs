@@ -161,12 +161,17 @@ proptest! {
             let Some(phases) = schedule.pipeline() else { continue };
             for member in 0..members {
                 let (next, before) = ((member + 1) % members, (member + members - 1) % members);
-                let round = |phase: &crate::Phase| {
-                    [(Action::Send, next, phase.elements), (phase.action, before, phase.elements)]
+                let round = |phase: &crate::Phase, k| {
+                    let [sent, taken] = [next, member].map(|taker| phase.taken_in(taker, k, members));
+                    [(Action::Send, next, sent), (phase.action, before, taken)]
                 };
                 let all: Vec<_> =
-                    phases.iter().flat_map(|phase| (0..phase.rounds).flat_map(move |_| round(phase))).collect();
+                    phases.iter().flat_map(|phase| (0..phase.rounds).flat_map(move |k| round(phase, k))).collect();
                 prop_assert_eq!(&all, &steps(&schedule, member, 0));
+                for phase in &phases {
+                    let blocks = (0..phase.rounds).map(|k| phase.taken_in(member, k, members) - phase.elements);
+                    prop_assert_eq!(blocks.sum::<u64>(), u64::from(phase.longer_taken_in(member, members)));
+                }
             }
         }
     }

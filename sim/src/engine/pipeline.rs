@@ -1,0 +1,208 @@
+//! Rings that stand apart: no events, but one recurrence once their last member has started.
+//!
+//! Three things are shown first, else the event loop does the work. The plan says that members do nothing else meanwhile, and
+//! that there are no other ranks. The platform says that no resource can be filled by all messages and receives at once and
+//! that no two edges of the ring queue at one port, so each message takes its time alone. And nobody can be through before
+//! all have started, as every end depends on every start; so when the last one starts, nothing has happened that the event
+//! loop should have seen.
+
+use lockstep_topology::cluster::Rendezvous;
+use lockstep_topology::{InputError, Phase, Time};
+
+use super::message::ELEMENT_BYTES;
+use super::recurrence::{Edge, How, State, advance};
+use super::{Engine, Event, overflow};
+use crate::costs::Pair;
+use crate::fluid::{ClassId, Fluid};
+use crate::network::Carrier;
+use crate::plan::Apart;
+
+/// Longer rings are left to the event loop, which knows what to say about them: 53 days, a quarter of what can be counted.
+const LONGEST_S: f64 = (1_u64 << 62) as f64 * 1e-12;
+
+/// A meeting that passes without events.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    phases: Vec<Phase>,
+    /// How messages get to each member, and the path that they take.
+    edges: Vec<Edge>,
+    paths: Vec<u32>,
+    /// The members that have started, and their flights.
+    started: Vec<(u32, u32)>,
+}
+
+impl<F: Fluid> Engine<'_, F> {
+    /// Whether `meeting` passes without events; worked out when its first member starts it.
+    pub(crate) fn is_pipeline(&mut self, meeting: u32) -> Result<bool, InputError> {
+        if !self.pipelines.contains_key(&meeting) {
+            let pipeline = self.pipeline(meeting)?;
+            self.pipelines.insert(meeting, pipeline);
+        }
+        Ok(self.pipelines[&meeting].is_some())
+    }
+
+    /// A member of a pipeline has started; with the last one, all of their ends are known.
+    pub(super) fn join_pipeline(&mut self, meeting: u32, member: u32, flight: u32) -> Result<(), InputError> {
+        let Some(Some(mut pipeline)) = self.pipelines.remove(&meeting) else { return Ok(()) };
+        pipeline.started.push((member, flight));
+        let all = pipeline.started.len() == self.ranks.len();
+        let passed = if all { self.pass(meeting, &mut pipeline) } else { Ok(()) };
+        self.pipelines.insert(meeting, Some(pipeline));
+        passed
+    }
+
+    /// The member of `flight` is through.
+    pub(super) fn through(&mut self, flight: u32) -> Result<(), InputError> {
+        let rank = self.flights.at(flight).rank;
+        self.end_exchange(flight);
+        self.settle(rank)
+    }
+
+    fn pipeline(&mut self, meeting: u32) -> Result<Option<Pipeline>, InputError> {
+        let plan = self.plan;
+        let plan = &plan.meetings[meeting as usize];
+        let (members, ranks) = (plan.schedule.members(), self.ranks.len() as u32);
+        let alone = plan.apart.is_some() && plan.first == 0 && self.resources.orbits().count(members) == ranks;
+        let steady = self.platform.conditions.apart().is_none() && self.ranks.iter().all(|rank| rank.noise.is_none());
+        if self.long_way || !alone || !steady {
+            return Ok(None);
+        }
+        let Some(phases) = plan.schedule.pipeline() else { return Ok(None) };
+        let (mut edges, mut paths, mut classes) = (Vec::new(), Vec::new(), Vec::new());
+        for rank in 0..ranks {
+            let (from, to) = hop(rank, ranks, members);
+            let path = self.path(from, to)?;
+            let Some(edge) = self.edge(path, &phases, plan.apart == Some(Apart::AtOnce)) else { return Ok(None) };
+            let path = (path, self.paths.at(path));
+            classes.push(path.1.receive);
+            if let (Carrier::Shared(class), Pair::Wire) = (path.1.carrier, path.1.pair) {
+                classes.push(class);
+            }
+            edges.push(edge);
+            paths.push(path.0);
+        }
+        let rounds: f64 = phases.iter().map(|phase| f64::from(phase.rounds)).sum();
+        let fits = edges.iter().all(|edge| edge.slowest_s() * rounds < LONGEST_S);
+        if !fits || self.resources.crowded(&classes) || self.share_ports(&paths) {
+            return Ok(None);
+        }
+        Ok(Some(Pipeline { phases, edges, paths, started: Vec::with_capacity(ranks as usize) }))
+    }
+
+    /// What a path makes of the blocks of `phases`; `None` where messages of one length do not always take the same.
+    fn edge(&mut self, path: u32, phases: &[Phase], at_once: bool) -> Option<Edge> {
+        let path = self.paths.at(path);
+        let bytes = [0, 1].map(|more| ELEMENT_BYTES * (phases[0].elements + more));
+        let wire = path.pair == Pair::Wire;
+        let [how, longer] = bytes.map(|bytes| match wire {
+            false => How::Memory,
+            true if bytes <= path.cost.eager_bytes => How::Eager,
+            true => How::Held(path.terms.rendezvous),
+        });
+        let steady = path.terms.ramp.is_none() && path.terms.incast.is_none();
+        // A sender that is ahead announces later messages before earlier ones leave, through the same port.
+        let announces = how == How::Held(Rendezvous::Write) && path.terms.send > Time::ZERO;
+        // What was posted before it started wakes a thread that is not just done with something else.
+        let sleeps = how == How::Memory && !at_once;
+        if !steady || announces || sleeps || how != longer {
+            return None;
+        }
+        let mut span = |class: ClassId, work: f64| self.fluid.span_alone(class, work).0;
+        let flow = bytes.map(|bytes| match path.carrier {
+            _ if !wire => 0,
+            Carrier::Alone(bytes_per_s) => Time::from_secs_f64(bytes as f64 / bytes_per_s).0,
+            Carrier::Shared(class) => span(class, bytes as f64),
+        });
+        let mut work = [[0; 2]; 2];
+        for (phase, work) in phases.iter().zip(&mut work) {
+            *work = bytes.map(|bytes| span(path.receive, path.receive_seconds(phase.action, bytes)));
+        }
+        Some(Edge { how, latency: path.latency.0, send: path.terms.send.0, flow, work })
+    }
+
+    /// Whether two of these paths queue at one port.
+    fn share_ports(&self, paths: &[u32]) -> bool {
+        let on_links = paths.iter().map(|path| self.paths.at(*path)).filter(|path| path.pair == Pair::Wire);
+        let mut ports: Vec<(u32, Time)> = on_links.map(|path| (path.terms.port, path.terms.send)).collect();
+        ports.sort_unstable();
+        // The one that takes longer stands behind.
+        ports.windows(2).any(|pair| pair[0].0 == pair[1].0 && pair[1].1 > Time::ZERO)
+    }
+
+    /// All members have started: works out when each of them is through.
+    fn pass(&mut self, meeting: u32, pipeline: &mut Pipeline) -> Result<(), InputError> {
+        let plan = self.plan;
+        let schedule = &plan.meetings[meeting as usize].schedule;
+        let (members, ranks) = (schedule.members(), self.ranks.len());
+        if self.now.0 > u64::MAX / 2 {
+            return Err(overflow());
+        }
+        pipeline.started.sort_unstable();
+        let mut states = Vec::with_capacity(ranks);
+        for ((member, flight), path) in pipeline.started.iter().zip(&pipeline.paths) {
+            let (from, to) = hop(*member, ranks as u32, members);
+            let there = self.peer(from, to)?.there.0;
+            let path = self.paths.at(*path);
+            let port = if path.pair == Pair::Wire { self.connections.ports.free(path.terms.port).0 } else { 0 };
+            states.push(State { done: self.flights.at(*flight).start.0, there, port });
+        }
+        for phase in pipeline.phases.iter().enumerate() {
+            states = advance(&pipeline.edges, states, phase, members, true);
+        }
+        for (member, flight) in std::mem::take(&mut pipeline.started) {
+            let (own, next) = (member as usize, (member as usize + 1) % ranks);
+            // A rank is through when its own last message is rid of, unless that was copied.
+            let rid = match pipeline.edges[next].how {
+                How::Memory => states[next].done,
+                How::Held(_) => states[next].there,
+                How::Eager => 0,
+            };
+            let done = Time(states[own].done);
+            let end = if schedule.buffered_sends() { done } else { done.max(Time(rid)) };
+            self.events.push(end, Event::Through(flight));
+            self.leave_behind(pipeline, (member, members), states[own])?;
+        }
+        Ok(())
+    }
+
+    /// What the event loop would leave behind of the messages to `member`: what was sent and worked, and where line and port
+    /// stand.
+    fn leave_behind(
+        &mut self,
+        pipeline: &Pipeline,
+        (member, members): (u32, u32),
+        state: State,
+    ) -> Result<(), InputError> {
+        let path = self.paths.at(pipeline.paths[member as usize]);
+        let (mut messages, mut bytes, mut seconds) = (0, 0, 0.0);
+        for phase in &pipeline.phases {
+            let longer = phase.longer_taken_in(member, members);
+            for (count, elements) in [(phase.rounds - longer, phase.elements), (longer, phase.elements + 1)] {
+                let each = ELEMENT_BYTES * elements;
+                messages += u64::from(count);
+                bytes += u64::from(count) * each;
+                seconds += f64::from(count) * path.receive_seconds(phase.action, each);
+            }
+        }
+        self.resources.take(path.receive, seconds);
+        if path.pair == Pair::Wire {
+            if let Carrier::Shared(class) = path.carrier {
+                self.resources.take(class, bytes as f64);
+            }
+            if path.terms.send > Time::ZERO {
+                self.connections.ports.pass(path.terms.port, Time(state.port), Time::ZERO);
+            }
+        }
+        let (from, to) = hop(member, self.ranks.len() as u32, members);
+        let peer = self.peer(from, to)?;
+        (peer.messages, peer.bytes) = (peer.messages + messages, peer.bytes + bytes);
+        peer.there = Time(state.there);
+        Ok(())
+    }
+}
+
+/// Who sends, and to whom, what the representative `rank` takes in: its image may be another member.
+fn hop(rank: u32, ranks: u32, members: u32) -> (u32, u32) {
+    let from = (rank + ranks - 1) % ranks;
+    (from, (from + 1) % members)
+}

@@ -1,0 +1,97 @@
+//! Which exchanges stand apart: while one of them is under way, its members do nothing else.
+//!
+//! Then nobody else wants what such an exchange takes of the platform, and how it passes follows from when its members start
+//! it. That is known from the plan alone, before anything runs.
+
+use super::{Apart, Need, RolePlan, Slot};
+
+/// Whether all other tasks of the only role come before the exchange `task` or after it, and how it starts then.
+///
+/// *Before* are those that are certainly done when it starts, *after* those that certainly do not start until it is done,
+/// both in its own iteration. The iterations around are then apart as well: a rank begins the next one when its compute
+/// stream is through this one and all exchanges have started, and it is not through before what comes after.
+pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
+    if role.tasks[task as usize].per_iteration != 1 {
+        return None;
+    }
+    let (before, after) = (before(role, task), after(role, task));
+    let sorted = |slot: &Slot| slot.task == task || before[slot.task as usize] != after[slot.task as usize];
+    // A run in the iteration before that is still under way would be an exchange that no compute task waits for.
+    let waits = |slot: &Slot, exchange: u32| needs(role, slot.task).any(|need| need == exchange);
+    let over = |exchange: u32| {
+        exchange == task || before[exchange as usize] || role.compute.iter().any(|slot| waits(slot, exchange))
+    };
+    let next_waits = role.compute.len() + role.exchange.len() == 1 || after.contains(&true);
+    let mut slots = role.compute.iter().chain(&role.exchange);
+    let apart = slots.all(sorted) && next_waits && role.exchange.iter().all(|slot| over(slot.task));
+    let needs = &role.tasks[task as usize].needs;
+    let computed = |need: &Need| need.lag == 0 && role.tasks[need.task as usize].meeting.is_none();
+    let at_once = role.exchange.len() == 1 && !needs.is_empty() && needs.iter().all(computed);
+    apart.then_some(if at_once || role.tasks.len() == 1 { Apart::AtOnce } else { Apart::Sometime })
+}
+
+/// What `task` waits for of its own iteration.
+fn needs(role: &RolePlan, task: u32) -> impl Iterator<Item = u32> {
+    role.tasks[task as usize].needs.iter().filter(|need| need.lag == 0).map(|need| need.task)
+}
+
+/// The slot before that of `task` in a stream.
+fn previous(stream: &[Slot], task: u32) -> Option<u32> {
+    stream.windows(2).find(|pair| pair[1].task == task).map(|pair| pair[0].task)
+}
+
+fn before(role: &RolePlan, task: u32) -> Vec<bool> {
+    let mut before = vec![false; role.tasks.len()];
+    let mut open: Vec<u32> = needs(role, task).collect();
+    while let Some(earlier) = open.pop() {
+        if !std::mem::replace(&mut before[earlier as usize], true) {
+            open.extend(needs(role, earlier).chain(previous(&role.compute, earlier)));
+        }
+    }
+    before
+}
+
+fn after(role: &RolePlan, task: u32) -> Vec<bool> {
+    let mut after = vec![false; role.tasks.len()];
+    let mut found = true;
+    while found {
+        found = false;
+        for stream in [&role.compute, &role.exchange] {
+            // Compute tasks run one after the other, exchanges start one after the other.
+            let mut behind = false;
+            for slot in stream {
+                behind |= needs(role, slot.task).any(|need| need == task || after[need as usize]);
+                found |= behind && !std::mem::replace(&mut after[slot.task as usize], behind);
+            }
+        }
+    }
+    after
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockstep_models::{Bucket, Job, Model};
+
+    use crate::plan::Plan;
+
+    /// The exchanges of a job that stand apart, of how many.
+    fn apart(job: Job) -> (usize, usize) {
+        let plan = Plan::new(&job.program().expect("a program"), false).expect("a plan");
+        (plan.meetings.iter().filter(|meeting| meeting.apart.is_some()).count(), plan.meetings.len())
+    }
+
+    #[test]
+    fn one_bucket_stands_apart_and_several_do_not() {
+        let job = Job { bucket: Bucket::Whole, ..Job::new(Arc::new(Model::load("mlp").expect("in the zoo")), 4, 8) };
+        assert_eq!(apart(job.clone()), (1, 1));
+        assert_eq!(apart(Job { accumulate: 3, ..job.clone() }), (1, 1));
+        // Backward passes go on beside a layer's exchange.
+        let (found, all) = apart(Job { bucket: Bucket::Layer, ..job.clone() });
+        assert!(found < all && all > 1, "{found} of {all}");
+        // A server is a role of its own.
+        let algorithm = "parameter-server:1:dedicated".parse().expect("an algorithm");
+        assert_eq!(apart(Job { algorithm, ..job }).0, 0);
+    }
+}
