@@ -1,5 +1,5 @@
 #!/bin/sh
-# Adds rows to docs/scaling.csv, one for each number of ranks, and draws docs/scaling.svg from all of them.
+# Adds rows to docs/scaling.csv, one for each number of ranks, and draws docs/scaling.svg from all of them and from docs/folding.csv.
 #
 #   benches/scaling.sh lockstep ring 64 128 256           by sim/examples/scale_bench.rs
 #   benches/scaling.sh simgrid halving-doubling 64 256    by benches/simgrid.cpp
@@ -42,4 +42,4 @@ if [ $# -gt 0 ]; then
         mv "$data.tmp" "$data"
     done
 fi
-"${PYTHON:-.venv/bin/python}" benches/scaling.py "$data" docs/scaling.svg
+"${PYTHON:-.venv/bin/python}" benches/scaling.py "$data" docs/folding.csv docs/scaling.svg

@@ -18,5 +18,6 @@ pub mod progress;
 mod quiet;
 pub mod report;
 pub mod site;
+pub mod sweep;
 pub mod trace;
 pub mod trials;

@@ -130,15 +130,20 @@ impl Estimate {
     }
 }
 
+/// `30 s`, `90 min`, `16.5 h`.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 100.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 6000.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
 /// The rest takes as long in proportion as what is done took.
 fn estimate(verb: &str, share: f64, elapsed: Duration, what: &str) -> String {
     let left = if share > 0.0 { elapsed.as_secs_f64() * (1.0 - share) / share } else { f64::INFINITY };
-    let left = match left {
-        seconds if seconds < 100.0 => format!("about {seconds:.0} s left"),
-        seconds if seconds < 6000.0 => format!("about {:.0} min left", seconds / 60.0),
-        seconds if seconds.is_finite() => format!("about {:.1} h left", seconds / 3600.0),
-        _ => "no telling how long yet".to_owned(),
-    };
+    let left =
+        if left.is_finite() { format!("about {} left", duration(left)) } else { "no telling how long yet".to_owned() };
     format!("{verb}: {:.0} % done, {left}; now {what}", share * 100.0)
 }
 

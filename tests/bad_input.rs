@@ -38,7 +38,7 @@ const FILES: [(&str, &str); 9] = [
 ];
 
 /// Command line, and what standard error must say.
-const CASES: [(&str, &[&str]); 46] = [
+const CASES: &[(&str, &[&str])] = &[
     ("", &["command line", "--help"]),
     ("simm", &["simm", "did you mean sim?"]),
     ("sim predict --rank 2", &["--rank", "did you mean --ranks?"]),
@@ -81,6 +81,29 @@ const CASES: [(&str, &[&str]); 46] = [
     ("sim predict --model mlp --cluster ethernet-4 --trials 0", &["--trials", "0", "from 1"]),
     ("sim predict key.toml", &["key.toml:4", "rank", "did you mean ranks?"]),
     ("sim predict no.txt", &["no.txt:1", "not TOML"]),
+    ("sim sweep", &["--model", "is missing", "--model lenet"]),
+    ("sim sweep --model mlp --rank 2", &["--rank", "did you mean --ranks?"]),
+    ("sim sweep --model mlp,lennet --cluster workstation", &["--model", "lennet", "lenet"]),
+    ("sim sweep --model mlp --cluster workstation,workstatio", &["--cluster", "workstatio", "workstation"]),
+    ("sim sweep --model mlp --cluster workstation --ranks 1..x", &["--ranks", "1..x", "like 1..32"]),
+    ("sim sweep --model mlp --cluster workstation --ranks", &["--ranks", "needs a value"]),
+    ("sim sweep --model mlp --cluster workstation --scale nic", &["--scale", "nic=0.5,1,2"]),
+    ("sim sweep --model mlp --cluster workstation --scale nic=2", &["--scale", "nic", "clusters show"]),
+    (
+        "sim sweep --model mlp --cluster ethernet-4 --scale nic=2 --scale ethernet=2",
+        &["--scale", "nic and ethernet scale the same"],
+    ),
+    ("sim sweep --model mlp --cluster workstation --out rows.txt", &["--out", "rows.txt", ".csv or .jsonl"]),
+    ("sim sweep --model mlp --cluster workstation --out no/rows.csv", &["--out", "no/rows.csv", "does not exist"]),
+    (
+        "sim sweep --model mlp --cluster workstation --ranks 65..80 --out rows.csv",
+        &["no point can be", "65", "places for 64", "fewer ranks"],
+    ),
+    (
+        "sim sweep --model mlp --cluster workstation --ranks 1..16 --bucket whole,1KiB,2KiB,4KiB --max-points 5",
+        &["--max-points", "20 points", "about", "leave values out", "--max-points 20"],
+    ),
+    ("sim sweep --model mlp,lenet --cluster ethernet-4 --anchor ranks=1", &["--anchor", "no argument of this command"]),
     ("compare absent.toml", &["EXPERIMENT", "absent.toml", "cannot be read"]),
     ("compare", &["command line", "EXPERIMENT"]),
     ("sim predict --model mlp --cluster ethernet-4 --trace no/t.json", &["--trace", "no/t.json", "does not exist"]),

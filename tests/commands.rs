@@ -20,7 +20,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 }
 
 /// Standard output of a command that must succeed.
-fn stdout(folder: &PathBuf, arguments: &[&str]) -> String {
+pub(crate) fn stdout(folder: &PathBuf, arguments: &[&str]) -> String {
     let output = lockstep(folder, arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {errors}");
@@ -28,7 +28,7 @@ fn stdout(folder: &PathBuf, arguments: &[&str]) -> String {
 }
 
 /// The rows of a command's JSON, checked against its published schema's columns.
-fn rows(folder: &PathBuf, schema: &str, arguments: &[&str]) -> Vec<Value> {
+pub(crate) fn rows(folder: &PathBuf, schema: &str, arguments: &[&str]) -> Vec<Value> {
     let text = stdout(folder, &[arguments, &["--format", "json"]].concat());
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["version"], 1);
@@ -44,7 +44,7 @@ fn rows(folder: &PathBuf, schema: &str, arguments: &[&str]) -> Vec<Value> {
     rows
 }
 
-fn number(row: &Value, column: &str) -> f64 {
+pub(crate) fn number(row: &Value, column: &str) -> f64 {
     row[column].as_f64().unwrap_or_else(|| panic!("{column} in {row}"))
 }
 
@@ -54,6 +54,7 @@ fn every_command_has_help_with_an_example() {
     for command in [
         "",
         "sim predict",
+        "sim sweep",
         "sim collective",
         "exec run",
         "exec collective",

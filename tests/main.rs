@@ -5,4 +5,5 @@ mod bad_input;
 mod commands;
 mod equivalence;
 mod fabrics;
+mod sweeps;
 mod symmetry;

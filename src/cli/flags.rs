@@ -191,7 +191,7 @@ impl CollectiveFlags {
     }
 }
 
-fn replace<T>(experiment: &mut Experiment, key: &str, value: Option<T>, set: impl Fn(&mut Experiment, T)) {
+pub(super) fn replace<T>(experiment: &mut Experiment, key: &str, value: Option<T>, set: impl Fn(&mut Experiment, T)) {
     if let Some(value) = value {
         set(experiment, value);
         experiment.overridden(key);
@@ -199,7 +199,7 @@ fn replace<T>(experiment: &mut Experiment, key: &str, value: Option<T>, set: imp
 }
 
 /// Each value once, in the order given.
-fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
+pub(super) fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
     for value in values {
         if !kept.contains(&value) {
@@ -217,7 +217,7 @@ pub(super) fn positive(text: &str) -> Result<u32, String> {
     }
 }
 
-fn positive_long(text: &str) -> Result<u64, String> {
+pub(super) fn positive_long(text: &str) -> Result<u64, String> {
     match text.trim().parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err("must be a whole number of at least 1".to_owned()),
@@ -235,11 +235,11 @@ fn not_negative(text: &str) -> Result<f32, String> {
     }
 }
 
-fn parsed<T: std::str::FromStr<Err = String>>(text: &str) -> Result<T, String> {
+pub(super) fn parsed<T: std::str::FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse()
 }
 
-fn algorithm(text: &str) -> Result<Algorithm, String> {
+pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
     text.parse().map_err(|error: InputError| error.message)
 }
 

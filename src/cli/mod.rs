@@ -14,6 +14,7 @@ mod models;
 mod schema;
 mod sim_collective;
 mod sim_predict;
+mod sim_sweep;
 mod usage;
 
 use std::ffi::OsString;
@@ -66,6 +67,8 @@ enum Command {
 enum Sim {
     /// Predict the step time of each configuration of an experiment
     Predict(Box<sim_predict::Predict>),
+    /// Predict over lists of settings, and find the front of the configurations that no other beats
+    Sweep(Box<sim_sweep::SimSweep>),
     /// Predict the time of one collective
     Collective(sim_collective::SimCollective),
 }
@@ -90,6 +93,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     finish(match cli.command {
         Command::Sim(Sim::Predict(command)) => command.run(),
+        Command::Sim(Sim::Sweep(command)) => command.run(),
         Command::Sim(Sim::Collective(command)) => command.run(),
         Command::Exec(Exec::Run(command)) => command.run(),
         Command::Exec(Exec::Collective(command)) => command.run(),

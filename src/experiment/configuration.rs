@@ -85,11 +85,7 @@ impl Experiment {
     /// No model, an unknown one, a global batch that does not divide, or an algorithm that cannot serve; each program is
     /// built once to find out.
     pub fn configurations(&self) -> Result<Vec<Configuration>, InputError> {
-        if self.model.is_empty() {
-            let message = "is missing: name a model, e.g. --model lenet, or an experiment file";
-            return Err(InputError::new("--model", "", message));
-        }
-        let model = Arc::new(Model::load(&self.model).map_err(|error| self.locate_unknown(error, "--model"))?);
+        let model = Arc::new(self.load_model(&self.model)?);
         let batches = match &self.batch {
             Batch::PerRank(sizes) => sizes.len(),
             Batch::Global(sizes) => sizes.len(),
@@ -109,6 +105,18 @@ impl Experiment {
             }
         }
         Ok(all)
+    }
+
+    /// The model called `name`; errors are at the line that gives it.
+    ///
+    /// # Errors
+    /// No name, or whatever [`Model::load`] refuses.
+    pub fn load_model(&self, name: &str) -> Result<Model, InputError> {
+        if name.is_empty() {
+            let message = "is missing: name a model, e.g. --model lenet, or an experiment file";
+            return Err(InputError::new("--model", "", message));
+        }
+        Model::load(name).map_err(|error| self.locate_unknown(error, "--model"))
     }
 
     /// The published figure for a configuration.

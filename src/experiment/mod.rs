@@ -1,5 +1,6 @@
 //! `Experiment`: one question as one value, read from a TOML file or made of flags, and the configurations it asks about.
 
+mod axes;
 mod configuration;
 mod noise;
 mod read;
@@ -16,6 +17,8 @@ use lockstep_exec::device::cpu::Sgd;
 use lockstep_models::{Bucket, Strategy};
 use lockstep_topology::{Algorithm, Bytes, HostingRule, InputError};
 
+pub use axes::Axes;
+pub(crate) use axes::chunk_or_auto;
 pub use configuration::Configuration;
 pub use noise::Noise;
 
@@ -181,6 +184,8 @@ pub struct Experiment {
     pub published: Option<Published>,
     /// What varies, in place of what the profile recorded.
     pub noise: Option<Noise>,
+    /// Lists that `sim sweep` alone goes through.
+    pub sweep: Axes,
     /// For each key of the file, its file and line.
     pub places: BTreeMap<String, String>,
 }
@@ -208,6 +213,7 @@ impl Default for Experiment {
             anchor: None,
             published: None,
             noise: None,
+            sweep: Axes::default(),
             places: BTreeMap::new(),
         }
     }

@@ -4,10 +4,10 @@ use lockstep_topology::InputError;
 use toml::de::DeTable;
 
 use super::reader::{Entry, Section, Source};
-use super::{Anchor, Batch, Experiment, Point, Published};
+use super::{Anchor, Batch, Experiment, Point, Published, axes};
 
 /// The keys of an experiment.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "name",
     "model",
     "data",
@@ -30,6 +30,7 @@ const KEYS: [&str; 22] = [
     "anchor",
     "published",
     "noise",
+    "sweep",
 ];
 
 /// The experiment that `text`, the content of `file`, describes.
@@ -49,9 +50,13 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
         return Err(epochs.error("steps is there too: give one of the two"));
     }
     let mut experiment = Experiment::default();
-    for entry in root.entries() {
+    for entry in root.entries().filter(|entry| entry.key() != "sweep") {
         set(&mut experiment, &entry)?;
         experiment.places.insert(entry.key().to_owned(), entry.place());
+    }
+    // Its lists take the place of what stands above them.
+    if let Some(entry) = root.get("sweep") {
+        axes::read(&mut experiment, &entry)?;
     }
     Ok(experiment)
 }
@@ -86,7 +91,7 @@ fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError>
 }
 
 /// The items of a list, or a single value; none twice.
-fn each<T: PartialEq>(
+pub(super) fn each<T: PartialEq>(
     entry: &Entry<'_>,
     read: impl Fn(&Entry<'_>) -> Result<T, InputError>,
 ) -> Result<Vec<T>, InputError> {

@@ -6,15 +6,38 @@ use super::columns::Columns;
 
 /// Header and rows.
 pub(super) fn render(columns: &Columns) -> String {
-    let mut text = line(columns.names.iter().map(|name| quoted(name)));
-    for row in &columns.rows {
-        text.push_str(&line(row.iter().map(|cell| match cell {
-            Value::Null => String::new(),
-            Value::String(text) => quoted(text),
-            other => other.to_string(),
-        })));
+    let rows = columns.rows.iter().map(|row| record(row));
+    std::iter::once(header(columns)).chain(rows).collect()
+}
+
+/// The line of names.
+pub(super) fn header(columns: &Columns) -> String {
+    line(columns.names.iter().map(|name| quoted(name)))
+}
+
+/// The line of a row.
+pub(super) fn record(row: &[Value]) -> String {
+    line(row.iter().map(|cell| match cell {
+        Value::Null => String::new(),
+        Value::String(text) => quoted(text),
+        other => other.to_string(),
+    }))
+}
+
+/// The cells of a line as [`record`] writes it; `None` where quotes do not close.
+pub(super) fn cells(line: &str) -> Option<Vec<String>> {
+    let mut cells = vec![String::new()];
+    let mut characters = line.chars().peekable();
+    let mut quoted = false;
+    while let Some(character) = characters.next() {
+        match character {
+            '"' if quoted && characters.next_if_eq(&'"').is_some() => cells.last_mut()?.push('"'),
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            other => cells.last_mut()?.push(other),
+        }
     }
-    text
+    (!quoted).then_some(cells)
 }
 
 fn line(cells: impl Iterator<Item = String>) -> String {
@@ -37,5 +60,14 @@ mod tests {
             rows: vec![vec![Value::from("a,\"b\""), Value::from(0.1)], vec![Value::from("plain"), Value::Null]],
         };
         assert_eq!(render(&columns), "name,time_s\n\"a,\"\"b\"\"\",0.1\nplain,\n");
+    }
+
+    #[test]
+    fn cells_come_back() {
+        for row in [vec!["a,\"b\"", "", "plain"], vec!["\""], vec![",", "\"\",\""]] {
+            let values: Vec<Value> = row.iter().map(|text| Value::from(*text)).collect();
+            assert_eq!(cells(record(&values).trim_end()).unwrap(), row);
+        }
+        assert_eq!(cells("\"open"), None);
     }
 }

@@ -8,6 +8,7 @@ mod csv;
 pub mod explanation;
 mod row;
 mod schema;
+mod sweep_row;
 mod table;
 
 use std::io::{self, Write};
@@ -22,6 +23,7 @@ pub use row::{
     scaling_efficiencies,
 };
 pub use schema::schemas;
+pub use sweep_row::{FrontRow, SweepRow};
 pub use table::aligned;
 
 /// The version of the JSON form; it grows when a key changes its meaning or goes away.

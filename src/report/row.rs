@@ -1,13 +1,13 @@
 //! The rows of each command, one struct a kind; a field's name is its column, unit included.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Row;
 use super::explanation::Explanation;
 
 /// Which configuration a row is about.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Name of the model.
     pub model: String,
@@ -28,7 +28,7 @@ pub struct Setting {
 }
 
 /// Columns of [`Setting`] and its neighbours that tables show once where all rows agree.
-const SETTING: &[&str] = &[
+pub(super) const SETTING: &[&str] = &[
     "model",
     "strategy",
     "accumulate",

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::Report;
 use super::row::{CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, ModelRow, PredictedRow};
+use super::sweep_row::{FrontRow, SweepRow};
 use crate::calibrate::CalibrationRow;
 use crate::compare::CompareRow;
 
@@ -12,6 +13,8 @@ use crate::compare::CompareRow;
 pub fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("sim-predict", schema::<PredictedRow>()),
+        ("sim-sweep", schema::<FrontRow>()),
+        ("sim-sweep-rows", schema_for!(SweepRow).into()),
         ("exec-run", schema::<MeasuredRow>()),
         ("compare", schema::<CompareRow>()),
         ("calibrate", schema::<CalibrationRow>()),

@@ -70,7 +70,7 @@ pub struct MessageCost {
 }
 
 /// A source of costs; equal questions get equal answers.
-pub trait Costs: Sync {
+pub trait Costs: Send + Sync {
     /// A phase of a chain of `program`, which may come from any strategy, for `samples` samples.
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost;
 

@@ -1,0 +1,131 @@
+//! `Answer`: what a sweep has found so far: the front of each question, its knee, and how the points fared.
+
+use std::collections::BTreeMap;
+
+use super::front::{Front, PAYS};
+use super::plan::{Plan, Question, Sweep};
+use crate::experiment::Batch;
+use crate::report::{FrontRow, SweepRow};
+
+/// One predicted point in a plot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dot {
+    /// Which question it answers.
+    pub question: Question,
+    /// Its ranks.
+    pub total_ranks: u32,
+    /// Samples per second.
+    pub images_per_s: f64,
+    /// Seconds per step.
+    pub step_time_s: f64,
+}
+
+/// What is known of a sweep.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// The front of each question, in the order of the sweep's lists.
+    pub fronts: BTreeMap<Question, Front<SweepRow>>,
+    /// Every point that fits.
+    pub dots: Vec<Dot>,
+    /// Rows so far.
+    pub rows: u64,
+    out_of_memory: u64,
+    refused: u64,
+    first_refused: Option<(u64, String)>,
+}
+
+impl Answer {
+    /// Takes a finished row.
+    pub fn add(&mut self, sweep: &Sweep, plan: &Plan, row: &SweepRow) {
+        self.rows += 1;
+        let (Some(step_time_s), Some(images_per_s)) = (row.step_time_s, row.images_per_s) else {
+            self.refused += 1;
+            if self.first_refused.is_none() {
+                self.first_refused = row.refused.clone().map(|reason| (row.point, reason));
+            }
+            return;
+        };
+        if row.fits_memory == Some(false) {
+            self.out_of_memory += 1;
+            return;
+        }
+        let question = sweep.question(&plan.points[row.point as usize]);
+        self.fronts.entry(question).or_default().add(row.total_ranks, images_per_s, || row.clone());
+        self.dots.push(Dot { question, total_ranks: row.total_ranks, images_per_s, step_time_s });
+    }
+
+    /// Whether no row so far has figures.
+    pub fn none_predicted(&self) -> bool {
+        self.refused == self.rows
+    }
+
+    /// Why the first point that cannot be cannot.
+    pub fn first_refused(&self) -> Option<&str> {
+        self.first_refused.as_ref().map(|(_, reason)| reason.as_str())
+    }
+
+    /// The fronts as rows, and the notes below them.
+    pub fn report(&self, sweep: &Sweep, plan: &Plan) -> (Vec<FrontRow>, Vec<String>) {
+        let mut rows = Vec::new();
+        let fixed = match sweep.batch {
+            Batch::PerRank(_) => "images/s; samples per rank and step are fixed",
+            Batch::Global(_) => "images/s, which is as little time per step; samples per step are fixed",
+        };
+        let mut notes = vec![
+            format!(
+                "front: of each cluster, scale, model and batch the points that no other beats with as few ranks and as \
+                 many {fixed}"
+            ),
+            format!("knee: from there on no doubling of the ranks in the sweep brings {PAYS} times the throughput"),
+        ];
+        for (question, front) in &self.fronts {
+            let knee = front.knee();
+            let gains = front.gains();
+            for (at, (row, gain)) in front.points().zip(&gains).enumerate() {
+                rows.push(FrontRow { row: row.clone(), doubling_gain: *gain, knee: knee == Some(at) });
+            }
+            let found = match (knee.and_then(|at| front.points().nth(at)), front.widest()) {
+                (Some(row), _) => format!("knee at {}", ranks(row.total_ranks)),
+                (None, Some(widest)) if gains.iter().any(Option::is_some) => {
+                    format!("no knee: doubling pays as far as the sweep goes, {}", ranks(widest))
+                }
+                _ => "no knee: no point has twice the ranks of another on the front".to_owned(),
+            };
+            notes.push(format!("{}: {found}", label(sweep, question)));
+        }
+        let same = plan.same_as.range(..self.rows as u32).count();
+        let mut counts = format!("{} of {} points", self.rows, plan.points.len());
+        for (count, what) in [
+            (same as u64, "the same as another and predicted once"),
+            (self.out_of_memory, "out of memory and on no front"),
+            (self.refused, "impossible"),
+        ] {
+            if count > 0 {
+                counts.push_str(&format!(", {count} {what}"));
+            }
+        }
+        if let Some((point, reason)) = &self.first_refused {
+            counts.push_str(&format!(" (the first: point {point}: {reason})"));
+        }
+        notes.push(counts);
+        (rows, notes)
+    }
+}
+
+/// `dgx-a100:1..32@infiniband-hdr, nic=2, resnet-50 x 32 per rank`: without what all questions have in common.
+pub(super) fn label(sweep: &Sweep, question: &Question) -> String {
+    let mut parts = vec![sweep.entries[question.entry as usize].clone()];
+    if !sweep.scales.is_empty() {
+        parts.push(sweep.scale_label(question.scale));
+    }
+    let batch = match sweep.batch {
+        Batch::PerRank(_) => "per rank",
+        Batch::Global(_) => "per step",
+    };
+    parts.push(format!("{} x {} {batch}", sweep.models[question.model as usize].name(), question.samples));
+    parts.join(", ")
+}
+
+fn ranks(count: u32) -> String {
+    if count == 1 { "1 rank".to_owned() } else { format!("{count} ranks") }
+}

@@ -1,0 +1,176 @@
+//! `Collector`: rows from many threads, put into their order, completed, written, and added to the answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::answer::Answer;
+use super::file::RowsFile;
+use super::plan::{Family, Plan, Sweep};
+use crate::failure::Failure;
+use crate::report::SweepRow;
+
+/// Rows that may wait for one before them; a thread that is further ahead waits too.
+const AHEAD: u32 = 4096;
+
+/// What all threads and an interrupt share.
+pub struct Collector {
+    sweep: Sweep,
+    plan: Plan,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Rows that are finished; those before it are in the file.
+    done: u32,
+    /// Rows that wait for an earlier one; without a row: the same as another.
+    waiting: BTreeMap<u32, Option<SweepRow>>,
+    /// Rows that later ones repeat.
+    repeated: BTreeMap<u32, SweepRow>,
+    repeat: BTreeSet<u32>,
+    /// Images/s and rank of the first row of each family.
+    first: BTreeMap<Family, f64>,
+    answer: Answer,
+    file: Option<RowsFile>,
+    /// Refused rows before the first that is not: a sweep in which nothing can be leaves no file.
+    held: Vec<SweepRow>,
+    stopped: Option<Failure>,
+}
+
+impl Collector {
+    /// A collector of the rows of `plan`.
+    pub fn new(sweep: Sweep, plan: Plan) -> Collector {
+        let repeat = plan.same_as.values().copied().collect();
+        Collector { sweep, plan, state: Mutex::new(State { repeat, ..State::default() }), moved: Condvar::new() }
+    }
+
+    /// What was asked.
+    pub fn sweep(&self) -> &Sweep {
+        &self.sweep
+    }
+
+    /// Its points.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A row that the file holds already.
+    pub fn known(&self, row: SweepRow) {
+        let mut state = self.lock();
+        state.finish(&self.sweep, &self.plan, &row);
+        state.done += 1;
+    }
+
+    /// From now on rows are written to `file`.
+    pub fn write_to(&self, file: RowsFile) {
+        self.lock().file = Some(file);
+    }
+
+    /// Rows that are finished, all of which stand before the others.
+    pub fn done(&self) -> u32 {
+        self.lock().done
+    }
+
+    /// Waits until `index` is near enough to what is done; no if the sweep has stopped.
+    pub(super) fn may_start(&self, index: u32) -> bool {
+        let mut state = self.lock();
+        while state.stopped.is_none() && index >= state.done.saturating_add(AHEAD) {
+            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.stopped.is_none()
+    }
+
+    /// Takes the row of point `index`; `None`: the one that it is the same as has its figures.
+    pub(super) fn put(&self, index: u32, row: Option<SweepRow>, label: impl Fn(u32, u32) -> SweepRow) {
+        let mut state = self.lock();
+        state.waiting.insert(index, row);
+        loop {
+            let next = state.done;
+            let Some(row) = state.waiting.remove(&next) else { break };
+            let row = row.unwrap_or_else(|| {
+                let earlier = &state.repeated[&self.plan.same_as[&next]];
+                label(next, earlier.setting.ranks).with_figures_of(earlier)
+            });
+            let row = state.complete(&self.sweep, &self.plan, row);
+            if let Err(failure) = state.write(&row) {
+                state.stopped.get_or_insert(failure);
+                break;
+            }
+            state.finish(&self.sweep, &self.plan, &row);
+            state.done += 1;
+        }
+        drop(state);
+        self.moved.notify_all();
+    }
+
+    /// Ends the sweep.
+    pub(super) fn stop(&self, failure: Failure) {
+        self.lock().stopped.get_or_insert(failure);
+        self.moved.notify_all();
+    }
+
+    /// Why the sweep ended early, if it did; else everything is on the disk.
+    pub(super) fn end(&self) -> Result<(), Failure> {
+        let mut state = self.lock();
+        match state.stopped.take() {
+            Some(failure) => Err(failure),
+            None => Ok(state.file.as_ref().map_or(Ok(()), RowsFile::sync)?),
+        }
+    }
+
+    /// Rows that are in the file.
+    pub fn written(&self) -> u32 {
+        let state = self.lock();
+        state.done - state.held.len() as u32
+    }
+
+    /// What is known, and the file that it stands in; nothing is added while `use_it` runs.
+    pub fn with<T>(&self, use_it: impl FnOnce(&Answer, Option<&RowsFile>) -> T) -> T {
+        let state = self.lock();
+        use_it(&state.answer, state.file.as_ref())
+    }
+}
+
+impl State {
+    /// The row with its efficiency.
+    fn complete(&self, sweep: &Sweep, plan: &Plan, row: SweepRow) -> SweepRow {
+        let (point, ranks) = (&plan.points[row.point as usize], row.setting.ranks);
+        let Some(each) = row.images_per_s.map(|images| images / f64::from(ranks)) else { return row };
+        let first = [1, 2].iter().find_map(|size| self.first.get(&sweep.family(point, *size)));
+        let efficiency = match first {
+            Some(first) => Some(each / first),
+            None => sweep.compares(point, ranks).then_some(1.0),
+        };
+        SweepRow { scaling_efficiency: efficiency.filter(|efficiency| efficiency.is_finite()), ..row }
+    }
+
+    fn write(&mut self, row: &SweepRow) -> Result<(), Failure> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        if row.step_time_s.is_none() && self.answer.none_predicted() {
+            self.held.push(row.clone());
+            return Ok(());
+        }
+        for row in self.held.drain(..) {
+            file.add(&row)?;
+        }
+        Ok(file.add(row)?)
+    }
+
+    /// Remembers what later rows and the answer need of a row.
+    fn finish(&mut self, sweep: &Sweep, plan: &Plan, row: &SweepRow) {
+        let (index, ranks) = (row.point as u32, row.setting.ranks);
+        if let Some(images_per_s) = row.images_per_s {
+            let family = sweep.family(&plan.points[index as usize], ranks);
+            self.first.entry(family).or_insert(images_per_s / f64::from(ranks));
+        }
+        if self.repeat.contains(&index) {
+            self.repeated.insert(index, row.clone());
+        }
+        self.answer.add(sweep, plan, row);
+    }
+}

@@ -1,0 +1,109 @@
+//! `Shelf`: the clusters of a sweep, each built when its first point comes up, shared by all of them, dropped behind them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use lockstep_topology::cluster::{DeviceKind, Figure};
+use lockstep_topology::{Cluster, InputError};
+
+use super::plan::{Point, Sweep};
+use crate::experiment::Experiment;
+use crate::site::Site;
+
+/// A site, and its cluster as a point wants it.
+pub(super) struct Hardware {
+    site: Arc<Site>,
+    /// `None` where nothing is scaled.
+    scaled: Option<Cluster>,
+}
+
+impl Hardware {
+    pub(super) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    pub(super) fn cluster(&self) -> &Cluster {
+        self.scaled.as_ref().unwrap_or(&self.site.cluster)
+    }
+
+    /// Ranks that have a GPU each, or a core each where there are none.
+    pub(super) fn room(&self) -> u32 {
+        let devices = || self.cluster().devices().iter();
+        let gpus = devices().filter(|device| matches!(device.kind, DeviceKind::Gpu(_))).count() as u32;
+        let cores = |kind: &DeviceKind| if let DeviceKind::Cpu(cpu) = kind { cpu.cores } else { 0 };
+        if gpus > 0 { gpus } else { devices().map(|device| cores(&device.kind)).sum() }
+    }
+}
+
+/// Something that one thread builds and all may have, or why it cannot be.
+type Shared<T> = Arc<OnceLock<Result<Arc<T>, InputError>>>;
+
+/// What is in use.
+pub(super) struct Shelf {
+    profile: Option<PathBuf>,
+    sites: Mutex<BTreeMap<u32, Shared<Site>>>,
+    hardware: Mutex<BTreeMap<(u32, u32), Shared<Hardware>>>,
+}
+
+impl Shelf {
+    pub(super) fn new(profile: Option<PathBuf>) -> Shelf {
+        Shelf { profile, sites: Mutex::default(), hardware: Mutex::default() }
+    }
+
+    /// The hardware of `point`; what only points before `oldest` need goes away.
+    pub(super) fn take(&self, sweep: &Sweep, point: &Point, oldest: &Point) -> Result<Arc<Hardware>, InputError> {
+        let build = || {
+            let site = shared(&self.sites, point.place, oldest.place, || {
+                let cluster = sweep.places[point.place as usize].name.clone();
+                Site::open(&Experiment { cluster, ..sweep.base.clone() }, self.profile.as_deref())
+            })?;
+            let factors = sweep.factors(point.scale);
+            let factor = |figure: Figure| -> f64 {
+                let these = sweep.scales.iter().zip(&factors);
+                these.filter(|(scale, _)| scale.figures.contains(&figure)).map(|(_, factor)| factor).product()
+            };
+            let scaled = factors.iter().any(|factor| *factor != 1.0).then(|| site.cluster.scaled(&factor));
+            Ok(Hardware { site, scaled })
+        };
+        shared(&self.hardware, (point.place, point.scale), (oldest.place, oldest.scale), build)
+    }
+}
+
+/// What stands under `key`, built outside the lock if nobody has; all before `oldest` is let go.
+fn shared<K: Ord, T>(
+    shelf: &Mutex<BTreeMap<K, Shared<T>>>,
+    key: K,
+    oldest: K,
+    build: impl FnOnce() -> Result<T, InputError>,
+) -> Result<Arc<T>, InputError> {
+    let slot = {
+        let mut all = shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        *all = all.split_off(&oldest);
+        Arc::clone(all.entry(key).or_default())
+    };
+    slot.get_or_init(|| build().map(Arc::new)).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shared_is_built_once_and_let_go() {
+        let shelf: Mutex<BTreeMap<u32, Shared<u32>>> = Mutex::default();
+        let mut built = 0;
+        let mut take = |key: u32, oldest: u32| {
+            shared(&shelf, key, oldest, || {
+                built += 1;
+                Ok(10 * key)
+            })
+        };
+        let first = take(1, 0).unwrap();
+        assert!(Arc::ptr_eq(&first, &take(1, 1).unwrap()));
+        assert_eq!((*take(2, 2).unwrap(), *first), (20, 10));
+        drop(take(1, 1).unwrap());
+        assert_eq!(built, 3, "1 was let go when 2 became the oldest");
+        assert_eq!(shelf.lock().unwrap().len(), 2);
+    }
+}

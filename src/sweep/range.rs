@@ -1,0 +1,111 @@
+//! Ranges in lists: `1..32` stands for 1, 2, 4 … 32, as numbers of ranks and as numbers of hosts.
+
+use std::fmt;
+
+/// How many ranks a point has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RankCount {
+    /// So many.
+    Of(u32),
+    /// One on each GPU of the cluster, or on each core where it has none.
+    All,
+}
+
+impl fmt::Display for RankCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RankCount::Of(count) => count.fmt(f),
+            RankCount::All => f.write_str("all"),
+        }
+    }
+}
+
+/// `8`, `1..1024` or `all`.
+///
+/// # Errors
+/// Anything else, with the cure.
+pub fn counts(text: &str) -> Result<Vec<RankCount>, String> {
+    let text = text.trim();
+    if text == "all" {
+        return Ok(vec![RankCount::All]);
+    }
+    if let Some((first, last)) = text.split_once("..") {
+        return Ok(doublings(first, last)?.into_iter().map(RankCount::Of).collect());
+    }
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(vec![RankCount::Of(count)]),
+        _ => Err(format!("must be a whole number from 1 to {}, a range such as 1..1024, or all", u32::MAX)),
+    }
+}
+
+/// The clusters that an entry such as `dgx-a100:1..32@infiniband-hdr` stands for, the smallest first.
+///
+/// # Errors
+/// A range that is none.
+pub fn clusters(entry: &str) -> Result<Vec<String>, String> {
+    // A path may hold two dots as well, but no number before them and a colon before that.
+    for (at, _) in entry.match_indices("..") {
+        let (before, after) = (&entry[..at], &entry[at + 2..]);
+        let digits = before.len() - before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let (name, first) = before.split_at(before.len() - digits);
+        if digits == 0 || !name.ends_with(':') {
+            continue;
+        }
+        let last = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (last, rest) = after.split_at(last);
+        return Ok(doublings(first, last)?.into_iter().map(|count| format!("{name}{count}{rest}")).collect());
+    }
+    Ok(vec![entry.to_owned()])
+}
+
+/// `first`, twice that, and so on, and `last`.
+fn doublings(first: &str, last: &str) -> Result<Vec<u32>, String> {
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number > 0);
+    match (number(first), number(last)) {
+        (Some(first), Some(last)) if first <= last => {
+            let twice = |count: &u32| count.checked_mul(2).filter(|count| *count < last);
+            let mut all: Vec<u32> = std::iter::successors(Some(first), twice).collect();
+            if first < last {
+                all.push(last);
+            }
+            Ok(all)
+        }
+        _ => Err(format!("{first}..{last} is no range: write it like 1..32, which is 1, 2, 4, 8, 16, 32")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_double_and_end_at_their_end() {
+        let of = |text: &str| counts(text).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        for (text, all) in [
+            ("8", "8"),
+            ("all", "all"),
+            ("1..8", "1 2 4 8"),
+            ("3..20", "3 6 12 20"),
+            ("5..5", "5"),
+            ("5..6", "5 6"),
+            ("2147483648..4294967295", "2147483648 4294967295"),
+        ] {
+            assert_eq!(of(text), all, "{text}");
+        }
+        for text in ["0", "", "0..4", "8..4", "1..", "..", "1..x", "many", "-1", "4294967296"] {
+            assert!(counts(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn clusters_come_in_numbers_of_hosts() {
+        let of = |text: &str| clusters(text).unwrap();
+        assert_eq!(of("dgx-a100:2..4@net"), ["dgx-a100:2@net", "dgx-a100:4@net"]);
+        assert_eq!(of("../my.toml:1..2"), ["../my.toml:1", "../my.toml:2"]);
+        for plain in ["ethernet-4", "dgx-a100:8", "../a..b/x.toml", "c:x..2"] {
+            assert_eq!(of(plain), [plain]);
+        }
+        assert!(clusters("dgx-a100:4..2").unwrap_err().contains("4..2 is no range"));
+        assert!(clusters("dgx-a100:4..").is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! `run`: the points of a sweep on several threads, in the order of their rows; and how long a large sweep would take.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use lockstep_topology::{Cluster, InputError};
+
+use super::collector::Collector;
+use super::plan::Sweep;
+use super::points::Points;
+use crate::experiment::THIS_MACHINE;
+use crate::failure::Failure;
+use crate::progress::Estimate;
+
+/// Points that an estimate times at most.
+const SAMPLES: u32 = 8;
+/// An estimate that has taken so long times no further point.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Predicts every point that `collector` has no row of, on `jobs` threads.
+///
+/// Points are handed out in the order of their rows, so at most a few rows of any moment are not yet in theirs.
+///
+/// # Errors
+/// A simulation that deadlocks, a file that cannot be written.
+pub fn run(points: &Points<'_>, collector: &Collector, jobs: usize, estimate: &Estimate) -> Result<(), Failure> {
+    let (first, all) = (collector.done(), points.count());
+    let next = AtomicU32::new(first);
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= all || !collector.may_start(index) {
+                return;
+            }
+            let label = |index, ranks| points.label(index, ranks);
+            if collector.plan().same_as.contains_key(&index) {
+                collector.put(index, None, label);
+                continue;
+            }
+            match points.row(index, collector.done()) {
+                Ok(row) => {
+                    let share = f64::from(index - first) / f64::from(all - first);
+                    estimate.show(share, &format!("point {index} of {all}"));
+                    collector.put(index, Some(row), label);
+                }
+                Err(failure) => return collector.stop(failure),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs {
+            scope.spawn(work);
+        }
+        work();
+    });
+    estimate.end();
+    collector.end()
+}
+
+/// About how many seconds all points take on `jobs` threads, and how many of them, spread evenly, were timed for that.
+///
+/// # Errors
+/// A simulation that deadlocks.
+pub fn estimate(points: &Points<'_>, jobs: usize) -> Result<(f64, u32), Failure> {
+    let (begun, all) = (Instant::now(), points.count());
+    let mut timed = 0;
+    for sample in 0..SAMPLES.min(all) {
+        let index = (u64::from(sample) * u64::from(all) / u64::from(SAMPLES.min(all))) as u32;
+        points.row(index, index)?;
+        timed += 1;
+        if begun.elapsed() > PATIENCE {
+            break;
+        }
+    }
+    let each = begun.elapsed().as_secs_f64() / f64::from(timed.max(1));
+    Ok((each * f64::from(all) / jobs as f64, timed))
+}
+
+/// Refuses unknown clusters, and scales that none of the clusters has the figures of, before anything is predicted.
+///
+/// # Errors
+/// As said.
+pub fn check(sweep: &Sweep) -> Result<(), InputError> {
+    let mut untouched: Vec<_> = sweep.scales.iter().collect();
+    for entry in 0..sweep.entries.len() {
+        // The second size of an entry has a network even where a host alone has none.
+        let sizes = sweep.places.iter().filter(|place| place.entry == entry).map(|place| &place.name).take(2);
+        let Some(name) = sizes.last() else { continue };
+        if name == THIS_MACHINE {
+            untouched.retain(|scale| !["cpu", "host-memory"].contains(&scale.name.as_str()));
+            continue;
+        }
+        let cluster = Cluster::load(name)
+            .map_err(|error| if error.place == "--cluster" { sweep.base.locate(error) } else { error })?;
+        untouched.retain(|scale| !scale.touches(&cluster));
+    }
+    match untouched.first() {
+        None => Ok(()),
+        Some(scale) => {
+            let message = "no cluster of the sweep has any of it: lockstep clusters show says what there is";
+            Err(sweep.base.locate(InputError::new("--scale", scale.name.clone(), message)))
+        }
+    }
+}

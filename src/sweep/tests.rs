@@ -1,0 +1,274 @@
+//! Tests of whole sweeps: the order of rows, going on, what is shared, what is refused.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::experiment::Experiment;
+use crate::failure::Failure;
+use crate::predict::{Setup, predict};
+use crate::progress::Estimate;
+use crate::report::SweepRow;
+use crate::site::Site;
+
+/// Forty points, of which ten are the same as others, two are out of memory and some cannot be.
+const SMALL: &str = "name = \"s\"\nmodel = \"mlp\"\n[sweep]\ncluster = [\"ethernet-gpu-8:1..2\"]\nranks = \"1..8\"\n\
+                     batch_per_rank = [8, 100000000]\nbucket = [\"layer\", \"1MiB\", \"2MiB\"]\n\
+                     algorithm = [\"ring\", \"parameter-server:3\"]\n[sweep.scale]\nnic = [1, 2]\n";
+
+fn sweep(text: &str) -> Sweep {
+    Sweep::new(Experiment::parse("s.toml", text).unwrap()).unwrap()
+}
+
+/// A new empty folder.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("lockstep-sweep-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Runs a sweep into a file; what the file was when it ended.
+fn run_into(sweep: &Sweep, path: &std::path::Path, jobs: usize) -> Result<String, Failure> {
+    let how = How::default();
+    let identity = identity(sweep, &how);
+    let collector = Collector::new(sweep.clone(), sweep.plan()?);
+    let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
+    collector.write_to(RowsFile::open(path, &identity, points.count().into(), |row| collector.known(row))?);
+    run(&points, &collector, jobs, &Estimate::silent())?;
+    Ok(std::fs::read_to_string(path).unwrap())
+}
+
+#[test]
+fn any_number_of_threads_writes_the_same_bytes() {
+    let folder = folder("threads");
+    let sweep = sweep(SMALL);
+    let of = |name: &str, jobs| run_into(&sweep, &folder.join(name), jobs).unwrap();
+    let one = of("1.csv", 1);
+    assert_eq!(one, of("2.csv", 2));
+    assert_eq!(one, of("7.csv", 7));
+    assert_eq!(one.lines().count(), 1 + sweep.plan().unwrap().points.len());
+    let (lines, more) = (of("1.jsonl", 1), of("3.jsonl", 3));
+    assert_eq!(lines, more);
+    // Both forms hold the same rows.
+    let from_json = lines.lines().map(|line| serde_json::from_str::<SweepRow>(line).unwrap());
+    let from_csv = one.lines().skip(1).map(|line| SweepRow::from_csv(line).unwrap());
+    assert!(from_json.eq(from_csv));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_sweep_goes_on_wherever_it_was_torn() {
+    let folder = folder("torn");
+    let text = "name = \"s\"\nmodel = \"mlp\"\ncluster = \"workstation\"\nranks = [1, 2, 4]\n";
+    let sweep = sweep(text);
+    for name in ["rows.csv", "rows.jsonl"] {
+        let path = folder.join(name);
+        let whole = run_into(&sweep, &path, 1).unwrap();
+        let last = whole.trim_end().rfind('\n').unwrap() + 1;
+        // The last line at every byte, and the first lines where they begin, end and break.
+        let first = whole.find('\n').unwrap();
+        for cut in (last..whole.len()).chain([0, 1, first / 2, first, first + 1, first + 5]) {
+            std::fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
+            assert_eq!(run_into(&sweep, &path, 2).unwrap(), whole, "{name} torn at byte {cut}");
+        }
+        // A whole one is left alone.
+        assert_eq!(run_into(&sweep, &path, 2).unwrap(), whole);
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn files_of_something_else_are_refused_and_left_alone() {
+    let folder = folder("foreign");
+    let text = "name = \"s\"\nmodel = \"mlp\"\ncluster = \"workstation\"\nranks = [1, 2]\n";
+    let own = sweep(text);
+    let other = sweep(&text.replace("[1, 2]", "[1, 4]"));
+    let path = folder.join("rows.csv");
+    let whole = run_into(&own, &path, 1).unwrap();
+    let changed = whole.replacen(",mlp,", ",mlq,", 1).replacen("1.0", "1.00", 1);
+    let longer = format!("{whole}{}\n", whole.lines().last().unwrap().replacen(",1,", ",2,", 1));
+    for (content, sweep, words) in [
+        (whole.as_str(), &other, "line 2 is not of this sweep"),
+        ("hello", &own, "line 1 is not of this sweep"),
+        ("ranks,time\n1,2\n", &own, "line 1 is not of this sweep"),
+        (&changed, &own, "line 2 was changed"),
+        (&whole.replacen('\n', "\n\n", 1), &own, "line 2 is not"),
+        (&longer, &own, "line 4"),
+    ] {
+        std::fs::write(&path, content).unwrap();
+        let error = run_into(sweep, &path, 1).unwrap_err().to_string();
+        assert!(error.contains(words) && error.contains("rows.csv"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+    }
+    let busy = std::fs::File::open(&path).unwrap();
+    busy.lock().unwrap();
+    assert!(run_into(&own, &path, 1).unwrap_err().to_string().contains("another run"));
+    assert!(run_into(&own, &folder.join("rows.txt"), 1).unwrap_err().to_string().contains(".csv or .jsonl"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn rows_are_what_predict_says_one_by_one() {
+    let sweep = sweep(SMALL);
+    let plan = sweep.plan().unwrap();
+    assert!(plan.same_as.len() > plan.points.len() / 4, "1 MiB and 2 MiB cut alike");
+    let how = How::default();
+    let points = Points::new(&sweep, &plan, &how, "id").unwrap();
+    let (mut predicted, mut refused) = (0, 0);
+    for index in 0..points.count() {
+        let row = points.row(index, index).unwrap();
+        if let Some(earlier) = plan.same_as.get(&index) {
+            // The same point predicted for itself has the figures that it is given.
+            assert_eq!(points.label(index, row.setting.ranks).with_figures_of(&points.row(*earlier, 0).unwrap()), row);
+        }
+        let bucket = row.setting.bucket.parse().unwrap();
+        let experiment = Experiment {
+            model: "mlp".to_owned(),
+            cluster: row.cluster.clone(),
+            bucket,
+            batch: crate::experiment::Batch::PerRank(vec![row.setting.batch_per_rank]),
+            ..Experiment::default()
+        };
+        let site = Site::open(&experiment, None).unwrap();
+        let factor = if row.scale == "nic=2" { 2.0 } else { 1.0 };
+        let nic = |figure| if sweep.scales[0].figures.contains(&figure) { factor } else { 1.0 };
+        let setup = Setup::of(&experiment, &site, how.network).unwrap();
+        let algorithm = sweep.algorithms[plan.points[index as usize].algorithm as usize].clone();
+        let mut configuration = experiment.configuration(&sweep.models[0], 0, row.setting.ranks, &algorithm).unwrap();
+        let cluster = site.cluster.scaled(&nic);
+        match predict(&mut configuration, &experiment, &cluster, site.costs.as_ref(), &setup) {
+            Ok(alone) => {
+                assert_eq!(row.step_time_s, Some(alone.step_time_s), "{row:?}");
+                assert_eq!(row.exposed_comm_s, Some(alone.exposed_comm_s));
+                assert_eq!(row.memory_bytes, Some(alone.memory.memory.total()));
+                assert_eq!((row.bound, row.fits_memory), (Some(alone.bound.by), alone.memory.fits()));
+                predicted += 1;
+            }
+            Err(error) => {
+                assert_eq!((row.refused, row.step_time_s), (Some(error.to_string()), None));
+                refused += 1;
+            }
+        }
+    }
+    assert!(predicted > 20 && refused > 5, "{predicted} and {refused}");
+}
+
+#[test]
+fn what_does_not_fit_is_a_row_and_on_no_front() {
+    let folder = folder("memory");
+    let sweep = sweep(SMALL);
+    let plan = sweep.plan().unwrap();
+    let text = run_into(&sweep, &folder.join("rows.csv"), 2).unwrap();
+    let rows: Vec<SweepRow> = text.lines().skip(1).map(|line| SweepRow::from_csv(line).unwrap()).collect();
+    let mut answer = Answer::default();
+    rows.iter().for_each(|row| answer.add(&sweep, &plan, row));
+    let full = rows.iter().filter(|row| row.fits_memory == Some(false)).count();
+    let (front, notes) = answer.report(&sweep, &plan);
+    assert!(full > 0 && front.iter().all(|row| row.row.fits_memory == Some(true)));
+    let counts = notes.last().unwrap();
+    assert!(counts.contains(&format!("{full} out of memory")) && counts.contains("impossible (the first"), "{counts}");
+    // Efficiency is relative to one rank of the same batch and bucket.
+    for row in rows.iter().filter(|row| row.images_per_s.is_some()) {
+        let alone = rows.iter().find(|other| {
+            let key = |row: &SweepRow| (row.scale.clone(), row.setting.batch_per_rank, row.setting.bucket.clone());
+            other.setting.ranks == 1 && key(other) == key(row)
+        });
+        let each = |row: &SweepRow| row.images_per_s.unwrap() / f64::from(row.setting.ranks);
+        assert_eq!(row.scaling_efficiency, Some(each(row) / each(alone.unwrap())));
+    }
+    let picture = svg(&answer, &sweep);
+    assert_eq!(picture.matches("<polyline").count(), answer.fronts.len());
+    let knees = answer.fronts.values().filter(|front| front.knee().is_some()).count();
+    assert_eq!(picture.matches("r=\"7\"").count(), knees);
+    assert!(!picture.contains("NaN") && !picture.contains("inf"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn points_come_in_the_order_of_their_lists_and_once() {
+    let sweep = sweep(
+        "name = \"s\"\nmodel = \"mlp\"\n[sweep]\ncluster = [\"workstation\"]\nranks = [4, \"1..2\"]\nglobal_batch = 64\n\
+         chunk = [\"auto\", \"1KiB\"]\nconcurrent_exchanges = [1, 8, 9]\nalgorithm = [\"ring\", \"binomial-tree\"]\n",
+    );
+    let plan = sweep.plan().unwrap();
+    // For each chunk and window two algorithms on 2 and 4 ranks; one rank stands once.
+    assert_eq!(plan.points.len(), 1 + 2 * 3 * 2 * 2);
+    let ranks: Vec<u32> = plan.points.iter().map(|point| sweep.ranks_of(point).unwrap()).collect();
+    assert_eq!(ranks[..5], [1, 2, 2, 4, 4]);
+    // The model is one bucket of 25 MiB, so that 8 and 9 exchanges in flight are as good as one.
+    assert_eq!(plan.same_as.len(), 2 * 2 * 2 * 2);
+    assert!(plan.same_as.iter().all(|(later, earlier)| earlier < later && !plan.same_as.contains_key(earlier)));
+    assert!(plan.points.is_sorted());
+}
+
+#[test]
+fn all_ranks_are_one_for_each_gpu_or_core() {
+    let folder = folder("all");
+    for (cluster, algorithm, expected) in [
+        ("ethernet-gpu-8:1..2", "ring", vec![(4, 4), (8, 8)]),
+        ("workstation", "parameter-server:2:dedicated", vec![(14, 16)]),
+    ] {
+        let text = format!(
+            "name = \"s\"\nmodel = \"mlp\"\nalgorithm = \"{algorithm}\"\n[sweep]\ncluster = \"{cluster}\"\nranks = \"all\"\n"
+        );
+        let path = folder.join("rows.jsonl");
+        let text = run_into(&sweep(&text), &path, 1).unwrap();
+        let rows = text.lines().map(|line| serde_json::from_str::<SweepRow>(line).unwrap());
+        assert_eq!(rows.map(|row| (row.setting.ranks, row.total_ranks)).collect::<Vec<_>>(), expected);
+        std::fs::remove_file(path).unwrap();
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_sweep_that_cannot_be_says_where() {
+    let read = |lines: &str| {
+        let text = format!("name = \"s\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\n[sweep]\n{lines}\n");
+        let sweep = Experiment::parse("s.toml", &text).and_then(Sweep::new)?;
+        check(&sweep)
+    };
+    assert_eq!(read("ranks = [1]"), Ok(()));
+    for (lines, place, words) in [
+        ("rank = 2", "s.toml:5", "unknown key in [sweep]; did you mean ranks?"),
+        ("ranks = []", "s.toml:5", "at least one"),
+        ("ranks = [2, \"1..4\"]", "s.toml:5", "2 ranks stand twice"),
+        ("ranks = \"4..1\"", "s.toml:5", "is no range"),
+        ("ranks = [0]", "s.toml:5", "from 1"),
+        ("bucket = [\"1MB\"]", "s.toml:5", "layer, whole or a size"),
+        ("chunk = [\"auto\", \"1B\"]", "s.toml:5", "at least one element"),
+        ("batch_per_rank = 1\nglobal_batch = 2", "s.toml:6", "one of the two"),
+        ("model = [\"mlp\", \"lennet\"]", "s.toml:5", "lenet"),
+        ("cluster = [\"ethernet-4\", \"ethernet-5\"]", "s.toml:5", "did you mean"),
+        ("cluster = [\"dgx-a100:8..2\"]", "s.toml:5", "8..2 is no range"),
+        ("[sweep.scale]\nnik = 2", "s.toml:6", "did you mean nic?"),
+        ("[sweep.scale]\nnic = []", "s.toml:6", "at least one"),
+        ("[sweep.scale]\nnic = -1", "s.toml:6", "at least 0"),
+        ("[sweep.scale]\nnic = [1]\nethernet = [1, 2]", "s.toml:7", "nic and ethernet scale the same"),
+        ("[sweep.scale]\ninfiniband = [1, 2]", "s.toml:5", "no cluster of the sweep has any of it"),
+    ] {
+        let error = read(lines).unwrap_err();
+        assert!(error.to_string().contains(words), "{lines}: {error}");
+        assert_eq!(error.place, place, "{lines}: {error}");
+    }
+    // Lists of a thousand values each are a slip: 10¹² points.
+    let list = (1..=1000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    let error = read(
+        &["ranks", "batch_per_rank", "accumulate", "concurrent_exchanges"]
+            .map(|key| format!("{key} = [{list}]"))
+            .join("\n"),
+    )
+    .unwrap_err();
+    assert!(error.to_string().contains("1000000000000 points: a sweep has at most 10000000"), "{error}");
+}
+
+#[test]
+fn what_decides_rows_decides_the_identity() {
+    let of = |text: &str| identity(&sweep(text), &How::default());
+    let own = of(SMALL);
+    assert_eq!(own, of(&SMALL.replace("\"s\"", "\"another name\"")));
+    for (old, new) in [("mlp", "lenet"), ("1..8", "1..4"), ("1MiB", "3MiB"), ("nic = [1, 2]", "nic = [2, 1]")] {
+        assert_ne!(own, of(&SMALL.replace(old, new)), "{new}");
+    }
+    let padded = How { fold: lockstep_sim::FoldRule::Padded, ..How::default() };
+    assert_ne!(own, identity(&sweep(SMALL), &padded));
+}

@@ -1,0 +1,105 @@
+//! `lockstep sim sweep` as users meet it: fronts in all forms, an interrupt, and going on from it.
+
+use std::io::BufRead;
+use std::process::{Command, Stdio};
+
+use crate::commands::{folder, lockstep, number, rows, stdout};
+
+#[test]
+fn fronts_are_printed_in_every_form_and_drawn() {
+    let folder = folder("sweep");
+    let flags = "sim sweep --model lenet --cluster ethernet-gpu-8:1..4 --ranks all --batch-per-rank 32,64 \
+                 --algorithm ring,hierarchical:ring --scale nic=1,10 --out rows.csv --plot front.svg";
+    let arguments: Vec<&str> = flags.split_whitespace().collect();
+    let front = rows(&folder, "sim-sweep", &arguments);
+    let text = std::fs::read_to_string(folder.join("rows.csv")).expect("rows");
+    assert_eq!(text.lines().count(), 1 + 3 * 2 * 2 * 2);
+    // Each point of a front stands in the file; more ranks on the same front are faster.
+    for pair in front.windows(2) {
+        let same = ["scale", "batch_per_rank"].iter().all(|column| pair[0][column] == pair[1][column]);
+        if same {
+            assert!(number(&pair[1], "total_ranks") > number(&pair[0], "total_ranks"));
+            assert!(number(&pair[1], "images_per_s") > number(&pair[0], "images_per_s"));
+        }
+        let (sweep, point) = (pair[0]["sweep"].as_str().expect("text"), &pair[0]["point"]);
+        let line = text.lines().find(|line| line.starts_with(&format!("{sweep},{point},"))).expect("its line");
+        assert!(line.contains(&pair[0]["images_per_s"].to_string()), "{line}");
+    }
+    let picture = std::fs::read_to_string(folder.join("front.svg")).expect("a picture");
+    assert!(picture.starts_with("<svg") && picture.matches("<polyline").count() == 4, "{picture}");
+    // The same question again finds every row there, and answers the same.
+    assert_eq!(rows(&folder, "sim-sweep", &arguments), front);
+    let table = stdout(&folder, &arguments);
+    assert!(table.contains("knee") && table.contains("24 of 24 points"), "{table}");
+    let jobs = |jobs: &str| stdout(&folder, &[&arguments[..arguments.len() - 4], &["--jobs", jobs]].concat());
+    assert_eq!(jobs("1"), jobs("3"));
+}
+
+#[test]
+fn lists_in_the_file_are_those_of_the_flags() {
+    let folder = folder("sweep-lists");
+    let text = "name = \"e\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\nranks = [1, 2]\nbucket = \"whole\"\n\
+                [sweep]\nranks = \"1..16\"\nbucket = [\"layer\", \"whole\"]\n[sweep.scale]\nnic = [1, 4]\n";
+    std::fs::write(folder.join("e.toml"), text).expect("a file");
+    let by_file = stdout(&folder, &["sim", "sweep", "e.toml"]);
+    let flags = "sim sweep --model mlp --cluster ethernet-4 --ranks 1..16 --bucket layer,whole --scale nic=1,4";
+    assert_eq!(by_file, stdout(&folder, &flags.split_whitespace().collect::<Vec<_>>()));
+    // Other commands take the single values.
+    assert_eq!(rows(&folder, "sim-predict", &["sim", "predict", "e.toml"]).len(), 2);
+}
+
+#[test]
+fn an_interrupted_sweep_goes_on_to_the_same_bytes() {
+    let folder = folder("sweep-interrupt");
+    let list = |last: u32| (1..=last).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let (ranks, batches) = (list(64), list(40));
+    let command = |out: &'static str| {
+        ["sim", "sweep", "--model", "lenet", "--cluster", "ethernet-4", "--bucket", "layer", "--no-fold", "--out", out]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(["--ranks".into(), ranks.clone(), "--batch-per-rank".into(), batches.clone()])
+            .collect::<Vec<String>>()
+    };
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(command("rows.jsonl"))
+        .current_dir(&folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut lines = std::io::BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("sweeping: ") && line.contains("left; now point")));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    let path = folder.join("rows.jsonl");
+    let part = std::fs::read_to_string(&path).expect("rows");
+    let done = part.lines().count();
+    assert!(part.ends_with('\n') && done > 0 && done < 64 * 40, "{done} rows");
+    let answer = String::from_utf8(output.stdout).expect("UTF-8");
+    let note = format!("interrupted: {done} of 2560 rows are in rows.jsonl; the same command goes on from there");
+    assert!(answer.contains(&note), "{answer}");
+    // All further rows would take long here: as many again, into a file of their own, must begin alike.
+    let torn = &part[..part.len() - 40];
+    std::fs::write(&path, torn).expect("written");
+    let small = command("rows.jsonl");
+    let fewer: Vec<&str> = small.iter().map(String::as_str).chain(["--max-points", "100"]).collect();
+    let refused = lockstep(&folder, &fewer);
+    assert_eq!(refused.status.code(), Some(2), "2560 points are more than 100");
+    assert_eq!(std::fs::read_to_string(&path).expect("rows"), torn, "a refused command leaves the file alone");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(&small)
+        .current_dir(&folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut lines = std::io::BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("sweeping: ")));
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let more = std::fs::read_to_string(&path).expect("rows");
+    assert!(more.starts_with(&part), "it went on where it was torn, to the same bytes");
+    assert!(more.len() > part.len());
+}
