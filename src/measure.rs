@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
-use lockstep_exec::{Options, Run};
-use lockstep_models::Program;
+use lockstep_exec::{Evaluations, Options, Run};
+use lockstep_models::{Program, median};
 use lockstep_topology::{Cluster, InputError};
 
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
@@ -15,6 +15,8 @@ use crate::report::{MeasuredRow, scaling_efficiencies};
 
 /// Steps at the start that statistics leave out, where there are more.
 const WARM_UP: u32 = 5;
+/// A run's error is the median after each of so many last epochs (Goyal et al. 2017, §5.1).
+const LAST_EPOCHS: u32 = 5;
 /// A wait in which nothing moves for so long ends the run.
 const STALL_LIMIT: Duration = Duration::from_secs(60);
 
@@ -24,6 +26,8 @@ pub struct Measured {
     pub program: Program,
     /// Timeline, losses, state.
     pub run: Run,
+    /// With which seed.
+    pub seed: u64,
 }
 
 /// Puts the configurations' ranks where the experiment's cluster has them, so that a hierarchical method runs the same
@@ -59,35 +63,40 @@ pub fn steps(experiment: &Experiment, program: &Program, samples: usize) -> Resu
     }
 }
 
-/// Trains one configuration. In processes other than rank 0's there is nothing to tell.
+/// Trains one configuration with one seed; a run by epochs is judged on `held_out` after each of the last ones. In processes
+/// other than rank 0's there is nothing to tell.
 ///
 /// # Errors
-/// Data that do not fit, a rank that panics or stalls.
+/// Data that do not fit, a loss that is no number, a rank that panics or stalls.
 pub fn measure(
     configuration: &Configuration,
     experiment: &Experiment,
-    data: &Dataset,
+    seed: u64,
+    (data, held_out): (&Dataset, Option<&Dataset>),
     launch: &mut Launch,
 ) -> Result<Option<Measured>, Failure> {
     let program = configuration.program().map_err(|error| experiment.locate(error))?;
     let steps = steps(experiment, &program, data.len())?;
     let progress = Progress::new(launch.speaks(), &configuration.label(), steps, program.global_batch());
     let show = |step: u32, loss: f64| progress.step(step, loss);
+    let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { LAST_EPOCHS } else { 0 };
+    let recompute_bn = experiment.recompute_bn;
     let options = Options {
         steps,
         warm_up: WARM_UP.min(steps / 4),
-        seed: experiment.seed,
+        seed,
         threads_per_rank: experiment.threads_per_rank as usize,
-        sgd: experiment.optimizer,
+        optimizer: experiment.optimizer.clone(),
+        evaluations: held_out.map(|held_out| Evaluations { held_out, last_epochs, recompute_bn }),
         stall_limit: STALL_LIMIT,
         progress: Some(&show),
     };
     let run = launch.run(&program, data, &options);
     progress.end();
-    Ok(run?.map(|run| Measured { program, run }))
+    Ok(run?.map(|run| Measured { program, run, seed }))
 }
 
-/// The rows of an experiment; `each` sees every run with its configuration. In processes other than rank 0's there are none.
+/// The rows of an experiment, one per configuration and seed; `each` sees every run with its configuration. In processes other than rank 0's there are none.
 ///
 /// # Errors
 /// As [`measure`], and data that cannot be read.
@@ -102,18 +111,45 @@ pub fn rows(
     let model = &configurations[0].job.model;
     let located = |error: InputError| if error.place == "--data" { experiment.locate(error) } else { error };
     let (train, held_out) = Dataset::load(&experiment.data, model).map_err(located)?;
-    let mut rows = Vec::new();
+    let (mut rows, mut keys) = (Vec::new(), Vec::new());
     for configuration in &configurations {
-        let Some(mut measured) = measure(configuration, experiment, &train, launch)? else { continue };
-        rows.push(row(configuration, experiment, &mut measured, &held_out));
-        each(configuration, &measured);
+        let first = rows.len();
+        for more in 0..u64::from(experiment.seeds) {
+            let (seed, data) = (experiment.seed.wrapping_add(more), (&train, Some(&held_out)));
+            let Some(mut measured) = measure(configuration, experiment, seed, data, launch)? else { continue };
+            rows.push(row(configuration, experiment, &mut measured, &held_out));
+            each(configuration, &measured);
+        }
+        tell_spread(&mut rows[first..]);
+        let key = |row: &MeasuredRow| (configuration.batch_key, configuration.job.workers, row.images_per_s);
+        keys.extend(rows[first..].iter().map(key));
     }
-    let keys = configurations.iter().zip(&rows).map(|(c, row)| (c.batch_key, c.job.workers, row.images_per_s));
-    let efficiencies = scaling_efficiencies(&keys.collect::<Vec<_>>());
+    let efficiencies = scaling_efficiencies(&keys);
     for (row, efficiency) in rows.iter_mut().zip(efficiencies) {
         row.scaling_efficiency = efficiency;
     }
     Ok(rows)
+}
+
+/// Mean and standard deviation of the error over the rows of one configuration, a seed each (Goyal et al. 2017, §5.1).
+fn tell_spread(rows: &mut [MeasuredRow]) {
+    let errors: Vec<f64> = rows.iter().filter_map(|row| row.error_pct).collect();
+    let spread = mean_and_deviation(&errors);
+    for row in rows {
+        (row.error_mean_pct, row.error_std_pct) =
+            (spread.map(|(mean, _)| mean), spread.map(|(_, deviation)| deviation));
+    }
+}
+
+/// Mean and sample standard deviation (over n − 1) of two values or more.
+fn mean_and_deviation(values: &[f64]) -> Option<(f64, f64)> {
+    if values.len() < 2 {
+        return None;
+    }
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((mean, (squares / (count - 1.0)).sqrt()))
 }
 
 fn row(
@@ -122,18 +158,22 @@ fn row(
     measured: &mut Measured,
     held_out: &Dataset,
 ) -> MeasuredRow {
-    let Measured { program, run } = measured;
+    let Measured { program, run, seed } = measured;
     let evaluation = run.evaluate(held_out);
     let mut times = run.timeline.step_times_s();
     times.sort_by(f64::total_cmp);
     let step_time_s = run.timeline.step_time_s();
+    let errors: Vec<f64> = run.evaluations.iter().map(|one| 100.0 * (1.0 - one.accuracy())).collect();
+    let initial = configuration.job.model.inits();
     MeasuredRow {
         setting: configuration.setting(),
         data: experiment.data.clone(),
         transport: experiment.transport.to_string(),
         device: "cpu".to_owned(),
         threads_per_rank: experiment.threads_per_rank,
-        seed: experiment.seed,
+        training: format!("{}; initial values: {initial}", experiment.optimizer),
+        learning_rate: experiment.optimizer.target_rate(program.global_batch()),
+        seed: *seed,
         steps: run.losses.len() as u32,
         step_time_s,
         step_time_p10_s: quantile(&times, 0.1),
@@ -144,6 +184,9 @@ fn row(
         train_loss: run.losses.last().copied().unwrap_or(0.0),
         held_out_loss: evaluation.mean_loss,
         accuracy: evaluation.accuracy(),
+        error_pct: (!errors.is_empty()).then(|| median(errors)),
+        error_mean_pct: None,
+        error_std_pct: None,
         weights_sha256: run.weights_sha256.clone(),
         state_sha256: run.state_sha256.clone(),
     }
@@ -177,6 +220,13 @@ pub fn check_transport(experiment: &Experiment) -> Result<(), InputError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 1, 2, 6: mean 3, squares 4 + 1 + 9 = 14 over 2.
+    #[test]
+    fn spread_by_hand() {
+        assert_eq!(mean_and_deviation(&[1.0, 2.0, 6.0]), Some((3.0, 7f64.sqrt())));
+        assert_eq!(mean_and_deviation(&[1.0]), None);
+    }
 
     #[test]
     fn quantiles_by_hand() {

@@ -116,6 +116,12 @@ const CASES: &[(&str, &[&str])] = &[
     ("exec run --model mlp --data absent", &["--data", "absent", "mnist"]),
     ("exec run --model resnet-32 --data mnist", &["1×28×28", "resnet-32", "synthetic"]),
     ("exec run --model mlp --data mnist --batch-per-rank 5000", &["5000", "4000"]),
+    ("exec run --model mlp --scaling linear", &["--scaling", "linear", "linear:256"]),
+    ("exec run --model mlp --warm-up 5", &["--warm-up", "5", "gradual:5@0.1"]),
+    ("exec run --model mlp --decay steps:0.1@60,30", &["--decay", "60,30", "steps:0.1@30,60,80"]),
+    ("exec run --model mlp --momentum-form eq9", &["--momentum-form", "eq9", "separate"]),
+    ("exec run --model mlp --recipe goyal", &["--recipe", "goyal", "did you mean goyal2017"]),
+    ("exec run --model mlp --seeds 0", &["--seeds", "0", "from 1"]),
     ("exec run --model mlp --device cuda", &["--device", "cuda", "--device cpu"]),
 ];
 

@@ -276,6 +276,38 @@ fn a_training_run_and_its_repetition() {
     assert!(names.contains(&"measured mlp, 2 ranks x 32, ring: rank 1"), "{names:?}");
 }
 
+/// Goyal et al. 2017, §5.1: the error is the median of the last epochs, told with its mean and deviation over seeds; what was
+/// trained is told in full.
+#[test]
+fn a_recipe_with_several_seeds() {
+    let folder = folder("recipe");
+    let flags = "exec run --model mlp --data mnist --ranks 2 --batch-per-rank 100 --recipe goyal2017 --epochs 3 --seeds 2 \
+                 --learning-rate 0.02 --scaling linear:100 --warm-up gradual:1";
+    let arguments: Vec<&str> = flags.split_whitespace().collect();
+    let rows = rows(&folder, "exec-run", &arguments);
+    let errors: Vec<f64> = rows.iter().map(|row| number(row, "error_pct")).collect();
+    assert_eq!(rows.iter().map(|row| number(row, "seed")).collect::<Vec<_>>(), [1.0, 2.0]);
+    assert!(errors.iter().all(|error| (1.0..50.0).contains(error)), "{errors:?}");
+    for row in &rows {
+        let (mean, deviation) = ((errors[0] + errors[1]) / 2.0, (errors[0] - errors[1]).abs() / 2f64.sqrt());
+        assert!(
+            (number(row, "error_mean_pct") - mean).abs() < 1e-9
+                && (number(row, "error_std_pct") - deviation).abs() < 1e-9
+        );
+        assert!((number(row, "learning_rate") - 0.04).abs() < 1e-12, "0.02 · 200 / 100");
+    }
+    let told = String::from_utf8(lockstep(&folder, &arguments).stderr).expect("text");
+    for words in [
+        "seed 1, 2, 1 configuration(s)",
+        "recipe goyal2017:resnet-50 (Goyal et al. 2017, section 5.1)",
+        "warm-up gradual:1, decay steps:0.1@30,60,80, momentum 0.9 (separate, nesterov), weight decay 0.0001",
+        "target rate 0.04 at a global batch of 200",
+        "initial values: weight he ×1, gaussian:0.01 ×1; bias 0 ×2",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
 #[test]
 fn collectives_have_the_same_columns_predicted_and_measured() {
     let folder = folder("collective");

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::device::cpu::Sgd;
 use lockstep_exec::{Options, data::Dataset, reference, run};
-use lockstep_models::{Bucket, Job, random_model};
+use lockstep_models::{Bucket, Decay, Job, MomentumForm, Optimizer, Scaling, WarmUp, random_model};
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
 
@@ -29,15 +28,41 @@ fn algorithms() -> Vec<Algorithm> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
+/// A constant rate and momentum.
+fn plain() -> Optimizer {
+    Optimizer { learning_rate: 0.05, ..Optimizer::default() }
+}
+
+/// Rates that change within the few steps of these runs, and every form of the update.
+fn optimizers() -> impl Strategy<Value = Optimizer> {
+    let forms = [MomentumForm::Separate, MomentumForm::Absorbed, MomentumForm::Corrected];
+    let decays = [Decay::Constant, Decay::Every { factor: 0.5, epochs: 0.5 }, Decay::Cosine];
+    let scalings = [Scaling::None, Scaling::Linear { batch: 8 }, Scaling::SquareRoot { batch: 8 }];
+    let ramp = WarmUp::Gradual { epochs: 1.0, from: Some(0.001) };
+    let pick = (prop::sample::select(forms.to_vec()), prop::sample::select(decays.to_vec()), any::<bool>());
+    let rest = (prop::sample::select(scalings.to_vec()), prop::sample::select(vec![WarmUp::None, ramp]), any::<bool>());
+    (pick, rest).prop_map(|((form, decay, nesterov), (scaling, warm_up, decay_batch_norm))| Optimizer {
+        form,
+        decay,
+        nesterov,
+        scaling,
+        warm_up,
+        decay_batch_norm,
+        weight_decay: 1e-3,
+        ..plain()
+    })
+}
+
 /// Learnable parameters of the distributed run and of its one-rank twin.
-fn both(job: &Job, seed: u64, sgd: Sgd) -> (Vec<f32>, Vec<f32>) {
+fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Vec<f32>) {
     let program = job.program().unwrap_or_else(|error| panic!("{job:?}: {error}"));
     let samples = program.global_batch() * 2;
     let (data, _) = Dataset::load(&format!("synthetic:{}", samples * 2), &job.model).unwrap();
     let stall_limit = std::time::Duration::from_secs(10);
-    let options = Options { steps: STEPS, warm_up: 0, seed, sgd, stall_limit, ..Options::default() };
+    let optimizer = optimizer.clone();
+    let options = Options { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, ..Options::default() };
     let distributed = run(&program, &data, &options).unwrap();
-    let twin = reference::train(&program, &data, STEPS, seed, sgd).unwrap();
+    let twin = reference::train(&program, &data, STEPS, seed, &options.optimizer).unwrap();
     (distributed.parameters, twin)
 }
 
@@ -62,6 +87,7 @@ proptest! {
         chunk in prop_oneof![Just(None), (4u64..600).prop_map(|bytes| Some(Bytes(bytes)))],
         concurrent_exchanges in 1u32..=3,
         first_node in 1u32..=8,
+        optimizer in optimizers(),
         fuse: bool,
         seed: u64,
     ) {
@@ -78,8 +104,7 @@ proptest! {
             accumulate, bucket, algorithm, chunk, concurrent_exchanges, fuse, node_sizes: Some(node_sizes),
             ..Job::new(model, workers, batch_per_rank)
         };
-        let sgd = Sgd { rate: 0.05, momentum: 0.9, weight_decay: 1e-3, nesterov: false };
-        let (distributed, twin) = both(&job, seed, sgd);
+        let (distributed, twin) = both(&job, seed, &optimizer);
         assert_equal_bits(&distributed, &twin, &format!("{job:?}"));
     }
 }
@@ -88,12 +113,11 @@ proptest! {
 #[test]
 fn plain_accumulation_has_other_bits() {
     let model = Arc::new(random_model(3, false));
-    let sgd = Sgd { rate: 0.05, momentum: 0.9, weight_decay: 0.0, nesterov: false };
     let ring = Job { bucket: Bucket::Whole, ..Job::new(model.clone(), 5, 3) };
     let one = Job { accumulate: 5, ..Job::new(model, 1, 3) };
     let (data, _) = Dataset::load("synthetic:60", &ring.model).unwrap();
     let train = |job: &Job| {
-        let options = Options { steps: STEPS, warm_up: 0, seed: 7, sgd, ..Options::default() };
+        let options = Options { steps: STEPS, warm_up: 0, seed: 7, optimizer: plain(), ..Options::default() };
         run(&job.program().unwrap(), &data, &options).unwrap().parameters
     };
     let (ring, one) = (train(&ring), train(&one));

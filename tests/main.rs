@@ -5,5 +5,6 @@ mod bad_input;
 mod commands;
 mod equivalence;
 mod fabrics;
+mod large_minibatch;
 mod sweeps;
 mod symmetry;

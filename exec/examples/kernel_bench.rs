@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Sgd, Threads};
-use lockstep_models::{Conv2d, Dense, Layer, Pool2d, PoolKind, Shape};
+use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Threads, sgd_step};
+use lockstep_models::{Conv2d, Dense, Layer, Pool2d, PoolKind, SgdStep, Shape};
 
 /// A chain with its tensors.
 struct Stage {
@@ -85,7 +85,7 @@ fn stages(batch: usize, threads: &Threads) -> Vec<Stage> {
     stages
 }
 
-fn step(stages: &mut [Stage], images: &[f32], labels: &[u32], loss: &mut CrossEntropy, sgd: Sgd) -> f64 {
+fn step(stages: &mut [Stage], images: &[f32], labels: &[u32], loss: &mut CrossEntropy, sgd: SgdStep) -> f64 {
     for index in 0..stages.len() {
         let (before, rest) = stages.split_at_mut(index);
         let (stage, input) = (&mut rest[0], before.last().map_or(images, |stage| &stage.output));
@@ -107,7 +107,7 @@ fn step(stages: &mut [Stage], images: &[f32], labels: &[u32], loss: &mut CrossEn
         let Stage { kernel, output, d_output, parameters, gradient, velocity, .. } = stage;
         kernel.backward(&[input], output, parameters, d_output, &mut [d_input], &[false], gradient, false);
         let middle = Instant::now();
-        sgd.update(parameters, velocity, gradient);
+        sgd_step(&sgd, parameters, velocity, gradient);
         stage.seconds[1] += (middle - start).as_secs_f64();
         stage.seconds[2] += middle.elapsed().as_secs_f64();
     }
@@ -127,7 +127,7 @@ fn main() {
     let images = noise(batch * 28 * 28, 1.0);
     let labels: Vec<u32> = (0..batch as u32).map(|sample| sample % 10).collect();
     let mut loss = CrossEntropy::new(&Layer::SoftmaxCrossEntropy, 10, batch);
-    let sgd = Sgd { rate: 0.01, momentum: 0.9, weight_decay: 0.0, nesterov: false };
+    let sgd = SgdStep::plain(0.01, 0.9);
     for _ in 0..5 {
         step(&mut stages, &images, &labels, &mut loss, sgd);
     }

@@ -20,6 +20,17 @@ pub enum ExecError {
         /// What it said.
         message: String,
     },
+    /// A loss that is no finite number.
+    Diverged {
+        /// Whose samples.
+        rank: u32,
+        /// In which step, counted from 0.
+        step: u64,
+        /// NaN or infinite.
+        loss: f64,
+        /// The first layers whose output is not finite.
+        layers: String,
+    },
     /// Nothing moved for the stall limit.
     Stall {
         /// Which rank noticed.
@@ -37,6 +48,11 @@ impl fmt::Display for ExecError {
             ExecError::Input(error) => error.fmt(f),
             ExecError::Transport(error) => error.fmt(f),
             ExecError::Panic { rank, message } => write!(f, "rank {rank} panicked: {message}"),
+            ExecError::Diverged { rank, step, loss, layers } => write!(
+                f,
+                "training has diverged: in step {step} the loss on rank {rank} is {loss}, and the first output that is not \
+                 finite is that of `{layers}`: take a lower learning rate or a longer warm-up, or look at the data"
+            ),
             ExecError::Stall { rank, waiting, seconds } => {
                 write!(f, "rank {rank} has waited {seconds:.1} s in {waiting}: a peer is stuck or gone")
             }

@@ -4,7 +4,7 @@ use lockstep_models::Span;
 use lockstep_topology::{Rank, Time};
 
 use crate::exchange::Traffic;
-use crate::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control};
+use crate::transport::{Transport, TransportError, control};
 use crate::worker::Outcome;
 
 const LENGTH: u32 = 1;
@@ -38,39 +38,24 @@ pub(crate) fn gather(end: &mut dyn Transport, own: Legacy) -> Result<Option<Vec<
 
 /// Words travel as bit patterns of fp32 elements; copying does not change them.
 fn send(end: &mut dyn Transport, words: &[u64]) -> Result<(), TransportError> {
-    let bits: &'static mut [f32] = Vec::leak(
-        words.iter().flat_map(|word| [f32::from_bits(*word as u32), f32::from_bits((word >> 32) as u32)]).collect(),
-    );
-    // SAFETY: leaked above, freed below once the message is done, never on an error.
-    let region = unsafe { Region::new(bits.as_ptr(), bits.len()) };
-    let id = end.post_send(Rank(0), Tag::control(CONTENT), region)?;
-    loop {
-        end.poll()?;
-        if end.send_done(id)? {
-            break;
-        }
-        end.wait(None)?;
-    }
-    // SAFETY: the leak from above, which no message uses any more.
-    drop(unsafe { Box::from_raw(bits) });
-    Ok(())
+    let halves = words.iter().flat_map(|word| [f32::from_bits(*word as u32), f32::from_bits((word >> 32) as u32)]);
+    control::send_elements(end, Rank(0), CONTENT, halves.collect())
 }
 
 fn receive(end: &mut dyn Transport, from: Rank, words: usize) -> Result<Vec<u64>, TransportError> {
-    let bits: &'static mut [f32] = Vec::leak(vec![0.0f32; 2 * words]);
-    // SAFETY: leaked above, freed below once the message is done, never on an error.
-    let region = unsafe { RegionMut::new(bits.as_mut_ptr(), bits.len()) };
-    let id = end.post_recv(from, Tag::control(CONTENT), region, Combine::Copy, RegionMut::empty())?;
-    loop {
-        end.poll()?;
-        if end.recv_done(id)? {
-            break;
-        }
-        end.wait(None)?;
+    let halves = control::receive_elements(end, from, CONTENT, 2 * words)?;
+    Ok(halves.chunks_exact(2).map(|two| u64::from(two[0].to_bits()) | u64::from(two[1].to_bits()) << 32).collect())
+}
+
+/// The mean over workers of what each has for an element, as running statistics are averaged for evaluation.
+pub(crate) fn mean<'a>(all: impl ExactSizeIterator<Item = &'a [f32]>) -> Vec<f32> {
+    let count = all.len() as f64;
+    let mut mean: Vec<f64> = Vec::new();
+    for values in all {
+        mean.resize(values.len(), 0.0);
+        mean.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(*value) / count);
     }
-    // SAFETY: the leak from above, which no message uses any more.
-    let bits = unsafe { Box::from_raw(bits) };
-    Ok(bits.chunks_exact(2).map(|two| u64::from(two[0].to_bits()) | u64::from(two[1].to_bits()) << 32).collect())
+    mean.into_iter().map(|value| value as f32).collect()
 }
 
 fn encode(legacy: &Legacy) -> Vec<u64> {
@@ -116,6 +101,7 @@ fn decode(words: &[u64]) -> Legacy {
     let outcome = Outcome {
         spans: spans.collect(),
         losses: take(losses).iter().map(|bits| f64::from_bits(*bits)).collect(),
+        evaluations: Vec::new(), // only rank 0 has any, and its own legacy does not travel
         sent: take(sent * 2).chunks_exact(2).map(|w| Traffic { messages: w[0], bytes: w[1] }).collect(),
     };
     let statistics = take(statistics).iter().map(|bits| f32::from_bits(*bits as u32)).collect();
@@ -142,6 +128,7 @@ mod tests {
         let outcome = Outcome {
             spans: vec![span; rank as usize],
             losses: vec![0.1 * f64::from(rank), f64::NAN],
+            evaluations: Vec::new(),
             sent: vec![Traffic { messages: 2, bytes: 1 << 50 }],
         };
         let fingerprint = (rank > 0).then_some([1, 2, 3, 4]);

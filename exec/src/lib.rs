@@ -22,3 +22,4 @@ pub use pin::pin;
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
 pub use run::{Options, Run, run};
+pub use worker::Evaluations;

@@ -6,23 +6,34 @@
 
 use std::ops::Range;
 
-use lockstep_models::{Op, Phase, Program};
+use lockstep_models::{Course, Op, Optimizer, Phase, Program};
 use lockstep_topology::{InputError, check};
 
 use crate::data::{Dataset, Sampler};
-use crate::device::cpu::{Mode, Sgd, Threads, add_into};
+use crate::device::cpu::{Mode, Threads, add_into};
 use crate::replica::Replica;
 
 /// Learnable parameters after `steps` steps of `program` on one rank.
 ///
 /// # Errors
 /// When the data do not fit the model or fill no global batch, or an exchange does not do what it should.
-pub fn train(program: &Program, data: &Dataset, steps: u32, seed: u64, sgd: Sgd) -> Result<Vec<f32>, InputError> {
+pub fn train(
+    program: &Program,
+    data: &Dataset,
+    steps: u32,
+    seed: u64,
+    optimizer: &Optimizer,
+) -> Result<Vec<f32>, InputError> {
     data.check_fits(&program.model)?;
     let (workers, accumulate) = (program.workers, program.accumulate);
     let samples = program.batch_per_rank;
     let sampler = Sampler::new(data.len(), samples, workers * accumulate, 1, seed)?;
     let mut replica = Replica::new(&program.model, &program.chains, samples as usize, seed, &Threads::one());
+    let course = Course {
+        global_batch: program.global_batch(),
+        steps_per_epoch: sampler.batches_per_epoch(),
+        steps: u64::from(steps),
+    };
     let elements = program.model.parameter_elements() as usize;
     for step in 0..steps {
         let mut sums: Vec<Vec<f32>> = Vec::new();
@@ -43,7 +54,7 @@ pub fn train(program: &Program, data: &Dataset, steps: u32, seed: u64, sgd: Sgd)
         let total = bracketed(program, sums)?;
         // SAFETY: as above.
         unsafe { replica.gradients.slice_mut(0..elements) }.copy_from_slice(&total);
-        replica.update(0..elements, &sgd);
+        replica.update(0..elements, &optimizer.step(u64::from(step), &course));
     }
     // SAFETY: as above.
     Ok(unsafe { replica.parameters.to_vec() })

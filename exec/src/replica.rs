@@ -5,11 +5,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Layer, LayerId, Model, Phase};
+use lockstep_models::{Layer, LayerId, Model, Phase, SgdStep};
+use lockstep_topology::InputError;
 
 use crate::arena::Arena;
-use crate::data::Dataset;
-use crate::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Loss, Mode, Sgd, Threads, add_into};
+use crate::data::{Dataset, Sampler};
+use crate::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Loss, Mode, Threads, add_into, sgd_step};
 use crate::init;
 
 /// One kernel and where its tensors are.
@@ -195,19 +196,47 @@ impl Replica {
         }
     }
 
-    /// One optimizer step on a range of the parameters; weight decay spares batch normalisation (Goyal et al. 2017 §5.1).
-    pub fn update(&mut self, range: Range<usize>, sgd: &Sgd) {
+    /// One optimizer step on a range of the parameters.
+    pub fn update(&mut self, range: Range<usize>, step: &SgdStep) {
         for parameter in self.model.layers().iter().flat_map(|node| &node.parameters) {
             let part = range.start.max(parameter.range.start as usize)..range.end.min(parameter.range.end as usize);
             if part.is_empty() {
                 continue;
             }
-            let rule = Sgd { weight_decay: if parameter.decay { sgd.weight_decay } else { 0.0 }, ..*sgd };
+            let decays = parameter.decay || step.decay_batch_norm;
+            let step = SgdStep { weight_decay: if decays { step.weight_decay } else { 0.0 }, ..*step };
             // SAFETY: the exchange of this range has ended, by the program's order; nothing else touches it now.
             let (weights, gradients) =
                 unsafe { (self.parameters.slice_mut(part.clone()), self.gradients.slice(part.clone())) };
-            rule.update(weights, &mut self.velocity[part], gradients);
+            sgd_step(&step, weights, &mut self.velocity[part], gradients);
         }
+    }
+
+    /// The first chain whose output is not finite everywhere, of those before the loss.
+    pub(crate) fn first_not_finite(&self) -> Option<usize> {
+        let finite = |chain: &Chain| self.outputs[chain.output.index()].iter().all(|value| value.is_finite());
+        self.chains[..self.chains.len() - 1].iter().position(|chain| !finite(chain))
+    }
+
+    /// Replaces the running statistics by their mean over an epoch of `data` in the micro-batches of this replica, with its
+    /// parameters as they are (Goyal et al. 2017, §5.2, Fig. 4: "BN statistics are recomputed prior to evaluating").
+    ///
+    /// # Errors
+    /// Fewer samples than a micro-batch.
+    pub fn recompute_statistics(&mut self, data: &Dataset) -> Result<(), InputError> {
+        if self.statistics.is_empty() {
+            return Ok(());
+        }
+        let sampler = Sampler::new(data.len(), self.samples as u32, 1, 1, self.seed)?;
+        let mut indices = Vec::new();
+        for batch in 0..sampler.batches_per_epoch() {
+            let place = sampler.micro_batch(batch, 0, 0, &mut indices);
+            self.load(data, &indices, place);
+            for chain in 0..self.chains.len() - 1 {
+                self.forward(chain, Mode::Statistics { batch: batch as u32 });
+            }
+        }
+        Ok(())
     }
 
     /// Mean loss and number of correct samples over a whole data set, with the running statistics.

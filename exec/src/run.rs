@@ -3,21 +3,20 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Driver, Program, Timeline};
+use lockstep_models::{Course, Driver, Optimizer, Program, Timeline};
 use lockstep_topology::InputError;
 
 use crate::clock;
-use crate::data::Dataset;
-use crate::device::cpu::Sgd;
+use crate::data::{Dataset, Sampler};
 use crate::error::ExecError;
 use crate::exchange::Traffic;
 use crate::fingerprint::{Fingerprint, hex};
-use crate::gather::{Legacy, gather};
+use crate::gather::{Legacy, gather, mean};
 use crate::holdings::Memory;
 use crate::pin::pin;
 use crate::replica::{Evaluation, Replica};
 use crate::transport::{Transport, TransportError, control, memory};
-use crate::worker::{Setup, Worker};
+use crate::worker::{Evaluations, Setup, Worker};
 
 /// What a run needs beside program and data.
 pub struct Options<'a> {
@@ -29,8 +28,10 @@ pub struct Options<'a> {
     pub seed: u64,
     /// Threads of each rank.
     pub threads_per_rank: usize,
-    /// Learning rate, momentum, weight decay.
-    pub sgd: Sgd,
+    /// Learning rate and its schedule, momentum, weight decay.
+    pub optimizer: Optimizer,
+    /// Held-out samples on which the last epochs are judged.
+    pub evaluations: Option<Evaluations<'a>>,
     /// A wait in which nothing moves for so long ends the run.
     pub stall_limit: Duration,
     /// Called on rank 0 after each step with its number and mean local loss.
@@ -39,9 +40,16 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        let sgd = Sgd { rate: 0.02, momentum: 0.9, weight_decay: 0.0, nesterov: false };
-        let stall_limit = Duration::from_secs(60);
-        Options { steps: 10, warm_up: 2, seed: 1, threads_per_rank: 1, sgd, stall_limit, progress: None }
+        Options {
+            steps: 10,
+            warm_up: 2,
+            seed: 1,
+            threads_per_rank: 1,
+            optimizer: Optimizer::default(),
+            evaluations: None,
+            stall_limit: Duration::from_secs(60),
+            progress: None,
+        }
     }
 }
 
@@ -51,6 +59,8 @@ pub struct Run {
     pub timeline: Timeline,
     /// Mean loss over the global batch, per step.
     pub losses: Vec<f64>,
+    /// How the model did on held-out samples at the ends of the epochs that were to be judged.
+    pub evaluations: Vec<Evaluation>,
     /// Messages and bytes, `[from][to]`.
     pub traffic: Vec<Vec<Traffic>>,
     /// SHA-256 of the learnable parameters, equal on all workers.
@@ -61,7 +71,7 @@ pub struct Run {
     pub parameters: Vec<f32>,
     /// How far the processes' clocks may be apart in the timeline, in seconds; zero inside one process.
     pub clock_residual_s: f64,
-    /// The trained replica, its running statistics averaged over workers.
+    /// The trained replica, its running statistics averaged over workers or recomputed.
     replica: Replica,
 }
 
@@ -81,7 +91,7 @@ pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<R
     let ranks = program.ranks();
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let fits = ranks as usize * options.threads_per_rank <= cores;
-    let setup = setup(program, data, options);
+    let setup = setup(program, data, options)?;
     let mut states: Vec<Option<Memory>> = Vec::new();
     states.resize_with(ranks as usize, || None);
     let found = Found::default();
@@ -91,7 +101,7 @@ pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<R
         found.note(body(&setup, end, state, clock, &found, false))
     });
     let all = results.map_err(|error| found.cause(error))?.into_iter().flatten().next().unwrap_or_default();
-    finish(program, options, all, found)
+    finish(program, data, options, all, found)
 }
 
 /// Runs a program on the processes that `mpirun` started, rank r in process `hosts[r]`. The result stands in the process of
@@ -108,7 +118,7 @@ pub fn run_processes(
     options: &Options<'_>,
 ) -> Result<Option<Run>, ExecError> {
     data.check_fits(&program.model)?;
-    let setup = setup(program, data, options);
+    let setup = setup(program, data, options)?;
     let mut states: Vec<Option<Memory>> = Vec::new();
     states.resize_with(hosts.iter().filter(|host| **host == processes.process()).count(), || None);
     let found = Found::default();
@@ -116,7 +126,7 @@ pub fn run_processes(
     let results =
         processes.run(hosts, 0, states, |end, state| found.note(body(&setup, end, state, clock, &found, true)));
     let all = results.map_err(|error| found.cause(error))?.into_iter().flatten().next();
-    all.map(|all| finish(program, options, all, found)).transpose()
+    all.map(|all| finish(program, data, options, all, found)).transpose()
 }
 
 /// What the ranks of a process tell beside their results.
@@ -143,17 +153,25 @@ impl Found {
     }
 }
 
-fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &Options<'a>) -> Setup<'a> {
-    Setup {
+fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &'a Options<'a>) -> Result<Setup<'a>, InputError> {
+    let batches = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, program.workers, options.seed)?;
+    let course = Course {
+        global_batch: program.global_batch(),
+        steps_per_epoch: batches.batches_per_epoch(),
+        steps: u64::from(options.steps),
+    };
+    Ok(Setup {
         program,
         data,
-        sgd: options.sgd,
+        optimizer: &options.optimizer,
+        course,
+        evaluations: options.evaluations,
         seed: options.seed,
         threads: options.threads_per_rank,
         stall_limit: options.stall_limit,
         driver: Driver::fixed(options.steps),
         progress: options.progress,
-    }
+    })
 }
 
 /// One rank, from its memory to its legacy.
@@ -183,7 +201,13 @@ fn body(
 }
 
 /// Puts the legacies together; the workers must have ended with the same parameters.
-fn finish(program: &Program, options: &Options<'_>, legacies: Vec<Legacy>, found: Found) -> Result<Run, ExecError> {
+fn finish(
+    program: &Program,
+    data: &Dataset,
+    options: &Options<'_>,
+    mut legacies: Vec<Legacy>,
+    found: Found,
+) -> Result<Run, ExecError> {
     let replica = found.replica.into_inner().ok().flatten();
     let mut replica = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers as usize;
@@ -196,12 +220,12 @@ fn finish(program: &Program, options: &Options<'_>, legacies: Vec<Legacy>, found
     let mut state = Fingerprint::new();
     state.add_parameters(&replica);
     state.add(replica.velocity());
-    let mut mean = vec![0.0f64; legacies[0].statistics.len()];
-    for legacy in &legacies[..workers] {
-        state.add(&legacy.statistics);
-        mean.iter_mut().zip(&legacy.statistics).for_each(|(sum, value)| *sum += f64::from(*value) / workers as f64);
+    legacies[..workers].iter().for_each(|legacy| state.add(&legacy.statistics));
+    replica.set_statistics(&mean(legacies[..workers].iter().map(|legacy| legacy.statistics.as_slice())));
+    if options.evaluations.is_some_and(|when| when.recompute_bn) {
+        replica.recompute_statistics(data)?;
     }
-    replica.set_statistics(&mean.into_iter().map(|value| value as f32).collect::<Vec<f32>>());
+    let evaluations = std::mem::take(&mut legacies[0].outcome.evaluations);
     let steps = legacies[0].outcome.losses.len();
     let loss = |step: usize| {
         legacies[..workers].iter().map(|legacy| legacy.outcome.losses[step]).sum::<f64>()
@@ -219,6 +243,7 @@ fn finish(program: &Program, options: &Options<'_>, legacies: Vec<Legacy>, found
     Ok(Run {
         timeline: Timeline::of(spans, options.warm_up),
         losses,
+        evaluations,
         traffic,
         weights_sha256: hex(Fingerprint::of_parameters(&replica).words()),
         state_sha256: hex(state.words()),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use lockstep_exec::data::Dataset;
-use lockstep_exec::device::cpu::{Mode, Sgd, Threads};
+use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Op, Phase, Program};
+use lockstep_models::{Op, Phase, Program, SgdStep};
 use lockstep_sim::{ComputeEntry, Point, chain_key};
 
 use super::bench::{Figure, Turns};
@@ -75,7 +75,7 @@ pub(super) fn read(program: &Program, figures: Vec<Figure>) -> Layers {
 
 fn run(rank: &mut Rank, op: &Op, data: &Dataset) {
     // So small a rate leaves the weights where they are, however often the update is timed.
-    let sgd = Sgd { rate: 1e-9, momentum: 0.9, weight_decay: 0.0, nesterov: false };
+    let sgd = SgdStep::plain(1e-9, 0.9);
     match op {
         Op::Load { .. } => rank.replica.load(data, &rank.indices, 0),
         Op::Compute { chain, phase: Phase::Forward, .. } => drop(rank.replica.forward(*chain, Mode::Train)),

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use lockstep_topology::InputError;
 
-use super::flags::{ExperimentFlags, RunFlags};
+use super::flags::ExperimentFlags;
+use super::run_flags::RunFlags;
 use crate::cli::doctor::cuda_driver;
 use crate::failure::Failure;
 use crate::launch::Launch;
@@ -29,6 +30,8 @@ enum Device {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lockstep exec run --model lenet --data mnist --ranks 2 --batch-per-rank 32 --epochs 10
+  lockstep exec run --model resnet-32 --ranks 1,2 --batch-per-rank 32 --accumulate 8 --recipe goyal2017 --epochs 6 \\
+      --seeds 5 --recompute-bn
   mpirun -n 4 lockstep exec run --model lenet --data mnist --ranks 4 --transport mpi --steps 100")]
 pub(super) struct ExecRun {
     #[command(flatten)]
@@ -49,21 +52,25 @@ pub(super) struct ExecRun {
 impl ExecRun {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.experiment.resolve()?;
-        self.run.apply(&mut experiment);
+        self.run.apply(&mut experiment)?;
         check_device(self.device)?;
         if let Some(path) = &self.trace {
             check_writable("--trace", path)?;
         }
         // Mistakes are told before any process joins another.
-        experiment.configurations()?;
+        let configurations = experiment.configurations()?;
         let mut launch = Launch::new(&experiment)?;
         if launch.speaks() {
-            eprintln!("seed {}, {} configuration(s)", experiment.seed, experiment.configurations()?.len());
+            let seeds = experiment.seed..experiment.seed.saturating_add(u64::from(experiment.seeds));
+            let seeds: Vec<String> = seeds.map(|seed| seed.to_string()).collect();
+            eprintln!("seed {}, {} configuration(s)", seeds.join(", "), configurations.len());
+            eprintln!("{}", experiment.account_of_training(&configurations));
         }
         let mut trace = Trace::new();
         let rows = rows(&experiment, &mut launch, |configuration, measured| {
             if self.trace.is_some() {
-                let label = format!("measured {}", configuration.label());
+                let seed = if experiment.seeds > 1 { format!(", seed {}", measured.seed) } else { String::new() };
+                let label = format!("measured {}{seed}", configuration.label());
                 trace.add(&label, &measured.program, &measured.run.timeline);
             }
         })?;

@@ -7,7 +7,7 @@ use lockstep_models::{Bucket, Strategy};
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, InputError};
 
-use crate::experiment::{Anchor, Batch, Experiment, Length, TransportKind, parse_chunk};
+use crate::experiment::{Anchor, Batch, Experiment, TransportKind, parse_chunk};
 
 /// An experiment file, and flags that make one or replace what the file says.
 #[derive(Debug, Clone, Args)]
@@ -81,45 +81,6 @@ impl ExperimentFlags {
         replace(e, "transport", self.transport, |e, transport| e.transport = transport);
         replace(e, "threads_per_rank", self.threads_per_rank, |e, count| e.threads_per_rank = count);
         Ok(experiment)
-    }
-}
-
-/// Flags of the runs of an experiment.
-#[derive(Debug, Clone, Args)]
-pub(super) struct RunFlags {
-    /// Data: mnist, synthetic, synthetic:SAMPLES, or a folder of IDX files
-    #[arg(long)]
-    data: Option<String>,
-    /// Optimizer steps
-    #[arg(long, value_parser = positive, value_name = "N", conflicts_with = "epochs", allow_hyphen_values = true)]
-    steps: Option<u32>,
-    /// Passes over the training samples
-    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
-    epochs: Option<u32>,
-    /// Seed of initial parameters and of the order of the samples
-    #[arg(long, value_parser = seed, value_name = "N", allow_hyphen_values = true)]
-    seed: Option<u64>,
-    /// Learning rate of SGD
-    #[arg(long, value_parser = not_negative, value_name = "X", allow_hyphen_values = true)]
-    learning_rate: Option<f32>,
-    /// Momentum of SGD
-    #[arg(long, value_parser = not_negative, value_name = "X", allow_hyphen_values = true)]
-    momentum: Option<f32>,
-    /// Weight decay (not on batch norm's parameters)
-    #[arg(long, value_parser = not_negative, value_name = "X", allow_hyphen_values = true)]
-    weight_decay: Option<f32>,
-}
-
-impl RunFlags {
-    /// Replaces what the flags say.
-    pub(super) fn apply(self, experiment: &mut Experiment) {
-        replace(experiment, "data", self.data, |e, data| e.data = data);
-        replace(experiment, "steps", self.steps, |e, steps| e.length = Length::Steps(steps));
-        replace(experiment, "epochs", self.epochs, |e, epochs| e.length = Length::Epochs(epochs));
-        replace(experiment, "seed", self.seed, |e, seed| e.seed = seed);
-        replace(experiment, "optimizer", self.learning_rate, |e, rate| e.optimizer.rate = rate);
-        replace(experiment, "optimizer", self.momentum, |e, momentum| e.optimizer.momentum = momentum);
-        replace(experiment, "optimizer", self.weight_decay, |e, decay| e.optimizer.weight_decay = decay);
     }
 }
 
@@ -221,17 +182,6 @@ pub(super) fn positive_long(text: &str) -> Result<u64, String> {
     match text.trim().parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err("must be a whole number of at least 1".to_owned()),
-    }
-}
-
-fn seed(text: &str) -> Result<u64, String> {
-    text.trim().parse().map_err(|_| "must be a whole number from 0 to 2^64 - 1".to_owned())
-}
-
-fn not_negative(text: &str) -> Result<f32, String> {
-    match text.trim().parse::<f32>() {
-        Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
-        _ => Err("must be a number of at least 0".to_owned()),
     }
 }
 

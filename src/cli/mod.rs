@@ -11,6 +11,7 @@ mod exec_collective;
 mod exec_run;
 mod flags;
 mod models;
+mod run_flags;
 mod schema;
 mod sim_collective;
 mod sim_predict;

@@ -111,7 +111,7 @@ pub fn compare(
         for (index, configuration) in configurations.iter().enumerate() {
             let mut train_once = || {
                 trials += 1;
-                measure(configuration, experiment, &train, &mut launch)
+                measure(configuration, experiment, experiment.seed, (&train, None), &mut launch)
             };
             let (measured, slower) = if alone { quiet.measure(TRIALS, train_once)? } else { (train_once()?, 1.0) };
             slowest = slowest.max(slower);

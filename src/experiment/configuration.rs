@@ -107,7 +107,7 @@ impl Experiment {
         Ok(all)
     }
 
-    /// The model called `name`; errors are at the line that gives it.
+    /// The model called `name`, with the experiment's initial values; errors are at the line that gives it.
     ///
     /// # Errors
     /// No name, or whatever [`Model::load`] refuses.
@@ -116,7 +116,8 @@ impl Experiment {
             let message = "is missing: name a model, e.g. --model lenet, or an experiment file";
             return Err(InputError::new("--model", "", message));
         }
-        Model::load(name).map_err(|error| self.locate_unknown(error, "--model"))
+        let model = Model::load(name).map_err(|error| self.locate_unknown(error, "--model"))?;
+        Ok(model.with_inits(&self.inits))
     }
 
     /// The published figure for a configuration.

@@ -3,8 +3,10 @@
 mod axes;
 mod configuration;
 mod noise;
+mod optimizer;
 mod read;
 mod reader;
+mod recipe;
 #[cfg(test)]
 mod tests;
 
@@ -13,14 +15,14 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use lockstep_exec::device::cpu::Sgd;
-use lockstep_models::{Bucket, Strategy};
+use lockstep_models::{Bucket, InitRules, Optimizer, Strategy};
 use lockstep_topology::{Algorithm, Bytes, HostingRule, InputError};
 
 pub use axes::Axes;
 pub(crate) use axes::chunk_or_auto;
 pub use configuration::Configuration;
 pub use noise::Noise;
+pub use recipe::Recipe;
 
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
 pub const THIS_MACHINE: &str = "this-machine";
@@ -174,10 +176,18 @@ pub struct Experiment {
     pub threads_per_rank: u32,
     /// How long a measured run is.
     pub length: Length,
-    /// Seed of initial parameters and of the order of the samples.
+    /// Seed of initial parameters, of the order of the samples and of dropout.
     pub seed: u64,
+    /// Measured runs of each configuration, with seeds `seed`, `seed + 1`, …
+    pub seeds: u32,
+    /// Whether batch norm's statistics are recomputed before each evaluation.
+    pub recompute_bn: bool,
+    /// What it follows, if anything.
+    pub recipe: Option<Recipe>,
     /// Learning rate, momentum, weight decay.
-    pub optimizer: Sgd,
+    pub optimizer: Optimizer,
+    /// Initial values, where they are not the model's own.
+    pub inits: InitRules,
     /// The point that predictions are scaled to.
     pub anchor: Option<Anchor>,
     /// Figures to compare with.
@@ -209,7 +219,11 @@ impl Default for Experiment {
             threads_per_rank: 1,
             length: Length::Steps(50),
             seed: 1,
-            optimizer: Sgd { rate: 0.02, momentum: 0.9, weight_decay: 0.0, nesterov: false },
+            seeds: 1,
+            recompute_bn: false,
+            recipe: None,
+            optimizer: Optimizer::default(),
+            inits: InitRules::default(),
             anchor: None,
             published: None,
             noise: None,
@@ -247,6 +261,27 @@ impl Experiment {
     /// Says that a flag has replaced the file's value under `key`, so that errors name the flag.
     pub fn overridden(&mut self, key: &str) {
         self.places.remove(key);
+    }
+
+    /// How `configurations` are trained, in full and in words: recipe, rates, momentum, decays, initial values.
+    pub fn account_of_training(&self, configurations: &[Configuration]) -> String {
+        let mut lines = Vec::new();
+        if let Some(recipe) = &self.recipe {
+            let batch = recipe.global_batch.map(|batch| format!(", made for a global batch of {batch}"));
+            lines.push(format!("recipe {} ({}{})", recipe.name, recipe.source, batch.unwrap_or_default()));
+        }
+        lines.push(self.optimizer.to_string());
+        let mut rates: Vec<String> = Vec::new();
+        for configuration in configurations {
+            let batch = configuration.setting().global_batch;
+            let rate = format!("{} at a global batch of {batch}", self.optimizer.target_rate(batch));
+            if !rates.contains(&rate) {
+                rates.push(rate);
+            }
+        }
+        lines.push(format!("target rate {}", rates.join(", ")));
+        lines.extend(configurations.first().map(|first| format!("initial values: {}", first.job.model.inits())));
+        lines.join("\n")
     }
 
     /// The same error at the line of the file that it is about, where there is one; `--batch-per-rank` is the key

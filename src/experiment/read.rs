@@ -3,11 +3,12 @@
 use lockstep_topology::InputError;
 use toml::de::DeTable;
 
+use super::optimizer::{inits, optimizer};
 use super::reader::{Entry, Section, Source};
-use super::{Anchor, Batch, Experiment, Point, Published, axes};
+use super::{Anchor, Batch, Experiment, Point, Published, Recipe, axes};
 
 /// The keys of an experiment.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 27] = [
     "name",
     "model",
     "data",
@@ -26,7 +27,11 @@ const KEYS: [&str; 23] = [
     "steps",
     "epochs",
     "seed",
+    "seeds",
+    "recompute_bn",
+    "recipe",
     "optimizer",
+    "init",
     "anchor",
     "published",
     "noise",
@@ -50,6 +55,10 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
         return Err(epochs.error("steps is there too: give one of the two"));
     }
     let mut experiment = Experiment::default();
+    // Everything else replaces what a recipe says.
+    if let Some(entry) = root.get("recipe") {
+        experiment.follow(entry.read(|name| Recipe::load(name).map_err(|error| error.message))?);
+    }
     for entry in root.entries().filter(|entry| entry.key() != "sweep") {
         set(&mut experiment, &entry)?;
         experiment.places.insert(entry.key().to_owned(), entry.place());
@@ -82,7 +91,11 @@ fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError>
         "steps" => experiment.length = super::Length::Steps(entry.count()?),
         "epochs" => experiment.length = super::Length::Epochs(entry.count()?),
         "seed" => experiment.seed = entry.whole(0..1 << 63)?,
-        "optimizer" => optimizer(experiment, entry)?,
+        "seeds" => experiment.seeds = entry.count()?,
+        "recompute_bn" => experiment.recompute_bn = entry.boolean()?,
+        "recipe" => {}
+        "optimizer" => optimizer(&mut experiment.optimizer, entry)?,
+        "init" => inits(&mut experiment.inits, entry)?,
         "noise" => experiment.noise = Some(super::noise::read(entry)?),
         "anchor" => experiment.anchor = Some(anchor(entry)?),
         _ => experiment.published = Some(published(entry)?),
@@ -104,21 +117,6 @@ pub(super) fn each<T: PartialEq>(
         values.push(value);
     }
     Ok(values)
-}
-
-fn optimizer(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
-    let keys = ["learning_rate", "momentum", "weight_decay", "nesterov"];
-    let section = entry.section("[optimizer]", &keys)?;
-    for entry in section.entries() {
-        // The executor computes in fp32.
-        match entry.key() {
-            "learning_rate" => experiment.optimizer.rate = entry.number(0.0)? as f32,
-            "momentum" => experiment.optimizer.momentum = entry.number(0.0)? as f32,
-            "weight_decay" => experiment.optimizer.weight_decay = entry.number(0.0)? as f32,
-            _ => experiment.optimizer.nesterov = entry.boolean()?,
-        }
-    }
-    Ok(())
 }
 
 fn anchor(entry: &Entry<'_>) -> Result<Anchor, InputError> {

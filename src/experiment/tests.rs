@@ -1,6 +1,6 @@
 //! Tests of reading experiments and expanding them.
 
-use lockstep_models::Bucket;
+use lockstep_models::{Bucket, Decay, Init, MomentumForm, Scaling, WarmUp};
 use lockstep_topology::{Algorithm, Bytes, InputError};
 
 use super::*;
@@ -49,19 +49,51 @@ fn lists_and_single_values_expand() {
 fn every_key_arrives() {
     let text = "data = \"mnist\"\ncluster = \"ethernet-4\"\nstrategy = \"ssgd\"\nbucket = \"layer\"\nchunk = \"4KiB\"\n\
                 concurrent_exchanges = 2\ntransport = \"mpi\"\nthreads_per_rank = 3\nepochs = 4\nseed = 5\n\
+                seeds = 5\nrecompute_bn = true\n\
                 [optimizer]\nlearning_rate = 0.5\nmomentum = 0\nweight_decay = 1e-4\nnesterov = true\n\
+                scaling = \"linear:256\"\nwarm_up = \"gradual:5@0.1\"\ndecay = \"steps:0.1@30,60\"\n\
+                momentum_form = \"corrected\"\ndecay_batch_norm = true\n\
+                [init]\ndense = \"gaussian:0.01\"\nresidual_gamma = 0\n\
                 [anchor]\nranks = 1\nimages_per_s = 219.0\n\
                 [published]\nsource = \"somebody\"\npoints = [{ ranks = 1, images_per_s = 7 }]";
     let e = with(text).unwrap();
     assert_eq!((e.data.as_str(), e.cluster.as_str(), e.bucket), ("mnist", "ethernet-4", Bucket::Layer));
     assert_eq!((e.chunk, e.concurrent_exchanges, e.transport), (Some(Bytes(4096)), 2, TransportKind::Mpi));
     assert_eq!((e.threads_per_rank, e.length, e.seed), (3, Length::Epochs(4), 5));
-    assert_eq!(e.optimizer, Sgd { rate: 0.5, momentum: 0.0, weight_decay: 1e-4, nesterov: true });
+    let wanted = Optimizer {
+        learning_rate: 0.5,
+        scaling: Scaling::Linear { batch: 256 },
+        warm_up: WarmUp::Gradual { epochs: 5.0, from: Some(0.1) },
+        decay: Decay::Steps { factor: 0.1, epochs: vec![30.0, 60.0] },
+        momentum: 0.0,
+        form: MomentumForm::Corrected,
+        nesterov: true,
+        weight_decay: 1e-4,
+        decay_batch_norm: true,
+    };
+    assert_eq!(e.optimizer, wanted);
+    let dense = Some(Init::Gaussian(0.01));
+    assert_eq!(e.inits, InitRules { dense, residual_gamma: Some(0.0), ..InitRules::default() });
+    assert_eq!((e.seeds, e.recompute_bn), (5, true));
     assert_eq!(e.anchor, Some(Anchor { ranks: 1, batch_per_rank: None, images_per_s: 219.0 }));
     let configuration = &e.configurations().unwrap()[0];
     assert_eq!(e.published_for(configuration), Some(7.0));
     let job = &configuration.job;
     assert_eq!((job.bucket, job.chunk, job.concurrent_exchanges), (e.bucket, e.chunk, 2));
+}
+
+/// What stands in the file replaces what the recipe says, wherever it stands.
+#[test]
+fn a_recipe_is_where_an_experiment_begins() {
+    let e = with("recipe = \"goyal2017\"\n[optimizer]\nlearning_rate = 0.05\n[init]\nresidual_gamma = 1").unwrap();
+    assert_eq!((e.length, e.optimizer.learning_rate, e.optimizer.weight_decay), (Length::Epochs(90), 0.05, 1e-4));
+    assert_eq!((e.inits.residual_gamma, e.inits.convolution), (Some(1.0), Some(Init::He)));
+    assert_eq!(with("steps = 7\nrecipe = \"goyal2017\"").unwrap().length, Length::Steps(7));
+    let told = e.account_of_training(&e.configurations().unwrap());
+    for words in ["recipe goyal2017:resnet-50 (Goyal", "rate 0.05 (scaling linear:256)", "target rate 0.00625 at"] {
+        assert!(told.contains(words), "{told}");
+    }
+    assert!(told.contains("initial values: weight "), "{told}");
 }
 
 #[test]
@@ -109,6 +141,13 @@ fn mistakes_are_told_where_they_stand() {
         ("[optimizer]\nrate = 1", "e.toml:4", "unknown key in [optimizer]"),
         ("[optimizer]\nlearning_rate = -1", "e.toml:4", "at least 0"),
         ("[optimizer]\nlearning_rate = inf", "e.toml:4", "at least 0"),
+        ("[optimizer]\nscaling = \"linear\"", "e.toml:4", "linear:256"),
+        ("[optimizer]\nwarm_up = \"slow:5\"", "e.toml:4", "gradual:5@0.1"),
+        ("[optimizer]\ndecay = \"steps:0.1@60,30\"", "e.toml:4", "steps:0.1@30,60,80"),
+        ("[optimizer]\nmomentum_form = \"eq10\"", "e.toml:4", "separate, absorbed or corrected"),
+        ("[init]\ndense = \"small\"", "e.toml:4", "he, xavier"),
+        ("recipe = \"goyal\"", "e.toml:3", "did you mean goyal2017"),
+        ("seeds = 0", "e.toml:3", "whole number from 1"),
         ("[anchor]\nranks = 1", "e.toml:3", "lacks the key images_per_s"),
         ("[anchor]\nimages_per_s = 0", "e.toml:4", "more than 0"),
         ("[published]\npoints = []", "e.toml:3", "lacks the key source"),

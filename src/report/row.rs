@@ -39,6 +39,7 @@ pub(super) const SETTING: &[&str] = &[
     "transport",
     "device",
     "threads_per_rank",
+    "training",
     "seed",
     "steps",
 ];
@@ -116,7 +117,11 @@ pub struct MeasuredRow {
     pub device: String,
     /// Threads of each rank.
     pub threads_per_rank: u32,
-    /// Seed of initial parameters and of the order of the samples.
+    /// The optimizer in full (rate, scaling, warm-up, decay, momentum, weight decay) and how parameters start.
+    pub training: String,
+    /// Learning rate that scaling gives at this global batch, before warm-up and decay.
+    pub learning_rate: f64,
+    /// Seed of initial parameters, of the order of the samples and of dropout.
     pub seed: u64,
     /// Optimizer steps that were run.
     pub steps: u32,
@@ -138,6 +143,12 @@ pub struct MeasuredRow {
     pub held_out_loss: f64,
     /// Share of held-out samples that are classified correctly, from 0 to 1.
     pub accuracy: f64,
+    /// Percent of held-out samples that are not: the median after each of the last five epochs; only of runs by epochs.
+    pub error_pct: Option<f64>,
+    /// Mean of `error_pct` over the configuration's seeds; only of several.
+    pub error_mean_pct: Option<f64>,
+    /// Their sample standard deviation.
+    pub error_std_pct: Option<f64>,
     /// SHA-256 of the learnable parameters.
     pub weights_sha256: String,
     /// SHA-256 of all state: parameters, optimizer, running statistics.

@@ -47,6 +47,51 @@ pub fn receive<T: Transport + ?Sized>(end: &mut T, from: Rank, kind: u32) -> Res
     swap_parts(end, None, from, kind)
 }
 
+/// Sends a copy of `values` to `to` and returns when it has been taken; the receiver must know how many they are.
+///
+/// # Errors
+/// When the job is over.
+pub fn send_elements<T: Transport + ?Sized>(
+    end: &mut T,
+    to: Rank,
+    kind: u32,
+    values: Vec<f32>,
+) -> Result<(), TransportError> {
+    let values: &'static mut [f32] = Vec::leak(values);
+    // SAFETY: leaked above, freed below once the message is done, never on an error.
+    let region = unsafe { Region::new(values.as_ptr(), values.len()) };
+    let id = end.post_send(to, Tag::control(kind), region)?;
+    wait_sent(end, id)?;
+    // SAFETY: the leak from above, which no message uses any more.
+    drop(unsafe { Box::from_raw(values) });
+    Ok(())
+}
+
+/// The next `count` elements of this kind from `from`.
+///
+/// # Errors
+/// When the job is over.
+pub fn receive_elements<T: Transport + ?Sized>(
+    end: &mut T,
+    from: Rank,
+    kind: u32,
+    count: usize,
+) -> Result<Vec<f32>, TransportError> {
+    let values: &'static mut [f32] = Vec::leak(vec![0.0f32; count]);
+    // SAFETY: leaked above, freed below once the message is done, never on an error.
+    let region = unsafe { RegionMut::new(values.as_mut_ptr(), values.len()) };
+    let id = end.post_recv(from, Tag::control(kind), region, Combine::Copy, RegionMut::empty())?;
+    loop {
+        end.poll()?;
+        if end.recv_done(id)? {
+            break;
+        }
+        end.wait(None)?;
+    }
+    // SAFETY: the leak from above, which no message uses any more.
+    Ok(unsafe { Box::from_raw(values) }.into_vec())
+}
+
 /// Sends `value` to `to` and receives one from `from`, at the same time.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ mod arbitrary;
 mod block;
 mod build;
 mod expression;
+mod inits;
 mod kinds;
 mod order;
 mod read;
@@ -20,6 +21,7 @@ use petgraph::graph::DiGraph;
 
 use crate::{Layer, Shape};
 pub use arbitrary::random_model;
+pub use inits::InitRules;
 pub use work::{Pass, Work};
 
 /// A layer's position in topological order, which is also its index in [`Model::layers`].

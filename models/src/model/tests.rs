@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod blocks;
+mod inits;
 mod random;
 mod work;
 mod zoo;

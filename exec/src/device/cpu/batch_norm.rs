@@ -75,7 +75,13 @@ impl BatchNorm {
             let (means, variances, batch) =
                 unsafe { (means.part(range.clone()), variances.part(range.clone()), batch.part(range.clone())) };
             let planes = || (0..samples).flat_map(|sample| range.clone().map(move |channel| (sample, channel)));
-            if mode == Mode::Train {
+            // The weight of what the running statistics were.
+            let keep = match mode {
+                Mode::Train => Some(self.momentum),
+                Mode::Statistics { batch } => Some(batch as f32 / (batch as f32 + 1.0)),
+                Mode::Evaluate => None,
+            };
+            if let Some(keep) = keep {
                 let (mut total, mut squares) = ([0.0f64; SMALL], [0.0f64; SMALL]);
                 wide(
                     #[inline(always)]
@@ -95,8 +101,8 @@ impl BatchNorm {
                     let (mean, variance) = (total[at] / count, squares[at] / count);
                     let unbiased = if count > 1.0 { squares[at] / (count - 1.0) } else { variance };
                     batch[at] = (mean as f32, (1.0 / (variance + f64::from(self.epsilon)).sqrt()) as f32);
-                    means[at] = self.momentum * means[at] + (1.0 - self.momentum) * mean as f32;
-                    variances[at] = self.momentum * variances[at] + (1.0 - self.momentum) * unbiased as f32;
+                    means[at] = keep * means[at] + (1.0 - keep) * mean as f32;
+                    variances[at] = keep * variances[at] + (1.0 - keep) * unbiased as f32;
                 }
             } else {
                 for at in 0..range.len() {

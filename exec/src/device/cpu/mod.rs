@@ -5,8 +5,8 @@
 //! are the same bits for any number of threads, and for a chain and its layers run one by one.
 //!
 //! ```
-//! use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Sgd, Threads};
-//! use lockstep_models::{Dense, Layer, Shape};
+//! use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Threads, sgd_step};
+//! use lockstep_models::{Dense, Layer, SgdStep, Shape};
 //!
 //! // Two samples of two features, a dense layer to two classes with a ReLU, the loss.
 //! let dense = Layer::Dense(Dense { out_features: 2, bias: true });
@@ -23,7 +23,7 @@
 //!     losses.push(loss.forward(&y, &[0, 0]).sum);
 //!     loss.backward(0.5, &mut d_y, false);
 //!     kernel.backward_weight(&[&x], &y, &d_y, &w, &mut g, false);
-//!     Sgd { rate: 0.1, momentum: 0.9, weight_decay: 0.0, nesterov: false }.update(&mut w, &mut v, &g);
+//!     sgd_step(&SgdStep::plain(0.1, 0.9), &mut w, &mut v, &g);
 //! }
 //! assert_eq!(y.len(), 4);
 //! assert!(losses[1] < losses[0]);
@@ -58,7 +58,7 @@ use lockstep_models::{Layer, PoolKind, Shape};
 pub use dropout::Draw;
 pub use loss::{CrossEntropy, Loss};
 pub use threads::Threads;
-pub use update::{Sgd, add_into, copy};
+pub use update::{add_into, copy, sgd_step};
 
 use activation::{Activation, Curve};
 use batch_norm::BatchNorm;
@@ -87,6 +87,12 @@ pub struct ChainLayer<'a> {
 pub enum Mode {
     /// A training step.
     Train,
+    /// As inference but for batch normalisation, which takes the batch's statistics and leaves in the running ones their mean
+    /// over the batches so far: what evaluation may use instead of a running average (Goyal et al. 2017, Fig. 4).
+    Statistics {
+        /// Number of the batch, from 0.
+        batch: u32,
+    },
     /// Inference; no backward pass follows.
     Evaluate,
 }

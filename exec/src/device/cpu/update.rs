@@ -1,47 +1,44 @@
 //! The optimizer's update, and the two loops over slices that collectives need.
 
+use lockstep_models::SgdStep;
+
 use super::simd::wide;
 
-/// Momentum SGD as Goyal et al. 2017, §3 Eq. 9 with weight decay in the gradient: the rate multiplies the whole velocity, so a
-/// change of rate needs no correction of it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sgd {
-    /// η: what the velocity is multiplied with before it is taken off the weights.
-    pub rate: f32,
-    /// m: the part of the velocity that is kept.
-    pub momentum: f32,
-    /// λ: the part of a weight that is added to its gradient.
-    pub weight_decay: f32,
-    /// Whether a step looks ahead along the velocity (Sutskever et al. 2013, §2, as PyTorch writes it).
-    pub nesterov: bool,
-}
-
-impl Sgd {
-    /// `v ← m·v + (g + λ·w)`, then `w ← w − η·v` (with `nesterov`: `w ← w − η·(g + λ·w + m·v)`). All slices have one length;
-    /// ranges with different decay are separate calls.
-    ///
-    /// ```
-    /// # use lockstep_exec::device::cpu::Sgd;
-    /// let sgd = Sgd { rate: 0.5, momentum: 0.5, weight_decay: 0.25, nesterov: false };
-    /// let (mut w, mut v) = ([4.0], [2.0]);
-    /// sgd.update(&mut w, &mut v, &[1.0]);
-    /// assert_eq!((v, w), ([3.0], [2.5])); // v = 0.5·2 + 1 + 0.25·4, w = 4 − 0.5·3
-    /// ```
-    pub fn update(&self, weights: &mut [f32], velocity: &mut [f32], gradient: &[f32]) {
-        assert!(weights.len() == velocity.len() && weights.len() == gradient.len(), "three slices of one length");
-        let Sgd { rate, momentum, weight_decay, nesterov } = *self;
-        wide(
-            #[inline(always)]
-            || {
-                for ((w, v), g) in weights.iter_mut().zip(velocity.iter_mut()).zip(gradient) {
-                    let slope = *g + weight_decay * *w;
-                    *v = momentum * *v + slope;
-                    let step = if nesterov { slope + momentum * *v } else { *v };
-                    *w -= rate * step;
+/// One step of momentum SGD: `v ← keep·v + (g + λ·w)`, then `w ← w − η·v` (Goyal et al. 2017, §3, Eq. 9), or, absorbed,
+/// `v ← keep·v + η·(g + λ·w)`, then `w ← w − v` (Eq. 10). With `nesterov` the weights take `g + λ·w + m·v` in place of v.
+///
+/// All slices have one length; ranges with different decay are separate calls.
+///
+/// ```
+/// # use lockstep_exec::device::cpu::sgd_step;
+/// # use lockstep_models::SgdStep;
+/// let step = SgdStep { weight_decay: 0.25, ..SgdStep::plain(0.5, 0.5) };
+/// let (mut w, mut v) = ([4.0], [2.0]);
+/// sgd_step(&step, &mut w, &mut v, &[1.0]);
+/// assert_eq!((v, w), ([3.0], [2.5])); // v = 0.5·2 + 1 + 0.25·4, w = 4 − 0.5·3
+/// ```
+pub fn sgd_step(step: &SgdStep, weights: &mut [f32], velocity: &mut [f32], gradient: &[f32]) {
+    assert!(weights.len() == velocity.len() && weights.len() == gradient.len(), "three slices of one length");
+    let SgdStep { rate, keep, momentum, absorbed, nesterov, weight_decay, .. } = *step;
+    wide(
+        #[inline(always)]
+        || {
+            let all = weights.iter_mut().zip(velocity.iter_mut()).zip(gradient);
+            if absorbed {
+                for ((w, v), g) in all {
+                    let slope = rate * (*g + weight_decay * *w);
+                    *v = keep * *v + slope;
+                    *w -= if nesterov { slope + momentum * *v } else { *v };
                 }
-            },
-        );
-    }
+            } else {
+                for ((w, v), g) in all {
+                    let slope = *g + weight_decay * *w;
+                    *v = keep * *v + slope;
+                    *w -= rate * if nesterov { slope + momentum * *v } else { *v };
+                }
+            }
+        },
+    );
 }
 
 /// `destination += source`, element by element.
@@ -66,12 +63,36 @@ mod tests {
     #[test]
     fn two_steps() {
         for (nesterov, expected) in [(false, -2.5), (true, -3.25)] {
-            let sgd = Sgd { rate: 1.0, momentum: 0.5, weight_decay: 0.0, nesterov };
-            let (mut w, mut v) = (vec![0.0; 37], vec![0.0; 37]);
-            for _ in 0..2 {
-                sgd.update(&mut w, &mut v, &[1.0; 37]);
+            for absorbed in [false, true] {
+                let step = SgdStep { nesterov, absorbed, ..SgdStep::plain(1.0, 0.5) };
+                let (mut w, mut v) = (vec![0.0; 37], vec![0.0; 37]);
+                for _ in 0..2 {
+                    sgd_step(&step, &mut w, &mut v, &[1.0; 37]);
+                }
+                assert_eq!((w, v), (vec![expected; 37], vec![1.5; 37]));
             }
-            assert_eq!((w, v), (vec![expected; 37], vec![1.5; 37]));
+        }
+    }
+
+    /// At rates that are powers of two Eq. 10 with its correction gives the weights of Eq. 9 to the bit, whatever the rate
+    /// does; v is then η·u.
+    #[test]
+    fn both_forms_are_one_method() {
+        for nesterov in [false, true] {
+            let gradient =
+                |step: usize| -> Vec<f32> { (0..64).map(|i| ((i * 37 + step * 11) % 19) as f32 - 9.0).collect() };
+            let (mut w, mut u) = (vec![0.75; 64], vec![0.0; 64]);
+            let (mut x, mut v) = (w.clone(), u.clone());
+            let mut before = None;
+            for (at, rate) in [0.5f32, 0.5, 4.0, 4.0, 0.125, 2.0].into_iter().enumerate() {
+                let step = SgdStep { nesterov, weight_decay: 0.125, ..SgdStep::plain(rate, 0.75) };
+                sgd_step(&step, &mut w, &mut u, &gradient(at));
+                let keep = 0.75 * before.map_or(1.0, |before| rate / before);
+                sgd_step(&SgdStep { keep, absorbed: true, ..step }, &mut x, &mut v, &gradient(at));
+                before = Some(rate);
+                assert_eq!(w, x, "after step {at}");
+                assert!(u.iter().zip(&v).all(|(u, v)| rate * u == *v));
+            }
         }
     }
 

@@ -3,25 +3,33 @@
 //! The rules are those that the simulator simulates: tasks of the compute stream run in program order, one at a time; an
 //! exchange starts as soon as what it is `after` is done; whatever exchanges can do comes before the next compute task.
 
-use std::sync::Arc;
+mod compute;
+mod evaluation;
+mod exchanges;
+
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Decision, Driver, Observation, Op, Phase, Program, Role, Span, Stream, TaskId};
-use lockstep_topology::{Algorithm, Rank, Time};
+use lockstep_models::{Course, Decision, Driver, Observation, Op, Optimizer, Program, Role, Span, Stream, TaskId};
+use lockstep_topology::Time;
 
-use crate::arena::Arena;
 use crate::data::{Dataset, Sampler};
-use crate::device::cpu::{Mode, Sgd};
 use crate::error::ExecError;
-use crate::exchange::{Buffers, Exchange, Progress, Traffic, scratch_elements};
+use crate::exchange::Traffic;
 use crate::holdings::Memory;
-use crate::transport::{RegionMut, Transport};
+use crate::replica::Evaluation;
+use crate::transport::Transport;
+pub use evaluation::Evaluations;
+use exchanges::Slot;
 
 /// What a worker needs beside the program.
 pub(crate) struct Setup<'a> {
     pub program: &'a Program,
     pub data: &'a Dataset,
-    pub sgd: Sgd,
+    pub optimizer: &'a Optimizer,
+    /// The sizes that the optimizer's rate follows.
+    pub course: Course,
+    /// When the model is judged on the way.
+    pub evaluations: Option<Evaluations<'a>>,
     pub seed: u64,
     pub threads: usize,
     pub stall_limit: Duration,
@@ -35,21 +43,10 @@ pub(crate) struct Outcome {
     pub spans: Vec<Span>,
     /// Sum of sample losses of each iteration on this rank.
     pub losses: Vec<f64>,
+    /// At the ends of the epochs that are judged; on rank 0 alone.
+    pub evaluations: Vec<Evaluation>,
     /// Per peer rank.
     pub sent: Vec<Traffic>,
-}
-
-/// An exchange task, its machinery, and how far it is.
-struct Slot {
-    task: TaskId,
-    exchange: Exchange,
-    /// For a library's collective, which is one blocking call.
-    library: Option<(Arc<[Rank]>, RegionMut)>,
-    running: bool,
-    /// Iterations that have been started.
-    started: u32,
-    ready: Time,
-    start: Time,
 }
 
 /// One rank at work.
@@ -101,33 +98,6 @@ impl<'a> Worker<'a> {
         Ok(worker)
     }
 
-    /// `number` counts the role's exchanges: members of other roles meet in the same ones, under other task ids.
-    fn prepare(&mut self, number: u32, task: TaskId, exchange: &lockstep_models::Exchange) -> Result<(), ExecError> {
-        let program = self.setup.program;
-        let group = &program.groups[exchange.group];
-        let schedule = program.schedule(exchange)?;
-        let window = Program::window(exchange, &schedule);
-        let range = exchange.range.start as usize..exchange.range.end as usize;
-        let needed = if self.transport.needs_scratch() { scratch_elements(&schedule, window) as usize } else { 0 };
-        let scratch = Arena::new(vec![0.0; needed]);
-        let data = self.memory.arena(exchange.buffer).region(range);
-        let buffers = Buffers::in_place(data, scratch.region(0..needed));
-        self.memory.scratch.push(scratch);
-        let ranks: Arc<[Rank]> = group.ranks.iter().map(Rank).collect();
-        let member = self.transport.rank().0 - group.ranks.first;
-        let library = matches!(exchange.algorithm, Algorithm::Library(_)).then(|| (ranks.clone(), data));
-        self.slots.push(Slot {
-            task,
-            exchange: Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window),
-            library,
-            running: false,
-            started: 0,
-            ready: Time::ZERO,
-            start: Time::ZERO,
-        });
-        Ok(())
-    }
-
     /// Runs until the driver says stop.
     pub(crate) fn run(mut self) -> Result<Outcome, ExecError> {
         let program = self.setup.program;
@@ -143,7 +113,7 @@ impl<'a> Worker<'a> {
                 self.setup.seed,
             )?),
         };
-        let mut losses = Vec::new();
+        let (mut losses, mut evaluations) = (Vec::new(), Vec::new());
         loop {
             let at = self.now();
             let decision = driver.next(&Observation { rank, iteration: self.iteration, at });
@@ -159,9 +129,12 @@ impl<'a> Worker<'a> {
             // A rank with nothing to compute must not run ahead of its exchanges.
             let iteration = self.iteration;
             self.wait_until(|worker| worker.slots.iter().all(|slot| slot.started == iteration))?;
+            if self.setup.evaluations.is_some_and(|when| when.due(batch + 1, &self.setup.course)) {
+                evaluations.extend(self.evaluate()?);
+            }
         }
         self.wait_until(|worker| worker.slots.iter().all(|slot| !slot.running))?;
-        Ok(Outcome { sent: self.sent(), spans: self.spans, losses })
+        Ok(Outcome { sent: self.sent(), spans: self.spans, losses, evaluations })
     }
 
     fn iterate(&mut self, mut sampler: Option<&mut Sampler>, batch: u64) -> Result<(), ExecError> {
@@ -215,37 +188,6 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn execute(
-        &mut self,
-        task: TaskId,
-        repetition: u32,
-        sampler: Option<&mut Sampler>,
-        batch: u64,
-    ) -> Result<(), ExecError> {
-        let (Some(replica), Some(sampler)) = (&mut self.memory.replica, sampler) else {
-            unreachable!("check: ranks that only serve have no compute tasks");
-        };
-        match &self.role.tasks[task].op {
-            Op::Load { .. } => {
-                let mut indices = Vec::new();
-                let place = sampler.micro_batch(batch, self.transport.rank().0, repetition, &mut indices);
-                replica.load(self.setup.data, &indices, place);
-            }
-            Op::Compute { chain, phase: Phase::Forward, .. } => {
-                if let Some(loss) = replica.forward(*chain, Mode::Train) {
-                    self.loss += loss.sum;
-                }
-            }
-            Op::Compute { chain, phase, .. } => {
-                let scale = 1.0 / self.setup.program.global_batch() as f32;
-                replica.backward(*chain, *phase, scale, repetition > 0);
-            }
-            Op::Update { range } => replica.update(range.start as usize..range.end as usize, &self.setup.sgd),
-            Op::Repeat { .. } | Op::Exchange(_) => unreachable!("not a task of the compute stream"),
-        }
-        Ok(())
-    }
-
     fn satisfied(&self, task: TaskId, iteration: u32) -> bool {
         self.role.tasks[task].after.iter().all(|after| self.done[after.task] + after.lag > iteration)
     }
@@ -255,44 +197,6 @@ impl<'a> Worker<'a> {
         let after = self.role.tasks[task].after.iter().map(|after| self.ended[after.task]).max().unwrap_or(Time::ZERO);
         let before = self.spans.last().map_or(Time::ZERO, |span| span.end);
         if self.role.tasks[task].stream == Stream::Compute { after.max(before) } else { after }
-    }
-
-    /// Starts exchanges that are ready and moves those that run; true if one was started or ended.
-    fn progress(&mut self) -> Result<bool, ExecError> {
-        let mut moved = false;
-        self.transport.poll()?;
-        for index in 0..self.slots.len() {
-            let (task, started) = (self.slots[index].task, self.slots[index].started);
-            if !self.slots[index].running && started < self.granted && self.satisfied(task, started) {
-                let (ready, start) = (self.ready(task), self.now());
-                let slot = &mut self.slots[index];
-                slot.exchange.restart();
-                (slot.running, slot.started, slot.ready, slot.start) = (true, started + 1, ready, start);
-                moved = true;
-            }
-            let slot = &mut self.slots[index];
-            if !slot.running {
-                continue;
-            }
-            let ended = match &slot.library {
-                Some((ranks, data)) => {
-                    self.transport.library_allreduce(ranks, *data)?;
-                    true
-                }
-                None => slot.exchange.turn(self.transport)? == Progress::Done,
-            };
-            if ended {
-                slot.running = false;
-                let (iteration, ready, start) = (slot.started - 1, slot.ready, slot.start);
-                let end = self.now();
-                self.done[task] = iteration + 1;
-                self.ended[task] = end;
-                let rank = self.transport.rank().0;
-                self.spans.push(Span { rank, task: task as u32, iteration, repetition: 0, ready, start, end });
-                moved = true;
-            }
-        }
-        Ok(moved)
     }
 
     /// Makes progress until the condition holds; blocks where nothing moves, and gives up at the stall limit.
@@ -318,34 +222,6 @@ impl<'a> Worker<'a> {
             self.transport.wait(Some(Instant::now() + self.setup.stall_limit.min(Duration::from_millis(500))))?;
         }
         Ok(())
-    }
-
-    /// Messages sent so far.
-    fn messages(&self) -> u64 {
-        self.slots.iter().flat_map(|slot| slot.exchange.sent()).map(|traffic| traffic.messages).sum()
-    }
-
-    fn stall(&self, seconds: f64) -> ExecError {
-        let waits = self.slots.iter().filter(|slot| slot.running).map(|slot| {
-            let peers: Vec<String> =
-                slot.exchange.waits().map(|(lane, rank)| format!("rank {} (lane {lane})", rank.0)).collect();
-            format!("`{}` iteration {} for {}", self.role.tasks[slot.task].name, slot.started - 1, peers.join(", "))
-        });
-        let waiting = waits.collect::<Vec<_>>().join("; ");
-        ExecError::Stall { rank: self.transport.rank().0, waiting, seconds }
-    }
-
-    fn sent(&self) -> Vec<Traffic> {
-        let mut sent = vec![Traffic::default(); self.setup.program.ranks() as usize];
-        for slot in &self.slots {
-            let Op::Exchange(exchange) = &self.role.tasks[slot.task].op else { continue };
-            let first = self.setup.program.groups[exchange.group].ranks.first as usize;
-            for (peer, traffic) in slot.exchange.sent().iter().enumerate() {
-                sent[first + peer].messages += traffic.messages;
-                sent[first + peer].bytes += traffic.bytes;
-            }
-        }
-        sent
     }
 
     fn now(&self) -> Time {

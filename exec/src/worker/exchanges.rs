@@ -1,0 +1,125 @@
+//! A worker's exchanges: prepared once, started when what they are after is done, moved along whenever there is time.
+
+use std::sync::Arc;
+
+use lockstep_models::{Op, Program, Span, TaskId};
+use lockstep_topology::{Algorithm, Rank, Time};
+
+use super::Worker;
+use crate::arena::Arena;
+use crate::error::ExecError;
+use crate::exchange::{Buffers, Exchange, Progress, Traffic, scratch_elements};
+use crate::transport::RegionMut;
+
+/// An exchange task, its machinery, and how far it is.
+pub(super) struct Slot {
+    task: TaskId,
+    exchange: Exchange,
+    /// For a library's collective, which is one blocking call.
+    library: Option<(Arc<[Rank]>, RegionMut)>,
+    pub(super) running: bool,
+    /// Iterations that have been started.
+    pub(super) started: u32,
+    ready: Time,
+    start: Time,
+}
+
+impl Worker<'_> {
+    /// `number` counts the role's exchanges: members of other roles meet in the same ones, under other task ids.
+    pub(super) fn prepare(
+        &mut self,
+        number: u32,
+        task: TaskId,
+        exchange: &lockstep_models::Exchange,
+    ) -> Result<(), ExecError> {
+        let program = self.setup.program;
+        let group = &program.groups[exchange.group];
+        let schedule = program.schedule(exchange)?;
+        let window = Program::window(exchange, &schedule);
+        let range = exchange.range.start as usize..exchange.range.end as usize;
+        let needed = if self.transport.needs_scratch() { scratch_elements(&schedule, window) as usize } else { 0 };
+        let scratch = Arena::new(vec![0.0; needed]);
+        let data = self.memory.arena(exchange.buffer).region(range);
+        let buffers = Buffers::in_place(data, scratch.region(0..needed));
+        self.memory.scratch.push(scratch);
+        let ranks: Arc<[Rank]> = group.ranks.iter().map(Rank).collect();
+        let member = self.transport.rank().0 - group.ranks.first;
+        let library = matches!(exchange.algorithm, Algorithm::Library(_)).then(|| (ranks.clone(), data));
+        self.slots.push(Slot {
+            task,
+            exchange: Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window),
+            library,
+            running: false,
+            started: 0,
+            ready: Time::ZERO,
+            start: Time::ZERO,
+        });
+        Ok(())
+    }
+
+    /// Starts exchanges that are ready and moves those that run; true if one was started or ended.
+    pub(super) fn progress(&mut self) -> Result<bool, ExecError> {
+        let mut moved = false;
+        self.transport.poll()?;
+        for index in 0..self.slots.len() {
+            let (task, started) = (self.slots[index].task, self.slots[index].started);
+            if !self.slots[index].running && started < self.granted && self.satisfied(task, started) {
+                let (ready, start) = (self.ready(task), self.now());
+                let slot = &mut self.slots[index];
+                slot.exchange.restart();
+                (slot.running, slot.started, slot.ready, slot.start) = (true, started + 1, ready, start);
+                moved = true;
+            }
+            let slot = &mut self.slots[index];
+            if !slot.running {
+                continue;
+            }
+            let ended = match &slot.library {
+                Some((ranks, data)) => {
+                    self.transport.library_allreduce(ranks, *data)?;
+                    true
+                }
+                None => slot.exchange.turn(self.transport)? == Progress::Done,
+            };
+            if ended {
+                slot.running = false;
+                let (iteration, ready, start) = (slot.started - 1, slot.ready, slot.start);
+                let end = self.now();
+                self.done[task] = iteration + 1;
+                self.ended[task] = end;
+                let rank = self.transport.rank().0;
+                self.spans.push(Span { rank, task: task as u32, iteration, repetition: 0, ready, start, end });
+                moved = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Messages sent so far.
+    pub(super) fn messages(&self) -> u64 {
+        self.slots.iter().flat_map(|slot| slot.exchange.sent()).map(|traffic| traffic.messages).sum()
+    }
+
+    pub(super) fn stall(&self, seconds: f64) -> ExecError {
+        let waits = self.slots.iter().filter(|slot| slot.running).map(|slot| {
+            let peers: Vec<String> =
+                slot.exchange.waits().map(|(lane, rank)| format!("rank {} (lane {lane})", rank.0)).collect();
+            format!("`{}` iteration {} for {}", self.role.tasks[slot.task].name, slot.started - 1, peers.join(", "))
+        });
+        let waiting = waits.collect::<Vec<_>>().join("; ");
+        ExecError::Stall { rank: self.transport.rank().0, waiting, seconds }
+    }
+
+    pub(super) fn sent(&self) -> Vec<Traffic> {
+        let mut sent = vec![Traffic::default(); self.setup.program.ranks() as usize];
+        for slot in &self.slots {
+            let Op::Exchange(exchange) = &self.role.tasks[slot.task].op else { continue };
+            let first = self.setup.program.groups[exchange.group].ranks.first as usize;
+            for (peer, traffic) in slot.exchange.sent().iter().enumerate() {
+                sent[first + peer].messages += traffic.messages;
+                sent[first + peer].bytes += traffic.bytes;
+            }
+        }
+        sent
+    }
+}

@@ -1,0 +1,206 @@
+//! The optimizer as a value: momentum SGD, its learning rate over a run, and what one step of it is in numbers.
+//!
+//! Pure functions of step and sizes, so that simulator, executor and the one-rank reference apply the same numbers; the
+//! kernel that applies them stands with the device.
+
+mod decay;
+mod scaling;
+mod warm_up;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use decay::Decay;
+pub use scaling::Scaling;
+pub use warm_up::WarmUp;
+
+/// What the momentum buffer holds (Goyal et al. 2017, §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MomentumForm {
+    /// Eq. 9: `u ← m·u + g`, `w ← w − η·u`. The buffer knows no rate.
+    #[default]
+    Separate,
+    /// Eq. 10 as it stands: `v ← m·v + η·g`, `w ← w − v`. Once the rate has changed, it is another method than Eq. 9 for as
+    /// long as the buffer remembers the old one (the pitfall of Remark 2). So do Krizhevsky 2014, §5, and Koliousis et al.
+    /// 2019, Eq. 3, write it.
+    Absorbed,
+    /// Eq. 10 with its momentum correction: `v ← m·(η/η_before)·v + η·g`, which is Eq. 9 again.
+    Corrected,
+}
+
+impl fmt::Display for MomentumForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MomentumForm::Separate => "separate",
+            MomentumForm::Absorbed => "absorbed",
+            MomentumForm::Corrected => "corrected",
+        })
+    }
+}
+
+impl FromStr for MomentumForm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MomentumForm, String> {
+        match text {
+            "separate" => Ok(MomentumForm::Separate),
+            "absorbed" => Ok(MomentumForm::Absorbed),
+            "corrected" => Ok(MomentumForm::Corrected),
+            _ => Err(format!("{text:?} is no form of momentum: write separate, absorbed or corrected")),
+        }
+    }
+}
+
+/// Momentum SGD and its learning rate over a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Optimizer {
+    /// η: the rate before scaling.
+    pub learning_rate: f64,
+    /// How the rate follows the global batch.
+    pub scaling: Scaling,
+    /// How the first epochs lead to it.
+    pub warm_up: WarmUp,
+    /// How it falls later.
+    pub decay: Decay,
+    /// m: the part of the momentum buffer that is kept.
+    pub momentum: f64,
+    /// What the buffer holds.
+    pub form: MomentumForm,
+    /// Whether a step looks ahead along the buffer (Sutskever et al. 2013, §2, as PyTorch writes it).
+    pub nesterov: bool,
+    /// λ: the part of a weight that is added to its gradient, apart from the loss (Goyal et al. 2017, Eq. 8).
+    pub weight_decay: f64,
+    /// Whether batch norm's γ and β (and a scale's parameters) decay too; Goyal et al. 2017, §5.1, spare them.
+    pub decay_batch_norm: bool,
+}
+
+impl Default for Optimizer {
+    fn default() -> Optimizer {
+        Optimizer {
+            learning_rate: 0.02,
+            scaling: Scaling::None,
+            warm_up: WarmUp::None,
+            decay: Decay::Constant,
+            momentum: 0.9,
+            form: MomentumForm::Separate,
+            nesterov: false,
+            weight_decay: 0.0,
+            decay_batch_norm: false,
+        }
+    }
+}
+
+/// The sizes of the run that an optimizer serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Course {
+    /// Samples per step over all ranks: kn, accumulation included.
+    pub global_batch: u64,
+    /// Steps in an epoch, at least 1.
+    pub steps_per_epoch: u64,
+    /// Steps of the whole run.
+    pub steps: u64,
+}
+
+/// One step of SGD on parameters, in the numbers of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SgdStep {
+    /// η of this step.
+    pub rate: f32,
+    /// What the momentum buffer is multiplied with: m, or m·η/η_before.
+    pub keep: f32,
+    /// m, with which Nesterov's step looks ahead.
+    pub momentum: f32,
+    /// Whether the buffer has η in it (Eq. 10) or not (Eq. 9).
+    pub absorbed: bool,
+    /// Whether the step looks ahead.
+    pub nesterov: bool,
+    /// λ.
+    pub weight_decay: f32,
+    /// Whether λ holds for batch norm's parameters too.
+    pub decay_batch_norm: bool,
+}
+
+impl Optimizer {
+    /// The target rate: what scaling makes of η, before warm-up and decay.
+    pub fn target_rate(&self, global_batch: u64) -> f64 {
+        self.scaling.rate(self.learning_rate, global_batch)
+    }
+
+    /// η of step `step`, counted from 0.
+    ///
+    /// The decay's epochs are those of the run, the warm-up's among them ("after the warm-up, we go back to the original
+    /// learning rate schedule", Goyal et al. 2017, §2.2); what falls continuously begins to fall when the warm-up ends.
+    ///
+    /// ```
+    /// # use lockstep_models::{Course, Decay, Optimizer, Scaling, WarmUp};
+    /// // Goyal et al. 2017, §5.1: 0.1·kn/256, gradual warm-up over 5 epochs, ÷10 at epochs 30, 60, 80.
+    /// let optimizer = Optimizer {
+    ///     learning_rate: 0.1,
+    ///     scaling: Scaling::Linear { batch: 256 },
+    ///     warm_up: WarmUp::Gradual { epochs: 5.0, from: None },
+    ///     decay: Decay::Steps { factor: 0.1, epochs: vec![30.0, 60.0, 80.0] },
+    ///     ..Optimizer::default()
+    /// };
+    /// let course = Course { global_batch: 8192, steps_per_epoch: 156, steps: 90 * 156 };
+    /// assert_eq!(optimizer.rate(0, &course), 0.1);
+    /// assert_eq!(optimizer.rate(5 * 156, &course), 3.2);
+    /// assert!((optimizer.rate(89 * 156, &course) - 0.0032).abs() < 1e-12);
+    /// ```
+    pub fn rate(&self, step: u64, course: &Course) -> f64 {
+        let target = self.target_rate(course.global_batch);
+        let from = self.warm_up.rate().unwrap_or(self.learning_rate);
+        // At batches up to the reference there is nothing to warm up to.
+        let warm_steps = if from < target { self.warm_up.steps(course) } else { 0 };
+        if step < warm_steps {
+            return self.warm_up.at(step, warm_steps, from, target);
+        }
+        target * self.decay.share(step, warm_steps, course)
+    }
+
+    /// The numbers of step `step`.
+    pub fn step(&self, step: u64, course: &Course) -> SgdStep {
+        let rate = self.rate(step, course);
+        let correction = match (self.form, step.checked_sub(1).map(|before| self.rate(before, course))) {
+            // A buffer without a rate in it has nothing to correct: it is zero.
+            (MomentumForm::Corrected, Some(before)) if before > 0.0 => rate / before,
+            _ => 1.0,
+        };
+        SgdStep {
+            rate: rate as f32,
+            keep: (self.momentum * correction) as f32,
+            momentum: self.momentum as f32,
+            absorbed: self.form != MomentumForm::Separate,
+            nesterov: self.nesterov,
+            weight_decay: self.weight_decay as f32,
+            decay_batch_norm: self.decay_batch_norm,
+        }
+    }
+}
+
+impl fmt::Display for Optimizer {
+    /// `rate 0.1 (linear:256), warm-up gradual:5, decay steps:0.1@30,60,80, momentum 0.9 (nesterov), weight decay 0.0001 …`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rate {} (scaling {}), ", self.learning_rate, self.scaling)?;
+        write!(f, "warm-up {}, decay {}, ", self.warm_up, self.decay)?;
+        write!(f, "momentum {} ({}", self.momentum, self.form)?;
+        write!(f, "{}), ", if self.nesterov { ", nesterov" } else { "" })?;
+        let spared = if self.decay_batch_norm { "batch norm too" } else { "not on batch norm" };
+        write!(f, "weight decay {} ({spared})", self.weight_decay)
+    }
+}
+
+impl SgdStep {
+    /// Momentum SGD at a constant rate without decay.
+    pub fn plain(rate: f32, momentum: f32) -> SgdStep {
+        let (keep, absorbed, nesterov) = (momentum, false, false);
+        SgdStep { rate, keep, momentum, absorbed, nesterov, weight_decay: 0.0, decay_batch_norm: false }
+    }
+}
+
+/// A finite number of at least zero.
+fn number(text: &str) -> Option<f64> {
+    text.trim().parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
+}
