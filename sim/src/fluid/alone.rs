@@ -25,9 +25,10 @@ impl System {
     /// The largest speed that a class's cap and capacities allow.
     pub(super) fn bound(&mut self, class: u32) -> f64 {
         let group = &mut self.classes.groups[class as usize];
-        if group.bound_as_of != self.capacities {
+        if group.bound_as_of != self.capacities || group.sapped {
             group.bound_as_of = self.capacities;
             let links = &self.classes.links[group.range()];
+            group.sapped = links.iter().any(|link| self.resources[link.resource as usize].role.tapped);
             let limits = links.iter().map(|link| self.resources[link.resource as usize].capacity / link.per_speed);
             group.bound = limits.fold(group.cap, f64::min);
         }
@@ -44,6 +45,7 @@ impl System {
             self.alone.push(pace.due, class);
         }
         self.hold(class, class);
+        self.retap(class);
     }
 
     /// A class is alone no more: it has ended, or is about to enter the lists.
@@ -57,7 +59,9 @@ impl System {
         self.give_up(class);
         let (group, pace) = self.classes.both(class);
         pace.speed = 0.0;
-        if group.pins == 0 {
+        let pins = group.pins;
+        self.retap(class);
+        if pins == 0 {
             // The settling forgets it.
             self.touch(class);
         }

@@ -12,6 +12,7 @@ use std::ops::Range;
 use lockstep_topology::Time;
 
 use super::Use;
+use super::tap::Taps;
 
 /// No group, no member of a chain.
 pub(super) const NONE: u32 = u32::MAX;
@@ -83,6 +84,9 @@ pub(super) struct Group {
     pub(super) leads: bool,
     /// Whether its only member has all its resources to itself, and stands in no list.
     pub(super) alone: bool,
+    /// Whether it taps resources, and whether it shares one that is tapped.
+    pub(super) taps: bool,
+    pub(super) sapped: bool,
     /// The capacities, by their version, that `bound` follows from.
     pub(super) bound_as_of: u64,
 }
@@ -205,6 +209,8 @@ pub(super) struct Classes {
     /// The speed that the solver has found for the present instant.
     pub(super) next_speeds: Vec<f64>,
     pub(super) links: Vec<Link>,
+    /// What each class takes off the top of resources that it does not share.
+    pub(super) taps: Vec<Taps>,
     /// The first class of each hash; only looked up, never iterated.
     table: HashMap<u64, u32, BuildHasherDefault<Mixed>>,
     free_groups: Vec<u32>,
@@ -267,12 +273,15 @@ impl Classes {
             touched: false,
             leads: false,
             alone: false,
+            taps: false,
+            sapped: false,
             bound_as_of: u64::MAX,
         };
         match self.free_groups.pop() {
             Some(class) => {
                 // The pace of a class without members says nothing.
                 self.groups[class as usize] = group;
+                self.taps[class as usize] = Taps::default();
                 class
             }
             None => {
@@ -280,6 +289,7 @@ impl Classes {
                 self.paces.push(Pace::default());
                 self.others.push(Others::default());
                 self.next_speeds.push(0.0);
+                self.taps.push(Taps::default());
                 (self.groups.len() - 1) as u32
             }
         }

@@ -255,6 +255,9 @@ impl System {
             self.classes.groups[leader as usize].leads = true;
             self.schedule.set(leader, first);
         }
+        for at in 0..component.groups.len() {
+            self.retap(component.groups[at]);
+        }
     }
 
     pub(super) fn unschedule(&mut self, class: u32) {

@@ -8,6 +8,7 @@ use lockstep_topology::{InputError, Time};
 use super::alone::{FREE, SHARED};
 use super::classes::{Classes, Member, NONE};
 use super::schedule::Schedule;
+use super::tap::{Role, check, left};
 use super::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
 use super::{check_capacity, check_work, normalise, picoseconds};
 use crate::event::Events;
@@ -22,7 +23,16 @@ pub(super) struct User {
 /// A resource and who uses it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Resource {
+    /// What is there to share, after taps.
     pub(super) capacity: f64,
+    /// What there would be without.
+    pub(super) nominal: f64,
+    /// What taps take, and how many classes do.
+    pub(super) tapped: f64,
+    pub(super) tapping: u32,
+    pub(super) role: Role,
+    /// Whether what they take has changed since its users were told.
+    pub(super) sapped: bool,
     /// What its users would take of it if each ran at its own bound.
     pub(super) demand: f64,
     /// How many activities use it.
@@ -79,6 +89,8 @@ pub struct System {
     pub(super) alone: Events<u32>,
     /// Classes that are no longer alone and wait to be entered into lists.
     pub(super) joined: Vec<u32>,
+    /// Resources of which taps take something else than its users know.
+    pub(super) sapped: Vec<u32>,
     /// How often a capacity was changed.
     pub(super) capacities: u64,
     /// One group of each component that has a completion ahead, at the component's next one.
@@ -135,7 +147,7 @@ impl System {
 impl Fluid for System {
     fn add_resource(&mut self, capacity: f64) -> Result<ResourceId, InputError> {
         check_capacity(capacity)?;
-        self.resources.push(Resource { capacity, ..Resource::default() });
+        self.resources.push(Resource { capacity, nominal: capacity, ..Resource::default() });
         self.fills.push(Fill::default());
         self.holders.push(FREE);
         Ok(ResourceId((self.resources.len() - 1) as u32))
@@ -144,23 +156,32 @@ impl Fluid for System {
     fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError> {
         check_capacity(capacity)?;
         self.settle();
-        // What changes from here on is noted for the next settling.
-        self.instant += 1;
-        let users: Vec<u32> = self.resources[resource.0 as usize].users.iter().map(|user| user.group).collect();
-        users.iter().for_each(|group| self.detach(*group));
-        self.resources[resource.0 as usize].capacity = capacity;
+        self.reenter(resource.0);
+        let Resource { capacity: shared, nominal, tapped, .. } = &mut self.resources[resource.0 as usize];
+        (*nominal, *shared) = (capacity, left(capacity, *tapped));
         self.capacities += 1;
         if !matches!(self.holders[resource.0 as usize], FREE | SHARED) {
             // The settling takes it among the others.
             self.touch(self.holders[resource.0 as usize]);
         }
-        users.iter().for_each(|group| self.touch(*group));
         Ok(())
     }
 
     fn class(&mut self, cap: f64, uses: &[Use]) -> Result<ClassId, InputError> {
         normalise(cap, uses, self.resources.len(), &mut self.uses)?;
         Ok(ClassId(self.classes.intern(cap, &self.uses)))
+    }
+
+    fn tapping(&mut self, cap: f64, uses: &[Use], taps: &[Use]) -> Result<ClassId, InputError> {
+        let mut sorted = Vec::new();
+        normalise(cap, taps, self.resources.len(), &mut sorted)?;
+        normalise(cap, uses, self.resources.len(), &mut self.uses)?;
+        check(&self.uses, &sorted, |id| self.resources[id.0 as usize].role)?;
+        let class = ClassId(self.classes.intern(cap, &self.uses));
+        if self.classes.taps[class.0 as usize].uses != sorted && self.classes.paces[class.0 as usize].members == 0 {
+            self.set_taps(class, sorted);
+        }
+        Ok(class)
     }
 
     fn release(&mut self, class: ClassId) {
@@ -278,16 +299,18 @@ impl Fluid for System {
     fn load(&mut self, resource: ResourceId) -> f64 {
         self.settle();
         let holder = self.holders[resource.0 as usize];
+        let tapped = self.resources[resource.0 as usize].tapped;
         if !matches!(holder, FREE | SHARED) {
-            return self.load_alone(holder, resource.0);
+            return tapped + self.load_alone(holder, resource.0);
         }
         let users = &self.resources[resource.0 as usize].users;
-        users
+        let shared: f64 = users
             .iter()
             .map(|user| {
                 let pace = &self.classes.paces[user.group as usize];
                 f64::from(pace.members) * pace.speed * self.classes.links[user.link as usize].per_speed
             })
-            .sum()
+            .sum();
+        tapped + shared
     }
 }

@@ -34,6 +34,7 @@ mod schedule;
 mod settle;
 mod share;
 mod slow;
+mod tap;
 #[cfg(test)]
 mod tests;
 
@@ -118,6 +119,12 @@ pub trait Fluid {
     /// Uses of the same resource add up and uses of zero are dropped; negative ones, NaN and unknown resources are
     /// refused. The class is kept until [`Fluid::release`] was called as often as this.
     fn class(&mut self, cap: f64, uses: &[Use]) -> Result<ClassId, InputError>;
+
+    /// A class whose activities also take from other resources off the top, unhindered: what is left of those (at least a
+    /// sixteenth) is for the activities that share them. As [`Fluid::class`]; a resource cannot be both shared and tapped.
+    ///
+    /// The taps belong to the class: with the same cap and uses, only those given while it has no activities count.
+    fn tapping(&mut self, cap: f64, uses: &[Use], taps: &[Use]) -> Result<ClassId, InputError>;
 
     /// Lets go of a class: once its last activity ends it is forgotten, and its id must not be used again.
     fn release(&mut self, class: ClassId);

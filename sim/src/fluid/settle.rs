@@ -14,9 +14,16 @@ const MARGIN: f64 = 1e-6;
 impl System {
     /// Brings speeds and predictions up to date with what has changed.
     pub(super) fn settle(&mut self) {
-        if self.touched.is_empty() {
-            return;
+        while !(self.touched.is_empty() && self.sapped.is_empty()) {
+            if !self.touched.is_empty() {
+                self.settle_touched();
+            }
+            // Who shares what is tapped taps nothing, so this ends after the second time.
+            self.sap();
         }
+    }
+
+    fn settle_touched(&mut self) {
         self.instant += 1;
         self.attach_touched();
         for (number, _) in &self.work.changed {
@@ -49,6 +56,7 @@ impl System {
                 let pins = group.pins;
                 self.unschedule(class);
                 self.detach(class);
+                self.retap(class);
                 if pins == 0 {
                     self.classes.forget(class);
                 }

@@ -5,6 +5,7 @@
 
 use lockstep_topology::{InputError, Time};
 
+use super::tap::{Role, check, left};
 use super::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
 use super::{check_capacity, check_work, normalise, picoseconds, work_between};
 
@@ -29,6 +30,8 @@ pub struct SlowSystem {
     now: Time,
     capacities: Vec<f64>,
     classes: Vec<(f64, Vec<Use>)>,
+    /// Of each class.
+    taps: Vec<Vec<Use>>,
     activities: Vec<Activity>,
     started: u64,
     stale: bool,
@@ -44,6 +47,32 @@ impl SlowSystem {
         if !std::mem::take(&mut self.stale) {
             return;
         }
+        // What taps is shared as if nothing was tapped; the others have what is left.
+        let nominal = self.capacities.clone();
+        self.share();
+        let tapped: Vec<f64> = (0..nominal.len()).map(|resource| self.tapped(resource)).collect();
+        if tapped.iter().any(|tapped| *tapped > 0.0) {
+            self.capacities = nominal.iter().zip(tapped).map(|(capacity, tapped)| left(*capacity, tapped)).collect();
+            self.share();
+            self.capacities = nominal;
+        }
+        for activity in &mut self.activities {
+            let span = if activity.left == 0.0 { 0 } else { picoseconds(activity.left, activity.speed) };
+            activity.due = self.now + Time(span);
+        }
+    }
+
+    /// What taps take of a resource.
+    fn tapped(&self, resource: usize) -> f64 {
+        let of = |activity: &Activity| {
+            let taps = self.taps[activity.class as usize].iter().filter(|tap| tap.resource.0 as usize == resource);
+            taps.map(|tap| tap.per_speed * activity.speed).sum::<f64>()
+        };
+        self.activities.iter().map(of).sum()
+    }
+
+    /// Speeds from the definition.
+    fn share(&mut self) {
         // The first sweep has none before it to compare with.
         self.activities.iter_mut().for_each(|activity| activity.speed = 0.0);
         let mut levels = vec![f64::INFINITY; self.capacities.len()];
@@ -65,10 +94,6 @@ impl SlowSystem {
             if change <= STILL {
                 break;
             }
-        }
-        for activity in &mut self.activities {
-            let span = if activity.left == 0.0 { 0 } else { picoseconds(activity.left, activity.speed) };
-            activity.due = self.now + Time(span);
         }
     }
 
@@ -124,8 +149,25 @@ impl Fluid for SlowSystem {
         let known = self.classes.iter().position(|class| class.0 == cap && class.1 == sorted);
         Ok(ClassId(known.unwrap_or_else(|| {
             self.classes.push((cap, sorted));
+            self.taps.push(Vec::new());
             self.classes.len() - 1
         }) as u32))
+    }
+
+    fn tapping(&mut self, cap: f64, uses: &[Use], taps: &[Use]) -> Result<ClassId, InputError> {
+        let mut sorted = Vec::new();
+        normalise(cap, taps, self.capacities.len(), &mut sorted)?;
+        let class = self.class(cap, uses)?;
+        let of = |id: ResourceId, uses: &[Use]| uses.iter().any(|used| used.resource == id);
+        let role = |id| Role {
+            tapped: self.taps.iter().any(|taps| of(id, taps)),
+            shared: self.classes.iter().zip(&self.taps).any(|((_, uses), taps)| !taps.is_empty() && of(id, uses)),
+        };
+        check(&self.classes[class.0 as usize].1, &sorted, role)?;
+        if !self.activities.iter().any(|activity| activity.class == class.0) {
+            self.taps[class.0 as usize] = sorted;
+        }
+        Ok(class)
     }
 
     /// Nothing: classes are few where this system is used.
@@ -188,6 +230,6 @@ impl Fluid for SlowSystem {
             let own = uses.filter(|used| used.resource == resource).map(|used| used.per_speed).sum::<f64>();
             if own > 0.0 { own * activity.speed } else { 0.0 }
         };
-        self.activities.iter().map(uses).sum()
+        self.activities.iter().map(uses).sum::<f64>() + self.tapped(resource.0 as usize)
     }
 }

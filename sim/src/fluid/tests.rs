@@ -14,6 +14,7 @@ enum Deed {
     Start {
         cap: f64,
         uses: Vec<(u32, f64)>,
+        taps: Vec<(u32, f64)>,
         work: f64,
     },
     /// Cancel the n-th activity started so far (modulo their number).
@@ -67,10 +68,11 @@ fn play(fluid: &mut impl Fluid, scenario: &Scenario) -> Result<Vec<End>, String>
         }
         while let Some((_, deed)) = deeds.next_if(|_| at == next) {
             match deed {
-                Deed::Start { cap, uses, work } => {
-                    let class = fluid.class(*cap, &uses_of(uses)).map_err(|error| error.to_string())?;
+                Deed::Start { cap, uses, taps, work } => {
+                    let class =
+                        fluid.tapping(*cap, &uses_of(uses), &uses_of(taps)).map_err(|error| error.to_string())?;
                     classes.push((class, *cap, uses_of(uses)));
-                    works.push((*work, classes.len() - 1));
+                    works.push((*work, uses_of(&[uses.as_slice(), taps].concat())));
                     ids.push(fluid.start(class, *work, ids.len() as u64).map_err(|error| error.to_string())?);
                     ends.push(None);
                 }
@@ -92,8 +94,8 @@ fn play(fluid: &mut impl Fluid, scenario: &Scenario) -> Result<Vec<End>, String>
     }
     let ends: Vec<End> = ends.into_iter().collect::<Option<_>>().ok_or("an activity never ended")?;
     let mut owed = vec![0.0; capacities.len()];
-    for (end, (work, class)) in ends.iter().zip(works) {
-        for used in &classes[class].2 {
+    for (end, (work, uses)) in ends.iter().zip(works) {
+        for used in uses {
             owed[used.resource.0 as usize] += (work - end.left) * used.per_speed;
         }
     }
@@ -143,7 +145,7 @@ fn scenarios(per_speed: impl Strategy<Value = f64> + Clone) -> impl Strategy<Val
     let cap = prop_oneof![Just(f64::INFINITY), 0.05..3.0, Just(0.5)];
     let uses = prop::collection::vec((0u32..6, per_speed), 1..4);
     let work = prop_oneof![4 => 0.5..50.0, 2 => Just(3.0), 1 => Just(0.0)];
-    let start = (cap, uses, work).prop_map(|(cap, uses, work)| Deed::Start { cap, uses, work });
+    let start = (cap, uses, work).prop_map(|(cap, uses, work)| Deed::Start { cap, uses, taps: Vec::new(), work });
     let deed = prop_oneof![
         8 => start,
         1 => (0usize..40).prop_map(Deed::Cancel),
@@ -155,12 +157,31 @@ fn scenarios(per_speed: impl Strategy<Value = f64> + Clone) -> impl Strategy<Val
         .prop_map(|(capacities, deeds)| Scenario { capacities, deeds: cumulate(deeds) })
 }
 
+/// Transfers over links 0 to 2 that tap memories 3 to 5, each by what belongs to its link; kernels that use these.
+fn tapped_scenarios() -> impl Strategy<Value = Scenario> {
+    let cap = prop_oneof![Just(f64::INFINITY), 0.05..3.0];
+    let transfer = (cap.clone(), prop::collection::vec((0u32..3, Just(1.0)), 1..3), 0.5..20.0f64);
+    let transfer = transfer.prop_map(|(cap, uses, work)| {
+        let taps = uses.iter().map(|(link, _)| (link + 3, 0.01 * f64::from(link + 1))).collect();
+        Deed::Start { cap, uses, taps, work }
+    });
+    let kernel = (cap, prop::collection::vec((3u32..6, 0.1..3.0), 1..3), 0.5..20.0f64);
+    let kernel = kernel.prop_map(|(cap, uses, work)| Deed::Start { cap, uses, taps: Vec::new(), work });
+    let capacity = (0u32..6, 0.7..2.0).prop_map(|(resource, capacity)| Deed::Capacity(resource, capacity));
+    let deed = prop_oneof![4 => transfer, 4 => kernel, 1 => (0usize..40).prop_map(Deed::Cancel), 1 => capacity];
+    let gap = prop_oneof![Just(0), Just(SECOND), 0..3 * SECOND];
+    (prop::collection::vec(0.7..2.0, 6), prop::collection::vec((gap, deed), 1..40))
+        .prop_map(|(capacities, deeds)| Scenario { capacities, deeds: cumulate(deeds) })
+}
+
 /// Uses listed once per resource: the helper's own sums then agree with the system's.
 fn cumulate(mut deeds: Vec<(u64, Deed)>) -> Vec<(u64, Deed)> {
     for (_, deed) in &mut deeds {
-        if let Deed::Start { uses, .. } = deed {
-            uses.sort_by_key(|used| used.0);
-            uses.dedup_by_key(|used| used.0);
+        if let Deed::Start { uses, taps, .. } = deed {
+            for uses in [uses, taps] {
+                uses.sort_by_key(|used| used.0);
+                uses.dedup_by_key(|used| used.0);
+            }
         }
     }
     deeds
@@ -198,6 +219,11 @@ proptest! {
         same_story(&scenario)?;
     }
 
+    #[test]
+    fn fast_is_slow_for_taps(scenario in tapped_scenarios()) {
+        same_story(&scenario)?;
+    }
+
     /// All is in a few classes, so groups have many members.
     #[test]
     fn fast_is_slow_for_crowds(
@@ -207,7 +233,7 @@ proptest! {
         let routes = [vec![(0, 1.0)], vec![(0, 1.0), (1, 1.0)], vec![(1, 2.0)]];
         let deeds = works.iter().map(|(gap, route, work)| {
             let (uses, cap) = (routes[*route as usize].clone(), caps[*route as usize]);
-            (*gap, Deed::Start { cap, uses, work: f64::from(*work) })
+            (*gap, Deed::Start { cap, uses, taps: Vec::new(), work: f64::from(*work) })
         });
         same_story(&Scenario { capacities: vec![2.0, 1.0], deeds: deeds.collect() })?;
     }

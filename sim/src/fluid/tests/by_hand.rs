@@ -71,7 +71,7 @@ fn staggered_flows_end_when_the_arithmetic_says() {
     // Flow n starts at second n with 4 units on a link of 1 unit/s, n = 0, 1, 2. After 1 s the first has 3 left; two
     // share for 1 s: 2.5, 3.5; three share: the first needs 7.5 s more and ends at 9.5, when the others have 1.0 and
     // 1.5; two share: the second ends at 11.5, the third has 0.5 and ends at 12.
-    let deeds = |gap| (gap, Deed::Start { cap: f64::INFINITY, uses: vec![(0, 1.0)], work: 4.0 });
+    let deeds = |gap| (gap, Deed::Start { cap: f64::INFINITY, uses: vec![(0, 1.0)], taps: vec![], work: 4.0 });
     let scenario = Scenario { capacities: vec![1.0], deeds: vec![deeds(0), deeds(SECOND), deeds(SECOND)] };
     let ends = play(&mut System::new(), &scenario).expect("a sound run");
     let times: Vec<f64> = ends.iter().map(|end| end.time.as_secs_f64()).collect();
@@ -164,4 +164,45 @@ fn bad_input_is_refused_with_the_cure() {
     assert!(fluid.start(class, f64::NAN, 0).is_err() && fluid.start(class, -1.0, 0).is_err());
     assert!(fluid.start(class, 1.0, 0).is_ok());
     assert_eq!(fluid.speed(class), 0.5);
+}
+
+#[test]
+fn taps_worked_by_hand() {
+    fn of(mut fluid: impl Fluid) {
+        let [link, memory] = [10.0, 100.0].map(|capacity| fluid.add_resource(capacity).expect("valid"));
+        let tap = |per_speed| [Use { resource: memory, per_speed }];
+        let transfer = fluid.tapping(f64::INFINITY, &[Use::one(link)], &tap(2.0)).expect("valid");
+        let streaming = fluid.class(f64::INFINITY, &[Use::one(memory)]).expect("valid");
+        let modest = fluid.class(30.0, &[Use::one(memory)]).expect("valid");
+        fluid.start(streaming, 200.0, 0).expect("valid");
+        assert_eq!(fluid.speed(streaming), 100.0);
+        // A transfer at 10 takes 20 of the memory, whoever else is there; two share their link and take as much.
+        fluid.start(transfer, 10.0, 1).expect("valid");
+        assert_eq!((fluid.speed(transfer), fluid.speed(streaming), fluid.load(memory)), (10.0, 80.0, 100.0));
+        fluid.start(transfer, 5.0, 2).expect("valid");
+        assert_eq!((fluid.speed(transfer), fluid.speed(streaming)), (5.0, 80.0));
+        fluid.start(modest, f64::INFINITY, 3).expect("valid");
+        assert_eq!((fluid.speed(modest), fluid.speed(streaming)), (30.0, 50.0));
+        // 5 units at 5 take a second, the other 5 at 10 half of one: 50 · 1.5 of the 200 are done, 125 are left at 70.
+        let mut finished = Vec::new();
+        fluid.advance(Time(3 * SECOND / 2), &mut finished);
+        assert_eq!(
+            finished.iter().map(|done| (done.token, done.time.0)).collect::<Vec<_>>(),
+            [(2, SECOND), (1, 3 * SECOND / 2)]
+        );
+        assert_eq!((fluid.speed(streaming), fluid.load(memory)), (70.0, 100.0));
+        assert_eq!(fluid.next_completion(), Some(Time(3 * SECOND / 2 + (125.0 / 70.0 * 1e12_f64).round() as u64)));
+        // More than is there: a sixteenth stays.
+        let greedy = fluid.tapping(9.0, &[Use::one(link)], &tap(50.0)).expect("valid");
+        fluid.start(greedy, f64::INFINITY, 4).expect("valid");
+        assert_eq!(fluid.speed(streaming) + fluid.speed(modest), 100.0 / 16.0);
+        // What taps may not share what is tapped, in whichever order.
+        assert!(fluid.tapping(1.0, &[Use::one(memory)], &[Use::one(memory)]).is_err());
+        assert!(fluid.tapping(1.0, &[Use::one(memory)], &[Use::one(link)]).is_err());
+        let other = fluid.add_resource(1.0).expect("valid");
+        assert!(fluid.tapping(1.0, &[Use::one(other)], &[Use::one(link)]).is_err());
+        assert!(fluid.tapping(1.0, &[Use::one(memory)], &[Use::one(other)]).is_err());
+    }
+    of(System::new());
+    of(SlowSystem::new());
 }

@@ -1,0 +1,129 @@
+//! Taps: what activities take off the top of a resource before others share it, as transfers take memory bandwidth.
+//!
+//! A tap never binds its own activity: a link is much slower than the memory at its end, so a fair share of the memory is
+//! more than what a transfer asks for, and max-min sharing gives each transfer all of that. To say so beforehand is the
+//! same sharing for the price of two small systems instead of a large one that all devices with traffic would belong to.
+//! What is left has a floor, [`LEAST_LEFT`], so that a bad platform slows others down and does not stop them.
+
+use super::alone::{FREE, SHARED};
+use super::fast::System;
+use super::{ClassId, ResourceId, Use};
+use lockstep_topology::InputError;
+
+/// Share of a resource that taps always leave.
+pub(super) const LEAST_LEFT: f64 = 1.0 / 16.0;
+
+/// The taps of a class and the rate for which they count now.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Taps {
+    pub(super) uses: Vec<Use>,
+    rate: f64,
+}
+
+/// What taps leave of a capacity.
+pub(super) fn left(nominal: f64, tapped: f64) -> f64 {
+    (nominal - tapped).max(nominal * LEAST_LEFT)
+}
+
+/// What classes with taps have to do with a resource.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Role {
+    /// They tap it.
+    pub(super) tapped: bool,
+    /// They share it with others.
+    pub(super) shared: bool,
+}
+
+/// Refuses a class by which a resource would be tapped, and shared by who taps: sharing could not be told in two steps.
+pub(super) fn check(uses: &[Use], taps: &[Use], role: impl Fn(ResourceId) -> Role) -> Result<(), InputError> {
+    let refused = |id: ResourceId, what: &str| {
+        Err(InputError::new("", format!("resource {}", id.0), format!("is {what}, which cannot go together")))
+    };
+    for used in uses.iter().filter(|_| !taps.is_empty()) {
+        if role(used.resource).tapped || taps.iter().any(|tap| tap.resource == used.resource) {
+            return refused(used.resource, "tapped, and shared by activities that tap");
+        }
+    }
+    match taps.iter().find(|tap| role(tap.resource).shared) {
+        Some(tap) => refused(tap.resource, "shared by activities that tap, and tapped"),
+        None => Ok(()),
+    }
+}
+
+impl System {
+    /// Enters the taps of a class that has no members.
+    pub(super) fn set_taps(&mut self, class: ClassId, taps: Vec<Use>) {
+        for tap in &taps {
+            self.resources[tap.resource.0 as usize].role.tapped = true;
+        }
+        for link in
+            self.classes.links[self.classes.groups[class.0 as usize].range()].iter().filter(|_| !taps.is_empty())
+        {
+            self.resources[link.resource as usize].role.shared = true;
+        }
+        // Bounds are looked up anew, and find which classes share what is tapped.
+        self.capacities += 1;
+        self.classes.groups[class.0 as usize].taps = !taps.is_empty();
+        self.classes.taps[class.0 as usize] = Taps { uses: taps, rate: 0.0 };
+    }
+
+    /// Counts the taps of a class anew, after its members or their speed have changed.
+    pub(super) fn retap(&mut self, class: u32) {
+        if !self.classes.groups[class as usize].taps {
+            return;
+        }
+        let pace = &self.classes.paces[class as usize];
+        let rate = f64::from(pace.members) * pace.speed;
+        let taps = &mut self.classes.taps[class as usize];
+        let before = std::mem::replace(&mut taps.rate, rate);
+        if rate == before {
+            return;
+        }
+        for tap in &taps.uses {
+            let resource = &mut self.resources[tap.resource.0 as usize];
+            resource.tapped += (rate - before) * tap.per_speed;
+            match (before > 0.0, rate > 0.0) {
+                (false, true) => resource.tapping += 1,
+                (true, false) => resource.tapping -= 1,
+                _ => {}
+            }
+            if resource.tapping == 0 {
+                // Sums kept by adding and subtracting drift a little.
+                resource.tapped = 0.0;
+            }
+            if !std::mem::replace(&mut resource.sapped, true) {
+                self.sapped.push(tap.resource.0);
+            }
+        }
+    }
+
+    /// Lets those who share tapped resources know what is left of them; they are touched if that changes their speeds.
+    pub(super) fn sap(&mut self) {
+        let mut sapped = std::mem::take(&mut self.sapped);
+        for number in sapped.drain(..) {
+            let resource = &mut self.resources[number as usize];
+            resource.sapped = false;
+            resource.capacity = left(resource.nominal, resource.tapped);
+            match self.holders[number as usize] {
+                FREE => {}
+                SHARED => self.reenter(number),
+                alone => {
+                    if self.bound(alone) != self.classes.paces[alone as usize].speed {
+                        // The settling takes it among the others.
+                        self.touch(alone);
+                    }
+                }
+            }
+        }
+        self.sapped = sapped;
+    }
+
+    /// Takes the users of a resource out of all lists and has the settling enter them with the bounds that now hold.
+    pub(super) fn reenter(&mut self, resource: u32) {
+        // What changes from here on is noted for the next settling.
+        self.instant += 1;
+        let users: Vec<u32> = self.resources[resource as usize].users.iter().map(|user| user.group).collect();
+        users.iter().for_each(|group| self.detach(*group));
+        users.iter().for_each(|group| self.touch(*group));
+    }
+}
