@@ -56,6 +56,10 @@ impl Costs for Scaled<'_> {
         self.inner.message(pair, receiver, route)
     }
 
+    fn traffic(&self, device: &Device) -> f64 {
+        self.inner.traffic(device)
+    }
+
     fn noise(&self) -> Option<&Noise> {
         self.inner.noise()
     }

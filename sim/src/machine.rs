@@ -9,12 +9,14 @@ use lockstep_topology::{Cluster, InputError, Time};
 use crate::costs::{Cost, MessageCost};
 use crate::fluid::{ClassId, Fluid, ResourceId, Use};
 use crate::fold::Orbits;
+use crate::platform::Platform;
 
 /// A resource with its name and its capacity.
 #[derive(Debug, Clone)]
 struct Resource {
     name: String,
-    part: Part,
+    /// `None`: it counts as no use of its own.
+    part: Option<Part>,
     /// When it is whole.
     capacity: f64,
     /// What each cause leaves of it at present; whole without any.
@@ -26,6 +28,8 @@ struct Resource {
 struct DeviceResources {
     cores: ResourceId,
     memory: ResourceId,
+    /// Of a GPU: what transfers leave of its memory to kernels.
+    beside: Option<ResourceId>,
 }
 
 /// All resources of a run.
@@ -85,7 +89,7 @@ impl Resources {
     fn add(
         &mut self,
         name: String,
-        part: Part,
+        part: Option<Part>,
         capacity: f64,
         fluid: &mut dyn Fluid,
     ) -> Result<ResourceId, InputError> {
@@ -100,6 +104,11 @@ impl Resources {
     /// What the solver refuses.
     pub(crate) fn class(&mut self, cap: f64, uses: &[Use], fluid: &mut dyn Fluid) -> Result<ClassId, InputError> {
         let class = fluid.class(cap, uses)?;
+        self.note(class, cap, uses);
+        Ok(class)
+    }
+
+    fn note(&mut self, class: ClassId, cap: f64, uses: &[Use]) {
         let index = class.0 as usize;
         if self.uses.len() <= index {
             self.uses.resize(index + 1, Vec::new());
@@ -108,7 +117,6 @@ impl Resources {
         }
         self.caps[index] = cap;
         self.uses[index] = uses.to_vec();
-        Ok(class)
     }
 
     /// The resource of a link's wire.
@@ -127,7 +135,7 @@ impl Resources {
         }
         let name = format!("{} > {}", cluster.vertex(link.from).name, cluster.vertex(link.to).name);
         let capacity = link.payload().bytes_per_s() / crowd;
-        let id = self.add(name, Part::Link(link.id), capacity, fluid)?;
+        let id = self.add(name, Some(Part::Link(link.id)), capacity, fluid)?;
         self.wires[link.wire.0 as usize] = Some(id);
         Ok(id)
     }
@@ -170,10 +178,19 @@ impl Resources {
             DeviceKind::Cpu(cpu) => ("cores", f64::from(cpu.cores)),
             DeviceKind::Gpu(_) => ("multiprocessors", 1.0),
         };
-        let cores = self.add(format!("{} {unit}", device.name), Part::Compute(device.id), capacity / crowd, fluid)?;
-        let memory = self.add(format!("{} memory", device.name), Part::Memory(device.id), 1.0 / crowd, fluid)?;
-        self.devices[device.id.0 as usize] = Some(DeviceResources { cores, memory });
-        Ok(DeviceResources { cores, memory })
+        let cores =
+            self.add(format!("{} {unit}", device.name), Some(Part::Compute(device.id)), capacity / crowd, fluid)?;
+        let memory = self.add(format!("{} memory", device.name), Some(Part::Memory(device.id)), 1.0 / crowd, fluid)?;
+        let beside = match &device.kind {
+            DeviceKind::Cpu(_) => None,
+            DeviceKind::Gpu(_) => {
+                let name = format!("{} memory beside transfers", device.name);
+                Some(self.add(name, None, 1.0 / crowd, fluid)?)
+            }
+        };
+        let all = DeviceResources { cores, memory, beside };
+        self.devices[device.id.0 as usize] = Some(all);
+        Ok(all)
     }
 
     /// The class of tasks on `device` that cost `cost` and run on up to `threads` cores, a unit of work being a second of
@@ -189,13 +206,51 @@ impl Resources {
         threads: u32,
         fluid: &mut dyn Fluid,
     ) -> Result<ClassId, InputError> {
-        let DeviceResources { cores, memory } = self.device(cluster, device, fluid)?;
+        let DeviceResources { cores, memory, beside } = self.device(cluster, device, fluid)?;
         let (cap, fills) = match device.kind {
             DeviceKind::Cpu(_) => (f64::from(threads.max(1)), 1.0),
             DeviceKind::Gpu(_) => (1.0, cost.occupancy),
         };
-        let uses = [Use { resource: cores, per_speed: fills }, Use { resource: memory, per_speed: cost.memory }];
+        let mut uses = vec![Use { resource: cores, per_speed: fills }];
+        let memories = [Some(memory), beside].into_iter().flatten();
+        uses.extend(memories.map(|resource| Use { resource, per_speed: cost.memory }));
         self.class(cap, &uses, fluid)
+    }
+
+    /// What transfers between two devices take, byte by byte, of the memory that kernels of GPUs work in. CPUs have none
+    /// of it: what their threads do with a message is work with a share of the memory, as it was measured.
+    ///
+    /// # Errors
+    /// What the solver refuses.
+    pub(crate) fn taps(
+        &mut self,
+        platform: &Platform<'_>,
+        ends: [&Device; 2],
+        fluid: &mut dyn Fluid,
+    ) -> Result<Vec<Use>, InputError> {
+        let mut taps = Vec::new();
+        for device in ends {
+            if let Some(resource) = self.device(platform.cluster, device, fluid)?.beside {
+                taps.push(Use { resource, per_speed: platform.costs.traffic(device) });
+            }
+        }
+        Ok(taps)
+    }
+
+    /// The class of transfers with these uses and taps.
+    ///
+    /// # Errors
+    /// What the solver refuses.
+    pub(crate) fn transfer(
+        &mut self,
+        cap: f64,
+        uses: &[Use],
+        taps: &[Use],
+        fluid: &mut dyn Fluid,
+    ) -> Result<ClassId, InputError> {
+        let class = fluid.tapping(cap, uses, taps)?;
+        self.note(class, cap, uses);
+        Ok(class)
     }
 
     /// The class of what takes in messages on `device`: a thread of a CPU; on a GPU a kernel that sums, for what bytes
@@ -210,7 +265,7 @@ impl Resources {
         cost: &MessageCost,
         fluid: &mut dyn Fluid,
     ) -> Result<ClassId, InputError> {
-        let DeviceResources { cores, memory } = self.device(cluster, device, fluid)?;
+        let DeviceResources { cores, memory, .. } = self.device(cluster, device, fluid)?;
         let fills = match device.kind {
             DeviceKind::Cpu(_) => 1.0,
             DeviceKind::Gpu(_) => cost.occupancy,
@@ -264,7 +319,9 @@ impl Resources {
         }
         let share = |r: &Resource, used: f64| if seconds > 0.0 { used / (r.capacity * seconds) } else { 0.0 };
         let mut list: Vec<Utilisation> = (self.all.iter().zip(used))
-            .map(|(r, used)| Utilisation { resource: r.name.clone(), part: r.part, share: share(r, used) })
+            .filter_map(|(r, used)| {
+                Some(Utilisation { resource: r.name.clone(), part: r.part?, share: share(r, used) })
+            })
             .collect();
         list.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.resource.cmp(&b.resource)));
         list

@@ -102,6 +102,10 @@ impl Costs for Perturbed<'_> {
         cost
     }
 
+    fn traffic(&self, device: &Device) -> f64 {
+        self.inner.traffic(device)
+    }
+
     fn notes(&self, program: &Program) -> Vec<String> {
         self.inner.notes(program)
     }

@@ -83,6 +83,12 @@ pub trait Costs: Send + Sync {
     /// A message that `receiver` gets over `route`.
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost;
 
+    /// Seconds of a GPU's memory, all of its bandwidth, for each byte that a link reads or writes there.
+    fn traffic(&self, device: &Device) -> f64 {
+        let _ = device;
+        0.0
+    }
+
     /// How the durations of work on CPUs vary; `None` where every run of a task takes its median.
     fn noise(&self) -> Option<&Noise> {
         None

@@ -176,6 +176,10 @@ impl Costs for Roofline {
         }
     }
 
+    fn traffic(&self, device: &Device) -> f64 {
+        1.0 / Roof::of(device).memory_s
+    }
+
     fn alike(&self) -> bool {
         true
     }

@@ -271,6 +271,10 @@ impl Costs for Table {
         }
     }
 
+    fn traffic(&self, device: &Device) -> f64 {
+        Roofline.traffic(device)
+    }
+
     fn noise(&self) -> Option<&Noise> {
         self.noise.as_ref()
     }

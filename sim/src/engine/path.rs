@@ -148,7 +148,11 @@ fn path_between(
         return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
     }
     let (carrier, terms) = match pair {
-        Pair::Wire => connections.over(platform.cluster, &route, &cost, platform.network, resources, fluid)?,
+        Pair::Wire => {
+            let sender = &platform.cluster.devices()[sender.0 as usize];
+            let taps = resources.taps(platform, [sender, receiver], fluid)?;
+            connections.over(platform, &route, &cost, &taps, resources, fluid)?
+        }
         // The receiver's thread carries the bytes, so nothing else limits them.
         Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
     };

@@ -6,7 +6,7 @@ use lockstep_topology::cluster::Route;
 use lockstep_topology::{Cluster, InputError};
 
 use super::{Carrier, Network};
-use crate::fluid::Fluid;
+use crate::fluid::{Fluid, Use};
 use crate::machine::Resources;
 
 /// Nothing is shared.
@@ -19,6 +19,7 @@ impl Network for AlphaBeta {
         _: &Cluster,
         route: &Route,
         cap: f64,
+        _: &[Use],
         _: &mut Resources,
         _: &mut dyn Fluid,
     ) -> Result<Carrier, InputError> {

@@ -9,16 +9,17 @@
 //!
 //! Only the sender's port makes messages wait for each other; answers and requests pass the receiver's between them.
 
-use lockstep_topology::cluster::{Cluster, Rendezvous, Route};
+use lockstep_topology::cluster::{Rendezvous, Route};
 use lockstep_topology::{InputError, Time};
 
+use super::Carrier;
 use super::incast::Incasts;
 use super::ports::Ports;
 use super::slow_start::{Ramp, Windows};
-use super::{Carrier, NetworkModel};
 use crate::costs::MessageCost;
-use crate::fluid::Fluid;
+use crate::fluid::{Fluid, Use};
 use crate::machine::Resources;
+use crate::platform::Platform;
 
 /// What the messages of one path pay.
 #[derive(Debug, Default)]
@@ -44,26 +45,27 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// What carries the bytes over `route`, and the terms of its messages.
+    /// What carries the bytes over `route`, which take `taps` of the memories at its ends, and the terms of its messages.
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.
     pub(crate) fn over(
         &mut self,
-        cluster: &Cluster,
+        platform: &Platform<'_>,
         route: &Route,
         cost: &MessageCost,
-        model: NetworkModel,
+        taps: &[Use],
         resources: &mut Resources,
         fluid: &mut dyn Fluid,
     ) -> Result<(Carrier, Terms), InputError> {
-        let network = model.model();
+        let (cluster, network) = (platform.cluster, platform.network.model());
         let transport = &route.transport;
-        let carrier = network.carrier(cluster, route, f64::INFINITY, resources, fluid)?;
+        let carrier = network.carrier(cluster, route, f64::INFINITY, taps, resources, fluid)?;
         let mut ramp = None;
         if let Some(first) = transport.protocol.slow_start {
             let (round_trip, rate) = (2.0 * route.latency.as_secs_f64(), transport.rate.bytes_per_s());
-            ramp = Ramp::new(first.0, round_trip, rate, |cap| network.carrier(cluster, route, cap, resources, fluid))?;
+            let capped = |cap| network.carrier(cluster, route, cap, taps, resources, fluid);
+            ramp = Ramp::new(first.0, round_trip, rate, capped)?;
         }
         let receiver = cluster.link(transport.receiver);
         if cost.send > 0.0 {

@@ -19,6 +19,7 @@ impl Network for MaxMin {
         cluster: &Cluster,
         route: &Route,
         cap: f64,
+        taps: &[Use],
         resources: &mut Resources,
         fluid: &mut dyn Fluid,
     ) -> Result<Carrier, InputError> {
@@ -31,6 +32,6 @@ impl Network for MaxMin {
                 Sharing::Shared => uses.push(Use::one(resources.wire(cluster, link, fluid)?)),
             }
         }
-        resources.class(cap, &uses, fluid).map(Carrier::Shared)
+        resources.transfer(cap, &uses, taps, fluid).map(Carrier::Shared)
     }
 }

@@ -16,7 +16,7 @@ pub use max_min::MaxMin;
 use lockstep_topology::cluster::Route;
 use lockstep_topology::{Cluster, InputError};
 
-use crate::fluid::{ClassId, Fluid};
+use crate::fluid::{ClassId, Fluid, Use};
 use crate::machine::Resources;
 
 /// Which network model a platform has.
@@ -40,7 +40,8 @@ pub enum Carrier {
 
 /// A network model: asked once for each route, when its first message comes along.
 pub trait Network {
-    /// Prepares the transfers over `route`, none faster than `cap` bytes per second (infinite: only the route's own caps).
+    /// Prepares the transfers over `route`, none faster than `cap` bytes per second (infinite: only the route's own caps),
+    /// which take `taps` of the memories at its ends.
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.
@@ -49,6 +50,7 @@ pub trait Network {
         cluster: &Cluster,
         route: &Route,
         cap: f64,
+        taps: &[Use],
         resources: &mut Resources,
         fluid: &mut dyn Fluid,
     ) -> Result<Carrier, InputError>;

@@ -10,15 +10,18 @@ use super::*;
 use crate::answer::{UNFILLED, bound};
 use crate::{ComputeEntry, GpuEntry, Interval, Point, Profile, Roofline, Table, chain_key};
 
-/// Kernels of 1 ms that fill so much of a GPU and of its memory's bandwidth.
+/// Kernels that take so long and fill so much of a GPU and of its memory's bandwidth.
+#[derive(Clone, Copy)]
 struct Partly {
+    seconds: f64,
     occupancy: f64,
     memory: f64,
+    traffic: f64,
 }
 
 impl Costs for Partly {
     fn compute(&self, _: &Device, _: &Program, _: usize, _: Phase, _: u32) -> Cost {
-        Cost { seconds: 1e-3, memory: self.memory, occupancy: self.occupancy }
+        Cost { seconds: self.seconds, memory: self.memory, occupancy: self.occupancy }
     }
 
     fn update(&self, _: &Device, _: u64) -> Cost {
@@ -31,6 +34,10 @@ impl Costs for Partly {
 
     fn message(&self, _: Pair, _: &Device, _: &Route) -> MessageCost {
         MessageCost::default()
+    }
+
+    fn traffic(&self, _: &Device) -> f64 {
+        self.traffic
     }
 }
 
@@ -56,7 +63,7 @@ fn learners_on_one_gpu_overlap_until_it_is_full() {
     // m kernels that fill a share o of the multiprocessors and b of the memory take max(1, m·o, m·b) times as long; the
     // exchange between them costs nothing here.
     for (occupancy, memory) in [(0.25, 0.0), (0.5, 0.1), (1.0, 0.3), (0.1, 0.4)] {
-        let costs = Partly { occupancy, memory };
+        let costs = Partly { seconds: 1e-3, occupancy, memory, traffic: 0.0 };
         let alone = step(&one_gpu(1), &costs, &program(&mlp(1)));
         for learners in [1u32, 2, 3, 4] {
             let m = f64::from(learners);
@@ -65,6 +72,25 @@ fn learners_on_one_gpu_overlap_until_it_is_full() {
             assert!((together / expected - 1.0).abs() < 1e-3, "{m} of {occupancy}: {together} for {expected}");
         }
     }
+}
+
+#[test]
+fn transfers_slow_down_kernels_that_need_the_memory() {
+    // Kernels that take all of the memory fall behind by what transfers take of it meanwhile: 10 ps for each byte that comes
+    // or goes. A ring of two sends and receives each gradient once; only the first layer's is left when all is computed.
+    let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 2, &HostingRule::PerHost);
+    let model = Arc::new(Model::load("lenet").expect("in the zoo"));
+    let bytes = |elements: u64| 4.0 * elements as f64;
+    let first = model.layers().iter().find(|node| !node.parameters.is_empty()).expect("it learns");
+    let hidden = bytes(model.parameter_elements() - first.parameters.iter().map(|p| p.elements()).sum::<u64>());
+    let program = program(&Job { bucket: lockstep_models::Bucket::Layer, ..Job::new(model, 2, 8) });
+    let idle = Partly { seconds: 0.05, occupancy: 0.5, memory: 1.0, traffic: 0.0 };
+    let busy = Partly { traffic: 1e-11, ..idle };
+    let late = step(&world, &busy, &program) - step(&world, &idle, &program);
+    assert_close(late, 2.0 * hidden * 1e-11, "what transfers took");
+    // Kernels that leave enough of the memory do not mind: PCIe at 16 GB/s both ways takes a twentieth at 1.5 ps a byte.
+    let modest = Partly { memory: 0.9, traffic: 1.5e-12, ..idle };
+    assert_eq!(step(&world, &modest, &program), step(&world, &Partly { memory: 0.9, ..idle }, &program));
 }
 
 #[test]
