@@ -330,6 +330,30 @@ fn collectives_have_the_same_columns_predicted_and_measured() {
 }
 
 #[test]
+fn an_explained_collective_says_what_its_time_depends_on() {
+    let folder = folder("collective-explain");
+    let flags =
+        "sim collective --algorithm hierarchical:ring --ranks 8 --bytes 1KiB,16MiB --cluster ethernet-gpu-8 --explain";
+    let arguments: Vec<&str> = flags.split_whitespace().collect();
+    let explained = rows(&folder, "collective", &arguments);
+    for row in &explained {
+        assert!((number(row, "sensitivity_sum") + 1.0).abs() < 0.05, "{row}");
+        let classes = row["in_use"].as_array().expect("classes");
+        assert!(classes.iter().any(|class| class["class"] == "ethernet"), "{row}");
+    }
+    assert_eq!(explained[0]["bound"], "waiting: latency");
+    assert!(number(&explained[1], "bound_utilisation") > 0.5, "{}", explained[1]);
+    let strongest = |row: &Value| row["reacts_to"][0]["parameter"].as_str().expect("a name").to_owned();
+    assert!(strongest(&explained[0]).ends_with("latency") && strongest(&explained[1]).ends_with("bandwidth"));
+    let csv = stdout(&folder, &[&arguments[..], &["--format", "csv"]].concat());
+    assert!(csv.contains("ethernet bandwidth=-0."), "{csv}");
+    let table = stdout(&folder, &arguments);
+    assert!(table.contains("\n  in use ") && table.contains("\n  reacts to "), "{table}");
+    let plain = &rows(&folder, "collective", &arguments[..arguments.len() - 1])[0];
+    assert!(plain["reacts_to"].is_null() && plain["bound"] == explained[0]["bound"]);
+}
+
+#[test]
 fn calibration_and_comparison_of_a_small_experiment() {
     let folder = folder("compare");
     let figures = rows(&folder, "calibrate", &["calibrate", "--model", "mlp", "--batch-per-rank", "8"]);

@@ -70,6 +70,12 @@ impl ExecCollective {
                 algbw: algbw * 1e-9,
                 busbw: algbw * bus_factor(&run.collective, contributors) * 1e-9,
                 wrong: Some(measured.wrong),
+                bound: None,
+                bound_utilisation: None,
+                in_use: None,
+                reacts_to: None,
+                does_not_react_to: None,
+                sensitivity_sum: None,
             });
         }
         if !launch.speaks() {

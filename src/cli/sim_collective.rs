@@ -3,20 +3,24 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, Conditions, FoldRule, Folding, Platform, SimError, simulate_collective};
 use lockstep_topology::{Algorithm, Bytes, Group, Hosting, InputError, Placement, PlacementRule};
 
 use super::flags::{CollectiveFlags, FoldFlags};
 use super::sim_predict::Network;
 use crate::experiment::{Experiment, THIS_MACHINE};
+use crate::explain::{collective_text, explain_collective};
 use crate::failure::Failure;
-use crate::report::{CollectiveRow, Format, Report};
+use crate::progress::Estimate;
+use crate::report::{CollectiveRow, Format, Report, print};
 use crate::site::Site;
 
 /// Flags of `sim collective`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  lockstep sim collective --collective allreduce --algorithm ring --ranks 64 --bytes 100MiB --cluster ethernet-4")]
+#[command(after_help = "Examples:
+  lockstep sim collective --collective allreduce --algorithm ring --ranks 64 --bytes 100MiB --cluster ethernet-4
+  lockstep sim collective --algorithm hierarchical:ring --ranks 32 --bytes 1MiB,100MiB --cluster ethernet-gpu-8 --explain")]
 pub(super) struct SimCollective {
     #[command(flatten)]
     collective: CollectiveFlags,
@@ -29,6 +33,9 @@ pub(super) struct SimCollective {
     /// How transfers share links
     #[arg(long, value_enum, default_value = "max-min")]
     network: Network,
+    /// Say what stands behind each time: resources in use, and what the time reacts to
+    #[arg(long)]
+    explain: bool,
     #[command(flatten)]
     fold: FoldFlags,
     /// How to print
@@ -58,13 +65,31 @@ impl SimCollective {
             _ => Group::flat(flags.ranks),
         };
         let mut rows = Vec::new();
-        let mut notes = vec![site.basis];
+        let mut notes = vec![site.basis.clone()];
+        let estimate = Estimate::new("explaining");
         for bytes in &flags.bytes {
             let run = CollectiveRun { fold: self.fold.rule(), ..collective_run(flags, &group, *bytes)? };
-            let time = simulate_collective(&run, &platform).map_err(|error| match error {
+            let failed = |error| match error {
                 SimError::Input(error) => Failure::Input(at_algorithm(error)),
                 other => Failure::Run(other.to_string()),
-            })?;
+            };
+            let time = simulate_collective(&run, &platform).map_err(failed)?;
+            let bound = collective_bound(&site.cluster, &time);
+            let answer = match self.explain {
+                true => {
+                    let mut progress = |of_this: f64| {
+                        let share = (rows.len() as f64 + of_this) / flags.bytes.len() as f64;
+                        estimate.show(share, &format!("{} of {bytes}", run.collective));
+                    };
+                    let answer = explain_collective(&run, &platform, &site, &time, &bound, &mut progress);
+                    Some(answer.map_err(failed)?)
+                }
+                false => None,
+            };
+            let (in_use, reacts_to, does_not_react_to, sensitivity_sum) = match answer {
+                Some(a) => (Some(a.in_use), Some(a.reacts_to), Some(a.does_not_react_to), Some(a.sensitivity_sum)),
+                None => (None, None, None, None),
+            };
             rows.push(CollectiveRow {
                 source: "predicted".to_owned(),
                 collective: run.collective.to_string(),
@@ -78,13 +103,22 @@ impl SimCollective {
                 algbw: time.algbw * 1e-9,
                 busbw: time.busbw * 1e-9,
                 wrong: None,
+                bound: Some(bound.by),
+                bound_utilisation: Some(bound.share),
+                in_use,
+                reacts_to,
+                does_not_react_to,
+                sensitivity_sum,
             });
             let folding = time.folding.to_string();
             if time.folding != Folding::Off && !notes.contains(&folding) {
                 notes.push(folding);
             }
         }
-        Report::new(rows, notes).print(self.format)
+        estimate.end();
+        let explained: String = rows.iter().map(collective_text).collect();
+        Report::new(rows, notes).print(self.format)?;
+        if self.format == Format::Table { print(&explained) } else { Ok(()) }
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn error_bar(
     let Some(profile) = &site.profile else {
         let mut kinds: BTreeSet<String> = BTreeSet::new();
         for parameter in reacts {
-            let sources = names::provenance(parameter, site, predicted);
+            let sources = names::provenance(parameter, site, &predicted.placement);
             kinds.extend(sources.iter().map(|source| source.split(':').next().unwrap_or_default().to_owned()));
         }
         let kinds: Vec<String> = kinds.into_iter().collect();

@@ -1,13 +1,14 @@
 //! `explain`: everything that stands behind one predicted row, as the row's `explanation`.
 
+mod collective;
 mod error_bar;
 mod names;
 mod text;
 
 use lockstep_models::{CriticalPath, overlap};
 use lockstep_sim::Costs;
-use lockstep_sim::answer::{Hiding, Sensitivity, fullest_device, hiding, parameters, sensitivities};
-use lockstep_topology::Cluster;
+use lockstep_sim::answer::{Bound, Hiding, Sensitivity, fullest_device, hiding, parameters, sensitivities};
+use lockstep_topology::{Cluster, Placement};
 
 use crate::experiment::{Configuration, Experiment};
 use crate::failure::Failure;
@@ -17,7 +18,8 @@ use crate::report::explanation::{
     ResourceFigures, SensitivityFigures, TaskFigures,
 };
 use crate::site::Site;
-pub use text::text;
+pub use collective::explain_collective;
+pub use text::{collective_text, text};
 
 /// Resources and tasks that are listed, the busiest or longest ones.
 const LISTED: usize = 12;
@@ -42,46 +44,59 @@ pub fn explain(
     let platform = predicted.platform(&site.cluster, costs, setup);
     let (program, prediction, options) = (&predicted.program, &predicted.prediction, &setup.options);
     let failed = |error| failure(error, experiment);
-    let parameters = parameters(&platform, prediction).map_err(failed)?;
+    let parameters = parameters(&platform, &prediction.traffic).map_err(failed)?;
     let simulations = 2.0 * parameters.len() as f64 + BISECTION;
     let mut counted = |done: usize, _: usize| progress(done as f64 / simulations);
     let sensitivities = sensitivities(program, &platform, options, &parameters, &mut counted).map_err(failed)?;
     let before = 2.0 * parameters.len() as f64;
     let mut counted = |done: usize| progress(((before + done as f64) / simulations).min(1.0));
     let hiding = hiding(program, &platform, options, prediction, &parameters, &mut counted).map_err(failed)?;
-    let reacts: Vec<&Sensitivity> = sensitivities.iter().filter(|s| s.elasticity.abs() >= REACTS).collect();
-    let strong = |s: &&Sensitivity| SensitivityFigures {
-        parameter: names::parameter(s.parameter),
-        elasticity: s.elasticity,
-        provenance: names::provenance(s.parameter, site, predicted),
-    };
-    let still: Vec<String> = sensitivities
-        .iter()
-        .filter(|s| s.elasticity.abs() < REACTS)
-        .filter_map(|s| names::in_words(s.parameter, site))
-        .collect();
-    let euler = |s: &Sensitivity| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity };
+    let (reacts, still) = reacting(&sensitivities, site, &predicted.placement);
+    let strong = sensitivities.iter().filter(|s| s.elasticity.abs() >= REACTS).map(|s| s.parameter);
     Ok(Explanation {
         bound: predicted.bound.by.clone(),
         bound_utilisation: predicted.bound.share,
         waiting_for_latency: predicted.bound.latency,
         waiting_for_imbalance: predicted.bound.imbalance,
-        classes: classes(predicted),
+        classes: classes(&predicted.bound),
         busiest: busiest(predicted),
         critical_path: kinds(predicted),
         critical_tasks: tasks(predicted),
         exchanges: exchanges(predicted),
         memory: memory(configuration, experiment, &site.cluster, predicted)?,
         hiding: hidden(&hiding, predicted),
-        error_bar: error_bar::error_bar(site, predicted, &sensitivities, reacts.iter().map(|s| s.parameter)),
-        sensitivity_sum: sensitivities.iter().map(euler).sum(),
-        sensitivities: reacts.iter().map(strong).collect(),
+        error_bar: error_bar::error_bar(site, predicted, &sensitivities, strong),
+        sensitivity_sum: euler_sum(&sensitivities),
+        sensitivities: reacts,
         does_not_react_to: still,
     })
 }
 
-fn classes(predicted: &Predicted) -> Vec<ClassFigures> {
-    let classes = predicted.bound.classes.iter().map(|class| ClassFigures {
+/// What the time reacts to, the strongest first, and what it does not.
+pub(super) fn reacting(
+    sensitivities: &[Sensitivity],
+    site: &Site,
+    placement: &Placement,
+) -> (Vec<SensitivityFigures>, Vec<String>) {
+    let (strong, weak): (Vec<&Sensitivity>, Vec<&Sensitivity>) =
+        sensitivities.iter().partition(|s| s.elasticity.abs() >= REACTS);
+    let figures = |s: &Sensitivity| SensitivityFigures {
+        parameter: names::parameter(s.parameter),
+        elasticity: s.elasticity,
+        provenance: names::provenance(s.parameter, site, placement),
+    };
+    let still = weak.into_iter().filter_map(|s| names::in_words(s.parameter, site));
+    (strong.into_iter().map(figures).collect(), still.collect())
+}
+
+/// Sensitivities to rates minus those to times.
+pub(super) fn euler_sum(sensitivities: &[Sensitivity]) -> f64 {
+    sensitivities.iter().map(|s| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity }).sum()
+}
+
+/// Resources in use by class.
+pub(super) fn classes(bound: &Bound) -> Vec<ClassFigures> {
+    let classes = bound.classes.iter().map(|class| ClassFigures {
         class: class.class.clone(),
         busiest: class.busiest.clone(),
         utilisation: class.share,

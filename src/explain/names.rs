@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use lockstep_sim::answer::{OwnTime, Parameter};
-use lockstep_topology::Rank;
+use lockstep_topology::Placement;
 use lockstep_topology::cluster::{DeviceKind, Figure};
 
-use crate::predict::Predicted;
 use crate::site::Site;
 
 /// Sources that are listed at most.
@@ -37,7 +36,7 @@ pub(super) fn in_words(of: Parameter, site: &Site) -> Option<String> {
 }
 
 /// Where the figures of a parameter come from, each source once.
-pub(super) fn provenance(parameter: Parameter, site: &Site, predicted: &Predicted) -> Vec<String> {
+pub(super) fn provenance(parameter: Parameter, site: &Site, placement: &Placement) -> Vec<String> {
     let mut sources: BTreeSet<String> = BTreeSet::new();
     match parameter {
         Parameter::Own(_) if site.profile.is_some() => {
@@ -56,8 +55,8 @@ pub(super) fn provenance(parameter: Parameter, site: &Site, predicted: &Predicte
         }
         Parameter::Cluster(figure) => {
             let gpu = matches!(figure, Figure::GpuPeak | Figure::GpuMemory);
-            for rank in 0..predicted.placement.ranks() {
-                let device = &site.cluster.devices()[predicted.placement.device(Rank(rank)).0 as usize];
+            for rank in placement.all() {
+                let device = &site.cluster.devices()[placement.device(rank).0 as usize];
                 if matches!(device.kind, DeviceKind::Gpu(_)) == gpu {
                     sources.insert(device.provenance.to_string());
                 }

@@ -2,9 +2,10 @@
 
 use lockstep_topology::Bytes;
 
-use crate::report::PredictedRow;
-use crate::report::aligned;
-use crate::report::explanation::{ErrorBar, ExchangeFigures, Explanation, HidingFigures, MemoryFigures};
+use crate::report::explanation::{
+    ClassFigures, ErrorBar, ExchangeFigures, Explanation, HidingFigures, MemoryFigures, SensitivityFigures,
+};
+use crate::report::{CollectiveRow, PredictedRow, aligned};
 
 /// Exchanges that are listed, those that cost most.
 const EXCHANGES: usize = 6;
@@ -25,21 +26,16 @@ pub fn text(row: &PredictedRow) -> String {
         row.setting.batch_per_rank,
         time(row.step_time_s)
     );
-    let mut part = |name: &str, lines: String| {
-        for (index, line) in lines.lines().enumerate() {
-            let name = if index == 0 { name } else { "" };
-            text.push_str(format!("  {name:<15} {line}").trim_end());
-            text.push('\n');
-        }
-    };
+    let mut part = |name: &str, lines: String| text.push_str(&titled(name, &lines));
     part("bound", bound(answer));
-    part("in use", in_use(answer));
+    part("in use", in_use(&answer.classes));
     part("critical path", path(answer));
     part("longest on it", tasks(answer));
     part("exchanges", exchanges(&answer.exchanges));
     part("memory", memory(&answer.memory));
     part("to hide", hiding(&answer.hiding));
-    part("reacts to", sensitivities(answer));
+    let hidden = answer.hiding.factor.is_some_and(|factor| factor < 1.0);
+    part("reacts to", reacts_to(&answer.sensitivities, &answer.does_not_react_to, answer.sensitivity_sum, hidden));
     part("error bar", error_bar(&answer.error_bar));
     text
 }
@@ -57,8 +53,31 @@ fn bound(answer: &Explanation) -> String {
     )
 }
 
-fn in_use(answer: &Explanation) -> String {
-    let row = |class: &crate::report::explanation::ClassFigures| {
+/// The explanation of a collective that has one, below its name.
+pub fn collective_text(row: &CollectiveRow) -> String {
+    let (Some(classes), Some(reacts)) = (&row.in_use, &row.reacts_to) else { return String::new() };
+    let still = row.does_not_react_to.as_deref().unwrap_or_default();
+    let sum = row.sensitivity_sum.unwrap_or(-1.0);
+    let name = format!("\n{} by {}, {} ranks, {}", row.collective, row.algorithm, row.ranks, Bytes(row.bytes));
+    format!(
+        "{name}: {}\n{}{}",
+        time(row.time_us * 1e-6),
+        titled("in use", &in_use(classes)),
+        titled("reacts to", &reacts_to(reacts, still, sum, false))
+    )
+}
+
+/// Lines behind the name of what they tell.
+fn titled(name: &str, lines: &str) -> String {
+    let line = |(index, line): (usize, &str)| {
+        let name = if index == 0 { name } else { "" };
+        format!("  {name:<15} {line}").trim_end().to_owned() + "\n"
+    };
+    lines.lines().enumerate().map(line).collect()
+}
+
+fn in_use(classes: &[ClassFigures]) -> String {
+    let row = |class: &ClassFigures| {
         vec![
             class.class.clone(),
             whole(class.utilisation),
@@ -67,7 +86,7 @@ fn in_use(answer: &Explanation) -> String {
             class.busiest.clone(),
         ]
     };
-    let rows: Vec<Vec<String>> = answer.classes.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = classes.iter().map(row).collect();
     aligned(&["class", "busiest %", "mean %", "in use", "the busiest one"], &rows)
 }
 
@@ -157,7 +176,7 @@ fn hiding(hiding: &HidingFigures) -> String {
     text
 }
 
-fn sensitivities(answer: &Explanation) -> String {
+fn reacts_to(reacts: &[SensitivityFigures], still: &[String], sum: f64, hidden: bool) -> String {
     let source = |sources: &[String]| match sources {
         [] => String::new(),
         [first, rest @ ..] => {
@@ -167,22 +186,21 @@ fn sensitivities(answer: &Explanation) -> String {
             format!("{short}{dots}{more}")
         }
     };
-    let row = |s: &crate::report::explanation::SensitivityFigures| {
-        vec![format!("{:+.2}", s.elasticity), s.parameter.clone(), source(&s.provenance)]
-    };
-    let rows: Vec<Vec<String>> = answer.sensitivities.iter().map(row).collect();
+    let row =
+        |s: &SensitivityFigures| vec![format!("{:+.2}", s.elasticity), s.parameter.clone(), source(&s.provenance)];
+    let rows: Vec<Vec<String>> = reacts.iter().map(row).collect();
     let mut text = aligned(&["% per %", "parameter", "from"], &rows);
-    if !answer.does_not_react_to.is_empty() {
-        text.push_str(&format!("does not react to: {}\n", answer.does_not_react_to.join(", ")));
+    if !still.is_empty() {
+        text.push_str(&format!("does not react to: {}\n", still.join(", ")));
         let network = |name: &String| name.ends_with("bandwidth") && !name.contains("memory");
-        if answer.hiding.factor.is_some_and(|factor| factor < 1.0) && answer.does_not_react_to.iter().any(network) {
+        if hidden && still.iter().any(network) {
             text.push_str("(communication is hidden behind computation)\n");
         }
     }
-    if (answer.sensitivity_sum + 1.0).abs() > 0.1 {
+    if (sum + 1.0).abs() > 0.1 {
         text.push_str(&format!(
             "their sum should be -1 and is {:.2}: small changes let messages and tasks change places here\n",
-            answer.sensitivity_sum
+            sum
         ));
     }
     text

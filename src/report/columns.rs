@@ -13,7 +13,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// The fields of `rows`; lists become texts of their items joined by spaces.
+    /// The fields of `rows`; lists become texts of their items.
     pub(super) fn of<R: Row>(rows: &[R]) -> Columns {
         let mut columns = Columns { names: Vec::new(), rows: Vec::new() };
         for row in rows {
@@ -26,15 +26,52 @@ impl Columns {
         }
         columns
     }
+
+    /// The other columns.
+    pub(super) fn without(self, names: &[&str]) -> Columns {
+        let kept: Vec<bool> = self.names.iter().map(|name| !names.contains(&name.as_str())).collect();
+        let keep =
+            |row: Vec<Value>| row.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(cell, _)| cell).collect();
+        let rows = self.rows.into_iter().map(keep).collect();
+        Columns {
+            names: self.names.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(name, _)| name).collect(),
+            rows,
+        }
+    }
 }
 
-/// A list as text.
+/// A list as text: its items, or of items with fields the name and the figure that come first in each.
 fn flat(value: Value) -> Value {
+    let text = |item: &Value| match item {
+        Value::Object(fields) => {
+            let name = fields.values().find_map(Value::as_str).unwrap_or_default();
+            fields.values().find(|field| field.is_number()).map_or(name.to_owned(), |figure| format!("{name}={figure}"))
+        }
+        item => item.as_str().map_or_else(|| item.to_string(), str::to_owned),
+    };
     match value {
         Value::Array(items) => {
-            let text = |item: &Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
-            Value::String(items.iter().map(text).collect::<Vec<_>>().join(" "))
+            let between =
+                if items.iter().any(|item| item.is_object() || text(item).contains(' ')) { "; " } else { " " };
+            Value::String(items.iter().map(text).collect::<Vec<_>>().join(between))
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_become_text() {
+        assert_eq!(flat(json!(["a", "b"])), json!("a b"));
+        assert_eq!(flat(json!(["host memory", "b"])), json!("host memory; b"));
+        let classes =
+            json!([{ "class": "pcie", "busiest": "x", "share": 0.5, "n": 2 }, { "class": "cores", "share": 1.0 }]);
+        assert_eq!(flat(classes), json!("pcie=0.5; cores=1.0"));
+        assert_eq!(flat(json!([])), json!(""));
     }
 }

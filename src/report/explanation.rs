@@ -38,6 +38,19 @@ pub struct Explanation {
     pub error_bar: ErrorBar,
 }
 
+/// What stands behind the time of a collective.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CollectiveExplanation {
+    /// Resources by class, the class with the busiest resource first.
+    pub in_use: Vec<ClassFigures>,
+    /// What the time reacts to, the strongest first: d log time / d log parameter.
+    pub reacts_to: Vec<SensitivityFigures>,
+    /// What it does not react to.
+    pub does_not_react_to: Vec<String>,
+    /// Sensitivities to rates minus those to times: −1 but for messages that change places.
+    pub sensitivity_sum: f64,
+}
+
 /// The use of a class of resources over the counted steps.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ClassFigures {

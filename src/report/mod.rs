@@ -48,6 +48,9 @@ pub trait Row: Serialize {
 
     /// Fields with an inner structure, which only JSON carries.
     const NESTED: &'static [&'static str] = &[];
+
+    /// Fields that tables leave to the text below them.
+    const BELOW: &'static [&'static str] = &[];
 }
 
 /// The answer of a command.
@@ -71,7 +74,7 @@ impl<R: Row> Report<R> {
     pub fn render(&self, format: Format) -> String {
         match format {
             Format::Table => {
-                let mut text = table::render(&Columns::of(&self.rows), R::SETTING);
+                let mut text = table::render(&Columns::of(&self.rows).without(R::BELOW), R::SETTING);
                 for note in &self.notes {
                     text.push_str(&format!("note: {note}\n"));
                 }

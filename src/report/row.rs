@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Row;
-use super::explanation::Explanation;
+use super::explanation::{ClassFigures, Explanation, SensitivityFigures};
 
 /// Which configuration a row is about.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -188,10 +188,23 @@ pub struct CollectiveRow {
     pub busbw: f64,
     /// Elements that differ from what the collective means; measured only.
     pub wrong: Option<u64>,
+    /// What bounds the time: the busiest resource, or `waiting: latency` for messages under way elsewhere; predicted only.
+    pub bound: Option<String>,
+    /// For which share of the time, from 0 to 1.
+    pub bound_utilisation: Option<f64>,
+    /// With `--explain`: resources by class, the class with the busiest resource first.
+    pub in_use: Option<Vec<ClassFigures>>,
+    /// With `--explain`: what the time reacts to, the strongest first: d log time / d log parameter.
+    pub reacts_to: Option<Vec<SensitivityFigures>>,
+    /// With `--explain`: what it does not react to.
+    pub does_not_react_to: Option<Vec<String>>,
+    /// With `--explain`: sensitivities to rates minus those to times: −1 but for messages that change places.
+    pub sensitivity_sum: Option<f64>,
 }
 
 impl Row for CollectiveRow {
     const SETTING: &'static [&'static str] = &["source", "collective", "algorithm", "on", "ranks", "wrong"];
+    const BELOW: &'static [&'static str] = &["in_use", "reacts_to", "does_not_react_to", "sensitivity_sum"];
 }
 
 /// A row of `models list`.

@@ -9,6 +9,7 @@ use lockstep_models::{Program, Span, Timeline, overlap};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, Time};
 
+use crate::collective::CollectiveTime;
 use crate::machine::{Part, Utilisation};
 use crate::platform::Platform;
 use crate::simulate::{Options, Prediction};
@@ -102,6 +103,19 @@ fn unfilled(platform: &Platform<'_>, utilisation: &[Utilisation], computing: f64
     };
     let filled = utilisation.iter().filter(of_gpu).map(|used| used.share).reduce(f64::max);
     filled.map_or(0.0, |filled| (computing - filled).max(0.0))
+}
+
+/// What bounds a collective alone: the busiest resource; or waiting for messages that are under way, where no resource is
+/// busy for longer than the time in which the busiest one is not.
+///
+/// All members start at once, so nobody is late. What a message takes on other wires counts as waiting here: in a tree one
+/// level works at a time.
+pub fn collective_bound(cluster: &Cluster, time: &CollectiveTime) -> Bound {
+    let classes = class_uses(cluster, &time.utilisation);
+    let (busiest, share) = classes.first().map_or((String::new(), 0.0), |class| (class.busiest.clone(), class.share));
+    let latency = (1.0 - share).clamp(0.0, 1.0);
+    let (by, share) = if latency > share { (LATENCY.to_owned(), latency) } else { (busiest, share) };
+    Bound { by, share, classes, latency, imbalance: 0.0 }
 }
 
 /// Resources in use by class, the class with the busiest resource first.

@@ -9,8 +9,8 @@ mod hiding;
 mod perturbed;
 mod sensitivity;
 
-pub use bound::{Bound, ClassUse, IMBALANCE, LATENCY, UNFILLED, bound, class_uses};
+pub use bound::{Bound, ClassUse, IMBALANCE, LATENCY, UNFILLED, bound, class_uses, collective_bound};
 pub use device_memory::{DeviceMemory, fullest_device};
 pub use hiding::{HIDDEN, Hiding, hiding};
 pub use perturbed::{OwnTime, Parameter};
-pub use sensitivity::{Sensitivity, parameters, scaled, sensitivities};
+pub use sensitivity::{Sensitivity, collective_sensitivities, parameters, scaled, sensitivities};

@@ -11,8 +11,10 @@ use lockstep_topology::Rank;
 use lockstep_topology::cluster::{DeviceId, DeviceKind, Figure};
 
 use super::perturbed::{OwnTime, Parameter, Perturbed};
+use crate::collective::{CollectiveRun, simulate_collective};
 use crate::platform::Platform;
 use crate::simulate::{Options, Prediction, SimError, simulate};
+use crate::traffic::Traffic;
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.
 const STEP: f64 = 0.02;
@@ -28,15 +30,15 @@ pub struct Sensitivity {
     pub elasticity: f64,
 }
 
-/// The parameters that a prediction may depend on: links on the ways of its messages, devices with ranks, the costs' own
+/// The parameters that a prediction with this traffic may depend on: links on the ways of its messages, devices with ranks, the costs' own
 /// times; rates first.
 ///
 /// # Errors
 /// Devices that cannot reach each other.
-pub fn parameters(platform: &Platform<'_>, prediction: &Prediction) -> Result<Vec<Parameter>, SimError> {
+pub fn parameters(platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Parameter>, SimError> {
     let mut found: BTreeSet<Parameter> = BTreeSet::new();
     let mut pairs: BTreeSet<(DeviceId, DeviceId)> = BTreeSet::new();
-    for (from, to) in prediction.traffic.pairs.keys() {
+    for (from, to) in traffic.pairs.keys() {
         if pairs.len() == MOST_PAIRS {
             break;
         }
@@ -59,7 +61,7 @@ pub fn parameters(platform: &Platform<'_>, prediction: &Prediction) -> Result<Ve
         found.extend(figures.map(Parameter::Cluster));
     }
     found.insert(Parameter::Own(OwnTime::Kernels));
-    if !prediction.traffic.pairs.is_empty() {
+    if !traffic.pairs.is_empty() {
         let messages = [OwnTime::MessageLatency, OwnTime::MessageOverhead, OwnTime::MessageBytes];
         found.extend(messages.map(Parameter::Own));
     }
@@ -77,13 +79,42 @@ pub fn sensitivities(
     parameters: &[Parameter],
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Sensitivity>, SimError> {
+    let step = |platform: &Platform<'_>| {
+        let prediction = simulate(program, platform, options.driver(), options)?;
+        Ok(prediction.timeline.step_time_s())
+    };
+    reactions(platform, parameters, progress, step)
+}
+
+/// The same of one collective alone: of its time to what moves and adds its bytes, for nothing else happens.
+///
+/// # Errors
+/// As [`simulate_collective`].
+pub fn collective_sensitivities(
+    run: &CollectiveRun,
+    platform: &Platform<'_>,
+    traffic: &Traffic,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Vec<Sensitivity>, SimError> {
+    let mut parameters = parameters(platform, traffic)?;
+    let computes =
+        [Parameter::Own(OwnTime::Kernels), Parameter::Cluster(Figure::CpuPeak), Parameter::Cluster(Figure::GpuPeak)];
+    parameters.retain(|parameter| !computes.contains(parameter));
+    let time = |platform: &Platform<'_>| Ok(simulate_collective(run, platform)?.time.as_secs_f64());
+    reactions(platform, &parameters, progress, time)
+}
+
+/// How `seconds` reacts to each parameter.
+fn reactions(
+    platform: &Platform<'_>,
+    parameters: &[Parameter],
+    progress: &mut dyn FnMut(usize, usize),
+    seconds: impl Fn(&Platform<'_>) -> Result<f64, SimError>,
+) -> Result<Vec<Sensitivity>, SimError> {
     let mut all = Vec::with_capacity(parameters.len());
     for (done, parameter) in parameters.iter().enumerate() {
         progress(2 * done, 2 * parameters.len());
-        let of = |factor: f64| {
-            let prediction = scaled(program, platform, options, (&[], 1.0), (&[*parameter], factor))?;
-            Ok::<f64, SimError>(prediction.timeline.step_time_s())
-        };
+        let of = |factor: f64| on_scaled(platform, (&[], 1.0), (&[*parameter], factor), &seconds);
         let (more, less) = (of(STEP.exp())?, of((-STEP).exp())?);
         let elasticity = if more > 0.0 && less > 0.0 { (more / less).ln() / (2.0 * STEP) } else { 0.0 };
         all.push(Sensitivity { parameter: *parameter, elasticity });
@@ -103,6 +134,16 @@ pub fn scaled(
     rates: (&[Parameter], f64),
     times: (&[Parameter], f64),
 ) -> Result<Prediction, SimError> {
+    on_scaled(platform, rates, times, |platform| simulate(program, platform, options.driver(), options))
+}
+
+/// What `run` gives on the platform with these rates and times multiplied.
+fn on_scaled<T>(
+    platform: &Platform<'_>,
+    rates: (&[Parameter], f64),
+    times: (&[Parameter], f64),
+    run: impl FnOnce(&Platform<'_>) -> Result<T, SimError>,
+) -> Result<T, SimError> {
     let of_cluster = |figure: Figure| {
         let scaled = |(parameters, factor): (&[Parameter], f64)| {
             if parameters.contains(&Parameter::Cluster(figure)) { factor } else { 1.0 }
@@ -117,8 +158,8 @@ pub fn scaled(
     let own_times: Vec<OwnTime> = times.0.iter().filter_map(own).collect();
     let platform = Platform { cluster: &cluster, ..*platform };
     if own_times.is_empty() {
-        return simulate(program, &platform, options.driver(), options);
+        return run(&platform);
     }
     let costs = Perturbed::new(platform.costs, &cluster, times.1, &own_times);
-    simulate(program, &Platform { costs: &costs, ..platform }, options.driver(), options)
+    run(&Platform { costs: &costs, ..platform })
 }

@@ -2,13 +2,16 @@
 
 use lockstep_models::{Bucket, CriticalPath, overlap};
 use lockstep_topology::cluster::{Figure, LinkKind};
+use lockstep_topology::{Algorithm, Collective, Group};
 use proptest::prelude::*;
 
 use super::*;
 use crate::Roofline;
 use crate::answer::{
-    self, Hiding, LATENCY, OwnTime, Parameter, Sensitivity, bound, fullest_device, hiding, parameters, sensitivities,
+    self, Hiding, LATENCY, OwnTime, Parameter, Sensitivity, bound, collective_bound, collective_sensitivities,
+    fullest_device, hiding, parameters, sensitivities,
 };
+use crate::collective::{CollectiveRun, simulate_collective};
 
 const OPTIONS: Options = Options {
     warm_up: 1,
@@ -32,7 +35,7 @@ fn of(all: &[Sensitivity], parameter: Parameter) -> f64 {
 fn explain(world: &World, costs: &dyn Costs, program: &Program) -> (Prediction, Vec<Parameter>, Vec<Sensitivity>) {
     let platform = world.platform(costs, NetworkModel::MaxMin);
     let prediction = simulate(program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
-    let parameters = parameters(&platform, &prediction).expect("routes");
+    let parameters = parameters(&platform, &prediction.traffic).expect("routes");
     let all = sensitivities(program, &platform, &OPTIONS, &parameters, &mut |_, _| {}).expect("runs");
     (prediction, parameters, all)
 }
@@ -62,6 +65,39 @@ fn a_ring_on_a_star_by_hand() {
     assert_close(bound.share, expected / (rounds + wire), "share of the bound");
     assert_close(bound.latency, rounds / (rounds + wire), "latency");
     assert_eq!(bound.imbalance, 0.0);
+}
+
+#[test]
+fn a_collective_alone_by_hand() {
+    // Two members, each round 10 µs and half of the bytes at 1 GB/s, as in the step above.
+    let world = World::star(2);
+    let costs = Flat::default();
+    let platform = world.platform(&costs, NetworkModel::MaxMin);
+    let answers = |elements: u64| {
+        let run = CollectiveRun {
+            collective: Collective::AllReduce,
+            algorithm: Algorithm::Ring,
+            group: Group::flat(2),
+            elements,
+            chunk: 0,
+            window: 0,
+            fold: FoldRule::Never,
+            long_way: false,
+        };
+        let time = simulate_collective(&run, &platform).expect("runs");
+        let all = collective_sensitivities(&run, &platform, &time.traffic, &mut |_, _| {}).expect("runs");
+        let (rounds, wire) = (2.0 * 10e-6, elements as f64 * 4e-9);
+        assert_close(time.time.as_secs_f64(), rounds + wire, "the ring");
+        assert!((of(&all, ETHERNET) + wire / (rounds + wire)).abs() < 1e-3, "{all:?}");
+        assert!((euler(&all) + 1.0).abs() < 1e-3, "{all:?}");
+        assert!(!all.iter().any(|s| s.parameter == Parameter::Own(OwnTime::Kernels)), "nothing computes");
+        let bound = collective_bound(&world.cluster, &time);
+        assert!((bound.latency - rounds / (rounds + wire)).abs() < 1e-3, "{bound:?}");
+        bound.by
+    };
+    // 4 ms on the wire against 20 µs of latencies, and 4 ns.
+    assert!(answers(1_000_000).contains("node"));
+    assert_eq!(answers(2), LATENCY);
 }
 
 #[test]
@@ -123,7 +159,7 @@ fn scaling_everything_scales_time() {
         let program = program(&Job { bucket, ..mlp(8) });
         let platform = world.platform(&Roofline, NetworkModel::MaxMin);
         let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
-        let all = parameters(&platform, &prediction).expect("routes");
+        let all = parameters(&platform, &prediction.traffic).expect("routes");
         let (rates, times): (Vec<Parameter>, Vec<Parameter>) = all.iter().partition(|parameter| parameter.is_rate());
         let faster = answer::scaled(&program, &platform, &OPTIONS, (&rates, 2.0), (&times, 0.5)).expect("runs");
         let faster = faster.timeline.step_time_s();

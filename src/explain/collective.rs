@@ -1,0 +1,31 @@
+//! What stands behind the time of one collective: what is in use, and what the time reacts to.
+
+use lockstep_sim::answer::{Bound, collective_sensitivities};
+use lockstep_sim::{CollectiveRun, CollectiveTime, Platform, SimError};
+
+use super::{classes, euler_sum, reacting};
+use crate::report::explanation::CollectiveExplanation;
+use crate::site::Site;
+
+/// Explains a time; `progress` hears the share of the work that is done, from 0 to 1.
+///
+/// # Errors
+/// What refuses a simulation with other figures.
+pub fn explain_collective(
+    run: &CollectiveRun,
+    platform: &Platform<'_>,
+    site: &Site,
+    time: &CollectiveTime,
+    bound: &Bound,
+    progress: &mut dyn FnMut(f64),
+) -> Result<CollectiveExplanation, SimError> {
+    let mut counted = |done: usize, all: usize| progress(done as f64 / all as f64);
+    let sensitivities = collective_sensitivities(run, platform, &time.traffic, &mut counted)?;
+    let (reacts, still) = reacting(&sensitivities, site, platform.placement);
+    Ok(CollectiveExplanation {
+        in_use: classes(bound),
+        reacts_to: reacts,
+        does_not_react_to: still,
+        sensitivity_sum: euler_sum(&sensitivities),
+    })
+}
