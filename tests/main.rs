@@ -5,6 +5,7 @@ mod bad_input;
 mod commands;
 mod equivalence;
 mod fabrics;
+mod folding;
 mod large_minibatch;
 mod sweeps;
 mod symmetry;

@@ -1,0 +1,45 @@
+//! The flags that say whether equal ranks are simulated once: what they print, and that they change no time but by padding.
+
+use serde_json::Value;
+
+use crate::commands::{folder, lockstep, number, stdout};
+
+/// Rows and notes of a command's JSON.
+fn answer(name: &str, command: &str) -> (Vec<Value>, String) {
+    let arguments: Vec<&str> = command.split_whitespace().chain(["--format", "json"]).collect();
+    let json: Value = serde_json::from_str(&stdout(&folder(name), &arguments)).expect("JSON");
+    (json["rows"].as_array().expect("rows").clone(), json["notes"].to_string())
+}
+
+#[test]
+fn flags_say_which_ranks_are_simulated() {
+    // 2^20 bytes divide among 64 ranks, 10^6 + 4 do not.
+    for (command, column) in [
+        ("sim collective --ranks 64 --bytes 1MiB,1000004B --cluster ethernet-4", "time_us"),
+        ("sim predict --model mlp --cluster ethernet-4 --ranks 64 --batch-per-rank 8", "step_time_s"),
+    ] {
+        let (exact, notes) = answer("fold", command);
+        let (every, all) = answer("fold-never", &format!("{command} --no-fold"));
+        assert!(notes.contains("every rank is simulated: "), "{notes}");
+        assert!(!all.contains("simulated"), "what was asked for needs no note: {all}");
+        let times = |rows: &[Value]| rows.iter().map(|row| number(row, column)).collect::<Vec<_>>();
+        assert_eq!(times(&exact), times(&every), "folding changes nothing");
+        let (padded, notes) = answer("fold-padded", &format!("{command} --fold-padded"));
+        let said =
+            "16 of 64 ranks are simulated, the others are equal by rotation by 16; exchanges are rounded up by 0.";
+        assert!(notes.contains(said), "{notes}");
+        for (exact, padded) in exact.iter().zip(&padded) {
+            let longer = number(padded, column) / number(exact, column);
+            assert!((1.0..1.01).contains(&longer), "{exact} {padded}");
+        }
+    }
+}
+
+#[test]
+fn one_of_the_two_flags_is_enough() {
+    let arguments = ["sim", "collective", "--ranks", "4", "--no-fold", "--fold-padded"];
+    let output = lockstep(&folder("fold-both"), &arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.contains("--no-fold") && errors.contains("one of the two"), "{errors}");
+}
