@@ -140,14 +140,29 @@ impl<F: Fluid> Engine<'_, F> {
         if self.flights.len() > 0 || self.messages.len() > 0 || self.fluid.active() != computing {
             return None;
         }
+        let last = self.last_transfers();
+        let ranks = (0..).zip(last).map(|(rank, last)| self.rank_state(rank, iteration, last));
         Some(State {
-            ranks: (0..self.ranks.len() as u32).map(|rank| self.rank_state(rank, iteration)).collect::<Option<_>>()?,
+            ranks: ranks.collect::<Option<_>>()?,
             ports: self.connections.ports.waits(self.now),
             windows: self.connections.windows.states(self.now),
         })
     }
 
-    fn rank_state(&self, rank: u32, iteration: u32) -> Option<RankState> {
+    /// When the last message over links from or to each rank was there.
+    fn last_transfers(&self) -> Vec<Time> {
+        let mut last = vec![Time::ZERO; self.ranks.len()];
+        for (from, rank) in self.ranks.iter().enumerate() {
+            for peer in &rank.peers {
+                let to = self.resources.orbits().representative(peer.rank) as usize;
+                last[from] = last[from].max(peer.there);
+                last[to] = last[to].max(peer.there);
+            }
+        }
+        last
+    }
+
+    fn rank_state(&self, rank: u32, iteration: u32, last_transfer: Time) -> Option<RankState> {
         let (state, role) = (self.rank(rank), self.role(rank));
         let fresh = Cursor { iteration, ..Cursor::default() };
         if state.stopped || state.noise.is_some() || !(role.exchange.is_empty() || state.exchange == fresh) {
@@ -159,9 +174,9 @@ impl<F: Fluid> Engine<'_, F> {
             None => (None, false),
             Some(Busy::Repeat(since)) => (Some(since), true),
             Some(Busy::Compute(since)) => {
-                // Ranks of one device slow each other down, and so does what a GPU takes in meanwhile.
-                let messages = self.units[self.exchange_unit(rank) as usize].idle_since;
-                let alone = state.sole && (!state.apart || messages.is_none_or(|end| end <= since));
+                // Ranks of one device slow each other down, and so does what comes and goes meanwhile.
+                let taken_in = self.units[self.exchange_unit(rank) as usize].idle_since.filter(|_| state.apart);
+                let alone = state.sole && taken_in.unwrap_or(last_transfer).max(last_transfer) <= since;
                 (alone || since == self.now).then_some((Some(since), false))?
             }
             Some(Busy::Receive { .. }) => return None,

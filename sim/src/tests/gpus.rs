@@ -6,6 +6,8 @@ use lockstep_topology::{Limits, Rank};
 
 use super::costs::profile;
 use super::programs::OPTIONS;
+use lockstep_topology::{Hosting, Placement, PlacementRule};
+
 use super::*;
 use crate::answer::{UNFILLED, bound};
 use crate::{ComputeEntry, GpuEntry, Interval, Point, Profile, Roofline, Table, chain_key};

@@ -13,14 +13,15 @@ mod properties;
 mod protocols;
 mod repetitions;
 mod stated_noise;
+pub(crate) mod world;
 
 use std::sync::Arc;
 
 use lockstep_models::{Job, Model, Phase, Program};
-use lockstep_topology::cluster::{CpuSpec, Device, Provenance, Route};
-use lockstep_topology::{
-    Algorithm, Bandwidth, Bytes, Cluster, Collective, Group, Hosting, HostingRule, Placement, PlacementRule, Time,
-};
+use lockstep_topology::cluster::{Device, Route};
+use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, Group, HostingRule, Time};
+
+use world::World;
 
 use crate::{
     CollectiveRun, CollectiveTime, Cost, Costs, FoldRule, MessageCost, NetworkModel, Options, Pair, Platform,
@@ -57,80 +58,7 @@ impl Costs for Flat {
     }
 }
 
-/// A cluster with ranks, whatever they cost.
-struct World {
-    cluster: Cluster,
-    placement: Placement,
-    hosting: Hosting,
-}
-
 impl World {
-    fn new(cluster: Cluster, ranks: u32, hosting: &HostingRule) -> World {
-        let placement = Placement::new(&cluster, ranks, &PlacementRule::Pack).expect("there are places");
-        let hosting = Hosting::new(&placement, hosting).expect("ranks of a host share a process");
-        World { cluster, placement, hosting }
-    }
-
-    /// One host with so many cores, its ranks in one process.
-    fn host(cores: u32, ranks: u32) -> World {
-        let bandwidth = Bandwidth::new(1e10).expect("positive");
-        let cpu = CpuSpec { cores, flops_per_core_s: 1e11, memory_bandwidth: bandwidth, memory: Bytes(1 << 34) };
-        let provenance = Provenance::Assumed("a test".into());
-        let cluster = Cluster::one_host(cpu, Time(1_000_000), bandwidth, provenance).expect("a host");
-        World::new(cluster, ranks, &HostingRule::Single)
-    }
-
-    /// Hosts of one core on a switch: 10 µs and 1 GB/s each way between any two.
-    fn star(hosts: u32) -> World {
-        World::wired(hosts, "latency = \"4us\"\nbandwidth = \"1GB/s\"")
-    }
-
-    /// Hosts of one core on a switch, by links with these keys.
-    fn wired(hosts: u32, keys: &str) -> World {
-        let text = format!(
-            r#"
-            name = "star"
-            protocol = "plain"
-            provenance = "assumed: a test"
-            [[host]]
-            name = "node"
-            count = {hosts}
-            [host.cpu]
-            cores = 1
-            flops_per_core = "100GFLOP/s"
-            memory_bandwidth = "10GB/s"
-            memory = "16GiB"
-            message_latency = "1us"
-            message_bandwidth = "8GB/s"
-            [[host.nic]]
-            name = "eth0"
-            [[host.link]]
-            kind = "pcie"
-            between = ["cpu", "eth0"]
-            latency = "1us"
-            bandwidth = "100GB/s"
-            [[switch]]
-            name = "switch"
-            [[link]]
-            kind = "ethernet"
-            between = ["node*.eth0", "switch"]
-            {keys}
-            "#
-        );
-        World::new(Cluster::parse("star.toml", &text).expect("a cluster"), hosts, &HostingRule::PerRank)
-    }
-
-    fn platform<'a>(&'a self, costs: &'a dyn Costs, network: NetworkModel) -> Platform<'a> {
-        Platform {
-            cluster: &self.cluster,
-            placement: &self.placement,
-            hosting: &self.hosting,
-            costs,
-            network,
-            conditions: crate::Conditions::none(),
-        }
-    }
-
     fn predict(&self, program: &Program, costs: &Flat, options: &Options) -> Result<Prediction, SimError> {
         simulate(program, &self.platform(costs, NetworkModel::MaxMin), options.driver(), options)
     }

@@ -1,0 +1,69 @@
+//! Presets of any size, up to 2,048 ranks: all tasks of a step, folded and not.
+
+use lockstep_models::Bucket;
+use lockstep_topology::{Cluster, HostingRule};
+
+use super::*;
+
+/// As many hosts of a preset as `ranks` take, on its own network or on another one; `None` where it has a size of its own.
+fn sized(name: &str, ranks: u32, network: &str) -> Option<World> {
+    let all = Cluster::load(name).expect("a preset");
+    let on_host = all.devices().iter().filter(|device| device.host == all.hosts()[0].id).count() as u32;
+    let each = if on_host > 1 { on_host - 1 } else { 16 };
+    let cluster = Cluster::load(&format!("{name}:{}{network}", ranks / each)).ok()?;
+    World::of(cluster, ranks, &HostingRule::PerHost)
+}
+
+/// A step on every preset that comes in any number: `ranks` of them meet by each of `algorithms`; those that folded.
+fn steps_on_presets(ranks: u32, network: &str, algorithms: &[&str]) -> Vec<String> {
+    let mut folded = Vec::new();
+    for (name, _) in Cluster::presets() {
+        let Some(world) = sized(name, ranks, network) else { continue };
+        for algorithm in algorithms {
+            let what = format!("{algorithm} on {name}{network}");
+            let program = Job { bucket: Bucket::Whole, ..job(&world, WIDE, algorithm, 256 << 10) }.program();
+            if same_tasks(&world, &program.expect("a program"), 1, &what) {
+                folded.push(what);
+            }
+        }
+    }
+    folded
+}
+
+/// A network of switches with so many ports that leaves are powers of two.
+const NDR: &str = "@infiniband-ndr";
+
+#[test]
+fn steps_of_2048_ranks() {
+    // On their own networks the others have leaves of 18 or 20 ports, routes by hash, or a torus.
+    let folded = steps_on_presets(2048, "", &["halving-doubling", "hierarchical:halving-doubling"]);
+    let own: Vec<String> = ["dgx-h100", "dgx-h200", "ethernet-4", "ethernet-gpu-8"]
+        .iter()
+        .flat_map(|name| [format!("halving-doubling on {name}"), format!("hierarchical:halving-doubling on {name}")])
+        .collect();
+    assert_eq!(folded, own);
+    // Half-duplex wires at both ends of a route, NICs on a torus, one host.
+    let apart = ["k20x8-pcie2", "titan-gemini", "workstation"];
+    let all = Cluster::presets().iter().map(|(name, _)| *name).filter(|name| !apart.contains(name));
+    let folded = steps_on_presets(2048, NDR, &["hierarchical:halving-doubling"]);
+    assert_eq!(folded, all.map(|name| format!("hierarchical:halving-doubling on {name}{NDR}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn steps_of_128_ranks() {
+    let folded = steps_on_presets(128, "", &ALGORITHMS);
+    for preset in ["big-basin-50gbe", "dgx-h100", "ethernet-4", "k20x8-pcie2", "p2.8xlarge", "titanx8-pcie3"] {
+        assert!(folded.contains(&format!("ring on {preset}")), "{folded:#?}");
+    }
+    assert_eq!(folded.len(), 40, "{folded:#?}");
+}
+
+/// Eight million messages a preset.
+#[test]
+#[ignore = "takes minutes: run it with --release"]
+fn rings_of_2048_ranks() {
+    for network in ["", NDR] {
+        let folded = steps_on_presets(2048, network, &["ring", "hierarchical:ring", "library:mpi"]);
+        assert!(folded.len() > 10, "{folded:#?}");
+    }
+}
