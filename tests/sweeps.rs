@@ -49,6 +49,17 @@ fn lists_in_the_file_are_those_of_the_flags() {
 }
 
 #[test]
+fn numbers_beyond_all_reason_are_rows_too() {
+    let folder = folder("sweep-huge");
+    let flags = "sim sweep --model mlp --cluster workstation --ranks 1,4294967295 --accumulate 1,4294967295 \
+                 --batch-per-rank 1,4294967295 --algorithm parameter-server:1:dedicated --jobs 4294967295 --out rows.csv";
+    stdout(&folder, &flags.split_whitespace().collect::<Vec<_>>());
+    let text = std::fs::read_to_string(folder.join("rows.csv")).expect("rows");
+    assert_eq!(text.lines().count(), 1 + 8);
+    assert_eq!(text.matches("places for 64").count(), 4, "{text}");
+}
+
+#[test]
 fn an_interrupted_sweep_goes_on_to_the_same_bytes() {
     let folder = folder("sweep-interrupt");
     let list = |last: u32| (1..=last).map(|n| n.to_string()).collect::<Vec<_>>().join(",");

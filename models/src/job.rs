@@ -91,7 +91,7 @@ impl Job {
 
     /// Ranks that take part, dedicated servers included.
     pub fn ranks(&self) -> u32 {
-        self.workers + self.servers()
+        self.workers.saturating_add(self.servers())
     }
 
     /// Ranks that only serve.

@@ -20,6 +20,9 @@ use crate::sweep::{
     run, svg,
 };
 
+/// More threads than this help nobody.
+const MOST_JOBS: u32 = 1024;
+
 /// What one item of `--ranks` stands for.
 #[derive(Debug, Clone)]
 struct Counts(Vec<RankCount>);
@@ -92,7 +95,7 @@ pub(super) struct SimSweep {
     /// Draw all points, the fronts and their knees into an .svg file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Threads that predict; else one for each core
+    /// Threads that predict, at most 1024; else one for each core
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     jobs: Option<u32>,
     /// A sweep of more points is refused with an estimate of its time
@@ -127,9 +130,10 @@ impl SimSweep {
         let plan = sweep.plan()?;
         let how = How { network: self.network.into(), fold: self.fold.rule(), profile: self.profile.clone() };
         let identity = identity(&sweep, &how);
-        let jobs = self.jobs.map_or_else(cores, |jobs| jobs as usize);
         let collector = Arc::new(Collector::new(sweep, plan));
         let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
+        let jobs =
+            self.jobs.map_or_else(cores, |jobs| jobs.min(MOST_JOBS) as usize).min(points.count() as usize).max(1);
         self.refuse_too_many(&points, jobs)?;
         if let Some(path) = &self.out {
             let file = RowsFile::open(path, &identity, u64::from(points.count()), |row| collector.known(row))?;

@@ -14,7 +14,7 @@ use super::scale::Scale;
 use crate::experiment::{Batch, Experiment};
 
 /// At most this many points stand in one sweep, whatever `--max-points` allows.
-pub const MOST_POINTS: u64 = 10_000_000;
+pub const MOST_POINTS: u64 = 2_000_000;
 
 /// One cluster of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -151,11 +151,11 @@ impl<'a> Points<'a> {
         let (batch_per_rank, global_batch) = match &sweep.batch {
             Batch::PerRank(sizes) => {
                 let size = sizes[point.batch as usize];
-                (size, parts * u64::from(size))
+                (size, parts.saturating_mul(size.into()))
             }
             Batch::Global(sizes) => {
                 let size = sizes[point.batch as usize];
-                let share = size.checked_div(parts).filter(|share| share * parts == size).unwrap_or(0);
+                let share = size.checked_div(parts).filter(|share| share.saturating_mul(parts) == size).unwrap_or(0);
                 (u32::try_from(share).unwrap_or(0), size)
             }
         };
@@ -179,7 +179,7 @@ impl<'a> Points<'a> {
             chunk: sweep.chunks[point.chunk as usize].map_or_else(|| "auto".to_owned(), |chunk| chunk.to_string()),
             concurrent_exchanges: sweep.concurrent_exchanges[point.concurrent as usize],
             network: Setup { network: self.how.network, ..Setup::default() }.network_name().to_owned(),
-            total_ranks: ranks + if alone { 0 } else { dedicated(algorithm) },
+            total_ranks: if alone { 1 } else { ranks.saturating_add(dedicated(algorithm)) },
             ..SweepRow::default()
         }
     }

@@ -258,7 +258,7 @@ fn a_sweep_that_cannot_be_says_where() {
             .join("\n"),
     )
     .unwrap_err();
-    assert!(error.to_string().contains("1000000000000 points: a sweep has at most 10000000"), "{error}");
+    assert!(error.to_string().contains("1000000000000 points: a sweep has at most 2000000"), "{error}");
 }
 
 #[test]
