@@ -68,11 +68,18 @@ impl<F: Fluid> Engine<'_, F> {
             return Ok(None);
         }
         let Some(phases) = plan.schedule.pipeline() else { return Ok(None) };
+        let computes = self.plan.roles.iter().any(|role| !role.compute.is_empty());
+        let on_gpus = self.ranks.iter().any(|rank| rank.apart);
         let (mut edges, mut paths, mut classes) = (Vec::new(), Vec::new(), Vec::new());
         for rank in 0..ranks {
             let (from, to) = hop(rank, ranks, members);
             let path = self.path(from, to)?;
             let Some(edge) = self.edge(path, &phases, plan.apart == Some(Apart::AtOnce)) else { return Ok(None) };
+            // What flows before its receiver has started, or after its sender has ended, takes of the memory of their kernels.
+            let early = edge.how == How::Eager || plan.schedule.buffered_sends();
+            if computes && on_gpus && early {
+                return Ok(None);
+            }
             let path = (path, self.paths.at(path));
             classes.push(path.1.receive);
             if let (Carrier::Shared(class), Pair::Wire) = (path.1.carrier, path.1.pair) {

@@ -12,6 +12,7 @@ use std::ops::Range;
 use lockstep_topology::Time;
 
 use super::Use;
+use super::draft::Draft;
 use super::tap::Taps;
 
 /// No group, no member of a chain.
@@ -68,6 +69,8 @@ pub(super) struct Group {
     pub(super) bound: f64,
     /// The search (by number) that has last come by.
     pub(super) seen: u64,
+    /// Where it stands in the kept component, if it belongs to that.
+    pub(super) place: u32,
     /// Members that the shares were last solved for; not zero: the group stands in its resources' lists.
     pub(super) attached: u32,
     pub(super) first_use: u32,
@@ -206,8 +209,7 @@ pub(super) struct Classes {
     pub(super) paces: Vec<Pace>,
     /// The members of each class but the first to be done.
     pub(super) others: Vec<Others>,
-    /// The speed that the solver has found for the present instant.
-    pub(super) next_speeds: Vec<f64>,
+    pub(super) drafts: Vec<Draft>,
     pub(super) links: Vec<Link>,
     /// What each class takes off the top of resources that it does not share.
     pub(super) taps: Vec<Taps>,
@@ -264,6 +266,7 @@ impl Classes {
             cap,
             bound: 0.0,
             seen: 0,
+            place: 0,
             attached: 0,
             first_use,
             uses: uses.len() as u32,
@@ -288,7 +291,7 @@ impl Classes {
                 self.groups.push(group);
                 self.paces.push(Pace::default());
                 self.others.push(Others::default());
-                self.next_speeds.push(0.0);
+                self.drafts.push(Draft::default());
                 self.taps.push(Taps::default());
                 (self.groups.len() - 1) as u32
             }

@@ -15,10 +15,18 @@ use super::fast::System;
 use super::{picoseconds, share};
 
 /// A component: its classes and tight resources.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Component {
     pub(super) groups: Vec<u32>,
     pub(super) resources: Vec<u32>,
+    /// The class that stands in the schedule for it, or none.
+    leader: u32,
+}
+
+impl Default for Component {
+    fn default() -> Component {
+        Component { groups: Vec::new(), resources: Vec::new(), leader: NONE }
+    }
 }
 
 /// What is kept between settlings, most of it to save its allocation.
@@ -56,7 +64,7 @@ impl Default for Work {
             kept: Component::default(),
             fresh: Component::default(),
             large: 32,
-            stretch: 64,
+            stretch: 256,
             kept_by: 0,
             left: false,
             turns: 0,
@@ -102,19 +110,22 @@ impl System {
         let mut kept = std::mem::take(&mut self.work.kept);
         let kept_by = self.work.kept_by;
         self.work.turns -= 1;
-        kept.groups.retain(|class| self.classes.groups[*class as usize].seen == kept_by);
-        kept.resources.retain(|number| {
-            let resource = &mut self.resources[*number as usize];
-            let stays = resource.tight && resource.seen == kept_by;
-            if resource.seen == kept_by && !resource.tight {
-                resource.seen = 0;
-            }
-            stays
-        });
+        let slack = |(number, was_tight): &(u32, bool)| *was_tight && !self.resources[*number as usize].tight;
+        if self.work.changed.iter().any(slack) {
+            kept.resources.retain(|number| {
+                let resource = &mut self.resources[*number as usize];
+                let stays = resource.tight && resource.seen == kept_by;
+                if resource.seen == kept_by && !resource.tight {
+                    resource.seen = 0;
+                }
+                stays
+            });
+        }
         for class in &self.work.alive {
             let group = &mut self.classes.groups[*class as usize];
             if group.seen != kept_by {
                 group.seen = kept_by;
+                group.place = kept.groups.len() as u32;
                 kept.groups.push(*class);
             }
             for link in &self.classes.links[group.range()] {
@@ -166,6 +177,9 @@ impl System {
             self.work.fresh.groups.clear();
             // In order of number they lie in order in memory.
             self.work.kept.groups.sort_unstable();
+            for (place, class) in (0..).zip(&self.work.kept.groups) {
+                self.classes.groups[*class as usize].place = place;
+            }
             (self.work.kept_by, self.work.turns) = (fresh_by, self.work.stretch);
         }
     }
@@ -174,6 +188,11 @@ impl System {
     fn explore(&mut self, seed: u32) -> Option<u64> {
         self.search(seed);
         let mut found = std::mem::take(&mut self.work.found);
+        for class in &found.groups {
+            // Of an earlier component.
+            self.unschedule(*class);
+        }
+        found.leader = NONE;
         self.solve(&mut found);
         let keep = found.groups.len() >= self.work.large && found.groups.len() > self.work.fresh.groups.len();
         if keep {
@@ -186,7 +205,7 @@ impl System {
     /// Lists the component of a class: classes joined by tight resources.
     fn search(&mut self, seed: u32) {
         self.searches += 1;
-        let Work { found: Component { groups, resources }, kept_by, .. } = &mut self.work;
+        let Work { found: Component { groups, resources, .. }, kept_by, .. } = &mut self.work;
         groups.clear();
         resources.clear();
         let mut meet = |class: u32, group: &mut super::classes::Group, groups: &mut Vec<u32>| {
@@ -223,7 +242,7 @@ impl System {
         let part = share::Part {
             groups: &classes.groups,
             links: &classes.links,
-            speeds: &mut classes.next_speeds,
+            drafts: &mut classes.drafts,
             resources,
             fills,
             members: &component.groups,
@@ -233,7 +252,7 @@ impl System {
         let mut first = Time::MAX;
         let (mut leader, mut peers) = (NONE, NONE);
         for class in &component.groups {
-            let (pace, speed) = (&mut self.classes.paces[*class as usize], self.classes.next_speeds[*class as usize]);
+            let (pace, speed) = (&mut self.classes.paces[*class as usize], self.classes.drafts[*class as usize].speed);
             if pace.speed != speed || pace.due == Time::MAX {
                 pace.catch_up(self.now);
                 pace.speed = speed;
@@ -245,18 +264,19 @@ impl System {
                 pace.next_due = peers;
                 peers = *class;
             }
-            if self.classes.groups[*class as usize].leads {
-                // Of an earlier component.
-                self.unschedule(*class);
-            }
+        }
+        let before = std::mem::replace(&mut component.leader, leader);
+        if before != NONE && before != leader && self.classes.groups[before as usize].seen == self.work.kept_by {
+            self.unschedule(before);
         }
         if leader != NONE {
             self.classes.paces[leader as usize].next_due = peers;
             self.classes.groups[leader as usize].leads = true;
             self.schedule.set(leader, first);
         }
-        for at in 0..component.groups.len() {
-            self.retap(component.groups[at]);
+        // The first class with taps makes capacities change.
+        if self.capacities > 0 {
+            component.groups.iter().for_each(|class| self.retap(*class));
         }
     }
 

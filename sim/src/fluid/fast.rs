@@ -18,6 +18,8 @@ use crate::event::Events;
 pub(super) struct User {
     pub(super) group: u32,
     pub(super) link: u32,
+    /// What an activity of the group takes of the resource at its bound.
+    pub(super) limit: f64,
 }
 
 /// A resource and who uses it.
@@ -43,6 +45,8 @@ pub(super) struct Resource {
     pub(super) changed: u64,
     /// The search (by number) that has last come by.
     pub(super) seen: u64,
+    /// Not above the limit of any user.
+    pub(super) lowest: f64,
     pub(super) users: Vec<User>,
 }
 

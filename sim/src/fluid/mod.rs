@@ -29,6 +29,7 @@
 mod alone;
 mod classes;
 mod component;
+mod draft;
 mod fast;
 mod schedule;
 mod settle;

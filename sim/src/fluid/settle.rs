@@ -6,7 +6,7 @@
 use lockstep_topology::Time;
 
 use super::alone::{FREE, SHARED};
-use super::fast::{System, User};
+use super::fast::{Resource, System, User};
 
 /// Demand within this share of the capacity counts as filling it: sums kept by adding and subtracting drift a little.
 const MARGIN: f64 = 1e-6;
@@ -31,6 +31,15 @@ impl System {
             // What one activity alone uses is in its bound.
             resource.tight = resource.crowd > 1.0 && resource.demand > resource.capacity * (1.0 - MARGIN);
         }
+        let System { classes, resources, work, .. } = self;
+        let is_tight = |number: u32| resources[number as usize].tight;
+        for (number, was_tight) in &work.changed {
+            if is_tight(*number) != *was_tight {
+                let users = &resources[*number as usize].users;
+                users.iter().for_each(|user| classes.redraft(user.group, is_tight));
+            }
+        }
+        work.alive.iter().for_each(|class| classes.redraft(*class, is_tight));
         if self.stays_in_kept() {
             let mut kept = self.refresh_kept();
             self.solve(&mut kept);
@@ -75,16 +84,18 @@ impl System {
 
     /// Enters a class with so many members into the lists of its resources; who was alone on one of them follows.
     pub(super) fn attach(&mut self, class: u32, members: u32) {
-        self.bound(class);
+        let bound = self.bound(class);
         if self.classes.groups[class as usize].alone {
             self.give_up(class);
         }
         let mut joined = false;
         for number in self.classes.groups[class as usize].range() {
             let link = &mut self.classes.links[number];
-            let users = &mut self.resources[link.resource as usize].users;
+            let Resource { users, lowest, .. } = &mut self.resources[link.resource as usize];
             link.slot = users.len() as u32;
-            users.push(User { group: class, link: number as u32 });
+            let limit = bound * link.per_speed;
+            *lowest = if users.is_empty() { limit } else { lowest.min(limit) };
+            users.push(User { group: class, link: number as u32, limit });
             let holder = &mut self.holders[link.resource as usize];
             if !matches!(*holder, FREE | SHARED) {
                 self.joined.push(*holder);
@@ -109,8 +120,16 @@ impl System {
         if before == 0 {
             return;
         }
-        self.work.left |= group.seen == self.work.kept_by;
-        group.seen = 0;
+        if self.work.kept_by != 0 && group.seen == self.work.kept_by {
+            self.work.left = true;
+            let place = group.place as usize;
+            let groups = &mut self.work.kept.groups;
+            groups.swap_remove(place);
+            if let Some(moved) = groups.get(place).copied() {
+                self.classes.groups[moved as usize].place = place as u32;
+            }
+        }
+        self.classes.groups[class as usize].seen = 0;
         self.recount(class, -f64::from(before), 0);
         for number in range {
             let link = self.classes.links[number];

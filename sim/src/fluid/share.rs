@@ -9,6 +9,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 use super::classes::{Group, Link};
+use super::draft::Draft;
 use super::fast::{Fill, Resource};
 
 /// In place of a speed that is still to be found.
@@ -55,7 +56,7 @@ pub(super) struct Part<'a> {
     pub(super) groups: &'a [Group],
     pub(super) links: &'a [Link],
     /// Where each class's speed goes.
-    pub(super) speeds: &'a mut [f64],
+    pub(super) drafts: &'a mut [Draft],
     pub(super) resources: &'a [Resource],
     pub(super) fills: &'a mut [Fill],
     pub(super) members: &'a [u32],
@@ -70,7 +71,7 @@ impl Part<'_> {
             let links = &self.links[group.range()];
             let crowd = f64::from(group.attached);
             let share = |link: &Link| self.resources[link.resource as usize].capacity / (crowd * link.per_speed);
-            self.speeds[*only as usize] = links.iter().map(share).fold(group.cap, f64::min);
+            self.drafts[*only as usize].speed = links.iter().map(share).fold(group.cap, f64::min);
         } else if self.prepare() {
             self.fill(scratch);
         } else {
@@ -82,8 +83,9 @@ impl Part<'_> {
     fn prepare(&mut self) -> bool {
         let mut even = true;
         for member in self.members {
-            self.speeds[*member as usize] = WAITING;
-            even &= self.groups[*member as usize].even;
+            let draft = &mut self.drafts[*member as usize];
+            draft.speed = WAITING;
+            even &= draft.even;
         }
         even
     }
@@ -114,15 +116,14 @@ impl Part<'_> {
                 continue;
             }
             let resources = self.resources;
-            let users = &resources[stop.whose as usize].users;
+            let Resource { users, lowest, .. } = &resources[stop.whose as usize];
             let mut below = false;
-            for user in users {
-                let bound = self.groups[user.group as usize].bound;
-                if self.speeds[user.group as usize] == WAITING
-                    && bound * self.links[user.link as usize].per_speed < stop.at
-                {
-                    self.give(user.group, bound);
-                    below = true;
+            if *lowest < stop.at {
+                for user in users {
+                    if user.limit < stop.at && self.drafts[user.group as usize].speed == WAITING {
+                        self.give(user.group, self.groups[user.group as usize].bound);
+                        below = true;
+                    }
                 }
             }
             if below {
@@ -131,28 +132,38 @@ impl Part<'_> {
             let Stop { at, .. } = PeekMut::pop(stop);
             reached = reached.max(at);
             for user in users {
-                if self.speeds[user.group as usize] == WAITING {
-                    self.give(user.group, reached / self.links[user.link as usize].per_speed);
+                let Draft { speed, per_speed, .. } = self.drafts[user.group as usize];
+                if speed == WAITING {
+                    self.give(user.group, reached / per_speed);
                 }
             }
         }
         scratch.levels = levels;
         for member in self.members {
-            if self.speeds[*member as usize] == WAITING {
-                self.speeds[*member as usize] = self.groups[*member as usize].bound;
+            if self.drafts[*member as usize].speed == WAITING {
+                self.drafts[*member as usize].speed = self.groups[*member as usize].bound;
             }
         }
     }
 
     /// Fixes a class's speed and takes what it uses off its resources.
     fn give(&mut self, class: u32, speed: f64) {
-        let group = &self.groups[class as usize];
-        self.speeds[class as usize] = speed;
-        let crowd = f64::from(group.attached);
-        for link in &self.links[group.range()] {
-            let fill = &mut self.fills[link.resource as usize];
-            fill.rest -= crowd * speed * link.per_speed;
+        let draft = &mut self.drafts[class as usize];
+        draft.speed = speed;
+        let crowd = f64::from(draft.attached);
+        let take = crowd * speed * draft.per_speed;
+        let fills = &mut *self.fills;
+        let mut take_of = |resource: u32| {
+            let fill = &mut fills[resource as usize];
+            fill.rest -= take;
             fill.waiting -= crowd;
+        };
+        match draft.tight() {
+            Some(tight) => tight.iter().for_each(|resource| take_of(*resource)),
+            None => {
+                let links = &self.links[self.groups[class as usize].range()];
+                links.iter().for_each(|link| take_of(link.resource));
+            }
         }
     }
 
@@ -163,7 +174,7 @@ impl Part<'_> {
         for member in self.members {
             let group = &self.groups[*member as usize];
             // The first sweep has none before it to compare with.
-            self.speeds[*member as usize] = 0.0;
+            self.drafts[*member as usize].speed = 0.0;
             for link in &self.links[group.range()] {
                 self.fills[link.resource as usize].level = f64::INFINITY;
             }
@@ -199,7 +210,7 @@ impl Part<'_> {
             let links = &self.links[group.range()];
             let limits = links.iter().map(|link| self.fills[link.resource as usize].level / link.per_speed);
             let speed = limits.fold(group.bound, f64::min);
-            let before = std::mem::replace(&mut self.speeds[*member as usize], speed);
+            let before = std::mem::replace(&mut self.drafts[*member as usize].speed, speed);
             change = change.max((speed - before).abs() / speed);
         }
         change
@@ -212,11 +223,11 @@ impl Part<'_> {
             let resource = &resources[*number as usize];
             let take = |user: &super::fast::User| {
                 let crowd = f64::from(self.groups[user.group as usize].attached);
-                crowd * self.speeds[user.group as usize] * self.links[user.link as usize].per_speed
+                crowd * self.drafts[user.group as usize].speed * self.links[user.link as usize].per_speed
             };
             let over = resource.users.iter().map(take).sum::<f64>() / resource.capacity;
             if over > 1.0 {
-                resource.users.iter().for_each(|user| self.speeds[user.group as usize] /= over);
+                resource.users.iter().for_each(|user| self.drafts[user.group as usize].speed /= over);
             }
         }
     }

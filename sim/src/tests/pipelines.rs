@@ -42,6 +42,11 @@ impl Costs for Uneven {
     fn noise(&self) -> Option<&Noise> {
         self.noise.as_ref()
     }
+
+    /// Enough that kernels notice it.
+    fn traffic(&self, _: &Device) -> f64 {
+        1e-10
+    }
 }
 
 /// Hosts of some cores, or of two GPUs, on a switch; each link has a latency (ns) and a rate (MB/s) of its own.
