@@ -17,6 +17,8 @@ pub mod predict;
 pub mod progress;
 mod quiet;
 pub mod report;
+pub mod scenario;
+pub mod setup;
 pub mod site;
 pub mod sweep;
 pub mod trace;

@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockstep_models::Program;
 use lockstep_sim::answer::{Bound, DeviceMemory, bound, fullest_device};
-use lockstep_sim::{Conditions, Costs, Jitter, NetworkModel, Options, Platform, Prediction, SimError, simulate};
-use lockstep_topology::{Bytes, Cluster, Hosting, InputError, Placement};
+use lockstep_sim::{Costs, Platform, Prediction, SimError, simulate};
+use lockstep_topology::{Bytes, Cluster, Hosting, Placement};
 
 use crate::anchor::{Scaled, fit};
 use crate::experiment::{Configuration, Experiment};
@@ -13,79 +13,10 @@ use crate::explain::{explain, largest_batch};
 use crate::failure::Failure;
 use crate::progress::Estimate;
 use crate::report::{PredictedRow, scaling_efficiencies};
+use crate::scenario::{Block, blocks};
+pub use crate::setup::Setup;
 use crate::site::Site;
 use crate::trials::{Spread, spread};
-
-/// Steps that a prediction with noise counts, for a steady median.
-const NOISY_STEPS: u32 = 100;
-/// Steps that one of several trials counts.
-const TRIAL_STEPS: u32 = 10;
-
-/// How predictions are made.
-#[derive(Debug, Clone, Default)]
-pub struct Setup {
-    /// How transfers share links.
-    pub network: NetworkModel,
-    /// Iterations and threads.
-    pub options: Options,
-    /// Whether each prediction is explained, which takes tens of further simulations.
-    pub explain: bool,
-    /// Stated noise.
-    pub conditions: Conditions,
-    /// Simulations of each configuration under noise; none without noise.
-    pub trials: u32,
-}
-
-impl Setup {
-    /// The setup for an experiment: its threads per rank, its noise or else the site's, as many steps as noise needs.
-    ///
-    /// # Errors
-    /// Noise fitted to a record that is not there, trials where nothing varies.
-    pub fn of(experiment: &Experiment, site: &Site, network: NetworkModel) -> Result<Setup, InputError> {
-        let (noise, trials) = jitter(experiment, site)?;
-        let varies = site.costs.noise().is_some() || !noise.is_empty();
-        if trials > 1 && !varies {
-            let message = "trials would all be alike, for nothing varies: state kernel, step, rank, latency or \
-                           bandwidth in [noise], or take a profile that lockstep calibrate recorded noise in";
-            return Err(experiment.locate(InputError::new("--noise", format!("trials = {trials}"), message)));
-        }
-        let usual = Options { threads_per_rank: experiment.threads_per_rank, ..Options::default() };
-        let counted = match (varies, trials) {
-            (false, _) => usual.counted,
-            (true, 1) => NOISY_STEPS,
-            (true, _) => TRIAL_STEPS,
-        };
-        let trials = if varies { trials } else { 0 };
-        let options = Options { counted, ..usual };
-        Ok(Setup { network, options, explain: false, conditions: Conditions { noise, trial: 0 }, trials })
-    }
-
-    /// The network's name as `--network` takes it.
-    pub fn network_name(&self) -> &'static str {
-        match self.network {
-            NetworkModel::AlphaBeta => "alpha-beta",
-            NetworkModel::MaxMin => "max-min",
-        }
-    }
-}
-
-/// The noise that an experiment states, and its trials.
-fn jitter(experiment: &Experiment, site: &Site) -> Result<(Jitter, u32), InputError> {
-    let Some(stated) = &experiment.noise else { return Ok((Jitter::default(), 1)) };
-    let mut jitter = stated.jitter.clone();
-    if stated.fitted_kernel || stated.fitted_step {
-        let trace = site.profile.as_ref().and_then(|profile| profile.noise.as_ref());
-        let Some(best) = trace.and_then(|trace| trace.fits().into_iter().next()) else {
-            let message =
-                "there is no recorded noise to fit: run lockstep calibrate on this machine, or state a family";
-            return Err(experiment.locate(InputError::new("--noise", "fitted", message)));
-        };
-        let fitted = |yes: bool, stated| if yes { Some(best.distribution) } else { stated };
-        jitter.kernel = fitted(stated.fitted_kernel, jitter.kernel);
-        jitter.step = fitted(stated.fitted_step, jitter.step);
-    }
-    Ok((jitter, stated.trials))
-}
 
 /// What is predicted of one configuration.
 pub struct Predicted {
@@ -242,7 +173,8 @@ pub fn find(
     estimate: &Estimate,
     mut each: impl FnMut(&Configuration, &Predicted),
 ) -> Result<(), Failure> {
-    known.lock().configurations = configurations.len();
+    let blocks = blocks(experiment, &configurations, site, setup)?;
+    known.lock().configurations = blocks.len() * configurations.len();
     known.note(&site.basis);
     let factor = match &experiment.anchor {
         None => 1.0,
@@ -255,39 +187,52 @@ pub fn find(
     let most = configurations.iter().map(|configuration| configuration.job.workers).max().unwrap_or(1);
     setup.conditions.noise.notes(most).iter().for_each(|note| known.note(note));
     let costs = Scaled::new(site.costs.as_ref(), factor);
-    let all = configurations.len() as f64;
-    for (index, configuration) in configurations.iter_mut().enumerate() {
-        let label = configuration.label();
-        let share = |of_this: f64| (index as f64 + of_this) / all;
-        estimate.show(share(0.0), &label);
-        let predicted = predict(configuration, experiment, &site.cluster, &costs, setup)?;
-        let of_trials = match setup.trials {
-            0 => None,
-            trials => {
-                let platform = predicted.platform(&site.cluster, &costs, setup);
-                let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
-                let found = spread(&platform, setup, trials, &predicted, &mut progress);
-                Some(found.map_err(|error| failure(error, experiment))?)
+    let all = (blocks.len() * configurations.len()) as f64;
+    let each_block = configurations.len();
+    let mut undisturbed: Vec<f64> = Vec::with_capacity(each_block);
+    for (number, Block { scenario, site, setup }) in blocks.iter().enumerate() {
+        for (index, configuration) in configurations.iter_mut().enumerate() {
+            configuration.scenario.clone_from(scenario);
+            let label = configuration.label();
+            let before = number * each_block + index;
+            let share = |of_this: f64| (before as f64 + of_this) / all;
+            estimate.show(share(0.0), &label);
+            let predicted = predict(configuration, experiment, &site.cluster, &costs, setup)?;
+            let of_trials = match setup.trials {
+                0 => None,
+                trials => {
+                    let platform = predicted.platform(&site.cluster, &costs, setup);
+                    let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
+                    let found = spread(&platform, setup, trials, &predicted, &mut progress);
+                    Some(found.map_err(|error| failure(error, experiment))?)
+                }
+            };
+            let mut row = row(configuration, experiment, site, setup, &predicted, of_trials);
+            let time_s = row.step_time_mean_s.unwrap_or(row.step_time_s);
+            if number == 0 {
+                undisturbed.push(time_s);
             }
-        };
-        let mut row = row(configuration, experiment, site, setup, &predicted, of_trials);
-        if predicted.memory.fits() == Some(false) {
-            known.note(&out_of_memory(configuration, experiment, &site.cluster, &predicted)?);
+            row.scenario_factor = scenario.as_ref().map(|_| time_s / undisturbed[index]);
+            if predicted.memory.fits() == Some(false) {
+                known.note(&out_of_memory(configuration, experiment, &site.cluster, &predicted)?);
+            }
+            if setup.explain {
+                let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
+                let answer = explain(configuration, experiment, site, &costs, setup, &predicted, &mut progress)?;
+                row.error_bar_pct = answer.error_bar.relative_pct;
+                row.explanation = Some(answer);
+            }
+            for note in &predicted.prediction.notes {
+                known.note(note);
+            }
+            let mut found = known.lock();
+            // Rows of one scenario are compared with each other.
+            let key = configuration.batch_key | (number as u64) << 48;
+            found.keys.push((key, configuration.job.workers, row.images_per_s));
+            found.rows.push(row);
+            drop(found);
+            each(configuration, &predicted);
         }
-        if setup.explain {
-            let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
-            let answer = explain(configuration, experiment, site, &costs, setup, &predicted, &mut progress)?;
-            row.error_bar_pct = answer.error_bar.relative_pct;
-            row.explanation = Some(answer);
-        }
-        for note in &predicted.prediction.notes {
-            known.note(note);
-        }
-        let mut found = known.lock();
-        found.keys.push((configuration.batch_key, configuration.job.workers, row.images_per_s));
-        found.rows.push(row);
-        drop(found);
-        each(configuration, &predicted);
     }
     estimate.end();
     if let Some(published) = &experiment.published {
@@ -312,6 +257,8 @@ fn row(
         setting: configuration.setting(),
         cluster: site.cluster.name().to_owned(),
         network: setup.network_name().to_owned(),
+        scenario: configuration.scenario.as_deref().map(str::to_owned),
+        scenario_factor: None,
         step_time_s,
         trials: spread.map(|spread| spread.trials),
         step_time_mean_s: spread.map(|spread| spread.mean_s),

@@ -4,6 +4,7 @@
 //! its own one-host cluster and may also price the CPUs of another.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lockstep_sim::{Costs, Profile, Roofline, Table};
 use lockstep_topology::cluster::{CpuSpec, Provenance};
@@ -15,11 +16,12 @@ use crate::experiment::{Experiment, THIS_MACHINE};
 pub const PROFILE_PATH: &str = "out/this-machine.json";
 
 /// A cluster and its prices.
+#[derive(Clone)]
 pub struct Site {
     /// Devices and links.
     pub cluster: Cluster,
     /// What tasks and messages cost.
-    pub costs: Box<dyn Costs>,
+    pub costs: Arc<dyn Costs>,
     /// What was measured, where costs rest on that.
     pub profile: Option<Profile>,
     /// What the costs rest on, for people to read.
@@ -48,11 +50,11 @@ impl Site {
         let Some(path) = profile else {
             let basis =
                 format!("cluster {}: lockstep clusters show tells where its figures come from", experiment.cluster);
-            return Ok(Site { cluster, costs: Box::new(Roofline), profile: None, basis });
+            return Ok(Site { cluster, costs: Arc::new(Roofline), profile: None, basis });
         };
         let profile = Profile::load(path)?;
         let basis = format!("costs of CPUs were measured on {}, {}", profile.host, profile.date);
-        Ok(Site { cluster, costs: Box::new(Table::new(&profile)?), profile: Some(profile), basis })
+        Ok(Site { cluster, costs: Arc::new(Table::new(&profile)?), profile: Some(profile), basis })
     }
 
     /// The host that a profile was measured on.
@@ -77,7 +79,7 @@ impl Site {
         let source = Provenance::Measured(format!("{}, {}", profile.command, profile.date));
         Ok(Site {
             cluster: Cluster::one_host(cpu, latency, bandwidth, source)?,
-            costs: Box::new(Table::new(profile)?),
+            costs: Arc::new(Table::new(profile)?),
             profile: Some(profile.clone()),
             basis: format!("costs were measured on {} ({}), {}", profile.host, profile.cpu, profile.date),
         })

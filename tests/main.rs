@@ -7,5 +7,6 @@ mod equivalence;
 mod fabrics;
 mod folding;
 mod large_minibatch;
+mod scenarios;
 mod sweeps;
 mod symmetry;

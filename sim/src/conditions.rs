@@ -1,5 +1,8 @@
 //! Conditions: what a run meets that is neither program nor platform, so that the same job can be asked about twice.
 
+use lockstep_topology::Time;
+use lockstep_topology::cluster::{DeviceId, HostId};
+
 use crate::noise::Jitter;
 
 /// What disturbs a run.
@@ -9,12 +12,56 @@ pub struct Conditions {
     pub noise: Jitter,
     /// Which of several runs of one seed this is; another one draws all noise anew.
     pub trial: u32,
+    /// Who is slow.
+    pub slow: Vec<Slowdown>,
+    /// What else uses the links.
+    pub background: Vec<Background>,
+}
+
+/// Ranks whose work takes longer: all that their threads, or their GPUs, compute, copy and add.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slowdown {
+    /// All ranks on these hosts.
+    pub hosts: Vec<HostId>,
+    /// And these.
+    pub ranks: Vec<u32>,
+    /// How many times longer; factors of several slowdowns multiply.
+    pub factor: f64,
+    /// From when of the run on; what is under way then slows down from there.
+    pub from: Time,
+    /// Until when; [`Time::MAX`]: for good.
+    pub until: Time,
+}
+
+/// Bytes that are no rank's, on their way from one device to another. They share links with messages, max-min fair, and pay
+/// neither latency nor handshake.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Background {
+    /// Where they leave.
+    pub from: DeviceId,
+    /// Where they go.
+    pub to: DeviceId,
+    /// How many.
+    pub load: Load,
+}
+
+/// The size of background traffic.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Load {
+    /// At most so many bytes per second, all the time.
+    Always(f64),
+    /// The same while some rank computes a forward pass.
+    Forward(f64),
+    /// So many bytes when the first rank begins an iteration, behind those of the iteration before.
+    PerIteration(u64),
 }
 
 /// Nothing, for whoever needs a reference to it.
 static UNDISTURBED: Conditions = Conditions {
     noise: Jitter { seed: 0, kernel: None, step: None, rank: None, latency: None, bandwidth: None },
     trial: 0,
+    slow: Vec::new(),
+    background: Vec::new(),
 };
 
 impl Conditions {
@@ -25,6 +72,11 @@ impl Conditions {
 
     /// Why ranks that are equal otherwise differ under them; `None` where they do not.
     pub(crate) fn apart(&self) -> Option<&'static str> {
-        (!self.noise.is_empty()).then_some("every rank has noise of its own")
+        let reasons = [
+            (!self.noise.is_empty(), "every rank has noise of its own"),
+            (!self.slow.is_empty(), "some ranks are slow"),
+            (!self.background.is_empty(), "other traffic meets some ranks' messages"),
+        ];
+        reasons.into_iter().find(|(holds, _)| *holds).map(|(_, reason)| reason)
     }
 }

@@ -24,7 +24,7 @@ mod tests;
 mod traffic;
 
 pub use collective::{CollectiveRun, CollectiveTime, simulate_collective};
-pub use conditions::Conditions;
+pub use conditions::{Background, Conditions, Load, Slowdown};
 pub use costs::{Cost, Costs, MessageCost, Pair, Roofline, Table, chain_key};
 pub use deadlock::{Waiting, WaitsFor};
 pub use fold::{FoldRule, Folding};

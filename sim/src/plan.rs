@@ -5,7 +5,7 @@
 
 mod apart;
 
-use lockstep_models::{Exchange, Op, Program, Role, Stream, TaskId};
+use lockstep_models::{Exchange, Op, Phase, Program, Role, Stream, TaskId};
 use lockstep_topology::{InputError, Schedule};
 
 /// What a rank of some role does in one iteration.
@@ -27,6 +27,8 @@ pub(crate) struct TaskPlan {
     pub(crate) name: String,
     /// How often it runs in an iteration.
     pub(crate) per_iteration: u32,
+    /// Whether it computes a forward pass.
+    pub(crate) forward: bool,
     /// The meeting of an exchange; `None` for a task of the compute stream.
     pub(crate) meeting: Option<u32>,
     pub(crate) needs: Vec<Need>,
@@ -181,7 +183,7 @@ impl Plan {
     /// One meeting of `ranks` ranks, and nothing else.
     pub(crate) fn meeting(name: String, schedule: Schedule, window: u32) -> Plan {
         let ranks = schedule.members();
-        let task = TaskPlan { name, per_iteration: 1, meeting: Some(0), needs: Vec::new() };
+        let task = TaskPlan { name, per_iteration: 1, forward: false, meeting: Some(0), needs: Vec::new() };
         let exchange = vec![Slot { task: 0, repeat: None }];
         let role =
             RolePlan { first: 0, count: ranks, tasks: vec![task], compute: Vec::new(), exchange, repeats_alone: true };
@@ -220,7 +222,8 @@ fn role_plan(role: &Role, meeting_of: &[Option<u32>]) -> RolePlan {
                 together: around.is_some() && role.repeat_of(other).map(|(repeat, _)| repeat) == around,
             }));
         }
-        TaskPlan { name: task.name.clone(), per_iteration: count(id), meeting: meeting_of[id], needs }
+        let forward = matches!(task.op, Op::Compute { phase: Phase::Forward, .. });
+        TaskPlan { name: task.name.clone(), per_iteration: count(id), forward, meeting: meeting_of[id], needs }
     };
     RolePlan {
         first: role.ranks.first,

@@ -42,7 +42,8 @@ impl From<Network> for NetworkModel {
   lockstep sim predict --model resnet-32 --cluster ethernet-4 --ranks 1,16,32,64 --batch-per-rank 32 \\
       --algorithm ring,hierarchical:ring
   lockstep sim predict experiments/quickstart.toml --cluster workstation --ranks 4 --explain
-  lockstep sim predict experiments/stragglers.toml --trials 200")]
+  lockstep sim predict experiments/stragglers.toml --trials 200
+  lockstep sim predict bad-day.toml     with a block of rows for each [[scenario]] in it: docs/scenarios.md")]
 pub(super) struct Predict {
     #[command(flatten)]
     experiment: ExperimentFlags,

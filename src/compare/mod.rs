@@ -84,7 +84,9 @@ pub fn compare(
     let mut launch = Launch::new(experiment)?;
     let setup = Setup::of(experiment, site, Default::default())?;
     let mut compared: Vec<Compared> = Vec::new();
-    let (predicted, mut notes) = predict::rows(experiment, site, &setup, |configuration, predicted| {
+    // What is measured is undisturbed.
+    let undisturbed = Experiment { scenarios: Vec::new(), ..experiment.clone() };
+    let (predicted, mut notes) = predict::rows(&undisturbed, site, &setup, |configuration, predicted| {
         compared.push(Compared {
             configuration: configuration.clone(),
             program: predicted.program.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_models::{Job, Model, Program};
 use lockstep_topology::{Algorithm, Cluster, Hosting, InputError, Placement, PlacementRule};
 
-use super::{Batch, Experiment, Point, THIS_MACHINE};
+use super::{Batch, Experiment, NONE, Point, THIS_MACHINE};
 use crate::report::Setting;
 
 /// At most this many configurations stand in one experiment.
@@ -18,6 +18,8 @@ pub struct Configuration {
     pub job: Job,
     /// Configurations of the same key have the same batch, so that their throughput per rank can be compared.
     pub batch_key: u64,
+    /// What goes wrong, where the experiment has scenarios.
+    pub scenario: Option<Arc<str>>,
 }
 
 impl Configuration {
@@ -54,7 +56,9 @@ impl Configuration {
         let job = &self.job;
         let method = if job.workers == 1 { String::new() } else { format!(", {}", job.algorithm) };
         let ranks = if job.workers == 1 { "1 rank".to_owned() } else { format!("{} ranks", job.workers) };
-        format!("{}, {ranks} x {}{method}", job.model.name(), job.batch_per_rank)
+        let scenario = self.scenario.iter().filter(|name| &***name != NONE).map(|name| format!(", {name}"));
+        let scenario: String = scenario.collect();
+        format!("{}, {ranks} x {}{method}{scenario}", job.model.name(), job.batch_per_rank)
     }
 
     /// Where its ranks run on `cluster`, in host order; tells the job how they lie on nodes.
@@ -157,6 +161,7 @@ impl Experiment {
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },
             batch_key,
+            scenario: None,
         };
         let together = configuration.job.ranks();
         configuration.set_nodes(vec![together]);

@@ -7,6 +7,7 @@ mod optimizer;
 mod read;
 mod reader;
 mod recipe;
+mod scenario;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ pub(crate) use axes::chunk_or_auto;
 pub use configuration::Configuration;
 pub use noise::Noise;
 pub use recipe::Recipe;
+pub use scenario::{NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
 
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
 pub const THIS_MACHINE: &str = "this-machine";
@@ -196,6 +198,8 @@ pub struct Experiment {
     pub noise: Option<Noise>,
     /// Lists that `sim sweep` alone goes through.
     pub sweep: Axes,
+    /// What may go wrong: each is predicted beside the undisturbed run.
+    pub scenarios: Vec<Scenario>,
     /// For each key of the file, its file and line.
     pub places: BTreeMap<String, String>,
 }
@@ -228,6 +232,7 @@ impl Default for Experiment {
             published: None,
             noise: None,
             sweep: Axes::default(),
+            scenarios: Vec::new(),
             places: BTreeMap::new(),
         }
     }

@@ -8,7 +8,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Anchor, Batch, Experiment, Point, Published, Recipe, axes};
 
 /// The keys of an experiment.
-const KEYS: [&str; 27] = [
+const KEYS: [&str; 28] = [
     "name",
     "model",
     "data",
@@ -36,6 +36,7 @@ const KEYS: [&str; 27] = [
     "published",
     "noise",
     "sweep",
+    "scenario",
 ];
 
 /// The experiment that `text`, the content of `file`, describes.
@@ -96,6 +97,7 @@ fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError>
         "recipe" => {}
         "optimizer" => optimizer(&mut experiment.optimizer, entry)?,
         "init" => inits(&mut experiment.inits, entry)?,
+        "scenario" => experiment.scenarios = super::scenario::read(entry)?,
         "noise" => experiment.noise = Some(super::noise::read(entry)?),
         "anchor" => experiment.anchor = Some(anchor(entry)?),
         _ => experiment.published = Some(published(entry)?),

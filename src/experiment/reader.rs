@@ -102,6 +102,11 @@ impl<'a> Entry<'a> {
         self.source.error(self.span.clone(), message)
     }
 
+    /// The text of the entry, shortened, as errors repeat it.
+    pub(super) fn shown(&self) -> String {
+        self.error("").value
+    }
+
     /// File and line.
     pub(super) fn place(&self) -> String {
         self.error("").place

@@ -111,6 +111,29 @@ fn noise_arrives() {
 }
 
 #[test]
+fn scenarios_arrive() {
+    let e = with(
+        "[[scenario]]\nname = \"bad day\"\nslow = [{ hosts = [\"node1\", \"node2\"], factor = 1.5 }, \
+         { ranks = [3], factor = 2, from = \"1s\" }]\nfailed = { between = \"spine1\", count = 2 }\n\
+         [[scenario]]\nname = \"checkpoints\"\ntraffic = { from = \"a\", to = \"b\", bytes = \"1MiB\" }",
+    );
+    let scenarios = e.unwrap().scenarios;
+    let whats = |index: usize| scenarios[index].entries.iter().map(|entry| entry.what.clone()).collect::<Vec<_>>();
+    let (zero, always) = (lockstep_topology::Time::ZERO, lockstep_topology::Time::MAX);
+    let hosts = vec!["node1".to_owned(), "node2".to_owned()];
+    let second = lockstep_topology::Time::from_secs_f64(1.0);
+    let expected = [
+        Trouble::Slow { hosts, ranks: Vec::new(), factor: 1.5, from: zero, until: always },
+        Trouble::Slow { hosts: Vec::new(), ranks: vec![3], factor: 2.0, from: second, until: always },
+        Trouble::Failed { between: ("spine1".into(), "*".into()), count: Some(2) },
+    ];
+    assert_eq!(whats(0), expected);
+    let (from, to, load) = ("a".into(), "b".into(), TrafficLoad::PerIteration(Bytes(1 << 20)));
+    assert_eq!(whats(1), [Trouble::Traffic { from, to, load }]);
+    assert!(scenarios[0].entries[0].place.starts_with("e.toml:") && !scenarios[0].entries[0].shown.is_empty());
+}
+
+#[test]
 fn published_points_hold_for_what_they_name() {
     let e = with(
         "ranks = [1, 2]\nbatch_per_rank = [16, 32]\nalgorithm = [\"ring\", \"binomial-tree\"]\n[published]\nsource = \"s\"\n\
@@ -152,6 +175,27 @@ fn mistakes_are_told_where_they_stand() {
         ("[anchor]\nimages_per_s = 0", "e.toml:4", "more than 0"),
         ("[published]\npoints = []", "e.toml:3", "lacks the key source"),
         ("optimizer = 3", "e.toml:3", "must be a table"),
+        ("[[scenario]]\nslow = { hosts = \"a\", factor = 2 }", "e.toml:3", "lacks the key name"),
+        ("[[scenario]]\nname = \"none\"", "e.toml:4", "is taken"),
+        ("[[scenario]]\nname = \"s\"", "e.toml:4", "says nothing"),
+        ("[[scenario]]\nname = \"s\"\nslow = { factor = 2 }", "e.toml:5", "one of the two"),
+        ("[[scenario]]\nname = \"s\"\nslow = { hosts = \"a\", factor = -2 }", "e.toml:5", "at least 0"),
+        ("[[scenario]]\nname = \"s\"\nslow = { hosts = \"a\", factor = nan }", "e.toml:5", "at least 0"),
+        ("[[scenario]]\nname = \"s\"\nslow = { hosts = \"a\", factor = 0 }", "e.toml:5", "more than 0"),
+        (
+            "[[scenario]]\nname = \"s\"\nslow = { ranks = 1, factor = 2, from = \"2s\", until = \"1s\" }",
+            "e.toml:5",
+            "before it begins",
+        ),
+        ("[[scenario]]\nname = \"s\"\nslow = { host = \"a\", factor = 2 }", "e.toml:5", "did you mean hosts?"),
+        ("[[scenario]]\nname = \"s\"\ndegraded = { between = \"a\" }", "e.toml:5", "bandwidth = 0.5"),
+        ("[[scenario]]\nname = \"s\"\nfailed = { between = [\"a\", \"b\", \"c\"] }", "e.toml:5", "or two"),
+        ("[[scenario]]\nname = \"s\"\ntraffic = { from = \"a\", to = \"b\" }", "e.toml:5", "one of the two"),
+        (
+            "[[scenario]]\nname = \"s\"\ntraffic = { from = \"a\", to = \"b\", bandwidth = \"-1GB/s\" }",
+            "e.toml:5",
+            "-1GB/s",
+        ),
         ("[noise]\nkernels = 1", "e.toml:4", "did you mean kernel?"),
         ("[noise]\ntrials = 0", "e.toml:4", "from 1 to 1000000"),
         ("[noise]\nkernel = 0.1", "e.toml:4", "must be a table (a distribution) like { family"),

@@ -19,8 +19,9 @@ pub fn text(row: &PredictedRow) -> String {
     let Some(answer) = &row.explanation else { return String::new() };
     let method = if row.setting.algorithm == "-" { String::new() } else { format!(", {}", row.setting.algorithm) };
     let ranks = if row.setting.ranks == 1 { "rank" } else { "ranks" };
+    let scenario = row.scenario.as_ref().map_or_else(String::new, |name| format!(", {name}"));
     let mut text = format!(
-        "\n{}, {} {ranks} x {}{method}: {} per step\n",
+        "\n{}, {} {ranks} x {}{method}{scenario}: {} per step\n",
         row.setting.model,
         row.setting.ranks,
         row.setting.batch_per_rank,

@@ -54,6 +54,10 @@ pub struct PredictedRow {
     pub cluster: String,
     /// How transfers share links.
     pub network: String,
+    /// The scenario, `none` for the undisturbed run; `null` where the experiment has none.
+    pub scenario: Option<String>,
+    /// The step's time over that of the undisturbed run: of means where there are trials, else of medians.
+    pub scenario_factor: Option<f64>,
     /// Median seconds per step.
     pub step_time_s: f64,
     /// Simulations with noise drawn anew; `null` in this and the next columns where nothing varies.

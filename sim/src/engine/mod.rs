@@ -5,6 +5,7 @@
 //! takes effect, then every idle unit picks what it does next; so the order of events within an instant decides nothing
 //! but who is first through a NIC.
 
+mod background;
 mod exchange;
 mod flight;
 mod inbox;
@@ -17,6 +18,7 @@ mod record;
 mod recurrence;
 mod repeat;
 mod slab;
+mod slow;
 mod unit;
 
 use std::collections::BTreeMap;
@@ -71,6 +73,8 @@ enum Event {
     Done(u32),
     /// The flight of a pipeline has ended.
     Through(u32),
+    /// Some rank becomes slower or faster.
+    Pace,
 }
 
 /// Tokens of fluid activities: messages have this bit, units do not.
@@ -99,6 +103,10 @@ pub(crate) struct Engine<'a, F> {
     messages: Slab<Message>,
     paths: Paths,
     connections: Connections,
+    background: Vec<background::Flow>,
+    /// Ranks that compute a task of the forward pass, and those that the driver has told to stop.
+    forward: u32,
+    stopped: u32,
     pub(crate) record: Record,
     /// Iterations so far.
     periods: Periods,
@@ -149,6 +157,9 @@ impl<'a, F: Fluid> Engine<'a, F> {
             messages: Slab::new(),
             paths: Paths::default(),
             connections: Connections::default(),
+            background: Vec::new(),
+            forward: 0,
+            stopped: 0,
             record: Record::default(),
             long_way: false,
         }
@@ -159,6 +170,8 @@ impl<'a, F: Fluid> Engine<'a, F> {
     /// # Errors
     /// A deadlock, a route or cost that cannot be, or a time beyond what can be counted.
     pub(crate) fn run(mut self) -> Result<Outcome, SimError> {
+        self.plan_slowdowns()?;
+        self.start_background()?;
         for rank in 0..self.ranks.len() as u32 {
             self.settle(rank)?;
         }
@@ -175,7 +188,11 @@ impl<'a, F: Fluid> Engine<'a, F> {
             self.fluid.advance(time, &mut finished);
             for done in finished.drain(..) {
                 let index = done.token as u32;
-                if done.token & MESSAGE != 0 { self.arrive(index)? } else { self.done(index)? }
+                match done.token & (MESSAGE | background::BACKGROUND) {
+                    0 => self.done(index)?,
+                    MESSAGE => self.arrive(index)?,
+                    _ => self.flow_done(index as usize)?,
+                }
             }
             while self.events.next_time() == Some(time) {
                 let Some((_, event)) = self.events.pop() else { break };
@@ -186,10 +203,12 @@ impl<'a, F: Fluid> Engine<'a, F> {
                     Event::Wake(unit) => self.touch(unit),
                     Event::Done(unit) => self.done(unit)?,
                     Event::Through(flight) => self.through(flight)?,
+                    Event::Pace => self.change_paces()?,
                 }
             }
             self.dispatch()?;
         }
+        self.end_background();
         if self.fluid.active() > 0 {
             return Err(overflow().into());
         }
@@ -247,7 +266,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             self.pick(unit)?;
         }
         self.dirty = dirty;
-        Ok(())
+        if self.background.is_empty() { Ok(()) } else { self.attend_background() }
     }
 
     /// Notes that a unit may have something new to do.

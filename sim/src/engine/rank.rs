@@ -42,6 +42,8 @@ pub(crate) struct Rank {
     changed: bool,
     /// Ranks that it has sent to, by rank.
     pub(crate) peers: Vec<Peer>,
+    /// How many times longer its work takes at present.
+    pub(super) slowdown: f64,
     /// Where it is in the record of its host's noise, if there is one.
     pub(super) noise: Option<Place>,
 }
@@ -67,6 +69,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 flights: Vec::new(),
                 changed: true,
                 peers: Vec::new(),
+                slowdown: 1.0,
                 noise: None,
             });
         }
@@ -128,7 +131,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// Asks the driver whether `rank` begins its next iteration.
-    fn begin(&mut self, rank: u32) {
+    fn begin(&mut self, rank: u32) -> Result<(), InputError> {
         let idle = self.role(rank).tasks.is_empty();
         let state = &mut self.ranks[rank as usize];
         let (iterations, later) = self.record.skipped;
@@ -137,10 +140,15 @@ impl<F: Fluid> Engine<'_, F> {
             Decision::Run { .. } if !idle => {
                 self.periods.begin(state.begun);
                 state.begun += 1;
+                self.iteration_begins(observation.iteration)?;
             }
-            _ => state.stopped = true,
+            _ => {
+                state.stopped = true;
+                self.stopped += 1;
+            }
         }
         self.touch(2 * rank);
+        Ok(())
     }
 
     /// Begins the iterations and starts the exchanges of `rank` that can.
@@ -155,7 +163,7 @@ impl<F: Fluid> Engine<'_, F> {
                     state.exchange.step(&role.exchange);
                     self.start_exchange(rank, task, cursor)?;
                 } else if !state.stopped && state.through(role) {
-                    self.begin(rank);
+                    self.begin(rank)?;
                 } else {
                     break;
                 }

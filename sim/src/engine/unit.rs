@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use lockstep_topology::{InputError, Time};
 
 use super::{Engine, Event};
-use crate::fluid::{ClassId, Fluid};
+use crate::fluid::{ActivityId, ClassId, Fluid};
 
 /// A message that a lane can take in. Ordered by what a thread handles first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +42,8 @@ pub(super) enum Busy {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unit {
     pub(super) busy: Option<Busy>,
+    /// The activity that this is, unless it takes no time.
+    pub(super) activity: Option<(ActivityId, ClassId)>,
     /// When it last became idle.
     pub(super) idle_since: Option<Time>,
     /// When the first of its arrivals wakes it; `None` before it went idle.
@@ -102,10 +104,12 @@ impl<F: Fluid> Engine<'_, F> {
         let state = &mut self.units[unit as usize];
         state.busy = Some(busy);
         state.wakes = None;
-        let seconds = self.with_noise(unit / 2, busy, seconds);
+        self.forward += u32::from(self.in_forward(unit, busy));
+        let seconds = self.with_noise(unit / 2, busy, seconds) * self.ranks[unit as usize / 2].slowdown;
         if seconds > 0.0 {
             self.resources.take(class, seconds);
-            self.fluid.start(class, seconds, u64::from(unit))?;
+            let activity = self.fluid.start(class, seconds, u64::from(unit))?;
+            self.units[unit as usize].activity = Some((activity, class));
         } else {
             self.events.push(self.now, Event::Done(unit));
         }
@@ -139,13 +143,23 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
+    /// Whether what `unit` does is a task of the forward pass; of no interest without background traffic.
+    fn in_forward(&self, unit: u32, busy: Busy) -> bool {
+        let (role, cursor) = (self.role(unit / 2), self.ranks[unit as usize / 2].compute);
+        let asked = !self.background.is_empty() && matches!(busy, Busy::Compute(_));
+        let task = if asked { cursor.task(&role.compute) } else { None };
+        task.is_some_and(|task| role.tasks[task as usize].forward)
+    }
+
     /// The unit is done with what it did.
     pub(super) fn done(&mut self, unit: u32) -> Result<(), InputError> {
         let (rank, now) = (unit / 2, self.now);
         let state = &mut self.units[unit as usize];
         let busy = state.busy.take();
+        state.activity = None;
         state.idle_since = Some(now);
         let taken = std::mem::take(&mut state.taken);
+        self.forward -= u32::from(busy.is_some_and(|busy| self.in_forward(unit, busy)));
         self.touch(unit);
         match busy {
             Some(Busy::Compute(start)) => self.computed(rank, start),

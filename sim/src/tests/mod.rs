@@ -4,6 +4,7 @@ mod answers;
 mod closed_forms;
 mod costs;
 mod deadlocks;
+mod disturbed;
 mod gpus;
 mod networks;
 mod noise;

@@ -8,7 +8,7 @@ fn of(family: Family, mean: f64, cv: f64) -> Option<Distribution> {
 }
 
 fn under(noise: Jitter) -> Conditions {
-    Conditions { noise, trial: 0 }
+    Conditions { noise, ..Conditions::default() }
 }
 
 /// Seconds of `steps` steps of `ranks` ranks on a core each, messages costing nothing.
@@ -46,7 +46,7 @@ fn seeds_and_trials_draw_anew_and_equal_ones_alike() {
     let first = steps(4, 5, &under(noise(1)));
     assert_eq!(first, steps(4, 5, &under(noise(1))));
     assert_ne!(first, steps(4, 5, &under(noise(2))));
-    assert_ne!(first, steps(4, 5, &Conditions { noise: noise(1), trial: 1 }));
+    assert_ne!(first, steps(4, 5, &Conditions { trial: 1, ..under(noise(1)) }));
 }
 
 #[test]

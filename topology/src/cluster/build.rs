@@ -9,7 +9,6 @@ use super::size::Size;
 use super::{Cluster, GpuSpec, Protocol, Provenance, Stack};
 use crate::{Bandwidth, Time};
 use petgraph::graph::{DiGraph, Node, NodeIndex};
-use petgraph::unionfind::UnionFind;
 use std::sync::Arc;
 
 /// What joins two vertices.
@@ -44,6 +43,7 @@ impl Builder {
                 tables: tables(),
                 fabrics: Vec::new(),
                 attached: Vec::new(),
+                failed: Vec::new(),
                 routing: Routing::Lowest,
                 seed: 0,
             },
@@ -235,15 +235,7 @@ impl Builder {
 
     /// The first device that no wire leads to from the first device, with that first device.
     pub(super) fn separated(&self) -> Option<(&Device, &Device)> {
-        let mut joined: UnionFind<u32> = UnionFind::new(self.cluster.graph.node_count());
-        let gpu = |vertex| matches!(self.cluster.vertex(vertex).kind, VertexKind::Gpu(_));
-        // GPUs pass nothing on, so a wire between two of them leads neither to the rest.
-        for link in self.cluster.links.iter().filter(|link| !(gpu(link.from) && gpu(link.to))) {
-            joined.union(link.from.0, link.to.0);
-        }
-        let first = self.cluster.devices.first()?;
-        let apart = self.cluster.devices.iter().find(|device| !joined.equiv(first.vertex.0, device.vertex.0))?;
-        Some((first, apart))
+        self.cluster.separated()
     }
 
     /// The cluster.

@@ -4,6 +4,7 @@
 //! is a [`Device`]; the TOML file, the presets and a calibrated host all end in the same structure through `build.rs`.
 
 mod build;
+mod change;
 mod copy;
 mod crossing;
 mod describe;
@@ -82,13 +83,15 @@ pub struct Cluster {
     devices: Vec<Device>,
     links: Vec<Link>,
     wires: u32,
-    /// Node weights are the named things, edge weights the position in `links`; an edge's index is its link's id.
+    /// Node weights are the named things, edge weights the position in `links`; a link that has failed has no edge.
     graph: DiGraph<Vertex, LinkId>,
     /// What `clusters show` prints, gathered while building: a line per table of the file, not per host.
     tables: Vec<Table>,
     fabrics: Vec<Fabric>,
     /// Vertices on fabrics, with the fabric and the port there, sorted.
     attached: Vec<(VertexId, u32, u32)>,
+    /// Links that have no edge any more, sorted.
+    failed: Vec<LinkId>,
     /// How searched routes are chosen among equals.
     routing: Routing,
     seed: u64,

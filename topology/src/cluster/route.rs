@@ -64,7 +64,10 @@ impl Cluster {
         let links = self.across(from, to, &choice).or_else(|| self.searched(from, to, &choice));
         let Some(links) = links else {
             let value = format!("{} to {}", from.name, to.name);
-            let message = "cannot be reached; add a [[link]], or a [[host.link]], on the way between the two";
+            let message = match self.failed.is_empty() {
+                true => "cannot be reached; add a [[link]], or a [[host.link]], on the way between the two",
+                false => "cannot be reached without the links that have failed; let another way stand",
+            };
             return Err(InputError::new(&self.name, value, message));
         };
         Ok(self.crossing(self.bounced(links), from, to))

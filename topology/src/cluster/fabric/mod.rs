@@ -4,6 +4,7 @@
 //! and not searched, so that routes among 100,000 hosts cost what they are long.
 
 mod choice;
+mod detour;
 mod stamp;
 mod table;
 mod torus;
@@ -35,6 +36,8 @@ pub struct Fabric {
     pub(super) ports: Vec<(u32, VertexId)>,
     /// The link from the first port to its switch; that of port i is 2 i further, and the wires between switches follow.
     pub(super) first: LinkId,
+    /// Links that data cannot cross, sorted.
+    pub(super) failed: Vec<LinkId>,
     pub(super) switches: u64,
     pub(super) bisection: f64,
 }
@@ -73,6 +76,8 @@ impl Fabric {
             each > 0 && (0..).zip(&self.ports).all(at_place)
         };
         match self.routing {
+            // Who takes a detour depends on who he is.
+            _ if !self.failed.is_empty() => None,
             _ if options == 1 => Some(1),
             Routing::Lowest => Some(1),
             // The residues of a destination's slot decide, and whole hosts' slots must keep theirs.
@@ -89,13 +94,39 @@ impl Fabric {
             Shape::Tree(tree) => tree.way(from_slot, to_slot, &choice)?,
             Shape::Torus(torus) => torus.way(from_slot, to_slot),
         };
-        let trunk = |(wire, back): (u64, bool)| {
-            LinkId(self.first.0 + 2 * self.ports.len() as u32 + 2 * wire as u32 + u32::from(back))
+        let whole = |link: LinkId| self.failed.binary_search(&link).is_err();
+        let (out, into) = (LinkId(self.first.0 + 2 * from), LinkId(self.first.0 + 2 * to + 1));
+        if !(whole(out) && whole(into)) {
+            return None;
+        }
+        let inner = match inner.iter().all(|crossing| whole(self.trunk(*crossing))) {
+            true => inner,
+            false => match &self.shape {
+                Shape::Tree(tree) => {
+                    tree.detour(from_slot, to_slot, &choice, &|crossing| whole(self.trunk(crossing)))?
+                }
+                Shape::Torus(torus) => torus.detour(from_slot, to_slot, &|crossing| whole(self.trunk(crossing)))?,
+            },
         };
         let mut links = Vec::with_capacity(inner.len() + 2);
-        links.push(LinkId(self.first.0 + 2 * from));
-        links.extend(inner.into_iter().map(trunk));
-        links.push(LinkId(self.first.0 + 2 * to + 1));
+        links.push(out);
+        links.extend(inner.into_iter().map(|crossing| self.trunk(crossing)));
+        links.push(into);
         Some(links)
+    }
+
+    /// The link of a wire between switches, in one of its directions.
+    fn trunk(&self, (wire, back): (u64, bool)) -> LinkId {
+        LinkId(self.first.0 + 2 * self.ports.len() as u32 + 2 * wire as u32 + u32::from(back))
+    }
+
+    /// From now on nothing crosses those of these links (sorted) that are its own.
+    pub(super) fn fail(&mut self, failed: &[LinkId]) {
+        let wires = match &self.shape {
+            Shape::Tree(tree) => (1..tree.down.len()).map(|level| tree.wires(level)).sum::<u64>(),
+            Shape::Torus(torus) => (0..torus.shape.len()).map(|dimension| torus.wires(dimension)).sum(),
+        };
+        let end = self.first.0 + 2 * (self.ports.len() as u32 + wires as u32);
+        self.failed = failed.iter().filter(|link| (self.first.0..end).contains(&link.0)).copied().collect();
     }
 }

@@ -225,7 +225,8 @@ fn stamp(
         Shape::Torus(torus) => torus.bisection(ports.len() as u64, &rates),
     };
     let (name, routing, seed) = (table.name.clone(), table.routing, table.seed);
-    let fabric = Fabric { name, shape, routing, seed, ports, first, switches, bisection };
+    let failed = Vec::new();
+    let fabric = Fabric { name, shape, routing, seed, ports, first, failed, switches, bisection };
     builder.row(FABRICS, fabric_row(&fabric, table.kind));
     builder.fabric(fabric);
     Ok(())

@@ -74,6 +74,24 @@ impl Torus {
         from.map(move |router| (router, self.next(router, dimension)))
     }
 
+    /// The wires at a router with the routers at their other ends, dimension by dimension, upwards first.
+    pub(super) fn neighbours(&self, router: u64) -> impl Iterator<Item = (Crossing, u64)> + '_ {
+        let mut base = 0;
+        (0..self.shape.len()).flat_map(move |dimension| {
+            let (n, x) = (u64::from(self.shape[dimension]), self.coordinate(router, dimension));
+            let (first, stride) = (base, self.stride(dimension));
+            base += self.wires(dimension);
+            let (up, down) = (self.next(router, dimension), router - x * stride + (x + n - 1) % n * stride);
+            // Two routers have one wire, which begins at the lower one.
+            let ahead = (n > 1).then(|| match (n, x) {
+                (2, 1) => ((first + self.wire(up, dimension), true), up),
+                _ => ((first + self.wire(router, dimension), false), up),
+            });
+            let behind = (n > 2).then(|| ((first + self.wire(down, dimension), true), down));
+            ahead.into_iter().chain(behind)
+        })
+    }
+
     /// The wires between routers from one slot to another: one dimension after the other, the shorter way round, upwards
     /// where both are as long.
     pub(super) fn way(&self, from: u64, to: u64) -> Vec<Crossing> {

@@ -34,7 +34,7 @@ impl Tree {
     }
 
     /// Copies of a switch of a level that serve the same subtree.
-    fn copies(&self, level: usize) -> u64 {
+    pub(super) fn copies(&self, level: usize) -> u64 {
         self.up[..level - 1].iter().fold(1, |product: u64, w| product.saturating_mul(u64::from(*w)))
     }
 
@@ -59,6 +59,19 @@ impl Tree {
         })
     }
 
+    /// Switches above one of a level, and cables to each.
+    pub(super) fn ways_up(&self, level: usize) -> (u64, u64) {
+        (u64::from(self.up[level - 1]), u64::from(self.parallel[level - 1]))
+    }
+
+    /// The number of a cable from the switch above `slot` with copy `b` of a level to its `c`-th parent.
+    pub(super) fn numbered(&self, level: usize, slot: u64, b: u64, c: u64, cable: u64) -> u64 {
+        let base = (1..level).map(|level| self.wires(level)).sum::<u64>();
+        let (w, cables) = self.ways_up(level);
+        let switch = slot / self.below(level) * self.copies(level) + b;
+        base + (switch * w + c) * cables + cable
+    }
+
     /// The level of the lowest switch above both slots; `None` where they are in different trees.
     pub(super) fn meeting(&self, from: u64, to: u64) -> Option<usize> {
         (1..=self.down.len()).find(|level| from / self.below(*level) == to / self.below(*level))
@@ -67,28 +80,22 @@ impl Tree {
     /// The wires between switches from one slot to another, in order.
     pub(super) fn way(&self, from: u64, to: u64, choice: &Choice) -> Option<Vec<Crossing>> {
         let top = self.meeting(from, to)?;
-        let base = |level: usize| (1..level).map(|level| self.wires(level)).sum::<u64>();
-        let wire = |level: usize, slot: u64, b: u64, c: u64, cable: u64| {
-            let (w, cables) = (u64::from(self.up[level - 1]), u64::from(self.parallel[level - 1]));
-            let switch = slot / self.below(level) * self.copies(level) + b;
-            base(level) + (switch * w + c) * cables + cable
-        };
         let mut b = 0;
         let mut ways = Vec::with_capacity(2 * top);
         for level in 1..top {
-            let (w, cables) = (u64::from(self.up[level - 1]), u64::from(self.parallel[level - 1]));
+            let (w, cables) = self.ways_up(level);
             let pick = self.pick(level, to, choice, level as u64, w * cables);
-            ways.push((wire(level, from, b, pick % w, pick / w), false));
+            ways.push((self.numbered(level, from, b, pick % w, pick / w), false));
             b += pick % w * self.copies(level);
         }
         for level in (1..top).rev() {
-            let (w, cables) = (u64::from(self.up[level - 1]), u64::from(self.parallel[level - 1]));
+            let (w, cables) = self.ways_up(level);
             let (below, c) = (b % self.copies(level), b / self.copies(level));
             let cable = match choice.routing {
                 Routing::DModK => self.pick(level, to, choice, 0, w * cables) / w,
                 _ => self.pick(level, to, choice, 64 + level as u64, cables),
             };
-            ways.push((wire(level, to, below, c, cable), true));
+            ways.push((self.numbered(level, to, below, c, cable), true));
             b = below;
         }
         Some(ways)

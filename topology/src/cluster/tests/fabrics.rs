@@ -6,7 +6,7 @@ use crate::cluster::*;
 use proptest::prelude::*;
 
 /// `hosts` hosts `h0`, … of `nics` NICs `n0`, … on the CPU, followed by `rest`.
-fn cluster(hosts: u32, nics: u32, rest: &str) -> Result<Cluster, String> {
+pub(super) fn cluster(hosts: u32, nics: u32, rest: &str) -> Result<Cluster, String> {
     let text = format!(
         "name = \"test\"\n[[host]]\nname = \"h\"\ncount = {hosts}\n[host.cpu]\ncores = 1\nflops_per_core = \"1GFLOP/s\"\n\
          memory_bandwidth = \"1GB/s\"\nmemory = \"1GiB\"\nmessage_latency = \"1us\"\nmessage_bandwidth = \"1GB/s\"\n\
@@ -17,7 +17,7 @@ fn cluster(hosts: u32, nics: u32, rest: &str) -> Result<Cluster, String> {
 }
 
 /// A `[[fabric]]` of a kind over `attach` with links of 1 GB/s and 1 us.
-fn fabric(kind: &str, attach: &str, keys: &str) -> String {
+pub(super) fn fabric(kind: &str, attach: &str, keys: &str) -> String {
     format!(
         "[[fabric]]\nname = \"f\"\nkind = \"{kind}\"\nattach = \"{attach}\"\nwire = \"infiniband\"\nlatency = \"1us\"\n\
          bandwidth = \"1GB/s\"\n{keys}\n"
@@ -25,7 +25,7 @@ fn fabric(kind: &str, attach: &str, keys: &str) -> String {
 }
 
 /// The CPU of a host.
-fn cpu(cluster: &Cluster, host: u32) -> &Device {
+pub(super) fn cpu(cluster: &Cluster, host: u32) -> &Device {
     &cluster.devices()[cluster.hosts()[host as usize].devices[0].0 as usize]
 }
 

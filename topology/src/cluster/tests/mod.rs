@@ -2,6 +2,7 @@
 
 mod bad_fabrics;
 mod bad_input;
+mod changes;
 mod fabrics;
 mod gpus;
 mod machines;

@@ -1,0 +1,197 @@
+//! `[[scenario]]`: what may go wrong, in the words of the file; `crate::scenario` finds what it means on a cluster.
+
+use lockstep_topology::{Bytes, InputError, Time};
+
+use super::reader::{Entry, Section};
+
+/// One thing that may go wrong, or several at once.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Scenario {
+    /// What its rows are called.
+    pub name: String,
+    /// Its entries, in the order of the kinds below.
+    pub entries: Vec<ScenarioEntry>,
+}
+
+/// An entry of a scenario and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScenarioEntry {
+    /// File and line.
+    pub place: String,
+    /// As the file has it, shortened.
+    pub shown: String,
+    /// What it says.
+    pub what: Trouble,
+}
+
+/// What an entry says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Trouble {
+    /// Work of the ranks on some hosts, or of some ranks, takes longer.
+    Slow {
+        /// Patterns of hosts.
+        hosts: Vec<String>,
+        /// Numbers of ranks.
+        ranks: Vec<u32>,
+        /// How many times longer.
+        factor: f64,
+        /// From when of the simulated time.
+        from: Time,
+        /// Until when.
+        until: Time,
+    },
+    /// Wires between things of two patterns are slower or later.
+    Degraded {
+        /// The patterns.
+        between: (String, String),
+        /// Only the first so many wires.
+        count: Option<u32>,
+        /// What is left of their rate.
+        bandwidth: f64,
+        /// What comes on top of their latency.
+        latency: Time,
+    },
+    /// Wires between things of two patterns are gone.
+    Failed {
+        /// The patterns.
+        between: (String, String),
+        /// Only the first so many wires.
+        count: Option<u32>,
+    },
+    /// Other traffic from devices of one pattern to those of another.
+    Traffic {
+        /// Where it leaves.
+        from: String,
+        /// Where it goes.
+        to: String,
+        /// How much.
+        load: TrafficLoad,
+    },
+}
+
+/// How much other traffic there is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TrafficLoad {
+    /// At most so many bytes per second, only in the forward pass or always.
+    Rate {
+        /// Bytes per second.
+        bytes_per_s: f64,
+        /// Whether only while a rank computes a forward pass.
+        forward: bool,
+    },
+    /// So many bytes each iteration.
+    PerIteration(Bytes),
+}
+
+/// The name of the rows without any scenario.
+pub const NONE: &str = "none";
+
+/// Reads all `[[scenario]]` tables.
+pub(super) fn read(entry: &Entry<'_>) -> Result<Vec<Scenario>, InputError> {
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    for item in entry.items()? {
+        let section = item.section("[[scenario]]", &["name", "slow", "degraded", "failed", "traffic"])?;
+        let name = section.need("name", "\"a slow host\"")?;
+        let mut scenario = Scenario { name: name.text()?.to_owned(), entries: Vec::new() };
+        if scenario.name == NONE || scenarios.iter().any(|other| other.name == scenario.name) {
+            return Err(name.error("is taken: give each scenario a name of its own, and none is the undisturbed run"));
+        }
+        for (kind, of) in KINDS {
+            for item in section.get(kind).map_or(Ok(Vec::new()), |entry| entry.items())? {
+                scenario.entries.push(ScenarioEntry { place: item.place(), shown: item.shown(), what: of(&item)? });
+            }
+        }
+        if scenario.entries.is_empty() {
+            let message = "says nothing: add slow, degraded, failed or traffic, \
+                           e.g. slow = { hosts = \"node3\", factor = 1.5 }";
+            return Err(name.error(message));
+        }
+        scenarios.push(scenario);
+    }
+    Ok(scenarios)
+}
+
+/// Reads one kind of entry.
+type Read = fn(&Entry<'_>) -> Result<Trouble, InputError>;
+
+const KINDS: [(&str, Read); 4] = [("slow", slow), ("degraded", degraded), ("failed", failed), ("traffic", traffic)];
+
+fn slow(entry: &Entry<'_>) -> Result<Trouble, InputError> {
+    let section = entry.section("slow", &["hosts", "ranks", "factor", "from", "until"])?;
+    let list = |key: &str| section.get(key).map_or(Ok(Vec::new()), |entry| entry.items());
+    let hosts = list("hosts")?.iter().map(|item| item.text().map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
+    let ranks: Result<Vec<u32>, InputError> =
+        list("ranks")?.iter().map(|item| item.whole(0..1 << 32).map(|rank| rank as u32)).collect();
+    let ranks = ranks?;
+    if hosts.is_empty() == ranks.is_empty() {
+        return Err(entry.error("names whom it slows down by hosts = \"node3\" or ranks = [3], one of the two"));
+    }
+    let factor = positive(&section.need("factor", "1.5")?)?;
+    let time = |key: &str| section.get(key).map(|entry| entry.read(str::parse::<Time>)).transpose();
+    let (from, until) = (time("from")?.unwrap_or(Time::ZERO), time("until")?.unwrap_or(Time::MAX));
+    if from >= until {
+        return Err(entry.error("ends before it begins: until must be later than from"));
+    }
+    Ok(Trouble::Slow { hosts, ranks, factor, from, until })
+}
+
+fn degraded(entry: &Entry<'_>) -> Result<Trouble, InputError> {
+    let section = entry.section("degraded", &["between", "count", "bandwidth", "latency"])?;
+    let bandwidth = section.get("bandwidth").map_or(Ok(1.0), |entry| positive(&entry))?;
+    let latency = section.get("latency").map_or(Ok(Time::ZERO), |entry| entry.read(str::parse))?;
+    if section.get("bandwidth").is_none() && section.get("latency").is_none() {
+        return Err(entry.error("says nothing: give bandwidth = 0.5 (a factor), latency = \"5us\" (on top), or both"));
+    }
+    Ok(Trouble::Degraded { between: between(&section)?, count: count(&section)?, bandwidth, latency })
+}
+
+fn failed(entry: &Entry<'_>) -> Result<Trouble, InputError> {
+    let section = entry.section("failed", &["between", "count"])?;
+    Ok(Trouble::Failed { between: between(&section)?, count: count(&section)? })
+}
+
+fn traffic(entry: &Entry<'_>) -> Result<Trouble, InputError> {
+    let section = entry.section("traffic", &["from", "to", "bandwidth", "bytes", "during"])?;
+    let device = |key: &str| section.need(key, "\"node0.cpu\"").and_then(|entry| entry.text().map(str::to_owned));
+    let forward = match section.get("during") {
+        None => false,
+        Some(during) if during.is("always") => false,
+        Some(during) if during.is("forward") => true,
+        Some(during) => return Err(during.error("must be \"always\" or \"forward\"")),
+    };
+    let load = match (section.get("bandwidth"), section.get("bytes")) {
+        (Some(rate), None) => {
+            let rate: lockstep_topology::Bandwidth = rate.read(str::parse)?;
+            TrafficLoad::Rate { bytes_per_s: rate.bytes_per_s(), forward }
+        }
+        (None, Some(bytes)) if section.get("during").is_none() => TrafficLoad::PerIteration(bytes.read(str::parse)?),
+        (None, Some(_)) => return Err(entry.error("bytes leave at the beginning of each iteration: leave during out")),
+        _ => {
+            let message = "give bandwidth = \"1GB/s\" or bytes = \"100MiB\" (of each iteration), one of the two";
+            return Err(entry.error(message));
+        }
+    };
+    Ok(Trouble::Traffic { from: device("from")?, to: device("to")?, load })
+}
+
+/// Two patterns; one alone stands for whatever it is joined with.
+fn between(section: &Section<'_>) -> Result<(String, String), InputError> {
+    let entry = section.need("between", "[\"node3.eth0\", \"switch\"]")?;
+    let ends: Result<Vec<&str>, InputError> = entry.items()?.iter().map(|item| item.text()).collect();
+    match ends?[..] {
+        [one] => Ok((one.to_owned(), "*".to_owned())),
+        [one, other] => Ok((one.to_owned(), other.to_owned())),
+        _ => Err(entry.error("must be one name (all its links), or two (the links between them)")),
+    }
+}
+
+fn count(section: &Section<'_>) -> Result<Option<u32>, InputError> {
+    section.get("count").map(|entry| entry.count()).transpose()
+}
+
+fn positive(entry: &Entry<'_>) -> Result<f64, InputError> {
+    match entry.number(0.0)? {
+        0.0 => Err(entry.error(format!("{} must be more than 0; what has failed stands under failed", entry.key()))),
+        number => Ok(number),
+    }
+}

@@ -1,0 +1,236 @@
+//! What a scenario means on a cluster: the cluster with worse or fewer wires, and the conditions of the run.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use lockstep_sim::{Background, Conditions, Load, NetworkModel, Slowdown};
+use lockstep_topology::cluster::{DeviceId, HostId, LinkId};
+use lockstep_topology::{Bytes, Cluster, InputError, Time, nearest};
+
+use crate::experiment::{Configuration, Experiment, NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
+use crate::failure::Failure;
+use crate::setup::{NOISY_STEPS, Setup};
+use crate::site::Site;
+
+/// Names that a hint is looked for among.
+const HINTS: usize = 5_000;
+/// Flows that the patterns of one entry may stand for.
+const MOST_FLOWS: usize = 10_000;
+
+/// A scenario that was understood.
+pub struct Understood<'c> {
+    /// The cluster with what is left of its wires.
+    pub cluster: Cow<'c, Cluster>,
+    /// Who is slow, and what else flows.
+    pub conditions: Conditions,
+    /// Whether something begins or ends during the run.
+    pub passing: bool,
+    /// Each slowdown's entry, by position.
+    slow: Vec<ScenarioEntry>,
+}
+
+/// What `scenario` does to `cluster` and to a run under `conditions`.
+///
+/// # Errors
+/// Names that stand for nothing, with the nearest; a partition, with who cannot reach whom; entries that contradict each
+/// other; traffic in a network without sharing.
+pub fn understand<'c>(
+    scenario: &Scenario,
+    cluster: &'c Cluster,
+    conditions: &Conditions,
+    network: NetworkModel,
+) -> Result<Understood<'c>, InputError> {
+    let mut found = Understood {
+        cluster: Cow::Borrowed(cluster),
+        conditions: conditions.clone(),
+        passing: false,
+        slow: Vec::new(),
+    };
+    let mut touched: Vec<LinkId> = Vec::new();
+    for entry in &scenario.entries {
+        let wrong = |message: String| InputError::new(&entry.place, &entry.shown, message);
+        match &entry.what {
+            Trouble::Slow { hosts, ranks, factor, from, until } => {
+                let mut slowed = Vec::new();
+                for pattern in hosts {
+                    slowed.extend(hosts_named(cluster, pattern).map_err(wrong)?);
+                }
+                slowed.sort_unstable();
+                slowed.dedup();
+                let slowdown =
+                    Slowdown { hosts: slowed, ranks: ranks.clone(), factor: *factor, from: *from, until: *until };
+                if let Some(other) = found.conditions.slow.iter().find(|other| meet(other, &slowdown)) {
+                    let message = format!(
+                        "slows down whom an entry with factor {} slows down at the same time: merge the two",
+                        other.factor
+                    );
+                    return Err(wrong(message));
+                }
+                found.passing |= *from > Time::ZERO || *until < Time::MAX;
+                found.slow.push(entry.clone());
+                found.conditions.slow.push(slowdown);
+            }
+            Trouble::Degraded { between, count, bandwidth, latency } => {
+                let wires = wires(cluster, between, *count, &mut touched).map_err(wrong)?;
+                let worse = found.cluster.degraded(&wires, *bandwidth, *latency).map_err(wrong)?;
+                found.cluster = Cow::Owned(worse);
+            }
+            Trouble::Failed { between, count } => {
+                let wires = wires(cluster, between, *count, &mut touched).map_err(wrong)?;
+                found.cluster = Cow::Owned(found.cluster.without(&wires).map_err(wrong)?);
+            }
+            Trouble::Traffic { from, to, load } => {
+                if network != NetworkModel::MaxMin {
+                    return Err(wrong("shares links with nobody in this network: take --network max-min".into()));
+                }
+                let ends = [from, to].map(|pattern| devices_named(cluster, pattern));
+                let [from, to] = ends.map(|end| end.map_err(wrong));
+                found.conditions.background.extend(flows(&from?, &to?, *load).map_err(wrong)?);
+            }
+        }
+    }
+    // What takes as long as ever is nobody's trouble: such a run folds like any other.
+    found.conditions.slow.retain(|slow| slow.factor != 1.0);
+    Ok(found)
+}
+
+impl Understood<'_> {
+    /// Whether anybody is to be slow.
+    pub fn slows(&self) -> bool {
+        !self.slow.is_empty()
+    }
+
+    /// Refuses slowdowns that hit none of the hosts in use (sorted) and none of so many ranks.
+    ///
+    /// # Errors
+    /// The entry, with the hosts that are in use.
+    pub fn check_slow(&self, used: &[HostId], ranks: u32) -> Result<(), InputError> {
+        for entry in &self.slow {
+            let Trouble::Slow { hosts, ranks: slow, .. } = &entry.what else { continue };
+            let wrong = |message: String| InputError::new(&entry.place, &entry.shown, message);
+            if let Some(rank) = slow.iter().find(|rank| **rank >= ranks) {
+                let message = format!("there is no rank {rank}; the experiment has at most {ranks}, counted from 0");
+                return Err(wrong(message));
+            }
+            let mut named = Vec::new();
+            for pattern in hosts {
+                named.extend(hosts_named(&self.cluster, pattern).map_err(wrong)?);
+            }
+            if !hosts.is_empty() && !named.iter().any(|host| used.binary_search(host).is_ok()) {
+                let name = |host: Option<&HostId>| {
+                    host.map_or_else(String::new, |host| self.cluster.hosts()[host.0 as usize].name.clone())
+                };
+                let (first, last) = (name(used.first()), name(used.last()));
+                return Err(wrong(format!("hits no rank, they are on {first} to {last}: it would say nothing")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All rows under one scenario, or undisturbed.
+pub struct Block {
+    /// Its name; `None` where the experiment has no scenarios.
+    pub scenario: Option<Arc<str>>,
+    /// The site with what is left of its wires.
+    pub site: Site,
+    /// The setup with what disturbs.
+    pub setup: Setup,
+}
+
+/// The undisturbed block, then one for each scenario.
+///
+/// # Errors
+/// See [`understand`]; slowdowns that hit nobody.
+pub fn blocks(
+    experiment: &Experiment,
+    configurations: &[Configuration],
+    site: &Site,
+    setup: &Setup,
+) -> Result<Vec<Block>, Failure> {
+    let undisturbed = (!experiment.scenarios.is_empty()).then(|| Arc::from(NONE));
+    let mut blocks = vec![Block { scenario: undisturbed, site: site.clone(), setup: setup.clone() }];
+    for scenario in &experiment.scenarios {
+        let found = understand(scenario, &site.cluster, &setup.conditions, setup.network)?;
+        let largest = configurations.iter().max_by_key(|configuration| configuration.job.ranks());
+        if let Some(mut largest) = largest.filter(|_| found.slows()).cloned() {
+            let input = |error| Failure::Input(experiment.locate(error));
+            let (placement, _) = largest.place(&site.cluster, experiment).map_err(input)?;
+            let mut used: Vec<_> = placement.all().map(|rank| placement.host(rank)).collect();
+            used.sort_unstable();
+            used.dedup();
+            found.check_slow(&used, largest.job.ranks())?;
+        }
+        let mut disturbed = Setup { conditions: found.conditions, ..setup.clone() };
+        if found.passing && disturbed.trials == 0 {
+            (disturbed.trials, disturbed.options.counted) = (1, NOISY_STEPS);
+        }
+        let site = Site { cluster: found.cluster.into_owned(), ..site.clone() };
+        blocks.push(Block { scenario: Some(Arc::from(scenario.name.as_str())), site, setup: disturbed });
+    }
+    Ok(blocks)
+}
+
+/// Whether two slowdowns hit the same at the same time: by host, or by rank.
+fn meet(one: &Slowdown, other: &Slowdown) -> bool {
+    let same = one.hosts.iter().any(|host| other.hosts.contains(host))
+        || one.ranks.iter().any(|rank| other.ranks.contains(rank));
+    same && one.from < other.until && other.from < one.until
+}
+
+/// The wires that an entry means, which no entry before it has touched.
+fn wires(
+    cluster: &Cluster,
+    (one, other): &(String, String),
+    count: Option<u32>,
+    touched: &mut Vec<LinkId>,
+) -> Result<Vec<LinkId>, String> {
+    let mut found = cluster.wires_between(one, other)?;
+    if let Some(count) = count {
+        if count as usize > found.len() {
+            return Err(format!("count = {count}: there are only {} such links", found.len()));
+        }
+        found.truncate(count as usize);
+    }
+    if let Some(twice) = found.iter().find(|wire| touched.contains(wire)) {
+        let name = cluster.wire_name(*twice);
+        return Err(format!("{name} stands in another entry of the scenario too: say of each link one thing"));
+    }
+    touched.extend(&found);
+    Ok(found)
+}
+
+fn hosts_named(cluster: &Cluster, pattern: &str) -> Result<Vec<HostId>, String> {
+    named(cluster.hosts().iter().map(|host| (host.name.as_str(), host.id)), pattern, "host")
+}
+
+fn devices_named(cluster: &Cluster, pattern: &str) -> Result<Vec<DeviceId>, String> {
+    named(cluster.devices().iter().map(|device| (device.name.as_str(), device.id)), pattern, "device")
+}
+
+/// All things of a kind that a pattern stands for.
+fn named<'a, T>(all: impl Iterator<Item = (&'a str, T)> + Clone, pattern: &str, kind: &str) -> Result<Vec<T>, String> {
+    let found: Vec<T> = all.clone().filter(|(name, _)| Cluster::matches(pattern, name)).map(|(_, id)| id).collect();
+    if found.is_empty() {
+        let names = || all.clone().take(HINTS).map(|(name, _)| name);
+        let near = nearest(pattern, names());
+        let hint = if near.is_empty() { names().take(3).collect::<Vec<_>>() } else { near };
+        return Err(format!("{pattern:?} is no {kind}; did you mean {}?", hint.join(", ")));
+    }
+    Ok(found)
+}
+
+/// A flow from each device to each other one.
+fn flows(from: &[DeviceId], to: &[DeviceId], load: TrafficLoad) -> Result<Vec<Background>, String> {
+    if from.len().saturating_mul(to.len()) > MOST_FLOWS {
+        return Err(format!("stands for more than {MOST_FLOWS} flows: name fewer devices"));
+    }
+    let load = match load {
+        TrafficLoad::Rate { bytes_per_s, forward: false } => Load::Always(bytes_per_s),
+        TrafficLoad::Rate { bytes_per_s, forward: true } => Load::Forward(bytes_per_s),
+        TrafficLoad::PerIteration(Bytes(bytes)) => Load::PerIteration(bytes),
+    };
+    let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to))).filter(|(from, to)| from != to);
+    let flows: Vec<Background> = pairs.map(|(from, to)| Background { from, to, load }).collect();
+    if flows.is_empty() { Err("flows from a device to itself: name two".into()) } else { Ok(flows) }
+}

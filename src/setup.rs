@@ -1,0 +1,84 @@
+//! `Setup`: how the predictions of an experiment are made, under which noise, and how often.
+
+use lockstep_sim::{Conditions, Jitter, NetworkModel, Options};
+use lockstep_topology::InputError;
+
+use crate::experiment::Experiment;
+use crate::site::Site;
+
+/// Steps that a prediction with noise counts, for a steady median.
+pub(crate) const NOISY_STEPS: u32 = 100;
+/// Steps that one of several trials counts.
+const TRIAL_STEPS: u32 = 10;
+
+/// How predictions are made.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// How transfers share links.
+    pub network: NetworkModel,
+    /// Iterations and threads.
+    pub options: Options,
+    /// Whether each prediction is explained, which takes tens of further simulations.
+    pub explain: bool,
+    /// Stated noise.
+    pub conditions: Conditions,
+    /// Simulations of each configuration under noise; none without noise.
+    pub trials: u32,
+}
+
+impl Setup {
+    /// The setup for an experiment: its threads per rank, its noise or else the site's, as many steps as noise needs.
+    ///
+    /// # Errors
+    /// Noise fitted to a record that is not there, trials where nothing varies.
+    pub fn of(experiment: &Experiment, site: &Site, network: NetworkModel) -> Result<Setup, InputError> {
+        let (noise, trials) = jitter(experiment, site)?;
+        let varies = site.costs.noise().is_some() || !noise.is_empty();
+        if trials > 1 && !varies {
+            let message = "trials would all be alike, for nothing varies: state kernel, step, rank, latency or \
+                           bandwidth in [noise], or take a profile that lockstep calibrate recorded noise in";
+            return Err(experiment.locate(InputError::new("--noise", format!("trials = {trials}"), message)));
+        }
+        let usual = Options { threads_per_rank: experiment.threads_per_rank, ..Options::default() };
+        let counted = match (varies, trials) {
+            (false, _) => usual.counted,
+            (true, 1) => NOISY_STEPS,
+            (true, _) => TRIAL_STEPS,
+        };
+        let trials = if varies { trials } else { 0 };
+        let options = Options { counted, ..usual };
+        Ok(Setup {
+            network,
+            options,
+            explain: false,
+            conditions: Conditions { noise, ..Conditions::default() },
+            trials,
+        })
+    }
+
+    /// The network's name as `--network` takes it.
+    pub fn network_name(&self) -> &'static str {
+        match self.network {
+            NetworkModel::AlphaBeta => "alpha-beta",
+            NetworkModel::MaxMin => "max-min",
+        }
+    }
+}
+
+/// The noise that an experiment states, and its trials.
+fn jitter(experiment: &Experiment, site: &Site) -> Result<(Jitter, u32), InputError> {
+    let Some(stated) = &experiment.noise else { return Ok((Jitter::default(), 1)) };
+    let mut jitter = stated.jitter.clone();
+    if stated.fitted_kernel || stated.fitted_step {
+        let trace = site.profile.as_ref().and_then(|profile| profile.noise.as_ref());
+        let Some(best) = trace.and_then(|trace| trace.fits().into_iter().next()) else {
+            let message =
+                "there is no recorded noise to fit: run lockstep calibrate on this machine, or state a family";
+            return Err(experiment.locate(InputError::new("--noise", "fitted", message)));
+        };
+        let fitted = |yes: bool, stated| if yes { Some(best.distribution) } else { stated };
+        jitter.kernel = fitted(stated.fitted_kernel, jitter.kernel);
+        jitter.step = fitted(stated.fitted_step, jitter.step);
+    }
+    Ok((jitter, stated.trials))
+}
