@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_exec::{Options, data::Dataset, reference, run};
-use lockstep_models::{Bucket, Decay, Job, MomentumForm, Optimizer, Scaling, WarmUp, random_model};
+use lockstep_models::{Bucket, Decay, Job, Model, MomentumForm, Optimizer, Scaling, WarmUp, random_model};
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
 
@@ -142,4 +142,33 @@ fn a_run_repeats_to_the_bit() {
     assert_eq!(first, train(1, 2), "kernels give the same bits for any thread count");
     assert_ne!(first.0, train(2, 1).0);
     assert_ne!(first.0, first.1);
+}
+
+/// Three losses on the same scores with weights of ½, ½ and 1 pull twice as hard as one: at half the rate the same bits,
+/// since factors of two round nothing.
+#[test]
+fn losses_add_their_gradients_times_their_weights() {
+    let text = |losses: &str| {
+        format!(
+            "name = \"m\"\ninput = [1, 6, 6]\nlayer = [\n{{ kind = \"conv2d\", out_channels = 4, kernel = 3 }},\n\
+             {{ kind = \"relu\" }},\n{{ name = \"scores\", kind = \"dense\", out_features = 3 }},\n{losses}\n\
+             {{ kind = \"softmax_cross_entropy\", inputs = \"scores\" }},\n]\n"
+        )
+    };
+    let auxiliary = "{ kind = \"softmax_cross_entropy\", loss_weight = 0.5, inputs = \"scores\" },\n".repeat(2);
+    let trained = |losses: &str, learning_rate: f64, workers: u32| {
+        let job = Job::new(Arc::new(Model::parse("m.toml", &text(losses)).unwrap()), workers, 4);
+        let optimizer = Optimizer { learning_rate, momentum: 0.5, ..plain() };
+        let (data, _) = Dataset::load("synthetic:64", &job.model).unwrap();
+        let options = Options { steps: STEPS, warm_up: 0, seed: 3, optimizer, ..Options::default() };
+        let run = run(&job.program().unwrap(), &data, &options).unwrap();
+        (run.parameters, run.losses)
+    };
+    for workers in [1, 2] {
+        let ((one, one_losses), (three, three_losses)) =
+            (trained("", 0.25, workers), trained(&auxiliary, 0.125, workers));
+        assert_equal_bits(&one, &three, "three losses against one");
+        // What is reported is the last loss alone.
+        assert_eq!(one_losses, three_losses);
+    }
 }

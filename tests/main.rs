@@ -10,3 +10,4 @@ mod large_minibatch;
 mod scenarios;
 mod sweeps;
 mod symmetry;
+mod zoo;

@@ -13,10 +13,16 @@ use crate::data::{Dataset, Sampler};
 use crate::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Loss, Mode, Threads, add_into, sgd_step};
 use crate::init;
 
-/// One kernel and where its tensors are.
+/// What a chain computes.
+enum Work {
+    Kernel(Kernel),
+    /// A loss, and what it counts in the sum of losses.
+    Loss(CrossEntropy, f32),
+}
+
+/// One kernel or loss and where its tensors are.
 struct Chain {
-    /// `None` for the loss.
-    kernel: Option<Kernel>,
+    work: Work,
     first: LayerId,
     inputs: Vec<LayerId>,
     output: LayerId,
@@ -45,7 +51,6 @@ pub struct Replica {
     labels: Vec<u32>,
     /// Place of the micro-batch's first sample among all since training began.
     place: u64,
-    loss: CrossEntropy,
 }
 
 impl Replica {
@@ -82,7 +87,6 @@ impl Replica {
             written: vec![false; layers],
             labels: vec![0; samples],
             place: 0,
-            loss: CrossEntropy::new(&model.layers()[layers - 1].layer, model.classes() as usize, samples),
         }
     }
 
@@ -125,11 +129,16 @@ impl Replica {
         self.written.fill(false);
     }
 
-    /// Runs a chain forward; gives the loss if the chain is the model's last.
+    /// Runs a chain forward; gives the loss if the chain is the model's last. The other losses only make gradients.
     pub fn forward(&mut self, chain: usize, mode: Mode) -> Option<Loss> {
+        let is_last = chain + 1 == self.chains.len();
         let of = &mut self.chains[chain];
-        let Some(kernel) = &mut of.kernel else {
-            return Some(self.loss.forward(&self.outputs[of.inputs[0].0 as usize], &self.labels));
+        let kernel = match &mut of.work {
+            Work::Kernel(kernel) => kernel,
+            Work::Loss(loss, _) => {
+                let found = loss.forward(&self.outputs[of.inputs[0].0 as usize], &self.labels);
+                return is_last.then_some(found);
+            }
         };
         kernel.draw(Draw { seed: self.seed, layer: of.first.0, first: self.place });
         let mut output = std::mem::take(&mut self.outputs[of.output.0 as usize]);
@@ -145,11 +154,14 @@ impl Replica {
     /// gradient is added to that of earlier micro-batches.
     pub fn backward(&mut self, chain: usize, phase: Phase, scale: f32, accumulate: bool) {
         let of = &mut self.chains[chain];
-        let Some(kernel) = &mut of.kernel else {
-            let logits = of.inputs[0].0 as usize;
-            self.loss.backward(scale, &mut self.d_outputs[logits], self.written[logits]);
-            self.written[logits] = true;
-            return;
+        let kernel = match &mut of.work {
+            Work::Kernel(kernel) => kernel,
+            Work::Loss(loss, weight) => {
+                let logits = of.inputs[0].0 as usize;
+                loss.backward(scale * *weight, &mut self.d_outputs[logits], self.written[logits]);
+                self.written[logits] = true;
+                return;
+            }
         };
         let data = phase != Phase::BackwardWeight;
         let output = of.output.0 as usize;
@@ -252,11 +264,13 @@ impl Replica {
             for chain in 0..self.chains.len() - 1 {
                 self.forward(chain, Mode::Evaluate);
             }
-            let logits = &self.outputs[self.chains[self.chains.len() - 1].inputs[0].0 as usize];
             let classes = self.model.classes() as usize;
-            let loss = self.loss.forward(&logits[..count * classes], &self.labels[..count]);
-            sum += loss.sum;
-            evaluation.correct += loss.correct;
+            if let Some(Chain { work: Work::Loss(loss, _), inputs, .. }) = self.chains.last_mut() {
+                let logits = &self.outputs[inputs[0].index()];
+                let found = loss.forward(&logits[..count * classes], &self.labels[..count]);
+                sum += found.sum;
+                evaluation.correct += found.correct;
+            }
             next += count;
         }
         evaluation.mean_loss = sum / data.len() as f64;
@@ -294,7 +308,11 @@ fn chain(model: &Arc<Model>, layers: &[LayerId], samples: usize, threads: &Threa
         .iter()
         .map(|id| ChainLayer { layer: &model.node(*id).layer, inputs: &model.node(*id).input_shapes })
         .collect();
-    let kernel = (!head.layer.is_loss()).then(|| Kernel::new(&members, samples, threads));
+    let work = if head.layer.is_loss() {
+        Work::Loss(CrossEntropy::new(&head.layer, model.classes() as usize, samples), head.loss_weight)
+    } else {
+        Work::Kernel(Kernel::new(&members, samples, threads))
+    };
     let span = |ranges: Vec<Range<u64>>| -> Range<usize> {
         match (ranges.first(), ranges.last()) {
             (Some(first), Some(last)) => first.start as usize..last.end as usize,
@@ -303,7 +321,7 @@ fn chain(model: &Arc<Model>, layers: &[LayerId], samples: usize, threads: &Threa
     };
     let nodes = || layers.iter().map(|id| model.node(*id));
     Chain {
-        kernel,
+        work,
         first: layers[0],
         inputs: head.inputs.clone(),
         output: last,

@@ -81,7 +81,7 @@ impl Sketch {
         let index = self.drafts.len();
         let name = if index == 0 { "input".to_owned() } else { format!("{}{index}", layer.kind()) };
         let place = format!("random layer {index}");
-        self.drafts.push(Draft { name, layer, inputs, inits: Inits::default(), place });
+        self.drafts.push(Draft { name, layer, inputs, inits: Inits::default(), loss_weight: 1.0, place });
         self.shapes.push(output);
         self.used.push(false);
         true

@@ -48,7 +48,12 @@ enum Waiting {
 }
 
 /// The drafts of the model in `root`, its input layer first.
-pub(super) fn unfold(root: &Table<'_>, input: Layer, place: String) -> Result<Vec<Draft>, InputError> {
+pub(super) fn unfold(
+    root: &Table<'_>,
+    input: Layer,
+    place: String,
+    sizes: &Arguments,
+) -> Result<Vec<Draft>, InputError> {
     let mut blocks = BTreeMap::new();
     if let Some(entry) = root.get("block") {
         for block in entry.table()?.entries() {
@@ -61,9 +66,10 @@ pub(super) fn unfold(root: &Table<'_>, input: Layer, place: String) -> Result<Ve
         }
     }
     let layers = root.need("layer", "its layers, e.g. [[layer]] with kind = \"dense\"")?.tables()?;
-    let entry = Draft { name: "input".to_owned(), layer: input, inputs: Vec::new(), inits: Default::default(), place };
+    let (name, inits) = ("input".to_owned(), Default::default());
+    let entry = Draft { name, layer: input, inputs: Vec::new(), inits, loss_weight: 1.0, place };
     let mut unfolding = Unfolding { blocks, drafts: vec![entry], inputs: vec![Vec::new()], aliases: Vec::new() };
-    unfolding.scope("", &layers, &Arguments::new(), Target::Draft(0), &mut Vec::new())?;
+    unfolding.scope("", &layers, sizes, Target::Draft(0), &mut Vec::new())?;
     Ok(unfolding.resolved())
 }
 
@@ -80,6 +86,7 @@ impl<'a> Unfolding<'a> {
         let mut names: BTreeMap<String, (Target, String)> = BTreeMap::new();
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         let mut waiting: Vec<(Waiting, Vec<Entry<'a>>)> = Vec::new();
+        let mut absent: BTreeSet<String> = BTreeSet::new();
         let mut previous = entry;
         for table in layers {
             let (kind, block) = (table.get("kind"), table.get("block"));
@@ -94,6 +101,12 @@ impl<'a> Unfolding<'a> {
                 Some(entry) => check_name(&entry)?.to_owned(),
                 None => format!("{}{count}", what.string()?),
             };
+            if let Some(when) = table.get("when")
+                && size(&when, arguments)? == 0
+            {
+                absent.insert(name);
+                continue;
+            }
             let full = format!("{prefix}{name}");
             let inputs = table.get("inputs").map(|entry| reference_list(&entry)).transpose()?;
             if kind.is_some() {
@@ -102,7 +115,8 @@ impl<'a> Unfolding<'a> {
                     return Err(table.error(format!("the model has more than {MAX_LAYERS} layers: repeat less")));
                 }
                 let index = self.drafts.len();
-                self.drafts.push(Draft { name: full, layer, inputs: Vec::new(), inits, place: table.place() });
+                let (loss_weight, place) = (kinds::loss_weight(table)?, table.place());
+                self.drafts.push(Draft { name: full, layer, inputs: Vec::new(), inits, loss_weight, place });
                 self.inputs.push(vec![previous]);
                 waiting.extend(inputs.map(|inputs| (Waiting::Draft(index), inputs)));
                 previous = Target::Draft(index);
@@ -123,7 +137,7 @@ impl<'a> Unfolding<'a> {
                 return Err(table.get("name").unwrap_or_else(|| what.clone()).error(message));
             }
         }
-        self.look_up(entry, &names, waiting)?;
+        self.look_up(entry, &names, &absent, waiting)?;
         Ok(previous)
     }
 
@@ -149,7 +163,7 @@ impl<'a> Unfolding<'a> {
         if open.len() >= MAX_DEPTH {
             return Err(what.error(format!("more than {MAX_DEPTH} blocks inside one another: flatten them")));
         }
-        let mut keys = vec!["name", "block", "inputs", "repeat"];
+        let mut keys = vec!["name", "block", "inputs", "when", "repeat"];
         keys.extend(template.parameters.iter().map(String::as_str));
         table.allow(&format!("block \"{block}\""), &keys)?;
         let mut arguments = Arguments::new();
@@ -181,6 +195,7 @@ impl<'a> Unfolding<'a> {
         &mut self,
         entry: Target,
         names: &BTreeMap<String, (Target, String)>,
+        absent: &BTreeSet<String>,
         waiting: Vec<(Waiting, Vec<Entry<'a>>)>,
     ) -> Result<(), InputError> {
         for (who, references) in waiting {
@@ -189,6 +204,9 @@ impl<'a> Unfolding<'a> {
                 let name = reference.string()?;
                 let target = if name == "input" { Some(entry) } else { names.get(name).map(|(target, _)| *target) };
                 targets.push(target.ok_or_else(|| {
+                    if absent.contains(name) {
+                        return reference.error(format!("\"{name}\" is switched off by its when: take another layer"));
+                    }
                     let known = names.keys().map(String::as_str).chain(["input"]);
                     let cure = suggestion(name, known);
                     reference.error(format!("there is no layer \"{name}\" here: {cure}"))

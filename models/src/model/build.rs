@@ -23,6 +23,8 @@ pub(super) struct Draft {
     pub(super) inputs: Vec<usize>,
     /// How its parameters start.
     pub(super) inits: Inits,
+    /// What a loss counts in the sum of losses.
+    pub(super) loss_weight: f32,
     /// File and line.
     pub(super) place: String,
 }
@@ -86,8 +88,10 @@ pub(super) fn build(name: String, source: String, drafts: Vec<Draft>) -> Result<
             start..arenas.statistics
         });
         let (name, layer) = (draft.name.clone(), draft.layer.clone());
-        nodes.push(Node { name, layer, inputs, input_shapes, output, parameters, statistics });
+        let loss_weight = draft.loss_weight;
+        nodes.push(Node { name, layer, inputs, input_shapes, output, parameters, statistics, loss_weight });
     }
+    check_classes(&nodes, |index| &drafts[order[index]])?;
     Ok(link(name, source, nodes, &arenas))
 }
 
@@ -136,17 +140,29 @@ fn check_inputs(drafts: &[Draft]) -> Result<(), InputError> {
     Ok(())
 }
 
-/// One output, which is the loss.
+/// All losses judge the same labels.
+fn check_classes<'a>(nodes: &[Node], draft: impl Fn(usize) -> &'a Draft) -> Result<(), InputError> {
+    let classes = |node: &Node| node.input_shapes[0].channels;
+    let Some(last) = nodes.last() else { return Ok(()) };
+    match nodes.iter().position(|node| node.layer.is_loss() && classes(node) != classes(last)) {
+        None => Ok(()),
+        Some(index) => {
+            let (own, wanted) = (classes(&nodes[index]), classes(last));
+            let message = format!("tells {own} classes apart, but the last loss {wanted}: give both as many scores");
+            Err(draft(index).error(message))
+        }
+    }
+}
+
+/// Every output is a loss.
 fn check_ends(drafts: &[Draft], links: &DiGraph<(), ()>) -> Result<(), InputError> {
     let used = |index: &usize| links.neighbors(NodeIndex::new(*index)).next().is_some();
     let ends: Vec<usize> = (0..drafts.len()).filter(|index| !used(index)).collect();
     let is_loss = |draft: &Draft| draft.layer.is_loss();
-    if let [first, second, ..] = ends[..] {
-        // The loss is a good end, so the other one is the mistake.
-        let stray = if is_loss(&drafts[first]) { &drafts[second] } else { &drafts[first] };
+    if let (true, Some(stray)) = (ends.len() > 1, ends.iter().map(|end| &drafts[*end]).find(|draft| !is_loss(draft))) {
         let names: Vec<String> = ends.iter().map(|end| format!("\"{}\"", drafts[*end].name)).collect();
         let message = format!(
-            "nothing uses its output, so the model has {} outputs ({}): use it as an input or remove it",
+            "nothing uses its output, so the model has {} outputs ({}): use it as an input, remove it, or end it in a loss",
             ends.len(),
             names.join(", ")
         );

@@ -1,4 +1,4 @@
-//! Sizes in blocks: a whole number, a parameter `$channels`, or a product such as `4*$channels`.
+//! Sizes: a whole number, a parameter `$channels` of the block or of the model, or a product such as `4*$channels`.
 //!
 //! Products are all that the networks of the papers need; a larger language would hide shapes from the reader.
 
@@ -9,7 +9,7 @@ use toml::de::DeValue;
 
 use super::read::Entry;
 
-/// Values of a block's parameters where it is used.
+/// Values of a block's parameters where it is used, or of a model's sizes.
 pub(super) type Arguments = BTreeMap<String, u32>;
 
 /// The size that an entry stands for.
@@ -21,11 +21,11 @@ pub(super) fn size(entry: &Entry<'_>, arguments: &Arguments) -> Result<u32, Inpu
             Some(name) => arguments.get(name).copied().ok_or_else(|| {
                 let known: Vec<String> = arguments.keys().map(|name| format!("${name}")).collect();
                 let known = if known.is_empty() { "none here".to_owned() } else { known.join(", ") };
-                entry.error(format!("there is no block parameter ${name}: known are {known}"))
+                entry.error(format!("there is no size ${name} here: known are {known}"))
             })?,
             None => factor.parse::<u32>().map_err(|_| {
                 entry.error(format!(
-                    "{} must be a whole number, or in a block a parameter or product such as \"4*$channels\"",
+                    "{} must be a whole number, a size such as \"$channels\" or a product such as \"4*$channels\"",
                     entry.key
                 ))
             })?,

@@ -9,7 +9,7 @@ use super::read::{Entry, Table, suggestion};
 use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale};
 
 /// Keys that every layer has.
-const COMMON: [&str; 3] = ["name", "kind", "inputs"];
+const COMMON: [&str; 4] = ["name", "kind", "inputs", "when"];
 
 /// Every kind with its own keys; [`Layer::kind`] gives the same names.
 pub(super) const KINDS: [(&str, &[&str]); 17] = [
@@ -31,8 +31,8 @@ pub(super) const KINDS: [(&str, &[&str]); 17] = [
     ("add", &[]),
     ("concat", &[]),
     ("flatten", &[]),
-    ("softmax_cross_entropy", &[]),
-    ("logistic_cross_entropy", &[]),
+    ("softmax_cross_entropy", &["loss_weight"]),
+    ("logistic_cross_entropy", &["loss_weight"]),
 ];
 
 /// The layer of the table whose `kind` entry is given.
@@ -93,6 +93,15 @@ pub(super) fn layer(table: &Table<'_>, kind: &Entry<'_>, arguments: &Arguments) 
         gamma: reader.float(if name == "scale" { "scale_init" } else { "gamma_init" }, defaults.gamma)?,
     };
     Ok((layer, inits))
+}
+
+/// What a loss counts in the sum of losses: Caffe's `loss_weight`.
+pub(super) fn loss_weight(table: &Table<'_>) -> Result<f32, InputError> {
+    let Some(entry) = table.get("loss_weight") else { return Ok(1.0) };
+    match entry.float()? {
+        weight if weight > 0.0 => Ok(weight),
+        _ => Err(entry.error("loss_weight must be positive, e.g. 0.3")),
+    }
 }
 
 /// `"he"`, `"xavier"`, `{ gaussian = 0.01 }` or `{ constant = 0.0 }`.

@@ -11,6 +11,7 @@ mod inits;
 mod kinds;
 mod order;
 mod read;
+mod sizes;
 mod work;
 mod zoo;
 
@@ -52,6 +53,8 @@ pub struct Node {
     pub parameters: Vec<Parameter>,
     /// Batch norm's running mean, then running variance: elements in the model's statistics arena.
     pub statistics: Option<Range<u64>>,
+    /// What training counts of a loss in the sum that it minimises, positive; 1 where the layer is none.
+    pub loss_weight: f32,
 }
 
 /// One learnable tensor.
@@ -100,7 +103,10 @@ pub enum Init {
     Constant(f32),
 }
 
-/// A DAG of layers from one input to one loss.
+/// A DAG of layers from one input to one loss or several.
+///
+/// The last loss is the one that is reported and whose scores answer; the others, such as GoogLeNet's auxiliary ones, only
+/// add their gradients, each times its [`Node::loss_weight`].
 #[derive(Debug, Clone)]
 pub struct Model {
     name: String,
@@ -114,7 +120,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// The model called so in the zoo, or the one in the file at that path.
+    /// The model called so in the zoo, or the one in the file at that path. Variants and sizes may follow a colon:
+    /// `alexnet:ungrouped`, `resnet-50:image=64,classes=10`, `nets/mine.toml:wide`.
     ///
     /// # Errors
     /// Neither exists (the nearest names are listed), or what [`Model::parse`] refuses.
@@ -143,12 +150,12 @@ impl Model {
     /// # Ok::<(), lockstep_topology::InputError>(())
     /// ```
     pub fn parse(file: &str, text: &str) -> Result<Model, InputError> {
-        read::parse(file, text)
+        read::parse(file, text, "")
     }
 
-    /// Names and texts of the models that come with the project, by name.
-    pub fn zoo() -> &'static [(&'static str, &'static str)] {
-        zoo::ZOO
+    /// Names of the models that come with the project, each file's variants behind it.
+    pub fn zoo() -> Vec<String> {
+        zoo::names()
     }
 
     /// The model's name.
@@ -161,7 +168,7 @@ impl Model {
         &self.source
     }
 
-    /// All layers in topological order, the input first and the loss last.
+    /// All layers in topological order, the input first and the main loss last.
     pub fn layers(&self) -> &[Node] {
         &self.nodes
     }
@@ -201,7 +208,7 @@ impl Model {
         self.statistics_elements
     }
 
-    /// Number of classes that the loss tells apart.
+    /// Number of classes that each loss tells apart.
     pub fn classes(&self) -> u32 {
         self.nodes[self.nodes.len() - 1].input_shapes[0].channels
     }

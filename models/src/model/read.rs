@@ -5,9 +5,11 @@
 use std::ops::Range;
 
 use lockstep_topology::{InputError, nearest};
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Model, block, build};
+use super::expression::{Arguments, size};
+use super::{Model, block, build, sizes};
 use crate::{Layer, Shape};
 
 /// Longest piece of a file that an error repeats, in characters.
@@ -37,29 +39,48 @@ pub(super) struct Entry<'a> {
     pub(super) value: &'a DeValue<'a>,
 }
 
-/// The model that a text describes.
-pub(super) fn parse(file: &str, text: &str) -> Result<Model, InputError> {
+/// The model that a text describes, with the variants and sizes of `settings` (`ungrouped,image=64`; empty for none).
+pub(super) fn parse(file: &str, text: &str, settings: &str) -> Result<Model, InputError> {
     let source = Source { file, text };
-    let root = DeTable::parse(text).map_err(|error| {
-        let message = error.message().lines().collect::<Vec<_>>().join(", ");
-        source.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
-    })?;
+    let root = document(&source)?;
     let root = Table { source, table: root.get_ref(), offset: 0 };
-    root.allow("a model", &["name", "source", "input", "block", "layer"])?;
+    root.allow("a model", &["name", "source", "input", "size", "variant", "block", "layer"])?;
     let name = root.need("name", "e.g. name = \"lenet\"")?.string()?;
     let origin = root.get("source").map_or(Ok(""), |entry| entry.string())?;
+    let (name, list) = if settings.is_empty() {
+        (name.to_owned(), Vec::new())
+    } else {
+        (format!("{name}:{settings}"), settings.split(',').map(str::trim).collect())
+    };
+    let sizes = sizes::resolve(&root, &name, &list)?;
     let entry = root.need("input", "the shape of a sample, e.g. input = [1, 28, 28]")?;
-    let drafts = block::unfold(&root, input(&entry)?, entry.place())?;
-    build::build(name.to_owned(), origin.to_owned(), drafts)
+    let drafts = block::unfold(&root, input(&entry, &sizes.values)?, entry.place(), &sizes.values)?;
+    build::build(name, sizes.source.unwrap_or(origin).to_owned(), drafts)
+}
+
+/// The names of the variants that a text describes.
+pub(super) fn variants(file: &str, text: &str) -> Result<Vec<String>, InputError> {
+    let source = Source { file, text };
+    let root = document(&source)?;
+    let names = sizes::variants(&Table { source, table: root.get_ref(), offset: 0 })?;
+    Ok(names.into_iter().map(str::to_owned).collect())
+}
+
+fn document<'a>(source: &Source<'a>) -> Result<Spanned<DeTable<'a>>, InputError> {
+    DeTable::parse(source.text).map_err(|error| {
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        source.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
+    })
 }
 
 /// `[channels, height, width]`.
-fn input(entry: &Entry<'_>) -> Result<Layer, InputError> {
-    let sizes = entry.items().filter(|items| items.len() == 3);
-    let Some(sizes) = sizes else {
+fn input(entry: &Entry<'_>, sizes: &Arguments) -> Result<Layer, InputError> {
+    let items = entry.items().filter(|items| items.len() == 3);
+    let Some(items) = items else {
         return Err(entry.error("must be three sizes, [channels, height, width]; a vector of n features is [n, 1, 1]"));
     };
-    let layer = Layer::Input(Shape { channels: sizes[0].size()?, height: sizes[1].size()?, width: sizes[2].size()? });
+    let side = |index: usize| size(&items[index], sizes);
+    let layer = Layer::Input(Shape { channels: side(0)?, height: side(1)?, width: side(2)? });
     layer.output_shape(&[]).map_err(|message| entry.error(message))?;
     Ok(layer)
 }

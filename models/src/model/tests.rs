@@ -4,10 +4,12 @@ mod bad_input;
 mod blocks;
 mod inits;
 mod random;
+mod sizes;
 mod work;
 mod zoo;
 
 use super::*;
+use crate::model::zoo::ZOO;
 
 /// The model of a text that is right.
 fn parsed(text: &str) -> Model {
@@ -20,6 +22,11 @@ fn with_layers(layers: &str) -> String {
         "name = \"m\"\ninput = [1, 8, 8]\nlayer = [\n{layers}\n{{ kind = \"dense\", out_features = 2 }},\n\
          {{ kind = \"softmax_cross_entropy\" }},\n]\n"
     )
+}
+
+/// The text of a model of the zoo.
+fn zoo_text(wanted: &str) -> &'static str {
+    ZOO.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text).unwrap_or_else(|| panic!("no {wanted}"))
 }
 
 /// The layer of that name.

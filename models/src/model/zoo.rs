@@ -3,20 +3,42 @@
 use lockstep_topology::InputError;
 
 use super::Model;
-use super::read::suggestion;
+use super::read::{self, suggestion};
 
 /// Names and texts, by name.
 pub(super) const ZOO: &[(&str, &str)] = &[
+    ("alexnet", include_str!("../../zoo/alexnet.toml")),
+    ("alexnet-one-tower", include_str!("../../zoo/alexnet-one-tower.toml")),
+    ("googlenet", include_str!("../../zoo/googlenet.toml")),
+    ("googlenet-bn", include_str!("../../zoo/googlenet-bn.toml")),
     ("lenet", include_str!("../../zoo/lenet.toml")),
     ("mlp", include_str!("../../zoo/mlp.toml")),
+    ("msft-speech", include_str!("../../zoo/msft-speech.toml")),
+    ("nin", include_str!("../../zoo/nin.toml")),
+    ("resnet-101", include_str!("../../zoo/resnet-101.toml")),
     ("resnet-32", include_str!("../../zoo/resnet-32.toml")),
     ("resnet-50", include_str!("../../zoo/resnet-50.toml")),
+    ("vgg-16", include_str!("../../zoo/vgg-16.toml")),
+    ("vgg-16-cifar", include_str!("../../zoo/vgg-16-cifar.toml")),
+    ("vgg-19", include_str!("../../zoo/vgg-19.toml")),
 ];
 
-/// The model of that name, else of that path.
-pub(super) fn load(name_or_path: &str) -> Result<Model, InputError> {
+/// Names of all models with their variants.
+pub(super) fn names() -> Vec<String> {
+    let of_file = |(name, text): &(&str, &str)| {
+        // A file of ours that cannot be read is found by whoever loads it.
+        let variants = read::variants(&file(name), text).unwrap_or_default();
+        let variants = variants.into_iter().map(|variant| format!("{name}:{variant}"));
+        [(*name).to_owned()].into_iter().chain(variants).collect::<Vec<_>>()
+    };
+    ZOO.iter().flat_map(of_file).collect()
+}
+
+/// The model of that name, else of that path, with the settings behind the colon.
+pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
+    let (name_or_path, settings) = split(wanted);
     if let Some((name, text)) = ZOO.iter().find(|(name, _)| *name == name_or_path) {
-        return Model::parse(&format!("models/zoo/{name}.toml"), text);
+        return read::parse(&file(name), text, settings);
     }
     let is_path = name_or_path.ends_with(".toml") || name_or_path.contains(std::path::MAIN_SEPARATOR);
     if !is_path {
@@ -26,5 +48,18 @@ pub(super) fn load(name_or_path: &str) -> Result<Model, InputError> {
     }
     let text = std::fs::read_to_string(name_or_path)
         .map_err(|error| InputError::new(name_or_path, "", format!("cannot read the model: {error}")))?;
-    Model::parse(name_or_path, &text)
+    read::parse(name_or_path, &text, settings)
+}
+
+fn file(name: &str) -> String {
+    format!("models/zoo/{name}.toml")
+}
+
+/// Name or path, and what stands behind its colon; a path may hold colons of its own.
+fn split(wanted: &str) -> (&str, &str) {
+    match wanted.rfind(".toml:") {
+        Some(dot) => (&wanted[..dot + 5], &wanted[dot + 6..]),
+        None if wanted.ends_with(".toml") => (wanted, ""),
+        None => wanted.split_once(':').unwrap_or((wanted, "")),
+    }
 }

@@ -57,11 +57,13 @@ pub(super) fn graph(job: &Job) -> Graph {
         forward[id.0 as usize] = node;
     }
 
-    // The loss is its own upstream: its backward pass starts from its own forward pass.
+    // A loss is its own upstream: its backward pass starts from its own forward pass.
     let mut upstream: Vec<Vec<NodeIndex>> = vec![Vec::new(); layers];
     let (mut weight, mut data): (Vec<Option<NodeIndex>>, Vec<Option<NodeIndex>>) =
         (vec![None; layers], vec![None; layers]);
-    upstream[layers - 1].push(forward[layers - 1]);
+    for id in all().filter(|id| model.node(*id).layer.is_loss()) {
+        upstream[id.index()].push(forward[id.index()]);
+    }
     for id in all().skip(1).collect::<Vec<_>>().into_iter().rev() {
         let i = id.0 as usize;
         let node = model.node(id);

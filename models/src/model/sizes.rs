@@ -1,0 +1,91 @@
+//! Sizes of a whole model: what `[size]` gives, what a variant changes, and what the caller sets behind the model's name.
+//!
+//! A net of a paper often differs from its neighbour in a few numbers; one file with variants shows which.
+
+use std::collections::BTreeSet;
+
+use lockstep_topology::InputError;
+
+use super::expression::{Arguments, parameters};
+use super::read::{Entry, Table, suggestion};
+
+/// The key of a variant that is no size.
+const SOURCE: &str = "source";
+
+/// The sizes of a model, and its variant's source if that has one.
+pub(super) struct Sizes<'a> {
+    pub(super) values: Arguments,
+    pub(super) source: Option<&'a str>,
+}
+
+/// The sizes of the model in `root` with `settings`: the names of variants and `size=number`, in this order of effect,
+/// separated by commas. `named` is how the caller called the model.
+pub(super) fn resolve<'a>(root: &Table<'a>, named: &str, settings: &[&str]) -> Result<Sizes<'a>, InputError> {
+    let mut values = Arguments::new();
+    for entry in entries(root, "size")? {
+        values.insert(entry.key.to_owned(), entry.size()?);
+    }
+    check_used(root)?;
+    let variants: Vec<(&'a str, Table<'a>)> =
+        entries(root, "variant")?.into_iter().map(|entry| Ok((entry.key, entry.table()?))).collect::<Result<_, _>>()?;
+    for (name, table) in &variants {
+        let sizes = || values.keys().map(String::as_str);
+        table.allow(&format!("variant \"{name}\""), &sizes().chain([SOURCE]).collect::<Vec<_>>())?;
+        // A variant that nobody chose is right all the same.
+        table.entries().filter(|entry| entry.key != SOURCE).try_for_each(|entry| entry.size().map(|_| ()))?;
+    }
+    let mut source = None;
+    for setting in settings {
+        let refuse = |message: String| Err(InputError::new("", format!("model \"{named}\""), message));
+        match setting.split_once('=') {
+            Some((size, number)) => {
+                let Some(value) = values.get_mut(size.trim()) else {
+                    let cure = suggestion(size, values.keys().map(String::as_str));
+                    return refuse(format!("the model has no size \"{size}\": {cure}"));
+                };
+                let Ok(number) = number.trim().parse() else {
+                    return refuse(format!("{size} must be a whole number from 0 to {}, not \"{number}\"", u32::MAX));
+                };
+                *value = number;
+            }
+            None => {
+                let Some((_, table)) = variants.iter().find(|(name, _)| name == setting) else {
+                    let cure = suggestion(setting, variants.iter().map(|(name, _)| *name));
+                    return refuse(format!("the model has no variant \"{setting}\": {cure}"));
+                };
+                for entry in table.entries() {
+                    match entry.key {
+                        SOURCE => source = Some(entry.string()?),
+                        key => {
+                            values.insert(key.to_owned(), entry.size()?);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(Sizes { values, source })
+}
+
+/// The names of a model's variants.
+pub(super) fn variants<'a>(root: &Table<'a>) -> Result<Vec<&'a str>, InputError> {
+    Ok(entries(root, "variant")?.into_iter().map(|entry| entry.key).collect())
+}
+
+/// What the table under `key` holds, if there is one.
+fn entries<'a>(root: &Table<'a>, key: &str) -> Result<Vec<Entry<'a>>, InputError> {
+    root.get(key).map_or(Ok(Vec::new()), |entry| Ok(entry.table()?.entries().collect()))
+}
+
+/// A size that no layer uses is a slip of the pen.
+fn check_used(root: &Table<'_>) -> Result<(), InputError> {
+    let mut used = BTreeSet::new();
+    ["input", "layer"].iter().filter_map(|key| root.get(key)).for_each(|entry| parameters(entry.value, &mut used));
+    match entries(root, "size")?.into_iter().find(|entry| !used.contains(entry.key)) {
+        None => Ok(()),
+        Some(entry) => {
+            let message = format!("nothing uses this size: write \"${}\" where it belongs, or remove it", entry.key);
+            Err(entry.error(message))
+        }
+    }
+}

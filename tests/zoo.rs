@@ -1,0 +1,92 @@
+//! The zoo from its files to a step: every model becomes a program that is simulated, and is trained where images are small.
+
+use std::sync::Arc;
+
+use lockstep_exec::data::Dataset;
+use lockstep_models::{Job, Model, Optimizer, Program};
+use lockstep_sim::{Conditions, NetworkModel, Platform, Roofline, simulate};
+use lockstep_topology::{Cluster, Hosting, HostingRule, Placement, PlacementRule};
+
+fn program(name: &str, workers: u32, batch: u32) -> Program {
+    let model = Model::load(name).unwrap_or_else(|error| panic!("{error}"));
+    Job::new(Arc::new(model), workers, batch).program().unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Seconds of a step on two nodes of Big Basin.
+fn simulated_step_s(name: &str) -> f64 {
+    let program = program(name, 16, 4);
+    let cluster = Cluster::load("big-basin-50gbe").unwrap();
+    let placement = Placement::new(&cluster, program.ranks(), &PlacementRule::Pack).unwrap();
+    let hosting = Hosting::new(&placement, &HostingRule::PerHost).unwrap();
+    let (costs, network, conditions) = (&Roofline, NetworkModel::MaxMin, Conditions::none());
+    let platform = Platform { cluster: &cluster, placement: &placement, hosting: &hosting, costs, network, conditions };
+    let options = lockstep_sim::Options { warm_up: 0, counted: 1, ..Default::default() };
+    let prediction = simulate(&program, &platform, options.driver(), &options).unwrap();
+    prediction.timeline.spans.iter().map(|span| span.end.as_secs_f64()).fold(0.0, f64::max)
+}
+
+#[test]
+fn every_model_is_simulated_and_costs_order_them() {
+    let seconds: Vec<(String, f64)> =
+        Model::zoo().into_iter().map(|name| (name.clone(), simulated_step_s(&name))).collect();
+    let of = |wanted: &str| seconds.iter().find(|(name, _)| name == wanted).map(|(_, seconds)| *seconds).unwrap();
+    assert!(seconds.iter().all(|(_, seconds)| *seconds > 0.0), "{seconds:?}");
+    // More work and more to exchange takes longer on the same machine.
+    for (less, more) in [
+        ("mlp", "lenet"),
+        ("lenet", "nin"),
+        ("nin", "alexnet"),
+        ("googlenet", "googlenet:auxiliary"),
+        ("resnet-50:stride-1x1", "resnet-50"),
+        ("resnet-50", "resnet-101"),
+        ("vgg-16", "vgg-19"),
+    ] {
+        assert!(of(less) < of(more), "{less} {} {more} {}", of(less), of(more));
+    }
+}
+
+/// Small images and few classes, so that a step takes a fraction of a second without optimisation.
+#[test]
+fn every_model_trains_a_step() {
+    let settings = [
+        ("alexnet", "image=64,classes=10"),
+        ("alexnet:ungrouped", "image=64,classes=10"),
+        ("alexnet-one-tower", "image=64,classes=10"),
+        ("alexnet-one-tower:footnote", "image=64,classes=10"),
+        ("googlenet", "image=64,classes=10"),
+        ("googlenet:auxiliary", "image=80,classes=10"),
+        ("googlenet-bn", "image=64,classes=10"),
+        ("lenet", ""),
+        ("mlp", ""),
+        ("msft-speech", "hidden=2,classes=10"),
+        ("msft-speech:seide", "hidden=2,classes=10"),
+        ("nin", "image=64,classes=10"),
+        ("resnet-101", "image=32,classes=10"),
+        ("resnet-101:stride-1x1", "image=32,classes=10"),
+        ("resnet-32", ""),
+        ("resnet-50", "image=32,classes=10"),
+        ("resnet-50:stride-1x1", "image=32,classes=10"),
+        ("vgg-16", "image=32,classes=10"),
+        ("vgg-16-cifar", "classes=10"),
+        ("vgg-19", "image=32,classes=10"),
+    ];
+    let names: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, Model::zoo());
+    for (name, sizes) in settings {
+        let separator = if name.contains(':') { "," } else { ":" };
+        let called = if sizes.is_empty() { name.to_owned() } else { format!("{name}{separator}{sizes}") };
+        let program = program(&called, 1, 2);
+        let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();
+        let optimizer = Optimizer { learning_rate: 1e-3, momentum: 0.0, weight_decay: 0.0, ..Optimizer::default() };
+        let options = lockstep_exec::Options { steps: 1, warm_up: 0, optimizer, ..Default::default() };
+        let run = lockstep_exec::run(&program, &data, &options).unwrap_or_else(|error| panic!("{called}: {error}"));
+        assert!(run.losses[0].is_finite() && run.losses[0] > 0.0, "{called}: {:?}", run.losses);
+        let start = lockstep_exec::init::parameters(&program.model, 1);
+        for parameter in program.model.layers().iter().flat_map(|node| &node.parameters) {
+            let range = parameter.range.start as usize..parameter.range.end as usize;
+            let (old, new) = (&start[range.clone()], &run.parameters[range]);
+            assert!(new.iter().all(|value| value.is_finite()), "{called}: {}", parameter.name);
+            assert!(old != new, "{called}: {} has not moved", parameter.name);
+        }
+    }
+}
