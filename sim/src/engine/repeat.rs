@@ -2,7 +2,8 @@
 //! in the very picoseconds of every other, so all but the first and the last are one event.
 //!
 //! Nothing can come between: only ranks on the device use its cores and memory, messages reach a rank's units only
-//! through exchanges that it has started, and what waits for the body of a `Repeat` waits for its last repetition.
+//! through exchanges that it has started, and what waits for the body of a `Repeat` waits for its last repetition. A GPU's
+//! memory is also used by messages that left it and are still on their way: there none may be.
 
 use lockstep_models::Span;
 use lockstep_topology::Time;
@@ -28,7 +29,8 @@ impl<F: Fluid> Engine<'_, F> {
         let cursor = state.compute;
         let undisturbed = state.sole && state.noise.is_none() && state.flights.is_empty() && role.repeats_alone;
         let undisturbed = undisturbed && state.ready == Some(self.now) && self.platform.conditions.apart().is_none();
-        if self.long_way || cursor.repetition == 0 || !undisturbed {
+        let left_behind = state.apart && self.messages.len() > 0;
+        if self.long_way || cursor.repetition == 0 || !undisturbed || left_behind {
             return None;
         }
         let (slots, count) = part(role, cursor.position)?;
