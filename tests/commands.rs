@@ -308,6 +308,18 @@ fn a_recipe_with_several_seeds() {
     }
 }
 
+/// A loss that is no number ends the run with step and layer, and there is no row.
+#[test]
+fn a_diverged_run_fails() {
+    let flags = "exec run --model mlp --data mnist --ranks 2 --steps 9 --learning-rate 1e30 --trace t.json";
+    let folder = folder("diverged");
+    let output = lockstep(&folder, &flags.split_whitespace().collect::<Vec<&str>>());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("step 1") && told.contains("`scores`") && told.contains("longer warm-up"), "{told}");
+    assert!(output.stdout.is_empty() && !folder.join("t.json").exists());
+}
+
 #[test]
 fn collectives_have_the_same_columns_predicted_and_measured() {
     let folder = folder("collective");

@@ -5,6 +5,7 @@ mod bad_input;
 mod commands;
 mod equivalence;
 mod fabrics;
+mod firecaffe;
 mod folding;
 mod large_minibatch;
 mod scenarios;

@@ -182,6 +182,32 @@ mod tests {
         assert_eq!(exchange.range, 1_101_696..1_111_946); // the last 10 × 1024 + 10 parameters
     }
 
+    /// Goyal et al. 2017, §4.2: the n-th exchange unblocks the (n + c)-th, on all ranks in one order. No exchange blocks its
+    /// rank's thread, so c is not bounded by threads as it is there; only a library's does, and then c is 1.
+    #[test]
+    fn at_most_c_exchanges_are_in_flight() {
+        for c in 1..=5u32 {
+            let dedicated: Algorithm = "parameter-server:1:dedicated".parse().unwrap();
+            for algorithm in [Algorithm::Ring, dedicated] {
+                let job = Job { bucket: Bucket::Layer, concurrent_exchanges: c, algorithm, ..job(3) };
+                let program = job.program().unwrap();
+                for role in &program.roles {
+                    let exchanges: Vec<usize> = role.exchanges().map(|(id, _)| id).collect();
+                    assert_eq!(exchanges.len(), 4);
+                    let limit = c.min(4) as usize;
+                    for (n, id) in exchanges.iter().enumerate() {
+                        let (earlier, lag) = if n < limit { (n + 4 - limit, 1) } else { (n - limit, 0) };
+                        let wanted = After { task: exchanges[earlier], lag };
+                        assert!(role.tasks[*id].after.contains(&wanted), "exchange {n} of {} with c = {c}", role.name);
+                    }
+                }
+            }
+            let library = Job { algorithm: "library:mpi".parse().unwrap(), concurrent_exchanges: c, ..job(3) };
+            let refused = Job { bucket: Bucket::Layer, ..library }.program().err().map(|error| error.to_string());
+            assert_eq!(refused.is_some_and(|error| error.contains("one exchange at a time")), c > 1, "c = {c}");
+        }
+    }
+
     #[test]
     fn one_rank_has_no_exchange_and_updates_after_backward() {
         let program = Job { bucket: Bucket::Whole, ..job(1) }.program().unwrap();

@@ -1,6 +1,6 @@
 //! A lane: the steps of one member, one after the other, without allocation.
 
-use super::hierarchical::NodeChain;
+use super::hierarchical::InNode;
 use super::kernel::Kernel;
 use super::step::Step;
 
@@ -10,13 +10,13 @@ pub struct Lane {
     at: u32,
     end: u32,
     kernel: Kernel,
-    node: Option<NodeChain>,
+    node: Option<InNode>,
 }
 
 impl Lane {
     /// A lane of `kernel`, inside a node if there is one.
-    pub(super) fn new(kernel: Kernel, node: Option<NodeChain>) -> Lane {
-        let around = node.as_ref().map_or(0, NodeChain::len);
+    pub(super) fn new(kernel: Kernel, node: Option<InNode>) -> Lane {
+        let around = node.as_ref().map_or(0, InNode::len);
         Lane { at: 0, end: kernel.steps().len() + 2 * around, kernel, node }
     }
 
@@ -36,12 +36,12 @@ impl Lane {
 
     /// Closed form: messages that this lane sends.
     pub(super) fn messages(&self) -> u64 {
-        self.kernel.steps().messages() + self.node.as_ref().map_or(0, NodeChain::messages)
+        self.kernel.steps().messages() + self.node.as_ref().map_or(0, InNode::messages)
     }
 
     /// Closed form: elements that this lane sends.
     pub(super) fn elements_sent(&self) -> u64 {
-        self.kernel.steps().elements_sent() + self.node.as_ref().map_or(0, NodeChain::elements_sent)
+        self.kernel.steps().elements_sent() + self.node.as_ref().map_or(0, InNode::elements_sent)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::algorithm::Algorithm;
 use super::checker::Contract;
 use super::group::Group;
-use super::hierarchical::NodeChain;
+use super::hierarchical::{InNode, SMALL_BYTES};
 use super::kernel::Kernel;
 use super::lane::Lane;
 use super::meaning::Collective;
@@ -76,6 +76,15 @@ impl Phase {
 struct Nodes {
     starts: Arc<[u32]>,
     largest: u32,
+    /// Whether members meet their leader directly.
+    star: bool,
+}
+
+impl Nodes {
+    /// Rounds before and after those among the leaders, together.
+    fn rounds(&self) -> u32 {
+        2 * if self.star { (self.largest - 1).min(1) } else { self.largest - 1 }
+    }
 }
 
 impl Schedule {
@@ -99,7 +108,7 @@ impl Schedule {
             return Err(InputError::new("", format!("{members} members"), message));
         }
         let (flat, nodes) = match algorithm {
-            Algorithm::Hierarchical(across) => (&**across, nodes(collective, algorithm, across, group)?),
+            Algorithm::Hierarchical(across) => (&**across, nodes(collective, algorithm, across, group, elements)?),
             flat => (flat, None),
         };
         let across = if nodes.is_some() { group.node_count() } else { members };
@@ -146,16 +155,16 @@ impl Schedule {
             return Lane::new(self.method.kernel(member, self.members, index, &self.split), None);
         };
         let extent = self.split.extent(index);
-        let (chain, node) = NodeChain::new(&nodes.starts, member, (extent.start, extent.end));
+        let (place, node) = InNode::new(&nodes.starts, nodes.star, member, (extent.start, extent.end));
         let kernel =
-            if chain.before { Kernel::Idle } else { self.method.kernel(node, self.leaders(), index, &self.split) };
-        Lane::new(kernel, Some(chain))
+            if place.leads() { self.method.kernel(node, self.leaders(), index, &self.split) } else { Kernel::Idle };
+        Lane::new(kernel, Some(place))
     }
 
     /// Lanes in flight on a member that keep the pipeline full, at least 1 and at most [`Schedule::lanes`]: those that
     /// start while the first one is on its way through a chain or tree, and two wherever one keeps the links busy.
     pub fn window(&self) -> u32 {
-        let around = self.nodes.as_ref().map_or(0, |nodes| 2 * (nodes.largest - 1));
+        let around = self.nodes.as_ref().map_or(0, Nodes::rounds);
         self.method.window(self.leaders()).saturating_add(around).min(self.lanes()).max(1)
     }
 
@@ -189,7 +198,7 @@ impl Schedule {
     /// Closed form: messages on the longest chain of dependent ones in a lane, the α of its latency. Nodes of unequal
     /// sizes, or fewer elements than members, may need fewer.
     pub fn rounds(&self) -> u32 {
-        let around = self.nodes.as_ref().map_or(0, |nodes| 2 * (nodes.largest - 1));
+        let around = self.nodes.as_ref().map_or(0, Nodes::rounds);
         self.method.rounds(self.leaders()) + around
     }
 
@@ -248,6 +257,7 @@ fn nodes(
     algorithm: &Algorithm,
     across: &Algorithm,
     group: &Group,
+    elements: u64,
 ) -> Result<Option<Nodes>, InputError> {
     let refuse = |message: String| Err(InputError::new("", algorithm.to_string(), message));
     if !matches!(collective, Collective::AllReduce) {
@@ -266,5 +276,6 @@ fn nodes(
     if let Some(node) = sizes.clone().position(|size| size == 0) {
         return refuse(format!("node {node} has no member: leave it out of the group"));
     }
-    Ok(Some(Nodes { largest: sizes.max().unwrap_or(1), starts: Arc::clone(starts) }))
+    let star = elements < SMALL_BYTES / ELEMENT_BYTES;
+    Ok(Some(Nodes { largest: sizes.max().unwrap_or(1), starts: Arc::clone(starts), star }))
 }

@@ -206,14 +206,14 @@ fn binary_blocks_send_no_more_than_needed() {
 #[test]
 fn nodes_add_their_chains() {
     for (nodes, size) in [(1u32, 4u32), (2, 4), (4, 2), (3, 3), (8, 1)] {
-        let n = 2400;
+        let n = 72_000; // 288,000 bytes
         let group = Group::nodes(&vec![size; nodes as usize]);
         let algorithm = Algorithm::Hierarchical(Box::new(Algorithm::Ring));
-        let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, n, 300).expect("serves");
+        let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, n, 9000).expect("serves");
         assert_eq!(schedule.rounds(), 2 * (size - 1) + 2 * (nodes - 1));
         assert_eq!(twin::run(&schedule, ORDER), Ok(schedule.rounds()));
         let across =
-            Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(nodes), n, 300).expect("serves");
+            Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(nodes), n, 9000).expect("serves");
         let in_node = |member: u32| match (member % size, size) {
             (0, _) => across.elements_sent(member / size) + if size > 1 { n } else { 0 },
             (local, size) => {
@@ -227,6 +227,29 @@ fn nodes_add_their_chains() {
         assert!((0..nodes * size).all(|member| schedule.elements_sent(member) == in_node(member)));
         let total: u64 = (0..nodes * size).map(|member| schedule.elements_sent(member)).sum();
         assert_eq!(total, 2 * n * u64::from(nodes * size - 1));
+    }
+}
+
+/// Below 262,144 bytes the members of a node meet their leader directly: two rounds more than across the leaders, whatever
+/// the node's size; a leader sends its s − 1 members a copy each, and they send theirs once.
+#[test]
+fn small_buffers_take_the_star() {
+    let algorithm = Algorithm::Hierarchical(Box::new(Algorithm::Ring));
+    let group = Group::nodes(&[4, 4]);
+    let of = |n| Schedule::new(&Collective::AllReduce, &algorithm, &group, n, 0).expect("serves");
+    assert_eq!((of(65_535).rounds(), of(65_536).rounds()), (2 + 2, 6 + 2), "262,140 and 262,144 bytes");
+    let n = 2400;
+    assert_eq!(twin::run(&of(n), ORDER), Ok(4));
+    let across = Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(2), n, 0).expect("serves");
+    for member in 0..8 {
+        let own = if member % 4 == 0 { across.elements_sent(member / 4) + 3 * n } else { n };
+        assert_eq!(of(n).elements_sent(member), own);
+    }
+    // A node of two is a chain and a star at once, a node of one neither.
+    for size in [1, 2] {
+        let group = Group::nodes(&[size, size]);
+        let rounds = |n| Schedule::new(&Collective::AllReduce, &algorithm, &group, n, 0).expect("serves").rounds();
+        assert_eq!(rounds(65_535), rounds(65_536));
     }
 }
 

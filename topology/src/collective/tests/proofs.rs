@@ -123,7 +123,10 @@ proptest! {
         lanes in 1u64..6,
         pick in 0usize..100,
         count in 1u32..12,
+        large: bool,
     ) {
+        // Nodes make chains of what is not small.
+        let elements = elements + if large { 65_536 } else { 0 };
         let group = Group::nodes(&sizes);
         let mut algorithms = super::allreduces();
         algorithms.push(Algorithm::MultiColor { colors: count });
