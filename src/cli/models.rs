@@ -33,7 +33,7 @@ pub(super) struct List {
 #[command(after_help = "Example:
   lockstep models show lenet")]
 pub(super) struct Show {
-    /// Name of a model or a .toml file, e.g. lenet, alexnet:ungrouped or resnet-50:image=64
+    /// Name of a model, or a .toml or .onnx file, e.g. lenet, alexnet:ungrouped or resnet-50:image=64
     model: String,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
@@ -45,7 +45,7 @@ pub(super) struct Show {
 #[command(after_help = "Example:
   lockstep models check my-net.toml")]
 pub(super) struct Check {
-    /// Names of models or .toml files, variants and sizes behind a colon
+    /// Names of models, or .toml or .onnx files, variants and sizes behind a colon
     #[arg(required = true)]
     models: Vec<String>,
     /// How to print

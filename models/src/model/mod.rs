@@ -9,6 +9,7 @@ mod build;
 mod expression;
 mod inits;
 mod kinds;
+mod onnx;
 mod order;
 mod read;
 mod sizes;
@@ -151,6 +152,15 @@ impl Model {
     /// ```
     pub fn parse(file: &str, text: &str) -> Result<Model, InputError> {
         read::parse(file, text, "")
+    }
+
+    /// The model in `bytes`, the content of the ONNX file `file`; its name is the file's. Parameters start anew: of weights
+    /// only shapes are read.
+    ///
+    /// # Errors
+    /// The byte or node of the first mistake, or of the first operator without a layer here.
+    pub fn from_onnx(file: &str, bytes: &[u8]) -> Result<Model, InputError> {
+        onnx::parse(file, bytes)
     }
 
     /// Names of the models that come with the project, each file's variants behind it.

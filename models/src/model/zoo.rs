@@ -40,15 +40,26 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     if let Some((name, text)) = ZOO.iter().find(|(name, _)| *name == name_or_path) {
         return read::parse(&file(name), text, settings);
     }
+    if name_or_path.ends_with(".onnx") {
+        if !settings.is_empty() {
+            let message = "an ONNX file has no variants or sizes: leave out what stands behind its colon";
+            return Err(InputError::new("", format!("model \"{wanted}\""), message));
+        }
+        let bytes = std::fs::read(name_or_path).map_err(|error| unreadable(name_or_path, &error))?;
+        return Model::from_onnx(name_or_path, &bytes);
+    }
     let is_path = name_or_path.ends_with(".toml") || name_or_path.contains(std::path::MAIN_SEPARATOR);
     if !is_path {
         let cure = suggestion(name_or_path, ZOO.iter().map(|(name, _)| *name));
-        let message = format!("there is no such model in the zoo, and a path ends in .toml: {cure}");
+        let message = format!("there is no such model in the zoo, and a path ends in .toml or .onnx: {cure}");
         return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
     }
-    let text = std::fs::read_to_string(name_or_path)
-        .map_err(|error| InputError::new(name_or_path, "", format!("cannot read the model: {error}")))?;
+    let text = std::fs::read_to_string(name_or_path).map_err(|error| unreadable(name_or_path, &error))?;
     read::parse(name_or_path, &text, settings)
+}
+
+fn unreadable(path: &str, error: &std::io::Error) -> InputError {
+    InputError::new(path, "", format!("cannot read the model: {error}"))
 }
 
 fn file(name: &str) -> String {
@@ -57,9 +68,9 @@ fn file(name: &str) -> String {
 
 /// Name or path, and what stands behind its colon; a path may hold colons of its own.
 fn split(wanted: &str) -> (&str, &str) {
-    match wanted.rfind(".toml:") {
+    match wanted.rfind(".toml:").or_else(|| wanted.rfind(".onnx:")) {
         Some(dot) => (&wanted[..dot + 5], &wanted[dot + 6..]),
-        None if wanted.ends_with(".toml") => (wanted, ""),
+        None if wanted.ends_with(".toml") || wanted.ends_with(".onnx") => (wanted, ""),
         None => wanted.split_once(':').unwrap_or((wanted, "")),
     }
 }

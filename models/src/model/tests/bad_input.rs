@@ -203,9 +203,9 @@ fn blocks() {
 fn names_and_paths() {
     let error = Model::load("lennet").expect_err("misspelt");
     assert!(
-        error
-            .to_string()
-            .contains("\"lennet\": there is no such model in the zoo, and a path ends in .toml: did you mean lenet,"),
+        error.to_string().contains(
+            "\"lennet\": there is no such model in the zoo, and a path ends in .toml or .onnx: did you mean lenet,"
+        ),
         "{error}"
     );
     let error = Model::load("nowhere/lenet.toml").expect_err("missing");
