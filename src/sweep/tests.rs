@@ -272,3 +272,10 @@ fn what_decides_rows_decides_the_identity() {
     let padded = How { fold: lockstep_sim::FoldRule::Padded, ..How::default() };
     assert_ne!(own, identity(&sweep(SMALL), &padded));
 }
+
+#[test]
+fn scenarios_are_refused() {
+    let text = format!("{SMALL}[[scenario]]\nname = \"slow\"\n[[scenario.slow]]\nranks = [0]\nfactor = 2.0\n");
+    let error = Sweep::new(Experiment::parse("s.toml", &text).unwrap()).unwrap_err();
+    assert!(error.place.starts_with("s.toml:") && error.to_string().contains("sim predict"), "{error}");
+}

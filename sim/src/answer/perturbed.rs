@@ -8,6 +8,7 @@ use lockstep_models::{Phase, Program};
 use lockstep_topology::cluster::{Cluster, Device, Figure, Route};
 
 use crate::costs::{Cost, Costs, MessageCost, Pair};
+use crate::noise::Noise;
 
 /// A time that costs hold of their own, beside what they take from the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,6 +105,14 @@ impl Costs for Perturbed<'_> {
 
     fn traffic(&self, device: &Device) -> f64 {
         self.inner.traffic(device)
+    }
+
+    fn noise(&self) -> Option<&Noise> {
+        self.inner.noise()
+    }
+
+    fn alike(&self) -> bool {
+        self.inner.alike()
     }
 
     fn notes(&self, program: &Program) -> Vec<String> {
