@@ -1,9 +1,9 @@
-//! What a rank holds: its replica or its server's sums, and scratch memory; it outlives the rank's end of the wires.
+//! What a rank holds: its replica or its server's sums, declared buffers, and scratch; it outlives the rank's end of the wires.
 
-use lockstep_models::{Buffer, Stream};
+use lockstep_models::{Area, Buffer, Copy, LayerId, Role, Stream};
 
 use crate::arena::Arena;
-use crate::device::cpu::Threads;
+use crate::device::cpu::{Threads, add_into, copy};
 use crate::error::ExecError;
 use crate::replica::Replica;
 use crate::worker::Setup;
@@ -14,6 +14,8 @@ pub(crate) struct Memory {
     pub replica: Option<Replica>,
     /// What a server sums into.
     server: Option<Arena>,
+    /// Those that the program declares.
+    buffers: Vec<Arena>,
     /// For sums in flight, one per exchange task.
     pub scratch: Vec<Arena>,
 }
@@ -22,25 +24,103 @@ impl Memory {
     /// The memory of `rank`, its scratch still to come.
     pub(crate) fn new(setup: &Setup<'_>, rank: u32) -> Result<Memory, ExecError> {
         let program = setup.program;
-        let trains = program.roles[program.role_of(rank)].tasks.iter().any(|task| task.stream == Stream::Compute);
-        let elements = program.model.parameter_elements() as usize;
-        let (threads, samples) = (Threads::new(setup.threads)?, program.batch_per_rank as usize);
+        let role = &program.roles[program.role_of(rank)];
+        let trains = role.tasks.iter().any(|task| task.stream == Stream::Compute);
+        let threads = Threads::new(setup.threads)?;
+        let zeros = |elements: u64| Arena::new(vec![0.0; elements as usize]);
         Ok(Memory {
-            replica: trains.then(|| Replica::new(&program.model, &program.chains, samples, setup.seed, &threads)),
-            server: (!trains).then(|| Arena::new(vec![0.0; elements])),
+            replica: trains.then(|| replica(setup, role, &threads)),
+            server: (!trains).then(|| zeros(program.model.parameter_elements())),
+            buffers: program.buffers.iter().map(|buffer| zeros(buffer.elements)).collect(),
             scratch: Vec::new(),
         })
     }
 
     /// The arena behind a buffer of the program.
     pub(crate) fn arena(&self, buffer: Buffer) -> &Arena {
-        match (&self.replica, &self.server) {
-            (Some(replica), _) => match buffer {
-                Buffer::Gradients => &replica.gradients,
-                Buffer::Parameters => &replica.parameters,
-            },
-            (None, Some(server)) => server,
-            (None, None) => unreachable!("a rank trains or serves"),
+        match (buffer, &self.replica, &self.server) {
+            (Buffer::Declared(index), ..) => &self.buffers[index],
+            (Buffer::Gradients, Some(replica), _) => &replica.gradients,
+            (Buffer::Parameters, Some(replica), _) => &replica.parameters,
+            (_, None, Some(server)) => server,
+            (_, None, None) => unreachable!("a rank trains or serves"),
         }
+    }
+
+    /// Does what a copy says; activations and gradients are those of the replica.
+    pub(crate) fn copy(&mut self, of: &Copy) {
+        if of.rows.is_empty() {
+            return;
+        }
+        let (read, written) = of.extents();
+        if let Area::Buffer(to) = of.to {
+            // SAFETY: no message is in flight on what a copy writes, by the program's order, and it is another area than
+            // the one read, as the program's check has seen to.
+            let to = unsafe { self.arena(to).slice_mut(0..written as usize) };
+            return move_rows(of, self.source(of.from, read), to);
+        }
+        // Taken out while the other area is borrowed.
+        let Some(mut tensor) = self.replica.as_mut().map(|replica| std::mem::take(replica.tensor_mut(of.to))) else {
+            unreachable!("ranks that only serve have no activations");
+        };
+        move_rows(of, self.source(of.from, read), &mut tensor);
+        if let Some(replica) = &mut self.replica {
+            *replica.tensor_mut(of.to) = tensor;
+            replica.copied(of.to);
+        }
+    }
+
+    /// The first `elements` of an area.
+    fn source(&self, area: Area, elements: u64) -> &[f32] {
+        match (area, &self.replica) {
+            // SAFETY: nobody writes what a copy reads, by the program's order.
+            (Area::Buffer(from), _) => unsafe { self.arena(from).slice(0..elements as usize) },
+            (_, Some(replica)) => replica.tensor(area),
+            (_, None) => unreachable!("ranks that only serve have no activations"),
+        }
+    }
+}
+
+/// The replica of a rank of `role`, each layer for as many samples as the program gives it.
+fn replica(setup: &Setup<'_>, role: &Role, threads: &Threads) -> Replica {
+    let program = setup.program;
+    let ids = (0..program.model.layers().len() as u32).map(LayerId);
+    let mut samples: Vec<usize> = ids.map(|id| program.samples_in(role, id) as usize).collect();
+    samples[0] = program.batch_per_rank as usize;
+    Replica::with_samples(&program.model, &program.chains, &samples, setup.seed, threads)
+}
+
+/// Copies or adds row by row.
+fn move_rows(of: &Copy, from: &[f32], to: &mut [f32]) {
+    for rows in &of.rows {
+        for index in 0..rows.count {
+            let (read, written) = rows.at(index);
+            let source = &from[read as usize..(read + rows.length) as usize];
+            let target = &mut to[written as usize..(written + rows.length) as usize];
+            if of.add { add_into(target, source) } else { copy(target, source) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_models::Rows;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_packed_unpacked_and_added() {
+        let area = |index| Area::Buffer(Buffer::Declared(index));
+        // Columns 1 and 2 of a 2 × 3 matrix become a block, and go back to where they were.
+        let rows = vec![Rows { count: 2, length: 2, from: (1, 3), to: (0, 2) }];
+        let pack = Copy { from: area(0), to: area(1), rows, add: false };
+        let matrix = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let mut block = [0.0; 4];
+        move_rows(&pack, &matrix, &mut block);
+        assert_eq!(block, [2.0, 3.0, 5.0, 6.0]);
+        let rows = vec![Rows { count: 2, length: 2, from: (0, 2), to: (1, 3) }];
+        let mut sum = matrix;
+        move_rows(&Copy { from: area(1), to: area(0), rows, add: true }, &block, &mut sum);
+        assert_eq!(sum, [1.0, 4.0, 6.0, 4.0, 10.0, 12.0]);
     }
 }

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Layer, LayerId, Model, Phase, SgdStep};
+use lockstep_models::{Area, Layer, LayerId, Model, Phase, SgdStep};
 use lockstep_topology::InputError;
 
 use crate::arena::Arena;
@@ -56,16 +56,27 @@ pub struct Replica {
 impl Replica {
     /// A replica for micro-batches of `samples`, its parameters drawn with `seed`.
     pub fn new(model: &Arc<Model>, chains: &[Vec<LayerId>], samples: usize, seed: u64, threads: &Threads) -> Replica {
+        Replica::with_samples(model, chains, &vec![samples; model.layers().len()], seed, threads)
+    }
+
+    /// As [`Replica::new`], with micro-batches of `samples[i]` in layer i.
+    pub fn with_samples(
+        model: &Arc<Model>,
+        chains: &[Vec<LayerId>],
+        samples: &[usize],
+        seed: u64,
+        threads: &Threads,
+    ) -> Replica {
         let parameters = init::parameters(model, seed);
         let elements = parameters.len();
         let layers = model.layers().len();
         let (mut outputs, mut d_outputs) = (vec![Vec::new(); layers], vec![Vec::new(); layers]);
-        let size = |id: LayerId| samples * model.node(id).output.elements() as usize;
+        let size = |id: LayerId| samples[id.index()] * model.node(id).output.elements() as usize;
         outputs[0] = vec![0.0; size(LayerId(0))];
         let built = chains
             .iter()
             .map(|layers| {
-                let chain = chain(model, layers, samples, threads);
+                let chain = chain(model, layers, samples[layers[0].index()], threads);
                 outputs[chain.output.0 as usize] = vec![0.0; size(chain.output)];
                 for input in chain.inputs.iter().filter(|id| wants_gradient(model, **id)) {
                     d_outputs[input.0 as usize] = vec![0.0; size(*input)];
@@ -76,7 +87,7 @@ impl Replica {
         Replica {
             model: model.clone(),
             seed,
-            samples,
+            samples: samples[0],
             chains: built,
             parameters: Arena::new(parameters),
             gradients: Arena::new(vec![0.0; elements]),
@@ -85,8 +96,35 @@ impl Replica {
             outputs,
             d_outputs,
             written: vec![false; layers],
-            labels: vec![0; samples],
+            labels: vec![0; samples[0]],
             place: 0,
+        }
+    }
+
+    /// The tensor that a copy reads.
+    pub(crate) fn tensor(&self, area: Area) -> &[f32] {
+        match area {
+            Area::Activation(id) => &self.outputs[id.index()],
+            Area::Gradient(id) => &self.d_outputs[id.index()],
+            Area::Buffer(_) => unreachable!("a buffer is no tensor of a replica"),
+        }
+    }
+
+    /// The tensor that a copy writes.
+    pub(crate) fn tensor_mut(&mut self, area: Area) -> &mut Vec<f32> {
+        match area {
+            Area::Activation(id) => &mut self.outputs[id.index()],
+            Area::Gradient(id) => &mut self.d_outputs[id.index()],
+            Area::Buffer(_) => unreachable!("a buffer is no tensor of a replica"),
+        }
+    }
+
+    /// Notes what a copy has written: a gradient is there, or an activation for which there is none yet.
+    pub(crate) fn copied(&mut self, to: Area) {
+        match to {
+            Area::Activation(id) => self.written[id.index()] = false,
+            Area::Gradient(id) => self.written[id.index()] = true,
+            Area::Buffer(_) => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use lockstep_topology::{Algorithm, InputError, check as check_schedule};
 
-use crate::{Buffer, Exchange, Op, Program, Role, Stream, TaskId};
+use crate::{Area, Copy, Exchange, Op, Program, Role, Stream, TaskId};
 
 /// Groups up to this size are expanded and proved; larger ones use the same code with more members.
 const PROVED_MEMBERS: u32 = 64;
@@ -60,8 +60,27 @@ impl Program {
                     return Err(fault(role, &task.name, "updates parameters that do not exist"));
                 }
                 Op::Exchange(exchange) => self.check_exchange(role, id, exchange)?,
+                Op::Copy(copy) => self.check_copy(role, &task.name, copy)?,
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    fn check_copy(&self, role: &Role, name: &str, copy: &Copy) -> Result<(), InputError> {
+        let elements = |area| match area {
+            Area::Buffer(buffer) => self.elements(buffer),
+            Area::Activation(id) | Area::Gradient(id) => match self.model.layers().get(id.index()) {
+                Some(node) => node.output.elements() * u64::from(self.samples_in(role, id)),
+                None => 0,
+            },
+        };
+        let (from, to) = copy.extents();
+        if copy.from == copy.to {
+            return Err(fault(role, name, "copies an area to itself"));
+        }
+        if from > elements(copy.from) || to > elements(copy.to) {
+            return Err(fault(role, name, "copies elements that its areas do not have"));
         }
         Ok(())
     }
@@ -71,10 +90,7 @@ impl Program {
         let Some(group) = self.groups.get(exchange.group) else {
             return Err(fault(role, &task.name, "meets a group that does not exist"));
         };
-        let elements = match exchange.buffer {
-            Buffer::Parameters | Buffer::Gradients => self.model.parameter_elements(),
-        };
-        if exchange.range.end > elements || exchange.range.start > exchange.range.end {
+        if exchange.range.end > self.elements(exchange.buffer) || exchange.range.start > exchange.range.end {
             return Err(fault(role, &task.name, "exchanges elements that its buffer does not have"));
         }
         if task.stream != Stream::Exchange {

@@ -137,7 +137,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{After, Op, Phase};
+    use crate::{After, Area, Buffer, Copy, Declared, Op, Phase, Rows, Task};
 
     fn job(workers: u32) -> Job {
         Job::new(Arc::new(Model::load("lenet").unwrap()), workers, 16)
@@ -275,11 +275,12 @@ mod tests {
     #[test]
     fn a_program_that_could_not_run_is_refused() {
         let program = job(2).program().unwrap();
-        let broken = |change: fn(&mut Program)| {
+        let refused = |change: &dyn Fn(&mut Program)| {
             let mut program = program.clone();
             change(&mut program);
             program.check().unwrap_err().to_string()
         };
+        let broken = |change: fn(&mut Program)| refused(&change);
         let wait = broken(|p| p.roles[0].tasks[1].after.push(After { task: 3, lag: 0 }));
         assert!(wait.contains("never start"), "{wait}");
         let group = broken(|p| p.groups[0].ranks.count = 3);
@@ -292,6 +293,22 @@ mod tests {
             }
         });
         assert!(range.contains("does not have"), "{range}");
+        let copied = |from: Area, elements| {
+            move |p: &mut Program| {
+                p.buffers.push(Declared { name: "here".into(), elements: 10 });
+                let rows = vec![Rows::one(elements, 0, 0)];
+                let copy = Copy { from, to: Area::Buffer(Buffer::Declared(0)), rows, add: false };
+                let load = p.roles[0].tasks[0].clone();
+                p.roles[0].tasks.push(Task { name: "copy".into(), op: Op::Copy(copy), ..load });
+            }
+        };
+        let mut fits = program.clone();
+        copied(Area::Activation(crate::LayerId(1)), 10)(&mut fits);
+        assert_eq!(fits.check(), Ok(()));
+        let long = refused(&copied(Area::Activation(crate::LayerId(1)), 11));
+        assert!(long.contains("do not have"), "{long}");
+        let itself = refused(&copied(Area::Buffer(Buffer::Declared(0)), 10));
+        assert!(itself.contains("to itself"), "{itself}");
         let roles = broken(|p| p.roles[0].ranks.first = 1);
         assert!(roles.contains("gap"), "{roles}");
     }

@@ -1,6 +1,7 @@
 //! What is computed: layers, models, strategies, and the program that is both simulated and executed.
 
 mod check;
+mod copy;
 pub mod critical_path;
 mod driver;
 pub mod graph;
@@ -18,6 +19,7 @@ mod strategy;
 mod timeline;
 mod totals;
 
+pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
 pub use driver::{Decision, Driver, Observation};
 pub use graph::{Graph, Layout};
@@ -25,7 +27,9 @@ pub use job::{Bucket, Job};
 pub use layer::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
 pub use model::{Init, InitRules, LayerId, Model, Node, Parameter, Pass, Work, random_model};
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
-pub use program::{After, Buffer, Exchange, Op, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId};
+pub use program::{
+    After, Buffer, Declared, Exchange, Op, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId,
+};
 pub use straggling::straggling_s;
 pub use strategy::Strategy;
 pub use timeline::{Span, Step, Timeline, median};

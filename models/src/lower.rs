@@ -42,6 +42,7 @@ pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
         workers: job.workers,
         batch_per_rank: job.batch_per_rank,
         accumulate: job.accumulate,
+        buffers: Vec::new(),
     })
 }
 

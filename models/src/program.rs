@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
 
-use crate::{LayerId, Model, Pass};
+use crate::{Copy, LayerId, Model, Pass};
 
 /// Index of a task in its role.
 pub type TaskId = usize;
@@ -42,6 +42,17 @@ pub enum Buffer {
     Parameters,
     /// Their gradients, in the same order.
     Gradients,
+    /// One that the program declares: an index into [`Program::buffers`].
+    Declared(usize),
+}
+
+/// A buffer beyond parameters and gradients; it starts with zeros and keeps its content from iteration to iteration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// fp32 elements on each rank.
+    pub elements: u64,
 }
 
 /// What a compute task does with its chain of layers.
@@ -147,6 +158,8 @@ pub enum Op {
     },
     /// Meets other ranks.
     Exchange(Exchange),
+    /// Moves elements inside the rank's memory.
+    Copy(Copy),
 }
 
 impl Op {
@@ -158,6 +171,7 @@ impl Op {
             Op::Update { .. } => "update",
             Op::Repeat { .. } => "repeat",
             Op::Exchange(_) => "exchange",
+            Op::Copy(_) => "copy",
         }
     }
 }
@@ -230,9 +244,38 @@ pub struct Program {
     pub batch_per_rank: u32,
     /// Micro-batches per step and worker.
     pub accumulate: u32,
+    /// What ranks have beside parameters and gradients, as [`Buffer::Declared`] numbers it.
+    pub buffers: Vec<Declared>,
 }
 
 impl Program {
+    /// Elements of a buffer; none of one that was not declared.
+    pub fn elements(&self, buffer: Buffer) -> u64 {
+        match buffer {
+            Buffer::Parameters | Buffer::Gradients => self.model.parameter_elements(),
+            Buffer::Declared(index) => self.buffers.get(index).map_or(0, |buffer| buffer.elements),
+        }
+    }
+
+    /// The most samples that a chain takes at once in `role`: 0 where it does not run there.
+    pub fn samples_of(&self, role: &Role, chain: usize) -> u32 {
+        let of_chain = role.tasks.iter().filter_map(|task| match task.op {
+            Op::Compute { chain: other, samples, .. } if other == chain => Some(samples),
+            _ => None,
+        });
+        of_chain.max().unwrap_or(0)
+    }
+
+    /// Samples in the output of a layer in `role`; what no task computes has as many as its consumers take.
+    pub fn samples_in(&self, role: &Role, id: LayerId) -> u32 {
+        let of_layer = |id| {
+            let chain = self.chains.iter().position(|chain| chain.contains(&id))?;
+            Some(self.samples_of(role, chain))
+        };
+        let consumed = || self.model.consumers(id).iter().filter_map(|id| of_layer(*id)).max();
+        of_layer(id).or_else(consumed).unwrap_or(0)
+    }
+
     /// All ranks, servers included.
     pub fn ranks(&self) -> u32 {
         self.roles.iter().map(|role| role.ranks.count).sum()

@@ -182,6 +182,7 @@ fn jobs(
                             costs.compute(device, program, *chain, *phase, *samples)
                         }
                         Op::Update { range } => costs.update(device, range.end - range.start),
+                        Op::Copy(copy) => costs.moved(device, copy.moved()),
                         Op::Repeat { .. } | Op::Exchange(_) => {
                             list.push(None);
                             continue;

@@ -16,6 +16,10 @@ impl Worker<'_> {
         sampler: Option<&mut Sampler>,
         batch: u64,
     ) -> Result<(), ExecError> {
+        if let Op::Copy(copy) = &self.role.tasks[task].op {
+            self.memory.copy(copy);
+            return Ok(());
+        }
         let (Some(replica), Some(sampler)) = (&mut self.memory.replica, sampler) else {
             unreachable!("check: ranks that only serve have no compute tasks");
         };
@@ -41,7 +45,7 @@ impl Worker<'_> {
                 let step = self.setup.optimizer.step(batch, &self.setup.course);
                 replica.update(range.start as usize..range.end as usize, &step);
             }
-            Op::Repeat { .. } | Op::Exchange(_) => unreachable!("not a task of the compute stream"),
+            Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) => unreachable!("not a task of the compute stream"),
         }
         Ok(())
     }

@@ -36,6 +36,8 @@ pub struct Memory {
     pub activations_live: u64,
     /// Scratch of the exchanges in flight: a chunk for each lane of their windows.
     pub communication: u64,
+    /// Buffers that the program declares.
+    pub buffers: u64,
 }
 
 impl Memory {
@@ -49,12 +51,13 @@ impl Memory {
         let model = &program.model;
         let parameters = model.parameter_elements() * ELEMENT_BYTES;
         let communication = in_flight(program, role)?;
+        let buffers = program.buffers.iter().map(|buffer| buffer.elements * ELEMENT_BYTES).sum();
         let samples = role.tasks.iter().filter_map(|task| match task.op {
             Op::Compute { samples, .. } | Op::Load { samples } => Some(samples),
             _ => None,
         });
         let Some(samples) = samples.max() else {
-            return Ok(Memory { gradients: parameters, communication, ..Memory::default() });
+            return Ok(Memory { gradients: parameters, communication, buffers, ..Memory::default() });
         };
         let tensors = activations(program, role);
         Ok(Memory {
@@ -66,6 +69,7 @@ impl Memory {
             activations_unplanned: tensors.iter().map(|tensor| tensor.bytes).sum(),
             activations_live: live_bytes(&tensors),
             communication,
+            buffers,
         })
     }
 
@@ -80,12 +84,19 @@ impl Memory {
             activations_unplanned: self.activations_unplanned + other.activations_unplanned,
             activations_live: self.activations_live + other.activations_live,
             communication: self.communication + other.communication,
+            buffers: self.buffers + other.buffers,
         }
     }
 
     /// All of it, activations as planned.
     pub fn total(&self) -> u64 {
-        self.weights + self.gradients + self.optimizer + self.input + self.activations + self.communication
+        self.weights
+            + self.gradients
+            + self.optimizer
+            + self.input
+            + self.activations
+            + self.communication
+            + self.buffers
     }
 
     /// All of it, every activation in a place of its own.

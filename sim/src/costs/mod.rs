@@ -80,6 +80,11 @@ pub trait Costs: Send + Sync {
     /// Gathering `samples` samples from a pool in memory.
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost;
 
+    /// Moving so many elements through memory, read or written: as an update does, which moves five for each parameter.
+    fn moved(&self, device: &Device, elements: u64) -> Cost {
+        if elements == 0 { Cost::default() } else { self.update(device, elements.div_ceil(5)) }
+    }
+
     /// A message that `receiver` gets over `route`.
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost;
 
