@@ -8,7 +8,7 @@ use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::{Transport, TransportError, memory};
 use lockstep_exec::{ExecError, Options, Run};
 use lockstep_models::Program;
-use lockstep_topology::InputError;
+use lockstep_topology::{InputError, blocks};
 
 use crate::experiment::{Configuration, Experiment, TransportKind};
 use crate::failure::Failure;
@@ -42,6 +42,16 @@ impl Launch {
         }
     }
 
+    /// The experiment as these processes run it.
+    pub fn experiment(&self, experiment: &Experiment) -> Experiment {
+        let processes = match self {
+            Launch::Threads => None,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi(processes) => Some(processes.count()),
+        };
+        Experiment { processes, ..experiment.clone() }
+    }
+
     /// Whether this process prints: the only one, or that of rank 0.
     pub fn speaks(&self) -> bool {
         match self {
@@ -70,7 +80,7 @@ impl Launch {
     /// # Errors
     /// What does not, with a cure.
     pub fn check_ranks(&self, ranks: u32) -> Result<(), String> {
-        hosts(ranks, self.processes()).map(drop)
+        blocks(ranks, self.processes()).map(drop)
     }
 
     /// The ranks of this process, of so many that divide.
@@ -103,7 +113,7 @@ impl Launch {
             }
             #[cfg(feature = "mpi")]
             Launch::Mpi(processes) => {
-                let hosts = hosts(ranks, processes.count()).map_err(TransportError::Unsupported)?;
+                let hosts = blocks(ranks, processes.count()).map_err(TransportError::Unsupported)?;
                 processes.run(&hosts, 0, states, body)
             }
         }
@@ -127,38 +137,10 @@ impl Launch {
             Launch::Threads => lockstep_exec::run(program, data, options).map(Some),
             #[cfg(feature = "mpi")]
             Launch::Mpi(processes) => {
-                let hosts = hosts(program.ranks(), processes.count())
+                let hosts = blocks(program.ranks(), processes.count())
                     .map_err(|message| InputError::new("--ranks", program.ranks().to_string(), message))?;
                 lockstep_exec::run_processes(processes, &hosts, program, data, options)
             }
         }
-    }
-}
-
-/// The process of each rank: neighbours together, equally many in each.
-///
-/// # Errors
-/// What does not divide, with a cure.
-pub fn hosts(ranks: u32, processes: u32) -> Result<Vec<u32>, String> {
-    if processes == 0 || !ranks.is_multiple_of(processes) {
-        return Err(format!(
-            "mpirun started {processes} processes, among which {ranks} ranks do not divide: take mpirun -n {ranks}, or a \
-             number that divides {ranks}"
-        ));
-    }
-    let each = ranks / processes;
-    Ok((0..ranks).map(|rank| rank / each).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_share_a_process() {
-        assert_eq!(hosts(6, 2).unwrap(), [0, 0, 0, 1, 1, 1]);
-        assert_eq!(hosts(4, 4).unwrap(), [0, 1, 2, 3]);
-        assert!(hosts(4, 3).unwrap_err().contains("mpirun -n 4"));
-        assert!(hosts(2, 4).is_err());
     }
 }

@@ -105,6 +105,7 @@ pub fn rows(
     launch: &mut Launch,
     mut each: impl FnMut(&Configuration, &Measured),
 ) -> Result<Vec<MeasuredRow>, Failure> {
+    let experiment = &launch.experiment(experiment);
     let mut configurations = experiment.configurations()?;
     lay_out(experiment, &mut configurations)?;
     launch.check(experiment, &configurations)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_exec::{Options, data::Dataset, reference, run};
-use lockstep_models::{Bucket, Decay, Job, Model, MomentumForm, Optimizer, Scaling, WarmUp, random_model};
+use lockstep_models::{Bucket, Decay, Job, Model, MomentumForm, Optimizer, Sampling, Scaling, WarmUp, random_model};
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
 
@@ -87,6 +87,7 @@ proptest! {
         chunk in prop_oneof![Just(None), (4u64..600).prop_map(|bytes| Some(Bytes(bytes)))],
         concurrent_exchanges in 1u32..=3,
         first_node in 1u32..=8,
+        sampling in prop_oneof![Just(Sampling::OneShuffle), Just(Sampling::PerNode)],
         optimizer in optimizers(),
         fuse: bool,
         seed: u64,
@@ -101,7 +102,7 @@ proptest! {
         let node_sizes = if first == ranks { vec![ranks] } else { vec![first, ranks - first] };
         let model = Arc::new(random_model(model, with_batch_norm));
         let job = Job {
-            accumulate, bucket, algorithm, chunk, concurrent_exchanges, fuse, node_sizes: Some(node_sizes),
+            accumulate, bucket, algorithm, chunk, concurrent_exchanges, fuse, sampling, node_sizes: Some(node_sizes),
             ..Job::new(model, workers, batch_per_rank)
         };
         let (distributed, twin) = both(&job, seed, &optimizer);

@@ -84,7 +84,7 @@ fn momentum_needs_its_correction_when_the_rate_changes() {
 fn summed(workers: u32, scale: f32) -> Vec<f32> {
     let program = program("mlp", 1, 16);
     let (data, _) = digits(&program);
-    let sampler = Sampler::new(data.len(), 16, 1, workers, 1).unwrap();
+    let sampler = Sampler::new(data.len(), 16, 1, &[workers], 1).unwrap();
     let mut replica = Replica::new(&program.model, &program.chains, 16, 1, &Threads::one());
     let mut indices = Vec::new();
     for rank in 0..workers {
@@ -137,7 +137,7 @@ fn one_shuffle_an_epoch_is_divided_among_workers() {
     let once = |seeds: [u64; 4]| {
         let mut seen = vec![0; 64];
         for rank in 0..4 {
-            let sampler = Sampler::new(64, 4, 1, 4, seeds[rank as usize]).unwrap();
+            let sampler = Sampler::new(64, 4, 1, &[4], seeds[rank as usize]).unwrap();
             for batch in 0..sampler.batches_per_epoch() {
                 let mut samples = Vec::new();
                 sampler.micro_batch(batch, rank, 0, &mut samples);

@@ -27,7 +27,7 @@ pub fn train(
     data.check_fits(&program.model)?;
     let (workers, accumulate) = (program.workers, program.accumulate);
     let samples = program.batch_per_rank;
-    let sampler = Sampler::new(data.len(), samples, workers * accumulate, 1, seed)?;
+    let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;
     let mut replica = Replica::new(&program.model, &program.chains, samples as usize, seed, &Threads::one());
     let course = Course {
         global_batch: program.global_batch(),
@@ -41,8 +41,7 @@ pub fn train(
             let mut sum = vec![0.0; elements];
             for repetition in 0..accumulate {
                 let mut indices = Vec::new();
-                let slice = worker * accumulate + repetition;
-                let place = sampler.micro_batch(u64::from(step), 0, slice, &mut indices);
+                let place = sampler.micro_batch(u64::from(step), worker, repetition, &mut indices);
                 replica.load(data, &indices, place);
                 gradients(program, &mut replica);
                 // SAFETY: nothing else uses this replica.

@@ -277,7 +277,7 @@ impl Replica {
         if self.statistics.is_empty() {
             return Ok(());
         }
-        let sampler = Sampler::new(data.len(), self.samples as u32, 1, 1, self.seed)?;
+        let sampler = Sampler::new(data.len(), self.samples as u32, 1, &[1], self.seed)?;
         let mut indices = Vec::new();
         for batch in 0..sampler.batches_per_epoch() {
             let place = sampler.micro_batch(batch, 0, 0, &mut indices);

@@ -154,7 +154,7 @@ impl Found {
 }
 
 fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &'a Options<'a>) -> Result<Setup<'a>, InputError> {
-    let batches = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, program.workers, options.seed)?;
+    let batches = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
     let course = Course {
         global_batch: program.global_batch(),
         steps_per_epoch: batches.batches_per_epoch(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Bytes, Group, InputError};
 
-use crate::{Model, Program, Strategy, lower, passes};
+use crate::{Model, Program, Sampling, Strategy, lower, passes};
 
 /// How gradients are cut into exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub struct Job {
     pub concurrent_exchanges: u32,
     /// How consecutive ranks lie on nodes; `None`: all on one.
     pub node_sizes: Option<Vec<u32>>,
+    /// Who draws samples together.
+    pub sampling: Sampling,
     /// Whether neighbouring layers are fused into one kernel.
     pub fuse: bool,
 }
@@ -85,6 +87,7 @@ impl Job {
             chunk: None,
             concurrent_exchanges: 1,
             node_sizes: None,
+            sampling: Sampling::OneShuffle,
             fuse: true,
         }
     }
@@ -102,11 +105,11 @@ impl Job {
         }
     }
 
-    /// How the members of the allreduce lie on nodes.
+    /// How the members of the allreduce lie on nodes, which only a hierarchical method asks for.
     pub fn group(&self) -> Group {
-        match &self.node_sizes {
-            Some(sizes) => Group::nodes(sizes),
-            None => Group::flat(self.ranks()),
+        match (&self.node_sizes, &self.algorithm) {
+            (Some(sizes), Algorithm::Hierarchical(_)) => Group::nodes(sizes),
+            _ => Group::flat(self.ranks()),
         }
     }
 

@@ -14,6 +14,7 @@ mod optimizer;
 pub mod overlap;
 mod passes;
 mod program;
+mod sampling;
 mod straggling;
 mod strategy;
 mod timeline;
@@ -30,6 +31,7 @@ pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, Wa
 pub use program::{
     After, Buffer, Declared, Exchange, Op, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId,
 };
+pub use sampling::Sampling;
 pub use straggling::straggling_s;
 pub use strategy::Strategy;
 pub use timeline::{Span, Step, Timeline, median};

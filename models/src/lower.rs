@@ -43,6 +43,7 @@ pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
         batch_per_rank: job.batch_per_rank,
         accumulate: job.accumulate,
         buffers: Vec::new(),
+        pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
     })
 }
 

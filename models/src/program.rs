@@ -246,6 +246,8 @@ pub struct Program {
     pub accumulate: u32,
     /// What ranks have beside parameters and gradients, as [`Buffer::Declared`] numbers it.
     pub buffers: Vec<Declared>,
+    /// How many workers draw from each pool of samples, in rank order.
+    pub pools: Vec<u32>,
 }
 
 impl Program {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lockstep_models::{Bucket, Strategy};
+use lockstep_models::{Bucket, Sampling, Strategy};
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, InputError};
 
@@ -51,6 +51,13 @@ pub struct ExperimentFlags {
     /// How ranks meet: threads (memory) or mpi
     #[arg(long, value_parser = parsed::<TransportKind>, value_name = "KIND")]
     pub transport: Option<TransportKind>,
+    /// Ranks on each node: of a cluster's host so many devices are used, on this machine neighbours make a node; else all of
+    /// a host's, or those of a process
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    pub ranks_per_node: Option<u32>,
+    /// Who draws samples together: one-shuffle (all ranks), per-node (each node with a seed of its own)
+    #[arg(long, value_parser = parsed::<Sampling>, value_name = "RULE")]
+    pub sampling: Option<Sampling>,
     /// Threads of each rank
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     pub threads_per_rank: Option<u32>,
@@ -79,6 +86,8 @@ impl ExperimentFlags {
         replace(e, "chunk", self.chunk, |e, chunk| e.chunk = Some(chunk));
         replace(e, "concurrent_exchanges", self.concurrent_exchanges, |e, count| e.concurrent_exchanges = count);
         replace(e, "transport", self.transport, |e, transport| e.transport = transport);
+        replace(e, "ranks_per_node", self.ranks_per_node, |e, count| e.ranks_per_node = Some(count));
+        replace(e, "sampling", self.sampling, |e, sampling| e.sampling = sampling);
         replace(e, "threads_per_rank", self.threads_per_rank, |e, count| e.threads_per_rank = count);
         Ok(experiment)
     }

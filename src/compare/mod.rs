@@ -82,6 +82,7 @@ pub fn compare(
     mut note: impl FnMut(&str),
 ) -> Result<Option<Comparison>, Failure> {
     let mut launch = Launch::new(experiment)?;
+    let experiment = &launch.experiment(experiment);
     let setup = Setup::of(experiment, site, Default::default())?;
     let mut compared: Vec<Compared> = Vec::new();
     // What is measured is undisturbed.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use lockstep_models::{Job, Model, Program};
-use lockstep_topology::{Algorithm, Cluster, Hosting, InputError, Placement, PlacementRule};
+use lockstep_topology::{Algorithm, Cluster, Hosting, HostingRule, InputError, Placement, PlacementRule, blocks};
 
-use super::{Batch, Experiment, NONE, Point, THIS_MACHINE};
+use super::{Batch, Experiment, NONE, Point, THIS_MACHINE, TransportKind};
 use crate::report::Setting;
 
 /// At most this many configurations stand in one experiment.
@@ -66,16 +66,17 @@ impl Configuration {
     /// # Errors
     /// More ranks than places.
     pub fn place(&mut self, cluster: &Cluster, experiment: &Experiment) -> Result<(Placement, Hosting), InputError> {
-        let placement = Placement::new(cluster, self.job.ranks(), &PlacementRule::Pack)?;
-        let hosting = Hosting::new(&placement, &experiment.transport.hosting())?;
-        let ranks: Vec<_> = placement.all().collect();
-        self.set_nodes(placement.node_sizes(&ranks));
+        let rule = match experiment.ranks_per_node {
+            Some(each) if !experiment.on_this_machine() => PlacementRule::PerHost(each),
+            _ => PlacementRule::Pack,
+        };
+        let placement = Placement::new(cluster, self.job.ranks(), &rule)?;
+        let hosting = Hosting::new(&placement, &experiment.hosting(self.job.ranks())?)?;
+        if !experiment.on_this_machine() {
+            let ranks: Vec<_> = placement.all().collect();
+            self.job.node_sizes = Some(placement.node_sizes(&ranks));
+        }
         Ok((placement, hosting))
-    }
-
-    /// How the ranks lie on nodes, which only a hierarchical method asks for.
-    pub(super) fn set_nodes(&mut self, sizes: Vec<u32>) {
-        self.job.node_sizes = matches!(self.job.algorithm, Algorithm::Hierarchical(_)).then_some(sizes);
     }
 }
 
@@ -158,14 +159,40 @@ impl Experiment {
                 algorithm: algorithm.clone(),
                 chunk: self.chunk,
                 concurrent_exchanges: self.concurrent_exchanges,
+                sampling: self.sampling,
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },
             batch_key,
             scenario: None,
         };
-        let together = configuration.job.ranks();
-        configuration.set_nodes(vec![together]);
+        configuration.job.node_sizes = Some(self.nodes_here(configuration.job.ranks())?);
         Ok(configuration)
+    }
+
+    /// How `ranks` ranks lie on nodes where no cluster says it: so many neighbours on each as the experiment asks for, or those
+    /// of a process; else all on one.
+    fn nodes_here(&self, ranks: u32) -> Result<Vec<u32>, InputError> {
+        let here = self.on_this_machine();
+        let of_process = self.processes.filter(|count| here && ranks.is_multiple_of(*count)).map(|count| ranks / count);
+        let Some(each) = self.ranks_per_node.filter(|_| here).or(of_process) else { return Ok(vec![ranks]) };
+        if ranks > each && !ranks.is_multiple_of(each) {
+            let message = format!("do not divide {ranks} ranks: take a number that does, or a cluster with such hosts");
+            return Err(self.locate(InputError::new("--ranks-per-node", each.to_string(), message)));
+        }
+        let each = each.min(ranks);
+        Ok(vec![each; (ranks / each) as usize])
+    }
+
+    /// How ranks are gathered into processes: threads share one on each host; MPI has one for each rank, or as many as
+    /// `mpirun` started.
+    fn hosting(&self, ranks: u32) -> Result<HostingRule, InputError> {
+        match (self.transport, self.processes) {
+            (TransportKind::Threads, _) => Ok(HostingRule::PerHost),
+            (TransportKind::Mpi, None) => Ok(HostingRule::PerRank),
+            (TransportKind::Mpi, Some(processes)) => blocks(ranks, processes)
+                .map(HostingRule::Listed)
+                .map_err(|message| InputError::new("--ranks", ranks.to_string(), message)),
+        }
     }
 
     /// Samples per rank and micro-batch of a global batch.

@@ -16,8 +16,8 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use lockstep_models::{Bucket, InitRules, Optimizer, Strategy};
-use lockstep_topology::{Algorithm, Bytes, HostingRule, InputError};
+use lockstep_models::{Bucket, InitRules, Optimizer, Sampling, Strategy};
+use lockstep_topology::{Algorithm, Bytes, InputError};
 
 pub use axes::Axes;
 pub(crate) use axes::chunk_or_auto;
@@ -53,18 +53,8 @@ pub enum TransportKind {
     /// A process per host, a thread per rank: messages through memory.
     #[default]
     Threads,
-    /// A process per rank: messages through MPI.
+    /// A process per rank, or for several neighbours: messages between processes through MPI.
     Mpi,
-}
-
-impl TransportKind {
-    /// How it gathers ranks into processes.
-    pub fn hosting(self) -> HostingRule {
-        match self {
-            TransportKind::Threads => HostingRule::PerHost,
-            TransportKind::Mpi => HostingRule::PerRank,
-        }
-    }
 }
 
 impl fmt::Display for TransportKind {
@@ -174,6 +164,12 @@ pub struct Experiment {
     pub concurrent_exchanges: u32,
     /// How ranks meet.
     pub transport: TransportKind,
+    /// Processes that `mpirun` started, where it did: ranks divide among them.
+    pub processes: Option<u32>,
+    /// Ranks on each node; `None`: as many as a host has devices, and on this machine those of a process.
+    pub ranks_per_node: Option<u32>,
+    /// Who draws samples together.
+    pub sampling: Sampling,
     /// Threads of each rank.
     pub threads_per_rank: u32,
     /// How long a measured run is.
@@ -220,6 +216,9 @@ impl Default for Experiment {
             chunk: None,
             concurrent_exchanges: 1,
             transport: TransportKind::Threads,
+            processes: None,
+            ranks_per_node: None,
+            sampling: Sampling::OneShuffle,
             threads_per_rank: 1,
             length: Length::Steps(50),
             seed: 1,

@@ -8,7 +8,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Anchor, Batch, Experiment, Point, Published, Recipe, axes};
 
 /// The keys of an experiment.
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 30] = [
     "name",
     "model",
     "data",
@@ -23,6 +23,8 @@ const KEYS: [&str; 28] = [
     "chunk",
     "concurrent_exchanges",
     "transport",
+    "ranks_per_node",
+    "sampling",
     "threads_per_rank",
     "steps",
     "epochs",
@@ -88,6 +90,8 @@ fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError>
         "chunk" => experiment.chunk = Some(entry.read(super::parse_chunk)?),
         "concurrent_exchanges" => experiment.concurrent_exchanges = entry.count()?,
         "transport" => experiment.transport = entry.read(str::parse)?,
+        "ranks_per_node" => experiment.ranks_per_node = Some(entry.count()?),
+        "sampling" => experiment.sampling = entry.read(str::parse)?,
         "threads_per_rank" => experiment.threads_per_rank = entry.count()?,
         "steps" => experiment.length = super::Length::Steps(entry.count()?),
         "epochs" => experiment.length = super::Length::Epochs(entry.count()?),

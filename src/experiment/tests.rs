@@ -1,7 +1,8 @@
 //! Tests of reading experiments and expanding them.
 
 use lockstep_models::{Bucket, Decay, Init, MomentumForm, Scaling, WarmUp};
-use lockstep_topology::{Algorithm, Bytes, InputError};
+use lockstep_topology::cluster::HostId;
+use lockstep_topology::{Algorithm, Bytes, Cluster, InputError, Rank};
 
 use super::*;
 
@@ -80,6 +81,27 @@ fn every_key_arrives() {
     assert_eq!(e.published_for(configuration), Some(7.0));
     let job = &configuration.job;
     assert_eq!((job.bucket, job.chunk, job.concurrent_exchanges), (e.bucket, e.chunk, 2));
+}
+
+/// A node is what a cluster's host is; on this machine neighbours make one, those of a process where nothing is said.
+#[test]
+fn nodes_are_hosts_or_neighbours() {
+    let nodes = |text: &str, processes| {
+        let e = Experiment { processes, ..with(text).unwrap() };
+        e.configurations().map(|all| all[0].job.clone()).map_err(|error| error.to_string())
+    };
+    let text = "ranks = 6\nsampling = \"per-node\"\n";
+    assert_eq!(nodes(text, None).unwrap().node_sizes, Some(vec![6]));
+    assert_eq!(nodes(text, Some(3)).unwrap().node_sizes, Some(vec![2, 2, 2]));
+    let job = nodes(&format!("{text}ranks_per_node = 3"), Some(3)).unwrap();
+    assert_eq!((&job.node_sizes, &job.program().unwrap().pools), (&Some(vec![3, 3]), &vec![3, 3]));
+    let uneven = nodes(&format!("{text}ranks_per_node = 4"), None).unwrap_err();
+    assert!(uneven.contains("4: do not divide 6 ranks"), "{uneven}");
+    let e = with("ranks = 6\ncluster = \"ethernet-4\"\nranks_per_node = 3").unwrap();
+    let mut configuration = e.configurations().unwrap().remove(0);
+    let (placement, _) = configuration.place(&Cluster::load("ethernet-4").unwrap(), &e).unwrap();
+    assert_eq!((placement.host(Rank(2)), placement.host(Rank(3))), (HostId(0), HostId(1)));
+    assert_eq!(configuration.job.node_sizes, Some(vec![3, 3]));
 }
 
 /// What stands in the file replaces what the recipe says, wherever it stands.

@@ -13,6 +13,6 @@ pub use collective::{
     Step, Wait, check, shard,
 };
 pub use input_error::{InputError, nearest};
-pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank};
+pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks};
 pub use symmetry::{Fold, Levels, Permutations};
 pub use units::{Bandwidth, Bytes, Time};

@@ -9,7 +9,7 @@ mod tests;
 
 use crate::InputError;
 use crate::cluster::{Cluster, DeviceId, DeviceKind, HostId};
-pub use hosting::{Hosting, HostingRule};
+pub use hosting::{Hosting, HostingRule, blocks};
 
 /// A logical actor of a job, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +25,8 @@ pub enum PlacementRule {
     Pack,
     /// Go round the hosts, a rank each: neighbouring ranks are on different hosts.
     Scatter,
+    /// Put so many on each host before the next one's, spread over its devices.
+    PerHost(u32),
     /// The device of each rank in turn.
     Listed(Vec<DeviceId>),
 }
@@ -101,20 +103,30 @@ impl Placement {
                 }
                 devices.clone()
             }
-            PlacementRule::Pack | PlacementRule::Scatter => {
+            PlacementRule::Pack | PlacementRule::Scatter | PlacementRule::PerHost(_) => {
                 let places = places(cluster, limits);
-                let most: u64 = places.iter().map(|place| place.most).sum();
+                let most = match rule {
+                    PlacementRule::PerHost(each) => {
+                        of_hosts(cluster, &places).map(|host| most(host).min(u64::from(*each))).sum()
+                    }
+                    _ => most(&places),
+                };
                 if u64::from(ranks) > most {
                     let per = if on_gpus(cluster, limits) { "GPU" } else { "core" };
                     let each = if per == "GPU" { limits.ranks_per_gpu } else { limits.ranks_per_core };
+                    let on_host = match rule {
+                        PlacementRule::PerHost(count) => format!(", and at most {count} on a host"),
+                        _ => String::new(),
+                    };
                     let message = format!(
-                        "cluster {} has places for {most}, {each} per {per}; take fewer ranks or a larger cluster",
+                        "cluster {} has places for {most}, {each} per {per}{on_host}; take fewer ranks or a larger cluster",
                         cluster.name()
                     );
                     return wrong(ranks.to_string(), message);
                 }
                 match rule {
                     PlacementRule::Scatter => scatter(cluster, &places, ranks),
+                    PlacementRule::PerHost(each) => per_host(cluster, &places, ranks, *each),
                     _ => pack(&places, ranks),
                 }
             }
@@ -207,12 +219,32 @@ fn pack(places: &[Place], ranks: u32) -> Vec<DeviceId> {
     devices
 }
 
+/// How many ranks fit.
+fn most(places: &[Place]) -> u64 {
+    places.iter().map(|place| place.most).sum()
+}
+
+/// The places of each host.
+fn of_hosts<'a>(cluster: &'a Cluster, places: &'a [Place]) -> impl Iterator<Item = &'a [Place]> {
+    let host = |place: &Place| cluster.devices()[place.device.0 as usize].host;
+    places.chunk_by(move |a, b| host(a) == host(b))
+}
+
+/// Host by host, `each` on one as long as it takes so many.
+fn per_host(cluster: &Cluster, places: &[Place], ranks: u32, each: u32) -> Vec<DeviceId> {
+    let mut devices = Vec::with_capacity(ranks as usize);
+    for host in of_hosts(cluster, places) {
+        let left = u64::from(ranks) - devices.len() as u64;
+        devices.extend(pack(host, left.min(most(host)).min(u64::from(each)) as u32));
+    }
+    devices
+}
+
 /// Round the hosts, and in each round its devices, as long as slots are free; then again from the start.
 fn scatter(cluster: &Cluster, places: &[Place], ranks: u32) -> Vec<DeviceId> {
-    let host = |place: &Place| cluster.devices()[place.device.0 as usize].host;
     // For each host, the order in which its slots of one level are taken: a slot of each device in turn.
     let mut hosts: Vec<Vec<DeviceId>> = Vec::new();
-    for places in places.chunk_by(|a, b| host(a) == host(b)) {
+    for places in of_hosts(cluster, places) {
         let deepest = places.iter().map(|place| place.slots).max().unwrap_or(0);
         let turn = |slot: u32| places.iter().filter(move |place| slot < place.slots).map(|place| place.device);
         hosts.push((0..deepest).flat_map(turn).collect());

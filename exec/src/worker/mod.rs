@@ -109,7 +109,7 @@ impl<'a> Worker<'a> {
                 self.setup.data.len(),
                 program.batch_per_rank,
                 program.accumulate,
-                program.workers,
+                &program.pools,
                 self.setup.seed,
             )?),
         };

@@ -7,6 +7,27 @@ use crate::InputError;
 use crate::cluster::HostId;
 use std::collections::BTreeMap;
 
+/// The process of each rank where neighbours go together, equally many into each.
+///
+/// # Errors
+/// What does not divide, with a cure.
+///
+/// ```
+/// # use lockstep_topology::blocks;
+/// assert_eq!(blocks(6, 2).unwrap(), [0, 0, 0, 1, 1, 1]);
+/// assert!(blocks(4, 3).unwrap_err().contains("mpirun -n 4"));
+/// ```
+pub fn blocks(ranks: u32, processes: u32) -> Result<Vec<u32>, String> {
+    if processes == 0 || !ranks.is_multiple_of(processes) {
+        return Err(format!(
+            "mpirun started {processes} processes, among which {ranks} ranks do not divide: take mpirun -n {ranks}, or a \
+             number that divides {ranks}"
+        ));
+    }
+    let each = ranks / processes;
+    Ok((0..ranks).map(|rank| rank / each).collect())
+}
+
 /// How ranks are gathered into processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostingRule {

@@ -33,6 +33,20 @@ fn scatter_goes_round_the_hosts() {
     assert_eq!(scattered.node_sizes(&ordered), [2, 2, 1, 1, 1, 1, 1, 1]);
 }
 
+/// Two of the four GPUs of each host; 3 + 3 + 1 on hosts of 16 cores; 70 of 64 + 64 are more than a rank a core.
+#[test]
+fn so_many_on_each_host() {
+    let (gpus, ethernet) = (cluster("ethernet-gpu-8"), cluster("ethernet-4"));
+    let pairs = Placement::new(&gpus, 8, &PlacementRule::PerHost(2)).unwrap();
+    assert_eq!(hosts(&pairs), [0, 0, 1, 1, 2, 2, 3, 3]);
+    let threes = Placement::new(&ethernet, 7, &PlacementRule::PerHost(3)).unwrap();
+    assert_eq!(hosts(&threes), [0, 0, 0, 1, 1, 1, 2]);
+    let many = Placement::new(&ethernet, 70, &PlacementRule::PerHost(40)).unwrap();
+    assert_eq!(many.node_sizes(&many.all().collect::<Vec<_>>()), [40, 30]);
+    let refused = Placement::new(&gpus, 17, &PlacementRule::PerHost(2)).unwrap_err().to_string();
+    assert!(refused.contains("places for 16, 1 per GPU, and at most 2 on a host"), "{refused}");
+}
+
 #[test]
 fn ranks_go_to_gpus_where_there_are_any_unless_told_otherwise() {
     let gpus = cluster("ethernet-gpu-8");
