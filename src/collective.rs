@@ -9,7 +9,7 @@ use std::time::Instant;
 use lockstep_exec::ExecError;
 use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
 use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError, control};
-use lockstep_topology::{Collective, Rank, Schedule, shard};
+use lockstep_topology::{Collective, Rank, Schedule};
 
 use crate::failure::Failure;
 use crate::launch::Launch;
@@ -92,13 +92,16 @@ impl Meeting {
         let differ = |range: std::ops::Range<u64>, wanted: &dyn Fn(u64) -> f32| {
             range.filter(|e| output[*e as usize] != wanted(*e)).count() as u64
         };
-        let block = |of: u32| shard(elements, members.into(), of.into());
-        match self.schedule.collective() {
+        let collective = self.schedule.collective();
+        let block = |of: u32| collective.part(elements, members, of);
+        match collective {
             // A dedicated server's own buffer holds nothing that anybody asks for.
             Collective::AllReduce if member >= self.contributors() => 0,
             Collective::AllReduce => differ(0..elements, &sum),
-            Collective::ReduceScatter => differ(block(member), &sum),
-            Collective::AllGather => (0..members).map(|m| differ(block(m), &|e| value(m, e))).sum(),
+            Collective::ReduceScatter | Collective::ReduceScatterV { .. } => differ(block(member), &sum),
+            Collective::AllGather | Collective::AllGatherV { .. } => {
+                (0..members).map(|m| differ(block(m), &|e| value(m, e))).sum()
+            }
             Collective::Broadcast { root } => differ(0..elements, &|e| value(*root, e)),
             Collective::Reduce { root } if *root == member => differ(0..elements, &sum),
             Collective::Reduce { .. } => 0,
@@ -190,7 +193,8 @@ pub fn bus_factor(collective: &Collective, members: u32) -> f64 {
     let others = f64::from(members.saturating_sub(1)) / f64::from(members.max(1));
     match collective {
         Collective::AllReduce => 2.0 * others,
-        Collective::ReduceScatter | Collective::AllGather | Collective::AllToAllV { .. } => others,
+        Collective::ReduceScatter | Collective::AllGather => others,
+        Collective::ReduceScatterV { .. } | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => others,
         Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
     }
 }
@@ -208,6 +212,9 @@ mod tests {
             (Collective::AllReduce, "parameter-server:1:dedicated"),
             (Collective::ReduceScatter, "ring"),
             (Collective::AllGather, "ring"),
+            (Collective::AllReduce, "direct"),
+            (Collective::ReduceScatterV { counts: vec![40, 0, 61].into() }, "direct"),
+            (Collective::AllGatherV { counts: vec![0, 101, 0].into() }, "direct"),
             (Collective::Broadcast { root: 1 }, "binomial-tree"),
             (Collective::Reduce { root: 2 }, "pipelined-chain"),
             (Collective::AllToAllV { counts: vec![30; 9].into() }, "pairwise"),

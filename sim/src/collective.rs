@@ -85,7 +85,8 @@ fn bus_factor(collective: &Collective, members: u32) -> f64 {
     let others = f64::from(members.saturating_sub(1)) / f64::from(members.max(1));
     match collective {
         Collective::AllReduce => 2.0 * others,
-        Collective::ReduceScatter | Collective::AllGather | Collective::AllToAllV { .. } => others,
+        Collective::ReduceScatter | Collective::AllGather => others,
+        Collective::ReduceScatterV { .. } | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => others,
         Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
     }
 }

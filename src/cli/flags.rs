@@ -122,7 +122,7 @@ pub struct CollectiveFlags {
     #[arg(long, default_value = "allreduce", value_name = "NAME")]
     pub collective: String,
     /// ring, halving-doubling, binomial-tree, pipelined-chain, multi-color:4, parameter-server:1, pairwise,
-    /// hierarchical:ring
+    /// direct, hierarchical:ring
     #[arg(long, default_value = "ring", value_parser = algorithm, value_name = "A")]
     pub algorithm: Algorithm,
     /// Members of the group

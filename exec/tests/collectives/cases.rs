@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
 use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError};
 use lockstep_topology::Rank;
-use lockstep_topology::collective::{Algorithm, Bracketing, Collective, Group, Schedule, check, shard};
+use lockstep_topology::collective::{Algorithm, Bracketing, Collective, Group, Schedule, check};
 
 /// One collective to run.
 pub(crate) struct Case {
@@ -22,6 +22,7 @@ const LENGTHS: [u64; 5] = [0, 1, 7, 64, 1001];
 pub(crate) fn cases(members: u32) -> Vec<Case> {
     let last = members - 1;
     let counts: Arc<[u64]> = (0..u64::from(members * members)).map(|i| (i * 7 + 3) % 5).collect();
+    let parts: Arc<[u64]> = (0..u64::from(members)).map(|i| (i * 11 + 2) % 7 * 9).collect();
     let collectives = [
         Collective::AllReduce,
         Collective::ReduceScatter,
@@ -29,6 +30,8 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
         Collective::Broadcast { root: last },
         Collective::Reduce { root: last / 2 },
         Collective::AllToAllV { counts },
+        Collective::AllGatherV { counts: parts.clone() },
+        Collective::ReduceScatterV { counts: parts },
     ];
     let algorithms = [
         "ring",
@@ -39,6 +42,7 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
         "parameter-server:2",
         "parameter-server:1:dedicated",
         "pairwise",
+        "direct",
         "hierarchical:ring",
         "hierarchical:halving-doubling",
     ];
@@ -54,6 +58,9 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
                 for (chunk, window) in [(0, 0), (5, 1), (5, 3), (100, 0)] {
                     let elements = match collective {
                         Collective::AllToAllV { counts } => longest(counts, members as usize),
+                        Collective::AllGatherV { counts } | Collective::ReduceScatterV { counts } => {
+                            counts.iter().sum()
+                        }
                         _ => elements,
                     };
                     let Ok(schedule) = Schedule::new(collective, &algorithm, &group, elements, chunk) else { continue };
@@ -140,12 +147,12 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Excha
             None => {}
         },
         _ if !integers => {}
-        Collective::ReduceScatter => {
-            shard(elements, members.into(), member.into()).for_each(|e| holds(e, sum(e)));
+        Collective::ReduceScatter | Collective::ReduceScatterV { .. } => {
+            schedule.collective().part(elements, members, member).for_each(|e| holds(e, sum(e)));
         }
-        Collective::AllGather => {
+        Collective::AllGather | Collective::AllGatherV { .. } => {
             for m in 0..members {
-                shard(elements, members.into(), m.into()).for_each(|e| holds(e, value(m, e, integers)));
+                schedule.collective().part(elements, members, m).for_each(|e| holds(e, value(m, e, integers)));
             }
         }
         Collective::Broadcast { root } => (0..elements).for_each(|e| holds(e, value(*root, e, integers))),

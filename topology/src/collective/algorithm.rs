@@ -30,6 +30,8 @@ pub enum Algorithm {
     },
     /// `pairwise`: alltoallv in which step `s` exchanges with the members at distance `s`.
     Pairwise,
+    /// `direct`: every part straight to its owner and from it straight to everybody.
+    Direct,
     /// `hierarchical:ring`: sums in each node, the named algorithm across the nodes' leaders, broadcast in each node.
     Hierarchical(Box<Algorithm>),
     /// `library:mpi`: a vendor's allreduce, called by the executor.
@@ -45,7 +47,7 @@ pub enum Library {
 }
 
 /// What can be written, for error messages.
-const FORMS: [&str; 9] = [
+const FORMS: [&str; 10] = [
     "ring",
     "halving-doubling",
     "binomial-tree",
@@ -53,6 +55,7 @@ const FORMS: [&str; 9] = [
     "multi-color:4",
     "parameter-server:1",
     "pairwise",
+    "direct",
     "hierarchical:ring",
     "library:mpi",
 ];
@@ -69,6 +72,7 @@ impl fmt::Display for Algorithm {
                 write!(f, "parameter-server:{servers}{}", if *dedicated { ":dedicated" } else { "" })
             }
             Algorithm::Pairwise => f.write_str("pairwise"),
+            Algorithm::Direct => f.write_str("direct"),
             Algorithm::Hierarchical(across) => write!(f, "hierarchical:{across}"),
             Algorithm::Library(Library::Mpi) => f.write_str("library:mpi"),
         }
@@ -86,6 +90,7 @@ impl FromStr for Algorithm {
             ("binomial-tree", None) => Ok(Algorithm::BinomialTree),
             ("pipelined-chain", None) => Ok(Algorithm::PipelinedChain),
             ("pairwise", None) => Ok(Algorithm::Pairwise),
+            ("direct", None) => Ok(Algorithm::Direct),
             ("library", Some("mpi")) => Ok(Algorithm::Library(Library::Mpi)),
             ("multi-color", Some(count)) => Ok(Algorithm::MultiColor { colors: positive(text, count)? }),
             ("parameter-server", Some(rest)) => {

@@ -12,7 +12,6 @@ use super::meaning::Collective;
 use super::pairwise;
 use super::replay::Replay;
 use super::schedule::Schedule;
-use super::shard::shard;
 use super::step::Step;
 
 /// What lanes are held to.
@@ -98,7 +97,7 @@ impl Contract {
     /// What a member's buffer holds in an element before the collective.
     pub(super) fn initial(&self, member: u32, element: u64) -> ExpressionId {
         let has = match self.collective {
-            Collective::AllGather => self.owner(element) == member,
+            Collective::AllGather | Collective::AllGatherV { .. } => self.owner(element) == member,
             Collective::Broadcast { root } => member == root,
             _ => member < self.contributors,
         };
@@ -107,6 +106,14 @@ impl Contract {
 
     /// The member whose shard holds `element`.
     fn owner(&self, element: u64) -> u32 {
+        if let Collective::AllGatherV { counts } | Collective::ReduceScatterV { counts } = &self.collective {
+            let mut end = 0;
+            let ends = counts.iter().map(|count| {
+                end += count;
+                end
+            });
+            return ends.take_while(|end| *end <= element).count() as u32;
+        }
         let (short, longer) = (self.elements / u64::from(self.members), self.elements % u64::from(self.members));
         let boundary = longer * (short + 1);
         let owner = if element < boundary { element / (short + 1) } else { longer + (element - boundary) / short };
@@ -115,7 +122,13 @@ impl Contract {
 
     /// `range` cut where shards meet, if the collective's meaning knows shards.
     pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
-        let sharded = matches!(self.collective, Collective::AllGather | Collective::ReduceScatter);
+        let sharded = matches!(
+            self.collective,
+            Collective::AllGather
+                | Collective::ReduceScatter
+                | Collective::AllGatherV { .. }
+                | Collective::ReduceScatterV { .. }
+        );
         let mut rest = range;
         std::iter::from_fn(move || {
             if rest.is_empty() {
@@ -123,8 +136,9 @@ impl Contract {
             }
             let mut part = rest.clone();
             if sharded {
-                let owner = u64::from(self.owner(rest.start));
-                part.end = part.end.min(shard(self.elements, u64::from(self.members), owner).end);
+                let owner = self.owner(rest.start);
+                let end = self.collective.part(self.elements, self.members, owner).end;
+                part.end = part.end.min(end);
             }
             rest.start = part.end;
             Some(part)
@@ -141,13 +155,15 @@ impl Contract {
     ) -> Result<ExpressionId, Fault> {
         let fault = |member, reason| Err(Fault { member, lane, step: None, reason });
         let (witness, everyone) = match self.collective {
-            Collective::ReduceScatter => (self.owner(range.start), false),
+            Collective::ReduceScatter | Collective::ReduceScatterV { .. } => (self.owner(range.start), false),
             Collective::Reduce { root } => (root, false),
             _ => (0, true),
         };
         let result = value(witness);
         let missing = match self.collective {
-            Collective::AllGather => Some(self.owner(range.start)).filter(|owner| result != ExpressionId::leaf(*owner)),
+            Collective::AllGather | Collective::AllGatherV { .. } => {
+                Some(self.owner(range.start)).filter(|owner| result != ExpressionId::leaf(*owner))
+            }
             Collective::Broadcast { root } => Some(root).filter(|root| result != ExpressionId::leaf(*root)),
             _ => expressions.missing(result, self.contributors),
         };

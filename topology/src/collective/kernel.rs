@@ -3,6 +3,7 @@
 //! A new algorithm is a file with a `Steps` and a variant here and in `method.rs`. Random access instead of a state
 //! machine each: a lane is then a counter over pure arithmetic, cheap to clone and without allocation.
 
+use super::direct::Direct;
 use super::halving_doubling::HalvingDoubling;
 use super::pairwise::Pairwise;
 use super::recursive_doubling::RecursiveDoubling;
@@ -32,6 +33,7 @@ pub(super) enum Kernel {
     Tree(Tree),
     RecursiveDoubling(RecursiveDoubling),
     Pairwise(Pairwise),
+    Direct(Direct),
 }
 
 impl Kernel {
@@ -44,6 +46,7 @@ impl Kernel {
             Kernel::Tree(tree) => tree.step(k),
             Kernel::RecursiveDoubling(doubling) => doubling.step(k),
             Kernel::Pairwise(pairwise) => pairwise.step(k),
+            Kernel::Direct(direct) => direct.step(k),
         }
     }
 
@@ -56,6 +59,7 @@ impl Kernel {
             Kernel::Tree(tree) => tree,
             Kernel::RecursiveDoubling(doubling) => doubling,
             Kernel::Pairwise(pairwise) => pairwise,
+            Kernel::Direct(direct) => direct,
         }
     }
 }

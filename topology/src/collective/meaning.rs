@@ -1,9 +1,11 @@
 //! What a collective leaves behind, apart from how it is done.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::shard::shard;
 use crate::{InputError, nearest};
 
 /// What holds after a collective over the members of a group.
@@ -15,6 +17,16 @@ pub enum Collective {
     ReduceScatter,
     /// Member `i` starts with `shard(elements, members, i)`; every member ends with all shards.
     AllGather,
+    /// As `ReduceScatter`, with parts of any size: member `i` ends with the sum in the `i`-th of parts that follow each other.
+    ReduceScatterV {
+        /// Elements of each member's part, zero allowed; all together the buffer.
+        counts: Arc<[u64]>,
+    },
+    /// As `AllGather`, with parts of any size: member `i` starts with the `i`-th of parts that follow each other.
+    AllGatherV {
+        /// Elements of each member's part, zero allowed; all together the buffer.
+        counts: Arc<[u64]>,
+    },
     /// Every member ends with the root's buffer.
     Broadcast {
         /// The member that has the data.
@@ -33,10 +45,22 @@ pub enum Collective {
     },
 }
 
-/// The names of the collectives, in the order of the enum.
-const NAMES: [&str; 6] = ["allreduce", "reduce-scatter", "allgather", "broadcast", "reduce", "alltoallv"];
+/// The names of the collectives.
+const NAMES: [&str; 8] =
+    ["allreduce", "reduce-scatter", "allgather", "broadcast", "reduce", "alltoallv", "reduce-scatterv", "allgatherv"];
 
 impl Collective {
+    /// The elements that belong to `member` of `members`, in collectives that know parts: by its counts, or evenly.
+    pub fn part(&self, elements: u64, members: u32, member: u32) -> Range<u64> {
+        match self {
+            Collective::ReduceScatterV { counts } | Collective::AllGatherV { counts } => {
+                let start: u64 = counts[..member as usize].iter().sum();
+                start..start + counts[member as usize]
+            }
+            _ => shard(elements, members.into(), member.into()),
+        }
+    }
+
     /// Its name on the command line, without a root.
     pub fn name(&self) -> &'static str {
         match self {
@@ -46,6 +70,8 @@ impl Collective {
             Collective::Broadcast { .. } => NAMES[3],
             Collective::Reduce { .. } => NAMES[4],
             Collective::AllToAllV { .. } => NAMES[5],
+            Collective::ReduceScatterV { .. } => NAMES[6],
+            Collective::AllGatherV { .. } => NAMES[7],
         }
     }
 }
@@ -59,8 +85,8 @@ impl fmt::Display for Collective {
     }
 }
 
-/// Reads `allreduce`, `reduce-scatter`, `allgather`, `broadcast`, `broadcast:3` (its root, else 0), `reduce:3`; an
-/// alltoallv has counts, which no name can carry.
+/// Reads `allreduce`, `reduce-scatter`, `allgather`, `broadcast`, `broadcast:3` (its root, else 0), `reduce:3`; those with
+/// counts have more than a name can carry.
 impl FromStr for Collective {
     type Err = InputError;
 
@@ -81,6 +107,12 @@ impl FromStr for Collective {
             "broadcast" => Ok(Collective::Broadcast { root }),
             "reduce" => Ok(Collective::Reduce { root }),
             "alltoallv" => Err(InputError::new("", text, "alltoallv needs the count of every pair of members")),
+            "reduce-scatterv" | "allgatherv" => {
+                let message = format!(
+                    "{name} needs a count for every member: strategies have them; take reduce-scatter or allgather"
+                );
+                Err(InputError::new("", text, message))
+            }
             _ => {
                 let near = nearest(name, NAMES);
                 let cure = if near.is_empty() { NAMES.join(", ") } else { near.join(" or ") };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Library};
 use super::binomial_tree::Binomial;
+use super::direct::{self, Direct, Parts};
 use super::halving_doubling::HalvingDoubling;
 use super::kernel::Kernel;
 use super::meaning::Collective;
@@ -36,6 +37,7 @@ pub(super) enum Method {
     Tree { family: Family, ways: Ways },
     RecursiveDoubling,
     Pairwise(Arc<pairwise::Blocks>),
+    Direct { parts: Parts, ways: direct::Ways },
 }
 
 /// The trees, and how lanes are shared out among their roots.
@@ -100,6 +102,25 @@ impl Method {
                 let binomial = matches!(algorithm, Algorithm::BinomialTree);
                 tree(if binomial { Family::Binomial { root } } else { Family::Chain { root } })
             }
+            (Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather, Algorithm::Direct) => {
+                let ways = direct::Ways {
+                    reduce: !matches!(collective, Collective::AllGather),
+                    gather: !matches!(collective, Collective::ReduceScatter),
+                };
+                Ok(Method::Direct { parts: Parts::Even { elements }, ways })
+            }
+            (Collective::ReduceScatterV { counts } | Collective::AllGatherV { counts }, Algorithm::Direct) => {
+                let gather = matches!(collective, Collective::AllGatherV { .. });
+                if counts.len() as u64 != u64::from(members) {
+                    return refuse(format!("{members} members need as many counts and there are {}", counts.len()));
+                }
+                match Parts::counted(counts) {
+                    Some(parts) if parts.elements() == elements => {
+                        Ok(Method::Direct { parts, ways: direct::Ways { reduce: !gather, gather } })
+                    }
+                    _ => refuse(format!("the counts must add up to the {elements} elements of the buffer")),
+                }
+            }
             (Collective::AllToAllV { counts }, Algorithm::Pairwise) => {
                 let pairs = u64::from(members) * u64::from(members);
                 if counts.len() as u64 != pairs {
@@ -118,9 +139,10 @@ impl Method {
                 let serving = match collective {
                     Collective::AllReduce => {
                         "ring, halving-doubling, binomial-tree, pipelined-chain, multi-color:4, parameter-server:1, \
-                         hierarchical:ring or library:mpi"
+                         direct, hierarchical:ring or library:mpi"
                     }
-                    Collective::ReduceScatter | Collective::AllGather => "ring",
+                    Collective::ReduceScatter | Collective::AllGather => "ring or direct",
+                    Collective::ReduceScatterV { .. } | Collective::AllGatherV { .. } => "direct",
                     Collective::Broadcast { .. } | Collective::Reduce { .. } => "binomial-tree or pipelined-chain",
                     Collective::AllToAllV { .. } => "pairwise",
                 };
@@ -161,6 +183,7 @@ impl Method {
         };
         let chunks = match self {
             Method::Pairwise(blocks) => blocks.largest.div_ceil(chunk),
+            Method::Direct { parts, .. } => parts.largest(members).div_ceil(chunk),
             // a lane takes its part of each shard, so that more lanes than elements in a shard would be idle
             Method::Ring { reduce, gather } if reduce != gather => {
                 elements.div_ceil(chunk).min(elements.div_ceil(u64::from(members)))
@@ -199,6 +222,12 @@ impl Method {
             Method::Pairwise(blocks) => {
                 Kernel::Pairwise(Pairwise { blocks: Arc::clone(blocks), member, lane, lanes: split.chunks })
             }
+            Method::Direct { parts, ways } => {
+                // The buffer may have been rounded up to even parts.
+                let elements = split.elements;
+                let parts = if let Parts::Even { .. } = parts { Parts::Even { elements } } else { parts.clone() };
+                Kernel::Direct(Direct { parts, ways: *ways, member, members, lane, lanes: split.chunks })
+            }
         }
     }
 
@@ -217,6 +246,10 @@ impl Method {
             Method::HalvingDoubling if even && members.is_power_of_two() => Permutations::Masks { unit: 1 },
             Method::RecursiveDoubling if members.is_power_of_two() => Permutations::Masks { unit: 1 },
             Method::Pairwise(blocks) if blocks.even() => Permutations::Rotations { unit: 1 },
+            Method::Direct { parts: Parts::Even { .. }, .. } if split.elements.is_multiple_of(p) => {
+                Permutations::Rotations { unit: 1 }
+            }
+            Method::Direct { parts, .. } if parts.even(members) => Permutations::Rotations { unit: 1 },
             // A tree has a root, and its members are served one after the other.
             _ => Permutations::Identity,
         }
@@ -238,6 +271,7 @@ impl Method {
         let p = u64::from(members);
         let parts = match self {
             Method::Ring { reduce, gather } if reduce != gather => p,
+            Method::Direct { parts: Parts::Even { .. }, .. } => p,
             Method::Ring { .. } => split.chunks.max(1).saturating_mul(p),
             Method::HalvingDoubling if members.is_power_of_two() => split.chunks.max(1).saturating_mul(p),
             _ => 1,
@@ -256,6 +290,7 @@ impl Method {
             Method::Tree { family, ways } => family.depth(members) * (u32::from(ways.up) + u32::from(ways.down)),
             Method::RecursiveDoubling => RecursiveDoubling::rounds(members),
             Method::Pairwise(_) => members - 1,
+            Method::Direct { ways, .. } => u32::from(ways.reduce) + u32::from(ways.gather),
         }
     }
 
@@ -276,6 +311,7 @@ impl Method {
             _ if split.chunks == 0 => 0,
             Method::Pairwise(blocks) => blocks.largest.div_ceil(split.chunks),
             _ if members == 1 => 0,
+            Method::Direct { parts, .. } => parts.largest(members).div_ceil(split.chunks),
             Method::Ring { reduce: true, gather: true } => lane.div_ceil(u64::from(members)),
             Method::Ring { .. } => split.elements.div_ceil(u64::from(members)).div_ceil(split.chunks),
             Method::HalvingDoubling => lane.div_ceil(2),

@@ -17,12 +17,13 @@
 //!   writes that range before its receiver has certainly consumed it, and a lane ends on its sender only when its sends
 //!   have been consumed. [`check`] proves the first by vector clocks; whoever runs lanes keeps the second.
 //! - All collectives but `AllToAllV` work in place on one buffer, and a receive lands where the sender read. What is not
-//!   part of the result is scratch afterwards: `Reduce` and `ReduceScatter` leave partial sums in it.
+//!   part of the result is scratch afterwards: `Reduce` and the reduce-scatters leave partial sums in it.
 
 mod algorithm;
 mod binomial_tree;
 mod bracketing;
 mod checker;
+mod direct;
 mod fault;
 mod group;
 mod halving_doubling;

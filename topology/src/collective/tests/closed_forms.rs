@@ -71,7 +71,7 @@ fn log(p: u64) -> u64 {
 }
 
 /// The table of `docs/collectives.md`, for p = 2, 4, 8, 16, 32 and n a multiple of p (and of the number of servers).
-const TABLE: [Row; 14] = [
+const TABLE: [Row; 17] = [
     Row {
         collective: "allreduce",
         algorithm: "ring",
@@ -139,6 +139,27 @@ const TABLE: [Row; 14] = [
         collective: "allgather",
         algorithm: "ring",
         rounds: |p| p - 1,
+        most: |p, n| n * (p - 1) / p,
+        total: |p, n| n * (p - 1),
+    },
+    Row {
+        collective: "allreduce",
+        algorithm: "direct",
+        rounds: |_| 2,
+        most: |p, n| 2 * n * (p - 1) / p,
+        total: |p, n| 2 * n * (p - 1),
+    },
+    Row {
+        collective: "reduce-scatter",
+        algorithm: "direct",
+        rounds: |_| 1,
+        most: |p, n| n * (p - 1) / p,
+        total: |p, n| n * (p - 1),
+    },
+    Row {
+        collective: "allgather",
+        algorithm: "direct",
+        rounds: |_| 1,
         most: |p, n| n * (p - 1) / p,
         total: |p, n| n * (p - 1),
     },

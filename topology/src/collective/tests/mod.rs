@@ -22,6 +22,7 @@ fn allreduces() -> Vec<Algorithm> {
         Algorithm::MultiColor { colors: 3 },
         Algorithm::MultiColor { colors: 4 },
         Algorithm::ParameterServer { servers: 1, dedicated: false },
+        Algorithm::Direct,
     ];
     let across = [Algorithm::Ring, Algorithm::HalvingDoubling, Algorithm::MultiColor { colors: 2 }];
     let levels = across.map(|across| Algorithm::Hierarchical(Box::new(across)));
@@ -36,8 +37,10 @@ fn cases(members: u32) -> Vec<(Collective, Algorithm)> {
             cases.push((Collective::AllReduce, Algorithm::ParameterServer { servers, dedicated }));
         }
     }
-    cases.push((Collective::ReduceScatter, Algorithm::Ring));
-    cases.push((Collective::AllGather, Algorithm::Ring));
+    for algorithm in [Algorithm::Ring, Algorithm::Direct] {
+        cases.push((Collective::ReduceScatter, algorithm.clone()));
+        cases.push((Collective::AllGather, algorithm));
+    }
     let mut roots = vec![0, members / 3, members - 1];
     roots.dedup();
     for root in roots {
@@ -53,6 +56,13 @@ fn cases(members: u32) -> Vec<(Collective, Algorithm)> {
 fn exchange(members: u32, scale: u64) -> Collective {
     let counts = (0..u64::from(members * members)).map(|pair| (pair * 7 + pair / 5) % 6 * scale);
     Collective::AllToAllV { counts: counts.collect::<Vec<u64>>().into() }
+}
+
+/// Parts of any size, some of them empty; or all elements with one member.
+fn parts(members: u32, scale: u64) -> Vec<Arc<[u64]>> {
+    let uneven = (0..u64::from(members)).map(|member| (member * 5 + 3) % 4 * scale).collect();
+    let one = (0..members).map(|member| if member == members / 2 { 7 * scale } else { 0 }).collect();
+    vec![uneven, one]
 }
 
 /// Elements that buffers need for an exchange.
@@ -100,6 +110,16 @@ fn every_schedule(members: u32, mut test: impl FnMut(&str, &Schedule)) {
         for (group, elements) in groups.iter().flat_map(|group| lengths(members).map(|elements| (group, elements))) {
             for chunk in [0, elements.div_ceil(3), elements.div_ceil(4) + 1] {
                 each(&collective, &algorithm, group, elements, chunk);
+            }
+        }
+    }
+    for (scale, chunk) in [(0, 0), (1, 0), (5, 4)] {
+        for counts in parts(members, scale) {
+            let elements = counts.iter().sum();
+            let (gather, reduce) = (Arc::clone(&counts), counts);
+            for collective in [Collective::AllGatherV { counts: gather }, Collective::ReduceScatterV { counts: reduce }]
+            {
+                each(&collective, &Algorithm::Direct, &Group::flat(members), elements, chunk);
             }
         }
     }

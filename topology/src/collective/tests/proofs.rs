@@ -17,7 +17,10 @@ fn every_algorithm_is_proven_for_every_group() {
             proofs += 1;
             let summing = matches!(
                 schedule.collective(),
-                Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce { .. }
+                Collective::AllReduce
+                    | Collective::ReduceScatter
+                    | Collective::ReduceScatterV { .. }
+                    | Collective::Reduce { .. }
             );
             if matches!(schedule.collective(), Collective::AllToAllV { .. }) {
                 assert_eq!(sums.ranges().count(), 0, "{name}");

@@ -17,7 +17,16 @@ fn what_cannot_serve_is_refused_with_the_cure() {
         (&sum, "ring", &Group::flat(0), 0, "1 to 2^30 members"),
         (&sum, "pairwise", &Group::flat(4), 0, "does not serve allreduce: take ring, halving-doubling"),
         (&broadcast, "ring", &Group::flat(4), 0, "take binomial-tree or pipelined-chain"),
-        (&Collective::AllGather, "halving-doubling", &Group::flat(4), 0, "take ring"),
+        (&Collective::AllGather, "halving-doubling", &Group::flat(4), 0, "take ring or direct"),
+        (
+            &Collective::AllGatherV { counts: few.clone() },
+            "direct",
+            &Group::flat(2),
+            0,
+            "2 members need as many counts",
+        ),
+        (&Collective::AllGatherV { counts: few.clone() }, "direct", &Group::flat(3), 0, "must add up to"),
+        (&Collective::ReduceScatterV { counts: few.clone() }, "ring", &Group::flat(3), 0, "take direct"),
         (&reduce, "binomial-tree", &Group::flat(4), 0, "reduce:4: there are 4 members: take a root from 0 to 3"),
         (&sum, "parameter-server:5", &Group::flat(4), 0, "take at most 4"),
         (&sum, "parameter-server:4:dedicated", &Group::flat(4), 0, "take at most 3"),
@@ -52,9 +61,13 @@ fn collectives_are_read_by_name() {
         assert_eq!(name.parse::<Collective>().map(|c| c.to_string()).as_deref(), Ok(name));
     }
     assert_eq!("broadcast".parse(), Ok(Collective::Broadcast { root: 0 }));
-    for (name, cure) in
-        [("allreduse", "allreduce"), ("reduce:x", "reduce:0"), ("alltoallv", "count"), ("ring", "did you")]
-    {
+    for (name, cure) in [
+        ("allreduse", "allreduce"),
+        ("reduce:x", "reduce:0"),
+        ("alltoallv", "count"),
+        ("allgatherv", "count"),
+        ("ring", "did you"),
+    ] {
         let refusal = name.parse::<Collective>().expect_err(name).to_string();
         assert!(refusal.contains(cure), "{refusal}");
     }

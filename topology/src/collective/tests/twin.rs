@@ -112,14 +112,21 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
         return exchange(schedule, counts, order);
     }
     let owner = |element| {
-        let has = |member| shard(elements, u64::from(members), u64::from(member)).contains(&element);
-        (0..members).find(|member| has(*member)).unwrap_or(0)
+        let part = |member: u32| match schedule.collective() {
+            Collective::AllGatherV { counts } | Collective::ReduceScatterV { counts } => {
+                let start: u64 = counts[..member as usize].iter().sum();
+                start..start + counts[member as usize]
+            }
+            _ => shard(elements, u64::from(members), u64::from(member)),
+        };
+        let has = |member: u32| part(member).contains(&element);
+        (0..members).find(|member: &u32| has(*member)).unwrap_or(0)
     };
     let owners: Vec<u32> = (0..elements).map(owner).collect();
     let owner = |element: u64| owners[element as usize];
     let before = |member: u32, element: u64| {
         let has = match *schedule.collective() {
-            Collective::AllGather => owner(element) == member,
+            Collective::AllGather | Collective::AllGatherV { .. } => owner(element) == member,
             Collective::Broadcast { root } => root == member,
             _ => member < schedule.contributors(),
         };
@@ -136,9 +143,11 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
             let element = element as u64;
             let expected = match *schedule.collective() {
                 Collective::AllReduce => (member < schedule.contributors()).then_some(sum),
-                Collective::ReduceScatter => (owner(element) == member).then_some(sum),
+                Collective::ReduceScatter | Collective::ReduceScatterV { .. } => {
+                    (owner(element) == member).then_some(sum)
+                }
                 Collective::Reduce { root } => (root == member).then_some(sum),
-                Collective::AllGather => Some(contribution(owner(element), element)),
+                Collective::AllGather | Collective::AllGatherV { .. } => Some(contribution(owner(element), element)),
                 Collective::Broadcast { root } => Some(contribution(root, element)),
                 Collective::AllToAllV { .. } => None,
             };
