@@ -13,6 +13,7 @@ pub mod interrupt;
 pub mod launch;
 pub mod measure;
 pub mod output;
+pub mod papers;
 pub mod predict;
 pub mod progress;
 mod quiet;

@@ -11,6 +11,7 @@ mod exec_collective;
 mod exec_run;
 mod flags;
 mod models;
+mod papers;
 mod run_flags;
 mod schema;
 mod sim_collective;
@@ -50,6 +51,8 @@ enum Command {
     Exec(Exec),
     /// Predict and execute an experiment, and show the error per configuration
     Compare(compare::Compare),
+    /// Hold predictions against what five papers published
+    Papers(papers::Papers),
     /// Measure this machine: layers, memory, messages
     Calibrate(calibrate::Calibrate),
     /// List, show and check models
@@ -99,6 +102,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Exec(Exec::Run(command)) => command.run(),
         Command::Exec(Exec::Collective(command)) => command.run(),
         Command::Compare(command) => command.run(),
+        Command::Papers(command) => command.run(),
         Command::Calibrate(command) => command.run(),
         Command::Models(command) => command.run(),
         Command::Clusters(command) => command.run(),

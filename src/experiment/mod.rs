@@ -4,8 +4,8 @@ mod axes;
 mod configuration;
 mod noise;
 mod optimizer;
-mod read;
-mod reader;
+pub(crate) mod read;
+pub(crate) mod reader;
 mod recipe;
 mod scenario;
 #[cfg(test)]

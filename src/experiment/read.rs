@@ -8,7 +8,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Anchor, Batch, Experiment, Point, Published, Recipe, axes};
 
 /// The keys of an experiment.
-const KEYS: [&str; 30] = [
+pub(crate) const KEYS: [&str; 30] = [
     "name",
     "model",
     "data",
@@ -74,7 +74,10 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
 }
 
 /// Takes one entry over.
-fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+///
+/// # Errors
+/// A value that its key cannot have.
+pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
     match entry.key() {
         "name" => experiment.name = entry.text()?.to_owned(),
         "model" => experiment.model = entry.text()?.to_owned(),

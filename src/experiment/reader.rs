@@ -12,14 +12,14 @@ const SHOWN: usize = 60;
 
 /// The file that is being read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Source<'a> {
-    pub(super) file: &'a str,
-    pub(super) text: &'a str,
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
 }
 
 /// A table, called `title` in errors.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Section<'a> {
+pub(crate) struct Section<'a> {
     source: Source<'a>,
     title: &'static str,
     table: &'a DeTable<'a>,
@@ -28,7 +28,7 @@ pub(super) struct Section<'a> {
 
 /// A value under its key, or an item of a list.
 #[derive(Debug, Clone)]
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     source: Source<'a>,
     key: &'a str,
     span: Range<usize>,
@@ -37,7 +37,7 @@ pub(super) struct Entry<'a> {
 
 impl Source<'_> {
     /// An error about the text at `span`.
-    pub(super) fn error(&self, span: Range<usize>, message: impl Into<String>) -> InputError {
+    pub(crate) fn error(&self, span: Range<usize>, message: impl Into<String>) -> InputError {
         let piece = self.text.get(span.clone()).unwrap_or("").lines().next().unwrap_or("").trim();
         let shown = match piece.char_indices().nth(SHOWN) {
             Some((end, _)) => format!("{}…", &piece[..end]),
@@ -49,7 +49,7 @@ impl Source<'_> {
 
 impl<'a> Section<'a> {
     /// The table, refusing any key outside `keys`.
-    pub(super) fn new(
+    pub(crate) fn new(
         source: Source<'a>,
         title: &'static str,
         table: &'a DeTable<'a>,
@@ -71,14 +71,14 @@ impl<'a> Section<'a> {
     }
 
     /// The value under `key`, if it is there.
-    pub(super) fn get(&self, key: &str) -> Option<Entry<'a>> {
+    pub(crate) fn get(&self, key: &str) -> Option<Entry<'a>> {
         let (key, value) = self.table.get_key_value(key)?;
         let span = key.span().start..value.span().end;
         Some(Entry { source: self.source, key: key.get_ref(), span, value: value.get_ref() })
     }
 
     /// The value under `key`, which must be there; `example` is a good one.
-    pub(super) fn need(&self, key: &str, example: &str) -> Result<Entry<'a>, InputError> {
+    pub(crate) fn need(&self, key: &str, example: &str) -> Result<Entry<'a>, InputError> {
         let lacks = || {
             let message = format!("lacks the key {key}: add {key} = {example}");
             self.source.error(self.offset..self.offset, format!("{} {message}", self.title))
@@ -87,33 +87,33 @@ impl<'a> Section<'a> {
     }
 
     /// All entries.
-    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
         self.table.keys().filter_map(|key| self.get(key.get_ref()))
     }
 }
 
 impl<'a> Entry<'a> {
-    pub(super) fn key(&self) -> &'a str {
+    pub(crate) fn key(&self) -> &'a str {
         self.key
     }
 
     /// An error about the entry.
-    pub(super) fn error(&self, message: impl Into<String>) -> InputError {
+    pub(crate) fn error(&self, message: impl Into<String>) -> InputError {
         self.source.error(self.span.clone(), message)
     }
 
     /// The text of the entry, shortened, as errors repeat it.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.error("").value
     }
 
     /// File and line.
-    pub(super) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         self.error("").place
     }
 
     /// Text in quotes, not empty.
-    pub(super) fn text(&self) -> Result<&'a str, InputError> {
+    pub(crate) fn text(&self) -> Result<&'a str, InputError> {
         match self.value.as_str() {
             Some(text) if !text.trim().is_empty() => Ok(text),
             _ => Err(self.error(format!("{} must be a text in quotes", self.key))),
@@ -121,12 +121,12 @@ impl<'a> Entry<'a> {
     }
 
     /// Whether it is just this text.
-    pub(super) fn is(&self, text: &str) -> bool {
+    pub(crate) fn is(&self, text: &str) -> bool {
         self.value.as_str() == Some(text)
     }
 
     /// What `read` makes of a text.
-    pub(super) fn read<T, E: ToString>(&self, read: impl Fn(&str) -> Result<T, E>) -> Result<T, InputError> {
+    pub(crate) fn read<T, E: ToString>(&self, read: impl Fn(&str) -> Result<T, E>) -> Result<T, InputError> {
         let text = self.text()?;
         // The value stands in the error already; some messages begin with it.
         read(text).map_err(|wrong| {
@@ -137,7 +137,7 @@ impl<'a> Entry<'a> {
     }
 
     /// A whole number in `range`.
-    pub(super) fn whole(&self, range: Range<u64>) -> Result<u64, InputError> {
+    pub(crate) fn whole(&self, range: Range<u64>) -> Result<u64, InputError> {
         let number = self.value.as_integer().and_then(|n| i128::from_str_radix(n.as_str(), n.radix()).ok());
         let number = number.and_then(|number| u64::try_from(number).ok()).filter(|number| range.contains(number));
         number.ok_or_else(|| {
@@ -146,13 +146,13 @@ impl<'a> Entry<'a> {
     }
 
     /// A size or count: from 1 to 2³² − 1.
-    pub(super) fn count(&self) -> Result<u32, InputError> {
+    pub(crate) fn count(&self) -> Result<u32, InputError> {
         // The range holds no more than 32 bits.
         Ok(self.whole(1..1 << 32)? as u32)
     }
 
     /// A finite number of at least `least`.
-    pub(super) fn number(&self, least: f64) -> Result<f64, InputError> {
+    pub(crate) fn number(&self, least: f64) -> Result<f64, InputError> {
         let text = match self.value {
             DeValue::Float(number) => number.as_str(),
             DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
@@ -163,12 +163,12 @@ impl<'a> Entry<'a> {
     }
 
     /// true or false.
-    pub(super) fn boolean(&self) -> Result<bool, InputError> {
+    pub(crate) fn boolean(&self) -> Result<bool, InputError> {
         self.value.as_bool().ok_or_else(|| self.error(format!("{} must be true or false", self.key)))
     }
 
     /// The items of a list, or the value itself as the only one; at least one.
-    pub(super) fn items(&self) -> Result<Vec<Entry<'a>>, InputError> {
+    pub(crate) fn items(&self) -> Result<Vec<Entry<'a>>, InputError> {
         let Some(items) = self.value.as_array() else { return Ok(vec![self.clone()]) };
         if items.is_empty() {
             return Err(self.error(format!("{} must have at least one item", self.key)));
@@ -179,7 +179,7 @@ impl<'a> Entry<'a> {
     }
 
     /// A table with only `keys` in it.
-    pub(super) fn section(&self, title: &'static str, keys: &[&'static str]) -> Result<Section<'a>, InputError> {
+    pub(crate) fn section(&self, title: &'static str, keys: &[&'static str]) -> Result<Section<'a>, InputError> {
         let table = self.value.as_table().ok_or_else(|| self.error(format!("must be a table {title}")))?;
         Section::new(self.source, title, table, self.span.start, keys)
     }

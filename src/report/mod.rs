@@ -6,6 +6,7 @@
 mod columns;
 mod csv;
 pub mod explanation;
+mod paper_row;
 mod row;
 mod schema;
 mod sweep_row;
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use columns::Columns;
+pub use paper_row::PaperRow;
 pub use row::{
     CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, ModelRow, PredictedRow, Setting,
     scaling_efficiencies,

@@ -3,9 +3,9 @@
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
-use super::Report;
 use super::row::{CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, ModelRow, PredictedRow};
 use super::sweep_row::{FrontRow, SweepRow};
+use super::{PaperRow, Report};
 use crate::calibrate::CalibrationRow;
 use crate::compare::CompareRow;
 
@@ -23,6 +23,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("models-show", schema::<LayerRow>()),
         ("clusters-list", schema::<ClusterRow>()),
         ("clusters-show", schema::<DetailRow>()),
+        ("papers", schema::<PaperRow>()),
         ("check", schema::<CheckRow>()),
     ]
 }

@@ -1,0 +1,165 @@
+//! A paper from its TOML text.
+
+use lockstep_topology::{Algorithm, Bandwidth, InputError};
+use toml::de::DeTable;
+
+use super::{Computed, Mark, Paper, Quantity, Row, Unit};
+use crate::experiment::reader::{Entry, Section, Source};
+use crate::experiment::{Experiment, read};
+
+const KEYS: [&str; 4] = ["name", "source", "experiment", "row"];
+const ROW_KEYS: [&str; 14] = [
+    "row",
+    "says",
+    "cite",
+    "mark",
+    "quantity",
+    "published",
+    "unit",
+    "at",
+    "over",
+    "epochs",
+    "samples",
+    "cases",
+    "grows",
+    "computed",
+];
+const COMPUTED_KEYS: [&str; 7] = ["what", "model", "samples", "workers", "bandwidth", "seconds", "algorithm"];
+
+/// The paper that `text`, the content of `file`, describes.
+pub(super) fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
+    let source = Source { file, text };
+    let root = DeTable::parse(text).map_err(|error| {
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        source.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
+    })?;
+    let root = Section::new(source, "a paper", root.get_ref(), 0, &KEYS)?;
+    let mut common = Experiment { places: Default::default(), ..Experiment::default() };
+    change(&mut common, &root.need("experiment", "{ cluster = \"big-basin-50gbe\" }")?)?;
+    let mut rows: Vec<Row> = Vec::new();
+    for entry in root.need("row", "[{ row = \"G-1\" }]")?.items()? {
+        let row = row(&common, &entry)?;
+        let same = |other: &&Row| other.mark == Some(Mark::Anchor) && other.at.model == row.at.model;
+        if row.mark == Some(Mark::Anchor)
+            && let Some(other) = rows.iter().find(same)
+        {
+            let message =
+                format!("{} is an anchor of {} already: a paper and model have one", other.name, row.at.model);
+            return Err(entry.error(message));
+        }
+        rows.push(row);
+    }
+    let name = root.need("name", "\"goyal2017\"")?.text()?.to_owned();
+    let source = root.need("source", "\"Goyal et al. 2017, arXiv:1706.02677\"")?.text()?.to_owned();
+    Ok(Paper { name, source, common, rows })
+}
+
+/// Replaces what the entry's keys say in an experiment.
+fn change(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+    for key in entry.section("a configuration", &read::KEYS)?.entries() {
+        read::set(experiment, &key)?;
+    }
+    Ok(())
+}
+
+fn changed(common: &Experiment, entry: &Entry<'_>) -> Result<Experiment, InputError> {
+    let mut experiment = common.clone();
+    change(&mut experiment, entry)?;
+    Ok(experiment)
+}
+
+fn row(common: &Experiment, entry: &Entry<'_>) -> Result<Row, InputError> {
+    let row = entry.section("a row", &ROW_KEYS)?;
+    let at = row.get("at").map_or(Ok(common.clone()), |entry| changed(common, &entry))?;
+    let mark: Option<Mark> = row.get("mark").map(|entry| entry.read(str::parse)).transpose()?;
+    let quantity = quantity(common, &row, entry)?;
+    let unit: Unit = row.get("unit").map_or("1".parse().map_err(|_| entry.error("unit")), |e| e.read(str::parse))?;
+    let published = row.get("published").map(|entry| entry.number(0.0)).transpose()?;
+    match &quantity {
+        None if mark != Some(Mark::Statistical) => {
+            return Err(entry.error("says not what it is a figure of: add quantity or computed, or mark = \"s\""));
+        }
+        Some(quantity) if quantity.dimension() != unit.of => {
+            let message = format!("unit {} is none of {:?}", unit.name, quantity.dimension());
+            return Err(row.get("unit").as_ref().unwrap_or(entry).error(message));
+        }
+        Some(Quantity::Order { .. }) | None => {}
+        Some(_) if published.is_none() => return Err(entry.error("lacks published: add the paper's figure")),
+        Some(_) => {}
+    }
+    if let (Some(Mark::Anchor), Some(quantity), Some(figure)) = (mark, &quantity, published) {
+        quantity.images_per_s(figure, 1).map_err(|message| entry.error(message))?;
+    }
+    Ok(Row {
+        name: row.need("row", "\"G-1\"")?.text()?.to_owned(),
+        says: row.need("says", "\"90 epochs in one hour\"")?.text()?.to_owned(),
+        cite: row.need("cite", "\"section 5\"")?.text()?.to_owned(),
+        mark,
+        quantity,
+        at,
+        published,
+        unit,
+        place: entry.place(),
+    })
+}
+
+fn quantity(common: &Experiment, row: &Section<'_>, whole: &Entry<'_>) -> Result<Option<Quantity>, InputError> {
+    if let Some(entry) = row.get("computed") {
+        return computed(&entry).map(|computed| Some(Quantity::Computed(computed)));
+    }
+    let Some(entry) = row.get("quantity") else { return Ok(None) };
+    let over = || {
+        let over =
+            row.get("over").ok_or_else(|| whole.error("lacks over: the configuration that it is compared with"))?;
+        changed(common, &over).map(Box::new)
+    };
+    let number = |key, example| row.need(key, example)?.number(f64::MIN_POSITIVE);
+    Ok(Some(match entry.text()? {
+        "time" => Quantity::Time { epochs: number("epochs", "90")?, samples: number("samples", "1281167")? },
+        "step-time" => Quantity::StepTime,
+        "throughput" => Quantity::Throughput,
+        "speedup" => Quantity::Speedup { over: over()? },
+        "slowdown" => Quantity::Slowdown { over: over()? },
+        "efficiency" => Quantity::Efficiency { over: over()? },
+        "order" => {
+            let case = |entry: Entry<'_>| -> Result<Vec<Experiment>, InputError> {
+                entry.items()?.iter().map(|item| changed(common, item)).collect()
+            };
+            let cases = row.need("cases", "[[{ ranks = 8 }, { ranks = 4 }]]")?;
+            let cases: Vec<Vec<Experiment>> = cases.items()?.into_iter().map(case).collect::<Result<_, _>>()?;
+            let grows = row.get("grows").map_or(Ok(false), |entry| entry.boolean())?;
+            Quantity::Order { cases, grows }
+        }
+        _ => {
+            let known = "time, step-time, throughput, speedup, slowdown, efficiency or order";
+            return Err(entry.error(format!("unknown quantity: write {known}")));
+        }
+    }))
+}
+
+fn computed(entry: &Entry<'_>) -> Result<Computed, InputError> {
+    let of = entry.section("a computed figure", &COMPUTED_KEYS)?;
+    let model = || Ok::<_, InputError>(of.need("model", "\"nin\"")?.text()?.to_owned());
+    let samples = || of.need("samples", "1024")?.count();
+    let workers = || of.need("workers", "32")?.count();
+    let bandwidth = || of.need("bandwidth", "\"3GB/s\"")?.read(str::parse::<Bandwidth>);
+    let algorithm = || of.need("algorithm", "\"ring\"")?.read(str::parse::<Algorithm>);
+    let what = of.need("what", "\"parameters\"")?;
+    Ok(match what.text()? {
+        "parameters" => Computed::Parameters(model()?),
+        "parameter-bytes" => Computed::ParameterBytes(model()?),
+        "weight-bytes" => Computed::WeightBytes(model()?),
+        "input-bytes" => Computed::InputBytes(model()?, samples()?),
+        "training-work" => Computed::TrainingWork(model()?, samples()?),
+        "server-time" => Computed::ServerTime(model()?, workers()?, bandwidth()?),
+        "tree-time" => Computed::TreeTime(model()?, workers()?, bandwidth()?),
+        "exchange-rate" => Computed::ExchangeRate(model()?, of.need("seconds", "0.125")?.number(f64::MIN_POSITIVE)?),
+        "rounds" => Computed::Rounds(algorithm()?, workers()?),
+        "bytes-factor" => Computed::BytesFactor(algorithm()?, workers()?),
+        _ => {
+            let known = "parameters, parameter-bytes, weight-bytes, input-bytes, training-work, server-time, tree-time, \
+                         exchange-rate, rounds or bytes-factor";
+            return Err(what.error(format!("is none of {known}")));
+        }
+    })
+}

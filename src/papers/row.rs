@@ -1,0 +1,76 @@
+//! A row: one published figure, what it is a figure of, and whether its error counts.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Quantity, Unit};
+use crate::experiment::Experiment;
+
+/// Why a row's error does not count; only these exempt one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// The paper contradicts itself or physics here.
+    Contradiction,
+    /// Only an ordering or a ratio is claimed.
+    Ordering,
+    /// Statistical: shown in kind on data that can be had.
+    Statistical,
+    /// Exact: computed from model or algorithm.
+    Exact,
+    /// Computation is scaled to it.
+    Anchor,
+    /// A parameter is fitted to it.
+    Fitted,
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mark::Contradiction => "c",
+            Mark::Ordering => "o",
+            Mark::Statistical => "s",
+            Mark::Exact => "=",
+            Mark::Anchor => "anchor",
+            Mark::Fitted => "fitted",
+        })
+    }
+}
+
+impl FromStr for Mark {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mark, String> {
+        match text {
+            "c" => Ok(Mark::Contradiction),
+            "o" => Ok(Mark::Ordering),
+            "s" => Ok(Mark::Statistical),
+            "=" => Ok(Mark::Exact),
+            "anchor" => Ok(Mark::Anchor),
+            "fitted" => Ok(Mark::Fitted),
+            _ => Err(format!("{text:?}: unknown mark: write c, o, s, =, anchor or fitted, or leave it out")),
+        }
+    }
+}
+
+/// One published figure.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// Its name, e.g. `G-3`.
+    pub name: String,
+    /// What the paper says.
+    pub says: String,
+    /// Where it says so.
+    pub cite: String,
+    /// Why its error does not count, if so.
+    pub mark: Option<Mark>,
+    /// What the figure is of; none of those that are statistical.
+    pub quantity: Option<Quantity>,
+    /// The configuration that it was measured in; only its first one counts.
+    pub at: Experiment,
+    /// The figure, in `unit`; none of orderings.
+    pub published: Option<f64>,
+    /// Its unit.
+    pub unit: Unit,
+    /// File and line.
+    pub place: String,
+}
