@@ -12,6 +12,7 @@ pub mod host;
 pub mod interrupt;
 pub mod launch;
 pub mod measure;
+pub mod memory;
 pub mod output;
 pub mod papers;
 pub mod predict;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
-use lockstep_exec::{Evaluations, Options, Run};
+use lockstep_exec::{Arenas, Evaluations, Options, Run};
 use lockstep_models::{Program, median};
 use lockstep_topology::{Cluster, InputError};
 
@@ -86,6 +86,7 @@ pub fn measure(
         warm_up: WARM_UP.min(steps / 4),
         seed,
         threads_per_rank: experiment.threads_per_rank as usize,
+        arenas: Arenas::default(),
         optimizer: experiment.optimizer.clone(),
         evaluations: held_out.map(|held_out| Evaluations { held_out, last_epochs, recompute_bn }),
         stall_limit: STALL_LIMIT,

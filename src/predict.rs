@@ -294,6 +294,12 @@ fn out_of_memory(
         0 => "not even one sample per rank fits".to_owned(),
         batch => format!("{batch} samples per rank fit"),
     };
+    // Ranks of a device need alike.
+    let each = memory.memory.total() / u64::from(memory.ranks.max(1));
+    let cure = match memory.capacity.unwrap_or_default().0 / each.max(1) {
+        0 => cure,
+        ranks => format!("{cure}, or {ranks} of the {} ranks there", memory.ranks),
+    };
     Ok(format!(
         "{}: out of memory: {} of {} on {}; {cure}",
         configuration.label(),

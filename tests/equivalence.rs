@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{Options, data::Dataset, reference, run};
+use lockstep_exec::{Arenas, Evaluations, Options, data::Dataset, reference, run};
+use lockstep_models::memory::Reuse;
 use lockstep_models::{Bucket, Decay, Job, Model, MomentumForm, Optimizer, Sampling, Scaling, WarmUp, random_model};
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
@@ -60,7 +61,9 @@ fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Vec<f32>) {
     let (data, _) = Dataset::load(&format!("synthetic:{}", samples * 2), &job.model).unwrap();
     let stall_limit = std::time::Duration::from_secs(10);
     let optimizer = optimizer.clone();
-    let options = Options { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, ..Options::default() };
+    // The twin has a place for every tensor, the run one arena, in which NaN stands wherever nobody should read.
+    let arenas = Arenas { poison: true, ..Arenas::default() };
+    let options = Options { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..Options::default() };
     let distributed = run(&program, &data, &options).unwrap();
     let twin = reference::train(&program, &data, STEPS, seed, &options.optimizer).unwrap();
     (distributed.parameters, twin)
@@ -125,6 +128,33 @@ fn plain_accumulation_has_other_bits() {
     let largest = ring.iter().zip(&one).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
     assert!(ring.iter().zip(&one).any(|(x, y)| x.to_bits() != y.to_bits()), "ring and sequence would bracket alike");
     assert!(largest < 1e-4, "equal but for rounding, yet they differ by {largest}");
+}
+
+/// Evaluation and recomputed statistics live in the arena too, with every way of using memory again.
+#[test]
+fn the_memory_plan_changes_no_bit() {
+    for (model, fuse) in (20..32).flat_map(|model| [(model, false), (model, true)]) {
+        let job = Job { fuse, accumulate: 2, ..Job::new(Arc::new(random_model(model, true)), 2, 3) };
+        let program = job.program().unwrap();
+        let (data, held_out) = Dataset::load("synthetic:50", &job.model).unwrap();
+        let train = |reuse, poison| {
+            let arenas = Arenas { reuse, poison, ..Arenas::default() };
+            let evaluations = Some(Evaluations { held_out: &held_out, last_epochs: 2, recompute_bn: true });
+            let options = Options { steps: 6, optimizer: plain(), evaluations, arenas, ..Options::default() };
+            let mut run = run(&program, &data, &options).unwrap();
+            let made = options.arenas.pool.made();
+            assert!(
+                (1..=3).contains(&made),
+                "{made}: an arena for each learner at most, and one for the last evaluation"
+            );
+            (run.state_sha256.clone(), run.evaluations.clone(), run.evaluate(&held_out))
+        };
+        let apart = train(Reuse::Nothing, false);
+        assert!(!apart.1.is_empty() && apart.2.mean_loss.is_finite());
+        for reuse in [Reuse::InPlace, Reuse::Full] {
+            assert_eq!(train(reuse, true), apart, "model {model}, fused: {fuse}, {reuse:?}");
+        }
+    }
 }
 
 /// Two runs of one seed are equal; another seed is another run.

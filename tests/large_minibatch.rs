@@ -28,7 +28,7 @@ fn digits(program: &Program) -> (Dataset, Dataset) {
 fn trained(scale: f32, step: SgdStep, steps: u32) -> Vec<f32> {
     let program = program("mlp", 1, 16);
     let (data, _) = digits(&program);
-    let mut replica = Replica::new(&program.model, &program.chains, 16, 1, &Threads::one());
+    let mut replica = Replica::new(&program, 1, &Threads::one());
     for _ in 0..steps {
         replica.load(&data, &(0..16).collect::<Vec<u32>>(), 0);
         for task in &program.roles[0].tasks {
@@ -85,7 +85,7 @@ fn summed(workers: u32, scale: f32) -> Vec<f32> {
     let program = program("mlp", 1, 16);
     let (data, _) = digits(&program);
     let sampler = Sampler::new(data.len(), 16, 1, &[workers], 1).unwrap();
-    let mut replica = Replica::new(&program.model, &program.chains, 16, 1, &Threads::one());
+    let mut replica = Replica::new(&program, 1, &Threads::one());
     let mut indices = Vec::new();
     for rank in 0..workers {
         let place = sampler.micro_batch(0, rank, 0, &mut indices);
@@ -179,7 +179,7 @@ fn evaluation_on_the_way_changes_nothing() {
 fn recomputed_statistics_forget_what_was_before() {
     let program = Job::new(normalised(), 1, 4).program().unwrap();
     let (data, held_out) = Dataset::load("synthetic:40", &program.model).unwrap();
-    let replica = || Replica::new(&program.model, &program.chains, 4, 3, &Threads::one());
+    let replica = || Replica::new(&program, 3, &Threads::one());
     let (mut one, mut other) = (replica(), replica());
     let noise: Vec<f32> = (0..other.statistics().len()).map(|i| 1.0 + (i % 7) as f32).collect();
     other.set_statistics(&noise);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_exec::data::Dataset;
+use lockstep_exec::{Arenas, reference};
 use lockstep_models::{Job, Model, Optimizer, Program};
 use lockstep_sim::{Conditions, NetworkModel, Platform, Roofline, simulate};
 use lockstep_topology::{Cluster, Hosting, HostingRule, Placement, PlacementRule};
@@ -78,9 +79,13 @@ fn every_model_trains_a_step() {
         let program = program(&called, 1, 2);
         let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();
         let optimizer = Optimizer { learning_rate: 1e-3, momentum: 0.0, weight_decay: 0.0, ..Optimizer::default() };
-        let options = lockstep_exec::Options { steps: 1, warm_up: 0, optimizer, ..Default::default() };
+        let arenas = Arenas { poison: true, ..Arenas::default() };
+        let options = lockstep_exec::Options { steps: 1, warm_up: 0, optimizer, arenas, ..Default::default() };
         let run = lockstep_exec::run(&program, &data, &options).unwrap_or_else(|error| panic!("{called}: {error}"));
         assert!(run.losses[0].is_finite() && run.losses[0] > 0.0, "{called}: {:?}", run.losses);
+        // The twin has a place for every tensor.
+        let twin = reference::train(&program, &data, 1, 1, &options.optimizer).unwrap();
+        assert!(twin.iter().zip(&run.parameters).all(|(a, b)| a.to_bits() == b.to_bits()), "{called}: the arena shows");
         let start = lockstep_exec::init::parameters(&program.model, 1);
         for parameter in program.model.layers().iter().flat_map(|node| &node.parameters) {
             let range = parameter.range.start as usize..parameter.range.end as usize;

@@ -1,6 +1,6 @@
 //! What a rank holds: its replica or its server's sums, declared buffers, and scratch; it outlives the rank's end of the wires.
 
-use lockstep_models::{Area, Buffer, Copy, LayerId, Role, Stream};
+use lockstep_models::{Area, Buffer, Copy, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::{Threads, add_into, copy};
@@ -29,7 +29,7 @@ impl Memory {
         let threads = Threads::new(setup.threads)?;
         let zeros = |elements: u64| Arena::new(vec![0.0; elements as usize]);
         Ok(Memory {
-            replica: trains.then(|| replica(setup, role, &threads)),
+            replica: trains.then(|| Replica::of_role(program, role, setup.arenas, setup.seed, &threads)),
             server: (!trains).then(|| zeros(program.model.parameter_elements())),
             buffers: program.buffers.iter().map(|buffer| zeros(buffer.elements)).collect(),
             scratch: Vec::new(),
@@ -59,14 +59,12 @@ impl Memory {
             let to = unsafe { self.arena(to).slice_mut(0..written as usize) };
             return move_rows(of, self.source(of.from, read), to);
         }
-        // Taken out while the other area is borrowed.
-        let Some(mut tensor) = self.replica.as_mut().map(|replica| std::mem::take(replica.tensor_mut(of.to))) else {
-            unreachable!("ranks that only serve have no activations");
-        };
-        move_rows(of, self.source(of.from, read), &mut tensor);
-        if let Some(replica) = &mut self.replica {
-            *replica.tensor_mut(of.to) = tensor;
-            replica.copied(of.to);
+        let Some(replica) = &mut self.replica else { unreachable!("ranks that only serve have no activations") };
+        match of.from {
+            Area::Buffer(from) => {
+                replica.receive(from, read as usize, &self.buffers, of.to, |from, to| move_rows(of, from, to));
+            }
+            from => replica.move_tensor(from, of.to, |from, to| move_rows(of, from, to)),
         }
     }
 
@@ -79,15 +77,6 @@ impl Memory {
             (_, None) => unreachable!("ranks that only serve have no activations"),
         }
     }
-}
-
-/// The replica of a rank of `role`, each layer for as many samples as the program gives it.
-fn replica(setup: &Setup<'_>, role: &Role, threads: &Threads) -> Replica {
-    let program = setup.program;
-    let ids = (0..program.model.layers().len() as u32).map(LayerId);
-    let mut samples: Vec<usize> = ids.map(|id| program.samples_in(role, id) as usize).collect();
-    samples[0] = program.batch_per_rank as usize;
-    Replica::with_samples(&program.model, &program.chains, &samples, setup.seed, threads)
 }
 
 /// Copies or adds row by row.

@@ -11,14 +11,17 @@ mod gather;
 mod holdings;
 pub mod init;
 mod pin;
+mod pool;
 pub mod reference;
 pub mod replica;
+mod room;
 mod run;
 pub mod transport;
 mod worker;
 
 pub use error::ExecError;
 pub use pin::pin;
+pub use pool::{Arenas, Pool};
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
 pub use run::{Options, Run, run};

@@ -1,4 +1,5 @@
-//! The slow obvious twin of distributed training: one rank, one micro-batch after the other, every gradient kept.
+//! The slow obvious twin of distributed training: one rank, one micro-batch after the other, every gradient kept,
+//! every tensor in a place of its own.
 //!
 //! It trains what `workers × accumulate` micro-batches train, but knows no ranks, messages or streams: it adds each element's
 //! gradients in the bracketing that the symbolic checker reports for the exchange, so its weights are those of the
@@ -6,11 +7,13 @@
 
 use std::ops::Range;
 
+use lockstep_models::memory::Reuse;
 use lockstep_models::{Course, Op, Optimizer, Phase, Program};
 use lockstep_topology::{InputError, check};
 
 use crate::data::{Dataset, Sampler};
 use crate::device::cpu::{Mode, Threads, add_into};
+use crate::pool::Arenas;
 use crate::replica::Replica;
 
 /// Learnable parameters after `steps` steps of `program` on one rank.
@@ -28,7 +31,9 @@ pub fn train(
     let (workers, accumulate) = (program.workers, program.accumulate);
     let samples = program.batch_per_rank;
     let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;
-    let mut replica = Replica::new(&program.model, &program.chains, samples as usize, seed, &Threads::one());
+    // Every tensor has a place of its own: what a memory plan gets wrong shows in the weights.
+    let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
+    let mut replica = Replica::of_role(program, &program.roles[0], &apart, seed, &Threads::one());
     let course = Course {
         global_batch: program.global_batch(),
         steps_per_epoch: sampler.batches_per_epoch(),

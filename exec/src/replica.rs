@@ -2,16 +2,22 @@
 //!
 //! It knows nothing of ranks or time: the worker drives it task by task, evaluation and the one-rank reference drive it too.
 
+mod activations;
+mod evaluation;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Area, Layer, LayerId, Model, Phase, SgdStep};
-use lockstep_topology::InputError;
+use lockstep_models::memory::Reads;
+use lockstep_models::{Area, Buffer, LayerId, Model, Op, Phase, Program, Role, SgdStep};
 
 use crate::arena::Arena;
-use crate::data::{Dataset, Sampler};
-use crate::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Loss, Mode, Threads, add_into, sgd_step};
+use crate::data::Dataset;
+use crate::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Loss, Mode, Threads, sgd_step};
 use crate::init;
+use crate::pool::Arenas;
+use activations::{Activations, Slot};
+pub use evaluation::Evaluation;
 
 /// What a chain computes.
 enum Work {
@@ -23,11 +29,21 @@ enum Work {
 /// One kernel or loss and where its tensors are.
 struct Chain {
     work: Work,
-    first: LayerId,
+    layers: Vec<LayerId>,
+    /// Where its tasks stand in the role.
+    positions: Vec<(Phase, usize)>,
     inputs: Vec<LayerId>,
     output: LayerId,
+    /// The input that lies where the output goes.
+    in_place: Option<usize>,
     parameters: Range<usize>,
     statistics: Range<usize>,
+}
+
+impl Chain {
+    fn position(&self, phase: Phase) -> Option<usize> {
+        self.positions.iter().find(|(of, _)| *of == phase).map(|(_, position)| *position)
+    }
 }
 
 /// One copy of a model in training.
@@ -42,10 +58,8 @@ pub struct Replica {
     pub gradients: Arena,
     velocity: Vec<f32>,
     statistics: Vec<f32>,
-    /// Output of each layer, empty inside chains; `[samples, elements]`.
-    outputs: Vec<Vec<f32>>,
-    /// Gradient of each layer's output, empty where none is wanted.
-    d_outputs: Vec<Vec<f32>>,
+    /// Outputs of chains and their gradients.
+    activations: Activations,
     /// Whether a consumer has already written its part of the gradient in this micro-batch.
     written: Vec<bool>,
     labels: Vec<u32>,
@@ -54,73 +68,77 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A replica for micro-batches of `samples`, its parameters drawn with `seed`.
-    pub fn new(model: &Arc<Model>, chains: &[Vec<LayerId>], samples: usize, seed: u64, threads: &Threads) -> Replica {
-        Replica::with_samples(model, chains, &vec![samples; model.layers().len()], seed, threads)
+    /// A replica for the micro-batches of a program's first role, its parameters drawn with `seed`.
+    pub fn new(program: &Program, seed: u64, threads: &Threads) -> Replica {
+        Replica::of_role(program, &program.roles[0], &Arenas::default(), seed, threads)
     }
 
-    /// As [`Replica::new`], with micro-batches of `samples[i]` in layer i.
-    pub fn with_samples(
-        model: &Arc<Model>,
-        chains: &[Vec<LayerId>],
-        samples: &[usize],
-        seed: u64,
-        threads: &Threads,
-    ) -> Replica {
+    /// As [`Replica::new`], for the tasks of `role`, which may run in their order alone, its activations in `arenas`.
+    pub fn of_role(program: &Program, role: &Role, arenas: &Arenas, seed: u64, threads: &Threads) -> Replica {
+        let (model, samples) = (&program.model, program.batch_per_rank as usize);
         let parameters = init::parameters(model, seed);
         let elements = parameters.len();
-        let layers = model.layers().len();
-        let (mut outputs, mut d_outputs) = (vec![Vec::new(); layers], vec![Vec::new(); layers]);
-        let size = |id: LayerId| samples[id.index()] * model.node(id).output.elements() as usize;
-        outputs[0] = vec![0.0; size(LayerId(0))];
-        let built = chains
-            .iter()
-            .map(|layers| {
-                let chain = chain(model, layers, samples[layers[0].index()], threads);
-                outputs[chain.output.0 as usize] = vec![0.0; size(chain.output)];
-                for input in chain.inputs.iter().filter(|id| wants_gradient(model, **id)) {
-                    d_outputs[input.0 as usize] = vec![0.0; size(*input)];
-                }
-                chain
-            })
-            .collect();
+        let activations = Activations::new(program, role, arenas);
+        let chains = program.chains.iter().enumerate().map(|(index, layers)| {
+            let tasks = role.tasks.iter().enumerate();
+            let own = tasks.filter_map(|(position, task)| match task.op {
+                Op::Compute { chain, phase, .. } if chain == index => Some((phase, position)),
+                _ => None,
+            });
+            let samples = program.samples_in(role, layers[0]) as usize;
+            let chain = chain(model, layers, samples, threads);
+            Chain { positions: own.collect(), in_place: activations.in_place(&chain.inputs, chain.output), ..chain }
+        });
         Replica {
             model: model.clone(),
             seed,
-            samples: samples[0],
-            chains: built,
+            samples,
+            chains: chains.collect(),
+            activations,
             parameters: Arena::new(parameters),
             gradients: Arena::new(vec![0.0; elements]),
             velocity: vec![0.0; elements],
             statistics: init::statistics(model),
-            outputs,
-            d_outputs,
-            written: vec![false; layers],
-            labels: vec![0; samples[0]],
+            written: vec![false; model.layers().len()],
+            labels: vec![0; samples],
             place: 0,
         }
     }
 
     /// The tensor that a copy reads.
     pub(crate) fn tensor(&self, area: Area) -> &[f32] {
-        match area {
-            Area::Activation(id) => &self.outputs[id.index()],
-            Area::Gradient(id) => &self.d_outputs[id.index()],
-            Area::Buffer(_) => unreachable!("a buffer is no tensor of a replica"),
-        }
+        self.activations.tensor(area.into())
     }
 
-    /// The tensor that a copy writes.
-    pub(crate) fn tensor_mut(&mut self, area: Area) -> &mut Vec<f32> {
-        match area {
-            Area::Activation(id) => &mut self.outputs[id.index()],
-            Area::Gradient(id) => &mut self.d_outputs[id.index()],
-            Area::Buffer(_) => unreachable!("a buffer is no tensor of a replica"),
-        }
+    /// Gives `work` the first elements of a buffer, which may be one of those that the program declares, and a tensor to
+    /// copy them to.
+    pub(crate) fn receive(
+        &mut self,
+        from: Buffer,
+        elements: usize,
+        declared: &[Arena],
+        to: Area,
+        work: impl FnOnce(&[f32], &mut [f32]),
+    ) {
+        let arena = match from {
+            Buffer::Parameters => &self.parameters,
+            Buffer::Gradients => &self.gradients,
+            Buffer::Declared(index) => &declared[index],
+        };
+        // SAFETY: nobody writes what a copy reads, by the program's order.
+        work(unsafe { arena.slice(0..elements) }, self.activations.tensor_mut(to.into()));
+        self.copied(to);
+    }
+
+    /// Gives `work` a tensor to read and another to copy it to.
+    pub(crate) fn move_tensor(&mut self, from: Area, to: Area, work: impl FnOnce(&[f32], &mut [f32])) {
+        let (read, mut written) = self.activations.views(&[from.into()], &[to.into()]);
+        work(read[0], written[0]);
+        self.copied(to);
     }
 
     /// Notes what a copy has written: a gradient is there, or an activation for which there is none yet.
-    pub(crate) fn copied(&mut self, to: Area) {
+    fn copied(&mut self, to: Area) {
         match to {
             Area::Activation(id) => self.written[id.index()] = false,
             Area::Gradient(id) => self.written[id.index()] = true,
@@ -144,13 +162,14 @@ impl Replica {
     }
 
     /// Reads what the task before this one would just have written, so that a chain can be timed alone as it runs in a step.
-    pub fn warm_inputs(&self, chain: usize, phase: Phase) -> f32 {
+    pub fn warm_inputs(&mut self, chain: usize, phase: Phase) -> f32 {
         let of = &self.chains[chain];
-        let read = |tensor: &[f32]| tensor.iter().step_by(16).sum::<f32>();
-        match phase {
-            Phase::Forward => of.inputs.iter().map(|id| read(&self.outputs[id.0 as usize])).sum(),
-            _ => read(&self.d_outputs[of.output.0 as usize]),
-        }
+        let reads: Vec<Slot> = match phase {
+            Phase::Forward => of.inputs.iter().map(|id| Slot::Output(*id)).collect(),
+            _ => vec![Slot::Gradient(of.output)],
+        };
+        let (tensors, _) = self.activations.views(&reads, &[]);
+        tensors.iter().map(|tensor| tensor.iter().step_by(16).sum::<f32>()).sum()
     }
 
     /// Reads the gradients of a range, as [`Replica::warm_inputs`] does for a chain.
@@ -162,7 +181,8 @@ impl Replica {
     /// Takes the next micro-batch: the samples of `data` named by `indices`, the first of which is the `place`-th of all since
     /// training began, which is what dropout draws its numbers by.
     pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) {
-        data.gather(indices, &mut self.outputs[0], &mut self.labels);
+        data.gather(indices, &mut self.activations.input, &mut self.labels);
+        self.activations.begin();
         self.place = place;
         self.written.fill(false);
     }
@@ -171,78 +191,77 @@ impl Replica {
     pub fn forward(&mut self, chain: usize, mode: Mode) -> Option<Loss> {
         let is_last = chain + 1 == self.chains.len();
         let of = &mut self.chains[chain];
-        let kernel = match &mut of.work {
-            Work::Kernel(kernel) => kernel,
-            Work::Loss(loss, _) => {
-                let found = loss.forward(&self.outputs[of.inputs[0].0 as usize], &self.labels);
-                return is_last.then_some(found);
+        // An input that lies where the output goes is there already.
+        let slot = |(index, id): (usize, &LayerId)| {
+            if of.in_place == Some(index) { Slot::Nothing } else { Slot::Output(*id) }
+        };
+        let reads: Vec<Slot> = of.inputs.iter().enumerate().map(slot).collect();
+        let mut workspace = std::mem::take(self.activations.workspace());
+        let (inputs, mut outputs) = self.activations.views(&reads, &[Slot::Output(of.output)]);
+        let found = match &mut of.work {
+            Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.labels)),
+            Work::Kernel(kernel) => {
+                kernel.draw(Draw { seed: self.seed, layer: of.layers[0].0, first: self.place });
+                // SAFETY: no message is in flight on parameters, and updates run on this thread.
+                let parameters = unsafe { self.parameters.slice(of.parameters.clone()) };
+                let statistics = &mut self.statistics[of.statistics.clone()];
+                kernel.swap_workspace(&mut workspace);
+                kernel.forward(mode, &inputs, parameters, statistics, outputs[0]);
+                kernel.swap_workspace(&mut workspace);
+                None
             }
         };
-        kernel.draw(Draw { seed: self.seed, layer: of.first.0, first: self.place });
-        let mut output = std::mem::take(&mut self.outputs[of.output.0 as usize]);
-        let inputs: Vec<&[f32]> = of.inputs.iter().map(|id| self.outputs[id.0 as usize].as_slice()).collect();
-        // SAFETY: no message is in flight on parameters, and updates run on this thread.
-        let parameters = unsafe { self.parameters.slice(of.parameters.clone()) };
-        kernel.forward(mode, &inputs, parameters, &mut self.statistics[of.statistics.clone()], &mut output);
-        self.outputs[of.output.0 as usize] = output;
-        None
+        *self.activations.workspace() = workspace;
+        self.activations.done(of.position(Phase::Forward));
+        found.filter(|_| is_last)
     }
 
     /// Runs a chain backward. `scale` is 1 / global batch, applied once, at the loss. With `accumulate` the parameter
-    /// gradient is added to that of earlier micro-batches.
+    /// gradient is added to that of earlier micro-batches. After the last chain the arena is the next learner's.
     pub fn backward(&mut self, chain: usize, phase: Phase, scale: f32, accumulate: bool) {
         let of = &mut self.chains[chain];
-        let kernel = match &mut of.work {
-            Work::Kernel(kernel) => kernel,
-            Work::Loss(loss, weight) => {
-                let logits = of.inputs[0].0 as usize;
-                loss.backward(scale * *weight, &mut self.d_outputs[logits], self.written[logits]);
-                self.written[logits] = true;
-                return;
-            }
-        };
         let data = phase != Phase::BackwardWeight;
-        let output = of.output.0 as usize;
-        let inputs: Vec<&[f32]> = of.inputs.iter().map(|id| self.outputs[id.0 as usize].as_slice()).collect();
-        let d_output = std::mem::take(&mut self.d_outputs[output]);
-        // An input that stands twice gets its second gradient through a buffer of its own.
-        let mut taken: Vec<Option<Vec<f32>>> = Vec::new();
-        let mut flags = Vec::new();
-        for (i, id) in of.inputs.iter().enumerate().filter(|_| data) {
-            let index = id.0 as usize;
-            let repeated = of.inputs[..i].contains(id);
-            let wanted = wants_gradient(&self.model, *id);
-            taken.push(match (wanted, repeated) {
-                (false, _) => None,
-                (true, false) => Some(std::mem::take(&mut self.d_outputs[index])),
-                (true, true) => Some(vec![0.0; self.outputs[index].len()]),
-            });
-            flags.push(self.written[index] && !repeated);
+        let needed = Reads::of(&self.model, &of.layers, phase);
+        let held = |wanted: bool, slot: Slot| if wanted { slot } else { Slot::Nothing };
+        let mut reads: Vec<Slot> = of.inputs.iter().map(|id| held(needed.input, Slot::Output(*id))).collect();
+        reads.push(held(needed.output, Slot::Output(of.output)));
+        reads.push(Slot::Gradient(of.output));
+        let wanted: Vec<bool> = of.inputs.iter().map(|id| data && self.activations.wants_gradient(*id)).collect();
+        let writes: Vec<Slot> =
+            of.inputs.iter().zip(&wanted).map(|(id, wanted)| held(*wanted, Slot::Gradient(*id))).collect();
+        let flags: Vec<bool> = of.inputs.iter().map(|id| self.written[id.index()]).collect();
+        let mut workspace = std::mem::take(self.activations.workspace());
+        let (tensors, mut d_inputs) = self.activations.views(&reads, &writes);
+        let (inputs, y, d_output) =
+            (&tensors[..of.inputs.len()], tensors[tensors.len() - 2], tensors[tensors.len() - 1]);
+        match &mut of.work {
+            Work::Loss(loss, weight) => loss.backward(scale * *weight, d_inputs[0], flags[0]),
+            Work::Kernel(kernel) => {
+                let mut d_inputs: Vec<Option<&mut [f32]>> =
+                    d_inputs.into_iter().zip(&wanted).map(|(slice, wanted)| wanted.then_some(slice)).collect();
+                // SAFETY: no message is in flight on parameters; exchanges of this gradient range start after this task,
+                // by the program's order, and those of the previous step ended before its update.
+                let (w, g) = unsafe {
+                    (self.parameters.slice(of.parameters.clone()), self.gradients.slice_mut(of.parameters.clone()))
+                };
+                kernel.swap_workspace(&mut workspace);
+                match phase {
+                    Phase::Backward => {
+                        kernel.backward(inputs, y, w, d_output, &mut d_inputs, &flags, g, accumulate);
+                    }
+                    Phase::BackwardWeight => kernel.backward_weight(inputs, y, d_output, w, g, accumulate),
+                    _ => kernel.backward_data(inputs, y, w, d_output, &mut d_inputs, &flags),
+                }
+                kernel.swap_workspace(&mut workspace);
+            }
         }
-        let mut d_inputs: Vec<Option<&mut [f32]>> = taken.iter_mut().map(|buffer| buffer.as_deref_mut()).collect();
-        // SAFETY: no message is in flight on parameters; exchanges of this gradient range start after this task, by the
-        // program's order, and those of the previous step ended before its update.
-        let (parameters, d_parameters) =
-            unsafe { (self.parameters.slice(of.parameters.clone()), self.gradients.slice_mut(of.parameters.clone())) };
-        let y = &self.outputs[output];
-        match phase {
-            Phase::Backward => {
-                kernel.backward(&inputs, y, parameters, &d_output, &mut d_inputs, &flags, d_parameters, accumulate);
-            }
-            Phase::BackwardWeight => {
-                kernel.backward_weight(&inputs, y, &d_output, parameters, d_parameters, accumulate);
-            }
-            _ => kernel.backward_data(&inputs, y, parameters, &d_output, &mut d_inputs, &flags),
+        for (id, _) in of.inputs.iter().zip(&wanted).filter(|(_, wanted)| **wanted) {
+            self.written[id.index()] = true;
         }
-        self.d_outputs[output] = d_output;
-        for (id, buffer) in of.inputs.iter().zip(taken) {
-            let index = id.0 as usize;
-            match buffer {
-                Some(buffer) if self.d_outputs[index].is_empty() => self.d_outputs[index] = buffer,
-                Some(second) => add_into(&mut self.d_outputs[index], &second),
-                None => continue,
-            }
-            self.written[index] = true;
+        *self.activations.workspace() = workspace;
+        self.activations.done(of.position(phase));
+        if self.activations.is_last(chain, phase) {
+            self.activations.end();
         }
     }
 
@@ -262,82 +281,15 @@ impl Replica {
         }
     }
 
-    /// The first chain whose output is not finite everywhere, of those before the loss.
-    pub(crate) fn first_not_finite(&self) -> Option<usize> {
-        let finite = |chain: &Chain| self.outputs[chain.output.index()].iter().all(|value| value.is_finite());
-        self.chains[..self.chains.len() - 1].iter().position(|chain| !finite(chain))
+    /// The first chain whose output for the micro-batch at hand is not finite everywhere, of those before the loss. Runs them
+    /// again, for what nobody needs any more has been overwritten.
+    pub(crate) fn first_not_finite(&mut self) -> Option<usize> {
+        (0..self.chains.len() - 1).find(|chain| {
+            self.forward(*chain, Mode::Train);
+            let (output, _) = self.activations.views(&[Slot::Output(self.chains[*chain].output)], &[]);
+            !output[0].iter().all(|value| value.is_finite())
+        })
     }
-
-    /// Replaces the running statistics by their mean over an epoch of `data` in the micro-batches of this replica, with its
-    /// parameters as they are (Goyal et al. 2017, §5.2, Fig. 4: "BN statistics are recomputed prior to evaluating").
-    ///
-    /// # Errors
-    /// Fewer samples than a micro-batch.
-    pub fn recompute_statistics(&mut self, data: &Dataset) -> Result<(), InputError> {
-        if self.statistics.is_empty() {
-            return Ok(());
-        }
-        let sampler = Sampler::new(data.len(), self.samples as u32, 1, &[1], self.seed)?;
-        let mut indices = Vec::new();
-        for batch in 0..sampler.batches_per_epoch() {
-            let place = sampler.micro_batch(batch, 0, 0, &mut indices);
-            self.load(data, &indices, place);
-            for chain in 0..self.chains.len() - 1 {
-                self.forward(chain, Mode::Statistics { batch: batch as u32 });
-            }
-        }
-        Ok(())
-    }
-
-    /// Mean loss and number of correct samples over a whole data set, with the running statistics.
-    pub fn evaluate(&mut self, data: &Dataset) -> Evaluation {
-        let mut evaluation = Evaluation { samples: data.len(), correct: 0, mean_loss: 0.0 };
-        let mut sum = 0.0;
-        let mut next = 0;
-        while next < data.len() {
-            // The last batch is filled up with the first samples again, which are not counted.
-            let count = self.samples.min(data.len() - next);
-            let indices: Vec<u32> = (0..self.samples).map(|i| ((next + i) % data.len()) as u32).collect();
-            self.load(data, &indices, 0);
-            for chain in 0..self.chains.len() - 1 {
-                self.forward(chain, Mode::Evaluate);
-            }
-            let classes = self.model.classes() as usize;
-            if let Some(Chain { work: Work::Loss(loss, _), inputs, .. }) = self.chains.last_mut() {
-                let logits = &self.outputs[inputs[0].index()];
-                let found = loss.forward(&logits[..count * classes], &self.labels[..count]);
-                sum += found.sum;
-                evaluation.correct += found.correct;
-            }
-            next += count;
-        }
-        evaluation.mean_loss = sum / data.len() as f64;
-        evaluation
-    }
-}
-
-/// How well a model does on held-out data.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Evaluation {
-    /// Samples looked at.
-    pub samples: usize,
-    /// Of them, those whose largest logit is the label's.
-    pub correct: usize,
-    /// Mean cross-entropy in nats.
-    pub mean_loss: f64,
-}
-
-impl Evaluation {
-    /// Share of correct samples, 0 to 1.
-    pub fn accuracy(&self) -> f64 {
-        self.correct as f64 / self.samples.max(1) as f64
-    }
-}
-
-/// Whether anyone wants the gradient of a layer's output: all but the samples themselves and what no parameter feeds.
-fn wants_gradient(model: &Model, id: LayerId) -> bool {
-    !matches!(model.node(id).layer, Layer::Input(_))
-        && model.consumers(id).iter().any(|consumer| model.needs_input_gradient(*consumer))
 }
 
 fn chain(model: &Arc<Model>, layers: &[LayerId], samples: usize, threads: &Threads) -> Chain {
@@ -360,9 +312,11 @@ fn chain(model: &Arc<Model>, layers: &[LayerId], samples: usize, threads: &Threa
     let nodes = || layers.iter().map(|id| model.node(*id));
     Chain {
         work,
-        first: layers[0],
+        layers: layers.to_vec(),
+        positions: Vec::new(),
         inputs: head.inputs.clone(),
         output: last,
+        in_place: None,
         parameters: span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect()),
         statistics: span(nodes().filter_map(|node| node.statistics.clone()).collect()),
     }

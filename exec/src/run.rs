@@ -8,13 +8,16 @@ use lockstep_topology::InputError;
 
 use crate::clock;
 use crate::data::{Dataset, Sampler};
+use crate::device::cpu::Threads;
 use crate::error::ExecError;
 use crate::exchange::Traffic;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::gather::{Legacy, gather, mean};
 use crate::holdings::Memory;
 use crate::pin::pin;
+use crate::pool::Arenas;
 use crate::replica::{Evaluation, Replica};
+use crate::room;
 use crate::transport::{Transport, TransportError, control, memory};
 use crate::worker::{Evaluations, Setup, Worker};
 
@@ -28,6 +31,8 @@ pub struct Options<'a> {
     pub seed: u64,
     /// Threads of each rank.
     pub threads_per_rank: usize,
+    /// Where the learners of this process have their activations.
+    pub arenas: Arenas,
     /// Learning rate and its schedule, momentum, weight decay.
     pub optimizer: Optimizer,
     /// Held-out samples on which the last epochs are judged.
@@ -45,6 +50,7 @@ impl Default for Options<'_> {
             warm_up: 2,
             seed: 1,
             threads_per_rank: 1,
+            arenas: Arenas::default(),
             optimizer: Optimizer::default(),
             evaluations: None,
             stall_limit: Duration::from_secs(60),
@@ -89,6 +95,7 @@ impl Run {
 pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<Run, ExecError> {
     data.check_fits(&program.model)?;
     let ranks = program.ranks();
+    room::check(program, 0..ranks, &Threads::new(options.threads_per_rank)?)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let fits = ranks as usize * options.threads_per_rank <= cores;
     let setup = setup(program, data, options)?;
@@ -118,6 +125,8 @@ pub fn run_processes(
     options: &Options<'_>,
 ) -> Result<Option<Run>, ExecError> {
     data.check_fits(&program.model)?;
+    let here = (0..program.ranks()).zip(hosts).filter(|(_, host)| **host == processes.process());
+    room::check(program, here.map(|(rank, _)| rank), &Threads::new(options.threads_per_rank)?)?;
     let setup = setup(program, data, options)?;
     let mut states: Vec<Option<Memory>> = Vec::new();
     states.resize_with(hosts.iter().filter(|host| **host == processes.process()).count(), || None);
@@ -168,6 +177,7 @@ fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &'a Options<'a>) 
         evaluations: options.evaluations,
         seed: options.seed,
         threads: options.threads_per_rank,
+        arenas: &options.arenas,
         stall_limit: options.stall_limit,
         driver: Driver::fixed(options.steps),
         progress: options.progress,
@@ -208,6 +218,8 @@ fn finish(
     mut legacies: Vec<Legacy>,
     found: Found,
 ) -> Result<Run, ExecError> {
+    // What the ranks worked in goes back before the results are copied.
+    options.arenas.pool.clear();
     let replica = found.replica.into_inner().ok().flatten();
     let mut replica = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers as usize;

@@ -19,6 +19,7 @@ mod straggling;
 mod strategy;
 mod timeline;
 mod totals;
+mod tuner;
 
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
@@ -36,3 +37,4 @@ pub use straggling::straggling_s;
 pub use strategy::Strategy;
 pub use timeline::{Span, Step, Timeline, median};
 pub use totals::{Total, Totals};
+pub use tuner::{DEFAULT_THRESHOLD, Trial, Tuner, Verdict};

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use lockstep_exec::Arenas;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
+use lockstep_models::memory::Reuse;
 use lockstep_models::{Op, Phase, Program, SgdStep};
 use lockstep_sim::{ComputeEntry, Point, chain_key};
 
@@ -35,7 +37,9 @@ pub(super) fn turns<'a>(program: &'a Program, data: &'a Dataset, repetitions: us
     let samples = program.batch_per_rank;
     let (filled, prepared) = (tasks.clone(), tasks.clone());
     let make = move || {
-        let replica = Replica::new(&program.model, &program.chains, samples as usize, 1, &Threads::one());
+        // Tasks run alone and in any order, so what one reads no other may have overwritten.
+        let apart = Arenas { reuse: Reuse::InPlace, ..Arenas::default() };
+        let replica = Replica::of_role(program, &program.roles[0], &apart, 1, &Threads::one());
         let mut rank = Rank { replica, indices: (0..samples).map(|i| i % data.len() as u32).collect() };
         filled.iter().for_each(|op| run(&mut rank, op, data)); // fills what backward passes read
         rank

@@ -1,10 +1,13 @@
 //! `lockstep models list`, `show` and `check`.
 
+use std::sync::Arc;
+
 use clap::{Args, Subcommand};
 use lockstep_models::{Model, Node, Pass};
 use lockstep_topology::{Bytes, InputError};
 
 use crate::failure::Failure;
+use crate::memory;
 use crate::report::{CheckRow, Format, LayerRow, ModelRow, Report, print};
 
 /// What can be asked about models.
@@ -30,11 +33,19 @@ pub(super) struct List {
 
 /// Flags of `models show`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  lockstep models show lenet")]
+#[command(after_help = "Examples:
+  lockstep models show lenet
+  lockstep models show resnet-50 --memory --batch 16
+      what training it takes of a device's memory, as planned and with a buffer for each operator's output")]
 pub(super) struct Show {
     /// Name of a model, or a .toml or .onnx file, e.g. lenet, alexnet:ungrouped or resnet-50:image=64
     model: String,
+    /// Show what one learner takes of a device's memory instead of the layers
+    #[arg(long)]
+    memory: bool,
+    /// Samples of a micro-batch, with --memory
+    #[arg(long, default_value_t = 32, requires = "memory")]
+    batch: u32,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -61,7 +72,11 @@ impl Models {
                 let rows: Result<Vec<ModelRow>, InputError> = Model::zoo().iter().map(row).collect();
                 Report::new(rows?, Vec::new()).print(format)
             }
-            Models::Show(Show { model, format }) => {
+            Models::Show(Show { model, memory: true, batch, format }) => {
+                let (rows, notes) = memory::rows(&Arc::new(load(&model)?), batch)?;
+                Report::new(rows, notes).print(format)
+            }
+            Models::Show(Show { model, format, .. }) => {
                 let model = load(&model)?;
                 let report =
                     Report::new(model.layers().iter().map(|node| layer_row(&model, node)).collect(), Vec::new());

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use columns::Columns;
 pub use paper_row::PaperRow;
 pub use row::{
-    CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, ModelRow, PredictedRow, Setting,
+    CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, MemoryRow, ModelRow, PredictedRow, Setting,
     scaling_efficiencies,
 };
 pub use schema::schemas;

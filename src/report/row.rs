@@ -268,6 +268,21 @@ pub struct LayerRow {
 
 impl Row for LayerRow {}
 
+/// A row of `models show --memory`: what one learner takes for one thing.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct MemoryRow {
+    /// `weights`, `gradients`, `optimizer`, `input`, `activations` (with their gradients), `scratch` (of kernels) or `total`.
+    pub part: String,
+    /// Where the output of every operator has a buffer of its own.
+    pub unplanned_bytes: u64,
+    /// As the executor lays it out.
+    pub planned_bytes: u64,
+    /// What is live at once at least.
+    pub live_bytes: u64,
+}
+
+impl Row for MemoryRow {}
+
 /// A row of `clusters list`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ClusterRow {

@@ -3,7 +3,9 @@
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
-use super::row::{CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, ModelRow, PredictedRow};
+use super::row::{
+    CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, MemoryRow, ModelRow, PredictedRow,
+};
 use super::sweep_row::{FrontRow, SweepRow};
 use super::{PaperRow, Report};
 use crate::calibrate::CalibrationRow;
@@ -21,6 +23,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("collective", schema::<CollectiveRow>()),
         ("models-list", schema::<ModelRow>()),
         ("models-show", schema::<LayerRow>()),
+        ("models-memory", schema::<MemoryRow>()),
         ("clusters-list", schema::<ClusterRow>()),
         ("clusters-show", schema::<DetailRow>()),
         ("papers", schema::<PaperRow>()),

@@ -51,8 +51,8 @@ impl Worker<'_> {
     }
 
     /// The error for a loss that is no finite number, found in the chain of the loss.
-    fn diverged(&self, loss_chain: usize, step: u64, loss: f64) -> ExecError {
-        let found = self.memory.replica.as_ref().and_then(|replica| replica.first_not_finite());
+    fn diverged(&mut self, loss_chain: usize, step: u64, loss: f64) -> ExecError {
+        let found = self.memory.replica.as_mut().and_then(|replica| replica.first_not_finite());
         let layers = self.setup.program.chain_name(found.unwrap_or(loss_chain));
         ExecError::Diverged { rank: self.transport.rank().0, step, loss, layers }
     }

@@ -16,6 +16,7 @@ use crate::data::{Dataset, Sampler};
 use crate::error::ExecError;
 use crate::exchange::Traffic;
 use crate::holdings::Memory;
+use crate::pool::Arenas;
 use crate::replica::Evaluation;
 use crate::transport::Transport;
 pub use evaluation::Evaluations;
@@ -32,6 +33,8 @@ pub(crate) struct Setup<'a> {
     pub evaluations: Option<Evaluations<'a>>,
     pub seed: u64,
     pub threads: usize,
+    /// Where activations lie.
+    pub arenas: &'a Arenas,
     pub stall_limit: Duration,
     pub driver: Driver,
     /// Called by rank 0 after each iteration with its number and mean local loss.

@@ -149,7 +149,7 @@ fn library_step(end: &mut dyn Transport) -> Result<(), TransportError> {
     let job = Job { algorithm: Algorithm::Library(Library::Mpi), bucket: Bucket::Whole, ..Job::new(model, ranks, 4) };
     let program = job.program().unwrap();
     let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();
-    let mut replica = Replica::new(&program.model, &program.chains, 4, 1, &Threads::one());
+    let mut replica = Replica::new(&program, 1, &Threads::one());
     let mut gradient = |rank: u32| -> Vec<f32> {
         replica.load(&data, &[4 * rank, 4 * rank + 1, 4 * rank + 2, 4 * rank + 3], 4 * u64::from(rank));
         for task in &program.roles[0].tasks {

@@ -1,19 +1,33 @@
 //! The tensors of a micro-batch that come and go: which tasks write and read each, in the order of the role's tasks.
 //!
-//! What lies inside a fused chain is never stored. A backward pass needs the chain's input where it makes parameter
-//! gradients or normalises, its output where a ReLU cut it off or a slope follows from it, of a max pooling which place was
-//! the largest, and of a dropout what it kept.
+//! What lies inside a fused chain is never stored. Outputs and their gradients share an arena; what a kernel keeps from its
+//! forward to its backward pass (places of maxima, a dropout's mask, a loss's probabilities) is its own.
 
-use crate::{Layer, LayerId, Model, Op, Phase, PoolKind, Program, Role};
+use crate::{Area, Layer, LayerId, Model, Op, Phase, PoolKind, Program, Role};
 
-use super::ELEMENT_BYTES;
+use super::{ELEMENT_BYTES, LINE_BYTES};
 
-/// A piece of memory with its first and last use, as positions of tasks in their role.
+/// What a tensor of a layer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Content {
+    /// The layer's output.
+    Output,
+    /// The gradient towards its output.
+    Gradient,
+    /// What its kernel keeps for the backward pass.
+    Kept,
+}
+
+/// A tensor with its first and last use, as positions of tasks in their role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tensor {
     /// `conv1`, `conv1 gradient`, `pool1 places`.
     pub name: String,
-    /// Its size.
+    /// Whose it is.
+    pub layer: LayerId,
+    /// What of it.
+    pub content: Content,
+    /// Its size in whole cache lines, so that each begins on one.
     pub bytes: u64,
     /// The task that writes it first.
     pub first: usize,
@@ -21,100 +35,178 @@ pub struct Tensor {
     pub last: usize,
 }
 
-/// Where the tasks of a chain stand in their role.
+/// The chains of a role: where they stand, and how many samples they take.
+pub(super) struct Chains {
+    /// The forward task of each, if the role runs it.
+    pub(super) forward: Vec<Option<usize>>,
+    /// The chain of each layer; the input has none.
+    pub(super) of_layer: Vec<Option<usize>>,
+    last_backward: Vec<Option<usize>>,
+    samples: Vec<u32>,
+}
+
+impl Chains {
+    pub(super) fn of(program: &Program, role: &Role) -> Chains {
+        let chains = program.chains.len();
+        let (mut forward, mut last_backward, mut samples) = (vec![None; chains], vec![None; chains], vec![0; chains]);
+        for (position, task) in role.tasks.iter().enumerate() {
+            let Op::Compute { chain, phase, samples: of_task } = task.op else { continue };
+            samples[chain] = of_task.max(samples[chain]);
+            let positions = if phase == Phase::Forward { &mut forward } else { &mut last_backward };
+            positions[chain] = Some(position);
+        }
+        let mut of_layer = vec![None; program.model.layers().len()];
+        for (chain, layers) in program.chains.iter().enumerate() {
+            layers.iter().for_each(|id| of_layer[id.index()] = Some(chain));
+        }
+        Chains { forward, of_layer, last_backward, samples }
+    }
+
+    /// Samples in the output of a layer, as [`Program::samples_in`].
+    pub(super) fn samples_in(&self, model: &Model, id: LayerId) -> u64 {
+        let of = |id: &LayerId| self.of_layer[id.index()].map(|chain| self.samples[chain]);
+        let consumed = || model.consumers(id).iter().filter_map(of).max();
+        u64::from(of(&id).or_else(consumed).unwrap_or(0))
+    }
+}
+
+/// Where a tensor is used.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
-    forward: Option<usize>,
-    /// The first task that makes the gradient of the chain's inputs.
-    data: Option<usize>,
-    /// The last backward task.
-    backward: Option<usize>,
-    samples: u32,
+struct Uses {
+    /// First and last position.
+    span: Option<(usize, usize)>,
+    /// Whether somebody reads it, or writes an output.
+    wanted: bool,
+}
+
+impl Uses {
+    fn add(&mut self, position: usize, wanted: bool) {
+        let (first, last) = self.span.unwrap_or((position, position));
+        self.span = Some((first.min(position), last.max(position)));
+        self.wanted |= wanted;
+    }
 }
 
 /// The activations of one micro-batch and their gradients; input and parameters are not among them.
 pub fn activations(program: &Program, role: &Role) -> Vec<Tensor> {
-    let model = &program.model;
-    let mut places = vec![Place::default(); program.chains.len()];
-    for (position, task) in role.tasks.iter().enumerate() {
-        let Op::Compute { chain, phase, samples } = task.op else { continue };
-        let place = &mut places[chain];
-        place.samples = samples;
-        match phase {
-            Phase::Forward => place.forward = Some(position),
-            _ => place.backward = Some(position),
-        }
-        if matches!(phase, Phase::BackwardData | Phase::Backward) {
-            place.data.get_or_insert(position);
-        }
-    }
-    let mut chain_of = vec![None; model.layers().len()];
-    for (chain, layers) in program.chains.iter().enumerate() {
-        layers.iter().for_each(|id| chain_of[id.index()] = Some(chain));
-    }
+    let (model, chains) = (&program.model, Chains::of(program, role));
+    let (outputs, gradients) = uses(program, role);
     let mut tensors = Vec::new();
-    for (layers, place) in program.chains.iter().zip(&places) {
-        let (Some(forward), Some(last)) = (place.forward, layers.last()) else { continue };
-        let node = model.node(*last);
-        let bytes = |elements: u64| u64::from(place.samples) * elements * ELEMENT_BYTES;
-        let consumers = || model.consumers(*last).iter().filter_map(|id| chain_of[id.index()]);
-        let mut uses = vec![forward];
-        uses.extend(consumers().filter_map(|consumer| places[consumer].forward));
-        let keeps_input = |chain: &usize| needs_input(model, &program.chains[*chain]);
-        uses.extend(consumers().filter(keeps_input).filter_map(|consumer| places[consumer].backward));
-        if needs_output(model, layers) {
-            uses.extend(place.backward);
-        }
-        let end = uses.into_iter().max().unwrap_or(forward);
-        // The loss gives a number and keeps its probabilities, which are as large as its input.
-        let size = match node.layer {
-            Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy => {
-                node.input_shapes.iter().map(|shape| shape.elements()).sum()
-            }
-            _ => node.output.elements(),
+    for (layer, node) in model.iter().skip(1) {
+        let mut push = |content: Content, bytes: u64, span: (usize, usize)| {
+            let what = match (content, &node.layer) {
+                (Content::Output, _) => "",
+                (Content::Gradient, _) => " gradient",
+                (Content::Kept, Layer::Dropout(_)) => " mask",
+                (Content::Kept, Layer::Pool2d(_)) => " places",
+                (Content::Kept, _) => " probabilities",
+            };
+            let (name, bytes) = (format!("{}{what}", node.name), bytes.next_multiple_of(LINE_BYTES));
+            let (first, last) = across_repetitions(role, span);
+            tensors.push(Tensor { name, layer, content, bytes, first, last });
         };
-        tensors.push(Tensor { name: node.name.clone(), bytes: bytes(size), first: forward, last: end });
-        for id in layers.iter().filter(|id| is_max_pool(&model.node(**id).layer)) {
-            let pool = model.node(*id);
-            if let Some(last) = place.backward {
-                let (name, bytes) = (format!("{} places", pool.name), bytes(pool.output.elements()));
-                tensors.push(Tensor { name, bytes, first: forward, last });
+        let elements = chains.samples_in(model, layer) * node.output.elements();
+        for (content, uses) in
+            [(Content::Output, outputs[layer.index()]), (Content::Gradient, gradients[layer.index()])]
+        {
+            if let (Some(span), true, false) = (uses.span, uses.wanted, node.layer.is_loss()) {
+                push(content, elements * ELEMENT_BYTES, span);
             }
         }
-        if let (Layer::Dropout(_), Some(last)) = (&node.layer, place.backward) {
+        let kept = match &node.layer {
+            Layer::Pool2d(pool) if pool.kind == PoolKind::Max => elements * ELEMENT_BYTES,
             // A byte an element.
-            let (name, bytes) = (format!("{} mask", node.name), bytes(node.output.elements()) / ELEMENT_BYTES);
-            tensors.push(Tensor { name, bytes, first: forward, last });
-        }
-        let written = consumers().filter_map(|consumer| places[consumer].data).min();
-        if let (Some(first), Some(last)) = (written, place.backward) {
-            let name = format!("{} gradient", node.name);
-            tensors.push(Tensor { name, bytes: bytes(node.output.elements()), first, last: last.max(first) });
+            Layer::Dropout(_) => elements,
+            layer if layer.is_loss() => elements * u64::from(model.classes()) * ELEMENT_BYTES,
+            _ => continue,
+        };
+        let Some(chain) = chains.of_layer[layer.index()] else { continue };
+        if let (Some(first), Some(last)) = (chains.forward[chain], chains.last_backward[chain]) {
+            push(Content::Kept, kept, (first, last));
         }
     }
     tensors
 }
 
-fn is_max_pool(layer: &Layer) -> bool {
-    matches!(layer, Layer::Pool2d(pool) if pool.kind == PoolKind::Max)
+/// Where outputs and gradients are used, by layer.
+fn uses(program: &Program, role: &Role) -> (Vec<Uses>, Vec<Uses>) {
+    let model = &program.model;
+    let none = vec![Uses::default(); model.layers().len()];
+    let (mut outputs, mut gradients) = (none.clone(), none);
+    for (position, task) in role.tasks.iter().enumerate() {
+        match &task.op {
+            Op::Compute { chain, phase, .. } => {
+                let layers = &program.chains[*chain];
+                let (inputs, output) = (&model.node(layers[0]).inputs, layers[layers.len() - 1]);
+                let reads = Reads::of(model, layers, *phase);
+                inputs.iter().filter(|_| reads.input).for_each(|id| outputs[id.index()].add(position, true));
+                if *phase == Phase::Forward || reads.output {
+                    outputs[output.index()].add(position, true);
+                }
+                if *phase != Phase::Forward {
+                    gradients[output.index()].add(position, true);
+                }
+                if matches!(phase, Phase::BackwardData | Phase::Backward) {
+                    inputs.iter().for_each(|id| gradients[id.index()].add(position, false));
+                }
+            }
+            Op::Copy(copy) => {
+                for area in [copy.from, copy.to] {
+                    match area {
+                        Area::Activation(id) => outputs[id.index()].add(position, true),
+                        Area::Gradient(id) => gradients[id.index()].add(position, true),
+                        Area::Buffer(_) => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    (outputs, gradients)
 }
 
-/// Whether a chain's backward pass reads what its forward pass read.
-fn needs_input(model: &Model, layers: &[LayerId]) -> bool {
-    let reads = |id: &LayerId| {
-        let layer = &model.node(*id).layer;
-        matches!(layer, Layer::Conv2d(_) | Layer::Dense(_) | Layer::BatchNorm(_))
-            || matches!(layer, Layer::Scale(_) | Layer::LocalResponseNorm(_))
-    };
-    // A flattened input is the same memory as its dense layer's.
-    layers.iter().find(|id| model.node(**id).layer != Layer::Flatten).is_some_and(reads)
+/// The span of a tensor with the repetitions that it must outlast: one made before a `Repeat` is there until all of it has
+/// run, one that is read behind it (or filled bit by bit) from its first task on.
+fn across_repetitions(role: &Role, (first, last): (usize, usize)) -> (usize, usize) {
+    let (mut from, mut to) = (first, last);
+    for (id, task) in role.tasks.iter().enumerate() {
+        let Op::Repeat { body, .. } = task.op else { continue };
+        let inside = id + 1..=id + body;
+        if inside.contains(&last) && first < *inside.start() {
+            to = inside.end() + 1;
+        }
+        if inside.contains(&first) && last > *inside.end() {
+            from = *inside.start();
+        }
+    }
+    (from, to)
 }
 
-/// Whether it reads what its forward pass wrote.
-fn needs_output(model: &Model, layers: &[LayerId]) -> bool {
-    let reads = |id: &LayerId| match model.node(*id).layer {
-        Layer::Relu | Layer::Sigmoid | Layer::Tanh | Layer::LocalResponseNorm(_) => true,
-        ref layer => layer.is_loss(),
-    };
-    layers.iter().any(reads)
+/// What a backward task of a chain reads beside the gradient of the chain's output, its parameters and what it keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reads {
+    /// The chain's inputs: for parameter gradients, and where the slope follows from them.
+    pub input: bool,
+    /// Its output: where a ReLU cut it off or the slope follows from it.
+    pub output: bool,
+}
+
+impl Reads {
+    /// What `phase` reads of a chain of `layers`; a forward pass reads its inputs and writes its output.
+    pub fn of(model: &Model, layers: &[LayerId], phase: Phase) -> Reads {
+        if phase == Phase::Forward {
+            return Reads { input: true, output: false };
+        }
+        let layer = |id: &LayerId| &model.node(*id).layer;
+        // A flattened input is the same memory as its dense layer's.
+        let head = layers.iter().map(layer).find(|layer| **layer != Layer::Flatten);
+        let input = match head {
+            Some(Layer::BatchNorm(_) | Layer::LocalResponseNorm(_)) => true,
+            Some(Layer::Conv2d(_) | Layer::Dense(_) | Layer::Scale(_)) => phase != Phase::BackwardData,
+            _ => false,
+        };
+        let slope_of_output =
+            |layer: &Layer| matches!(layer, Layer::Relu | Layer::Sigmoid | Layer::Tanh | Layer::LocalResponseNorm(_));
+        Reads { input, output: layers.iter().map(layer).any(slope_of_output) }
+    }
 }

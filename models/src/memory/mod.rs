@@ -5,17 +5,21 @@
 
 mod activations;
 mod arrange;
+mod plan;
 #[cfg(test)]
 mod tests;
 
 use lockstep_topology::InputError;
 
 use crate::{Op, Program, Role, TaskId};
-pub use activations::{Tensor, activations};
-pub use arrange::{Arrangement, arrange, live_bytes};
+pub use activations::{Content, Reads, Tensor, activations};
+pub use arrange::{Arrangement, Storage, arrange, live_bytes};
+pub use plan::{Activations, Plan, Reuse};
 
 /// Bytes of an fp32 element, and of a label.
 const ELEMENT_BYTES: u64 = 4;
+/// Bytes of a cache line: activations begin on one.
+const LINE_BYTES: u64 = 64;
 
 /// The bytes of one rank by what they are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +32,7 @@ pub struct Memory {
     pub optimizer: u64,
     /// The samples and labels of a micro-batch.
     pub input: u64,
-    /// Activations and their gradients, tensors that never live together in the same place.
+    /// Activations and their gradients as [`Plan`] lays them out, and what kernels keep between their passes.
     pub activations: u64,
     /// The same, every tensor in a place of its own.
     pub activations_unplanned: u64,
@@ -59,15 +63,15 @@ impl Memory {
         let Some(samples) = samples.max() else {
             return Ok(Memory { gradients: parameters, communication, buffers, ..Memory::default() });
         };
-        let tensors = activations(program, role);
+        let activations = Activations::of_role(program, role);
         Ok(Memory {
             weights: parameters + model.statistics_elements() * ELEMENT_BYTES,
             gradients: parameters,
             optimizer: parameters * optimizer_elements,
             input: u64::from(samples) * (model.input().elements() + 1) * ELEMENT_BYTES,
-            activations: arrange(&tensors).bytes,
-            activations_unplanned: tensors.iter().map(|tensor| tensor.bytes).sum(),
-            activations_live: live_bytes(&tensors),
+            activations: activations.planned,
+            activations_unplanned: activations.unplanned,
+            activations_live: activations.live,
             communication,
             buffers,
         })

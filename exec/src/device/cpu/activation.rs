@@ -4,6 +4,7 @@ use super::Gradients;
 use super::elementwise::merge;
 use super::simd::wide;
 use super::threads::{Disjoint, Threads, tile_range};
+use super::workspace::Workspace;
 
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;
@@ -38,12 +39,16 @@ impl Curve {
 pub(crate) struct Activation {
     curve: Curve,
     threads: Threads,
-    scratch: Vec<f32>,
 }
 
 impl Activation {
     pub(crate) fn new(curve: Curve, threads: &Threads) -> Activation {
-        Activation { curve, threads: threads.clone(), scratch: vec![0.0; threads.count() * TILE] }
+        Activation { curve, threads: threads.clone() }
+    }
+
+    /// Elements of a backward pass' workspace.
+    pub(crate) fn workspace(&self) -> [usize; 1] {
+        [self.threads.count() * TILE]
     }
 
     pub(crate) fn forward(&self, input: &[f32], output: &mut [f32]) {
@@ -53,15 +58,20 @@ impl Activation {
             let range = tile_range(tile, TILE, len);
             // SAFETY: each tile has its own range.
             let output = unsafe { output.part(range.clone()) };
-            output.iter_mut().zip(&input[range]).for_each(|(y, x)| *y = self.curve.value(*x));
+            if input.is_empty() {
+                output.iter_mut().for_each(|y| *y = self.curve.value(*y));
+            } else {
+                output.iter_mut().zip(&input[range]).for_each(|(y, x)| *y = self.curve.value(*x));
+            }
         });
     }
 
-    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
-        let (len, curve) = (of.output.len(), self.curve);
-        let (scratch, d_input) = (Disjoint::new(&mut self.scratch), Disjoint::new(d_input));
+        let (len, curve) = (of.d_output.len(), self.curve);
+        let [scratch] = workspace.parts(self.workspace());
+        let (scratch, d_input) = (Disjoint::new(scratch), Disjoint::new(d_input));
         self.threads.each(len.div_ceil(TILE), |worker, tile| {
             let range = tile_range(tile, TILE, len);
             // SAFETY: each tile has its own range, each worker its own scratch.

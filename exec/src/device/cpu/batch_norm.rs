@@ -9,6 +9,7 @@ use super::elementwise::merge;
 use super::simd::{sum, sum_pairs, wide};
 use super::tail::{mask, relu};
 use super::threads::{Disjoint, Threads, tile_range};
+use super::workspace::Workspace;
 use super::{Gradients, Mode};
 
 /// Channels of one tile where planes are smaller than a cache line, so that tiles do not share lines.
@@ -24,8 +25,6 @@ pub(crate) struct BatchNorm {
     threads: Threads,
     /// Per channel: the batch's mean and 1 / √(variance + ε).
     batch: Vec<(f32, f32)>,
-    /// Per thread: a plane of gradients before the ReLU, and one towards the input.
-    scratch: Vec<f32>,
 }
 
 /// One channel's planes: the range of each in the batch.
@@ -44,8 +43,12 @@ impl BatchNorm {
             relu,
             threads: threads.clone(),
             batch: vec![(0.0, 0.0); channels],
-            scratch: vec![0.0; threads.count() * 2 * plane],
         }
+    }
+
+    /// Elements of a backward pass' workspace: per thread a plane of gradients before the ReLU, and one towards the input.
+    pub(crate) fn workspace(&self) -> [usize; 1] {
+        [self.threads.count() * 2 * self.plane]
     }
 
     fn tile(&self) -> usize {
@@ -129,10 +132,10 @@ impl BatchNorm {
         });
     }
 
-    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let (channels, plane, tile) = (self.channels, self.plane, self.tile());
         let input = of.inputs[0];
-        let samples = of.output.len() / (channels * plane);
+        let samples = of.d_output.len() / (channels * plane);
         let count = (samples * plane) as f64;
         let (rectified, accumulate_parameters) = (self.relu, of.accumulate_parameters);
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
@@ -141,7 +144,8 @@ impl BatchNorm {
             let (d_gamma, d_beta) = d_parameters.split_at_mut(channels);
             (Disjoint::new(d_gamma), Disjoint::new(d_beta))
         });
-        let (scratch, batch) = (Disjoint::new(&mut self.scratch), &self.batch);
+        let [scratch] = workspace.parts(self.workspace());
+        let (scratch, batch) = (Disjoint::new(scratch), &self.batch);
         self.threads.each(channels.div_ceil(tile), |worker, index| {
             let range = tile_range(index, tile, channels);
             // SAFETY: a worker's scratch is its own.

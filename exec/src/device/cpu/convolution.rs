@@ -12,6 +12,7 @@ use super::simd::{sum, wide};
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
+use super::workspace::Workspace;
 use super::{Gradients, pair};
 
 /// Elements of an unfolded group that stay in the second-level cache beside the products (512 KiB of 1 MiB).
@@ -36,10 +37,6 @@ pub(crate) struct Convolution {
     images: usize,
     rows: usize,
     threads: Threads,
-    /// Per thread: unfolded columns, products, images of gradients.
-    scratch: Vec<f32>,
-    /// Per segment: a gradient of all parameters.
-    partial: Vec<f32>,
     /// Per output element: the place of the maximum, with pooling.
     best: Vec<u32>,
 }
@@ -69,7 +66,7 @@ impl Convolution {
         let rows =
             if images == 1 { (CACHED / (depth * window.output.1)).clamp(1, window.output.0) } else { window.output.0 };
         let out_size = out_channels * tail.pool.map_or(places, |pool| pool.output_size());
-        let mut convolution = Convolution {
+        Convolution {
             window,
             channels,
             out_channels,
@@ -80,14 +77,8 @@ impl Convolution {
             images,
             rows,
             threads: threads.clone(),
-            scratch: Vec::new(),
-            partial: Vec::new(),
             best: vec![0; if tail.pool.is_some() { samples * out_size } else { 0 }],
-        };
-        let (columns, products, d_images) = convolution.scratch_sizes();
-        convolution.scratch = vec![0.0; threads.count() * (columns + products + d_images)];
-        convolution.partial = vec![0.0; SEGMENTS.min(samples.div_ceil(images)) * convolution.parameters()];
-        convolution
+        }
     }
 
     /// Number of parameters: weights, then biases.
@@ -104,10 +95,25 @@ impl Convolution {
         self.channels / self.groups * self.window.taps()
     }
 
+    /// What a thread needs: unfolded columns, products, images of gradients.
     fn scratch_sizes(&self) -> (usize, usize, usize) {
         let columns = self.depth() * self.images * self.rows * self.window.output.1;
         let products = self.out_channels * self.images * self.window.output_size();
         (columns, products, self.images * self.channels * self.window.input_size())
+    }
+
+    /// Elements of a backward pass' workspace, with all gradients: what the threads need, and a gradient of all parameters per
+    /// segment.
+    pub(crate) fn workspace(&self, samples: usize) -> [usize; 2] {
+        let (columns, products, d_images) = self.scratch_sizes();
+        [self.threads.count() * (columns + products + d_images), self.segments(samples).1 * self.parameters()]
+    }
+
+    /// Groups of images in a segment, and segments.
+    fn segments(&self, samples: usize) -> (usize, usize) {
+        let groups = samples.div_ceil(self.images);
+        let groups_per_segment = groups.div_ceil(SEGMENTS);
+        (groups_per_segment, groups.div_ceil(groups_per_segment))
     }
 
     /// Blocks of output rows that are unfolded at a time.
@@ -116,14 +122,14 @@ impl Convolution {
         (0..height.div_ceil(rows)).map(move |block| tile_range(block, rows, height))
     }
 
-    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32]) {
+    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32], workspace: &mut Workspace) {
         let samples = output.len() / self.out_size;
-        let mut scratch = std::mem::take(&mut self.scratch);
         let mut best = std::mem::take(&mut self.best);
         {
-            let (columns_len, products_len, d_images_len) = self.scratch_sizes();
-            let per_worker = columns_len + products_len + d_images_len;
-            let (shared, best, output) = (Disjoint::new(&mut scratch), Disjoint::new(&mut best), Disjoint::new(output));
+            let (columns_len, products_len, _) = self.scratch_sizes();
+            let per_worker = columns_len + products_len;
+            let [scratch] = workspace.parts([self.threads.count() * per_worker]);
+            let (shared, best, output) = (Disjoint::new(scratch), Disjoint::new(&mut best), Disjoint::new(output));
             let (in_size, plane) = (self.channels * self.window.input_size(), self.window.output_size());
             let this = &*self;
             this.threads.each(samples.div_ceil(this.images), |worker, tile| {
@@ -134,8 +140,7 @@ impl Convolution {
                     let best = best.part(if this.tail.pool.is_some() { outputs.clone() } else { 0..0 });
                     (shared.part(worker * per_worker..(worker + 1) * per_worker), output.part(outputs), best)
                 };
-                let (columns, rest) = scratch.split_at_mut(columns_len);
-                let products = &mut rest[..products_len];
+                let (columns, products) = scratch.split_at_mut(columns_len);
                 this.product(&input[range.start * in_size..range.end * in_size], parameters, columns, products);
                 let (distance, out_plane) = (range.len() * plane, this.out_size / this.out_channels);
                 wide(
@@ -153,7 +158,7 @@ impl Convolution {
                 );
             });
         }
-        (self.scratch, self.best) = (scratch, best);
+        self.best = best;
     }
 
     /// `products[o, i · plane + p]`: output channel o of image i at place p, without bias.
@@ -201,71 +206,65 @@ impl Convolution {
         Matrix::rows(columns, distance)
     }
 
-    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let input = of.inputs[0];
         let (in_size, per_segment) = (self.channels * self.window.input_size(), self.parameters());
-        let samples = of.output.len() / self.out_size;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let mut partial = std::mem::take(&mut self.partial);
+        let samples = of.d_output.len() / self.out_size;
         let accumulate_input = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let wants_parameters = of.d_parameters.is_some();
         let groups = samples.div_ceil(self.images);
-        let groups_per_segment = groups.div_ceil(SEGMENTS);
-        let segments = groups.div_ceil(groups_per_segment);
-        {
-            let (columns_len, products_len, d_images_len) = self.scratch_sizes();
-            let per_worker = columns_len + products_len + d_images_len;
-            let (shared, shared_partial) = (Disjoint::new(&mut scratch), Disjoint::new(&mut partial));
-            let d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()).map(Disjoint::new);
-            let this = &*self;
-            this.threads.each(segments, |worker, segment| {
-                // SAFETY: a worker's scratch is its own, a segment's partial gradient belongs to its tile.
-                let (scratch, partial) = unsafe {
-                    let partial =
-                        if wants_parameters { segment * per_segment..(segment + 1) * per_segment } else { 0..0 };
-                    (shared.part(worker * per_worker..(worker + 1) * per_worker), shared_partial.part(partial))
-                };
-                let (columns, rest) = scratch.split_at_mut(columns_len);
-                let (products, d_images) = rest.split_at_mut(products_len);
-                for group in tile_range(segment, groups_per_segment, groups) {
-                    let images = tile_range(group, this.images, samples);
-                    let inputs = images.start * in_size..images.end * in_size;
-                    this.before_tail(images, of.d_output, of.output, products);
-                    let first = group == segment * groups_per_segment;
-                    if wants_parameters {
-                        this.weight_gradient(&input[inputs.clone()], columns, products, partial, first);
-                    }
-                    if let Some(d_input) = &d_input {
-                        // SAFETY: images belong to one group, a group to one segment.
-                        let target = unsafe { d_input.part(inputs) };
-                        if accumulate_input {
-                            let d_images = &mut d_images[..target.len()];
-                            this.data_gradient(of.parameters, columns, products, d_images);
-                            merge(target, d_images, true);
-                        } else {
-                            this.data_gradient(of.parameters, columns, products, target);
-                        }
+        let (groups_per_segment, segments) = self.segments(samples);
+        let (columns_len, products_len, d_images_len) = self.scratch_sizes();
+        let per_worker = columns_len + products_len + if accumulate_input { d_images_len } else { 0 };
+        let partial = if wants_parameters { segments * per_segment } else { 0 };
+        let [scratch, partial] = workspace.parts([self.threads.count() * per_worker, partial]);
+        let (shared, shared_partial) = (Disjoint::new(scratch), Disjoint::new(partial));
+        let d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()).map(Disjoint::new);
+        self.threads.each(segments, |worker, segment| {
+            // SAFETY: a worker's scratch is its own, a segment's partial gradient belongs to its tile.
+            let (scratch, partial) = unsafe {
+                let partial = if wants_parameters { segment * per_segment..(segment + 1) * per_segment } else { 0..0 };
+                (shared.part(worker * per_worker..(worker + 1) * per_worker), shared_partial.part(partial))
+            };
+            let (columns, rest) = scratch.split_at_mut(columns_len);
+            let (products, d_images) = rest.split_at_mut(products_len);
+            for group in tile_range(segment, groups_per_segment, groups) {
+                let images = tile_range(group, self.images, samples);
+                let inputs = images.start * in_size..images.end * in_size;
+                self.before_tail(images, of.d_output, of.output, products);
+                let first = group == segment * groups_per_segment;
+                if wants_parameters {
+                    self.weight_gradient(&input[inputs.clone()], columns, products, partial, first);
+                }
+                if let Some(d_input) = &d_input {
+                    // SAFETY: images belong to one group, a group to one segment.
+                    let target = unsafe { d_input.part(inputs) };
+                    if accumulate_input {
+                        let d_images = &mut d_images[..target.len()];
+                        self.data_gradient(of.parameters, columns, products, d_images);
+                        merge(target, d_images, true);
+                    } else {
+                        self.data_gradient(of.parameters, columns, products, target);
                     }
                 }
-            });
-            if let Some(d_parameters) = of.d_parameters {
-                let accumulate = of.accumulate_parameters;
-                let count = d_parameters.len();
-                let d_parameters = Disjoint::new(d_parameters);
-                this.threads.each(count.div_ceil(SUM_TILE), |_, tile| {
-                    let range = tile_range(tile, SUM_TILE, count);
-                    // SAFETY: each tile has its own range, and segments lie behind each other.
-                    let part = |segment: usize| unsafe {
-                        shared_partial.part(segment * per_segment + range.start..segment * per_segment + range.end)
-                    };
-                    let sum = part(0);
-                    (1..segments).for_each(|segment| merge(sum, part(segment), true));
-                    // SAFETY: each tile has its own range.
-                    merge(unsafe { d_parameters.part(range.clone()) }, sum, accumulate);
-                });
             }
+        });
+        if let Some(d_parameters) = of.d_parameters {
+            let accumulate = of.accumulate_parameters;
+            let count = d_parameters.len();
+            let d_parameters = Disjoint::new(d_parameters);
+            self.threads.each(count.div_ceil(SUM_TILE), |_, tile| {
+                let range = tile_range(tile, SUM_TILE, count);
+                // SAFETY: each tile has its own range, and segments lie behind each other.
+                let part = |segment: usize| unsafe {
+                    shared_partial.part(segment * per_segment + range.start..segment * per_segment + range.end)
+                };
+                let sum = part(0);
+                (1..segments).for_each(|segment| merge(sum, part(segment), true));
+                // SAFETY: each tile has its own range.
+                merge(unsafe { d_parameters.part(range.clone()) }, sum, accumulate);
+            });
         }
-        (self.scratch, self.partial) = (scratch, partial);
     }
 
     /// The gradient of `products` for the images of one group.
@@ -281,7 +280,8 @@ impl Convolution {
                     let out = from..from + out_plane;
                     let best = if self.best.is_empty() { &[] } else { &self.best[out.clone()] };
                     let d_plane = &mut d_products[channel * distance + image * plane..][..plane];
-                    self.tail.backward(&d_output[out.clone()], &output[out], best, d_plane);
+                    let output = if self.tail.relu { &output[out.clone()] } else { &[] };
+                    self.tail.backward(&d_output[out], output, best, d_plane);
                 }
             },
         );

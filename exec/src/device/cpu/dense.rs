@@ -8,6 +8,7 @@ use super::matmul::{Matrix, multiply};
 use super::simd::wide;
 use super::tail::{mask, relu};
 use super::threads::{Disjoint, Threads, tile_range};
+use super::workspace::Workspace;
 
 /// Output or input features of one tile.
 const TILE: usize = 256;
@@ -21,29 +22,11 @@ pub(crate) struct Dense {
     bias: bool,
     relu: bool,
     threads: Threads,
-    /// Per thread: a tile of a product.
-    scratch: Vec<f32>,
-    /// `[samples, out]`: the gradient before the ReLU, empty without.
-    masked: Vec<f32>,
-    /// `[out]`: the gradient of the bias.
-    d_bias: Vec<f32>,
 }
 
 impl Dense {
-    pub(crate) fn new(layer: &Layer, inputs: usize, relu: bool, samples: usize, threads: &Threads) -> Dense {
-        let outputs = layer.out_features as usize;
-        let mut dense = Dense {
-            inputs,
-            outputs,
-            bias: layer.bias,
-            relu,
-            threads: threads.clone(),
-            scratch: Vec::new(),
-            masked: vec![0.0; if relu { samples * outputs } else { 0 }],
-            d_bias: vec![0.0; if layer.bias { outputs } else { 0 }],
-        };
-        dense.scratch = vec![0.0; threads.count() * dense.per_worker(samples)];
-        dense
+    pub(crate) fn new(layer: &Layer, inputs: usize, relu: bool, threads: &Threads) -> Dense {
+        Dense { inputs, outputs: layer.out_features as usize, bias: layer.bias, relu, threads: threads.clone() }
     }
 
     /// Rows of the weight gradient in one tile.
@@ -51,16 +34,25 @@ impl Dense {
         (WEIGHT_TILE / self.inputs).clamp(32, TILE)
     }
 
+    /// Elements of a backward pass' workspace: per thread a tile of a product; the gradient before the ReLU; the gradient of
+    /// the bias.
+    pub(crate) fn workspace(&self, samples: usize) -> [usize; 3] {
+        let masked = if self.relu { samples * self.outputs } else { 0 };
+        [self.threads.count() * self.per_worker(samples), masked, self.outputs]
+    }
+
+    /// A tile of a product.
     fn per_worker(&self, samples: usize) -> usize {
         (samples * TILE).max(self.weight_rows() * self.inputs)
     }
 
-    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32]) {
+    pub(crate) fn forward(&self, input: &[f32], parameters: &[f32], output: &mut [f32], workspace: &mut Workspace) {
         let (inputs, outputs) = (self.inputs, self.outputs);
         let samples = output.len() / outputs;
         let (weights, bias) = parameters.split_at(outputs * inputs);
-        let per_worker = self.scratch.len() / self.threads.count();
-        let (scratch, output) = (Disjoint::new(&mut self.scratch), Disjoint::new(output));
+        let per_worker = self.per_worker(samples);
+        let [scratch] = workspace.parts([self.threads.count() * per_worker]);
+        let (scratch, output) = (Disjoint::new(scratch), Disjoint::new(output));
         let rectified = self.relu;
         self.threads.each(outputs.div_ceil(TILE), |worker, tile| {
             let range = tile_range(tile, TILE, outputs);
@@ -84,25 +76,25 @@ impl Dense {
         });
     }
 
-    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let (inputs, outputs) = (self.inputs, self.outputs);
-        let (input, samples) = (of.inputs[0], of.output.len() / outputs);
+        let (input, samples) = (of.inputs[0], of.d_output.len() / outputs);
+        let (tile_rows, per_worker) = (self.weight_rows(), self.per_worker(samples));
+        let [scratch, masked, summed] = workspace.parts(self.workspace(samples));
         if self.relu {
-            let masked = &mut self.masked[..of.output.len()];
             wide(
                 #[inline(always)]
                 || mask(of.d_output, of.output, masked),
             );
         }
-        let d_products = if self.relu { &self.masked[..of.output.len()] } else { of.d_output };
-        let (tile_rows, per_worker) = (self.weight_rows(), self.scratch.len() / self.threads.count());
-        let scratch = Disjoint::new(&mut self.scratch);
+        let d_products = if self.relu { &*masked } else { of.d_output };
+        let scratch = Disjoint::new(scratch);
         if let Some(d_parameters) = of.d_parameters {
             let (d_weights, d_bias) = d_parameters.split_at_mut(outputs * inputs);
             if self.bias {
-                self.d_bias.fill(0.0);
-                d_products.chunks_exact(outputs).for_each(|row| super::add_into(&mut self.d_bias, row));
-                merge(d_bias, &self.d_bias, of.accumulate_parameters);
+                summed.fill(0.0);
+                d_products.chunks_exact(outputs).for_each(|row| super::add_into(summed, row));
+                merge(d_bias, summed, of.accumulate_parameters);
             }
             let d_weights = Disjoint::new(d_weights);
             self.threads.each(outputs.div_ceil(tile_rows), |worker, tile| {

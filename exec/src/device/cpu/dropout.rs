@@ -7,6 +7,7 @@ use rand_chacha::rand_core::Rng;
 
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
+use super::workspace::Workspace;
 use super::{Gradients, Mode};
 use crate::data::random::{Purpose, stream_within};
 
@@ -30,15 +31,17 @@ pub(crate) struct Dropout {
     pub(crate) draw: Draw,
     /// Per element: 1 if it was kept.
     kept: Vec<u8>,
-    /// Per thread: a sample of gradients.
-    scratch: Vec<f32>,
 }
 
 impl Dropout {
     pub(crate) fn new(rate: f32, size: usize, samples: usize, threads: &Threads) -> Dropout {
-        let scratch = vec![0.0; threads.count() * size];
         let (threads, kept) = (threads.clone(), vec![1; samples * size]);
-        Dropout { rate, size, threads, draw: Draw::default(), kept, scratch }
+        Dropout { rate, size, threads, draw: Draw::default(), kept }
+    }
+
+    /// Elements of a backward pass' workspace: per thread a sample of gradients.
+    pub(crate) fn workspace(&self) -> [usize; 1] {
+        [self.threads.count() * self.size]
     }
 
     /// What a kept element is multiplied with.
@@ -49,7 +52,9 @@ impl Dropout {
     /// An element falls if its 32 random bits, as a number, are below rate · 2³².
     pub(crate) fn forward(&mut self, mode: Mode, input: &[f32], output: &mut [f32]) {
         if mode != Mode::Train {
-            output.copy_from_slice(input);
+            if !input.is_empty() {
+                output.copy_from_slice(input);
+            }
             return;
         }
         let (size, factor, draw) = (self.size, self.factor(), self.draw);
@@ -61,19 +66,23 @@ impl Dropout {
             // SAFETY: one sample per tile.
             let (kept, output) = unsafe { (kept.part(range.clone()), output.part(range.clone())) };
             let mut random = stream_within(draw.seed, Purpose::Dropout, draw.first + sample as u64, draw.layer.into());
-            for ((y, kept), x) in output.iter_mut().zip(kept).zip(&input[range]) {
+            if !input.is_empty() {
+                output.copy_from_slice(&input[range]);
+            }
+            for (y, kept) in output.iter_mut().zip(kept) {
                 *kept = u8::from(random.next_u32() >= below);
-                *y = if *kept == 1 { factor * *x } else { 0.0 };
+                *y = if *kept == 1 { factor * *y } else { 0.0 };
             }
         });
     }
 
-    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let (size, factor, kept) = (self.size, self.factor(), &self.kept);
-        let (scratch, d_input) = (Disjoint::new(&mut self.scratch), Disjoint::new(d_input));
-        self.threads.each(of.output.len() / size, |worker, sample| {
+        let [scratch] = workspace.parts(self.workspace());
+        let (scratch, d_input) = (Disjoint::new(scratch), Disjoint::new(d_input));
+        self.threads.each(of.d_output.len() / size, |worker, sample| {
             let range = sample * size..(sample + 1) * size;
             // SAFETY: one sample per tile, a worker's scratch is its own.
             let (d_input, scratch) =

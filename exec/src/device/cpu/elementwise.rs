@@ -4,6 +4,7 @@ use super::Gradients;
 use super::simd::wide;
 use super::tail::{mask, relu};
 use super::threads::{Disjoint, Threads, tile_range};
+use super::workspace::Workspace;
 
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;
@@ -22,23 +23,34 @@ pub(crate) fn merge(target: &mut [f32], gradient: &[f32], accumulate: bool) {
 pub(crate) struct Sum {
     relu: bool,
     threads: Threads,
-    scratch: Vec<f32>,
 }
 
 impl Sum {
     pub(crate) fn new(relu: bool, threads: &Threads) -> Sum {
-        Sum { relu, threads: threads.clone(), scratch: vec![0.0; threads.count() * TILE] }
+        Sum { relu, threads: threads.clone() }
+    }
+
+    /// Elements of a backward pass' workspace.
+    pub(crate) fn workspace(&self) -> [usize; 1] {
+        [self.threads.count() * TILE]
     }
 
     pub(crate) fn forward(&self, inputs: &[&[f32]], output: &mut [f32]) {
-        let len = output.len();
+        let (len, in_place) = (output.len(), inputs.iter().any(|input| input.is_empty()));
+        if in_place && inputs.len() == 1 && !self.relu {
+            return;
+        }
         let output = Disjoint::new(output);
         self.threads.each(len.div_ceil(TILE), |_, tile| {
             let range = tile_range(tile, TILE, len);
             // SAFETY: each tile has its own range.
             let output = unsafe { output.part(range.clone()) };
-            output.copy_from_slice(&inputs[0][range.clone()]);
-            inputs[1..].iter().for_each(|input| super::add_into(output, &input[range.clone()]));
+            let mut others = inputs.iter().filter(|input| !input.is_empty());
+            if let (false, Some(first)) = (in_place, others.clone().next()) {
+                output.copy_from_slice(&first[range.clone()]);
+                others.next();
+            }
+            others.for_each(|input| super::add_into(output, &input[range.clone()]));
             if self.relu {
                 wide(
                     #[inline(always)]
@@ -48,9 +60,10 @@ impl Sum {
         });
     }
 
-    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
-        let (len, relu) = (of.output.len(), self.relu);
-        let scratch = Disjoint::new(&mut self.scratch);
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+        let (len, relu) = (of.d_output.len(), self.relu);
+        let [scratch] = workspace.parts(self.workspace());
+        let scratch = Disjoint::new(scratch);
         for (d_input, accumulate) in of.d_inputs.iter_mut().zip(of.accumulate_inputs) {
             let Some(d_input) = d_input.as_deref_mut().map(Disjoint::new) else { continue };
             self.threads.each(len.div_ceil(TILE), |worker, tile| {

@@ -13,6 +13,7 @@ use super::simd::wide;
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
+use super::workspace::{Workspace, flat};
 use super::{Gradients, pair};
 
 /// Images side by side.
@@ -33,17 +34,8 @@ pub(crate) struct Interleaved {
     out_plane: usize,
     offsets: Offsets,
     threads: Threads,
-    /// `[channels, padded plane]` of one sixteen, and the gradient towards it.
-    images: Vec<Sixteen>,
-    d_images: Vec<Sixteen>,
-    /// `[out_channels, places]` of one sixteen: the gradient before the tail.
-    d_products: Vec<Sixteen>,
-    /// Per thread: four channels of products, and a plane behind the tail.
-    scratch: Vec<Sixteen>,
     /// `[sixteen, out_channels, out_plane]`: the places of maxima, with pooling.
     best: Vec<Sixteen<u32>>,
-    /// The gradient of all parameters.
-    gradient: Vec<f32>,
 }
 
 impl Interleaved {
@@ -82,8 +74,6 @@ impl Interleaved {
         };
         let offsets = Offsets::new(places.map(place).collect(), taps.map(tap).collect());
         let out_plane = tail.pool.map_or(window.output_size(), |pool| pool.output_size());
-        let zero = Sixteen([0.0; IMAGES]);
-        let planes = vec![zero; channels * padded.0 * padded.1];
         let best = if tail.pool.is_some() { samples.div_ceil(IMAGES) * out_channels * out_plane } else { 0 };
         Interleaved {
             window,
@@ -94,13 +84,7 @@ impl Interleaved {
             tail,
             out_plane,
             threads: threads.clone(),
-            d_images: planes.clone(),
-            images: planes,
-            // Whole blocks of channels, and zeros behind the last place of each.
-            d_products: vec![zero; out_channels.next_multiple_of(CHANNELS) * offsets.padded()],
-            scratch: vec![zero; threads.count() * (CHANNELS * offsets.padded() + out_plane)],
             best: vec![Sixteen([0; IMAGES]); best],
-            gradient: vec![0.0; out_channels * (offsets.depth() + usize::from(layer.bias))],
             offsets,
         }
     }
@@ -110,37 +94,62 @@ impl Interleaved {
         (self.channels * self.window.input_size(), self.out_channels * self.out_plane)
     }
 
-    /// Puts up to sixteen images side by side, zeros for the rest; the padding is never written.
-    fn interleave(&mut self, input: &[f32]) {
+    /// Lines of the padded planes of one sixteen, of the gradient before the tail (whole blocks of channels), and of what a
+    /// thread needs: products of a block of channels and a plane behind the tail.
+    fn lines(&self) -> (usize, usize, usize) {
+        let products = self.out_channels.next_multiple_of(CHANNELS) * self.offsets.padded();
+        let per_worker = CHANNELS * self.offsets.padded() + self.out_plane;
+        (self.channels * self.padded.0 * self.padded.1, products, self.threads.count() * per_worker)
+    }
+
+    /// Lines of a backward pass' workspace: one sixteen of images, the gradient towards it, that before the tail, what threads
+    /// need, and the gradient of all parameters.
+    pub(crate) fn workspace(&self) -> [usize; 5] {
+        let (planes, products, per_workers) = self.lines();
+        [planes, planes, products, per_workers, self.parameters().div_ceil(IMAGES)]
+    }
+
+    fn parameters(&self) -> usize {
+        self.out_channels * (self.offsets.depth() + usize::from(self.bias))
+    }
+
+    /// Puts up to sixteen images side by side, zeros for the rest and around them.
+    fn interleave(&self, input: &[f32], images: &mut [Sixteen]) {
         let (in_size, window, padded) = (self.sizes().0, self.window, self.padded);
-        let images = Disjoint::new(&mut self.images);
+        let images = Disjoint::new(images);
         self.threads.each(self.channels, |_, channel| {
             let plane = padded.0 * padded.1;
             // SAFETY: channels belong to one tile.
             let target = unsafe { images.part(channel * plane..(channel + 1) * plane) };
-            let rows = target.chunks_exact_mut(padded.1).skip(window.padding.0).take(window.input.0);
-            for (y, row) in rows.enumerate() {
+            for (y, row) in target.chunks_exact_mut(padded.1).enumerate() {
+                let Some(y) = y.checked_sub(window.padding.0).filter(|y| *y < window.input.0) else {
+                    row.fill(Sixteen::default());
+                    continue;
+                };
                 let start = channel * window.input_size() + y * window.input.1;
-                let row = &mut row[window.padding.1..][..window.input.1];
-                side_by_side(input, in_size, start, row);
+                let (left, right) = (window.padding.1, window.padding.1 + window.input.1);
+                row[..left].fill(Sixteen::default());
+                side_by_side(input, in_size, start, &mut row[left..right]);
+                row[right..].fill(Sixteen::default());
             }
         });
     }
 
-    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32]) {
+    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32], workspace: &mut Workspace) {
         let (in_size, out_size) = self.sizes();
+        let (planes, _, per_workers) = self.lines();
+        let [side, scratch] = workspace.lines([planes, per_workers]);
         let sixteens = input.chunks(IMAGES * in_size).zip(output.chunks_mut(IMAGES * out_size));
         for (sixteen, (input, output)) in sixteens.enumerate() {
-            self.interleave(input);
+            self.interleave(input, side);
             let images = output.len() / out_size;
-            let mut scratch = std::mem::take(&mut self.scratch);
             let mut best = std::mem::take(&mut self.best);
             {
                 let this = &*self;
                 let (depth, places, out_plane) = (this.offsets.depth(), this.offsets.padded(), this.out_plane);
                 let best_of = if best.is_empty() { 0 } else { this.out_channels * out_plane };
                 let output = Disjoint::new(output);
-                let shared = Disjoint::new(&mut scratch);
+                let (side, shared) = (&*side, Disjoint::new(scratch));
                 let best = Disjoint::new(&mut best[sixteen * best_of..(sixteen + 1) * best_of]);
                 this.threads.each(this.out_channels.div_ceil(CHANNELS), |worker, tile| {
                     let per_worker = CHANNELS * places + out_plane;
@@ -150,7 +159,7 @@ impl Interleaved {
                     let range = tile_range(tile, CHANNELS, this.out_channels);
                     let rows =
                         std::array::from_fn(|o| &parameters[(range.start + o).min(range.end - 1) * depth..][..depth]);
-                    this.offsets.products(&this.images, rows, products);
+                    this.offsets.products(side, rows, products);
                     for (channel, products) in range.zip(products.chunks_exact(places)) {
                         let bias = if this.bias { parameters[this.out_channels * depth + channel] } else { 0.0 };
                         // SAFETY: channels belong to one tile.
@@ -169,111 +178,126 @@ impl Interleaved {
                     }
                 });
             }
-            (self.scratch, self.best) = (scratch, best);
+            self.best = best;
         }
     }
 
-    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let (in_size, out_size) = self.sizes();
-        let samples = of.output.len() / out_size;
+        let [side, d_side, d_products, scratch, gradient] = workspace.lines(self.workspace());
+        let gradient = &mut flat(gradient)[..self.parameters()];
+        let samples = of.d_output.len() / out_size;
         let mut d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut());
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         for sixteen in 0..samples.div_ceil(IMAGES) {
             let range = tile_range(sixteen, IMAGES, samples);
             if of.d_parameters.is_some() {
-                self.interleave(&of.inputs[0][range.start * in_size..range.end * in_size]);
+                self.interleave(&of.inputs[0][range.start * in_size..range.end * in_size], side);
             }
             let outputs = range.start * out_size..range.end * out_size;
             self.channels_backward(
                 sixteen,
                 &of.d_output[outputs.clone()],
-                &of.output[outputs],
-                of.d_parameters.is_some(),
+                if self.tail.relu { &of.output[outputs] } else { &[] },
+                d_products,
+                scratch,
+                of.d_parameters.is_some().then_some((&*side, &mut *gradient)),
             );
             if let Some(d_input) = d_input.as_deref_mut() {
                 let d_input = &mut d_input[range.start * in_size..range.end * in_size];
-                self.images_backward(of.parameters, d_input, accumulate);
+                self.images_backward(of.parameters, d_products, d_side, d_input, accumulate);
             }
         }
         if let Some(d_parameters) = of.d_parameters {
-            merge(d_parameters, &self.gradient, of.accumulate_parameters);
+            merge(d_parameters, gradient, of.accumulate_parameters);
         }
     }
 
-    /// The gradient before the tail of one sixteen, and the parameters' from it.
-    fn channels_backward(&mut self, sixteen: usize, d_output: &[f32], output: &[f32], parameters: bool) {
-        let mut d_products = std::mem::take(&mut self.d_products);
-        let mut gradient = std::mem::take(&mut self.gradient);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        {
-            let this = &*self;
-            let (depth, places, out_plane) = (this.offsets.depth(), this.offsets.padded(), this.out_plane);
-            let (count, out_size) = (this.window.output_size(), this.sizes().1);
-            let (d_weights, d_bias) = gradient.split_at_mut(this.out_channels * depth);
-            let (d_weights, d_bias) = (Disjoint::new(d_weights), Disjoint::new(d_bias));
-            let (shared, shared_products) = (Disjoint::new(&mut scratch), Disjoint::new(&mut d_products));
-            this.threads.each(this.out_channels.div_ceil(CHANNELS), |worker, tile| {
-                let per_worker = CHANNELS * places + out_plane;
-                let block = tile * CHANNELS * places;
-                // SAFETY: a worker's scratch is its own, channels belong to one tile.
-                let (plane, products) = unsafe {
-                    let scratch = shared.part(worker * per_worker..(worker + 1) * per_worker);
-                    (&mut scratch[CHANNELS * places..], shared_products.part(block..block + CHANNELS * places))
+    /// The gradient before the tail of one sixteen, and the parameters' from it and the images where they are wanted.
+    fn channels_backward(
+        &self,
+        sixteen: usize,
+        d_output: &[f32],
+        output: &[f32],
+        d_products: &mut [Sixteen],
+        scratch: &mut [Sixteen],
+        parameters: Option<(&[Sixteen], &mut [f32])>,
+    ) {
+        let (depth, places, out_plane) = (self.offsets.depth(), self.offsets.padded(), self.out_plane);
+        let (count, out_size) = (self.window.output_size(), self.sizes().1);
+        let parameters = parameters.map(|(side, gradient)| {
+            let (d_weights, d_bias) = gradient.split_at_mut(self.out_channels * depth);
+            (side, Disjoint::new(d_weights), Disjoint::new(d_bias))
+        });
+        let (shared, shared_products) = (Disjoint::new(scratch), Disjoint::new(d_products));
+        self.threads.each(self.out_channels.div_ceil(CHANNELS), |worker, tile| {
+            let per_worker = CHANNELS * places + out_plane;
+            let block = tile * CHANNELS * places;
+            // SAFETY: a worker's scratch is its own, channels belong to one tile.
+            let (plane, products) = unsafe {
+                let scratch = shared.part(worker * per_worker..(worker + 1) * per_worker);
+                (&mut scratch[CHANNELS * places..], shared_products.part(block..block + CHANNELS * places))
+            };
+            let range = tile_range(tile, CHANNELS, self.out_channels);
+            // Zeros for the channels that the last block lacks, and behind the last place of each.
+            products[range.len() * places..].fill(Sixteen::default());
+            for (channel, products) in range.clone().zip(products.chunks_exact_mut(places)) {
+                products[count..].fill(Sixteen::default());
+                let best = if self.best.is_empty() {
+                    &[]
+                } else {
+                    &self.best[(sixteen * self.out_channels + channel) * out_plane..][..out_plane]
                 };
-                let range = tile_range(tile, CHANNELS, this.out_channels);
-                for (channel, products) in range.clone().zip(products.chunks_exact_mut(places)) {
-                    let best = if this.best.is_empty() {
-                        &[]
-                    } else {
-                        &this.best[(sixteen * this.out_channels + channel) * out_plane..][..out_plane]
-                    };
-                    let products = &mut products[..count];
-                    let target = if best.is_empty() { &mut *products } else { &mut *plane };
-                    if this.tail.relu {
-                        rectified_side_by_side(d_output, output, out_size, channel * out_plane, target);
-                    } else {
-                        side_by_side(d_output, out_size, channel * out_plane, target);
-                    }
-                    let sum = wide(
-                        #[inline(always)]
-                        || {
-                            if let Some(pool) = &this.tail.pool {
-                                to_maxima(pool, plane, best, products);
-                            }
-                            total(products)
-                        },
-                    );
-                    if parameters && this.bias {
-                        // SAFETY: channels belong to one tile.
-                        let d_bias = unsafe { d_bias.part(channel..channel + 1) };
-                        d_bias[0] = if sixteen == 0 { sum } else { d_bias[0] + sum };
-                    }
+                let products = &mut products[..count];
+                let target = if best.is_empty() { &mut *products } else { &mut *plane };
+                if self.tail.relu {
+                    rectified_side_by_side(d_output, output, out_size, channel * out_plane, target);
+                } else {
+                    side_by_side(d_output, out_size, channel * out_plane, target);
                 }
-                if !parameters {
-                    return;
-                }
-                // SAFETY: channels belong to one tile.
-                let d_weights = unsafe { d_weights.part(range.start * depth..range.end * depth) };
-                for first in (0..depth).step_by(TAPS) {
-                    let sums = this.offsets.weights(&this.images, products, first);
-                    for (row, sums) in d_weights.chunks_exact_mut(depth).zip(sums) {
-                        for (d, sum) in row[first..].iter_mut().zip(sums) {
-                            *d = if sixteen == 0 { sum } else { *d + sum };
+                let sum = wide(
+                    #[inline(always)]
+                    || {
+                        if let Some(pool) = &self.tail.pool {
+                            to_maxima(pool, plane, best, products);
                         }
+                        total(products)
+                    },
+                );
+                if let (Some((_, _, d_bias)), true) = (&parameters, self.bias) {
+                    // SAFETY: channels belong to one tile.
+                    let d_bias = unsafe { d_bias.part(channel..channel + 1) };
+                    d_bias[0] = if sixteen == 0 { sum } else { d_bias[0] + sum };
+                }
+            }
+            let Some((side, d_weights, _)) = &parameters else { return };
+            // SAFETY: channels belong to one tile.
+            let d_weights = unsafe { d_weights.part(range.start * depth..range.end * depth) };
+            for first in (0..depth).step_by(TAPS) {
+                let sums = self.offsets.weights(side, products, first);
+                for (row, sums) in d_weights.chunks_exact_mut(depth).zip(sums) {
+                    for (d, sum) in row[first..].iter_mut().zip(sums) {
+                        *d = if sixteen == 0 { sum } else { *d + sum };
                     }
                 }
-            });
-        }
-        (self.d_products, self.gradient, self.scratch) = (d_products, gradient, scratch);
+            }
+        });
     }
 
     /// The gradient towards one sixteen of images.
-    fn images_backward(&mut self, parameters: &[f32], d_input: &mut [f32], accumulate: bool) {
+    fn images_backward(
+        &self,
+        parameters: &[f32],
+        d_products: &[Sixteen],
+        d_side: &mut [Sixteen],
+        d_input: &mut [f32],
+        accumulate: bool,
+    ) {
         let (window, padded, in_size, channels) = (self.window, self.padded, self.sizes().0, self.channels);
         let (plane, taps, images) = (padded.0 * padded.1, window.taps(), d_input.len() / in_size);
         let weights = &parameters[..self.out_channels * self.offsets.depth()];
-        let (d_images, d_input) = (Disjoint::new(&mut self.d_images), Disjoint::new(d_input));
-        let (offsets, d_products) = (&self.offsets, &self.d_products);
+        let (d_images, d_input) = (Disjoint::new(d_side), Disjoint::new(d_input));
+        let offsets = &self.offsets;
         self.threads.each(channels.div_ceil(CHANNELS), |_, tile| {
             let range = tile_range(tile, CHANNELS, channels);
             // SAFETY: channels belong to one tile.

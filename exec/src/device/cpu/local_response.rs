@@ -9,6 +9,7 @@ use super::Gradients;
 use super::elementwise::merge;
 use super::simd::wide;
 use super::threads::{Disjoint, Threads};
+use super::workspace::Workspace;
 
 /// The layer; one sample is one tile.
 pub(crate) struct LocalResponse {
@@ -16,8 +17,6 @@ pub(crate) struct LocalResponse {
     channels: usize,
     plane: usize,
     threads: Threads,
-    /// Per thread: s^−β and dy·y/s of a sample, and a plane of gradients.
-    scratch: Vec<f32>,
 }
 
 /// s^−β; the platform's `powf` but for AlexNet's β, which two roots make.
@@ -33,8 +32,12 @@ fn power(s: f32, beta: f32) -> f32 {
 
 impl LocalResponse {
     pub(crate) fn new(layer: &Layer, channels: usize, plane: usize, threads: &Threads) -> LocalResponse {
-        let scratch = vec![0.0; threads.count() * (2 * channels + 1) * plane];
-        LocalResponse { layer: layer.clone(), channels, plane, threads: threads.clone(), scratch }
+        LocalResponse { layer: layer.clone(), channels, plane, threads: threads.clone() }
+    }
+
+    /// Elements of a backward pass' workspace: per thread s^−β and dy·y/s of a sample, and a plane of gradients.
+    pub(crate) fn workspace(&self) -> [usize; 1] {
+        [self.threads.count() * (2 * self.channels + 1) * self.plane]
     }
 
     /// The window around `channel`.
@@ -75,17 +78,16 @@ impl LocalResponse {
         });
     }
 
-    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let (plane, size) = (self.plane, self.channels * self.plane);
         let Layer { alpha, beta, k, .. } = self.layer;
-        let samples = of.output.len() / size;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let own = scratch.len() / self.threads.count();
-        let (places, d_input) = (Disjoint::new(&mut scratch), Disjoint::new(d_input));
-        let this = &*self;
-        this.threads.each(samples, |worker, sample| {
+        let samples = of.d_output.len() / size;
+        let own = 2 * size + plane;
+        let [scratch] = workspace.parts(self.workspace());
+        let (places, d_input) = (Disjoint::new(scratch), Disjoint::new(d_input));
+        self.threads.each(samples, |worker, sample| {
             let range = sample * size..(sample + 1) * size;
             let (xs, ys, ds) = (&of.inputs[0][range.clone()], &of.output[range.clone()], &of.d_output[range.clone()]);
             // SAFETY: a worker's scratch is its own, one sample per tile.
@@ -95,10 +97,10 @@ impl LocalResponse {
             wide(
                 #[inline(always)]
                 || {
-                    for channel in 0..this.channels {
+                    for channel in 0..self.channels {
                         let part = channel * plane..(channel + 1) * plane;
                         let ratios = &mut ratios[part.clone()];
-                        this.sum(channel, xs, |x| x * x, ratios);
+                        self.sum(channel, xs, |x| x * x, ratios);
                         let slopes = ds[part.clone()].iter().zip(&ys[part.clone()]);
                         for ((ratio, power_of), (d, y)) in ratios.iter_mut().zip(&mut powers[part]).zip(slopes) {
                             let s = k + alpha * *ratio;
@@ -108,7 +110,7 @@ impl LocalResponse {
                     }
                     for (channel, target) in d_xs.chunks_exact_mut(plane).enumerate() {
                         let part = channel * plane..(channel + 1) * plane;
-                        this.sum(channel, ratios, |ratio| ratio, d_plane);
+                        self.sum(channel, ratios, |ratio| ratio, d_plane);
                         let known = ds[part.clone()].iter().zip(&xs[part.clone()]).zip(&powers[part]);
                         for (d_x, ((d, x), power)) in d_plane.iter_mut().zip(known) {
                             *d_x = *d * *power - 2.0 * alpha * beta * *x * *d_x;
@@ -118,6 +120,5 @@ impl LocalResponse {
                 },
             );
         });
-        self.scratch = scratch;
     }
 }

@@ -1,7 +1,8 @@
 //! Forward and backward passes of every layer on the CPU, in f32 and NCHW.
 //!
 //! The executor holds one [`Kernel`] per fused chain of layers and rank, and one [`CrossEntropy`]. A kernel owns what its
-//! backward pass needs beside the chain's inputs and output, and all scratch, so a pass allocates nothing of its own. Results
+//! backward pass needs beside the chain's inputs and output; scratch comes from a workspace that kernels share, so a pass
+//! allocates nothing once the neediest has run. Results
 //! are the same bits for any number of threads, and for a chain and its layers run one by one.
 //!
 //! ```
@@ -32,6 +33,7 @@
 mod activation;
 mod batch_norm;
 mod convolution;
+mod demand;
 mod dense;
 mod dropout;
 mod elementwise;
@@ -52,13 +54,16 @@ mod threads;
 mod twin;
 mod update;
 mod window;
+mod workspace;
 
 use lockstep_models::{Layer, PoolKind, Shape};
 
+pub use demand::workspace_bytes;
 pub use dropout::Draw;
 pub use loss::{CrossEntropy, Loss};
 pub use threads::Threads;
 pub use update::{add_into, copy, sgd_step};
+pub use workspace::Workspace;
 
 use activation::{Activation, Curve};
 use batch_norm::BatchNorm;
@@ -100,6 +105,7 @@ pub enum Mode {
 /// A fused chain of layers for batches of up to a fixed number of samples.
 pub struct Kernel {
     head: Head,
+    workspace: Workspace,
 }
 
 /// The chain's first layer, which holds what of the rest it applies to its output.
@@ -115,6 +121,12 @@ enum Head {
     Scale(Scale),
     Sum(Sum),
     Concat(Concat),
+}
+
+impl From<Head> for Kernel {
+    fn from(head: Head) -> Kernel {
+        Kernel { head, workspace: Workspace::default() }
+    }
 }
 
 /// What a backward pass reads and writes; nothing is computed for what is not wanted.
@@ -160,7 +172,7 @@ impl Kernel {
         let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
         assert!(Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
         let mut computing = chain.iter().filter(|member| *member.layer != Layer::Flatten);
-        let Some(head) = computing.next() else { return Kernel { head: Head::Sum(Sum::new(false, threads)) } };
+        let Some(head) = computing.next() else { return Head::Sum(Sum::new(false, threads)).into() };
         let mut tail = Tail::default();
         for member in computing {
             match member.layer {
@@ -177,7 +189,7 @@ impl Kernel {
             Layer::Conv2d(layer) => {
                 Head::Convolution(Box::new(Convolution::new(layer, input, output, tail, samples, threads)))
             }
-            Layer::Dense(layer) => Head::Dense(Box::new(Dense::new(layer, size(input), tail.relu, samples, threads))),
+            Layer::Dense(layer) => Head::Dense(Box::new(Dense::new(layer, size(input), tail.relu, threads))),
             Layer::BatchNorm(layer) => {
                 Head::BatchNorm(Box::new(BatchNorm::new(layer, channels, plane, tail.relu, threads)))
             }
@@ -194,7 +206,13 @@ impl Kernel {
             Layer::Relu => Head::Sum(Sum::new(true, threads)),
             _ => Head::Sum(Sum::new(tail.relu, threads)),
         };
-        Kernel { head }
+        head.into()
+    }
+
+    /// Swaps the kernel's workspace, which it makes when it needs one, with another: those that run one after the other can
+    /// share one.
+    pub fn swap_workspace(&mut self, other: &mut Workspace) {
+        std::mem::swap(&mut self.workspace, other);
     }
 
     /// Tells a dropout layer which random numbers its next training pass gets; other layers need none.
@@ -204,7 +222,8 @@ impl Kernel {
         }
     }
 
-    /// The chain's output from its inputs, each `[samples, elements of the shape]`.
+    /// The chain's output from its inputs, each `[samples, elements of the shape]`. An empty input of an addition (of two,
+    /// else the first), a ReLU, sigmoid, tanh, dropout or flatten lies in `output` already.
     ///
     /// `parameters`: the chain's learnable parameters in layer order (convolution and dense: weight, then bias; batch
     /// normalisation: γ, then β; scale: factors, then summands). `statistics`: batch normalisation's running means, then running variances.
@@ -216,10 +235,11 @@ impl Kernel {
         statistics: &mut [f32],
         output: &mut [f32],
     ) {
-        match &mut self.head {
-            Head::Convolution(head) => head.forward(inputs[0], parameters, output),
-            Head::Interleaved(head) => head.forward(inputs[0], parameters, output),
-            Head::Dense(head) => head.forward(inputs[0], parameters, output),
+        let Kernel { head, workspace } = self;
+        match head {
+            Head::Convolution(head) => head.forward(inputs[0], parameters, output, workspace),
+            Head::Interleaved(head) => head.forward(inputs[0], parameters, output, workspace),
+            Head::Dense(head) => head.forward(inputs[0], parameters, output, workspace),
             Head::BatchNorm(head) => head.forward(mode, inputs[0], parameters, statistics, output),
             Head::Pooling(head) => head.forward(inputs[0], output),
             Head::LocalResponse(head) => head.forward(inputs[0], output),
@@ -231,8 +251,9 @@ impl Kernel {
         }
     }
 
-    /// The gradient towards each input that is wanted (`Some`), from that towards the output; `inputs` and `output` are those
-    /// of the last forward pass. Adds to `d_inputs[i]` where `accumulate[i]`, else overwrites it.
+    /// The gradient towards each input that is wanted (`Some`), from that towards the output. `inputs` and `output` are those
+    /// of the last forward pass, or empty where [`lockstep_models::memory::Reads`] says that nobody reads them. Adds to
+    /// `d_inputs[i]` where `accumulate[i]`, else overwrites it.
     pub fn backward_data(
         &mut self,
         inputs: &[&[f32]],
@@ -304,17 +325,18 @@ impl Kernel {
 
     fn gradients(&mut self, of: Gradients<'_, '_>) {
         assert_eq!(of.d_inputs.len(), of.accumulate_inputs.len(), "one flag per wanted gradient");
-        match &mut self.head {
-            Head::Convolution(head) => head.backward(of),
-            Head::Interleaved(head) => head.backward(of),
-            Head::Dense(head) => head.backward(of),
-            Head::BatchNorm(head) => head.backward(of),
-            Head::Pooling(head) => head.backward(of),
-            Head::LocalResponse(head) => head.backward(of),
-            Head::Dropout(head) => head.backward(of),
-            Head::Activation(head) => head.backward(of),
-            Head::Scale(head) => head.backward(of),
-            Head::Sum(head) => head.backward(of),
+        let Kernel { head, workspace } = self;
+        match head {
+            Head::Convolution(head) => head.backward(of, workspace),
+            Head::Interleaved(head) => head.backward(of, workspace),
+            Head::Dense(head) => head.backward(of, workspace),
+            Head::BatchNorm(head) => head.backward(of, workspace),
+            Head::Pooling(head) => head.backward(of, workspace),
+            Head::LocalResponse(head) => head.backward(of, workspace),
+            Head::Dropout(head) => head.backward(of, workspace),
+            Head::Activation(head) => head.backward(of, workspace),
+            Head::Scale(head) => head.backward(of, workspace),
+            Head::Sum(head) => head.backward(of, workspace),
             Head::Concat(head) => head.backward(of),
         }
     }

@@ -7,6 +7,7 @@ use super::simd::{sum, wide};
 use super::tail::{Tail, max_forward};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
+use super::workspace::Workspace;
 use super::{Gradients, pair};
 
 /// Input elements of one tile.
@@ -28,8 +29,6 @@ pub(crate) struct Pooling {
     threads: Threads,
     /// Per output element: the place of the maximum; empty for means.
     best: Vec<u32>,
-    /// Per thread: an input plane of gradients.
-    scratch: Vec<f32>,
 }
 
 /// The windows of a pooling layer.
@@ -52,26 +51,19 @@ impl Pooling {
             PoolKind::Average => Kind::Average,
         };
         let outputs = samples * output.channels as usize * window.output_size();
-        Pooling {
-            kind,
-            window,
-            threads: threads.clone(),
-            best: vec![0; if kind == Kind::Max { outputs } else { 0 }],
-            scratch: vec![0.0; threads.count() * window.input_size()],
-        }
+        Pooling { kind, window, threads: threads.clone(), best: vec![0; if kind == Kind::Max { outputs } else { 0 }] }
     }
 
     pub(crate) fn global(input: Shape, threads: &Threads) -> Pooling {
         let size = (input.height as usize, input.width as usize);
         let (one, zero) = ((1, 1), (0, 0));
         let window = Window { kernel: size, stride: one, padding: zero, dilation: one, input: size, output: one };
-        Pooling {
-            kind: Kind::Global,
-            window,
-            threads: threads.clone(),
-            best: Vec::new(),
-            scratch: vec![0.0; threads.count() * window.input_size()],
-        }
+        Pooling { kind: Kind::Global, window, threads: threads.clone(), best: Vec::new() }
+    }
+
+    /// Elements of a backward pass' workspace: per thread an input plane of gradients.
+    pub(crate) fn workspace(&self) -> [usize; 1] {
+        [self.threads.count() * self.window.input_size()]
     }
 
     /// Planes of one tile.
@@ -107,14 +99,15 @@ impl Pooling {
         });
     }
 
-    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
-        let planes = of.output.len() / out_plane;
+        let planes = of.d_output.len() / out_plane;
         let tail = Tail { relu: false, pool: Some(window) };
-        let (scratch, best, d_input) = (Disjoint::new(&mut self.scratch), &self.best, Disjoint::new(d_input));
+        let [scratch] = workspace.parts(self.workspace());
+        let (scratch, best, d_input) = (Disjoint::new(scratch), &self.best, Disjoint::new(d_input));
         self.threads.each(planes.div_ceil(tile_planes), |worker, tile| {
             let range = tile_range(tile, tile_planes, planes);
             // SAFETY: a worker's scratch is its own, planes belong to one tile.
@@ -128,7 +121,7 @@ impl Pooling {
                 wide(
                     #[inline(always)]
                     || match kind {
-                        Kind::Max => tail.backward(d_output, &of.output[part.clone()], &best[part], d_plane),
+                        Kind::Max => tail.backward(d_output, &[], &best[part], d_plane),
                         Kind::Average => average_backward(&window, d_output, d_plane),
                         Kind::Global => d_plane.fill(d_output[0] / in_plane as f32),
                     },

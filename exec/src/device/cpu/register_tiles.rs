@@ -5,8 +5,8 @@
 //! each stands the obvious loop that it must equal, to the bit except for the order inside a horizontal sum.
 
 /// One place of sixteen images.
-#[derive(Clone, Copy, Default)]
-#[repr(align(64))]
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
 pub(crate) struct Sixteen<T = f32>(pub(crate) [T; 16]);
 
 /// Output channels whose sums are held at once.

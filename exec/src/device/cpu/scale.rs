@@ -4,6 +4,7 @@ use super::Gradients;
 use super::elementwise::merge;
 use super::simd::{sum, sum_pairs, wide};
 use super::threads::{Disjoint, Threads};
+use super::workspace::Workspace;
 
 /// `y = factor · x + summand` per channel.
 pub(crate) struct Scale {
@@ -11,13 +12,16 @@ pub(crate) struct Scale {
     plane: usize,
     bias: bool,
     threads: Threads,
-    /// Per thread: a plane of gradients towards the input.
-    scratch: Vec<f32>,
 }
 
 impl Scale {
     pub(crate) fn new(bias: bool, channels: usize, plane: usize, threads: &Threads) -> Scale {
-        Scale { channels, plane, bias, threads: threads.clone(), scratch: vec![0.0; threads.count() * plane] }
+        Scale { channels, plane, bias, threads: threads.clone() }
+    }
+
+    /// Elements of a backward pass' workspace: per thread a plane of gradients towards the input.
+    pub(crate) fn workspace(&self) -> [usize; 1] {
+        [self.threads.count() * self.plane]
     }
 
     /// The planes of a channel in a batch of `elements`.
@@ -44,19 +48,18 @@ impl Scale {
         });
     }
 
-    pub(crate) fn backward(&mut self, of: Gradients<'_, '_>) {
-        let (channels, plane, elements) = (self.channels, self.plane, of.output.len());
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+        let (channels, plane, elements) = (self.channels, self.plane, of.d_output.len());
         let (input, accumulate_parameters) = (of.inputs[0], of.accumulate_parameters);
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()).map(Disjoint::new);
         let d_parameters = of.d_parameters.map(Disjoint::new);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let places = Disjoint::new(&mut scratch);
-        let this = &*self;
-        this.threads.each(channels, |worker, channel| {
+        let [scratch] = workspace.parts(self.workspace());
+        let places = Disjoint::new(scratch);
+        self.threads.each(channels, |worker, channel| {
             if let Some(d_parameters) = &d_parameters {
                 let (mut d_factor, mut d_summand) = (0.0f64, 0.0f64);
-                for part in this.planes(channel, elements) {
+                for part in self.planes(channel, elements) {
                     let ds = &of.d_output[part.clone()];
                     wide(
                         #[inline(always)]
@@ -68,7 +71,7 @@ impl Scale {
                 }
                 // SAFETY: one factor and one summand per channel.
                 merge(unsafe { d_parameters.part(channel..channel + 1) }, &[d_factor as f32], accumulate_parameters);
-                if this.bias {
+                if self.bias {
                     let place = channels + channel..channels + channel + 1;
                     // SAFETY: as above.
                     merge(unsafe { d_parameters.part(place) }, &[d_summand as f32], accumulate_parameters);
@@ -78,7 +81,7 @@ impl Scale {
             let factor = of.parameters[channel];
             // SAFETY: a worker's scratch is its own.
             let d_plane = unsafe { places.part(worker * plane..(worker + 1) * plane) };
-            for part in this.planes(channel, elements) {
+            for part in self.planes(channel, elements) {
                 wide(
                     #[inline(always)]
                     || d_plane.iter_mut().zip(&of.d_output[part.clone()]).for_each(|(d_x, d)| *d_x = factor * *d),
@@ -87,6 +90,5 @@ impl Scale {
                 merge(unsafe { d_input.part(part) }, d_plane, accumulate);
             }
         });
-        self.scratch = scratch;
     }
 }

@@ -35,16 +35,20 @@ impl Tail {
         }
     }
 
-    /// The gradient before the tail, from that behind it and what `forward` wrote.
+    /// The gradient before the tail, from that behind it and what `forward` wrote; without a ReLU `output` is not read.
     #[inline(always)]
     pub(crate) fn backward(&self, d_output: &[f32], output: &[f32], best: &[u32], d_plane: &mut [f32]) {
         match (&self.pool, self.relu) {
             (None, false) => d_plane.copy_from_slice(d_output),
             (None, true) => mask(d_output, output, d_plane),
-            (Some(_), rectify) => {
+            (Some(_), false) => {
+                d_plane.fill(0.0);
+                d_output.iter().zip(best).for_each(|(d, place)| d_plane[*place as usize] += *d);
+            }
+            (Some(_), true) => {
                 d_plane.fill(0.0);
                 for ((d, y), place) in d_output.iter().zip(output).zip(best) {
-                    d_plane[*place as usize] += if rectify && *y <= 0.0 { 0.0 } else { *d };
+                    d_plane[*place as usize] += if *y <= 0.0 { 0.0 } else { *d };
                 }
             }
         }

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Peak resident memory of training ResNet-50 on this machine's CPU, beside PyTorch and beside what the memory plan says.
+#
+#   benches/memory.sh [BATCH [STEPS [PYTHON]]]     3 steps of batch 8; PYTHON is one that has torch
+#
+# Without PYTHON it makes .venv/bench and installs torch there (5 GB).
+set -eu
+cd "$(dirname "$0")/.."
+batch=${1:-8}
+steps=${2:-3}
+python=${3:-.venv/bench/bin/python}
+
+if [ $# -lt 3 ] && ! "$python" -c 'import torch' 2>/dev/null; then
+    python3 -m venv .venv/bench
+    .venv/bench/bin/pip install --quiet torch numpy
+fi
+cargo build --quiet --release
+
+peak() {
+    python3 -c '
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)' "$@"
+}
+
+ours=$(peak target/release/lockstep exec run --model resnet-50 --data "synthetic:$((2 * batch))" --ranks 1 \
+    --batch-per-rank "$batch" --steps "$steps")
+theirs=$(peak "$python" benches/pytorch_memory.py --batch "$batch" --steps "$steps")
+library=$(peak "$python" -c 'import torch')
+target/release/lockstep models show resnet-50 --memory --batch "$batch"
+printf 'peak resident memory, batch %s, MiB: lockstep %s, pytorch %s (of it %s once it is imported), ratio %s\n' \
+    "$batch" "$ours" "$theirs" "$library" "$(python3 -c "print(f'{$ours / $theirs:.2f}')")"

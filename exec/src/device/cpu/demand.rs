@@ -1,0 +1,37 @@
+//! How large a workspace the kernels of a program want, known before any of them runs.
+
+use lockstep_models::Program;
+
+use super::register_tiles::Sixteen;
+use super::workspace::bytes;
+use super::{ChainLayer, Head, Kernel, Threads};
+
+impl Kernel {
+    /// Bytes of the workspace with which a batch of `samples` can be trained on; evaluation wants no more.
+    pub fn workspace_bytes(&self, samples: usize) -> usize {
+        match &self.head {
+            Head::Convolution(head) => bytes(&head.workspace(samples)),
+            Head::Interleaved(head) => head.workspace().iter().sum::<usize>() * size_of::<Sixteen>(),
+            Head::Dense(head) => bytes(&head.workspace(samples)),
+            Head::BatchNorm(head) => bytes(&head.workspace()),
+            Head::Pooling(head) => bytes(&head.workspace()),
+            Head::LocalResponse(head) => bytes(&head.workspace()),
+            Head::Dropout(head) => bytes(&head.workspace()),
+            Head::Activation(head) => bytes(&head.workspace()),
+            Head::Scale(head) => bytes(&head.workspace()),
+            Head::Sum(head) => bytes(&head.workspace()),
+            Head::Concat(_) => 0,
+        }
+    }
+}
+
+/// Bytes of the workspace that the kernels of a rank share: what the neediest of them wants.
+pub fn workspace_bytes(program: &Program, threads: &Threads) -> usize {
+    let (model, samples) = (&program.model, program.batch_per_rank as usize);
+    let of_chain = |layers: &Vec<_>| {
+        let member = |id| ChainLayer { layer: &model.node(id).layer, inputs: &model.node(id).input_shapes };
+        let members: Vec<ChainLayer<'_>> = layers.iter().copied().map(member).collect();
+        if members[0].layer.is_loss() { 0 } else { Kernel::new(&members, samples, threads).workspace_bytes(samples) }
+    };
+    program.chains.iter().map(of_chain).max().unwrap_or(0)
+}

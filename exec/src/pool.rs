@@ -1,0 +1,121 @@
+//! The activation arenas of a device's learners: taken when a learning task begins, returned after its last backward task.
+//!
+//! Koliousis et al. 2019, §4.5, share a pool of buffers for each operator, since all learners hardly ever stand in the same
+//! one; a buffer is made only when none is free. Here a plan has placed all tensors of a learning task in one arena, so
+//! arenas are what the pool holds. The learners of a device are the ranks that run as threads of a process.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lockstep_models::memory::Reuse;
+
+use crate::device::cpu::Workspace;
+
+/// Elements of a cache line, on which arenas begin.
+const LINE: usize = 16;
+
+/// How the learners of a device come to memory for their activations.
+#[derive(Debug, Clone, Default)]
+pub struct Arenas {
+    /// Where arenas come from.
+    pub pool: Pool,
+    /// How the plan uses memory again.
+    pub reuse: Reuse,
+    /// Writes NaN wherever nobody should read any more, so that a wrong plan shows in the weights.
+    pub poison: bool,
+}
+
+/// Arenas that nobody uses at the moment; clones are the same pool.
+#[derive(Debug, Clone, Default)]
+pub struct Pool(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    free: Mutex<Vec<Slab>>,
+    made: AtomicUsize,
+}
+
+/// An arena.
+#[derive(Debug)]
+pub(crate) struct Slab {
+    memory: Vec<f32>,
+    start: usize,
+    /// What kernels need while they run.
+    pub(crate) workspace: Workspace,
+    /// Of all that its pool has made.
+    pub(crate) number: usize,
+}
+
+impl Slab {
+    fn new(elements: usize, number: usize) -> Slab {
+        let memory = vec![0.0; elements + LINE - 1];
+        let start = memory.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE - 1);
+        Slab { memory, start, workspace: Workspace::default(), number }
+    }
+
+    fn elements(&self) -> usize {
+        self.memory.len() + 1 - LINE
+    }
+
+    pub(crate) fn as_slice(&self) -> &[f32] {
+        &self.memory[self.start..self.start + self.elements()]
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [f32] {
+        let end = self.start + self.elements();
+        &mut self.memory[self.start..end]
+    }
+}
+
+impl Pool {
+    /// An arena of at least so many elements, of whatever content: `preferred`, which the learner's core may still have in
+    /// its caches, else any that is free, else a new one.
+    pub(crate) fn take(&self, elements: usize, preferred: Option<usize>) -> Slab {
+        let mut free = self.0.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |slab: &Slab| slab.elements() >= elements;
+        let own = free.iter().position(|slab| fits(slab) && Some(slab.number) == preferred);
+        match own.or_else(|| free.iter().rposition(fits)) {
+            Some(index) => free.swap_remove(index),
+            None => Slab::new(elements, self.0.made.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Returns an arena.
+    pub(crate) fn give(&self, slab: Slab) {
+        self.0.free.lock().unwrap_or_else(PoisonError::into_inner).push(slab);
+    }
+
+    /// Gives the memory of free arenas back to the system.
+    pub(crate) fn clear(&self) {
+        self.0.free.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// How many arenas there ever were: as many as learning tasks that were under way at once.
+    pub fn made(&self) -> usize {
+        self.0.made.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_is_made_only_if_none_is_free() {
+        let pool = Pool::default();
+        let (mut a, b) = (pool.take(100, None), pool.take(100, None));
+        assert_eq!((a.number, b.number, pool.made()), (0, 1, 2));
+        assert_eq!(a.as_mut_slice().len(), 100);
+        assert_eq!(a.as_mut_slice().as_ptr().align_offset(64), 0);
+        pool.give(a);
+        pool.give(b);
+        // One's own before another's, a smaller one rather than a new one, never too small a one.
+        let own = pool.take(100, Some(0));
+        let smaller = pool.take(7, Some(5));
+        let larger = pool.take(101, Some(0));
+        assert_eq!((own.number, smaller.number, larger.number, pool.made()), (0, 1, 2, 3));
+        [own, smaller, larger].into_iter().for_each(|slab| pool.give(slab));
+        pool.clear();
+        assert_eq!(pool.take(1, Some(1)).number, 3);
+    }
+}

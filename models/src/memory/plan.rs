@@ -1,0 +1,184 @@
+//! The memory plan: one arena for the activations and gradients of a micro-batch, made before anything runs.
+//!
+//! Koliousis et al. 2019, §4.5, walk over the operators and give a buffer to the next one when nobody refers to it any more.
+//! Here the whole of a tensor's life is known beforehand, so places are found for all of them at once. A layer that changes
+//! element by element what nobody else reads afterwards does so in place.
+
+use std::ops::Range;
+
+use crate::{Area, Layer, LayerId, Op, Phase, Program, Role};
+
+use super::ELEMENT_BYTES;
+use super::activations::{Chains, Content, Tensor, activations};
+use super::arrange::{Storage, arrange, live_bytes};
+
+/// How far memory is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reuse {
+    /// Not at all: every tensor has a place of its own for the whole micro-batch.
+    Nothing,
+    /// Layers work in place where they may.
+    InPlace,
+    /// In place, and tensors that never live together share a place.
+    #[default]
+    Full,
+}
+
+/// Where everything lies in the arena; ranges are fp32 elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Length of the arena.
+    pub elements: usize,
+    /// By layer: its output; `None` inside chains, for the input and for losses. Equal to an input's: the layer works in place.
+    pub outputs: Vec<Option<Range<usize>>>,
+    /// By layer: the gradient towards its output; `None` where nobody wants it.
+    pub gradients: Vec<Option<Range<usize>>>,
+    /// By task of the role: what nobody reads after it.
+    pub dead: Vec<Vec<Range<usize>>>,
+    /// The last compute task of a micro-batch, where nothing but layers touches what lies here.
+    pub last: Option<(usize, Phase)>,
+}
+
+/// What activations take, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Activations {
+    /// Tensors that have a place of their own when nothing is used again.
+    pub tensors: usize,
+    /// Their sizes added up.
+    pub unplanned: u64,
+    /// The arena, and what kernels keep.
+    pub planned: u64,
+    /// The most that is live at once: no plan can do with less.
+    pub live: u64,
+}
+
+impl Plan {
+    /// The plan for the ranks of a role.
+    pub fn of_role(program: &Program, role: &Role, reuse: Reuse) -> Plan {
+        let tensors = activations(program, role);
+        let (pieces, piece_of) = pieces(program, role, &tensors, reuse);
+        let arrangement = match reuse {
+            Reuse::Full => arrange(&pieces),
+            _ => arrange(&pieces.iter().map(|piece| Storage { first: 0, last: 0, ..*piece }).collect::<Vec<_>>()),
+        };
+        let range = |piece: usize, bytes: u64| {
+            let start = arrangement.offsets[piece] / ELEMENT_BYTES;
+            start as usize..(start + bytes / ELEMENT_BYTES) as usize
+        };
+        let layers = program.model.layers().len();
+        let mut plan = Plan {
+            elements: (arrangement.bytes / ELEMENT_BYTES) as usize,
+            outputs: vec![None; layers],
+            gradients: vec![None; layers],
+            dead: vec![Vec::new(); role.tasks.len()],
+            last: last_compute(role),
+        };
+        let chains = Chains::of(program, role);
+        for (tensor, piece) in tensors.iter().zip(&piece_of) {
+            let Some(piece) = *piece else { continue };
+            let elements = program.model.node(tensor.layer).output.elements();
+            let bytes = chains.samples_in(&program.model, tensor.layer) * elements * ELEMENT_BYTES;
+            let of_layer = match tensor.content {
+                Content::Output => &mut plan.outputs,
+                _ => &mut plan.gradients,
+            };
+            of_layer[tensor.layer.index()] = Some(range(piece, bytes));
+        }
+        for (index, piece) in pieces.iter().enumerate() {
+            if let Some(dead) = plan.dead.get_mut(piece.last) {
+                dead.push(range(index, piece.bytes));
+            }
+        }
+        plan
+    }
+}
+
+impl Activations {
+    /// What those of a role take; `planned` is the arena of [`Plan::of_role`] with all reuse.
+    pub fn of_role(program: &Program, role: &Role) -> Activations {
+        let tensors = activations(program, role);
+        let (mut pieces, _) = pieces(program, role, &tensors, Reuse::Full);
+        let arena = arrange(&pieces).bytes;
+        let kept = || tensors.iter().filter(|tensor| tensor.content == Content::Kept);
+        pieces.extend(kept().map(storage));
+        Activations {
+            tensors: tensors.len(),
+            unplanned: tensors.iter().map(|tensor| tensor.bytes).sum(),
+            planned: arena + kept().map(|tensor| tensor.bytes).sum::<u64>(),
+            live: live_bytes(&pieces),
+        }
+    }
+}
+
+/// The last compute task, unless copies move rows of activations.
+fn last_compute(role: &Role) -> Option<(usize, Phase)> {
+    let is_tensor = |area| !matches!(area, Area::Buffer(_));
+    let moves = |op: &Op| matches!(op, Op::Copy(copy) if is_tensor(copy.from) || is_tensor(copy.to));
+    let tasks = || role.tasks.iter().map(|task| &task.op);
+    tasks().rev().find_map(|op| match op {
+        Op::Compute { chain, phase, .. } if !tasks().any(moves) => Some((*chain, *phase)),
+        _ => None,
+    })
+}
+
+fn storage(tensor: &Tensor) -> Storage {
+    Storage { bytes: tensor.bytes, first: tensor.first, last: tensor.last }
+}
+
+/// The pieces of memory that the tensors need, and the piece of each tensor; what kernels keep has none.
+fn pieces(program: &Program, role: &Role, tensors: &[Tensor], reuse: Reuse) -> (Vec<Storage>, Vec<Option<usize>>) {
+    let mut pieces: Vec<Storage> = Vec::new();
+    let mut piece_of = vec![None; tensors.len()];
+    let chains = Chains::of(program, role);
+    // Forward passes in the order in which they run, so that what an input's piece holds already is known.
+    let mut order: Vec<usize> = (0..tensors.len()).filter(|index| tensors[*index].content != Content::Kept).collect();
+    order.sort_by_key(|index| (tensors[*index].first, *index));
+    let mut output_piece: Vec<Option<usize>> = vec![None; program.model.layers().len()];
+    for index in order {
+        let tensor = &tensors[index];
+        let output = tensor.content == Content::Output;
+        let chain = chains.of_layer[tensor.layer.index()].filter(|_| output && reuse != Reuse::Nothing);
+        let over = chain.and_then(|chain| {
+            let (layers, forward) = (&program.chains[chain], chains.forward[chain]?);
+            overwritten(program, layers, forward, tensor.bytes, &pieces, &output_piece)
+        });
+        let piece = over.unwrap_or(pieces.len());
+        match over {
+            Some(piece) => pieces[piece].last = pieces[piece].last.max(tensor.last),
+            None => pieces.push(storage(tensor)),
+        }
+        piece_of[index] = Some(piece);
+        if output {
+            output_piece[tensor.layer.index()] = Some(piece);
+        }
+    }
+    (pieces, piece_of)
+}
+
+/// The piece of an input that the output of a chain may lie in: its kernel works element by element, and nobody else reads
+/// the input from then on. Of a sum of two any may be it, for x + y = y + x; of more only the first, to keep the brackets.
+/// What flatten gives is its input, so that others may read both.
+fn overwritten(
+    program: &Program,
+    layers: &[LayerId],
+    forward: usize,
+    bytes: u64,
+    pieces: &[Storage],
+    output_piece: &[Option<usize>],
+) -> Option<usize> {
+    let head = program.model.node(layers[0]);
+    let flat = layers.iter().all(|id| program.model.node(*id).layer == Layer::Flatten);
+    let candidates = match head.layer {
+        Layer::Add if head.inputs.len() == 2 => 2,
+        Layer::Add | Layer::Relu | Layer::Dropout(_) | Layer::Sigmoid | Layer::Tanh => 1,
+        Layer::Flatten if flat => 1,
+        _ => 0,
+    };
+    let piece = |id: &LayerId| output_piece[id.index()];
+    (0..candidates).find_map(|index| {
+        let over = piece(&head.inputs[index])?;
+        let dies = pieces[over].last == forward || flat;
+        let alone = head.inputs.iter().filter(|id| piece(id) == Some(over)).count() == 1;
+        (dies && alone && pieces[over].bytes == bytes).then_some(over)
+    })
+}
