@@ -113,6 +113,7 @@ pub fn rows(
     let model = &configurations[0].job.model;
     let located = |error: InputError| if error.place == "--data" { experiment.locate(error) } else { error };
     let (train, held_out) = Dataset::load(&experiment.data, model).map_err(located)?;
+    let train = train.augmented(experiment.augmentation);
     let (mut rows, mut keys) = (Vec::new(), Vec::new());
     for configuration in &configurations {
         let first = rows.len();

@@ -105,6 +105,14 @@ impl Replica {
         }
     }
 
+    /// Bytes of the arena and of the workspace that the last micro-batch had.
+    pub fn scratch_bytes(&mut self) -> (usize, usize) {
+        let workspace = self.activations.workspace().bytes();
+        let arena = size_of_val(self.activations.begin());
+        self.activations.end();
+        (arena, workspace)
+    }
+
     /// The tensor that a copy reads.
     pub(crate) fn tensor(&self, area: Area) -> &[f32] {
         self.activations.tensor(area.into())
@@ -181,7 +189,7 @@ impl Replica {
     /// Takes the next micro-batch: the samples of `data` named by `indices`, the first of which is the `place`-th of all since
     /// training began, which is what dropout draws its numbers by.
     pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) {
-        data.gather(indices, &mut self.activations.input, &mut self.labels);
+        data.draw(indices, self.seed, place, &mut self.activations.input, &mut self.labels);
         self.activations.begin();
         self.place = place;
         self.written.fill(false);

@@ -1,6 +1,7 @@
 //! The flags of runs: data, length, seeds, the optimizer and how the model is judged.
 
 use clap::Args;
+use lockstep_exec::data::Augmentation;
 use lockstep_models::{Decay, MomentumForm, Scaling, WarmUp};
 use lockstep_topology::InputError;
 
@@ -25,6 +26,9 @@ pub(super) struct RunFlags {
     /// Train with so many seeds in turn, e.g. 5: seed, seed + 1, …; the error is shown with mean and standard deviation
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     seeds: Option<u32>,
+    /// What is done to training samples: none, or some of scale,crop=4,flip (predictions leave its time out)
+    #[arg(long, value_parser = parsed::<Augmentation>, value_name = "WHAT")]
+    augment: Option<Augmentation>,
     /// Recompute batch norm's statistics over an epoch of training samples before each evaluation
     #[arg(long)]
     recompute_bn: bool,
@@ -84,6 +88,7 @@ impl RunFlags {
         replace(experiment, "seed", self.seed, |e, seed| e.seed = seed);
         replace(experiment, "seeds", self.seeds, |e, seeds| e.seeds = seeds);
         replace(experiment, "recompute_bn", self.recompute_bn.then_some(true), |e, yes| e.recompute_bn = yes);
+        replace(experiment, "augment", self.augment, |e, augmentation| e.augmentation = augmentation);
         let flags = self.optimizer;
         replace(experiment, "optimizer", flags.learning_rate, |e, rate| e.optimizer.learning_rate = rate);
         replace(experiment, "optimizer", flags.scaling, |e, scaling| e.optimizer.scaling = scaling);

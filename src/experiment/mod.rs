@@ -16,6 +16,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use lockstep_exec::data::Augmentation;
 use lockstep_models::{Bucket, InitRules, Optimizer, Sampling, Strategy};
 use lockstep_topology::{Algorithm, Bytes, InputError};
 
@@ -180,6 +181,8 @@ pub struct Experiment {
     pub seeds: u32,
     /// Whether batch norm's statistics are recomputed before each evaluation.
     pub recompute_bn: bool,
+    /// What is done to training samples.
+    pub augmentation: Augmentation,
     /// What it follows, if anything.
     pub recipe: Option<Recipe>,
     /// Learning rate, momentum, weight decay.
@@ -224,6 +227,7 @@ impl Default for Experiment {
             seed: 1,
             seeds: 1,
             recompute_bn: false,
+            augmentation: Augmentation::default(),
             recipe: None,
             optimizer: Optimizer::default(),
             inits: InitRules::default(),

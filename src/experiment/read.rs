@@ -8,7 +8,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Anchor, Batch, Experiment, Point, Published, Recipe, axes};
 
 /// The keys of an experiment.
-pub(crate) const KEYS: [&str; 30] = [
+pub(crate) const KEYS: [&str; 31] = [
     "name",
     "model",
     "data",
@@ -31,6 +31,7 @@ pub(crate) const KEYS: [&str; 30] = [
     "seed",
     "seeds",
     "recompute_bn",
+    "augment",
     "recipe",
     "optimizer",
     "init",
@@ -101,6 +102,7 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         "seed" => experiment.seed = entry.whole(0..1 << 63)?,
         "seeds" => experiment.seeds = entry.count()?,
         "recompute_bn" => experiment.recompute_bn = entry.boolean()?,
+        "augment" => experiment.augmentation = entry.read(str::parse)?,
         "recipe" => {}
         "optimizer" => optimizer(&mut experiment.optimizer, entry)?,
         "init" => inits(&mut experiment.inits, entry)?,

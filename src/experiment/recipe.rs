@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lockstep_exec::data::Augmentation;
 use lockstep_models::{InitRules, Optimizer};
 use lockstep_topology::{InputError, nearest};
 use toml::de::DeTable;
@@ -34,6 +35,8 @@ pub struct Recipe {
     pub optimizer: Optimizer,
     /// Initial values.
     pub inits: InitRules,
+    /// What is done to training samples.
+    pub augmentation: Augmentation,
 }
 
 impl Recipe {
@@ -108,7 +111,7 @@ impl Recipe {
 }
 
 fn recipe(file: &str, source: &str, item: &Entry<'_>) -> Result<Recipe, InputError> {
-    let keys = ["name", "global_batch", "epochs", "optimizer", "init"];
+    let keys = ["name", "global_batch", "epochs", "optimizer", "init", "augment"];
     let section = item.section("a recipe", &keys)?;
     let own = section.need("name", "\"resnet-50\"")?.text()?;
     let mut recipe = Recipe {
@@ -118,6 +121,7 @@ fn recipe(file: &str, source: &str, item: &Entry<'_>) -> Result<Recipe, InputErr
         epochs: section.get("epochs").map(|entry| entry.count()).transpose()?,
         optimizer: Optimizer::default(),
         inits: InitRules::default(),
+        augmentation: section.get("augment").map_or(Ok(Augmentation::default()), |entry| entry.read(str::parse))?,
     };
     optimizer(&mut recipe.optimizer, &section.need("optimizer", "{ learning_rate = 0.1 }")?)?;
     if let Some(entry) = section.get("init") {
@@ -130,7 +134,7 @@ impl Experiment {
     /// Trains as the recipe says; its epochs count only if nothing else says how long.
     pub(crate) fn follow(&mut self, recipe: Recipe) {
         self.optimizer = recipe.optimizer.clone();
-        self.inits = recipe.inits;
+        (self.inits, self.augmentation) = (recipe.inits, recipe.augmentation);
         let says = |key: &str| self.places.contains_key(key);
         if let (Some(epochs), false) = (recipe.epochs, says("steps") || says("epochs")) {
             self.length = Length::Epochs(epochs);

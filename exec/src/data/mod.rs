@@ -3,6 +3,7 @@
 //! Every source ends in the same [`Dataset`], checked where it is made and normalised by the figures of its training part,
 //! so that nothing behind it asks where the images came from.
 
+mod augmentation;
 mod digits;
 mod idx;
 mod normalisation;
@@ -16,6 +17,7 @@ use std::path::Path;
 use lockstep_models::{Model, Shape};
 use lockstep_topology::{InputError, nearest};
 
+pub use augmentation::Augmentation;
 pub use normalisation::Normalisation;
 pub use sampler::Sampler;
 
@@ -30,6 +32,8 @@ pub struct Dataset {
     images: Vec<f32>,
     /// One per sample, below `classes`.
     labels: Vec<u32>,
+    /// What is done to samples that are drawn for training.
+    augmentation: Augmentation,
 }
 
 impl Dataset {
@@ -59,7 +63,7 @@ impl Dataset {
             let message = format!("of sample {at} must be below {classes}, the number of classes: mend the labels");
             return error(format!("label {}", labels[at]), message);
         }
-        Ok(Dataset { place: place.into(), shape, classes, images, labels })
+        Ok(Dataset { place: place.into(), shape, classes, images, labels, augmentation: Augmentation::default() })
     }
 
     /// (training part, held-out part), normalised, of what `--data` names: `mnist` (5,000 digits that are part of the
@@ -128,12 +132,29 @@ impl Dataset {
         }
     }
 
+    /// The same samples, which [`Dataset::draw`] changes at random.
+    pub fn augmented(self, augmentation: Augmentation) -> Dataset {
+        Dataset { augmentation, ..self }
+    }
+
+    /// As [`Dataset::gather`], the samples augmented: the first is the `place`-th drawn since training began with `seed`.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn draw(&self, indices: &[u32], seed: u64, place: u64, images: &mut [f32], labels: &mut [u32]) {
+        self.gather(indices, images, labels);
+        let samples = images.chunks_exact_mut(self.shape.elements() as usize);
+        for (sample, image) in samples.enumerate() {
+            self.augmentation.apply(self.shape, image, seed, place + sample as u64);
+        }
+    }
+
     /// The samples `indices` as a data set of their own.
     fn subset(&self, indices: &[u32]) -> Dataset {
         let mut images = vec![0.0; indices.len() * self.shape.elements() as usize];
         let mut labels = vec![0; indices.len()];
         self.gather(indices, &mut images, &mut labels);
-        Dataset { place: self.place.clone(), shape: self.shape, classes: self.classes, images, labels }
+        Dataset { place: self.place.clone(), images, labels, ..*self }
     }
 
     /// Number of samples, at least 1.

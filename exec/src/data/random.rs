@@ -21,6 +21,8 @@ pub(crate) enum Purpose {
     Parameter = 5,
     /// Which elements of a sample a dropout layer drops.
     Dropout = 6,
+    /// What augmentation does to a sample.
+    Augmentation = 7,
 }
 
 /// The stream number `index` of `purpose` under `seed`; the three are the key, so no two streams overlap.

@@ -77,7 +77,7 @@ impl Convolution {
             images,
             rows,
             threads: threads.clone(),
-            best: vec![0; if tail.pool.is_some() { samples * out_size } else { 0 }],
+            best: Vec::new(),
         }
     }
 
@@ -125,6 +125,7 @@ impl Convolution {
     pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32], workspace: &mut Workspace) {
         let samples = output.len() / self.out_size;
         let mut best = std::mem::take(&mut self.best);
+        best.resize(best.len().max(if self.tail.pool.is_some() { output.len() } else { 0 }), 0);
         {
             let (columns_len, products_len, _) = self.scratch_sizes();
             let per_worker = columns_len + products_len;

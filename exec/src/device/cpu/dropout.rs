@@ -34,9 +34,8 @@ pub(crate) struct Dropout {
 }
 
 impl Dropout {
-    pub(crate) fn new(rate: f32, size: usize, samples: usize, threads: &Threads) -> Dropout {
-        let (threads, kept) = (threads.clone(), vec![1; samples * size]);
-        Dropout { rate, size, threads, draw: Draw::default(), kept }
+    pub(crate) fn new(rate: f32, size: usize, threads: &Threads) -> Dropout {
+        Dropout { rate, size, threads: threads.clone(), draw: Draw::default(), kept: Vec::new() }
     }
 
     /// Elements of a backward pass' workspace: per thread a sample of gradients.
@@ -60,6 +59,7 @@ impl Dropout {
         let (size, factor, draw) = (self.size, self.factor(), self.draw);
         let below = (f64::from(self.rate) * 2f64.powi(32)) as u32;
         let samples = output.len() / size;
+        self.kept.resize(self.kept.len().max(output.len()), 1);
         let (kept, output) = (Disjoint::new(&mut self.kept), Disjoint::new(output));
         self.threads.each(samples, |_, sample| {
             let range = sample * size..(sample + 1) * size;

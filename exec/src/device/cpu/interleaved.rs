@@ -47,14 +47,7 @@ impl Interleaved {
         available() && layer.groups == 1 && filled && elements(input).max(elements(output)) <= CACHED
     }
 
-    pub(crate) fn new(
-        layer: &Conv2d,
-        input: Shape,
-        output: Shape,
-        tail: Tail,
-        samples: usize,
-        threads: &Threads,
-    ) -> Self {
+    pub(crate) fn new(layer: &Conv2d, input: Shape, output: Shape, tail: Tail, threads: &Threads) -> Self {
         let window = Window {
             kernel: pair(layer.kernel),
             stride: pair(layer.stride),
@@ -74,7 +67,6 @@ impl Interleaved {
         };
         let offsets = Offsets::new(places.map(place).collect(), taps.map(tap).collect());
         let out_plane = tail.pool.map_or(window.output_size(), |pool| pool.output_size());
-        let best = if tail.pool.is_some() { samples.div_ceil(IMAGES) * out_channels * out_plane } else { 0 };
         Interleaved {
             window,
             padded,
@@ -84,7 +76,7 @@ impl Interleaved {
             tail,
             out_plane,
             threads: threads.clone(),
-            best: vec![Sixteen([0; IMAGES]); best],
+            best: Vec::new(),
             offsets,
         }
     }
@@ -139,6 +131,10 @@ impl Interleaved {
         let (in_size, out_size) = self.sizes();
         let (planes, _, per_workers) = self.lines();
         let [side, scratch] = workspace.lines([planes, per_workers]);
+        if self.tail.pool.is_some() {
+            let lines = (output.len() / out_size).div_ceil(IMAGES) * self.out_channels * self.out_plane;
+            self.best.resize(self.best.len().max(lines), Sixteen([0; IMAGES]));
+        }
         let sixteens = input.chunks(IMAGES * in_size).zip(output.chunks_mut(IMAGES * out_size));
         for (sixteen, (input, output)) in sixteens.enumerate() {
             self.interleave(input, side);

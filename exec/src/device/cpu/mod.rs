@@ -32,6 +32,7 @@
 
 mod activation;
 mod batch_norm;
+mod chain;
 mod convolution;
 mod demand;
 mod dense;
@@ -58,6 +59,7 @@ mod workspace;
 
 use lockstep_models::{Layer, PoolKind, Shape};
 
+pub use chain::{ChainLayer, Mode};
 pub use demand::workspace_bytes;
 pub use dropout::Draw;
 pub use loss::{CrossEntropy, Loss};
@@ -67,6 +69,7 @@ pub use workspace::Workspace;
 
 use activation::{Activation, Curve};
 use batch_norm::BatchNorm;
+use chain::output_of;
 use convolution::Convolution;
 use dense::Dense;
 use dropout::Dropout;
@@ -76,31 +79,6 @@ use local_response::LocalResponse;
 use pooling::{Pooling, pool_window};
 use scale::Scale;
 use tail::Tail;
-
-/// One layer of a fused chain and the shapes of its inputs; behind the first layer that is the output of the one before.
-#[derive(Debug, Clone, Copy)]
-pub struct ChainLayer<'a> {
-    /// The layer.
-    pub layer: &'a Layer,
-    /// Shapes of its inputs, in order.
-    pub inputs: &'a [Shape],
-}
-
-/// Whether batch normalisation takes the batch's statistics (and updates the running ones) or the running ones, and whether
-/// dropout drops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// A training step.
-    Train,
-    /// As inference but for batch normalisation, which takes the batch's statistics and leaves in the running ones their mean
-    /// over the batches so far: what evaluation may use instead of a running average (Goyal et al. 2017, Fig. 4).
-    Statistics {
-        /// Number of the batch, from 0.
-        batch: u32,
-    },
-    /// Inference; no backward pass follows.
-    Evaluate,
-}
 
 /// A fused chain of layers for batches of up to a fixed number of samples.
 pub struct Kernel {
@@ -184,7 +162,7 @@ impl Kernel {
         let (channels, plane) = (input.channels as usize, input.height as usize * input.width as usize);
         let head = match head.layer {
             Layer::Conv2d(layer) if Interleaved::suits(layer, input, output, samples) => {
-                Head::Interleaved(Box::new(Interleaved::new(layer, input, output, tail, samples, threads)))
+                Head::Interleaved(Box::new(Interleaved::new(layer, input, output, tail, threads)))
             }
             Layer::Conv2d(layer) => {
                 Head::Convolution(Box::new(Convolution::new(layer, input, output, tail, samples, threads)))
@@ -196,11 +174,11 @@ impl Kernel {
             Layer::LocalResponseNorm(layer) => {
                 Head::LocalResponse(Box::new(LocalResponse::new(layer, channels, plane, threads)))
             }
-            Layer::Dropout(layer) => Head::Dropout(Box::new(Dropout::new(layer.rate, size(input), samples, threads))),
+            Layer::Dropout(layer) => Head::Dropout(Box::new(Dropout::new(layer.rate, size(input), threads))),
             Layer::Sigmoid => Head::Activation(Activation::new(Curve::Sigmoid, threads)),
             Layer::Tanh => Head::Activation(Activation::new(Curve::Tanh, threads)),
             Layer::Scale(layer) => Head::Scale(Scale::new(layer.bias, channels, plane, threads)),
-            Layer::Pool2d(layer) => Head::Pooling(Box::new(Pooling::new(layer, input, output, samples, threads))),
+            Layer::Pool2d(layer) => Head::Pooling(Box::new(Pooling::new(layer, input, output, threads))),
             Layer::GlobalPool => Head::Pooling(Box::new(Pooling::global(input, threads))),
             Layer::Concat => Head::Concat(Concat::new(head.inputs.iter().map(|shape| size(*shape)).collect(), threads)),
             Layer::Relu => Head::Sum(Sum::new(true, threads)),
@@ -339,14 +317,6 @@ impl Kernel {
             Head::Sum(head) => head.backward(of, workspace),
             Head::Concat(head) => head.backward(of),
         }
-    }
-}
-
-/// The output shape of a member of a chain, whose model has been checked.
-fn output_of(member: &ChainLayer<'_>) -> Shape {
-    match member.layer.output_shape(member.inputs) {
-        Ok(shape) => shape,
-        Err(error) => panic!("a checked model has layers that fit: {error}"),
     }
 }
 

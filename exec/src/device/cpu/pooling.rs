@@ -44,14 +44,13 @@ pub(crate) fn pool_window(layer: &Pool2d, input: Shape, output: Shape) -> Window
 }
 
 impl Pooling {
-    pub(crate) fn new(layer: &Pool2d, input: Shape, output: Shape, samples: usize, threads: &Threads) -> Pooling {
+    pub(crate) fn new(layer: &Pool2d, input: Shape, output: Shape, threads: &Threads) -> Pooling {
         let window = pool_window(layer, input, output);
         let kind = match layer.kind {
             PoolKind::Max => Kind::Max,
             PoolKind::Average => Kind::Average,
         };
-        let outputs = samples * output.channels as usize * window.output_size();
-        Pooling { kind, window, threads: threads.clone(), best: vec![0; if kind == Kind::Max { outputs } else { 0 }] }
+        Pooling { kind, window, threads: threads.clone(), best: Vec::new() }
     }
 
     pub(crate) fn global(input: Shape, threads: &Threads) -> Pooling {
@@ -75,6 +74,7 @@ impl Pooling {
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
         let planes = output.len() / out_plane;
+        self.best.resize(self.best.len().max(if kind == Kind::Max { output.len() } else { 0 }), 0);
         let (output, best) = (Disjoint::new(output), Disjoint::new(&mut self.best));
         self.threads.each(planes.div_ceil(tile_planes), |_, tile| {
             let range = tile_range(tile, tile_planes, planes);

@@ -1,0 +1,36 @@
+//! What a kernel is made for and how it is run: a chain of layers with their shapes, in training or in inference.
+
+use lockstep_models::{Layer, Shape};
+
+/// One layer of a fused chain and the shapes of its inputs; behind the first layer that is the output of the one before.
+#[derive(Debug, Clone, Copy)]
+pub struct ChainLayer<'a> {
+    /// The layer.
+    pub layer: &'a Layer,
+    /// Shapes of its inputs, in order.
+    pub inputs: &'a [Shape],
+}
+
+/// Whether batch normalisation takes the batch's statistics (and updates the running ones) or the running ones, and whether
+/// dropout drops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// A training step.
+    Train,
+    /// As inference but for batch normalisation, which takes the batch's statistics and leaves in the running ones their mean
+    /// over the batches so far: what evaluation may use instead of a running average (Goyal et al. 2017, Fig. 4).
+    Statistics {
+        /// Number of the batch, from 0.
+        batch: u32,
+    },
+    /// Inference; no backward pass follows.
+    Evaluate,
+}
+
+/// The output shape of a member of a chain, whose model has been checked.
+pub(super) fn output_of(member: &ChainLayer<'_>) -> Shape {
+    match member.layer.output_shape(member.inputs) {
+        Ok(shape) => shape,
+        Err(error) => panic!("a checked model has layers that fit: {error}"),
+    }
+}

@@ -1,0 +1,72 @@
+//! Learners of a process share arenas, and what a run needs of memory is known before it starts.
+
+use std::sync::Arc;
+
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::cpu::{Mode, Threads, workspace_bytes};
+use lockstep_exec::replica::Replica;
+use lockstep_exec::{Arenas, ExecError, Options, run};
+use lockstep_models::memory::{Memory, Plan, Reuse};
+use lockstep_models::{Job, Model, Op, Phase, Program, random_model};
+
+fn learn(replica: &mut Replica, program: &Program, half: bool) {
+    for task in &program.roles[0].tasks {
+        match task.op {
+            Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(chain, Mode::Train)),
+            Op::Compute { chain, phase, .. } if !half => replica.backward(chain, phase, 1.0, false),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn an_arena_serves_learners_that_take_turns() {
+    let program = Job::new(Arc::new(random_model(5, true)), 1, 4).program().unwrap();
+    let (data, held_out) = Dataset::load("synthetic:40", &program.model).unwrap();
+    let arenas = Arenas::default();
+    let learner = |seed| Replica::of_role(&program, &program.roles[0], &arenas, seed, &Threads::one());
+    let mut learners: Vec<Replica> = (0..4).map(learner).collect();
+    assert_eq!(arenas.pool.made(), 0, "none before there is work");
+    for _ in 0..2 {
+        for replica in &mut learners {
+            replica.load(&data, &[0, 1, 2, 3], 0);
+            learn(replica, &program, false);
+            replica.evaluate(&held_out);
+        }
+    }
+    assert_eq!(arenas.pool.made(), 1);
+    // Who stands between forward and backward pass keeps its own.
+    for replica in &mut learners[..3] {
+        replica.load(&data, &[0, 1, 2, 3], 0);
+        learn(replica, &program, true);
+    }
+    assert_eq!(arenas.pool.made(), 3);
+}
+
+/// The figure that refusals rest on is not below what a run takes: arena and workspace are as long as the plan says.
+#[test]
+fn a_run_takes_what_its_plan_says() {
+    for name in ["lenet", "resnet-32", "googlenet:image=64,classes=10"] {
+        let program = Job::new(Arc::new(Model::load(name).unwrap()), 1, 2).program().unwrap();
+        let arena = Plan::of_role(&program, &program.roles[0], Reuse::Full).elements * 4;
+        let memory = Memory::of_role(&program, 0, 1).unwrap();
+        assert!(arena as u64 <= memory.activations, "{name}: what kernels keep comes on top");
+        let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();
+        let mut replica = Replica::new(&program, 1, &Threads::one());
+        replica.load(&data, &[0, 1], 0);
+        learn(&mut replica, &program, false);
+        let (of_arena, of_workspace) = replica.scratch_bytes();
+        assert_eq!(of_arena, arena, "{name}");
+        assert!(of_workspace > 0 && of_workspace <= workspace_bytes(&program, &Threads::one()), "{name}");
+    }
+}
+
+#[test]
+fn a_run_that_cannot_fit_is_refused_before_it_takes_anything() {
+    let program = Job::new(Arc::new(Model::load("vgg-16").unwrap()), 8, 1 << 16).program().unwrap();
+    let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();
+    let error = run(&program, &data, &Options::default()).err().expect("terabytes");
+    let ExecError::Input(error) = error else { panic!("{error}") };
+    assert_eq!((error.place.as_str(), error.value.as_str()), ("--batch-per-rank", "65536"));
+    assert!(error.message.contains("memory plan of 8 ranks takes") && error.message.contains("fit"), "{error}");
+}
