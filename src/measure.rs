@@ -88,9 +88,10 @@ pub fn measure(
         threads_per_rank: experiment.threads_per_rank as usize,
         arenas: Arenas::default(),
         optimizer: experiment.optimizer.clone(),
-        evaluations: held_out.map(|held_out| Evaluations { held_out, last_epochs, recompute_bn }),
+        evaluations: held_out.map(|held_out| Evaluations { held_out, last_epochs, recompute_bn, target: None }),
         stall_limit: STALL_LIMIT,
         progress: Some(&show),
+        ..Options::default()
     };
     let run = launch.run(&program, data, &options);
     progress.end();
@@ -175,7 +176,7 @@ fn row(
         device: "cpu".to_owned(),
         threads_per_rank: experiment.threads_per_rank,
         training: format!("{}; initial values: {initial}", experiment.optimizer),
-        learning_rate: experiment.optimizer.target_rate(program.global_batch()),
+        learning_rate: experiment.optimizer.target_rate(program.gradient_samples()),
         seed: *seed,
         steps: run.losses.len() as u32,
         step_time_s,

@@ -46,7 +46,7 @@ impl Trace {
                 let task = &role.tasks[span.task as usize];
                 let track = match task.stream {
                     Stream::Compute => COMPUTE,
-                    Stream::Exchange => {
+                    Stream::Exchange | Stream::Synchronisation => {
                         let found = (COMPUTE + 1..free.len()).find(|track| free[*track] <= span.start);
                         found.unwrap_or_else(|| {
                             free.push(Time::ZERO);

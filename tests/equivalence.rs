@@ -141,7 +141,8 @@ fn the_memory_plan_changes_no_bit() {
         let (data, held_out) = Dataset::load("synthetic:50", &job.model).unwrap();
         let train = |reuse, poison| {
             let arenas = Arenas { reuse, poison, ..Arenas::default() };
-            let evaluations = Some(Evaluations { held_out: &held_out, last_epochs: 2, recompute_bn: true });
+            let evaluations =
+                Some(Evaluations { held_out: &held_out, last_epochs: 2, recompute_bn: true, target: None });
             let options = Options { steps: 6, optimizer: plain(), evaluations, arenas, ..Options::default() };
             let mut run = run(&program, &data, &options).unwrap();
             let made = options.arenas.pool.made();

@@ -157,7 +157,7 @@ fn evaluation_on_the_way_changes_nothing() {
     let (data, held_out) = Dataset::load("synthetic:60", &program.model).unwrap();
     let per_epoch = data.len() as u32 / 8;
     let train = |last_epochs, recompute_bn| {
-        let evaluations = Some(Evaluations { held_out: &held_out, last_epochs, recompute_bn });
+        let evaluations = Some(Evaluations { held_out: &held_out, last_epochs, recompute_bn, target: None });
         let mut run =
             run(&program, &data, &Options { steps: 3 * per_epoch, evaluations, ..Options::default() }).unwrap();
         let last = run.evaluate(&held_out);

@@ -8,6 +8,7 @@ mod fabrics;
 mod firecaffe;
 mod folding;
 mod large_minibatch;
+mod learners;
 mod memory;
 mod scenarios;
 mod sweeps;

@@ -2,8 +2,6 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::replica::Replica;
-
 /// A running SHA-256 over the little-endian bytes of elements.
 pub(crate) struct Fingerprint(Sha256);
 
@@ -12,16 +10,11 @@ impl Fingerprint {
         Fingerprint(Sha256::new())
     }
 
-    /// Of the learnable parameters alone.
-    pub(crate) fn of_parameters(replica: &Replica) -> Fingerprint {
+    /// Of these elements alone.
+    pub(crate) fn of(values: &[f32]) -> Fingerprint {
         let mut fingerprint = Fingerprint::new();
-        fingerprint.add_parameters(replica);
+        fingerprint.add(values);
         fingerprint
-    }
-
-    pub(crate) fn add_parameters(&mut self, replica: &Replica) {
-        // SAFETY: the rank has ended its run, nothing writes parameters.
-        self.add(unsafe { replica.parameters.slice(0..replica.parameters.len()) });
     }
 
     pub(crate) fn add(&mut self, values: &[f32]) {

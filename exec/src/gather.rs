@@ -1,6 +1,6 @@
 //! What the ranks of a run leave comes together on rank 0, over the same wires as everything else.
 
-use lockstep_models::Span;
+use lockstep_models::{Judge, Span};
 use lockstep_topology::{Rank, Time};
 
 use crate::exchange::Traffic;
@@ -10,10 +10,12 @@ use crate::worker::Outcome;
 const LENGTH: u32 = 1;
 const CONTENT: u32 = 2;
 
-/// What one rank leaves: its outcome, its batch norm statistics, and a fingerprint of its parameters.
+/// What one rank leaves: its outcome, its batch norm statistics, its own weights, and a fingerprint of the model.
 pub(crate) struct Legacy {
     pub outcome: Outcome,
     pub statistics: Vec<f32>,
+    /// Of a learner, whose weights nobody else has.
+    pub weights: Vec<f32>,
     /// `None` for ranks that only serve.
     pub fingerprint: Option<[u64; 4]>,
     /// How far the rank's spans may be off rank 0's clock, in seconds.
@@ -67,6 +69,8 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
         legacy.statistics.len() as u64,
         u64::from(legacy.fingerprint.is_some()),
         legacy.clock_residual_s.to_bits(),
+        legacy.weights.len() as u64,
+        u64::from(outcome.moves),
     ];
     for span in &outcome.spans {
         words.push(u64::from(span.rank) | u64::from(span.task) << 32);
@@ -76,6 +80,7 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
     words.extend(outcome.losses.iter().map(|loss| loss.to_bits()));
     words.extend(outcome.sent.iter().flat_map(|traffic| [traffic.messages, traffic.bytes]));
     words.extend(legacy.statistics.iter().map(|value| u64::from(value.to_bits())));
+    words.extend(legacy.weights.iter().map(|value| u64::from(value.to_bits())));
     words.extend(legacy.fingerprint.unwrap_or_default());
     words
 }
@@ -83,7 +88,7 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
 fn decode(words: &[u64]) -> Legacy {
     let (spans, losses, sent, statistics) =
         (words[0] as usize, words[1] as usize, words[2] as usize, words[3] as usize);
-    let mut rest = &words[6..];
+    let mut rest = &words[8..];
     let mut take = |count: usize| {
         let (now, later) = rest.split_at(count);
         rest = later;
@@ -101,13 +106,18 @@ fn decode(words: &[u64]) -> Legacy {
     let outcome = Outcome {
         spans: spans.collect(),
         losses: take(losses).iter().map(|bits| f64::from_bits(*bits)).collect(),
-        evaluations: Vec::new(), // only rank 0 has any, and its own legacy does not travel
+        // Only rank 0's count, and its own legacy does not travel.
+        evaluations: Vec::new(),
+        restarts: Vec::new(),
+        judge: Judge::default(),
+        moves: words[7] == 1,
         sent: take(sent * 2).chunks_exact(2).map(|w| Traffic { messages: w[0], bytes: w[1] }).collect(),
     };
-    let statistics = take(statistics).iter().map(|bits| f32::from_bits(*bits as u32)).collect();
+    let mut elements = |count| take(count).iter().map(|bits| f32::from_bits(*bits as u32)).collect();
+    let (statistics, weights) = (elements(statistics), elements(words[6] as usize));
     let print = take(4);
     let fingerprint = (words[4] == 1).then(|| [print[0], print[1], print[2], print[3]]);
-    Legacy { outcome, statistics, fingerprint, clock_residual_s: f64::from_bits(words[5]) }
+    Legacy { outcome, statistics, weights, fingerprint, clock_residual_s: f64::from_bits(words[5]) }
 }
 
 #[cfg(test)]
@@ -129,10 +139,14 @@ mod tests {
             spans: vec![span; rank as usize],
             losses: vec![0.1 * f64::from(rank), f64::NAN],
             evaluations: Vec::new(),
+            restarts: Vec::new(),
+            judge: Judge::default(),
+            moves: rank > 1,
             sent: vec![Traffic { messages: 2, bytes: 1 << 50 }],
         };
         let fingerprint = (rank > 0).then_some([1, 2, 3, 4]);
-        Legacy { outcome, statistics: vec![-0.0, f32::MIN_POSITIVE], fingerprint, clock_residual_s: 1e-6 }
+        let (statistics, weights) = (vec![-0.0, f32::MIN_POSITIVE], vec![0.5; 3 * rank as usize]);
+        Legacy { outcome, statistics, weights, fingerprint, clock_residual_s: 1e-6 }
     }
 
     #[test]

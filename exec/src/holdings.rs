@@ -1,6 +1,6 @@
 //! What a rank holds: its replica or its server's sums, declared buffers, and scratch; it outlives the rank's end of the wires.
 
-use lockstep_models::{Area, Buffer, Copy, Stream};
+use lockstep_models::{Area, Averaging, Buffer, Copy, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::{Threads, add_into, copy};
@@ -28,12 +28,41 @@ impl Memory {
         let trains = role.tasks.iter().any(|task| task.stream == Stream::Compute);
         let threads = Threads::new(setup.threads)?;
         let zeros = |elements: u64| Arena::new(vec![0.0; elements as usize]);
-        Ok(Memory {
+        let mut memory = Memory {
             replica: trains.then(|| Replica::of_role(program, role, setup.arenas, setup.seed, &threads)),
             server: (!trains).then(|| zeros(program.model.parameter_elements())),
             buffers: program.buffers.iter().map(|buffer| zeros(buffer.elements)).collect(),
             scratch: Vec::new(),
-        })
+        };
+        if trains {
+            memory.begin(setup, rank as usize);
+        }
+        Ok(memory)
+    }
+
+    /// Takes over what training goes on from; where it begins, learners' average model is the model that all start with.
+    fn begin(&mut self, setup: &Setup<'_>, rank: usize) {
+        let fill = |memory: &Memory, buffer, values: &[f32]| {
+            // SAFETY: nothing runs yet.
+            unsafe { memory.arena(buffer).slice_mut(0..values.len()) }.copy_from_slice(values);
+        };
+        if let Some(state) = setup.start {
+            fill(self, Buffer::Parameters, state.weights_of(rank));
+            if let Some(replica) = &mut self.replica {
+                replica.set_statistics(&state.statistics_of(rank));
+                if state.average.is_none() {
+                    replica.set_velocity(&state.velocity);
+                }
+            }
+        }
+        match setup.start.map(|state| &state.average) {
+            _ if setup.program.averaging.is_none() => {}
+            Some(Some((average, previous))) => {
+                fill(self, Averaging::AVERAGE, average);
+                previous.iter().for_each(|previous| fill(self, Averaging::PREVIOUS, previous));
+            }
+            _ => fill(self, Averaging::AVERAGE, self.model(false)),
+        }
     }
 
     /// The arena behind a buffer of the program.

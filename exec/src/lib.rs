@@ -10,12 +10,14 @@ mod fingerprint;
 mod gather;
 mod holdings;
 pub mod init;
+mod learner;
 mod pin;
 mod pool;
 pub mod reference;
 pub mod replica;
 mod room;
 mod run;
+mod state;
 pub mod transport;
 mod worker;
 
@@ -25,4 +27,5 @@ pub use pool::{Arenas, Pool};
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
 pub use run::{Options, Run, run};
+pub use state::{Position, State};
 pub use worker::Evaluations;

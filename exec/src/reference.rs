@@ -5,10 +5,12 @@
 //! gradients in the bracketing that the symbolic checker reports for the exchange, so its weights are those of the
 //! distributed run to the bit.
 
+mod learners;
+
 use std::ops::Range;
 
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Course, Op, Optimizer, Phase, Program};
+use lockstep_models::{Claim, Course, Op, Optimizer, Phase, Program};
 use lockstep_topology::{InputError, check};
 
 use crate::data::{Dataset, Sampler};
@@ -27,7 +29,25 @@ pub fn train(
     seed: u64,
     optimizer: &Optimizer,
 ) -> Result<Vec<f32>, InputError> {
+    train_as_claimed(program, data, steps, seed, optimizer, &[])
+}
+
+/// As [`train`], where learners got their micro-batches as `claims` say; gives their average model.
+///
+/// # Errors
+/// As there.
+pub fn train_as_claimed(
+    program: &Program,
+    data: &Dataset,
+    steps: u32,
+    seed: u64,
+    optimizer: &Optimizer,
+    claims: &[Claim],
+) -> Result<Vec<f32>, InputError> {
     data.check_fits(&program.model)?;
+    if let Some(averaging) = &program.averaging {
+        return learners::train(program, averaging, (data, claims), steps, seed, optimizer);
+    }
     let (workers, accumulate) = (program.workers, program.accumulate);
     let samples = program.batch_per_rank;
     let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;
@@ -66,7 +86,7 @@ pub fn train(
 
 /// Forward and backward of one micro-batch, its gradient alone.
 fn gradients(program: &Program, replica: &mut Replica) {
-    let scale = 1.0 / program.global_batch() as f32;
+    let scale = 1.0 / program.gradient_samples() as f32;
     for task in &program.roles[0].tasks {
         match task.op {
             Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(chain, Mode::Train)),

@@ -159,6 +159,11 @@ impl Replica {
         &self.velocity
     }
 
+    /// Replaces the momentum buffer, by that of an earlier run.
+    pub(crate) fn set_velocity(&mut self, velocity: &[f32]) {
+        self.velocity.copy_from_slice(velocity);
+    }
+
     /// Running statistics of batch normalisation.
     pub fn statistics(&self) -> &[f32] {
         &self.statistics

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Course, Driver, Optimizer, Program, Timeline};
+use lockstep_models::{Claim, Course, Driver, Judge, Optimizer, Program, Timeline};
 use lockstep_topology::InputError;
 
 use crate::clock;
@@ -18,6 +18,7 @@ use crate::pin::pin;
 use crate::pool::Arenas;
 use crate::replica::{Evaluation, Replica};
 use crate::room;
+use crate::state::{Position, State};
 use crate::transport::{Transport, TransportError, control, memory};
 use crate::worker::{Evaluations, Setup, Worker};
 
@@ -37,8 +38,14 @@ pub struct Options<'a> {
     pub optimizer: Optimizer,
     /// Held-out samples on which the last epochs are judged.
     pub evaluations: Option<Evaluations<'a>>,
+    /// What training goes on from, where it does not begin; in every process.
+    pub start: Option<&'a State>,
+    /// The claims of an earlier run, which are made again.
+    pub replay: Option<&'a [Claim]>,
     /// A wait in which nothing moves for so long ends the run.
     pub stall_limit: Duration,
+    /// Called by each rank, with its number, when it has taken a micro-batch.
+    pub on_load: Option<&'a (dyn Fn(u32) + Sync)>,
     /// Called on rank 0 after each step with its number and mean local loss.
     pub progress: Option<&'a (dyn Fn(u32, f64) + Sync)>,
 }
@@ -53,6 +60,9 @@ impl Default for Options<'_> {
             arenas: Arenas::default(),
             optimizer: Optimizer::default(),
             evaluations: None,
+            start: None,
+            replay: None,
+            on_load: None,
             stall_limit: Duration::from_secs(60),
             progress: None,
         }
@@ -69,19 +79,35 @@ pub struct Run {
     pub evaluations: Vec<Evaluation>,
     /// Messages and bytes, `[from][to]`.
     pub traffic: Vec<Vec<Traffic>>,
-    /// SHA-256 of the learnable parameters, equal on all workers.
+    /// SHA-256 of the learnable parameters, equal on all workers; of learners, of their average model.
     pub weights_sha256: String,
-    /// SHA-256 of parameters, optimizer state and every worker's batch norm statistics.
+    /// SHA-256 of parameters, optimizer state and every worker's batch norm statistics; of learners, also of each one's own
+    /// weights.
     pub state_sha256: String,
-    /// The learnable parameters.
+    /// The learnable parameters; of learners, those of their average model.
     pub parameters: Vec<f32>,
+    /// Which learner got which micro-batch, where they claim them; in the order of claims.
+    pub claims: Vec<Claim>,
+    /// Steps since training began after which learners began again at their average model.
+    pub restarts: Vec<u64>,
     /// How far the processes' clocks may be apart in the timeline, in seconds; zero inside one process.
     pub clock_residual_s: f64,
     /// The trained replica, its running statistics averaged over workers or recomputed.
     replica: Replica,
+    state: State,
 }
 
 impl Run {
+    /// What a further run can go on from, also one with another number of ranks.
+    pub fn state(&self) -> State {
+        let learners = self.state.average.is_some();
+        let (weights, velocity) = match learners {
+            true => (self.state.weights.clone(), Vec::new()),
+            false => (vec![self.parameters.clone()], self.replica.velocity().to_vec()),
+        };
+        State { weights, velocity, ..self.state.clone() }
+    }
+
     /// How the trained model does on held-out data.
     pub fn evaluate(&mut self, held_out: &Dataset) -> Evaluation {
         self.replica.evaluate(held_out)
@@ -108,7 +134,7 @@ pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<R
         found.note(body(&setup, end, state, clock, &found, false))
     });
     let all = results.map_err(|error| found.cause(error))?.into_iter().flatten().next().unwrap_or_default();
-    finish(program, data, options, all, found)
+    finish(&setup, options, all, found)
 }
 
 /// Runs a program on the processes that `mpirun` started, rank r in process `hosts[r]`. The result stands in the process of
@@ -125,6 +151,11 @@ pub fn run_processes(
     options: &Options<'_>,
 ) -> Result<Option<Run>, ExecError> {
     data.check_fits(&program.model)?;
+    if program.claims() && options.replay.is_none() && processes.count() > 1 {
+        let message =
+            "one driver must hear all claims, and processes do not share one: take --transport threads, or replay";
+        return Err(InputError::new("--strategy", "first-come", message).into());
+    }
     let here = (0..program.ranks()).zip(hosts).filter(|(_, host)| **host == processes.process());
     room::check(program, here.map(|(rank, _)| rank), &Threads::new(options.threads_per_rank)?)?;
     let setup = setup(program, data, options)?;
@@ -135,16 +166,19 @@ pub fn run_processes(
     let results =
         processes.run(hosts, 0, states, |end, state| found.note(body(&setup, end, state, clock, &found, true)));
     let all = results.map_err(|error| found.cause(error))?.into_iter().flatten().next();
-    all.map(|all| finish(program, data, options, all, found)).transpose()
+    all.map(|all| finish(&setup, options, all, found)).transpose()
 }
+
+/// z and, unless it has just begun, z_prev.
+type AverageModel = (Vec<f32>, Option<Vec<f32>>);
 
 /// What the ranks of a process tell beside their results.
 #[derive(Default)]
 struct Found {
     /// The first failure that is a rank's own.
     error: Mutex<Option<ExecError>>,
-    /// Rank 0's, in the end.
-    replica: Mutex<Option<Replica>>,
+    /// Rank 0's, in the end: its replica, and its average model with the one before.
+    replica: Mutex<Option<(Replica, Option<AverageModel>)>>,
 }
 
 impl Found {
@@ -164,11 +198,22 @@ impl Found {
 
 fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &'a Options<'a>) -> Result<Setup<'a>, InputError> {
     let batches = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
-    let course = Course {
-        global_batch: program.global_batch(),
-        steps_per_epoch: batches.batches_per_epoch(),
-        steps: u64::from(options.steps),
+    let (global_batch, steps_per_epoch) = (program.global_batch(), batches.batches_per_epoch());
+    let first = match options.start {
+        Some(state) if !state.fits(program) => {
+            let message = "is of another model or another kind of strategy: go on with what the run before had";
+            return Err(InputError::new("state", "", message));
+        }
+        start => start.map_or(0, |state| state.position.steps(global_batch, steps_per_epoch)),
     };
+    let course =
+        Course { global_batch: program.gradient_samples(), steps_per_epoch, steps: first + u64::from(options.steps) };
+    let driver = Driver::fixed_from(first, options.steps);
+    let driver = match options.replay.filter(|_| program.claims()) {
+        Some(record) => driver.replaying(program, record)?,
+        None => driver.serving(program),
+    };
+    let target = options.evaluations.and_then(|when| when.target);
     Ok(Setup {
         program,
         data,
@@ -179,7 +224,11 @@ fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &'a Options<'a>) 
         threads: options.threads_per_rank,
         arenas: &options.arenas,
         stall_limit: options.stall_limit,
-        driver: Driver::fixed(options.steps),
+        driver: Mutex::new(driver),
+        judge: options.start.map_or_else(|| Judge::new(target), |state| state.judge.aiming(target)),
+        start: options.start,
+        on_load: options.on_load,
+        first,
         progress: options.progress,
     })
 }
@@ -199,29 +248,30 @@ fn body(
     let mut outcome = Worker::new(setup, end, memory, clock)?.run()?;
     let after = if align { clock::offset(end, clock)? } else { before };
     let clock_residual_s = clock::align(&mut outcome.spans, before, after);
-    let (statistics, fingerprint) = match &memory.replica {
-        Some(replica) => (replica.statistics().to_vec(), Some(Fingerprint::of_parameters(replica).words())),
-        None => (Vec::new(), None),
-    };
-    let all = gather(end, Legacy { outcome, statistics, fingerprint, clock_residual_s })?;
+    let averages = setup.program.averaging.is_some();
+    let (mut statistics, mut weights, mut fingerprint, mut average) = (Vec::new(), Vec::new(), None, None);
+    if let Some(replica) = &memory.replica {
+        statistics = replica.statistics().to_vec();
+        fingerprint = Some(Fingerprint::of(memory.model(averages)).words());
+        if averages {
+            weights = memory.be_average();
+            average = Some((memory.model(true).to_vec(), outcome.moves.then(|| memory.previous_average().to_vec())));
+        }
+    }
+    let all = gather(end, Legacy { outcome, statistics, weights, fingerprint, clock_residual_s })?;
     if let (true, Ok(mut slot)) = (all.is_some(), found.replica.lock()) {
-        *slot = memory.replica.take();
+        *slot = memory.replica.take().map(|replica| (replica, average));
     }
     Ok(all)
 }
 
 /// Puts the legacies together; the workers must have ended with the same parameters.
-fn finish(
-    program: &Program,
-    data: &Dataset,
-    options: &Options<'_>,
-    mut legacies: Vec<Legacy>,
-    found: Found,
-) -> Result<Run, ExecError> {
+fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<Run, ExecError> {
+    let program = setup.program;
     // What the ranks worked in goes back before the results are copied.
     options.arenas.pool.clear();
     let replica = found.replica.into_inner().ok().flatten();
-    let mut replica = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
+    let (mut replica, average) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers as usize;
     let clock_residual_s = legacies.iter().map(|legacy| legacy.clock_residual_s).fold(0.0, f64::max);
     let own = legacies[0].fingerprint;
@@ -229,16 +279,34 @@ fn finish(
         let message = format!("rank {rank} ended with other parameters than rank 0: replicas have diverged");
         return Err(InputError::new("run", "", message).into());
     }
-    let mut state = Fingerprint::new();
-    state.add_parameters(&replica);
-    state.add(replica.velocity());
+    // SAFETY: the ranks have ended, nothing is in flight.
+    let parameters = unsafe { replica.parameters.to_vec() };
+    let mut state = Fingerprint::of(&parameters);
+    match &average {
+        None => state.add(replica.velocity()),
+        Some((_, previous)) => previous.iter().for_each(|previous| state.add(previous)),
+    }
+    legacies[..workers].iter().for_each(|legacy| state.add(&legacy.weights));
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.statistics));
     replica.set_statistics(&mean(legacies[..workers].iter().map(|legacy| legacy.statistics.as_slice())));
     if options.evaluations.is_some_and(|when| when.recompute_bn) {
-        replica.recompute_statistics(data)?;
+        replica.recompute_statistics(setup.data)?;
     }
-    let evaluations = std::mem::take(&mut legacies[0].outcome.evaluations);
-    let steps = legacies[0].outcome.losses.len();
+    let own = &mut legacies[0].outcome;
+    let (evaluations, restarts) = (std::mem::take(&mut own.evaluations), std::mem::take(&mut own.restarts));
+    let (steps, judge) = (own.losses.len(), own.judge);
+    let done = setup.first + steps as u64;
+    let position = Position::after(done, program.global_batch(), setup.course.steps_per_epoch);
+    let of_workers =
+        |part: fn(&Legacy) -> &Vec<f32>| legacies[..workers].iter().map(|legacy| part(legacy).clone()).collect();
+    let carried = State {
+        position,
+        weights: of_workers(|legacy| &legacy.weights),
+        statistics: of_workers(|legacy| &legacy.statistics),
+        velocity: Vec::new(),
+        average,
+        judge,
+    };
     let loss = |step: usize| {
         legacies[..workers].iter().map(|legacy| legacy.outcome.losses[step]).sum::<f64>()
             / program.global_batch() as f64
@@ -250,17 +318,20 @@ fn finish(
         spans.extend(legacy.outcome.spans);
         traffic.push(legacy.outcome.sent);
     }
-    // SAFETY: the ranks have ended, nothing is in flight.
-    let parameters = unsafe { replica.parameters.to_vec() };
+    // Whoever panicked meanwhile has ended the run.
+    let claims = setup.driver.lock().map(|driver| driver.record().to_vec()).unwrap_or_default();
     Ok(Run {
         timeline: Timeline::of(spans, options.warm_up),
         losses,
         evaluations,
         traffic,
-        weights_sha256: hex(Fingerprint::of_parameters(&replica).words()),
+        weights_sha256: hex(Fingerprint::of(&parameters).words()),
         state_sha256: hex(state.words()),
         parameters,
+        claims,
+        restarts,
         clock_residual_s,
         replica,
+        state: carried,
     })
 }

@@ -2,7 +2,7 @@
 
 use lockstep_topology::{Algorithm, InputError, check as check_schedule};
 
-use crate::{Area, Copy, Exchange, Op, Program, Role, Stream, TaskId};
+use crate::{Area, AveragingRule, Copy, Exchange, Op, Program, Role, Stream, TaskId};
 
 /// Groups up to this size are expanded and proved; larger ones use the same code with more members.
 const PROVED_MEMBERS: u32 = 64;
@@ -44,7 +44,7 @@ impl Program {
                 }
             }
             match &task.op {
-                Op::Repeat { count, body } => {
+                Op::Repeat { count, body, claimed } => {
                     if *count == 0 || id + body >= role.tasks.len() || *body == 0 {
                         return Err(fault(role, &task.name, "repeats nothing, or reaches past the end of its role"));
                     }
@@ -52,12 +52,30 @@ impl Program {
                     if body.iter().any(|task| matches!(task.op, Op::Repeat { .. })) {
                         return Err(fault(role, &task.name, "bodies do not nest"));
                     }
+                    if *claimed != self.claims() {
+                        return Err(fault(
+                            role,
+                            &task.name,
+                            "claims batches that are assigned, or the other way round",
+                        ));
+                    }
                 }
                 Op::Compute { chain, .. } if *chain >= self.chains.len() => {
                     return Err(fault(role, &task.name, "runs a chain that does not exist"));
                 }
                 Op::Update { range } if range.end > self.model.parameter_elements() || range.start >= range.end => {
                     return Err(fault(role, &task.name, "updates parameters that do not exist"));
+                }
+                Op::Averaging { range, .. } if range.end > self.model.parameter_elements() || range.is_empty() => {
+                    return Err(fault(role, &task.name, "averages parameters that do not exist"));
+                }
+                Op::Averaging { rule, .. }
+                    if (*rule == AveragingRule::Average) != (task.stream == Stream::Synchronisation) =>
+                {
+                    return Err(fault(role, &task.name, "only the average model is updated beside the compute stream"));
+                }
+                Op::Averaging { .. } if self.averaging.is_none() => {
+                    return Err(fault(role, &task.name, "averages models where all ranks train one"));
                 }
                 Op::Exchange(exchange) => self.check_exchange(role, id, exchange)?,
                 Op::Copy(copy) => self.check_copy(role, &task.name, copy)?,

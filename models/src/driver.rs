@@ -1,16 +1,26 @@
 //! The driver: every choice that depends on what happens at run time, as one pure state machine.
 //!
 //! Simulator and executor ask it the same questions, with simulated and with measured times; a program itself holds no
-//! choice. Synchronous SGD asks only which batch comes next and when to stop; the answers are logged all the same.
+//! choice. Synchronous SGD asks only which batch comes next and when to stop. Learners that are served first come, first
+//! served also claim their batches of an iteration; what they got is on record, and a record can be replayed.
 
-use lockstep_topology::Time;
+mod claims;
+mod judge;
+
+use lockstep_topology::{InputError, Time};
+
+pub use claims::Claim;
+use claims::Claims;
+pub use judge::{Judge, Judgement};
+
+use crate::Program;
 
 /// What a rank reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observation {
     /// Who.
     pub rank: u32,
-    /// The iteration that it is about to begin.
+    /// The iteration that it is about to begin, or that it claims a batch of.
     pub iteration: u32,
     /// When, on the run's clock.
     pub at: Time,
@@ -33,17 +43,38 @@ pub enum Decision {
 pub struct Driver {
     first: u64,
     steps: u32,
+    claims: Claims,
 }
 
 impl Driver {
     /// Every rank runs iteration i on global batch i, for `steps` iterations.
     pub fn fixed(steps: u32) -> Driver {
-        Driver { first: 0, steps }
+        Driver::fixed_from(0, steps)
     }
 
     /// As [`Driver::fixed`], from global batch `first` on.
     pub fn fixed_from(first: u64, steps: u32) -> Driver {
-        Driver { first, steps }
+        Driver { first, steps, claims: Claims::default() }
+    }
+
+    /// The same, for the ranks of `program`: those that claim batches get an iteration's micro-batches first come, first
+    /// served, unless it replays what they got once.
+    pub fn serving(self, program: &Program) -> Driver {
+        if self.claims.replays() {
+            return self;
+        }
+        let batches = if program.claims() { program.workers * program.accumulate } else { 0 };
+        Driver { claims: Claims::first_come(batches), ..self }
+    }
+
+    /// The same, but claims are answered as `record` says, whoever asks first.
+    ///
+    /// # Errors
+    /// A record of another program or of fewer steps: each micro-batch of each iteration must be claimed once.
+    pub fn replaying(self, program: &Program, record: &[Claim]) -> Result<Driver, InputError> {
+        let batches = program.workers * program.accumulate;
+        let claims = Claims::replay(batches, program.workers, self.steps, record)?;
+        Ok(Driver { claims, ..self })
     }
 
     /// How many iterations it lets every rank run, whatever it is told meanwhile.
@@ -57,5 +88,16 @@ impl Driver {
             return Decision::Stop;
         }
         Decision::Run { batch: self.first + u64::from(observation.iteration) }
+    }
+
+    /// The micro-batch that a rank which is free takes next, as a number within the iteration's global batch; `None` where no
+    /// more is left for it.
+    pub fn claim(&mut self, observation: &Observation) -> Option<u32> {
+        self.claims.take(observation)
+    }
+
+    /// All claims so far that got a micro-batch, in the order in which they were made.
+    pub fn record(&self) -> &[Claim] {
+        self.claims.record()
     }
 }

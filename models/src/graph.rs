@@ -12,7 +12,7 @@ use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
-use crate::{LayerId, Pass};
+use crate::{AveragingRule, LayerId, Pass};
 
 /// How a tensor lies over the ranks of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +25,8 @@ pub enum Layout {
     FeatureSplit,
     /// The tensor is the sum of what the ranks hold.
     PartialSum,
+    /// Every rank holds a version of its own, and none stands for the others.
+    Own,
 }
 
 impl fmt::Display for Layout {
@@ -34,6 +36,7 @@ impl fmt::Display for Layout {
             Layout::BatchSplit => "batch-split",
             Layout::FeatureSplit => "feature-split",
             Layout::PartialSum => "partial-sum",
+            Layout::Own => "own",
         })
     }
 }
@@ -49,6 +52,10 @@ pub enum Tensor {
     Weight,
     /// The gradient of weights.
     WeightGradient,
+    /// What a learner's weights differ by from the average model, or the sum of that over learners.
+    Difference,
+    /// The average model.
+    Average,
 }
 
 /// What a node does.
@@ -67,6 +74,13 @@ pub enum Work {
     },
     /// The optimizer on a range of the parameter arena.
     Update {
+        /// Elements.
+        range: Range<u64>,
+    },
+    /// A rule of model averaging on a range of the parameter arena.
+    Averaging {
+        /// Which.
+        rule: AveragingRule,
         /// Elements.
         range: Range<u64>,
     },
@@ -97,7 +111,7 @@ pub struct Edge {
     pub tensor: Tensor,
     /// How it lies.
     pub layout: Layout,
-    /// From the previous step (weights) rather than from this one.
+    /// From the previous step (or repetition) rather than from this one.
     pub previous_step: bool,
 }
 
@@ -134,6 +148,11 @@ impl Graph {
     /// Adds the weights that the previous step's update left.
     pub fn weights(&mut self, update: NodeIndex, to: NodeIndex, layout: Layout) {
         self.dag.add_edge(update, to, Edge { tensor: Tensor::Weight, layout, previous_step: true });
+    }
+
+    /// Adds a tensor of the step before, or of the repetition before.
+    pub fn from_before(&mut self, from: NodeIndex, to: NodeIndex, tensor: Tensor, layout: Layout) {
+        self.dag.add_edge(from, to, Edge { tensor, layout, previous_step: true });
     }
 
     /// Proves the layouts: every node takes and gives what one rule allows, collectives change a layout and nothing else does.
@@ -178,7 +197,7 @@ impl Graph {
 
 /// The rules: for each kind of node, which layouts of inputs give which layouts of outputs.
 fn allowed(work: &Work, inputs: &[(Tensor, Layout)], outputs: &[(Tensor, Layout)]) -> bool {
-    use Layout::{BatchSplit, FeatureSplit, PartialSum, Replicated};
+    use Layout::{BatchSplit, FeatureSplit, Own, PartialSum, Replicated};
     let all = |items: &[(Tensor, Layout)], layout| items.iter().all(|(_, l)| *l == layout);
     let (weights, data): (Vec<_>, Vec<_>) = inputs.iter().partition(|(t, _)| *t == Tensor::Weight);
     match work {
@@ -189,13 +208,17 @@ fn allowed(work: &Work, inputs: &[(Tensor, Layout)], outputs: &[(Tensor, Layout)
                 Tensor::ActivationGradient(_) => *l == FeatureSplit,
                 _ => *l == Replicated || *l == FeatureSplit,
             });
-            (all(&data, BatchSplit) && all(outputs, PartialSum)) || (split_dy && all(outputs, FeatureSplit))
+            // A gradient at weights that nobody shares is nobody else's.
+            let own = !weights.is_empty() && all(&weights, Own);
+            (all(&data, BatchSplit) && weights.is_empty() && all(outputs, PartialSum))
+                || (all(&data, BatchSplit) && own && all(outputs, Own))
+                || (split_dy && all(outputs, FeatureSplit))
         }
         Work::Layer(_, pass) => {
             // y = W·x: samples stay where they are with the whole W; with split rows the whole x gives split features,
             // and backward each rank's rows add one part of dx.
             let split_output = if *pass == Pass::BackwardData { PartialSum } else { FeatureSplit };
-            (all(&data, BatchSplit) && all(&weights, Replicated) && all(outputs, BatchSplit))
+            (all(&data, BatchSplit) && (all(&weights, Replicated) || all(&weights, Own)) && all(outputs, BatchSplit))
                 || (all(&weights, FeatureSplit)
                     && (all(&data, Replicated) || all(&data, FeatureSplit))
                     && all(outputs, split_output))
@@ -210,6 +233,15 @@ fn allowed(work: &Work, inputs: &[(Tensor, Layout)], outputs: &[(Tensor, Layout)
             let layout = outputs.first().map_or(Replicated, |(_, l)| *l);
             matches!(layout, Replicated | FeatureSplit) && all(inputs, layout) && all(outputs, layout)
         }
+        Work::Averaging { rule, .. } => match rule {
+            AveragingRule::Descend => all(inputs, Own) && all(outputs, Own),
+            // Only the average model is common to all, and only differences from it may be added up.
+            AveragingRule::Correct => {
+                inputs.iter().all(|(t, l)| *l == if *t == Tensor::Average { Replicated } else { Own })
+                    && outputs.iter().all(|(t, l)| *l == if *t == Tensor::Difference { PartialSum } else { Own })
+            }
+            AveragingRule::Average => all(inputs, Replicated) && all(outputs, Replicated),
+        },
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Bytes, Group, InputError};
 
-use crate::{Model, Program, Sampling, Strategy, lower, passes};
+use crate::{Assignment, Averaging, Model, Program, Sampling, Strategy, lower, passes};
 
 /// How gradients are cut into exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +92,33 @@ impl Job {
         }
     }
 
+    /// How its learners average their models; `None` where all ranks train one.
+    pub fn averaging(&self) -> Option<Averaging> {
+        self.strategy.averaging(self.workers)
+    }
+
+    /// Micro-batches per step and worker: those that gradients accumulate over, or a learner's from one synchronisation to
+    /// the next.
+    pub fn micro_batches(&self) -> u32 {
+        self.accumulate.saturating_mul(self.strategy.period())
+    }
+
+    /// Samples per step over all workers.
+    pub fn global_batch(&self) -> u64 {
+        u64::from(self.workers) * u64::from(self.batch_per_rank) * u64::from(self.micro_batches())
+    }
+
+    /// Samples that a gradient is the mean over, and that the rate may follow: all of a step, but for learners, who take each
+    /// batch for themselves.
+    pub fn gradient_samples(&self) -> u64 {
+        if self.averaging().is_some() { u64::from(self.batch_per_rank) } else { self.global_batch() }
+    }
+
+    /// Whether learners claim their batches.
+    pub(crate) fn claims(&self) -> bool {
+        self.averaging().is_some_and(|averaging| averaging.assignment == Assignment::FirstCome)
+    }
+
     /// Ranks that take part, dedicated servers included.
     pub fn ranks(&self) -> u32 {
         self.workers.saturating_add(self.servers())
@@ -128,12 +155,32 @@ impl Job {
                 return Err(InputError::new(name, "0", "must be at least 1"));
             }
         }
+        self.check_learners()?;
         let graph = self.strategy.graph(self);
         graph.check().map_err(|error| InputError::new("strategy", self.strategy.to_string(), error.to_string()))?;
         let program = lower::lower(&graph, self)?;
         let program = if self.fuse { passes::fuse(program) } else { program };
         program.check()?;
         Ok(program)
+    }
+
+    /// Settings that learners have no use for.
+    fn check_learners(&self) -> Result<(), InputError> {
+        let refused = |flag: &str, value: String, message: &str| Err(InputError::new(flag, value, message));
+        if self.averaging().is_none() {
+            return Ok(());
+        }
+        if self.accumulate > 1 {
+            let message = "learners update their models after each batch: take 1, or tau in --strategy to synchronise less \
+                           often";
+            return refused("--accumulate", self.accumulate.to_string(), message);
+        }
+        let all = u64::from(self.workers) * u64::from(self.strategy.period());
+        if all > u64::from(u32::MAX) {
+            let message = "gives more than 2^32 batches an iteration: take a smaller tau";
+            return refused("--strategy", self.strategy.to_string(), message);
+        }
+        Ok(())
     }
 }
 
@@ -224,7 +271,7 @@ mod tests {
     fn accumulation_repeats_compute_and_nothing_else() {
         let (once, four) = (job(2).program().unwrap(), Job { accumulate: 4, ..job(2) }.program().unwrap());
         assert_eq!(four.roles[0].tasks.len(), once.roles[0].tasks.len() + 1);
-        let Op::Repeat { count, body } = four.roles[0].tasks[0].op else { panic!("a repeat first") };
+        let Op::Repeat { count, body, claimed: false } = four.roles[0].tasks[0].op else { panic!("a repeat first") };
         assert_eq!((count, body), (4, 11));
         assert_eq!(four.global_batch(), 128);
         assert_eq!(four.roles[0].repeat_of(11), Some((0, 4)));

@@ -1,5 +1,6 @@
 //! What is computed: layers, models, strategies, and the program that is both simulated and executed.
 
+mod averaging;
 mod check;
 mod copy;
 pub mod critical_path;
@@ -21,9 +22,10 @@ mod timeline;
 mod totals;
 mod tuner;
 
+pub use averaging::{Assignment, Averaging, AveragingRule};
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
-pub use driver::{Decision, Driver, Observation};
+pub use driver::{Claim, Decision, Driver, Judge, Judgement, Observation};
 pub use graph::{Graph, Layout};
 pub use job::{Bucket, Job};
 pub use layer::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
@@ -34,7 +36,7 @@ pub use program::{
 };
 pub use sampling::Sampling;
 pub use straggling::straggling_s;
-pub use strategy::Strategy;
+pub use strategy::{EaSgd, Sma, Strategy};
 pub use timeline::{Span, Step, Timeline, median};
 pub use totals::{Total, Totals};
 pub use tuner::{DEFAULT_THRESHOLD, Trial, Tuner, Verdict};

@@ -14,8 +14,8 @@ use petgraph::visit::EdgeRef;
 use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Buffer, Exchange, Graph, Job, LayerId, Op, Pass, Phase, Program, RankGroup, RankRange, Role, Stream, Task,
-    TaskId,
+    After, Averaging, AveragingRule, Buffer, Exchange, Graph, Job, LayerId, Op, Pass, Phase, Program, RankGroup,
+    RankRange, Role, Stream, Task, TaskId,
 };
 
 /// Lowers a checked graph; every layer is a chain of its own until a pass fuses them.
@@ -41,8 +41,9 @@ pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
         groups: vec![RankGroup { ranks: everyone, shape: job.group() }],
         workers: job.workers,
         batch_per_rank: job.batch_per_rank,
-        accumulate: job.accumulate,
-        buffers: Vec::new(),
+        accumulate: job.micro_batches(),
+        buffers: job.averaging().map_or(Vec::new(), |_| Averaging::buffers(&job.model)),
+        averaging: job.averaging(),
         pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
     })
 }
@@ -60,12 +61,19 @@ impl Lowering<'_> {
             self.graph.dag.node_indices().filter(|node| self.graph.dag[*node].scope == scope).collect()
         };
         let (micro, step) = (of_scope(Scope::MicroBatch), of_scope(Scope::Step));
-        if self.job.accumulate > 1 {
-            let op = Op::Repeat { count: self.job.accumulate, body: micro.len() };
+        let claimed = self.job.claims();
+        let count = if claimed { self.job.micro_batches() * self.job.workers } else { self.job.micro_batches() };
+        if claimed || count > 1 {
+            let op = Op::Repeat { count, body: micro.len(), claimed };
             self.tasks.push(Task { name: "micro-batches".into(), op, stream: Stream::Compute, after: Vec::new() });
         }
         for node in micro.into_iter().chain(step) {
             self.push(node);
+        }
+        for index in 0..self.task_of.len() {
+            if let Some(task) = self.task_of[index] {
+                self.tasks[task].after = self.after(NodeIndex::new(index), self.tasks[task].stream);
+            }
         }
         limit_exchanges(&mut self.tasks, self.job.concurrent_exchanges);
     }
@@ -90,10 +98,14 @@ impl Lowering<'_> {
             Work::Update { range } => {
                 (Op::Update { range: range.clone() }, Stream::Compute, self.bucket("update", range))
             }
+            Work::Averaging { rule, range } => {
+                let average = *rule == AveragingRule::Average;
+                let stream = if average { Stream::Synchronisation } else { Stream::Compute };
+                (Op::Averaging { rule: *rule, range: range.clone() }, stream, self.bucket(rule.name(), range))
+            }
         };
-        let after = self.after(node, stream);
         self.task_of[node.index()] = Some(self.tasks.len());
-        self.tasks.push(Task { name, op, stream, after });
+        self.tasks.push(Task { name, op, stream, after: Vec::new() });
     }
 
     fn exchange(&self, collective: &Collective, range: &Range<u64>) -> Exchange {
@@ -101,7 +113,7 @@ impl Lowering<'_> {
             collective: collective.clone(),
             algorithm: self.job.algorithm.clone(),
             group: 0,
-            buffer: Buffer::Gradients,
+            buffer: if self.job.averaging().is_some() { Averaging::DIFFERENCES } else { Buffer::Gradients },
             range: range.clone(),
             chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,
@@ -124,15 +136,28 @@ impl Lowering<'_> {
         let mut after: Vec<After> = Vec::new();
         for edge in self.graph.dag.edges_directed(node, Direction::Incoming) {
             let lag = u32::from(edge.weight().previous_step);
-            if let Some(task) = self.task_of[edge.source().index()]
-                && self.tasks[task].stream != stream
-            {
-                after.push(After { task, lag });
+            for task in self.made_by(edge.source()) {
+                if self.tasks[task].stream != stream {
+                    after.push(After { task, lag });
+                }
             }
         }
         after.sort_by_key(|after| after.task);
         after.dedup();
         after
+    }
+
+    /// The task of a node, or the tasks that it would have waited for where it is left out.
+    fn made_by(&self, node: NodeIndex) -> Vec<TaskId> {
+        match self.task_of[node.index()] {
+            Some(task) => vec![task],
+            None => self
+                .graph
+                .dag
+                .neighbors_directed(node, Direction::Incoming)
+                .flat_map(|from| self.made_by(from))
+                .collect(),
+        }
     }
 }
 

@@ -49,7 +49,7 @@ fn sweep(program: &Program, spans: &[&Span], first: u32, sums: &mut [[f64; 3]]) 
     // Ends before starts, so that what follows at once does not overlap.
     let mut events: Vec<(Time, bool, usize)> = Vec::new();
     for (index, span) in spans.iter().enumerate() {
-        let counts = task(span).stream == Stream::Compute || span.iteration >= first;
+        let counts = task(span).stream != Stream::Exchange || span.iteration >= first;
         if counts && span.start < span.end && !matches!(task(span).op, Op::Repeat { .. }) {
             events.extend([(span.start, true, index), (span.end, false, index)]);
         }
@@ -69,8 +69,8 @@ fn sweep(program: &Program, spans: &[&Span], first: u32, sums: &mut [[f64; 3]]) 
         }
         since = time;
         match (task(spans[index]).stream, starts) {
-            (Stream::Compute, true) => computing += 1,
-            (Stream::Compute, false) => computing -= 1,
+            (Stream::Compute | Stream::Synchronisation, true) => computing += 1,
+            (Stream::Compute | Stream::Synchronisation, false) => computing -= 1,
             (Stream::Exchange, true) => flying.push(index),
             (Stream::Exchange, false) => flying.retain(|other| *other != index),
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
 
-use crate::{Copy, LayerId, Model, Pass};
+use crate::{Assignment, Averaging, AveragingRule, Copy, LayerId, Model, Pass};
 
 /// Index of a task in its role.
 pub type TaskId = usize;
@@ -97,6 +97,9 @@ pub enum Stream {
     Compute,
     /// Exchanges; several may be in flight, each starts when what it is `after` is done.
     Exchange,
+    /// What updates shared state beside the compute stream, as soon as what it is `after` is done: on a GPU a kernel beside
+    /// others, on a CPU between two compute tasks.
+    Synchronisation,
 }
 
 /// What a task waits for: the completion of `task` on the same rank, `lag` iterations ago.
@@ -149,12 +152,21 @@ pub enum Op {
         /// Elements of the parameter arena.
         range: Range<u64>,
     },
+    /// One rule of model averaging on a range of the parameters.
+    Averaging {
+        /// Which.
+        rule: AveragingRule,
+        /// Elements of the parameter arena.
+        range: Range<u64>,
+    },
     /// Runs the next `body` tasks `count` times.
     Repeat {
-        /// Repetitions.
+        /// Repetitions; the most that there can be where each is claimed.
         count: u32,
         /// How many of the following tasks form the body.
         body: usize,
+        /// Whether the driver is asked for a batch before each repetition; where it has none, the rest take no time.
+        claimed: bool,
     },
     /// Meets other ranks.
     Exchange(Exchange),
@@ -169,10 +181,16 @@ impl Op {
             Op::Load { .. } => "load",
             Op::Compute { phase, .. } => phase.name(),
             Op::Update { .. } => "update",
+            Op::Averaging { rule, .. } => rule.name(),
             Op::Repeat { .. } => "repeat",
             Op::Exchange(_) => "exchange",
             Op::Copy(_) => "copy",
         }
+    }
+
+    /// Whether the first repetition of an iteration leaves it out: there is no gradient to descend on yet.
+    pub fn skips_first(&self) -> bool {
+        matches!(self, Op::Averaging { rule: AveragingRule::Descend, .. })
     }
 }
 
@@ -204,7 +222,7 @@ impl Role {
     /// The `Repeat` whose body holds `task`, if any; bodies do not nest.
     pub fn repeat_of(&self, task: TaskId) -> Option<(TaskId, u32)> {
         self.tasks[..task].iter().enumerate().rev().find_map(|(id, t)| match t.op {
-            Op::Repeat { count, body } if task <= id + body => Some((id, count)),
+            Op::Repeat { count, body, .. } if task <= id + body => Some((id, count)),
             _ => None,
         })
     }
@@ -242,12 +260,14 @@ pub struct Program {
     pub workers: u32,
     /// Samples per worker and micro-batch.
     pub batch_per_rank: u32,
-    /// Micro-batches per step and worker.
+    /// Micro-batches per step and worker, on average where workers claim them.
     pub accumulate: u32,
     /// What ranks have beside parameters and gradients, as [`Buffer::Declared`] numbers it.
     pub buffers: Vec<Declared>,
     /// How many workers draw from each pool of samples, in rank order.
     pub pools: Vec<u32>,
+    /// How learners' models are averaged; `None` where all workers train one model.
+    pub averaging: Option<Averaging>,
 }
 
 impl Program {
@@ -286,6 +306,16 @@ impl Program {
     /// Samples per optimizer step over all workers.
     pub fn global_batch(&self) -> u64 {
         u64::from(self.workers) * u64::from(self.batch_per_rank) * u64::from(self.accumulate)
+    }
+
+    /// Samples that a gradient is the mean over: all of a step, but for learners, who take each batch for themselves.
+    pub fn gradient_samples(&self) -> u64 {
+        if self.averaging.is_some() { u64::from(self.batch_per_rank) } else { self.global_batch() }
+    }
+
+    /// Whether workers claim their batches, first come, first served.
+    pub fn claims(&self) -> bool {
+        self.averaging.is_some_and(|averaging| averaging.assignment == Assignment::FirstCome)
     }
 
     /// Index of the role of `rank`.

@@ -54,7 +54,11 @@ pub(crate) fn waiting<F: Fluid>(engine: &Engine<'_, F>, rank: u32) -> Option<Wai
             return Some(Waiting { rank, task: name(flight.task), waits_for });
         }
     }
-    let streams = [(state.compute, &role.compute), (state.exchange, &role.exchange)];
+    let streams = [
+        (state.compute, &role.compute),
+        (state.exchange, &role.exchange),
+        (state.synchronisation, &role.synchronisation),
+    ];
     streams.into_iter().find_map(|(cursor, stream)| {
         let task = cursor.task(stream)?;
         let missing = state.missing(role, task, cursor).next()?;

@@ -17,6 +17,7 @@ pub(crate) struct RolePlan {
     /// The tasks of each stream in program order.
     pub(crate) compute: Vec<Slot>,
     pub(crate) exchange: Vec<Slot>,
+    pub(crate) synchronisation: Vec<Slot>,
     /// Whether no exchange stands in a `Repeat`.
     pub(crate) repeats_alone: bool,
 }
@@ -29,6 +30,8 @@ pub(crate) struct TaskPlan {
     pub(crate) per_iteration: u32,
     /// Whether it computes a forward pass.
     pub(crate) forward: bool,
+    /// Whether the first repetition leaves it out.
+    pub(crate) skips_first: bool,
     /// The meeting of an exchange; `None` for a task of the compute stream.
     pub(crate) meeting: Option<u32>,
     pub(crate) needs: Vec<Need>,
@@ -51,6 +54,8 @@ pub(crate) struct Slot {
     pub(crate) task: u32,
     /// At the end of a `Repeat`'s part of this stream: where the part begins, and how often it runs.
     pub(crate) repeat: Option<(u32, u32)>,
+    /// At the beginning of such a part: whether the driver is asked for a batch first.
+    pub(crate) claims: bool,
 }
 
 /// Where a stream of a rank stands: the next run of which task.
@@ -107,10 +112,27 @@ impl TaskPlan {
     }
 }
 
+impl RolePlan {
+    /// Whether its ranks claim batches.
+    pub(crate) fn claims(&self) -> bool {
+        self.compute.iter().any(|slot| slot.claims)
+    }
+}
+
 impl Cursor {
     /// The task that comes next; there is always one, unless the stream is empty.
     pub(crate) fn task(self, stream: &[Slot]) -> Option<u32> {
         stream.get(self.position as usize).map(|slot| slot.task)
+    }
+
+    /// Leaves the repeated part that it is at the beginning of.
+    pub(crate) fn leave(&mut self, stream: &[Slot]) {
+        let last = stream[self.position as usize..].iter().position(|slot| slot.repeat.is_some());
+        self.position += last.map_or(0, |last| last as u32);
+        if let Some((_, count)) = stream[self.position as usize].repeat {
+            self.repetition = count - 1;
+        }
+        self.step(stream);
     }
 
     /// Goes on by one run, into the next iteration where this one ends.
@@ -183,10 +205,17 @@ impl Plan {
     /// One meeting of `ranks` ranks, and nothing else.
     pub(crate) fn meeting(name: String, schedule: Schedule, window: u32) -> Plan {
         let ranks = schedule.members();
-        let task = TaskPlan { name, per_iteration: 1, forward: false, meeting: Some(0), needs: Vec::new() };
-        let exchange = vec![Slot { task: 0, repeat: None }];
-        let role =
-            RolePlan { first: 0, count: ranks, tasks: vec![task], compute: Vec::new(), exchange, repeats_alone: true };
+        let (meeting, needs) = (Some(0), Vec::new());
+        let task = TaskPlan { name, per_iteration: 1, forward: false, skips_first: false, meeting, needs };
+        let role = RolePlan {
+            first: 0,
+            count: ranks,
+            tasks: vec![task],
+            compute: Vec::new(),
+            exchange: vec![Slot { task: 0, repeat: None, claims: false }],
+            synchronisation: Vec::new(),
+            repeats_alone: true,
+        };
         Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0, apart: Some(Apart::AtOnce) }] }
     }
 
@@ -223,7 +252,14 @@ fn role_plan(role: &Role, meeting_of: &[Option<u32>]) -> RolePlan {
             }));
         }
         let forward = matches!(task.op, Op::Compute { phase: Phase::Forward, .. });
-        TaskPlan { name: task.name.clone(), per_iteration: count(id), forward, meeting: meeting_of[id], needs }
+        TaskPlan {
+            name: task.name.clone(),
+            per_iteration: count(id),
+            forward,
+            skips_first: task.op.skips_first(),
+            meeting: meeting_of[id],
+            needs,
+        }
     };
     RolePlan {
         first: role.ranks.first,
@@ -232,6 +268,7 @@ fn role_plan(role: &Role, meeting_of: &[Option<u32>]) -> RolePlan {
         compute: stream(role, Stream::Compute),
         repeats_alone: !role.exchanges().any(|(id, _)| role.repeat_of(id).is_some()),
         exchange: stream(role, Stream::Exchange),
+        synchronisation: stream(role, Stream::Synchronisation),
     }
 }
 
@@ -253,7 +290,9 @@ fn stream(role: &Role, stream: Stream) -> Vec<Slot> {
             // Only the last slot of a part leads back.
             slots.last_mut().expect("the part has begun").repeat = None;
         }
-        slots.push(Slot { task: id as u32, repeat: repeat.map(|(_, count)| (first as u32, count)) });
+        let opens = repeat.filter(|_| first == slots.len()).map(|(repeat, _)| &role.tasks[repeat].op);
+        let claims = stream == Stream::Compute && matches!(opens, Some(Op::Repeat { claimed: true, .. }));
+        slots.push(Slot { task: id as u32, repeat: repeat.map(|(_, count)| (first as u32, count)), claims });
     }
     slots
 }
@@ -275,8 +314,8 @@ mod tests {
     #[test]
     fn a_cursor_goes_round_bodies_and_iterations() {
         // task 0, then twice (tasks 2, 3), then task 4; task 1 is the Repeat itself.
-        let plain = |task| Slot { task, repeat: None };
-        let slots = [plain(0), plain(2), Slot { task: 3, repeat: Some((1, 2)) }, plain(4)];
+        let slot = |task, repeat| Slot { task, repeat, claims: false };
+        let slots = [slot(0, None), slot(2, None), slot(3, Some((1, 2))), slot(4, None)];
         let expected = [(0, 0, 0), (0, 0, 2), (0, 0, 3), (0, 1, 2), (0, 1, 3), (0, 0, 4), (1, 0, 0), (1, 0, 2)];
         assert_eq!(walk(&slots, 8), expected);
     }

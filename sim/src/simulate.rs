@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lockstep_models::{Driver, Op, Program, Timeline};
+use lockstep_models::{Claim, Driver, Op, Program, Timeline};
 use lockstep_topology::{InputError, Rank, Time};
 
 use crate::costs::Cost;
@@ -65,6 +65,8 @@ pub struct Prediction {
     pub utilisation: Vec<Utilisation>,
     /// Which ranks were simulated.
     pub folding: Folding,
+    /// Which learner got which micro-batch, where they claim them; in the order of claims.
+    pub claims: Vec<Claim>,
     /// What had to be assumed, and how ranks were folded, for people to read.
     pub notes: Vec<String>,
 }
@@ -120,6 +122,7 @@ pub fn simulate_with<F: Fluid + Clone>(
     options: &Options,
 ) -> Result<Prediction, SimError> {
     platform.check(program.ranks())?;
+    let driver = driver.serving(program);
     let orbits = fold::of_program(program, platform, options.fold);
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         // Padded buffers are worth their price only where ranks fold.
@@ -140,7 +143,7 @@ pub fn simulate_with<F: Fluid + Clone>(
     if folding != Folding::Off {
         notes.push(folding.to_string());
     }
-    Ok(Prediction { timeline, traffic, utilisation, folding, notes })
+    Ok(Prediction { timeline, traffic, utilisation, folding, claims: outcome.claims, notes })
 }
 
 /// Shares of the whole run as shares of its counted steps: every iteration does the same work, so what a step uses is the
@@ -183,6 +186,9 @@ fn jobs(
                         }
                         Op::Update { range } => costs.update(device, range.end - range.start),
                         Op::Copy(copy) => costs.moved(device, copy.moved()),
+                        Op::Averaging { rule, range } => {
+                            costs.moved(device, rule.accesses() * (range.end - range.start))
+                        }
                         Op::Repeat { .. } | Op::Exchange(_) => {
                             list.push(None);
                             continue;

@@ -45,7 +45,7 @@ impl Configuration {
             ranks: job.workers,
             batch_per_rank: job.batch_per_rank,
             accumulate: job.accumulate,
-            global_batch: u64::from(job.workers) * u64::from(job.batch_per_rank) * u64::from(job.accumulate),
+            global_batch: job.global_batch(),
             algorithm: self.algorithm(),
             bucket: job.bucket.to_string(),
         }
@@ -197,11 +197,11 @@ impl Experiment {
 
     /// Samples per rank and micro-batch of a global batch.
     fn share(&self, global: u64, ranks: u32) -> Result<u32, InputError> {
-        let parts = u64::from(ranks) * u64::from(self.accumulate);
+        let micro_batches = self.accumulate.saturating_mul(self.strategy.period());
+        let parts = u64::from(ranks) * u64::from(micro_batches);
         if !global.is_multiple_of(parts) {
             let message = format!(
-                "does not divide among {ranks} ranks x {} micro-batches: take a multiple of {parts}",
-                self.accumulate
+                "does not divide among {ranks} ranks x {micro_batches} micro-batches: take a multiple of {parts}",
             );
             return Err(self.locate(InputError::new("--global-batch", global.to_string(), message)));
         }

@@ -281,8 +281,9 @@ impl Experiment {
         lines.push(self.optimizer.to_string());
         let mut rates: Vec<String> = Vec::new();
         for configuration in configurations {
-            let batch = configuration.setting().global_batch;
-            let rate = format!("{} at a global batch of {batch}", self.optimizer.target_rate(batch));
+            let batch = configuration.job.gradient_samples();
+            let whose = if configuration.job.averaging().is_some() { "a learner's" } else { "a global" };
+            let rate = format!("{} at {whose} batch of {batch}", self.optimizer.target_rate(batch));
             if !rates.contains(&rate) {
                 rates.push(rate);
             }

@@ -147,7 +147,8 @@ impl<'a> Points<'a> {
     pub fn label(&self, index: u32, ranks: u32) -> SweepRow {
         let (sweep, point) = (self.sweep, &self.plan.points[index as usize]);
         let accumulate = sweep.accumulate[point.accumulate as usize];
-        let parts = u64::from(ranks) * u64::from(accumulate);
+        let period = sweep.base.strategy.period();
+        let parts = u64::from(ranks) * u64::from(accumulate) * u64::from(period);
         let (batch_per_rank, global_batch) = match &sweep.batch {
             Batch::PerRank(sizes) => {
                 let size = sizes[point.batch as usize];

@@ -16,6 +16,10 @@ impl Worker<'_> {
         sampler: Option<&mut Sampler>,
         batch: u64,
     ) -> Result<(), ExecError> {
+        if let Op::Averaging { rule, range } = &self.role.tasks[task].op {
+            self.learn(*rule, range, batch);
+            return Ok(());
+        }
         if let Op::Copy(copy) = &self.role.tasks[task].op {
             self.memory.copy(copy);
             return Ok(());
@@ -26,8 +30,13 @@ impl Worker<'_> {
         match &self.role.tasks[task].op {
             Op::Load { .. } => {
                 let mut indices = Vec::new();
-                let place = sampler.micro_batch(batch, self.transport.rank().0, repetition, &mut indices);
+                let each = self.setup.program.accumulate;
+                let place = sampler.micro_batch(batch, self.micro_batch / each, self.micro_batch % each, &mut indices);
                 replica.load(self.setup.data, &indices, place);
+                self.samples += indices.len();
+                if let Some(hook) = self.setup.on_load {
+                    hook(self.transport.rank().0);
+                }
             }
             Op::Compute { chain, phase: Phase::Forward, .. } => {
                 if let Some(loss) = replica.forward(*chain, Mode::Train) {
@@ -38,14 +47,17 @@ impl Worker<'_> {
                 }
             }
             Op::Compute { chain, phase, .. } => {
-                let scale = 1.0 / self.setup.program.global_batch() as f32;
-                replica.backward(*chain, *phase, scale, repetition > 0);
+                let program = self.setup.program;
+                let scale = 1.0 / program.gradient_samples() as f32;
+                replica.backward(*chain, *phase, scale, repetition > 0 && program.averaging.is_none());
             }
             Op::Update { range } => {
                 let step = self.setup.optimizer.step(batch, &self.setup.course);
                 replica.update(range.start as usize..range.end as usize, &step);
             }
-            Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) => unreachable!("not a task of the compute stream"),
+            Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Averaging { .. } => {
+                unreachable!("not a task that the replica does")
+            }
         }
         Ok(())
     }

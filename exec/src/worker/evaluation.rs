@@ -1,6 +1,6 @@
 //! Evaluation on the way: at the ends of the last epochs the model is judged on held-out samples (Goyal et al. 2017, §5.1).
 
-use lockstep_models::Course;
+use lockstep_models::{Course, Judgement};
 use lockstep_topology::Rank;
 
 use super::Worker;
@@ -12,6 +12,8 @@ use crate::transport::control;
 
 /// Kind of the messages that carry running statistics.
 const STATISTICS: u32 = 6;
+/// Kind of the messages that carry rank 0's judgement.
+const JUDGEMENT: u32 = 7;
 
 /// When a model is judged while it trains, and on what.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +24,8 @@ pub struct Evaluations<'a> {
     pub last_epochs: u32,
     /// Whether batch norm's statistics are recomputed over an epoch of training samples before each.
     pub recompute_bn: bool,
+    /// The accuracy at whose sight a run ends, 0 to 1; every epoch is judged then.
+    pub target: Option<f64>,
 }
 
 impl Evaluations<'_> {
@@ -30,21 +34,57 @@ impl Evaluations<'_> {
         let (epochs, all) = (done / course.steps_per_epoch, course.steps / course.steps_per_epoch);
         done.is_multiple_of(course.steps_per_epoch) && epochs + u64::from(self.last_epochs) > all
     }
+
+    /// Whether it is looked for the target then.
+    fn aims(&self, done: u64, course: &Course) -> bool {
+        self.target.is_some() && done.is_multiple_of(course.steps_per_epoch)
+    }
 }
 
 impl Worker<'_> {
-    /// Judges the model with the workers' mean running statistics; the result is rank 0's. Training goes on as if nothing had
-    /// been: every rank's own statistics stay as they were.
-    pub(super) fn evaluate(&mut self) -> Result<Option<Evaluation>, ExecError> {
-        let Some(when) = self.setup.evaluations else { return Ok(None) };
-        self.wait_until(|worker| worker.slots.iter().all(|slot| !slot.running))?;
+    /// What follows when `done` steps are done since training began, the same on all ranks: an evaluation for the record (rank
+    /// 0 alone has it) at the end of an epoch that is judged, the end of the run at the target, and at a step of the rate a
+    /// restart of learners whose average model did not improve.
+    pub(super) fn review(&mut self, done: u64) -> Result<(Option<Evaluation>, Judgement), ExecError> {
+        let Some(when) = self.setup.evaluations else { return Ok((None, Judgement::GoOn)) };
+        let course = &self.setup.course;
+        let falls = self.setup.program.averaging.is_some() && self.setup.optimizer.falls_at(done, course);
+        let due = when.due(done, course);
+        if !(due || falls || when.aims(done, course)) {
+            return Ok((None, Judgement::GoOn));
+        }
+        let evaluation = self.evaluate(when)?;
+        // What rank 0 says also keeps others from running into the stall limit while it is at it.
+        let judgement = match &evaluation {
+            Some(evaluation) => {
+                let judgement = self.judge.judge(evaluation.accuracy(), falls);
+                for rank in 1..self.setup.program.ranks() {
+                    control::send(self.transport, Rank(rank), JUDGEMENT, judgement as u64)?;
+                }
+                judgement
+            }
+            None => match control::receive(self.transport, Rank(0), JUDGEMENT)? {
+                word if word == Judgement::Restart as u64 => Judgement::Restart,
+                word if word == Judgement::Stop as u64 => Judgement::Stop,
+                _ => Judgement::GoOn,
+            },
+        };
+        Ok((evaluation.filter(|_| due), judgement))
+    }
+
+    /// Judges the model, which is the average model where learners have their own, with the workers' mean running statistics;
+    /// the result is rank 0's. Training goes on as if nothing had been: all that ranks have stays as it was.
+    fn evaluate(&mut self, when: Evaluations<'_>) -> Result<Option<Evaluation>, ExecError> {
+        self.wait_until(Worker::settled)?;
         let own = self.memory.replica.as_ref().map(|replica| replica.statistics().to_vec());
+        let averages = self.setup.program.averaging.is_some();
         let mut result = None;
         if let (0, Some(own)) = (self.transport.rank().0, &own) {
             let mut all = vec![own.clone()];
             for rank in 1..self.setup.program.workers {
                 all.push(control::receive_elements(self.transport, Rank(rank), STATISTICS, own.len())?);
             }
+            let learner = averages.then(|| self.memory.be_average());
             if let Some(replica) = &mut self.memory.replica {
                 replica.set_statistics(&mean(all.iter().map(Vec::as_slice)));
                 if when.recompute_bn {
@@ -53,11 +93,10 @@ impl Worker<'_> {
                 result = Some(replica.evaluate(when.held_out));
                 replica.set_statistics(own);
             }
+            learner.iter().for_each(|own| self.memory.be_learner(own));
         } else if let Some(own) = own {
             control::send_elements(self.transport, Rank(0), STATISTICS, own)?;
         }
-        // Nobody runs into the stall limit while rank 0 is at it.
-        control::barrier(self.transport)?;
         Ok(result)
     }
 }

@@ -92,7 +92,7 @@ impl Worker<'_> {
                 moved = true;
             }
         }
-        Ok(moved)
+        Ok(self.synchronise() || moved)
     }
 
     /// Messages sent so far.

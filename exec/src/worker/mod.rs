@@ -6,10 +6,14 @@
 mod compute;
 mod evaluation;
 mod exchanges;
+mod learning;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Course, Decision, Driver, Observation, Op, Optimizer, Program, Role, Span, Stream, TaskId};
+use lockstep_models::{
+    Course, Decision, Driver, Judge, Judgement, Observation, Op, Optimizer, Program, Role, Span, Stream, TaskId,
+};
 use lockstep_topology::Time;
 
 use crate::data::{Dataset, Sampler};
@@ -18,9 +22,11 @@ use crate::exchange::Traffic;
 use crate::holdings::Memory;
 use crate::pool::Arenas;
 use crate::replica::Evaluation;
+use crate::state::State;
 use crate::transport::Transport;
 pub use evaluation::Evaluations;
 use exchanges::Slot;
+use learning::Beside;
 
 /// What a worker needs beside the program.
 pub(crate) struct Setup<'a> {
@@ -36,7 +42,16 @@ pub(crate) struct Setup<'a> {
     /// Where activations lie.
     pub arenas: &'a Arenas,
     pub stall_limit: Duration,
-    pub driver: Driver,
+    /// Asked by all ranks of the process.
+    pub driver: Mutex<Driver>,
+    /// What rank 0 thinks of accuracies.
+    pub judge: Judge,
+    /// Steps that were done before this run.
+    pub first: u64,
+    /// What training goes on from, unless it begins.
+    pub start: Option<&'a State>,
+    /// Called with the rank when it has taken a micro-batch.
+    pub on_load: Option<&'a (dyn Fn(u32) + Sync)>,
     /// Called by rank 0 after each iteration with its number and mean local loss.
     pub progress: Option<&'a (dyn Fn(u32, f64) + Sync)>,
 }
@@ -48,6 +63,12 @@ pub(crate) struct Outcome {
     pub losses: Vec<f64>,
     /// At the ends of the epochs that are judged; on rank 0 alone.
     pub evaluations: Vec<Evaluation>,
+    /// Steps since training began after which learners began again at the average model.
+    pub restarts: Vec<u64>,
+    /// What accuracies have said; rank 0's counts.
+    pub judge: Judge,
+    /// Whether the average model has moved since it began, so that it has a previous one.
+    pub moves: bool,
     /// Per peer rank.
     pub sent: Vec<Traffic>,
 }
@@ -67,8 +88,19 @@ pub(crate) struct Worker<'a> {
     iteration: u32,
     /// Iterations that the driver has granted; no exchange may start beyond them.
     granted: u32,
+    /// The synchronisation stream.
+    beside: Beside,
     spans: Vec<Span>,
     loss: f64,
+    /// The micro-batch of the present repetition, as a number within the global batch.
+    micro_batch: u32,
+    /// Samples taken in this iteration.
+    samples: usize,
+    /// Whether a gradient of this iteration is waiting to be applied.
+    learned: bool,
+    /// The iteration whose average has no momentum: there is no z_prev yet.
+    without_momentum: u32,
+    judge: Judge,
 }
 
 impl<'a> Worker<'a> {
@@ -81,6 +113,9 @@ impl<'a> Worker<'a> {
     ) -> Result<Self, ExecError> {
         let program = setup.program;
         let role = &program.roles[program.role_of(transport.rank().0)];
+        let beside = role.tasks.iter().enumerate().filter(|(_, task)| task.stream == Stream::Synchronisation);
+        let begun =
+            setup.start.and_then(|state| state.average.as_ref()).is_some_and(|(_, previous)| previous.is_some());
         let mut worker = Worker {
             setup,
             role,
@@ -92,8 +127,14 @@ impl<'a> Worker<'a> {
             ended: vec![Time::ZERO; role.tasks.len()],
             iteration: 0,
             granted: 0,
+            beside: Beside::new(beside.map(|(task, _)| task).collect()),
             spans: Vec::new(),
             loss: 0.0,
+            micro_batch: 0,
+            samples: 0,
+            learned: false,
+            without_momentum: if begun { u32::MAX } else { 0 },
+            judge: setup.judge,
         };
         for (number, (task, exchange)) in role.exchanges().enumerate() {
             worker.prepare(number as u32, task, exchange)?;
@@ -105,7 +146,6 @@ impl<'a> Worker<'a> {
     pub(crate) fn run(mut self) -> Result<Outcome, ExecError> {
         let program = self.setup.program;
         let rank = self.transport.rank().0;
-        let mut driver = self.setup.driver.clone();
         let mut sampler = match self.memory.replica {
             None => None,
             Some(_) => Some(Sampler::new(
@@ -116,42 +156,62 @@ impl<'a> Worker<'a> {
                 self.setup.seed,
             )?),
         };
-        let (mut losses, mut evaluations) = (Vec::new(), Vec::new());
+        let (mut losses, mut evaluations, mut restarts) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             let at = self.now();
-            let decision = driver.next(&Observation { rank, iteration: self.iteration, at });
+            let decision = {
+                let mut driver = self.setup.driver.lock().unwrap_or_else(PoisonError::into_inner);
+                driver.next(&Observation { rank, iteration: self.iteration, at })
+            };
             let Decision::Run { batch } = decision else { break };
             self.granted = self.iteration + 1;
-            self.loss = 0.0;
+            (self.loss, self.samples, self.learned) = (0.0, 0, false);
             self.iterate(sampler.as_mut(), batch)?;
             losses.push(self.loss);
             if let (0, Some(report)) = (rank, self.setup.progress) {
-                report(self.iteration, self.loss / f64::from(program.batch_per_rank * program.accumulate));
+                report(self.iteration, self.loss / self.samples.max(1) as f64);
             }
             self.iteration += 1;
             // A rank with nothing to compute must not run ahead of its exchanges.
             let iteration = self.iteration;
             self.wait_until(|worker| worker.slots.iter().all(|slot| slot.started == iteration))?;
-            if self.setup.evaluations.is_some_and(|when| when.due(batch + 1, &self.setup.course)) {
-                evaluations.extend(self.evaluate()?);
+            let (evaluation, judgement) = self.review(batch + 1)?;
+            evaluations.extend(evaluation);
+            match judgement {
+                Judgement::GoOn => {}
+                Judgement::Restart => {
+                    restarts.push(batch + 1);
+                    self.memory.restart();
+                    self.without_momentum = self.iteration;
+                }
+                Judgement::Stop => break,
             }
         }
-        self.wait_until(|worker| worker.slots.iter().all(|slot| !slot.running))?;
-        Ok(Outcome { sent: self.sent(), spans: self.spans, losses, evaluations })
+        self.wait_until(Worker::settled)?;
+        let (judge, moves) = (self.judge, self.without_momentum != self.iteration);
+        Ok(Outcome { sent: self.sent(), spans: self.spans, losses, evaluations, restarts, judge, moves })
     }
 
     fn iterate(&mut self, mut sampler: Option<&mut Sampler>, batch: u64) -> Result<(), ExecError> {
         let tasks = &self.role.tasks;
         let mut task = 0;
         while task < tasks.len() {
-            if let Op::Repeat { count, body } = tasks[task].op {
+            if let Op::Repeat { count, body, claimed } = tasks[task].op {
                 for repetition in 0..count {
+                    if !self.begin_repetition(repetition, claimed)? {
+                        self.leave_out(task + 1..=task + body);
+                        break;
+                    }
                     for inner in task + 1..=task + body {
                         self.step(inner, repetition, repetition + 1 == count, sampler.as_deref_mut(), batch)?;
                     }
                 }
                 task += body;
             } else if tasks[task].stream == Stream::Compute {
+                // Outside of repetitions there is one micro-batch.
+                if let Op::Load { .. } = tasks[task].op {
+                    self.begin_repetition(0, false)?;
+                }
                 self.step(task, 0, true, sampler.as_deref_mut(), batch)?;
             }
             task += 1;
@@ -168,6 +228,9 @@ impl<'a> Worker<'a> {
         sampler: Option<&mut Sampler>,
         batch: u64,
     ) -> Result<(), ExecError> {
+        if repetition == 0 && self.role.tasks[task].op.skips_first() {
+            return Ok(());
+        }
         while self.progress()? {}
         let iteration = self.iteration;
         self.wait_until(|worker| worker.satisfied(task, iteration))?;

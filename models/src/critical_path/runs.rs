@@ -22,7 +22,7 @@ pub(super) struct Runs<'a> {
     step: Step,
     spans: Vec<Span>,
     by_run: BTreeMap<Run, usize>,
-    /// By rank, in order of time.
+    /// By rank, in order of time; what synchronises beside the compute stream stands with the exchanges.
     compute: BTreeMap<u32, Vec<usize>>,
     exchange: BTreeMap<u32, Vec<usize>>,
     /// For each role and task the number of its exchange, equal where roles meet.
@@ -51,7 +51,7 @@ impl<'a> Runs<'a> {
             runs.by_run.insert((span.rank, span.task, span.iteration, span.repetition), index);
             match program.roles[role].tasks[span.task as usize].stream {
                 Stream::Compute => runs.compute.entry(span.rank).or_default().push(index),
-                Stream::Exchange => runs.exchange.entry(span.rank).or_default().push(index),
+                Stream::Exchange | Stream::Synchronisation => runs.exchange.entry(span.rank).or_default().push(index),
             }
             if let Some(meeting) = runs.meeting[role][span.task as usize] {
                 runs.members.entry((meeting, span.iteration, span.repetition)).or_default().push(index);
@@ -94,7 +94,7 @@ impl<'a> Runs<'a> {
         let mut causes: Vec<Moment> = Vec::new();
         let (own, other) = match task.stream {
             Stream::Compute => (&self.compute, &self.exchange),
-            Stream::Exchange => (&self.exchange, &self.compute),
+            Stream::Exchange | Stream::Synchronisation => (&self.exchange, &self.compute),
         };
         let position = own.get(&span.rank).and_then(|list| Some((list, list.iter().position(|i| *i == index)?)));
         if let Some((list, position)) = position {
@@ -102,7 +102,7 @@ impl<'a> Runs<'a> {
             match task.stream {
                 Stream::Compute => causes.extend(before.map(Moment::End)),
                 // Exchanges of a rank start in program order and may be in flight together.
-                Stream::Exchange => causes.extend(before.map(Moment::Start)),
+                Stream::Exchange | Stream::Synchronisation => causes.extend(before.map(Moment::Start)),
             }
         }
         // An iteration begins when the one before is computed and its exchanges have started.
@@ -111,6 +111,8 @@ impl<'a> Runs<'a> {
         match task.stream {
             Stream::Compute => causes.extend(earlier.map(Moment::Start)),
             Stream::Exchange => causes.extend(earlier.map(Moment::End)),
+            // It is free whenever what it is after is done.
+            Stream::Synchronisation => {}
         }
         for run in waits_for(role, span) {
             causes.extend(self.by_run.get(&run).copied().filter(|other| *other != index).map(Moment::End));

@@ -167,7 +167,7 @@ fn what_a_repetition_reads_outlasts_it() {
         "forward a+r, forward b, forward loss, backward-data loss, backward b, backward-weight a+r"
     );
     let again = |op| crate::Task { op, ..tasks[0].clone() };
-    let (repeat, from) = (again(Op::Repeat { count: 2, body: 4 }), crate::LayerId(2));
+    let (repeat, from) = (again(Op::Repeat { count: 2, body: 4, claimed: false }), crate::LayerId(2));
     let to = crate::Area::Buffer(crate::Buffer::Declared(0));
     let copy = again(Op::Copy(crate::Copy { from: crate::Area::Activation(from), to, rows: Vec::new(), add: false }));
     tasks.insert(2, repeat);

@@ -23,7 +23,7 @@ mod unit;
 
 use std::collections::BTreeMap;
 
-use lockstep_models::{Driver, Span, Totals};
+use lockstep_models::{Claim, Driver, Span, Totals};
 use lockstep_topology::{InputError, Time};
 
 use crate::deadlock::{self, Waiting};
@@ -123,6 +123,7 @@ pub(crate) struct Outcome {
     pub(crate) end: Time,
     pub(crate) traffic: Traffic,
     pub(crate) utilisation: Vec<Utilisation>,
+    pub(crate) claims: Vec<Claim>,
 }
 
 impl<'a, F: Fluid> Engine<'a, F> {
@@ -225,7 +226,8 @@ impl<'a, F: Fluid> Engine<'a, F> {
         spans.sort_by_key(|span| span.rank);
         let traffic = Traffic::of(self.ranks.iter().map(|rank| rank.peers.as_slice()));
         let (spans, traffic) = fold::write_out(self.resources.orbits(), spans, traffic);
-        Ok(Outcome { spans, totals, end, traffic, utilisation: self.resources.utilisation(end) })
+        let (utilisation, claims) = (self.resources.utilisation(end), self.driver.record().to_vec());
+        Ok(Outcome { spans, totals, end, traffic, utilisation, claims })
     }
 
     /// A rank, for those who look at it from outside.

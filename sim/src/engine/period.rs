@@ -14,7 +14,7 @@ use super::record::Mark;
 use super::unit::Busy;
 use crate::conditions::Conditions;
 use crate::fluid::Fluid;
-use crate::plan::Cursor;
+use crate::plan::{Cursor, Slot};
 
 /// Moments that are remembered, and numbers in all of them: if nothing has come back by then, nothing will.
 const MOMENTS: usize = 32;
@@ -91,7 +91,8 @@ impl<F: Fluid> Engine<'_, F> {
         let (least, most) = (begun().min().unwrap_or(0), begun().max().unwrap_or(0));
         let left = self.driver.steps().saturating_sub(most);
         // What disturbs a run may mind the time, or the iteration.
-        let timeless = !self.long_way && *self.platform.conditions == Conditions::default();
+        let claims = self.plan.roles.iter().any(|role| role.claims());
+        let timeless = !self.long_way && !claims && *self.platform.conditions == Conditions::default();
         let Some(iteration) = least.checked_sub(1).filter(|_| timeless && left > 0) else {
             self.periods.over = true;
             return;
@@ -165,7 +166,9 @@ impl<F: Fluid> Engine<'_, F> {
     fn rank_state(&self, rank: u32, iteration: u32, last_transfer: Time) -> Option<RankState> {
         let (state, role) = (self.rank(rank), self.role(rank));
         let fresh = Cursor { iteration, ..Cursor::default() };
-        if state.stopped || state.noise.is_some() || !(role.exchange.is_empty() || state.exchange == fresh) {
+        let fresh = |cursor, stream: &[Slot]| stream.is_empty() || cursor == fresh;
+        let starts = fresh(state.exchange, &role.exchange) && fresh(state.synchronisation, &role.synchronisation);
+        if state.stopped || state.noise.is_some() || !starts {
             return None;
         }
         let unit = &self.units[2 * rank as usize];
@@ -179,7 +182,7 @@ impl<F: Fluid> Engine<'_, F> {
                 let alone = state.sole && taken_in.unwrap_or(last_transfer).max(last_transfer) <= since;
                 (alone || since == self.now).then_some((Some(since), false))?
             }
-            Some(Busy::Receive { .. }) => return None,
+            Some(Busy::Receive { .. } | Busy::Synchronise(_)) => return None,
         };
         let compute = match role.compute.is_empty() {
             true => Cursor::default(),

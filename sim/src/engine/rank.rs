@@ -3,6 +3,7 @@
 //! The compute stream runs task by task. Exchanges start in program order among themselves, each when what it is `after`
 //! is done and its own previous run is. A rank asks the driver for its next iteration when its compute stream is through
 //! this one and all its exchanges have started; so it never runs ahead of its exchanges, and those may overlap iterations.
+//! What synchronises beside the compute stream runs as soon as what it is `after` is done, where messages are handled.
 
 use lockstep_models::{Decision, Observation, Span};
 use lockstep_topology::cluster::{DeviceId, DeviceKind};
@@ -32,8 +33,13 @@ pub(crate) struct Rank {
     pub(super) stopped: bool,
     pub(crate) compute: Cursor,
     pub(crate) exchange: Cursor,
+    pub(crate) synchronisation: Cursor,
     /// When the next compute task could have begun.
     pub(super) ready: Option<Time>,
+    /// When the next task that synchronises could have.
+    synchronisation_ready: Option<Time>,
+    /// The last repetition whose batch it has claimed, as iteration and repetition.
+    claimed: Option<(u32, u32)>,
     /// Runs of each task that are done, over iterations and repetitions.
     pub(crate) done: Vec<u64>,
     /// Exchanges in flight.
@@ -64,7 +70,10 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 stopped: false,
                 compute: Cursor::default(),
                 exchange: Cursor::default(),
+                synchronisation: Cursor::default(),
                 ready: None,
+                synchronisation_ready: None,
+                claimed: None,
                 done: vec![0; role_plan.tasks.len()],
                 flights: Vec::new(),
                 changed: true,
@@ -106,7 +115,12 @@ impl Rank {
 
     /// Whether it did all that the driver let it begin.
     pub(crate) fn finished(&self, role: &RolePlan) -> bool {
-        self.stopped && self.flights.is_empty() && self.through(role)
+        self.stopped && self.flights.is_empty() && self.through(role) && self.synchronised(role, self.begun)
+    }
+
+    /// Whether it has synchronised all iterations before `iteration`.
+    pub(super) fn synchronised(&self, role: &RolePlan, iteration: u32) -> bool {
+        role.synchronisation.is_empty() || self.synchronisation.iteration >= iteration
     }
 
     /// Whether it has computed, and has started to exchange, all that.
@@ -179,13 +193,17 @@ impl<F: Fluid> Engine<'_, F> {
         state.changed = true;
         self.record.add(state.role, span);
         self.touch(2 * rank);
+        if !self.role(rank).synchronisation.is_empty() {
+            self.touch(self.exchange_unit(rank));
+        }
     }
 
     /// Since when the next compute task of `rank` can begin; `None` while it cannot.
     pub(super) fn compute_ready(&mut self, rank: u32) -> Option<Time> {
         let state = &self.ranks[rank as usize];
         if state.ready.is_none() && state.compute.iteration < state.begun {
-            let role = self.role(rank);
+            self.pass_over(rank);
+            let (state, role) = (&self.ranks[rank as usize], self.role(rank));
             let task = state.compute.task(&role.compute)?;
             if state.missing(role, task, state.compute).next().is_none() {
                 self.ranks[rank as usize].ready = Some(self.now);
@@ -194,11 +212,79 @@ impl<F: Fluid> Engine<'_, F> {
         self.ranks[rank as usize].ready
     }
 
+    /// Claims the batch of the repetition that `rank` is about to begin, and passes over what is left out: repetitions for
+    /// which there is none, and what the first one does not do.
+    fn pass_over(&mut self, rank: u32) {
+        let plan = self.plan;
+        let role = &plan.roles[self.ranks[rank as usize].role as usize];
+        loop {
+            let state = &mut self.ranks[rank as usize];
+            let cursor @ Cursor { iteration, repetition, position } = state.compute;
+            let Some(slot) = role.compute.get(position as usize) else { return };
+            let task = &role.tasks[slot.task as usize];
+            if slot.claims && state.claimed != Some((iteration, repetition)) {
+                if state.missing(role, slot.task, cursor).next().is_some() {
+                    return;
+                }
+                state.claimed = Some((iteration, repetition));
+                if self.driver.claim(&Observation { rank, iteration, at: self.now }).is_none() {
+                    state.compute.leave(&role.compute);
+                    for left in &role.compute[position as usize..] {
+                        let task = &role.tasks[left.task as usize];
+                        state.done[left.task as usize] = task.run(iteration + 1, 0);
+                        if left.repeat.is_some() {
+                            break;
+                        }
+                    }
+                    state.changed = true;
+                    continue;
+                }
+            }
+            if !task.skips_first || repetition > 0 {
+                return;
+            }
+            state.done[slot.task as usize] += 1;
+            state.compute.step(&role.compute);
+            state.changed = true;
+        }
+    }
+
+    /// Since when the next task of `rank` that synchronises can begin; `None` while it cannot.
+    pub(super) fn synchronisation_ready(&mut self, rank: u32) -> Option<Time> {
+        let state = &self.ranks[rank as usize];
+        if state.synchronisation_ready.is_none() && state.synchronisation.iteration < state.begun {
+            let role = self.role(rank);
+            let task = state.synchronisation.task(&role.synchronisation)?;
+            if state.missing(role, task, state.synchronisation).next().is_none() {
+                self.ranks[rank as usize].synchronisation_ready = Some(self.now);
+            }
+        }
+        self.ranks[rank as usize].synchronisation_ready
+    }
+
     /// The next compute task's work.
     pub(super) fn next_job(&self, rank: u32) -> Option<Job> {
         let state = &self.ranks[rank as usize];
         let task = state.compute.task(&self.role(rank).compute)?;
         self.job_lists[state.jobs as usize][task as usize]
+    }
+
+    /// The work of the next task that synchronises.
+    pub(super) fn next_synchronisation(&self, rank: u32) -> Option<Job> {
+        let state = &self.ranks[rank as usize];
+        let task = state.synchronisation.task(&self.role(rank).synchronisation)?;
+        self.job_lists[state.jobs as usize][task as usize]
+    }
+
+    /// The task of `rank` that synchronises and started at `start` is done.
+    pub(super) fn synchronised(&mut self, rank: u32, start: Time) {
+        let role = &self.plan.roles[self.ranks[rank as usize].role as usize];
+        let state = &mut self.ranks[rank as usize];
+        let Cursor { iteration, repetition, .. } = state.synchronisation;
+        let Some(task) = state.synchronisation.task(&role.synchronisation) else { return };
+        let ready = state.synchronisation_ready.take().unwrap_or(start);
+        state.synchronisation.step(&role.synchronisation);
+        self.complete(rank, Span { rank, task, iteration, repetition, ready, start, end: self.now });
     }
 
     /// The compute task of `rank` that started at `start` is done.

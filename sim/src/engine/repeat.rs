@@ -28,6 +28,7 @@ impl<F: Fluid> Engine<'_, F> {
         let role = &self.plan.roles[state.role as usize];
         let cursor = state.compute;
         let undisturbed = state.sole && state.noise.is_none() && state.flights.is_empty() && role.repeats_alone;
+        let undisturbed = undisturbed && state.synchronised(role, cursor.iteration) && !role.claims();
         let undisturbed = undisturbed && state.ready == Some(self.now) && self.platform.conditions.apart().is_none();
         let left_behind = state.apart && self.messages.len() > 0;
         if self.long_way || cursor.repetition == 0 || !undisturbed || left_behind {

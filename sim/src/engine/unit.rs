@@ -1,7 +1,7 @@
 //! A unit of a rank that works on one thing at a time, and what it picks next.
 //!
 //! On a CPU a rank is one thread: before each compute task, and while it waits, it handles the messages that are there,
-//! the first come first. On a GPU unit 0 computes and unit 1 handles messages. A message wakes an idle thread after its
+//! the first come first, and then what synchronises. On a GPU unit 0 computes and unit 1 does all that. A message wakes an idle thread after its
 //! latency; a busy one finds it as soon as it looks, unless it was posted at this very instant.
 
 use std::cmp::Reverse;
@@ -32,6 +32,8 @@ pub(crate) struct Arrival {
 pub(super) enum Busy {
     /// The next task of the compute stream, since when.
     Compute(Time),
+    /// The next task that synchronises, since when.
+    Synchronise(Time),
     /// A message.
     Receive { flight: u32, lane: u32 },
     /// Repetitions of its compute stream, since when; they are on record already.
@@ -68,8 +70,13 @@ impl<F: Fluid> Engine<'_, F> {
         }
         let (rank, now) = (unit / 2, self.now);
         let job = if unit == 2 * rank { self.compute_ready(rank) } else { None };
+        let attends = unit == self.exchange_unit(rank);
+        let synchronises = if attends { self.synchronisation_ready(rank) } else { None };
         let state = &mut self.units[unit as usize];
-        let awake = job.is_some() || state.idle_since == Some(now) || state.wakes.is_some_and(|wakes| wakes <= now);
+        let awake = job.is_some()
+            || synchronises.is_some()
+            || state.idle_since == Some(now)
+            || state.wakes.is_some_and(|wakes| wakes <= now);
         if awake
             && let Some(Reverse(first)) = state.arrivals.peek()
             && (first.posted < now || first.wakes <= now)
@@ -78,6 +85,11 @@ impl<F: Fluid> Engine<'_, F> {
             state.arrivals.pop();
             let (class, seconds) = self.receive_work(flight, lane);
             return self.work(unit, Busy::Receive { flight, lane }, class, seconds);
+        }
+        if synchronises.is_some()
+            && let Some(job) = self.next_synchronisation(rank)
+        {
+            return self.work(unit, Busy::Synchronise(now), job.class, job.seconds);
         }
         if job.is_some()
             && let Some(job) = self.next_job(rank)
@@ -133,10 +145,14 @@ impl<F: Fluid> Engine<'_, F> {
         let (noise, trial) = (&self.platform.conditions.noise, self.platform.conditions.trial);
         match busy {
             Busy::Receive { flight, .. } => noise.of_step(trial, rank, self.flights.at(flight).iteration),
-            Busy::Compute(_) | Busy::Repeat(..) => {
-                let (role, cursor) = (self.role(rank), self.ranks[rank as usize].compute);
+            Busy::Compute(_) | Busy::Repeat(..) | Busy::Synchronise(_) => {
+                let (role, state) = (self.role(rank), &self.ranks[rank as usize]);
+                let (cursor, stream) = match busy {
+                    Busy::Synchronise(_) => (state.synchronisation, &role.synchronisation),
+                    _ => (state.compute, &role.compute),
+                };
                 let step = noise.of_step(trial, rank, cursor.iteration);
-                let Some(task) = cursor.task(&role.compute) else { return step };
+                let Some(task) = cursor.task(stream) else { return step };
                 let run = role.tasks[task as usize].run(cursor.iteration, cursor.repetition);
                 step * noise.kernel(trial, rank, task, run)
             }
@@ -163,6 +179,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.touch(unit);
         match busy {
             Some(Busy::Compute(start)) => self.computed(rank, start),
+            Some(Busy::Synchronise(start)) => self.synchronised(rank, start),
             Some(Busy::Receive { flight, lane }) => self.received(flight, lane)?,
             Some(Busy::Repeat(_)) | None => {}
         }

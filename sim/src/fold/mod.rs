@@ -99,6 +99,9 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     let [role] = program.roles.as_slice() else {
         return (Orbits::all(), Folding::Refused("ranks have different roles".into()));
     };
+    if program.claims() {
+        return (Orbits::all(), Folding::Refused("batches go to learners first come, first served".into()));
+    }
     let exchanges = role.exchanges().map(|(_, exchange)| program.schedule(exchange).ok());
     fold(exchanges.collect(), ranks, platform, rule)
 }

@@ -11,7 +11,8 @@ use super::{Apart, Need, RolePlan, Slot};
 /// both in its own iteration. The iterations around are then apart as well: a rank begins the next one when its compute
 /// stream is through this one and all exchanges have started, and it is not through before what comes after.
 pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
-    if role.tasks[task as usize].per_iteration != 1 {
+    // What synchronises beside the compute stream is not sorted here.
+    if role.tasks[task as usize].per_iteration != 1 || !role.synchronisation.is_empty() {
         return None;
     }
     let (before, after) = (before(role, task), after(role, task));

@@ -6,6 +6,7 @@ mod costs;
 mod deadlocks;
 mod disturbed;
 mod gpus;
+mod learners;
 mod networks;
 mod noise;
 mod pipelines;

@@ -31,6 +31,7 @@
 //! ```
 
 mod activation;
+mod averaging;
 mod batch_norm;
 mod chain;
 mod convolution;
@@ -59,6 +60,7 @@ mod workspace;
 
 use lockstep_models::{Layer, PoolKind, Shape};
 
+pub use averaging::{Slope, average, correct, descend};
 pub use chain::{ChainLayer, Mode};
 pub use demand::workspace_bytes;
 pub use dropout::Draw;

@@ -1,0 +1,87 @@
+//! The slow obvious twin of learners: Koliousis et al. 2019, Alg. 1, as it stands there, learner by learner on one rank.
+//!
+//! It knows no streams, buckets or messages and uses none of the executor's kernels for the rules; only the sum of the
+//! differences is bracketed as the symbolic checker reports it.
+
+use lockstep_models::memory::Reuse;
+use lockstep_models::{Averaging, Claim, Course, Model, Optimizer, Program};
+use lockstep_topology::InputError;
+
+use super::{bracketed, gradients};
+use crate::data::{Dataset, Sampler};
+use crate::device::cpu::Threads;
+use crate::pool::Arenas;
+use crate::replica::Replica;
+
+/// The average model after `steps` iterations of `program`; where learners claim their batches, as `claims` say.
+pub(super) fn train(
+    program: &Program,
+    averaging: &Averaging,
+    (data, claims): (&Dataset, &[Claim]),
+    steps: u32,
+    seed: u64,
+    optimizer: &Optimizer,
+) -> Result<Vec<f32>, InputError> {
+    let (k, tau, samples) = (program.workers, averaging.period, program.batch_per_rank);
+    let sampler = Sampler::new(data.len(), samples, tau, &program.pools, seed)?;
+    let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
+    let mut replica = Replica::of_role(program, &program.roles[0], &apart, seed, &Threads::one());
+    let steps_per_epoch = sampler.batches_per_epoch();
+    let course = Course { global_batch: u64::from(samples), steps_per_epoch, steps: u64::from(steps) };
+    let alpha = averaging.alpha as f32;
+    let momentum = averaging.momentum.unwrap_or(optimizer.momentum) as f32;
+    let elements = program.model.parameter_elements() as usize;
+
+    // SAFETY: nothing else uses this replica.
+    let mut z = unsafe { replica.parameters.to_vec() };
+    let mut z_prev: Option<Vec<f32>> = None;
+    let mut w = vec![z.clone(); k as usize];
+    for step in 0..steps {
+        let rate = optimizer.rate(u64::from(step), &course) as f32;
+        let decays = decays(&program.model, optimizer);
+        let mut c = Vec::new();
+        for (learner, w) in (0..).zip(&mut w) {
+            let own = claims.iter().filter(|claim| (claim.iteration, claim.rank) == (step, learner));
+            let batches: Vec<u32> = match program.claims() {
+                true => own.map(|claim| claim.micro_batch).collect(),
+                false => (learner * tau..(learner + 1) * tau).collect(),
+            };
+            // All but the last gradient are applied as soon as they are there.
+            let mut g = vec![0.0; elements];
+            for (index, batch) in batches.iter().enumerate() {
+                if index > 0 {
+                    (0..elements).for_each(|i| w[i] -= g[i]);
+                }
+                let mut indices = Vec::new();
+                let place = sampler.micro_batch(u64::from(step), *batch / tau, *batch % tau, &mut indices);
+                replica.load(data, &indices, place);
+                // SAFETY: as above.
+                unsafe { replica.parameters.slice_mut(0..elements) }.copy_from_slice(w);
+                gradients(program, &mut replica);
+                // SAFETY: as above.
+                let gradient = unsafe { replica.gradients.slice(0..elements) };
+                (0..elements).for_each(|i| g[i] = rate * (gradient[i] + decays[i] * w[i]));
+            }
+            let own: Vec<f32> = (0..elements).map(|i| alpha * (w[i] - z[i])).collect();
+            (0..elements).for_each(|i| w[i] = w[i] - g[i] - own[i]);
+            c.push(own);
+        }
+        let sum = bracketed(program, c)?;
+        let old = z.clone();
+        for i in 0..elements {
+            z[i] += sum[i];
+            if let Some(z_prev) = &z_prev {
+                z[i] += momentum * (old[i] - z_prev[i]);
+            }
+        }
+        z_prev = Some(old);
+    }
+    Ok(z)
+}
+
+/// The weight decay of each parameter.
+fn decays(model: &Model, optimizer: &Optimizer) -> Vec<f32> {
+    let parameters = model.layers().iter().flat_map(|node| &node.parameters);
+    let decay = |decays: bool| if decays || optimizer.decay_batch_norm { optimizer.weight_decay as f32 } else { 0.0 };
+    parameters.flat_map(|p| std::iter::repeat_n(decay(p.decay), p.elements() as usize)).collect()
+}

@@ -1,0 +1,89 @@
+//! The state of a training between two iterations: enough to go on with, also with another number of learners.
+
+use lockstep_models::{Judge, Program};
+
+/// How far a training is through its samples, whatever the size of its steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    /// Whole epochs.
+    pub epoch: u64,
+    /// Samples of the present one.
+    pub samples: u64,
+}
+
+impl Position {
+    /// After `steps` steps of `global_batch` samples, so many of them to an epoch.
+    pub(crate) fn after(steps: u64, global_batch: u64, steps_per_epoch: u64) -> Position {
+        Position { epoch: steps / steps_per_epoch, samples: steps % steps_per_epoch * global_batch }
+    }
+
+    /// Steps of that size that lead here, or just beyond where they do not divide.
+    pub(crate) fn steps(self, global_batch: u64, steps_per_epoch: u64) -> u64 {
+        self.epoch * steps_per_epoch + self.samples.div_ceil(global_batch).min(steps_per_epoch)
+    }
+}
+
+/// What a training goes on from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    /// How far it is.
+    pub position: Position,
+    /// Each learner's parameters; one entry where all workers train one model.
+    pub weights: Vec<Vec<f32>>,
+    /// Each worker's running statistics.
+    pub statistics: Vec<Vec<f32>>,
+    /// The optimizer's buffer; empty for learners, who have none.
+    pub velocity: Vec<f32>,
+    /// z and, unless it has just begun, z_prev.
+    pub average: Option<(Vec<f32>, Option<Vec<f32>>)>,
+    /// What accuracies have said so far.
+    pub judge: Judge,
+}
+
+impl State {
+    /// The parameters of worker `rank`; a learner that is new starts at the average model (Koliousis et al. 2019, §4.4).
+    pub(crate) fn weights_of(&self, rank: usize) -> &[f32] {
+        match &self.average {
+            None => &self.weights[0],
+            Some((average, _)) => self.weights.get(rank).unwrap_or(average),
+        }
+    }
+
+    /// The running statistics of worker `rank`; those of a new one are the mean of all.
+    pub(crate) fn statistics_of(&self, rank: usize) -> Vec<f32> {
+        let mean = || crate::gather::mean(self.statistics.iter().map(Vec::as_slice));
+        self.statistics.get(rank).cloned().unwrap_or_else(mean)
+    }
+
+    /// Whether it is one of `program`'s kind: of its model, and with an average model or without.
+    pub(crate) fn fits(&self, program: &Program) -> bool {
+        let (parameters, statistics) = (program.model.parameter_elements(), program.model.statistics_elements());
+        let long = |values: &[f32], elements: u64| values.len() as u64 == elements;
+        let average = self.average.as_ref().is_none_or(|(z, previous)| {
+            long(z, parameters) && previous.as_ref().is_none_or(|previous| long(previous, parameters))
+        });
+        average
+            && self.average.is_some() == program.averaging.is_some()
+            && (self.average.is_some() || !self.weights.is_empty() && long(&self.velocity, parameters))
+            && !self.statistics.is_empty()
+            && self.weights.iter().all(|weights| long(weights, parameters))
+            && self.statistics.iter().all(|of| long(of, statistics))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_by_hand() {
+        // 100 samples: 6 steps of 16 in an epoch, 4 left over. 20 steps are 3 epochs and 2 steps.
+        let at = Position::after(20, 16, 6);
+        assert_eq!(at, Position { epoch: 3, samples: 32 });
+        assert_eq!(at.steps(16, 6), 20);
+        // In steps of 24, 4 to an epoch, that is between the first and the second of epoch 3.
+        assert_eq!(at.steps(24, 4), 3 * 4 + 2);
+        // Near the end of an epoch there is no further step in it.
+        assert_eq!(Position { epoch: 0, samples: 96 }.steps(30, 3), 3);
+    }
+}

@@ -1,0 +1,105 @@
+//! What only learners do: they claim batches, follow the rules of model averaging, and synchronise beside the compute stream.
+
+use std::ops::Range;
+use std::sync::PoisonError;
+
+use lockstep_models::{AveragingRule, Observation, Op, Span, TaskId};
+
+use super::{Setup, Worker};
+use crate::error::ExecError;
+
+/// The tasks of the synchronisation stream, and which of them comes next.
+pub(super) struct Beside {
+    tasks: Vec<TaskId>,
+    /// All of the iterations before this one are done.
+    pub(super) iteration: u32,
+    next: usize,
+}
+
+impl Beside {
+    /// The tasks that `stream` selects, in program order.
+    pub(super) fn new(tasks: Vec<TaskId>) -> Beside {
+        Beside { tasks, iteration: 0, next: 0 }
+    }
+
+    fn step(&mut self) {
+        self.next += 1;
+        if self.next == self.tasks.len() {
+            (self.iteration, self.next) = (self.iteration + 1, 0);
+        }
+    }
+}
+
+impl Worker<'_> {
+    /// Whether no exchange is in flight and every iteration that was begun is synchronised.
+    pub(super) fn settled(&self) -> bool {
+        let synchronised = self.beside.tasks.is_empty() || self.beside.iteration >= self.granted;
+        synchronised && self.slots.iter().all(|slot| !slot.running)
+    }
+
+    /// Runs the tasks of the synchronisation stream that are ready; true if there were any.
+    pub(super) fn synchronise(&mut self) -> bool {
+        let mut moved = false;
+        while let Some(&task) = self.beside.tasks.get(self.beside.next) {
+            let iteration = self.beside.iteration;
+            if iteration >= self.granted || !self.satisfied(task, iteration) {
+                break;
+            }
+            let (ready, start) = (self.ready(task), self.now());
+            self.average(task, iteration);
+            let (rank, end) = (self.transport.rank().0, self.now());
+            self.spans.push(Span { rank, task: task as u32, iteration, repetition: 0, ready, start, end });
+            (self.done[task], self.ended[task]) = (iteration + 1, end);
+            self.beside.step();
+            moved = true;
+        }
+        moved
+    }
+
+    /// Does what the rule of a task of the synchronisation stream says.
+    fn average(&mut self, task: TaskId, iteration: u32) {
+        let (Op::Averaging { range, .. }, Some(averaging)) = (&self.role.tasks[task].op, self.setup.program.averaging)
+        else {
+            unreachable!("check: models are averaged where there are several");
+        };
+        let momentum = averaging.momentum.unwrap_or(self.setup.optimizer.momentum) as f32;
+        let momentum = (iteration != self.without_momentum).then_some(momentum);
+        self.memory.average(range.start as usize..range.end as usize, momentum);
+    }
+
+    /// Does what the rule of a task of the compute stream says, in step `batch` since training began.
+    pub(super) fn learn(&mut self, rule: AveragingRule, range: &Range<u64>, batch: u64) {
+        let Setup { program, optimizer, course, .. } = self.setup;
+        let range = range.start as usize..range.end as usize;
+        let step = optimizer.step(batch, course);
+        let alpha = program.averaging.map_or(0.0, |averaging| averaging.alpha as f32);
+        match rule {
+            AveragingRule::Descend => self.memory.descend(&program.model, range, &step),
+            AveragingRule::Correct => self.memory.correct(&program.model, range, &step, alpha, self.learned),
+            AveragingRule::Average => unreachable!("check: it stands on the synchronisation stream"),
+        }
+    }
+
+    /// Takes the micro-batch of a repetition: the rank's own, or the one that it gets where it claims; false if there is none
+    /// left for it.
+    pub(super) fn begin_repetition(&mut self, repetition: u32, claimed: bool) -> Result<bool, ExecError> {
+        let rank = self.transport.rank().0;
+        self.micro_batch = if claimed {
+            // Who still has exchange work to do is not free.
+            while self.progress()? {}
+            let observation = Observation { rank, iteration: self.iteration, at: self.now() };
+            let claim = self.setup.driver.lock().unwrap_or_else(PoisonError::into_inner).claim(&observation);
+            let Some(micro_batch) = claim else { return Ok(false) };
+            micro_batch
+        } else {
+            rank * self.setup.program.accumulate + repetition
+        };
+        self.learned = true;
+        Ok(true)
+    }
+
+    /// Leaves out the repetitions that are left of `body`.
+    pub(super) fn leave_out(&mut self, body: impl Iterator<Item = TaskId>) {
+        body.for_each(|task| self.done[task] = self.iteration + 1);
+    }
+}

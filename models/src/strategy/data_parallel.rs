@@ -1,0 +1,76 @@
+//! Forward and backward passes of a rank that computes whole layers on samples of its own.
+
+use petgraph::graph::NodeIndex;
+
+use crate::graph::{Scope, Tensor, Work};
+use crate::{Graph, Layer, LayerId, Layout, Model, Pass};
+
+/// The nodes of one micro-batch, by layer.
+pub(super) struct Passes {
+    pub(super) forward: Vec<NodeIndex>,
+    /// Parameter gradients, of layers that have parameters.
+    pub(super) weight: Vec<Option<NodeIndex>>,
+    /// Input gradients, where somebody wants them.
+    pub(super) data: Vec<Option<NodeIndex>>,
+}
+
+impl Passes {
+    /// All nodes that read the parameters of a layer.
+    pub(super) fn readers(&self, id: LayerId) -> impl Iterator<Item = NodeIndex> {
+        [Some(self.forward[id.index()]), self.data[id.index()]].into_iter().flatten()
+    }
+}
+
+/// Adds load, forward and backward passes.
+pub(super) fn passes(graph: &mut Graph, model: &Model) -> Passes {
+    let layers = model.layers().len();
+    let all = || (0..layers as u32).map(LayerId);
+
+    let load = graph.node(Work::Load, Scope::MicroBatch);
+    let mut forward = vec![load; layers];
+    for id in all().skip(1) {
+        let node = graph.node(Work::Layer(id, Pass::Forward), Scope::MicroBatch);
+        for input in &model.node(id).inputs {
+            graph.edge(forward[input.0 as usize], node, Tensor::Activation(*input), Layout::BatchSplit);
+        }
+        forward[id.0 as usize] = node;
+    }
+
+    // A loss is its own upstream: its backward pass starts from its own forward pass.
+    let mut upstream: Vec<Vec<NodeIndex>> = vec![Vec::new(); layers];
+    let (mut weight, mut data): (Vec<Option<NodeIndex>>, Vec<Option<NodeIndex>>) =
+        (vec![None; layers], vec![None; layers]);
+    for id in all().filter(|id| model.node(*id).layer.is_loss()) {
+        upstream[id.index()].push(forward[id.index()]);
+    }
+    for id in all().skip(1).collect::<Vec<_>>().into_iter().rev() {
+        let i = id.0 as usize;
+        let node = model.node(id);
+        let mut passes = Vec::new();
+        // Parameter gradients first: their exchange can start while the data gradient goes on.
+        if !node.parameters.is_empty() {
+            passes.push(Pass::BackwardWeight);
+        }
+        if model.needs_input_gradient(id) {
+            passes.push(Pass::BackwardData);
+        }
+        for pass in passes {
+            let this = graph.node(Work::Layer(id, pass), Scope::MicroBatch);
+            for from in upstream[i].clone() {
+                graph.edge(from, this, Tensor::ActivationGradient(id), Layout::BatchSplit);
+            }
+            for input in &node.inputs {
+                graph.edge(forward[input.0 as usize], this, Tensor::Activation(*input), Layout::BatchSplit);
+            }
+            match pass {
+                Pass::BackwardWeight => weight[i] = Some(this),
+                _ => {
+                    data[i] = Some(this);
+                    node.inputs.iter().for_each(|input| upstream[input.0 as usize].push(this));
+                }
+            }
+        }
+        debug_assert!(!matches!(node.layer, Layer::Input(_)));
+    }
+    Passes { forward, weight, data }
+}

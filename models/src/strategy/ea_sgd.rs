@@ -1,0 +1,47 @@
+//! Synchronous elastic averaging SGD (Zhang, Choromanska and LeCun 2015), as Koliousis et al. 2019, §5.5, run it beside SMA:
+//! the same without momentum.
+
+use std::fmt;
+
+use super::Sma;
+use super::settings::Settings;
+use crate::{Assignment, Averaging};
+
+/// The settings of EA-SGD: `ea-sgd`, `ea-sgd:tau=4:alpha=0.1:first-come`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EaSgd {
+    /// τ: batches of a learner between synchronisations.
+    pub period: u32,
+    /// α; `None`: one over the number of learners.
+    pub alpha: Option<f64>,
+    /// Which learner takes which batch.
+    pub assignment: Assignment,
+}
+
+impl Default for EaSgd {
+    fn default() -> EaSgd {
+        EaSgd { period: 1, alpha: None, assignment: Assignment::RoundRobin }
+    }
+}
+
+impl EaSgd {
+    /// What follows the colon of `ea-sgd:…`.
+    pub(super) fn parse(settings: &str) -> Result<EaSgd, String> {
+        let settings = Settings::parse(settings, &["tau", "alpha"])?;
+        let (period, alpha) = (settings.count("tau")?.unwrap_or(1), settings.alpha()?);
+        Ok(EaSgd { period, alpha, assignment: settings.assignment() })
+    }
+
+    /// Its numbers among so many learners.
+    pub(super) fn averaging(&self, learners: u32) -> Averaging {
+        let EaSgd { period, alpha, assignment } = *self;
+        Sma { momentum: Some(0.0), period, alpha, assignment }.averaging(learners)
+    }
+}
+
+impl fmt::Display for EaSgd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ea-sgd")?;
+        super::settings::write_common(f, self.period, self.alpha, self.assignment)
+    }
+}

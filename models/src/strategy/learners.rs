@@ -1,0 +1,53 @@
+//! The graph of learners that average their models (Koliousis et al. 2019, Alg. 1 and §4.2), which SMA and EA-SGD share.
+//!
+//! A learner's weights and gradients are its own; what it hands on is the difference of its weights from the average model,
+//! a partial sum. Only the local synchronisation waits for the average model of the iteration before, so the allreduce of
+//! the differences and the update of the average model overlap the next iteration's learning (§4.2).
+
+use petgraph::graph::NodeIndex;
+
+use lockstep_topology::Collective;
+
+use super::buckets::cuts;
+use super::data_parallel::passes;
+use crate::graph::{Scope, Tensor, Work};
+use crate::{Averaging, AveragingRule, Graph, Job, LayerId, Layout};
+
+/// The graph of one iteration.
+pub(super) fn graph(job: &Job, averaging: &Averaging) -> Graph {
+    let model = &job.model;
+    let mut graph = Graph::default();
+    let averages = |rule, range| Work::Averaging { rule, range };
+    // A gradient is applied when the next repetition begins; the last one's is, with the correction, behind the repetitions.
+    let several = averaging.repetitions(job.workers) > 1;
+    let whole = 0..model.parameter_elements();
+    let descend = several.then(|| graph.node(averages(AveragingRule::Descend, whole), Scope::MicroBatch));
+    let passes = passes(&mut graph, model);
+    let weighted = || (0..model.layers().len() as u32).map(LayerId).filter(|id| !model.node(*id).parameters.is_empty());
+    let readers = |id: LayerId| passes.readers(id).chain(passes.weight[id.index()]);
+    if let Some(descend) = descend {
+        for id in weighted() {
+            readers(id).for_each(|node| graph.edge(descend, node, Tensor::Weight, Layout::Own));
+            if let Some(weight) = passes.weight[id.index()] {
+                graph.from_before(weight, descend, Tensor::WeightGradient, Layout::Own);
+            }
+        }
+    }
+    for cut in cuts(model, job.bucket) {
+        let correct = graph.node(averages(AveragingRule::Correct, cut.range.clone()), Scope::Step);
+        let collective = Work::Collective { collective: Collective::AllReduce, range: cut.range.clone() };
+        let reduce = graph.node(collective, Scope::Step);
+        let average = graph.node(averages(AveragingRule::Average, cut.range.clone()), Scope::Step);
+        for id in &cut.layers {
+            if let Some(weight) = passes.weight[id.index()] {
+                graph.edge(weight, correct, Tensor::WeightGradient, Layout::Own);
+            }
+            let next: Vec<NodeIndex> = descend.map_or_else(|| readers(*id).collect(), |descend| vec![descend]);
+            next.into_iter().for_each(|node| graph.weights(correct, node, Layout::Own));
+        }
+        graph.edge(correct, reduce, Tensor::Difference, Layout::PartialSum);
+        graph.edge(reduce, average, Tensor::Difference, Layout::Replicated);
+        graph.from_before(average, correct, Tensor::Average, Layout::Replicated);
+    }
+    graph
+}

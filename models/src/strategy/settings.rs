@@ -1,0 +1,81 @@
+//! The settings behind a strategy's name, `key=value` between colons, for strategies that average models.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::Assignment;
+
+/// The word that assigns batches first come, first served.
+const FIRST_COME: &str = "first-come";
+
+/// Keys and values, each key once; a word alone has no value.
+pub(super) struct Settings<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Settings<'a> {
+    /// Reads `momentum=0.9:tau=2:first-come`; an empty text has none.
+    pub(super) fn parse(text: &'a str, keys: &[&str]) -> Result<Settings<'a>, String> {
+        let mut found: Vec<(&str, &str)> = Vec::new();
+        for part in text.split(':').filter(|_| !text.is_empty()) {
+            let word = (part == FIRST_COME).then_some((part, ""));
+            let known = part.split_once('=').filter(|(key, _)| keys.contains(key));
+            let Some((key, value)) = word.or(known) else {
+                return Err(format!("{part:?} is no setting of it: write {}=… or {FIRST_COME}", keys.join("=…, ")));
+            };
+            if found.iter().any(|(other, _)| *other == key) {
+                return Err(format!("{key} stands twice: leave one out"));
+            }
+            found.push((key, value));
+        }
+        Ok(Settings(found))
+    }
+
+    fn value(&self, key: &str) -> Option<&'a str> {
+        self.0.iter().find(|(other, _)| *other == key).map(|(_, value)| *value)
+    }
+
+    /// A number of `range`.
+    pub(super) fn number(&self, key: &str, range: Range<f64>) -> Result<Option<f64>, String> {
+        let Some(text) = self.value(key) else { return Ok(None) };
+        match text.parse::<f64>() {
+            Ok(number) if range.contains(&number) => Ok(Some(number)),
+            _ => Err(format!("{key}={text}: must be a number from {} to below {}", range.start, range.end)),
+        }
+    }
+
+    /// A count of at least one.
+    pub(super) fn count(&self, key: &str) -> Result<Option<u32>, String> {
+        let Some(text) = self.value(key) else { return Ok(None) };
+        match text.parse::<u32>() {
+            Ok(count) if count > 0 => Ok(Some(count)),
+            _ => Err(format!("{key}={text}: must be a whole number of at least 1")),
+        }
+    }
+
+    /// Who takes which batch.
+    pub(super) fn assignment(&self) -> Assignment {
+        if self.value(FIRST_COME).is_some() { Assignment::FirstCome } else { Assignment::RoundRobin }
+    }
+
+    /// α: more than 0, for learners must hear of each other, and at most 1.
+    pub(super) fn alpha(&self) -> Result<Option<f64>, String> {
+        let Some(text) = self.value("alpha") else { return Ok(None) };
+        match text.parse::<f64>() {
+            Ok(alpha) if alpha > 0.0 && alpha <= 1.0 => Ok(Some(alpha)),
+            _ => Err(format!("alpha={text}: must be a number above 0, and at most 1")),
+        }
+    }
+}
+
+/// Writes what both strategies have, unless it is the default.
+pub(super) fn write_common(
+    f: &mut fmt::Formatter<'_>,
+    period: u32,
+    alpha: Option<f64>,
+    assignment: Assignment,
+) -> fmt::Result {
+    if period > 1 {
+        write!(f, ":tau={period}")?;
+    }
+    alpha.map_or(Ok(()), |alpha| write!(f, ":alpha={alpha}"))?;
+    if assignment == Assignment::FirstCome { write!(f, ":{FIRST_COME}") } else { Ok(()) }
+}

@@ -1,0 +1,198 @@
+//! Learners: what overlaps what, who takes which batch, and that shortcuts change nothing.
+
+use lockstep_models::{Bucket, Op, Span, Stream};
+use lockstep_topology::{Hosting, Limits, Placement, PlacementRule};
+
+use super::*;
+use crate::{Conditions, Slowdown};
+
+/// Kernels of a GPU, or loops of a core, that leave half of it to others.
+#[derive(Clone, Copy)]
+struct Half {
+    learning: f64,
+    update: f64,
+}
+
+impl Costs for Half {
+    fn compute(&self, _: &Device, _: &Program, _: usize, _: Phase, _: u32) -> Cost {
+        Cost { seconds: self.learning, memory: 0.0, occupancy: 0.5 }
+    }
+
+    fn update(&self, _: &Device, _: u64) -> Cost {
+        Cost { seconds: self.update, memory: 0.0, occupancy: 0.5 }
+    }
+
+    fn load(&self, _: &Device, _: &Program, _: u32) -> Cost {
+        Cost::default()
+    }
+
+    fn message(&self, _: Pair, _: &Device, _: &Route) -> MessageCost {
+        MessageCost::default()
+    }
+}
+
+fn learners(strategy: &str, count: u32) -> Program {
+    let strategy = strategy.parse().expect("a strategy");
+    program(&Job { strategy, bucket: Bucket::Whole, ..mlp(count) })
+}
+
+fn on(world: &World, costs: &dyn Costs, program: &Program, conditions: &Conditions, options: &Options) -> Prediction {
+    let platform = Platform { conditions, ..world.platform(costs, NetworkModel::MaxMin) };
+    simulate(program, &platform, options.driver(), options).expect("runs")
+}
+
+/// The spans of one rank's task by iteration.
+fn spans(prediction: &Prediction, program: &Program, rank: u32, verb: &str) -> Vec<Span> {
+    let named = |span: &&Span| span.rank == rank && program.roles[0].tasks[span.task as usize].name.starts_with(verb);
+    prediction.timeline.spans.iter().filter(named).copied().collect()
+}
+
+/// Koliousis et al. 2019, §4.2: the global synchronisation of one iteration overlaps the learning of the next, so on a GPU an
+/// iteration takes the longer of learning + local synchronisation and of both synchronisations with the exchange.
+#[test]
+fn global_synchronisation_overlaps_the_next_iterations_learning() {
+    let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 4, &HostingRule::PerHost);
+    let program = learners("sma", 4);
+    let kernels = program.roles[0].tasks.iter().filter(|task| matches!(task.op, Op::Compute { .. })).count() as f64;
+    for learning in [1e-6, 1e-5, 1e-4, 1e-3] {
+        let costs = Half { learning, update: 2e-5 };
+        let prediction = on(&world, &costs, &program, Conditions::none(), &Options::default());
+        let exchange = spans(&prediction, &program, 1, "allreduce")[3];
+        let exchange = (exchange.end - exchange.start).as_secs_f64();
+        let (learn, correct, average) = (kernels * learning, costs.update, costs.update);
+        let expected = (learn + correct).max(correct + exchange + average);
+        assert_close(prediction.timeline.step_time_s(), expected, &format!("{learning} s a kernel"));
+        for i in 1..4 {
+            let (correct, average) =
+                (&spans(&prediction, &program, 1, "correct"), &spans(&prediction, &program, 1, "average"));
+            assert!(average[i - 1].end <= correct[i].start && correct[i].end <= average[i].start);
+        }
+    }
+}
+
+/// On a CPU a rank is one thread: it synchronises between two compute tasks.
+#[test]
+fn a_thread_does_one_thing_at_a_time() {
+    for (world, strategy) in [(World::star(3), "sma:tau=2"), (World::host(2, 3), "sma:tau=2:first-come")] {
+        let program = learners(strategy, 3);
+        let costs = Half { learning: 1e-4, update: 3e-5 };
+        let prediction = on(&world, &costs, &program, Conditions::none(), &Options::default());
+        for rank in 0..3 {
+            let stream = |span: &Span| program.roles[0].tasks[span.task as usize].stream;
+            let of_thread = |span: &&Span| span.rank == rank && stream(span) != Stream::Exchange;
+            let mut busy: Vec<Span> = prediction.timeline.spans.iter().filter(of_thread).copied().collect();
+            busy.sort_by_key(|span| (span.start, span.end));
+            assert!(busy.windows(2).all(|pair| pair[0].end <= pair[1].start));
+            assert_eq!(spans(&prediction, &program, rank, "average").len(), 5, "the last is not left out");
+        }
+        // The first repetition of an iteration has nothing to descend on.
+        let descends = prediction.timeline.spans.iter().filter(|span| span.task == 1);
+        assert!(descends.clone().count() > 0 && descends.clone().all(|span| span.repetition > 0));
+    }
+}
+
+/// Koliousis et al. 2019, §4.3: first come, first served does not wait for a given learner. Where one learner is slow, the
+/// others take over its batches.
+#[test]
+fn first_come_beats_round_robin_where_a_learner_is_slow() {
+    let (world, costs) = (World::host(4, 4), Half { learning: 1e-4, update: 1e-6 });
+    let slow = |factor| Conditions {
+        slow: vec![Slowdown { hosts: Vec::new(), ranks: vec![2], factor, from: Time::ZERO, until: Time::MAX }],
+        ..Conditions::default()
+    };
+    let options = Options { counted: 8, ..Options::default() };
+    for (strategy, tau) in [("sma:tau=6", 6), ("ea-sgd:tau=3", 3)] {
+        let first_come = format!("{strategy}:first-come");
+        let step = |strategy: &str, conditions: &Conditions| {
+            let program = learners(strategy, 4);
+            let prediction = on(&world, &costs, &program, conditions, &options);
+            (prediction.timeline.step_time_s(), spans_of_loads(&prediction, &program), prediction.claims)
+        };
+        let (fixed, fixed_loads, _) = step(strategy, &slow(3.0));
+        let (first, loads, claims) = step(&first_come, &slow(3.0));
+        assert!(first < 0.75 * fixed, "{strategy}: {first} against {fixed}");
+        assert_eq!(fixed_loads, [tau * 10; 4]);
+        assert_eq!(loads.iter().sum::<u32>(), 4 * tau * 10);
+        assert!(loads[2] < loads[0] && loads[2] < loads[1] && loads[2] < loads[3], "{loads:?}");
+        assert_eq!(claims.len() as u32, 4 * tau * 10);
+        // Where all are alike, so are both.
+        let (fixed, ..) = step(strategy, Conditions::none());
+        let (first, loads, _) = step(&first_come, Conditions::none());
+        assert_close(first, fixed, strategy);
+        assert_eq!(loads, [tau * 10; 4]);
+        // A record made again is the same run, whatever the times are that it is asked at.
+        let program = learners(&first_come, 4);
+        let conditions = slow(3.0);
+        let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+        let driver = options.driver().replaying(&program, &claims).expect("its own record");
+        let again = simulate(&program, &platform, driver, &options).expect("runs");
+        assert_eq!(again, on(&world, &costs, &program, &conditions, &options));
+        let driver = options.driver().replaying(&program, &claims).expect("its own record");
+        let still = simulate(&program, &world.platform(&costs, NetworkModel::MaxMin), driver, &options).expect("runs");
+        let by_rank = |claims: &[lockstep_models::Claim]| {
+            let mut all: Vec<_> = claims.iter().map(|claim| (claim.rank, claim.iteration, claim.micro_batch)).collect();
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(by_rank(&still.claims), by_rank(&claims));
+    }
+}
+
+/// Batches that each rank took.
+fn spans_of_loads(prediction: &Prediction, program: &Program) -> Vec<u32> {
+    (0..program.workers).map(|rank| spans(prediction, program, rank, "load").len() as u32).collect()
+}
+
+/// Repetitions and iterations that pass alike are skipped with learners as with others; folding and the slow solver agree.
+#[test]
+fn shortcuts_change_nothing() {
+    for (strategy, count) in [("sma:tau=7", 1), ("sma:tau=7", 3), ("ea-sgd", 4), ("sma", 1)] {
+        for world in [World::star(count), World::host(count, count)] {
+            let program = learners(strategy, count);
+            let costs = Flat { forward: 1e-4, backward: 2e-4, update: 1e-5, ..Flat::default() };
+            let of = |long_way, fold| {
+                let options = Options { long_way, fold, counted: 20, ..Options::default() };
+                on(&world, &costs, &program, Conditions::none(), &options)
+            };
+            let (short, long) = (of(false, FoldRule::Exact), of(true, FoldRule::Never));
+            assert_eq!(short.timeline.step_times_s(), long.timeline.step_times_s(), "{strategy}, {count}");
+            let sorted = |prediction: &Prediction| {
+                let mut spans = prediction.timeline.spans.clone();
+                spans.sort_by_key(|span| (span.rank, span.task, span.iteration, span.repetition));
+                spans
+            };
+            assert_eq!(sorted(&short), sorted(&long), "{strategy}, {count}");
+            assert_eq!(short.traffic, long.traffic);
+        }
+    }
+}
+
+/// Koliousis et al. 2019, Fig. 16 and 17: the rarer the synchronisation, the higher the throughput; at most as high as without
+/// any. And learners that share a GPU share it with their synchronisation too.
+#[test]
+fn rarer_synchronisation_is_faster() {
+    let world = World::star(4);
+    let costs = Flat { forward: 1e-5, backward: 2e-5, update: 1e-6, ..Flat::default() };
+    let mut before = 0.0;
+    for tau in [1, 2, 4, 8] {
+        let program = learners(&format!("sma:tau={tau}"), 4);
+        let step = on(&world, &costs, &program, Conditions::none(), &Options::default()).timeline.step_time_s();
+        let throughput = program.global_batch() as f64 / step;
+        assert!(throughput > before, "tau {tau}");
+        before = throughput;
+    }
+    let cluster = Cluster::load("ethernet-gpu-8").expect("a preset");
+    let gpu = World::new(cluster.clone(), 1, &HostingRule::PerHost).placement.device(lockstep_topology::Rank(0));
+    let limits = Limits { ranks_per_gpu: 4, ..Limits::default() };
+    let placement = Placement::within(&cluster, 4, &PlacementRule::Listed(vec![gpu; 4]), limits).expect("allowed");
+    let hosting = Hosting::new(&placement, &HostingRule::PerHost).expect("one host");
+    let shared = World { cluster, placement, hosting };
+    let alone = World::new(shared.cluster.clone(), 1, &HostingRule::PerHost);
+    let costs = Half { learning: 1e-4, update: 1e-5 };
+    let of = |world: &World, count| {
+        let program = learners("sma", count);
+        on(world, &costs, &program, Conditions::none(), &Options::default()).timeline.step_time_s()
+    };
+    let ratio = of(&shared, 4) / of(&alone, 1);
+    assert!((1.95..2.1).contains(&ratio), "four learners of half a GPU each take twice as long: {ratio}");
+}

@@ -1,0 +1,199 @@
+//! Learners that average their models: equal to Koliousis et al. 2019, Alg. 1, to the bit, and equal to S-SGD nowhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_exec::{Options, Run, data::Dataset, reference, run};
+use lockstep_models::{Bucket, Decay, Job, Optimizer, Program, random_model};
+use lockstep_topology::{Algorithm, Bytes};
+use proptest::prelude::*;
+
+const STEPS: u32 = 4;
+
+fn optimizer() -> Optimizer {
+    Optimizer { learning_rate: 0.05, ..Optimizer::default() }
+}
+
+fn job(strategy: &str, learners: u32) -> Job {
+    let strategy = strategy.parse().unwrap();
+    Job { strategy, bucket: Bucket::Whole, ..Job::new(Arc::new(random_model(3, true)), learners, 3) }
+}
+
+/// Data for so many iterations and more.
+fn data(program: &Program, iterations: u64) -> Dataset {
+    Dataset::load(&format!("synthetic:{}", program.global_batch() * iterations * 2), &program.model).unwrap().0
+}
+
+fn train(job: &Job, steps: u32, optimizer: &Optimizer) -> Run {
+    let program = job.program().unwrap();
+    let options = Options { steps, warm_up: 0, seed: 7, optimizer: optimizer.clone(), ..Options::default() };
+    run(&program, &data(&program, 4), &options).unwrap()
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn learners_equal_the_flat_algorithm(
+        model in 0u64..200,
+        with_batch_norm: bool,
+        learners in 1u32..=8,
+        batch_per_rank in 2u32..=4,
+        tau in 1u32..=3,
+        mu in prop_oneof![Just(None), Just(Some(0.0)), (0.1f64..0.95).prop_map(Some)],
+        alpha in prop_oneof![Just(None), (0.05f64..1.0).prop_map(Some)],
+        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), (1u64..4000).prop_map(|b| Bucket::Size(Bytes(b)))],
+        algorithm in prop::sample::select(vec![
+            "ring", "halving-doubling", "binomial-tree", "multi-color:2", "parameter-server:1",
+            "parameter-server:1:dedicated", "hierarchical:ring",
+        ]),
+        first_node in 1u32..=8,
+        concurrent_exchanges in 1u32..=3,
+        decays: bool,
+        first_come: bool,
+        fuse: bool,
+        seed: u64,
+    ) {
+        let algorithm: Algorithm = algorithm.parse().unwrap();
+        let servers = match algorithm {
+            Algorithm::ParameterServer { servers, dedicated: true } if learners > 1 => servers,
+            _ => 0,
+        };
+        let node = first_node.min(learners + servers);
+        let rest = learners + servers - node;
+        let node_sizes = if rest == 0 { vec![node] } else { vec![node, rest] };
+        let setting = |key: &str, value: Option<f64>| value.map_or(String::new(), |value| format!(":{key}={value}"));
+        let first = if first_come { ":first-come" } else { "" };
+        let strategy = format!("sma:tau={tau}{}{}{first}", setting("momentum", mu), setting("alpha", alpha));
+        let job = Job {
+            strategy: strategy.parse().unwrap(),
+            bucket, algorithm, concurrent_exchanges, fuse, node_sizes: Some(node_sizes),
+            ..Job::new(Arc::new(random_model(model, with_batch_norm)), learners, batch_per_rank)
+        };
+        let decay = if decays { Decay::Every { factor: 0.5, epochs: 0.5 } } else { Decay::Constant };
+        // One learner may get all batches of an iteration, so that a larger rate makes some random models diverge.
+        let optimizer = Optimizer { learning_rate: 0.002, decay, weight_decay: 1e-3, ..optimizer() };
+        let program = job.program().unwrap();
+        let data = data(&program, 1);
+        let stall_limit = Duration::from_secs(10);
+        let options =
+            Options { steps: STEPS, warm_up: 0, seed, optimizer: optimizer.clone(), stall_limit, ..Options::default() };
+        let done = run(&program, &data, &options).unwrap();
+        let twin = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
+        prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
+        prop_assert_eq!(done.claims.len() as u32, if first_come { STEPS * learners * tau } else { 0 });
+        // Made again, the claims give the same run.
+        if first_come {
+            let again = run(&program, &data, &Options { replay: Some(&done.claims), ..options }).unwrap();
+            prop_assert_eq!((again.weights_sha256, again.state_sha256), (done.weights_sha256, done.state_sha256));
+        }
+    }
+}
+
+/// Without momentum SMA is EA-SGD (Koliousis et al. 2019, §5.5), and with it something else.
+#[test]
+fn ea_sgd_is_sma_without_momentum() {
+    let sha = |strategy: &str| train(&job(strategy, 3), STEPS, &optimizer()).state_sha256;
+    assert_eq!(sha("sma:momentum=0"), sha("ea-sgd"));
+    assert_eq!(sha("sma:momentum=0:tau=2"), sha("ea-sgd:tau=2"));
+    assert_eq!(sha("sma"), sha("sma:momentum=0.9"), "the optimizer's momentum is the average model's");
+    assert_ne!(sha("sma"), sha("ea-sgd"));
+}
+
+/// Alg. 1 with one learner and α = 1/k = 1 is no SGD: w and z change places, w_{n+1} = w_{n−1} − γ·∇ℓ(w_n). So for two steps
+/// z is what it began with, and then what one step of SGD gives.
+#[test]
+fn one_learner_leaps_over_its_last_model() {
+    let sgd = Optimizer { momentum: 0.0, ..optimizer() };
+    let z = |steps| train(&job("ea-sgd", 1), steps, &sgd).parameters;
+    let begin = run_of_nothing();
+    assert_eq!(bits(&z(1)), bits(&begin), "the first correction is zero");
+    let one = train(&job("ssgd", 1), 1, &sgd).parameters;
+    assert!(largest_difference(&z(2), &one) < 1e-6, "z is the model that the first step left");
+    let two = train(&job("ssgd", 1), 2, &sgd).parameters;
+    assert!(largest_difference(&z(3), &two) > 1e-4, "the second step was taken from the model before");
+}
+
+/// The parameters that training begins with.
+fn run_of_nothing() -> Vec<f32> {
+    let still = Optimizer { learning_rate: 0.0, momentum: 0.0, ..optimizer() };
+    train(&job("ssgd", 1), 1, &still).parameters
+}
+
+/// Learners are no gradient accumulation: the average of models trained apart is not the model trained on all batches, with
+/// any number of learners and at any α.
+#[test]
+fn learners_do_not_equal_accumulated_gradients() {
+    for (learners, strategy) in [(2, "ea-sgd"), (4, "ea-sgd"), (4, "ea-sgd:alpha=1"), (4, "sma:momentum=0.9")] {
+        let (apart, together) = (job(strategy, learners), job("ssgd", learners));
+        let optimizer = Optimizer { momentum: if strategy.starts_with("sma") { 0.9 } else { 0.0 }, ..optimizer() };
+        let (apart, together) = (train(&apart, 8, &optimizer).parameters, train(&together, 8, &optimizer).parameters);
+        let (moved, differ) = (largest_difference(&together, &run_of_nothing()), largest_difference(&apart, &together));
+        assert!(differ > 0.01 * moved, "{strategy}, {learners} learners: {differ} of {moved}");
+    }
+}
+
+/// A learner that has nobody to share with takes all batches in their order, however they are assigned.
+#[test]
+fn one_learner_takes_all_batches_in_their_order() {
+    let sgd = Optimizer { momentum: 0.0, ..optimizer() };
+    let run = |strategy| train(&job(strategy, 1), 5, &sgd).parameters;
+    assert_eq!(bits(&run("ea-sgd:tau=2")), bits(&run("ea-sgd:tau=2:first-come")));
+}
+
+/// A training that is cut in two is the same training; the cut also carries on without a previous average model.
+#[test]
+fn a_state_goes_on_where_it_stopped() {
+    for strategy in ["sma", "ea-sgd:tau=2", "ssgd"] {
+        let job = job(strategy, 3);
+        let program = job.program().unwrap();
+        let data = data(&program, 2);
+        let steps = |steps, start| {
+            let options = Options { steps, warm_up: 0, seed: 5, optimizer: optimizer(), start, ..Options::default() };
+            run(&program, &data, &options).unwrap()
+        };
+        let (whole, first) = (steps(7, None), steps(3, None));
+        let state = first.state();
+        assert_eq!(state.position.epoch, 0);
+        let second = steps(4, Some(&state));
+        assert_eq!(second.weights_sha256, whole.weights_sha256, "{strategy}");
+        assert_eq!(second.state_sha256, whole.state_sha256, "{strategy}");
+        assert_eq!(second.state(), whole.state());
+    }
+}
+
+/// Another number of learners goes on with the same average model: new ones begin there (Koliousis et al. 2019, §4.4).
+#[test]
+fn learners_may_come_and_go() {
+    let state = train(&job("sma", 2), 3, &optimizer()).state();
+    let (average, previous) = state.average.clone().unwrap();
+    assert_eq!(state.weights.len(), 2);
+    for learners in [1, 2, 5] {
+        let job = job("sma", learners);
+        let program = job.program().unwrap();
+        let still = Optimizer { learning_rate: 0.0, momentum: 0.0, ..optimizer() };
+        let options = Options { steps: 1, warm_up: 0, optimizer: still, start: Some(&state), ..Options::default() };
+        let done = run(&program, &data(&program, 4), &options).unwrap().state();
+        // Nobody learns: z moves by the corrections of the first two, and a new learner stays at the old z.
+        let alpha = 1.0 / learners as f32;
+        let old = state.weights.iter().take(learners as usize);
+        let moved = |i: usize| average[i] + old.clone().map(|w| alpha * (w[i] - average[i])).sum::<f32>();
+        let (now, before) = done.average.unwrap();
+        assert!((0..now.len()).all(|i| (now[i] - moved(i)).abs() < 1e-6), "{learners} learners");
+        assert_eq!(bits(&before.unwrap()), bits(&average));
+        assert!(done.weights.iter().skip(2).all(|w| bits(w) == bits(&average)));
+    }
+    assert!(previous.is_some());
+    let strange = job("ssgd", 2).program().unwrap();
+    let options = Options { start: Some(&state), ..Options::default() };
+    let refused = run(&strange, &data(&strange, 4), &options).err().unwrap().to_string();
+    assert!(refused.contains("another kind of strategy"), "{refused}");
+}
