@@ -6,7 +6,7 @@ use lockstep_topology::{Algorithm, Group, InputError, Schedule};
 use super::flags::{CollectiveFlags, positive};
 use super::sim_collective::{at_algorithm, collective_run};
 use crate::collective::{Meeting, bus_factor, measure};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, TransportKind};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::quantile;
@@ -16,7 +16,8 @@ use crate::report::{CollectiveRow, Format, Report};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lockstep exec collective --collective allreduce --algorithm ring --ranks 2 --bytes 4KiB,1MiB,100MiB
-  mpirun -n 4 lockstep exec collective --algorithm halving-doubling --ranks 4 --transport mpi --bytes 16MiB")]
+  mpirun -n 4 lockstep exec collective --algorithm halving-doubling --ranks 4 --transport mpi --bytes 16MiB
+  mpirun -n 4 lockstep exec collective --algorithm library:mpi --ranks 4 --transport mpi --bytes 16MiB")]
 pub(super) struct ExecCollective {
     #[command(flatten)]
     collective: CollectiveFlags,
@@ -32,8 +33,8 @@ impl ExecCollective {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = &self.collective;
         flags.collective(1)?;
-        if let Algorithm::Library(_) = flags.algorithm {
-            let message = "is measured by the benches: take an algorithm of lockstep's own, such as ring";
+        if matches!(flags.algorithm, Algorithm::Library(_)) && flags.transport != TransportKind::Mpi {
+            let message = "calls MPI: add --transport mpi, or take an algorithm of lockstep's own, such as ring";
             return Err(InputError::new("--algorithm", flags.algorithm.to_string(), message).into());
         }
         let mut launch = Launch::new(&Experiment { transport: flags.transport, ..Experiment::default() })?;

@@ -1,20 +1,24 @@
 //! 2-d convolution over sixteen images at a time, kept side by side as `[channel, row, column, image]` with the padding's zeros.
+//! Products are sums over taps, or, for most 3 × 3 filters, those of [`super::winograd`].
 //!
 //! It serves batches that fill most of the sixteens; the others, and large images, go through [`super::convolution`]. Sixteens
 //! follow one another in the order of the batch, and inside one a thread has whole channels to itself, so the sums of a
 //! gradient have one order whatever the threads.
 
+mod backward;
+
 use lockstep_models::{Conv2d, Shape};
 
-use super::elementwise::merge;
-use super::register_tiles::{CHANNELS, Offsets, Sixteen, TAPS, available};
-use super::side_by_side::{after_products, apart, rectified_side_by_side, side_by_side, to_maxima, total};
+use super::pair;
+use super::register_tiles::{CHANNELS, Offsets, Sixteen, available};
+use super::side_by_side::after_products;
 use super::simd::wide;
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads, tile_range};
+use super::transpose::{apart, side_by_side};
 use super::window::Window;
+use super::winograd::{Direction, Winograd};
 use super::workspace::{Workspace, flat};
-use super::{Gradients, pair};
 
 /// Images side by side.
 const IMAGES: usize = 16;
@@ -32,7 +36,15 @@ pub(crate) struct Interleaved {
     tail: Tail,
     /// Elements of one output plane, after the tail.
     out_plane: usize,
+    /// Where each element of an input plane lies in the padded one.
+    inside: Vec<u32>,
+    /// 0, 1, 2 …, as many as a plane before or behind the tail has.
+    dense: Vec<u32>,
     offsets: Offsets,
+    winograd: Option<Winograd>,
+    /// Where the gradient of each output place before the tail lies in its plane, and elements of that plane.
+    d_places: Vec<u32>,
+    d_plane: usize,
     threads: Threads,
     /// `[sixteen, out_channels, out_plane]`: the places of maxima, with pooling.
     best: Vec<Sixteen<u32>>,
@@ -65,8 +77,21 @@ impl Interleaved {
             let (channel, y, x) = (k / window.taps(), k % window.taps() / window.kernel.1, k % window.kernel.1);
             at(channel, y * window.dilation.0, x * window.dilation.1)
         };
+        let inside: Vec<u32> = (0..window.input_size())
+            .map(|p| at(0, p / window.input.1 + window.padding.0, p % window.input.1 + window.padding.1))
+            .collect();
         let offsets = Offsets::new(places.map(place).collect(), taps.map(tap).collect());
         let out_plane = tail.pool.map_or(window.output_size(), |pool| pool.output_size());
+        let dense: Vec<u32> = (0..out_plane.max(window.output_size()).max(window.input_size()) as u32).collect();
+        let same = Window { kernel: (3, 3), stride: (1, 1), padding: (1, 1), dilation: (1, 1), ..window };
+        let fewer = window == same && Winograd::suits(channels, out_channels, window.output);
+        // Winograd's convolution towards the images wants the gradients with zeros around.
+        let (d_places, d_plane, offsets) = if fewer {
+            let distance = padded.0 * padded.1;
+            (inside.clone(), distance, offsets.with_gradients_at(inside.clone(), distance))
+        } else {
+            (dense[..window.output_size()].to_vec(), offsets.padded(), offsets)
+        };
         Interleaved {
             window,
             padded,
@@ -75,6 +100,11 @@ impl Interleaved {
             bias: layer.bias,
             tail,
             out_plane,
+            inside,
+            dense,
+            winograd: fewer.then(|| Winograd::new(channels, out_channels, window.output, threads)),
+            d_places,
+            d_plane,
             threads: threads.clone(),
             best: Vec::new(),
             offsets,
@@ -86,19 +116,26 @@ impl Interleaved {
         (self.channels * self.window.input_size(), self.out_channels * self.out_plane)
     }
 
-    /// Lines of the padded planes of one sixteen, of the gradient before the tail (whole blocks of channels), and of what a
-    /// thread needs: products of a block of channels and a plane behind the tail.
-    fn lines(&self) -> (usize, usize, usize) {
-        let products = self.out_channels.next_multiple_of(CHANNELS) * self.offsets.padded();
-        let per_worker = CHANNELS * self.offsets.padded() + self.out_plane;
-        (self.channels * self.padded.0 * self.padded.1, products, self.threads.count() * per_worker)
+    /// Lines of a forward pass' workspace: one sixteen of images, Winograd's products, what a thread needs (products of a block
+    /// of channels and a plane behind the tail), Winograd's own two.
+    fn forward_workspace(&self) -> [usize; 5] {
+        let images = self.channels * self.padded.0 * self.padded.1;
+        let outputs = self.winograd.as_ref().map_or(0, |_| self.out_channels * self.window.output_size());
+        let [filters, tiles] = self.winograd.as_ref().map_or([0; 2], Winograd::workspace);
+        [images, outputs, self.threads.count() * self.per_worker(), filters, tiles]
     }
 
-    /// Lines of a backward pass' workspace: one sixteen of images, the gradient towards it, that before the tail, what threads
-    /// need, and the gradient of all parameters.
-    pub(crate) fn workspace(&self) -> [usize; 5] {
-        let (planes, products, per_workers) = self.lines();
-        [planes, planes, products, per_workers, self.parameters().div_ceil(IMAGES)]
+    /// Lines of a backward pass' workspace: one sixteen of images, the gradient towards it, that before the tail (whole blocks of
+    /// channels), what threads need, the gradient of all parameters, Winograd's own two.
+    pub(crate) fn workspace(&self) -> [usize; 7] {
+        let [images, _, per_workers, filters, tiles] = self.forward_workspace();
+        let d_images = self.winograd.as_ref().map_or(images, |_| self.channels * self.window.input_size());
+        let d_products = self.out_channels.next_multiple_of(CHANNELS) * self.d_plane;
+        [images, d_images, d_products, per_workers, self.parameters().div_ceil(IMAGES), filters, tiles]
+    }
+
+    fn per_worker(&self) -> usize {
+        CHANNELS * self.offsets.padded() + self.out_plane
     }
 
     fn parameters(&self) -> usize {
@@ -107,37 +144,49 @@ impl Interleaved {
 
     /// Puts up to sixteen images side by side, zeros for the rest and around them.
     fn interleave(&self, input: &[f32], images: &mut [Sixteen]) {
-        let (in_size, window, padded) = (self.sizes().0, self.window, self.padded);
+        let (in_size, in_plane) = (self.sizes().0, self.window.input_size());
         let images = Disjoint::new(images);
         self.threads.each(self.channels, |_, channel| {
-            let plane = padded.0 * padded.1;
+            let plane = self.padded.0 * self.padded.1;
             // SAFETY: channels belong to one tile.
             let target = unsafe { images.part(channel * plane..(channel + 1) * plane) };
-            for (y, row) in target.chunks_exact_mut(padded.1).enumerate() {
-                let Some(y) = y.checked_sub(window.padding.0).filter(|y| *y < window.input.0) else {
-                    row.fill(Sixteen::default());
-                    continue;
-                };
-                let start = channel * window.input_size() + y * window.input.1;
-                let (left, right) = (window.padding.1, window.padding.1 + window.input.1);
-                row[..left].fill(Sixteen::default());
-                side_by_side(input, in_size, start, &mut row[left..right]);
-                row[right..].fill(Sixteen::default());
-            }
+            self.clear_border(target);
+            side_by_side(input, in_size, channel * in_plane, &self.inside, target);
         });
+    }
+
+    /// Zeros around a padded plane.
+    fn clear_border(&self, plane: &mut [Sixteen]) {
+        let (window, zero) = (self.window, Sixteen([0.0; IMAGES]));
+        let rows = window.padding.0..window.padding.0 + window.input.0;
+        for (y, row) in plane.chunks_exact_mut(self.padded.1).enumerate() {
+            if rows.contains(&y) {
+                row[..window.padding.1].fill(zero);
+                row[window.padding.1 + window.input.1..].fill(zero);
+            } else {
+                row.fill(zero);
+            }
+        }
     }
 
     pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32], workspace: &mut Workspace) {
         let (in_size, out_size) = self.sizes();
-        let (planes, _, per_workers) = self.lines();
-        let [side, scratch] = workspace.lines([planes, per_workers]);
+        let [side, outputs, scratch, filters, tiles] = workspace.lines(self.forward_workspace());
+        let filters = flat(filters);
         if self.tail.pool.is_some() {
             let lines = (output.len() / out_size).div_ceil(IMAGES) * self.out_channels * self.out_plane;
             self.best.resize(self.best.len().max(lines), Sixteen([0; IMAGES]));
         }
+        if let Some(winograd) = &self.winograd {
+            let weights = &parameters[..self.out_channels * self.offsets.depth()];
+            winograd.transform(weights, self.channels, Direction::Forward, filters);
+        }
         let sixteens = input.chunks(IMAGES * in_size).zip(output.chunks_mut(IMAGES * out_size));
         for (sixteen, (input, output)) in sixteens.enumerate() {
             self.interleave(input, side);
+            if let Some(winograd) = &self.winograd {
+                winograd.convolve(side, filters, outputs, tiles);
+            }
             let images = output.len() / out_size;
             let mut best = std::mem::take(&mut self.best);
             {
@@ -145,7 +194,7 @@ impl Interleaved {
                 let (depth, places, out_plane) = (this.offsets.depth(), this.offsets.padded(), this.out_plane);
                 let best_of = if best.is_empty() { 0 } else { this.out_channels * out_plane };
                 let output = Disjoint::new(output);
-                let (side, shared) = (&*side, Disjoint::new(scratch));
+                let (side, outputs, shared) = (&*side, Disjoint::new(outputs), Disjoint::new(scratch));
                 let best = Disjoint::new(&mut best[sixteen * best_of..(sixteen + 1) * best_of]);
                 this.threads.each(this.out_channels.div_ceil(CHANNELS), |worker, tile| {
                     let per_worker = CHANNELS * places + out_plane;
@@ -153,21 +202,27 @@ impl Interleaved {
                     let scratch = unsafe { shared.part(worker * per_worker..(worker + 1) * per_worker) };
                     let (products, plane) = scratch.split_at_mut(CHANNELS * places);
                     let range = tile_range(tile, CHANNELS, this.out_channels);
-                    let rows =
-                        std::array::from_fn(|o| &parameters[(range.start + o).min(range.end - 1) * depth..][..depth]);
-                    this.offsets.products(side, rows, products);
-                    for (channel, products) in range.zip(products.chunks_exact(places)) {
-                        let bias = if this.bias { parameters[this.out_channels * depth + channel] } else { 0.0 };
+                    let (products, distance) = if this.winograd.is_some() {
+                        let plane = this.window.output_size();
+                        // SAFETY: channels belong to one tile.
+                        (unsafe { outputs.part(range.start * plane..range.end * plane) }, plane)
+                    } else {
+                        let row = |o: usize| &parameters[(range.start + o).min(range.end - 1) * depth..][..depth];
+                        this.offsets.products(side, std::array::from_fn(row), products);
+                        (products, places)
+                    };
+                    for (channel, products) in range.zip(products.chunks_exact_mut(distance)) {
+                        let bias = this.bias.then(|| parameters[this.out_channels * depth + channel]);
                         // SAFETY: channels belong to one tile.
                         let best = unsafe {
                             best.part(if best_of > 0 { channel * out_plane..(channel + 1) * out_plane } else { 0..0 })
                         };
-                        wide(
+                        let plane = wide(
                             #[inline(always)]
                             || after_products(&this.tail, products, bias, plane, best),
                         );
                         // SAFETY: as above.
-                        apart(plane, false, |image| unsafe {
+                        apart(plane, &this.dense[..out_plane], false, |image| unsafe {
                             let start = image * out_size + channel * out_plane;
                             (image < images).then(|| output.part(start..start + out_plane))
                         });
@@ -176,142 +231,5 @@ impl Interleaved {
             }
             self.best = best;
         }
-    }
-
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let (in_size, out_size) = self.sizes();
-        let [side, d_side, d_products, scratch, gradient] = workspace.lines(self.workspace());
-        let gradient = &mut flat(gradient)[..self.parameters()];
-        let samples = of.d_output.len() / out_size;
-        let mut d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut());
-        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
-        for sixteen in 0..samples.div_ceil(IMAGES) {
-            let range = tile_range(sixteen, IMAGES, samples);
-            if of.d_parameters.is_some() {
-                self.interleave(&of.inputs[0][range.start * in_size..range.end * in_size], side);
-            }
-            let outputs = range.start * out_size..range.end * out_size;
-            self.channels_backward(
-                sixteen,
-                &of.d_output[outputs.clone()],
-                if self.tail.relu { &of.output[outputs] } else { &[] },
-                d_products,
-                scratch,
-                of.d_parameters.is_some().then_some((&*side, &mut *gradient)),
-            );
-            if let Some(d_input) = d_input.as_deref_mut() {
-                let d_input = &mut d_input[range.start * in_size..range.end * in_size];
-                self.images_backward(of.parameters, d_products, d_side, d_input, accumulate);
-            }
-        }
-        if let Some(d_parameters) = of.d_parameters {
-            merge(d_parameters, gradient, of.accumulate_parameters);
-        }
-    }
-
-    /// The gradient before the tail of one sixteen, and the parameters' from it and the images where they are wanted.
-    fn channels_backward(
-        &self,
-        sixteen: usize,
-        d_output: &[f32],
-        output: &[f32],
-        d_products: &mut [Sixteen],
-        scratch: &mut [Sixteen],
-        parameters: Option<(&[Sixteen], &mut [f32])>,
-    ) {
-        let (depth, places, out_plane) = (self.offsets.depth(), self.offsets.padded(), self.out_plane);
-        let (count, out_size) = (self.window.output_size(), self.sizes().1);
-        let parameters = parameters.map(|(side, gradient)| {
-            let (d_weights, d_bias) = gradient.split_at_mut(self.out_channels * depth);
-            (side, Disjoint::new(d_weights), Disjoint::new(d_bias))
-        });
-        let (shared, shared_products) = (Disjoint::new(scratch), Disjoint::new(d_products));
-        self.threads.each(self.out_channels.div_ceil(CHANNELS), |worker, tile| {
-            let per_worker = CHANNELS * places + out_plane;
-            let block = tile * CHANNELS * places;
-            // SAFETY: a worker's scratch is its own, channels belong to one tile.
-            let (plane, products) = unsafe {
-                let scratch = shared.part(worker * per_worker..(worker + 1) * per_worker);
-                (&mut scratch[CHANNELS * places..], shared_products.part(block..block + CHANNELS * places))
-            };
-            let range = tile_range(tile, CHANNELS, self.out_channels);
-            // Zeros for the channels that the last block lacks, and behind the last place of each.
-            products[range.len() * places..].fill(Sixteen::default());
-            for (channel, products) in range.clone().zip(products.chunks_exact_mut(places)) {
-                products[count..].fill(Sixteen::default());
-                let best = if self.best.is_empty() {
-                    &[]
-                } else {
-                    &self.best[(sixteen * self.out_channels + channel) * out_plane..][..out_plane]
-                };
-                let products = &mut products[..count];
-                let target = if best.is_empty() { &mut *products } else { &mut *plane };
-                if self.tail.relu {
-                    rectified_side_by_side(d_output, output, out_size, channel * out_plane, target);
-                } else {
-                    side_by_side(d_output, out_size, channel * out_plane, target);
-                }
-                let sum = wide(
-                    #[inline(always)]
-                    || {
-                        if let Some(pool) = &self.tail.pool {
-                            to_maxima(pool, plane, best, products);
-                        }
-                        total(products)
-                    },
-                );
-                if let (Some((_, _, d_bias)), true) = (&parameters, self.bias) {
-                    // SAFETY: channels belong to one tile.
-                    let d_bias = unsafe { d_bias.part(channel..channel + 1) };
-                    d_bias[0] = if sixteen == 0 { sum } else { d_bias[0] + sum };
-                }
-            }
-            let Some((side, d_weights, _)) = &parameters else { return };
-            // SAFETY: channels belong to one tile.
-            let d_weights = unsafe { d_weights.part(range.start * depth..range.end * depth) };
-            for first in (0..depth).step_by(TAPS) {
-                let sums = self.offsets.weights(side, products, first);
-                for (row, sums) in d_weights.chunks_exact_mut(depth).zip(sums) {
-                    for (d, sum) in row[first..].iter_mut().zip(sums) {
-                        *d = if sixteen == 0 { sum } else { *d + sum };
-                    }
-                }
-            }
-        });
-    }
-
-    /// The gradient towards one sixteen of images.
-    fn images_backward(
-        &self,
-        parameters: &[f32],
-        d_products: &[Sixteen],
-        d_side: &mut [Sixteen],
-        d_input: &mut [f32],
-        accumulate: bool,
-    ) {
-        let (window, padded, in_size, channels) = (self.window, self.padded, self.sizes().0, self.channels);
-        let (plane, taps, images) = (padded.0 * padded.1, window.taps(), d_input.len() / in_size);
-        let weights = &parameters[..self.out_channels * self.offsets.depth()];
-        let (d_images, d_input) = (Disjoint::new(d_side), Disjoint::new(d_input));
-        let offsets = &self.offsets;
-        self.threads.each(channels.div_ceil(CHANNELS), |_, tile| {
-            let range = tile_range(tile, CHANNELS, channels);
-            // SAFETY: channels belong to one tile.
-            let d_images = unsafe { d_images.part(range.start * plane..range.end * plane) };
-            d_images.fill(Sixteen([0.0; IMAGES]));
-            offsets.images(d_products, weights, range.start * taps..range.end * taps, d_images, range.start * plane);
-            for (channel, d_plane) in range.zip(d_images.chunks_exact(plane)) {
-                let rows = d_plane.chunks_exact(padded.1).skip(window.padding.0).take(window.input.0);
-                for (y, row) in rows.enumerate() {
-                    let row = &row[window.padding.1..][..window.input.1];
-                    let part = |image: usize| {
-                        let start = image * in_size + channel * window.input_size() + y * window.input.1;
-                        // SAFETY: channels belong to one tile.
-                        (image < images).then(|| unsafe { d_input.part(start..start + window.input.1) })
-                    };
-                    apart(row, accumulate, part);
-                }
-            }
-        });
     }
 }

@@ -52,10 +52,13 @@ mod tail;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod transpose;
 #[cfg(test)]
 mod twin;
 mod update;
 mod window;
+mod winograd;
+mod winograd_tiles;
 mod workspace;
 
 use lockstep_models::{Layer, PoolKind, Shape};

@@ -1,0 +1,280 @@
+//! Runs single layers and whole models on tensors from standard input, so that another program can hold its own beside them.
+//!
+//! `cargo run --release -p lockstep-exec --example kernel_server -- MODEL SAMPLES [THREADS]` answers commands, each a line and
+//! then tensors: 32-bit numbers, little-endian, without headers, since both sides know their sizes from `describe`.
+//! `tests/pytorch/agree.py` is such a program. Dropout is off: it passes everything.
+//!
+//! | command | reads | writes |
+//! |---|---|---|
+//! | `describe` | | one line of JSON: the layers with their attributes, shapes and parameters |
+//! | `parameters` | | all learnable parameters as drawn with seed 1; every later command computes with them |
+//! | `layer I` | the layer's inputs, then the gradient of its output; of a loss: scores, labels (`u32`) | its output, the gradient of each input, of its parameters, running statistics; of a loss: the gradient of the scores |
+//! | `step` | images, labels (`u32`) | scores of the last loss, the gradient of all parameters; fused as `exec run` does |
+//! | `outputs` | images | the output of each layer but input and losses, not fused; to the bit those that `step` goes through |
+
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::sync::Arc;
+
+use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Threads};
+use lockstep_exec::init;
+use lockstep_models::{Dropout, Job, Layer, LayerId, Model, Node, Shape};
+use serde_json::{Map, Value, json};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// A chain of layers with its tensors.
+struct Stage {
+    work: Work,
+    inputs: Vec<LayerId>,
+    output: LayerId,
+    parameters: std::ops::Range<usize>,
+    statistics: std::ops::Range<usize>,
+}
+
+enum Work {
+    Kernel(Kernel),
+    /// With what the loss counts in the sum of losses.
+    Loss(CrossEntropy, f32),
+}
+
+struct Server {
+    model: Arc<Model>,
+    samples: usize,
+    threads: Threads,
+    parameters: Vec<f32>,
+    /// The chains that fusion makes.
+    chains: Vec<Vec<LayerId>>,
+}
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [name, samples, rest @ ..] = &arguments[..] else {
+        return Err("usage: kernel_server MODEL SAMPLES [THREADS]".into());
+    };
+    let threads = Threads::new(rest.first().map_or(Ok(1), |count| count.parse())?)?;
+    let server = Server::new(Model::load(name)?, samples.parse()?, threads)?;
+    let (mut from, mut to) = (BufReader::new(std::io::stdin().lock()), BufWriter::new(std::io::stdout().lock()));
+    let mut line = String::new();
+    while from.read_line(&mut line)? > 0 {
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["describe"] => writeln!(to, "{}", server.describe())?,
+            ["parameters"] => write(&mut to, &server.parameters)?,
+            ["layer", index] => server.layer(LayerId(index.parse()?), &mut from, &mut to)?,
+            ["step"] => server.step(&mut from, &mut to)?,
+            ["outputs"] => server.outputs(&mut from, &mut to)?,
+            _ => return Err(format!("no command {line:?}").into()),
+        }
+        to.flush()?;
+        line.clear();
+    }
+    Ok(())
+}
+
+impl Server {
+    fn new(model: Model, samples: usize, threads: Threads) -> Outcome<Server> {
+        let model = Arc::new(model);
+        let chains = Job::new(model.clone(), 1, samples as u32).program()?.chains;
+        let parameters = init::parameters(&model, 1);
+        Ok(Server { model, samples, threads, parameters, chains })
+    }
+
+    fn describe(&self) -> Value {
+        let layers: Vec<Value> = self.model.layers().iter().map(describe).collect();
+        json!({ "name": self.model.name(), "samples": self.samples, "parameters": self.parameters.len(), "layers": layers })
+    }
+
+    fn size(&self, id: LayerId) -> usize {
+        self.samples * self.model.node(id).output.elements() as usize
+    }
+
+    /// A kernel for `layers`, or the loss that they are.
+    fn stage(&self, layers: &[LayerId]) -> Stage {
+        let nodes: Vec<&Node> = layers.iter().map(|id| self.model.node(*id)).collect();
+        let kinds: Vec<Layer> = nodes.iter().map(|node| without_dropout(&node.layer)).collect();
+        let members: Vec<ChainLayer<'_>> =
+            kinds.iter().zip(&nodes).map(|(layer, node)| ChainLayer { layer, inputs: &node.input_shapes }).collect();
+        let work = if nodes[0].layer.is_loss() {
+            let loss = CrossEntropy::new(&nodes[0].layer, self.model.classes() as usize, self.samples);
+            Work::Loss(loss, nodes[0].loss_weight)
+        } else {
+            Work::Kernel(Kernel::new(&members, self.samples, &self.threads))
+        };
+        let span = |ranges: Vec<&std::ops::Range<u64>>| match (ranges.first(), ranges.last()) {
+            (Some(first), Some(last)) => first.start as usize..last.end as usize,
+            _ => 0..0,
+        };
+        Stage {
+            work,
+            inputs: nodes[0].inputs.clone(),
+            output: layers[layers.len() - 1],
+            parameters: span(
+                nodes.iter().flat_map(|node| &node.parameters).map(|parameter| &parameter.range).collect(),
+            ),
+            statistics: span(nodes.iter().filter_map(|node| node.statistics.as_ref()).collect()),
+        }
+    }
+
+    fn layer(&self, id: LayerId, from: &mut impl Read, to: &mut impl Write) -> Outcome<()> {
+        let mut stage = self.stage(&[id]);
+        let inputs: Vec<Vec<f32>> =
+            stage.inputs.iter().map(|input| read(from, self.size(*input))).collect::<Outcome<_>>()?;
+        let inputs: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
+        let mut d_inputs: Vec<Vec<f32>> = inputs.iter().map(|input| vec![f32::NAN; input.len()]).collect();
+        match &mut stage.work {
+            Work::Loss(loss, weight) => {
+                loss.forward(inputs[0], &labels(from, self.samples)?);
+                loss.backward(*weight / self.samples as f32, &mut d_inputs[0], false);
+                write(to, &d_inputs[0])
+            }
+            Work::Kernel(kernel) => {
+                let d_output = read(from, self.size(id))?;
+                let mut output = vec![f32::NAN; self.size(id)];
+                let mut statistics = init::statistics(&self.model)[stage.statistics].to_vec();
+                let parameters = &self.parameters[stage.parameters];
+                let mut d_parameters = vec![f32::NAN; parameters.len()];
+                kernel.forward(Mode::Train, &inputs, parameters, &mut statistics, &mut output);
+                let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
+                let fresh = vec![false; inputs.len()];
+                kernel.backward(&inputs, &output, parameters, &d_output, &mut wanted, &fresh, &mut d_parameters, false);
+                write(to, &output)?;
+                d_inputs.iter().try_for_each(|d_input| write(to, d_input))?;
+                write(to, &d_parameters)?;
+                write(to, &statistics)
+            }
+        }
+    }
+
+    fn outputs(&self, from: &mut impl Read, to: &mut impl Write) -> Outcome<()> {
+        let mut outputs = vec![read(from, self.size(LayerId(0)))?];
+        for (id, node) in self.model.iter().skip(1) {
+            let mut output = vec![f32::NAN; if node.layer.is_loss() { 0 } else { self.size(id) }];
+            let mut stage = self.stage(&[id]);
+            if let Work::Kernel(kernel) = &mut stage.work {
+                let inputs: Vec<&[f32]> = node.inputs.iter().map(|input| outputs[input.index()].as_slice()).collect();
+                let mut statistics = init::statistics(&self.model)[stage.statistics].to_vec();
+                kernel.forward(Mode::Train, &inputs, &self.parameters[stage.parameters], &mut statistics, &mut output);
+                write(to, &output)?;
+            }
+            outputs.push(output);
+        }
+        Ok(())
+    }
+
+    fn step(&self, from: &mut impl Read, to: &mut impl Write) -> Outcome<()> {
+        let mut stages: Vec<Stage> = self.chains.iter().map(|chain| self.stage(chain)).collect();
+        let mut outputs = vec![Vec::new(); self.model.layers().len()];
+        outputs[0] = read(from, self.size(LayerId(0)))?;
+        let labels = labels(from, self.samples)?;
+        let mut statistics = init::statistics(&self.model);
+        for stage in &mut stages {
+            let inputs: Vec<&[f32]> = stage.inputs.iter().map(|input| outputs[input.index()].as_slice()).collect();
+            match &mut stage.work {
+                Work::Loss(loss, _) => drop(loss.forward(inputs[0], &labels)),
+                Work::Kernel(kernel) => {
+                    let mut output = vec![f32::NAN; self.size(stage.output)];
+                    let statistics = &mut statistics[stage.statistics.clone()];
+                    kernel.forward(
+                        Mode::Train,
+                        &inputs,
+                        &self.parameters[stage.parameters.clone()],
+                        statistics,
+                        &mut output,
+                    );
+                    outputs[stage.output.index()] = output;
+                }
+            }
+        }
+        let scores = stages.last().map_or(&[][..], |stage| &outputs[stage.inputs[0].index()]);
+        write(to, scores)?;
+        let mut d_outputs: Vec<Vec<f32>> = vec![Vec::new(); outputs.len()];
+        let mut gradient = vec![f32::NAN; self.parameters.len()];
+        for stage in stages.iter_mut().rev() {
+            let d_output = std::mem::take(&mut d_outputs[stage.output.index()]);
+            let mut d_inputs: Vec<Vec<f32>> = Vec::new();
+            let mut written = Vec::new();
+            for input in &stage.inputs {
+                let d_input = std::mem::take(&mut d_outputs[input.index()]);
+                written.push(!d_input.is_empty());
+                d_inputs.push(if d_input.is_empty() { vec![f32::NAN; self.size(*input)] } else { d_input });
+            }
+            match &mut stage.work {
+                Work::Loss(loss, weight) => {
+                    loss.backward(*weight / self.samples as f32, &mut d_inputs[0], written[0]);
+                }
+                Work::Kernel(kernel) => {
+                    let inputs: Vec<&[f32]> =
+                        stage.inputs.iter().map(|input| outputs[input.index()].as_slice()).collect();
+                    let (parameters, d_parameters) =
+                        (&self.parameters[stage.parameters.clone()], &mut gradient[stage.parameters.clone()]);
+                    let mut wanted: Vec<Option<&mut [f32]>> =
+                        d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
+                    let output = &outputs[stage.output.index()];
+                    kernel.backward(&inputs, output, parameters, &d_output, &mut wanted, &written, d_parameters, false);
+                }
+            }
+            for (input, d_input) in stage.inputs.iter().zip(d_inputs) {
+                d_outputs[input.index()] = d_input;
+            }
+        }
+        write(to, &gradient)
+    }
+}
+
+/// The layer; dropout drops nothing.
+fn without_dropout(layer: &Layer) -> Layer {
+    if let Layer::Dropout(_) = layer { Layer::Dropout(Dropout { rate: 0.0 }) } else { layer.clone() }
+}
+
+/// What another program needs to build the same layer.
+fn describe(node: &Node) -> Value {
+    let shape = |shape: &Shape| json!([shape.channels, shape.height, shape.width]);
+    let mut all = Map::new();
+    let mut say = |key: &str, value: Value| drop(all.insert(key.to_owned(), value));
+    say("name", json!(node.name));
+    say("kind", json!(node.layer.kind()));
+    say("inputs", json!(node.inputs.iter().map(|input| input.0).collect::<Vec<_>>()));
+    say("output", shape(&node.output));
+    let parameters = node.parameters.iter().map(|parameter| json!({ "name": parameter.name, "dims": parameter.dims }));
+    say("parameters", parameters.collect());
+    match &node.layer {
+        Layer::Conv2d(conv) => {
+            say("stride", json!(conv.stride));
+            say("padding", json!(conv.padding));
+            say("dilation", json!(conv.dilation));
+            say("groups", json!(conv.groups));
+        }
+        Layer::BatchNorm(norm) => {
+            say("epsilon", json!(norm.epsilon));
+            say("momentum", json!(norm.momentum));
+        }
+        Layer::LocalResponseNorm(norm) => {
+            say("size", json!(norm.size));
+            say("alpha", json!(norm.alpha));
+            say("beta", json!(norm.beta));
+            say("k", json!(norm.k));
+        }
+        Layer::Pool2d(pool) => {
+            say("kernel", json!(pool.kernel));
+            say("stride", json!(pool.stride));
+            say("padding", json!(pool.padding));
+            say("ceil", json!(pool.ceil));
+        }
+        layer if layer.is_loss() => say("weight", json!(node.loss_weight)),
+        _ => {}
+    }
+    Value::Object(all)
+}
+
+fn labels(from: &mut impl Read, count: usize) -> Outcome<Vec<u32>> {
+    Ok(read(from, count)?.into_iter().map(f32::to_bits).collect())
+}
+
+fn read(from: &mut impl Read, count: usize) -> Outcome<Vec<f32>> {
+    let mut bytes = vec![0; 4 * count];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect())
+}
+
+fn write(to: &mut impl Write, values: &[f32]) -> Outcome<()> {
+    Ok(values.iter().try_for_each(|value| to.write_all(&value.to_le_bytes()))?)
+}

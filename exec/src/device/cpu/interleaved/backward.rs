@@ -1,0 +1,163 @@
+//! The backward pass over sixteen images at a time: sixteen after sixteen the gradient before the tail, then those of parameters and images.
+
+use super::super::Gradients;
+use super::super::elementwise::merge;
+use super::super::register_tiles::{CHANNELS, Sixteen, TAPS};
+use super::super::side_by_side::{to_maxima, total};
+use super::super::simd::wide;
+use super::super::threads::{Disjoint, tile_range};
+use super::super::transpose::{apart, rectified_side_by_side, side_by_side};
+use super::super::winograd::Direction;
+use super::super::workspace::{Workspace, flat};
+use super::{IMAGES, Interleaved};
+
+impl Interleaved {
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+        let (in_size, out_size) = self.sizes();
+        let [side, d_side, d_products, scratch, gradient, filters, tiles] = workspace.lines(self.workspace());
+        let gradient = &mut flat(gradient)[..self.parameters()];
+        let samples = of.d_output.len() / out_size;
+        let mut d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut());
+        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        let filters = flat(filters);
+        if let (Some(winograd), Some(_)) = (&self.winograd, &d_input) {
+            let weights = &of.parameters[..self.out_channels * self.offsets.depth()];
+            winograd.transform(weights, self.channels, Direction::Backward, filters);
+        }
+        for sixteen in 0..samples.div_ceil(IMAGES) {
+            let range = tile_range(sixteen, IMAGES, samples);
+            if of.d_parameters.is_some() {
+                self.interleave(&of.inputs[0][range.start * in_size..range.end * in_size], side);
+            }
+            let outputs = range.start * out_size..range.end * out_size;
+            self.channels_backward(
+                sixteen,
+                &of.d_output[outputs.clone()],
+                if self.tail.relu { &of.output[outputs] } else { &[] },
+                d_products,
+                scratch,
+                of.d_parameters.is_some().then_some((&*side, &mut *gradient)),
+            );
+            if let Some(d_input) = d_input.as_deref_mut() {
+                let d_input = &mut d_input[range.start * in_size..range.end * in_size];
+                if let Some(winograd) = &self.winograd {
+                    winograd.convolve(d_products, filters, d_side, tiles);
+                }
+                self.images_backward(of.parameters, d_products, d_side, d_input, accumulate);
+            }
+        }
+        if let Some(d_parameters) = of.d_parameters {
+            merge(d_parameters, gradient, of.accumulate_parameters);
+        }
+    }
+
+    /// The gradient before the tail of one sixteen, and the parameters' from it and the images where they are wanted.
+    fn channels_backward(
+        &self,
+        sixteen: usize,
+        d_output: &[f32],
+        output: &[f32],
+        d_products: &mut [Sixteen],
+        scratch: &mut [Sixteen],
+        parameters: Option<(&[Sixteen], &mut [f32])>,
+    ) {
+        let (depth, d_plane, out_plane) = (self.offsets.depth(), self.d_plane, self.out_plane);
+        let (out_size, per_worker) = (self.sizes().1, self.per_worker());
+        let parameters = parameters.map(|(side, gradient)| {
+            let (d_weights, d_bias) = gradient.split_at_mut(self.out_channels * depth);
+            (side, Disjoint::new(d_weights), Disjoint::new(d_bias))
+        });
+        let (shared, shared_products) = (Disjoint::new(scratch), Disjoint::new(d_products));
+        self.threads.each(self.out_channels.div_ceil(CHANNELS), |worker, tile| {
+            let block = tile * CHANNELS * d_plane;
+            // SAFETY: a worker's scratch is its own, channels belong to one tile.
+            let (plane, products) = unsafe {
+                let scratch = shared.part(worker * per_worker..(worker + 1) * per_worker);
+                (&mut scratch[per_worker - out_plane..], shared_products.part(block..block + CHANNELS * d_plane))
+            };
+            let range = tile_range(tile, CHANNELS, self.out_channels);
+            // Zeros for the channels that the last block lacks, and wherever no place lies.
+            products[range.len() * d_plane..].fill(Sixteen::default());
+            for (channel, products) in range.clone().zip(products.chunks_exact_mut(d_plane)) {
+                match &self.winograd {
+                    Some(_) => self.clear_border(products),
+                    None => products[self.window.output_size()..].fill(Sixteen::default()),
+                }
+                let start = channel * out_plane;
+                let (target, places) = match &self.tail.pool {
+                    Some(_) => (&mut *plane, &self.dense[..out_plane]),
+                    None => (&mut *products, &self.d_places[..]),
+                };
+                if self.tail.relu {
+                    rectified_side_by_side(d_output, output, out_size, start, places, target);
+                } else {
+                    side_by_side(d_output, out_size, start, places, target);
+                }
+                if let Some(pool) = &self.tail.pool {
+                    let best = &self.best[(sixteen * self.out_channels + channel) * out_plane..][..out_plane];
+                    wide(
+                        #[inline(always)]
+                        || to_maxima(pool, plane, best, &self.d_places, products),
+                    );
+                }
+                if let (Some((_, _, d_bias)), true) = (&parameters, self.bias) {
+                    // SAFETY: channels belong to one tile.
+                    let d_bias = unsafe { d_bias.part(channel..channel + 1) };
+                    let sum = wide(
+                        #[inline(always)]
+                        || total(products),
+                    );
+                    d_bias[0] = if sixteen == 0 { sum } else { d_bias[0] + sum };
+                }
+            }
+            let Some((side, d_weights, _)) = &parameters else { return };
+            // SAFETY: channels belong to one tile.
+            let d_weights = unsafe { d_weights.part(range.start * depth..range.end * depth) };
+            for first in (0..depth).step_by(TAPS) {
+                let sums = self.offsets.weights(side, products, first);
+                for (row, sums) in d_weights.chunks_exact_mut(depth).zip(sums) {
+                    for (d, sum) in row[first..].iter_mut().zip(sums) {
+                        *d = if sixteen == 0 { sum } else { *d + sum };
+                    }
+                }
+            }
+        });
+    }
+
+    /// The gradient towards one sixteen of images; `d_side` holds it already, without the padding, where Winograd's products are taken.
+    fn images_backward(
+        &self,
+        parameters: &[f32],
+        d_products: &[Sixteen],
+        d_side: &mut [Sixteen],
+        d_input: &mut [f32],
+        accumulate: bool,
+    ) {
+        let (in_size, in_plane, channels) = (self.sizes().0, self.window.input_size(), self.channels);
+        let (taps, images) = (self.window.taps(), d_input.len() / in_size);
+        let weights = &parameters[..self.out_channels * self.offsets.depth()];
+        let (plane, lies) = match &self.winograd {
+            Some(_) => (in_plane, &self.dense[..in_plane]),
+            None => (self.padded.0 * self.padded.1, &self.inside[..]),
+        };
+        let (d_images, d_input) = (Disjoint::new(d_side), Disjoint::new(d_input));
+        self.threads.each(channels.div_ceil(CHANNELS), |_, tile| {
+            let range = tile_range(tile, CHANNELS, channels);
+            // SAFETY: channels belong to one tile.
+            let d_images = unsafe { d_images.part(range.start * plane..range.end * plane) };
+            if self.winograd.is_none() {
+                let taps = range.start * taps..range.end * taps;
+                d_images.fill(Sixteen([0.0; IMAGES]));
+                self.offsets.images(d_products, weights, taps, d_images, range.start * plane);
+            }
+            for (channel, d_plane) in range.zip(d_images.chunks_exact(plane)) {
+                let part = |image: usize| {
+                    let start = image * in_size + channel * in_plane;
+                    // SAFETY: channels belong to one tile.
+                    (image < images).then(|| unsafe { d_input.part(start..start + in_plane) })
+                };
+                apart(d_plane, lies, accumulate, part);
+            }
+        });
+    }
+}

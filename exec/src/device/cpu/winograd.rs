@@ -1,0 +1,248 @@
+//! 3 × 3 convolutions of stride 1 over sixteen images with fewer products: 16 for four outputs of a channel pair in place of 36
+//! (F(2 × 2, 3 × 3) of Lavin and Gray 2016, §4.1).
+//!
+//! Tiles of 4 × 4 inputs become V = Bᵀ d B, filters U = G g Gᵀ; each of the sixteen places of a tile is then a product of
+//! matrices over channels, M = U V, and Y = Aᵀ M A holds 2 × 2 outputs. Sixteen images fill a register, so the transforms are
+//! additions of whole registers. The gradient towards the images is the same convolution with turned filters.
+
+use std::array::from_fn;
+
+use super::register_tiles::{CHANNELS, PLACES, Sixteen};
+use super::threads::{Disjoint, Threads, tile_range};
+use super::winograd_tiles::{POSITIONS, multiply, transform_input, transform_output};
+
+/// Blocks of tiles below which output channels are shared out too, so that a few threads find work.
+const FEW_BLOCKS: usize = 8;
+
+/// Convolutions of planes of one size, padded by one zero all around, to planes of that size without the padding.
+pub(crate) struct Winograd {
+    /// Height and width of an output plane, both even.
+    size: (usize, usize),
+    /// The larger number of channels on either side.
+    most_channels: usize,
+    /// Pairs of channels.
+    pairs: usize,
+    threads: Threads,
+}
+
+/// Which way a filter is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From images to outputs.
+    Forward,
+    /// From the outputs' gradients to the images'.
+    Backward,
+}
+
+impl Winograd {
+    /// Whether a layer with these channels and planes is one for it: whole tiles, whole blocks of channels, and enough of them
+    /// to pay for the transforms.
+    pub(crate) fn suits(channels: usize, out_channels: usize, size: (usize, usize)) -> bool {
+        let channels_suit = |channels: usize| channels >= 2 * CHANNELS && channels.is_multiple_of(CHANNELS);
+        channels_suit(channels) && channels_suit(out_channels) && size.0.is_multiple_of(2) && size.1.is_multiple_of(2)
+    }
+
+    pub(crate) fn new(channels: usize, out_channels: usize, size: (usize, usize), threads: &Threads) -> Winograd {
+        let most_channels = channels.max(out_channels);
+        Winograd { size, most_channels, pairs: channels * out_channels, threads: threads.clone() }
+    }
+
+    /// Lines of its workspace: transformed filters, and per thread a block of transformed tiles and one of their products.
+    pub(crate) fn workspace(&self) -> [usize; 2] {
+        [POSITIONS * filter_step(self.pairs) / 16, self.threads.count() * 2 * POSITIONS * PLACES * self.most_channels]
+    }
+
+    /// Transforms the filters `[out_channels, channels, 3, 3]` of the convolutions that follow.
+    pub(crate) fn transform(&self, weights: &[f32], channels: usize, direction: Direction, filters: &mut [f32]) {
+        let out_channels = weights.len() / 9 / channels;
+        let (rows, columns) = match direction {
+            Direction::Forward => (out_channels, channels),
+            Direction::Backward => (channels, out_channels),
+        };
+        let step = filter_step(rows * columns);
+        for pair in 0..rows * columns {
+            let (row, column) = (pair / columns, pair % columns);
+            let filter = |at: usize| match direction {
+                Direction::Forward => weights[9 * pair + at],
+                Direction::Backward => weights[9 * (column * channels + row) + 8 - at],
+            };
+            let half: [[f32; 4]; 3] = from_fn(|x| spread([filter(x), filter(3 + x), filter(6 + x)]));
+            let tile: [[f32; 4]; 4] = from_fn(|y| spread([half[0][y], half[1][y], half[2][y]]));
+            for (position, value) in tile.as_flattened().iter().enumerate() {
+                filters[position * step + pair] = *value;
+            }
+        }
+    }
+
+    /// Convolves `images`, `[channels, height + 2, width + 2]` with zeros around each plane, to `output`,
+    /// `[out_channels, height, width]`, with transformed filters; the sides change places going backward.
+    pub(crate) fn convolve(
+        &self,
+        images: &[Sixteen],
+        filters: &[f32],
+        output: &mut [Sixteen],
+        scratch: &mut [Sixteen],
+    ) {
+        let (plane, padded) = (self.size.0 * self.size.1, (self.size.0 + 2) * (self.size.1 + 2));
+        let (channels, out_channels) = (images.len() / padded, output.len() / plane);
+        assert_eq!(channels * padded, images.len(), "whole planes of images");
+        assert_eq!(out_channels * plane, output.len(), "whole planes of outputs");
+        assert_eq!(channels * out_channels, self.pairs, "a filter for each pair of channels");
+        let tiles = plane / 4;
+        let blocks = tiles.div_ceil(PLACES);
+        let parts = if blocks < FEW_BLOCKS && out_channels.is_multiple_of(2 * CHANNELS) { 2 } else { 1 };
+        let part = out_channels / parts;
+        let per_worker = 2 * POSITIONS * PLACES * self.most_channels;
+        let size = self.size;
+        let (scratch, output) = (Disjoint::new(scratch), Disjoint::new(output));
+        self.threads.each(blocks * parts, |worker, item| {
+            // SAFETY: a worker's scratch is its own.
+            let scratch = unsafe { scratch.part(worker * per_worker..(worker + 1) * per_worker) };
+            let (inputs, products) = scratch.split_at_mut(per_worker / 2);
+            let outs = tile_range(item % parts, part, out_channels);
+            let block = Block { size, first: item / parts * PLACES, channels, outs: outs.clone() };
+            block.products(images, filters, out_channels, inputs, products);
+            for (index, out) in outs.enumerate() {
+                for tile in 0..block.live() {
+                    let (y, x) = block.corner(tile);
+                    let start = out * plane + y * size.1 + x;
+                    // SAFETY: tiles and channels belong to one item.
+                    let rows = [start, start + size.1].map(|start| unsafe { output.part(start..start + 2) });
+                    transform_output(&products[index * PLACES + tile..], block.outs.len() * PLACES, rows);
+                }
+            }
+        });
+    }
+}
+
+/// Distance of the filters of two places: whole lines, but no power of two, which would send all to one part of the cache.
+fn filter_step(pairs: usize) -> usize {
+    pairs.next_multiple_of(16) + 16
+}
+
+/// (G g)ᵢ for one column g, the rows of G being 1 0 0, ½ ½ ½, ½ −½ ½, 0 0 1.
+fn spread(g: [f32; 3]) -> [f32; 4] {
+    [g[0], 0.5 * (g[0] + g[1] + g[2]), 0.5 * (g[0] - g[1] + g[2]), g[2]]
+}
+
+/// The tiles of one block and the output channels of one item.
+struct Block {
+    size: (usize, usize),
+    /// First tile; those behind the last are computed as copies of it and dropped.
+    first: usize,
+    channels: usize,
+    outs: std::ops::Range<usize>,
+}
+
+impl Block {
+    /// Row and column of the first output of tile `tile` of the block.
+    fn corner(&self, tile: usize) -> (usize, usize) {
+        let across = self.size.1 / 2;
+        let tile = (self.first + tile).min(self.size.0 / 2 * across - 1);
+        (tile / across * 2, tile % across * 2)
+    }
+
+    /// Tiles of the block that exist.
+    fn live(&self) -> usize {
+        PLACES.min(self.size.0 * self.size.1 / 4 - self.first)
+    }
+
+    /// `products[position][out][tile]` of the block, by way of `inputs[position][channel][tile]`.
+    fn products(
+        &self,
+        images: &[Sixteen],
+        filters: &[f32],
+        out_channels: usize,
+        inputs: &mut [Sixteen],
+        products: &mut [Sixteen],
+    ) {
+        let (width, padded) = (self.size.1, (self.size.0 + 2) * (self.size.1 + 2));
+        let (in_step, out_step) = (self.channels * PLACES, self.outs.len() * PLACES);
+        for channel in 0..self.channels {
+            for tile in 0..PLACES {
+                let (y, x) = self.corner(tile);
+                let start = channel * padded + y * (width + 2) + x;
+                transform_input(&images[start..], width + 2, &mut inputs[channel * PLACES + tile..], in_step);
+            }
+        }
+        for position in 0..POSITIONS {
+            let inputs = &inputs[position * in_step..(position + 1) * in_step];
+            let start = position * filter_step(out_channels * self.channels) + self.outs.start * self.channels;
+            let filters = &filters[start..];
+            for out in (0..self.outs.len()).step_by(CHANNELS) {
+                let filters = &filters[out * self.channels..(out + CHANNELS) * self.channels];
+                multiply(inputs, filters, &mut products[position * out_step + out * PLACES..][..CHANNELS * PLACES]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::workspace::{Workspace, flat};
+    use super::*;
+
+    /// Y = the sums of the definition, on padded planes.
+    fn by_definition(
+        images: &[Sixteen],
+        weights: &[f32],
+        channels: usize,
+        (height, width): (usize, usize),
+    ) -> Vec<f32> {
+        let (outs, padded) = (weights.len() / 9 / channels, (height + 2) * (width + 2));
+        let places = (0..outs).flat_map(|o| (0..height * width).map(move |p| (o, p / width, p % width)));
+        let sum = |(o, y, x): (usize, usize, usize)| {
+            from_fn::<f32, 16, _>(|image| {
+                let taps = (0..channels * 9).map(|k| (k / 9, y + k % 9 / 3, x + k % 3));
+                let values = taps.map(|(c, y, x)| images[c * padded + y * (width + 2) + x].0[image]);
+                values.zip(&weights[o * channels * 9..]).map(|(x, w)| x * w).sum()
+            })
+        };
+        places.flat_map(sum).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Small whole numbers and filters of multiples of four: nothing is rounded, so both ways give the same numbers, and
+        /// the gradient is that of ⟨d, W x⟩.
+        #[test]
+        fn is_the_convolution(c in 2..5usize, o in 2..7usize, h in 1..5usize, w in 1..8usize, count in 1..3usize) {
+            let (channels, outs, size) = (4 * c, 4 * o, (2 * h, 2 * w));
+            let (plane, padded) = (size.0 * size.1, (size.0 + 2) * (size.1 + 2));
+            prop_assert!(Winograd::suits(channels, outs, size));
+            let number = |at: usize| ((at * 37) % 11) as f32 - 5.0;
+            let inside = |p: usize| (1..=size.0).contains(&(p / (size.1 + 2))) && (1..=size.1).contains(&(p % (size.1 + 2)));
+            let planes = |channels: usize, shift: usize| -> Vec<Sixteen> {
+                let one = |at: usize| from_fn(|image| if inside(at % padded) { number(16 * at + image + shift) } else { 0.0 });
+                (0..channels * padded).map(|at| Sixteen(one(at))).collect()
+            };
+            let weights: Vec<f32> = (0..outs * channels * 9).map(|at| 4.0 * number(at * 5 + at / 9)).collect();
+            let threads = Threads::new(count).expect("a few threads");
+            let winograd = Winograd::new(channels, outs, size, &threads);
+            let mut workspace = Workspace::default();
+            let [filters, scratch] = workspace.lines(winograd.workspace());
+            let filters = flat(filters);
+            let flat = |of: &[Sixteen]| of.iter().flat_map(|one| one.0).collect::<Vec<f32>>();
+
+            let images = planes(channels, 0);
+            let mut found = vec![Sixteen([f32::NAN; 16]); outs * plane];
+            winograd.transform(&weights, channels, Direction::Forward, filters);
+            winograd.convolve(&images, filters, &mut found, scratch);
+            prop_assert_eq!(flat(&found), by_definition(&images, &weights, channels, size));
+
+            let gradients = planes(outs, 3);
+            let mut found = vec![Sixteen([f32::NAN; 16]); channels * plane];
+            winograd.transform(&weights, channels, Direction::Backward, filters);
+            winograd.convolve(&gradients, filters, &mut found, scratch);
+            let turned = |at: usize| {
+                let (c, o, tap) = (at / 9 / outs, at / 9 % outs, at % 9);
+                weights[(o * channels + c) * 9 + 8 - tap]
+            };
+            let turned: Vec<f32> = (0..weights.len()).map(turned).collect();
+            prop_assert_eq!(flat(&found), by_definition(&gradients, &turned, outs, size));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What F(2 × 2, 3 × 3) does to one tile of sixteen images, in registers: both transforms, and the products over channels.
+//!
+//! Bᵀ, for inputs: rows 1 0 −1 0, 0 1 1 0, 0 −1 1 0, 0 1 0 −1; Aᵀ, for outputs: 1 1 1 0, 0 1 −1 −1. Each is applied to
+//! columns, then to rows (Lavin and Gray 2016, §4.1). Beside each loop stands the obvious one that it must equal to the bit.
+
+use std::array::from_fn;
+
+use super::register_tiles::{CHANNELS, PLACES, Sixteen, available};
+
+/// Places of a transformed tile.
+pub(crate) const POSITIONS: usize = 16;
+
+/// `target[p · step]` = (Bᵀ d B)ₚ of the 4 × 4 tile d at the start of `plane`, whose rows are `row` apart.
+pub(crate) fn transform_input(plane: &[Sixteen], row: usize, target: &mut [Sixteen], step: usize) {
+    assert!(3 * row + 4 <= plane.len() && (POSITIONS - 1) * step < target.len(), "a tile inside its planes");
+    #[cfg(target_arch = "x86_64")]
+    if available() {
+        // SAFETY: the processor has AVX-512, and the lengths were asserted.
+        unsafe { avx512::transform_input(plane, row, target, step) };
+        return;
+    }
+    transform_input_slowly(plane, row, target, step);
+}
+
+fn transform_input_slowly(plane: &[Sixteen], row: usize, target: &mut [Sixteen], step: usize) {
+    let column = |d: [Sixteen; 4]| [minus(d[0], d[2]), plus(d[1], d[2]), minus(d[2], d[1]), minus(d[1], d[3])];
+    let columns: [[Sixteen; 4]; 4] = from_fn(|x| column(from_fn(|y| plane[y * row + x])));
+    for y in 0..4 {
+        let tile = column(from_fn(|x| columns[x][y]));
+        (0..4).for_each(|x| target[(4 * y + x) * step] = tile[x]);
+    }
+}
+
+/// The two rows of the 2 × 2 outputs Aᵀ m A from m, whose elements are `step` apart.
+pub(crate) fn transform_output(products: &[Sixteen], step: usize, rows: [&mut [Sixteen]; 2]) {
+    assert!((POSITIONS - 1) * step < products.len() && rows.iter().all(|row| row.len() == 2), "a tile and its outputs");
+    #[cfg(target_arch = "x86_64")]
+    if available() {
+        // SAFETY: the processor has AVX-512, and the lengths were asserted.
+        unsafe { avx512::transform_output(products, step, rows) };
+        return;
+    }
+    transform_output_slowly(products, step, rows);
+}
+
+fn transform_output_slowly(products: &[Sixteen], step: usize, rows: [&mut [Sixteen]; 2]) {
+    let column = |m: [Sixteen; 4]| [plus(plus(m[0], m[1]), m[2]), minus(minus(m[1], m[2]), m[3])];
+    let columns: [[Sixteen; 2]; 4] = from_fn(|x| column(from_fn(|y| products[(4 * y + x) * step])));
+    for (y, row) in rows.into_iter().enumerate() {
+        row.copy_from_slice(&column(from_fn(|x| columns[x][y])));
+    }
+}
+
+/// `products[o][t] = Σ_c filters[o][c] · inputs[c][t]` for [`CHANNELS`] output channels and [`PLACES`] tiles.
+pub(crate) fn multiply(inputs: &[Sixteen], filters: &[f32], products: &mut [Sixteen]) {
+    let channels = filters.len() / CHANNELS;
+    assert!(inputs.len() == channels * PLACES && products.len() == CHANNELS * PLACES, "lengths that fit");
+    #[cfg(target_arch = "x86_64")]
+    if available() {
+        // SAFETY: the processor has AVX-512, and the lengths were asserted.
+        unsafe { avx512::multiply(inputs, filters, products) };
+        return;
+    }
+    multiply_slowly(inputs, filters, products);
+}
+
+fn multiply_slowly(inputs: &[Sixteen], filters: &[f32], products: &mut [Sixteen]) {
+    for (o, filter) in filters.chunks_exact(filters.len() / CHANNELS).enumerate() {
+        for t in 0..PLACES {
+            let terms = filter.iter().zip(inputs.iter().skip(t).step_by(PLACES));
+            let sum = |image: usize| terms.clone().fold(0.0, |sum: f32, (f, x)| f.mul_add(x.0[image], sum));
+            products[o * PLACES + t] = Sixteen(from_fn(sum));
+        }
+    }
+}
+
+fn plus(a: Sixteen, b: Sixteen) -> Sixteen {
+    Sixteen(from_fn(|image| a.0[image] + b.0[image]))
+}
+
+fn minus(a: Sixteen, b: Sixteen) -> Sixteen {
+    Sixteen(from_fn(|image| a.0[image] - b.0[image]))
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    //! The same in registers; the callers have asserted all lengths.
+
+    use std::arch::x86_64::{
+        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_load_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_store_ps,
+        _mm512_sub_ps,
+    };
+    use std::array::from_fn;
+
+    use super::{CHANNELS, PLACES, Sixteen};
+
+    /// # Safety
+    /// `place` is inside the slice that `start` points to.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl")]
+    unsafe fn load(start: *const Sixteen, place: usize) -> __m512 {
+        // SAFETY: as the caller promises; `Sixteen` is aligned to 64 bytes.
+        unsafe { _mm512_load_ps(start.add(place).cast()) }
+    }
+
+    /// # Safety
+    /// As [`load`], and nobody else looks at the place.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl")]
+    unsafe fn store(start: *mut Sixteen, place: usize, value: __m512) {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_store_ps(start.add(place).cast(), value) };
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl")]
+    fn four([a, b, c, d]: [__m512; 4]) -> [__m512; 4] {
+        [_mm512_sub_ps(a, c), _mm512_add_ps(b, c), _mm512_sub_ps(c, b), _mm512_sub_ps(b, d)]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl")]
+    fn two([a, b, c, d]: [__m512; 4]) -> [__m512; 2] {
+        [_mm512_add_ps(_mm512_add_ps(a, b), c), _mm512_sub_ps(_mm512_sub_ps(b, c), d)]
+    }
+
+    /// # Safety
+    /// The lengths that [`super::transform_input`] asserts.
+    #[target_feature(enable = "avx512f,avx512vl")]
+    pub(super) unsafe fn transform_input(plane: &[Sixteen], row: usize, target: &mut [Sixteen], step: usize) {
+        let (plane, target) = (plane.as_ptr(), target.as_mut_ptr());
+        // SAFETY: 3 · row + 4 ≤ plane.len().
+        let columns: [[__m512; 4]; 4] = from_fn(|x| four(from_fn(|y| unsafe { load(plane, y * row + x) })));
+        let tile: [[__m512; 4]; 4] = from_fn(|y| four(from_fn(|x| columns[x][y])));
+        for (position, value) in tile.as_flattened().iter().enumerate() {
+            // SAFETY: 15 · step < target.len().
+            unsafe { store(target, position * step, *value) };
+        }
+    }
+
+    /// # Safety
+    /// The lengths that [`super::transform_output`] asserts.
+    #[target_feature(enable = "avx512f,avx512vl")]
+    pub(super) unsafe fn transform_output(products: &[Sixteen], step: usize, rows: [&mut [Sixteen]; 2]) {
+        let products = products.as_ptr();
+        // SAFETY: 15 · step < products.len().
+        let columns: [[__m512; 2]; 4] = from_fn(|x| two(from_fn(|y| unsafe { load(products, (4 * y + x) * step) })));
+        for (y, row) in rows.into_iter().enumerate() {
+            for (x, value) in two(from_fn(|x| columns[x][y])).into_iter().enumerate() {
+                // SAFETY: a row has two elements.
+                unsafe { store(row.as_mut_ptr(), x, value) };
+            }
+        }
+    }
+
+    /// # Safety
+    /// The lengths that [`super::multiply`] asserts.
+    #[target_feature(enable = "avx512f,avx512vl")]
+    pub(super) unsafe fn multiply(inputs: &[Sixteen], filters: &[f32], products: &mut [Sixteen]) {
+        let channels = filters.len() / CHANNELS;
+        let mut sums = [[_mm512_setzero_ps(); PLACES]; CHANNELS];
+        // SAFETY: c < channels, and inputs, filters and products have the lengths asserted.
+        unsafe {
+            for c in 0..channels {
+                let x: [__m512; PLACES] = from_fn(|t| load(inputs.as_ptr(), c * PLACES + t));
+                for (o, sums) in sums.iter_mut().enumerate() {
+                    let filter = _mm512_set1_ps(*filters.as_ptr().add(o * channels + c));
+                    for (sum, x) in sums.iter_mut().zip(x) {
+                        *sum = _mm512_fmadd_ps(filter, x, *sum);
+                    }
+                }
+            }
+            for (place, sum) in sums.as_flattened().iter().enumerate() {
+                store(products.as_mut_ptr(), place, *sum);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(len: usize, seed: usize) -> Vec<Sixteen> {
+        let value = |at: usize| ((at * 37 + seed * 11) % 23) as f32 / 7.0 - 1.5;
+        (0..len).map(|at| Sixteen(from_fn(|image| value(at * 16 + image)))).collect()
+    }
+
+    fn bits(values: &[Sixteen]) -> Vec<u32> {
+        values.iter().flat_map(|value| value.0.map(f32::to_bits)).collect()
+    }
+
+    #[test]
+    fn fast_and_slow_loops_agree() {
+        let (row, step) = (7, 3);
+        let [mut fast, mut slow] = [numbers(16 * step, 1), numbers(16 * step, 1)];
+        transform_input(&numbers(4 * row, 2), row, &mut fast, step);
+        transform_input_slowly(&numbers(4 * row, 2), row, &mut slow, step);
+        assert_eq!(bits(&fast), bits(&slow));
+        let [mut outputs, mut slow_outputs] = [numbers(4, 3), numbers(4, 4)];
+        let (top, bottom) = outputs.split_at_mut(2);
+        transform_output(&fast, step, [top, bottom]);
+        let (top, bottom) = slow_outputs.split_at_mut(2);
+        transform_output_slowly(&fast, step, [top, bottom]);
+        assert_eq!(bits(&outputs), bits(&slow_outputs));
+        let (inputs, filters) =
+            (numbers(8 * PLACES, 5), numbers(2, 6).iter().flat_map(|one| one.0).collect::<Vec<f32>>());
+        let [mut products, mut slow_products] = [numbers(CHANNELS * PLACES, 7), numbers(CHANNELS * PLACES, 8)];
+        multiply(&inputs, &filters, &mut products);
+        multiply_slowly(&inputs, &filters, &mut slow_products);
+        assert_eq!(bits(&products), bits(&slow_products));
+    }
+}

@@ -1,0 +1,142 @@
+"""A network in PyTorch, built from the description that lockstep's kernel_server gives of a model.
+
+Layers are called one by one in the model's order, so that a new model needs no new code here. Dropout passes everything.
+"""
+
+import itertools
+import json
+import math
+import subprocess
+from collections.abc import Callable
+
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Server:
+    """A kernel_server of ours that answers for one model and number of samples."""
+
+    def __init__(self, path: str, model: str, samples: int):
+        self.process = subprocess.Popen([path, model, str(samples)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.send("describe")
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{path} {model}: no answer")
+        self.description = json.loads(line)
+
+    def send(self, command: str, *tensors: torch.Tensor) -> None:
+        self.process.stdin.write(command.encode() + b"\n")
+        for tensor in tensors:
+            kind = numpy.uint32 if tensor.dtype == torch.int64 else numpy.float32
+            self.process.stdin.write(numpy.ascontiguousarray(tensor.detach().numpy().astype(kind)).tobytes())
+        self.process.stdin.flush()
+
+    def receive(self, *shape: int) -> torch.Tensor:
+        """A tensor of this shape from the server."""
+        data = self.process.stdout.read(4 * math.prod(shape))
+        if len(data) < 4 * math.prod(shape):
+            raise SystemExit("the kernel server ended early")
+        return torch.from_numpy(numpy.frombuffer(data, dtype="<f4").copy()).reshape(shape)
+
+    def parameters(self) -> list[list[torch.Tensor]]:
+        """All learnable parameters, as lists by layer."""
+        self.send("parameters")
+        return [[self.receive(*parameter["dims"]) for parameter in layer["parameters"]] for layer in self.layers]
+
+    @property
+    def layers(self) -> list[dict]:
+        return self.description["layers"]
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        if self.process.wait() != 0:
+            raise SystemExit("the kernel server failed")
+
+
+def operation(layer: dict) -> Callable[..., torch.Tensor]:
+    """What computes the output of a layer that is no loss from its inputs, its parameters and, of batch norm, the running
+    mean and variance, which it updates in place: `operation(layer)(inputs, parameters, statistics)`."""
+    match layer["kind"]:
+        case "conv2d":
+            window = [tuple(layer[key]) for key in ("stride", "padding", "dilation")] + [layer["groups"]]
+            return lambda xs, ps, *_: functional.conv2d(xs[0], ps[0], ps[1] if len(ps) > 1 else None, *window)
+        case "dense":
+            return lambda xs, ps, *_: functional.linear(xs[0].flatten(1), *ps)[:, :, None, None]
+        case "batch_norm":
+            momentum, epsilon = 1 - layer["momentum"], layer["epsilon"]
+            return lambda xs, ps, running=(None, None): functional.batch_norm(
+                xs[0], *running, *ps, training=True, momentum=momentum, eps=epsilon
+            )
+        case "scale":
+            column = (slice(None), None, None)
+            return lambda xs, ps, *_: xs[0] * ps[0][column] + (ps[1][column] if len(ps) > 1 else 0)
+        case "relu":
+            return lambda xs, *_: functional.relu(xs[0])
+        case "sigmoid":
+            return lambda xs, *_: torch.sigmoid(xs[0])
+        case "tanh":
+            return lambda xs, *_: torch.tanh(xs[0])
+        case "local_response_norm":
+            # PyTorch divides alpha by the size of the window.
+            size, beta, k = layer["size"], layer["beta"], layer["k"]
+            alpha = layer["alpha"] * size
+            return lambda xs, *_: functional.local_response_norm(xs[0], size, alpha, beta, k)
+        case "dropout":
+            return lambda xs, *_: xs[0].clone()
+        case "max_pool" | "average_pool" as kind:
+            window = [tuple(layer[key]) for key in ("kernel", "stride", "padding")]
+            ceil = layer["ceil"]
+            if kind == "max_pool":
+                return lambda xs, *_: functional.max_pool2d(xs[0], *window, ceil_mode=ceil)
+            return lambda xs, *_: functional.avg_pool2d(xs[0], *window, ceil_mode=ceil, count_include_pad=False)
+        case "global_pool":
+            return lambda xs, *_: xs[0].mean((2, 3), keepdim=True)
+        case "add":
+            return lambda xs, *_: sum(xs[1:], start=xs[0])
+        case "concat":
+            return lambda xs, *_: torch.cat(xs, 1)
+        case "flatten":
+            return lambda xs, *_: xs[0].flatten(1)[:, :, None, None]
+        case kind:
+            raise SystemExit(f"the layer {layer['name']} is a {kind}, which this script does not know")
+
+
+def loss(layer: dict, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """What training counts of a loss: its mean over the samples times its weight."""
+    scores = scores.flatten(1)
+    if layer["kind"] == "logistic_cross_entropy":
+        wanted = functional.one_hot(labels, scores.shape[1]).to(scores.dtype)
+        return layer["weight"] * functional.binary_cross_entropy_with_logits(scores, wanted, reduction="sum") / len(labels)
+    return layer["weight"] * functional.cross_entropy(scores, labels)
+
+
+def is_loss(layer: dict) -> bool:
+    return layer["kind"].endswith("cross_entropy")
+
+
+class Network(nn.Module):
+    """The whole model: images and labels in, the sum of its losses out."""
+
+    def __init__(self, layers: list[dict], parameters: list[list[torch.Tensor]]):
+        super().__init__()
+        self.layers = layers
+        self.operations = [None if is_loss(layer) or not layer["inputs"] else operation(layer) for layer in layers]
+        self.held = nn.ParameterList(nn.Parameter(one.clone()) for of in parameters for one in of)
+        ends = list(itertools.accumulate(map(len, parameters)))
+        self.ranges = list(zip([0, *ends], ends))
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor, outputs: list | None = None) -> torch.Tensor:
+        """`outputs`, if given, gets the output of each layer, and nothing of a loss."""
+        found, total = [images], 0.0
+        for index, layer in enumerate(self.layers[1:], 1):
+            inputs = [found[at] for at in layer["inputs"]]
+            if self.operations[index] is None:
+                total = total + loss(layer, inputs[0], labels)
+                found.append(None)
+            else:
+                found.append(self.operations[index](inputs, [self.held[at] for at in range(*self.ranges[index])]))
+        if outputs is not None:
+            outputs.extend(found)
+        return total
