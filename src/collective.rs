@@ -130,6 +130,11 @@ impl Meeting {
             Collective::Broadcast { root } => differ(0..elements, &|e| value(*root, e)),
             Collective::Reduce { root } if *root == member => differ(0..elements, &sum),
             Collective::Reduce { .. } => 0,
+            Collective::Scatter { root } => differ(block(member), &|e| value(*root, e)),
+            Collective::Gather { root } if *root == member => {
+                (0..members).map(|m| differ(block(m), &|e| value(m, e))).sum()
+            }
+            Collective::Gather { .. } => 0,
             Collective::AllToAllV { counts } => {
                 let count = |from: u32, to: u32| counts[(from * members + to) as usize];
                 let mut at = 0;
@@ -220,6 +225,7 @@ pub fn bus_factor(collective: &Collective, members: u32) -> f64 {
         Collective::AllReduce => 2.0 * others,
         Collective::ReduceScatter | Collective::AllGather => others,
         Collective::ReduceScatterV { .. } | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => others,
+        Collective::Scatter { .. } | Collective::Gather { .. } => others,
         Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
     }
 }
@@ -242,6 +248,8 @@ mod tests {
             (Collective::AllGatherV { counts: vec![0, 101, 0].into() }, "direct"),
             (Collective::Broadcast { root: 1 }, "binomial-tree"),
             (Collective::Reduce { root: 2 }, "pipelined-chain"),
+            (Collective::Scatter { root: 1 }, "direct"),
+            (Collective::Gather { root: 2 }, "direct"),
             (Collective::AllToAllV { counts: vec![30; 9].into() }, "pairwise"),
         ] {
             let algorithm: Algorithm = algorithm.parse().unwrap();

@@ -87,6 +87,7 @@ fn bus_factor(collective: &Collective, members: u32) -> f64 {
         Collective::AllReduce => 2.0 * others,
         Collective::ReduceScatter | Collective::AllGather => others,
         Collective::ReduceScatterV { .. } | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => others,
+        Collective::Scatter { .. } | Collective::Gather { .. } => others,
         Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
     }
 }

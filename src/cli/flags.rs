@@ -118,7 +118,8 @@ impl FoldFlags {
 /// A collective, its method, its members and its sizes.
 #[derive(Debug, Clone, Args)]
 pub struct CollectiveFlags {
-    /// allreduce, reduce-scatter, allgather, broadcast, broadcast:ROOT, reduce, reduce:ROOT, alltoallv (equal blocks)
+    /// allreduce, reduce-scatter, allgather, broadcast, broadcast:ROOT, reduce, reduce:ROOT, scatter:ROOT,
+    /// gather:ROOT, alltoallv (equal blocks)
     #[arg(long, default_value = "allreduce", value_name = "NAME")]
     pub collective: String,
     /// ring, halving-doubling, binomial-tree, pipelined-chain, multi-color:4, parameter-server:1, pairwise,

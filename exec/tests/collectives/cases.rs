@@ -32,6 +32,8 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
         Collective::AllToAllV { counts },
         Collective::AllGatherV { counts: parts.clone() },
         Collective::ReduceScatterV { counts: parts },
+        Collective::Scatter { root: last / 2 },
+        Collective::Gather { root: last },
     ];
     let algorithms = [
         "ring",
@@ -158,6 +160,15 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Excha
         Collective::Broadcast { root } => (0..elements).for_each(|e| holds(e, value(*root, e, integers))),
         Collective::Reduce { root } if *root == member => (0..elements).for_each(|e| holds(e, sum(e))),
         Collective::Reduce { .. } => {}
+        Collective::Scatter { root } => {
+            schedule.collective().part(elements, members, member).for_each(|e| holds(e, value(*root, e, integers)));
+        }
+        Collective::Gather { root } if *root == member => {
+            for m in 0..members {
+                schedule.collective().part(elements, members, m).for_each(|e| holds(e, value(m, e, integers)));
+            }
+        }
+        Collective::Gather { .. } => {}
         Collective::AllToAllV { counts } => {
             let count = |from: u32, to: u32| counts[(from * members + to) as usize];
             let mut at = 0;

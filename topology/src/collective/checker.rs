@@ -97,8 +97,10 @@ impl Contract {
     /// What a member's buffer holds in an element before the collective.
     pub(super) fn initial(&self, member: u32, element: u64) -> ExpressionId {
         let has = match self.collective {
-            Collective::AllGather | Collective::AllGatherV { .. } => self.owner(element) == member,
-            Collective::Broadcast { root } => member == root,
+            Collective::AllGather | Collective::AllGatherV { .. } | Collective::Gather { .. } => {
+                self.owner(element) == member
+            }
+            Collective::Broadcast { root } | Collective::Scatter { root } => member == root,
             _ => member < self.contributors,
         };
         if has { ExpressionId::leaf(member) } else { ExpressionId::NOTHING }
@@ -128,6 +130,8 @@ impl Contract {
                 | Collective::ReduceScatter
                 | Collective::AllGatherV { .. }
                 | Collective::ReduceScatterV { .. }
+                | Collective::Scatter { .. }
+                | Collective::Gather { .. }
         );
         let mut rest = range;
         std::iter::from_fn(move || {
@@ -155,16 +159,20 @@ impl Contract {
     ) -> Result<ExpressionId, Fault> {
         let fault = |member, reason| Err(Fault { member, lane, step: None, reason });
         let (witness, everyone) = match self.collective {
-            Collective::ReduceScatter | Collective::ReduceScatterV { .. } => (self.owner(range.start), false),
-            Collective::Reduce { root } => (root, false),
+            Collective::ReduceScatter | Collective::ReduceScatterV { .. } | Collective::Scatter { .. } => {
+                (self.owner(range.start), false)
+            }
+            Collective::Reduce { root } | Collective::Gather { root } => (root, false),
             _ => (0, true),
         };
         let result = value(witness);
         let missing = match self.collective {
-            Collective::AllGather | Collective::AllGatherV { .. } => {
+            Collective::AllGather | Collective::AllGatherV { .. } | Collective::Gather { .. } => {
                 Some(self.owner(range.start)).filter(|owner| result != ExpressionId::leaf(*owner))
             }
-            Collective::Broadcast { root } => Some(root).filter(|root| result != ExpressionId::leaf(*root)),
+            Collective::Broadcast { root } | Collective::Scatter { root } => {
+                Some(root).filter(|root| result != ExpressionId::leaf(*root))
+            }
             _ => expressions.missing(result, self.contributors),
         };
         if let Some(contributor) = missing {

@@ -8,6 +8,7 @@ use super::halving_doubling::HalvingDoubling;
 use super::pairwise::Pairwise;
 use super::recursive_doubling::RecursiveDoubling;
 use super::ring::Ring;
+use super::rooted::Rooted;
 use super::step::Step;
 use super::tree::Tree;
 
@@ -34,6 +35,7 @@ pub(super) enum Kernel {
     RecursiveDoubling(RecursiveDoubling),
     Pairwise(Pairwise),
     Direct(Direct),
+    Rooted(Rooted),
 }
 
 impl Kernel {
@@ -47,6 +49,7 @@ impl Kernel {
             Kernel::RecursiveDoubling(doubling) => doubling.step(k),
             Kernel::Pairwise(pairwise) => pairwise.step(k),
             Kernel::Direct(direct) => direct.step(k),
+            Kernel::Rooted(rooted) => rooted.step(k),
         }
     }
 
@@ -60,6 +63,7 @@ impl Kernel {
             Kernel::RecursiveDoubling(doubling) => doubling,
             Kernel::Pairwise(pairwise) => pairwise,
             Kernel::Direct(direct) => direct,
+            Kernel::Rooted(rooted) => rooted,
         }
     }
 }

@@ -37,6 +37,16 @@ pub enum Collective {
         /// The member that gets the sum.
         root: u32,
     },
+    /// Member `i` ends with the root's `shard(elements, members, i)`.
+    Scatter {
+        /// The member that has the data.
+        root: u32,
+    },
+    /// Member `i` starts with `shard(elements, members, i)`; the root ends with all shards.
+    Gather {
+        /// The member that gets the data.
+        root: u32,
+    },
     /// Every member sends a block to every member, itself included. It reads an input buffer (its blocks in the order of
     /// their destinations) and writes an output buffer (its blocks in the order of their sources).
     AllToAllV {
@@ -46,8 +56,18 @@ pub enum Collective {
 }
 
 /// The names of the collectives.
-const NAMES: [&str; 8] =
-    ["allreduce", "reduce-scatter", "allgather", "broadcast", "reduce", "alltoallv", "reduce-scatterv", "allgatherv"];
+const NAMES: [&str; 10] = [
+    "allreduce",
+    "reduce-scatter",
+    "allgather",
+    "broadcast",
+    "reduce",
+    "alltoallv",
+    "reduce-scatterv",
+    "allgatherv",
+    "scatter",
+    "gather",
+];
 
 impl Collective {
     /// The elements that belong to `member` of `members`, in collectives that know parts: by its counts, or evenly.
@@ -72,6 +92,8 @@ impl Collective {
             Collective::AllToAllV { .. } => NAMES[5],
             Collective::ReduceScatterV { .. } => NAMES[6],
             Collective::AllGatherV { .. } => NAMES[7],
+            Collective::Scatter { .. } => NAMES[8],
+            Collective::Gather { .. } => NAMES[9],
         }
     }
 }
@@ -79,20 +101,23 @@ impl Collective {
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Collective::Broadcast { root } | Collective::Reduce { root } => write!(f, "{}:{root}", self.name()),
+            Collective::Broadcast { root }
+            | Collective::Reduce { root }
+            | Collective::Scatter { root }
+            | Collective::Gather { root } => write!(f, "{}:{root}", self.name()),
             _ => f.write_str(self.name()),
         }
     }
 }
 
-/// Reads `allreduce`, `reduce-scatter`, `allgather`, `broadcast`, `broadcast:3` (its root, else 0), `reduce:3`; those with
-/// counts have more than a name can carry.
+/// Reads `allreduce`, `reduce-scatter`, `allgather`, `broadcast`, `broadcast:3` (its root, else 0), `reduce:3`,
+/// `scatter:3`, `gather:3`; those with counts have more than a name can carry.
 impl FromStr for Collective {
     type Err = InputError;
 
     fn from_str(text: &str) -> Result<Collective, InputError> {
         let (name, root) = match text.split_once(':') {
-            Some((name @ ("broadcast" | "reduce"), root)) => {
+            Some((name @ ("broadcast" | "reduce" | "scatter" | "gather"), root)) => {
                 let parsed = root.parse().map_err(|_| {
                     InputError::new("", text, format!("`{root}` is not a member: write `{name}:0` for the first one"))
                 })?;
@@ -106,6 +131,8 @@ impl FromStr for Collective {
             "allgather" => Ok(Collective::AllGather),
             "broadcast" => Ok(Collective::Broadcast { root }),
             "reduce" => Ok(Collective::Reduce { root }),
+            "scatter" => Ok(Collective::Scatter { root }),
+            "gather" => Ok(Collective::Gather { root }),
             "alltoallv" => Err(InputError::new("", text, "alltoallv needs the count of every pair of members")),
             "reduce-scatterv" | "allgatherv" => {
                 let message = format!(

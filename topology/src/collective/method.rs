@@ -16,8 +16,9 @@ use super::parameter_server::Star;
 use super::pipelined_chain;
 use super::recursive_doubling::RecursiveDoubling;
 use super::ring::{Blocks, Ring};
+use super::rooted::Rooted;
 use super::schedule::Phase;
-use super::shard::Split;
+use super::shard::{Split, shard};
 use super::step::Action;
 use super::tree::{Shape, Tree, Ways};
 use crate::InputError;
@@ -38,6 +39,7 @@ pub(super) enum Method {
     RecursiveDoubling,
     Pairwise(Arc<pairwise::Blocks>),
     Direct { parts: Parts, ways: direct::Ways },
+    Rooted { root: u32, scatter: bool },
 }
 
 /// The trees, and how lanes are shared out among their roots.
@@ -95,9 +97,7 @@ impl Method {
                 Algorithm::BinomialTree | Algorithm::PipelinedChain,
             ) => {
                 if root >= members {
-                    let name = collective.name();
-                    let cure = format!("there are {members} members: take a root from 0 to {}", members - 1);
-                    return Err(InputError::new("", format!("{name}:{root}"), cure));
+                    return Err(no_root(collective, root, members));
                 }
                 let binomial = matches!(algorithm, Algorithm::BinomialTree);
                 tree(if binomial { Family::Binomial { root } } else { Family::Chain { root } })
@@ -121,6 +121,12 @@ impl Method {
                     _ => refuse(format!("the counts must add up to the {elements} elements of the buffer")),
                 }
             }
+            (&(Collective::Scatter { root } | Collective::Gather { root }), Algorithm::Direct) => {
+                if root >= members {
+                    return Err(no_root(collective, root, members));
+                }
+                Ok(Method::Rooted { root, scatter: matches!(collective, Collective::Scatter { .. }) })
+            }
             (Collective::AllToAllV { counts }, Algorithm::Pairwise) => {
                 let pairs = u64::from(members) * u64::from(members);
                 if counts.len() as u64 != pairs {
@@ -142,7 +148,10 @@ impl Method {
                          direct, hierarchical:ring or library:mpi"
                     }
                     Collective::ReduceScatter | Collective::AllGather => "ring or direct",
-                    Collective::ReduceScatterV { .. } | Collective::AllGatherV { .. } => "direct",
+                    Collective::ReduceScatterV { .. }
+                    | Collective::AllGatherV { .. }
+                    | Collective::Scatter { .. }
+                    | Collective::Gather { .. } => "direct",
                     Collective::Broadcast { .. } | Collective::Reduce { .. } => "binomial-tree or pipelined-chain",
                     Collective::AllToAllV { .. } => "pairwise",
                 };
@@ -184,6 +193,7 @@ impl Method {
         let chunks = match self {
             Method::Pairwise(blocks) => blocks.largest.div_ceil(chunk),
             Method::Direct { parts, .. } => parts.largest(members).div_ceil(chunk),
+            Method::Rooted { .. } => elements.div_ceil(members.into()).div_ceil(chunk),
             // a lane takes its part of each shard, so that more lanes than elements in a shard would be idle
             Method::Ring { reduce, gather } if reduce != gather => {
                 elements.div_ceil(chunk).min(elements.div_ceil(u64::from(members)))
@@ -227,6 +237,10 @@ impl Method {
                 let elements = split.elements;
                 let parts = if let Parts::Even { .. } = parts { Parts::Even { elements } } else { parts.clone() };
                 Kernel::Direct(Direct { parts, ways: *ways, member, members, lane, lanes: split.chunks })
+            }
+            &Method::Rooted { root, scatter } => {
+                let (elements, lanes) = (split.elements, split.chunks);
+                Kernel::Rooted(Rooted { root, scatter, member, members, elements, lane, lanes })
             }
         }
     }
@@ -291,6 +305,7 @@ impl Method {
             Method::RecursiveDoubling => RecursiveDoubling::rounds(members),
             Method::Pairwise(_) => members - 1,
             Method::Direct { ways, .. } => u32::from(ways.reduce) + u32::from(ways.gather),
+            Method::Rooted { .. } => 1,
         }
     }
 
@@ -312,12 +327,23 @@ impl Method {
             Method::Pairwise(blocks) => blocks.largest.div_ceil(split.chunks),
             _ if members == 1 => 0,
             Method::Direct { parts, .. } => parts.largest(members).div_ceil(split.chunks),
+            Method::Rooted { root, .. } => {
+                // Longer parts are the first members'; the root keeps its own.
+                let part = shard(split.elements, members.into(), u64::from(*root == 0));
+                (part.end - part.start).div_ceil(split.chunks)
+            }
             Method::Ring { reduce: true, gather: true } => lane.div_ceil(u64::from(members)),
             Method::Ring { .. } => split.elements.div_ceil(u64::from(members)).div_ceil(split.chunks),
             Method::HalvingDoubling => lane.div_ceil(2),
             Method::Tree { .. } | Method::RecursiveDoubling => lane,
         }
     }
+}
+
+/// The error of a root that is no member.
+fn no_root(collective: &Collective, root: u32, members: u32) -> InputError {
+    let cure = format!("there are {members} members: take a root from 0 to {}", members - 1);
+    InputError::new("", format!("{}:{root}", collective.name()), cure)
 }
 
 impl Family {

@@ -39,6 +39,7 @@ mod pipelined_chain;
 mod recursive_doubling;
 mod replay;
 mod ring;
+mod rooted;
 mod schedule;
 mod shard;
 mod step;

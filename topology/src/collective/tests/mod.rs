@@ -48,6 +48,8 @@ fn cases(members: u32) -> Vec<(Collective, Algorithm)> {
             cases.push((Collective::Broadcast { root }, algorithm.clone()));
             cases.push((Collective::Reduce { root }, algorithm));
         }
+        cases.push((Collective::Scatter { root }, Algorithm::Direct));
+        cases.push((Collective::Gather { root }, Algorithm::Direct));
     }
     cases
 }

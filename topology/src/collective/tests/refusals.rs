@@ -27,6 +27,8 @@ fn what_cannot_serve_is_refused_with_the_cure() {
         ),
         (&Collective::AllGatherV { counts: few.clone() }, "direct", &Group::flat(3), 0, "must add up to"),
         (&Collective::ReduceScatterV { counts: few.clone() }, "ring", &Group::flat(3), 0, "take direct"),
+        (&Collective::Scatter { root: 4 }, "direct", &Group::flat(4), 0, "scatter:4: there are 4 members: take a root"),
+        (&Collective::Gather { root: 0 }, "ring", &Group::flat(4), 0, "take direct"),
         (&reduce, "binomial-tree", &Group::flat(4), 0, "reduce:4: there are 4 members: take a root from 0 to 3"),
         (&sum, "parameter-server:5", &Group::flat(4), 0, "take at most 4"),
         (&sum, "parameter-server:4:dedicated", &Group::flat(4), 0, "take at most 3"),

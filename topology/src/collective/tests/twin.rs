@@ -126,8 +126,10 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
     let owner = |element: u64| owners[element as usize];
     let before = |member: u32, element: u64| {
         let has = match *schedule.collective() {
-            Collective::AllGather | Collective::AllGatherV { .. } => owner(element) == member,
-            Collective::Broadcast { root } => root == member,
+            Collective::AllGather | Collective::AllGatherV { .. } | Collective::Gather { .. } => {
+                owner(element) == member
+            }
+            Collective::Broadcast { root } | Collective::Scatter { root } => root == member,
             _ => member < schedule.contributors(),
         };
         if has { contribution(member, element) } else { GARBAGE }
@@ -149,6 +151,8 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
                 Collective::Reduce { root } => (root == member).then_some(sum),
                 Collective::AllGather | Collective::AllGatherV { .. } => Some(contribution(owner(element), element)),
                 Collective::Broadcast { root } => Some(contribution(root, element)),
+                Collective::Scatter { root } => (owner(element) == member).then_some(contribution(root, element)),
+                Collective::Gather { root } => (root == member).then_some(contribution(owner(element), element)),
                 Collective::AllToAllV { .. } => None,
             };
             if expected.is_some_and(|expected| expected != *got) {
