@@ -71,6 +71,17 @@ const CASES: &[(&str, &[&str])] = &[
     ("sim predict --model mlp --ranks 4 --algorithm multi-color:0", &["--algorithm", "multi-color:0", "at least 1"]),
     ("sim predict --model mlp --bucket 25MB", &["--bucket", "25MB", "25MiB"]),
     ("sim predict --model mlp --strategy sgd", &["--strategy", "sgd", "ssgd"]),
+    ("sim predict --model lenet --ranks 2 --strategy hybrid", &["--strategy", "hybrid", "hybrid:b"]),
+    ("sim predict --model lenet --cluster ethernet-4 --ranks 4 --strategy hybrid:g=3", &["hybrid:g=3", "divisor of 4"]),
+    ("sim predict --model nin --cluster ethernet-4 --ranks 2 --strategy hybrid:b", &["nin", "no dense layer"]),
+    (
+        "sim predict --model lenet --cluster ethernet-4 --ranks 11 --strategy hybrid:c",
+        &["--ranks", "dense2 has 10 rows"],
+    ),
+    (
+        "exec run --model lenet --data synthetic --ranks 2 --strategy hybrid:c --accumulate 2",
+        &["--accumulate", "larger batch per rank"],
+    ),
     ("sim predict --model mlp --anchor 219", &["--anchor", "219", "ranks=1,images_per_s=219"]),
     (
         "sim predict --model mlp --cluster ethernet-4 --anchor ranks=4,images_per_s=1e12",

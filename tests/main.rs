@@ -7,6 +7,7 @@ mod equivalence;
 mod fabrics;
 mod firecaffe;
 mod folding;
+mod hybrid;
 mod large_minibatch;
 mod learners;
 mod memory;

@@ -1,11 +1,13 @@
 //! What a rank holds: its replica or its server's sums, declared buffers, and scratch; it outlives the rank's end of the wires.
 
-use lockstep_models::{Area, Averaging, Buffer, Copy, Stream};
+use lockstep_models::{Area, Averaging, Buffer, Copy, Layout, Role, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::{Threads, add_into, copy};
 use crate::error::ExecError;
+use crate::init;
 use crate::replica::Replica;
+use crate::whole;
 use crate::worker::Setup;
 
 /// All that messages of a rank read and write; it outlives the rank's end of the wires.
@@ -29,7 +31,7 @@ impl Memory {
         let threads = Threads::new(setup.threads)?;
         let zeros = |elements: u64| Arena::new(vec![0.0; elements as usize]);
         let mut memory = Memory {
-            replica: trains.then(|| Replica::of_role(program, role, setup.arenas, setup.seed, &threads)),
+            replica: trains.then(|| replica(setup, role, &threads)),
             server: (!trains).then(|| zeros(program.model.parameter_elements())),
             buffers: program.buffers.iter().map(|buffer| zeros(buffer.elements)).collect(),
             scratch: Vec::new(),
@@ -47,11 +49,15 @@ impl Memory {
             unsafe { memory.arena(buffer).slice_mut(0..values.len()) }.copy_from_slice(values);
         };
         if let Some(state) = setup.start {
-            fill(self, Buffer::Parameters, state.weights_of(rank));
+            let own = |values: &[f32]| match &setup.program.sharding {
+                Some(sharding) => whole::part(setup.program, sharding, rank as u32, values),
+                None => values.to_vec(),
+            };
+            fill(self, Buffer::Parameters, &own(state.weights_of(rank)));
             if let Some(replica) = &mut self.replica {
                 replica.set_statistics(&state.statistics_of(rank));
                 if state.average.is_none() {
-                    replica.set_velocity(&state.velocity);
+                    replica.set_velocity(&own(&state.velocity));
                 }
             }
         }
@@ -78,7 +84,7 @@ impl Memory {
 
     /// Does what a copy says; activations and gradients are those of the replica.
     pub(crate) fn copy(&mut self, of: &Copy) {
-        if of.rows.is_empty() {
+        if of.rows.is_empty() && !of.clear {
             return;
         }
         let (read, written) = of.extents();
@@ -108,8 +114,29 @@ impl Memory {
     }
 }
 
+/// The replica of a rank of `role`: of the whole model, or of its part of one.
+fn replica(setup: &Setup<'_>, role: &Role, threads: &Threads) -> Replica {
+    let program = setup.program;
+    let Some(sharding) = &program.sharding else {
+        return Replica::of_role(program, role, setup.arenas, setup.seed, threads);
+    };
+    let rank = role.ranks.first;
+    let parameters = whole::part(program, sharding, rank, &init::parameters(&sharding.whole, setup.seed));
+    let mut replica = Replica::with_parameters(program, role, setup.arenas, parameters, setup.seed, threads);
+    replica.draw_as(|id| {
+        let layer = &sharding.layers[id.index()];
+        let features = program.model.node(id).output.elements();
+        let first = if layer.output == Layout::FeatureSplit { u64::from(rank) * features } else { 0 };
+        (layer.origin.0, first)
+    });
+    replica
+}
+
 /// Copies or adds row by row.
 fn move_rows(of: &Copy, from: &[f32], to: &mut [f32]) {
+    if of.clear {
+        to.fill(0.0);
+    }
     for rows in &of.rows {
         for index in 0..rows.count {
             let (read, written) = rows.at(index);
@@ -131,14 +158,14 @@ mod tests {
         let area = |index| Area::Buffer(Buffer::Declared(index));
         // Columns 1 and 2 of a 2 × 3 matrix become a block, and go back to where they were.
         let rows = vec![Rows { count: 2, length: 2, from: (1, 3), to: (0, 2) }];
-        let pack = Copy { from: area(0), to: area(1), rows, add: false };
+        let pack = Copy { from: area(0), to: area(1), rows, add: false, clear: false };
         let matrix = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let mut block = [0.0; 4];
         move_rows(&pack, &matrix, &mut block);
         assert_eq!(block, [2.0, 3.0, 5.0, 6.0]);
         let rows = vec![Rows { count: 2, length: 2, from: (0, 2), to: (1, 3) }];
         let mut sum = matrix;
-        move_rows(&Copy { from: area(1), to: area(0), rows, add: true }, &block, &mut sum);
+        move_rows(&Copy { from: area(1), to: area(0), rows, add: true, clear: false }, &block, &mut sum);
         assert_eq!(sum, [1.0, 4.0, 6.0, 4.0, 10.0, 12.0]);
     }
 }

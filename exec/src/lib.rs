@@ -19,6 +19,7 @@ mod room;
 mod run;
 mod state;
 pub mod transport;
+mod whole;
 mod worker;
 
 pub use error::ExecError;

@@ -48,6 +48,10 @@ pub fn train_as_claimed(
     if let Some(averaging) = &program.averaging {
         return learners::train(program, averaging, (data, claims), steps, seed, optimizer);
     }
+    if program.sharding.is_some() {
+        let message = "has layers that ranks share: compare with the twin of ssgd, to rounding";
+        return Err(InputError::new("reference", program.model.name(), message));
+    }
     let (workers, accumulate) = (program.workers, program.accumulate);
     let samples = program.batch_per_rank;
     let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;

@@ -30,6 +30,8 @@ enum Work {
 struct Chain {
     work: Work,
     layers: Vec<LayerId>,
+    /// What its dropout layer draws by: the layer's number in the whole model, and the first of its numbers in a sample.
+    draws: (u32, u64),
     /// Where its tasks stand in the role.
     positions: Vec<(Phase, usize)>,
     inputs: Vec<LayerId>,
@@ -63,8 +65,8 @@ pub struct Replica {
     /// Whether a consumer has already written its part of the gradient in this micro-batch.
     written: Vec<bool>,
     labels: Vec<u32>,
-    /// Place of the micro-batch's first sample among all since training began.
-    place: u64,
+    /// Places of the samples among all since training began.
+    places: Vec<u64>,
 }
 
 impl Replica {
@@ -75,8 +77,20 @@ impl Replica {
 
     /// As [`Replica::new`], for the tasks of `role`, which may run in their order alone, its activations in `arenas`.
     pub fn of_role(program: &Program, role: &Role, arenas: &Arenas, seed: u64, threads: &Threads) -> Replica {
+        let parameters = init::parameters(&program.model, seed);
+        Replica::with_parameters(program, role, arenas, parameters, seed, threads)
+    }
+
+    /// As [`Replica::of_role`], with these parameters.
+    pub(crate) fn with_parameters(
+        program: &Program,
+        role: &Role,
+        arenas: &Arenas,
+        parameters: Vec<f32>,
+        seed: u64,
+        threads: &Threads,
+    ) -> Replica {
         let (model, samples) = (&program.model, program.batch_per_rank as usize);
-        let parameters = init::parameters(model, seed);
         let elements = parameters.len();
         let activations = Activations::new(program, role, arenas);
         let chains = program.chains.iter().enumerate().map(|(index, layers)| {
@@ -101,7 +115,7 @@ impl Replica {
             statistics: init::statistics(model),
             written: vec![false; model.layers().len()],
             labels: vec![0; samples],
-            place: 0,
+            places: Vec::new(),
         }
     }
 
@@ -194,10 +208,24 @@ impl Replica {
     /// Takes the next micro-batch: the samples of `data` named by `indices`, the first of which is the `place`-th of all since
     /// training began, which is what dropout draws its numbers by.
     pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) {
+        self.labels.resize(indices.len(), 0);
         data.draw(indices, self.seed, place, &mut self.activations.input, &mut self.labels);
         self.activations.begin();
-        self.place = place;
+        self.places.clear();
+        self.places.extend((place..).take(indices.len()));
         self.written.fill(false);
+    }
+
+    /// Turns to samples that other layers see than the first ones: their labels, and their places.
+    pub(crate) fn turn_to(&mut self, labels: Vec<u32>, places: Vec<u64>) {
+        (self.labels, self.places) = (labels, places);
+    }
+
+    /// Lets dropout layers draw as layers of a whole model do: by layer, that one's number and the first of its features here.
+    pub(crate) fn draw_as(&mut self, layer_of: impl Fn(LayerId) -> (u32, u64)) {
+        for chain in &mut self.chains {
+            chain.draws = layer_of(chain.layers[0]);
+        }
     }
 
     /// Runs a chain forward; gives the loss if the chain is the model's last. The other losses only make gradients.
@@ -214,7 +242,8 @@ impl Replica {
         let found = match &mut of.work {
             Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.labels)),
             Work::Kernel(kernel) => {
-                kernel.draw(Draw { seed: self.seed, layer: of.layers[0].0, first: self.place });
+                let (layer, offset) = of.draws;
+                kernel.draw(Draw { seed: self.seed, layer, first: 0, offset }, &self.places);
                 // SAFETY: no message is in flight on parameters, and updates run on this thread.
                 let parameters = unsafe { self.parameters.slice(of.parameters.clone()) };
                 let statistics = &mut self.statistics[of.statistics.clone()];
@@ -224,6 +253,7 @@ impl Replica {
                 None
             }
         };
+        self.written[of.output.index()] = false;
         *self.activations.workspace() = workspace;
         self.activations.done(of.position(Phase::Forward));
         found.filter(|_| is_last)
@@ -326,6 +356,7 @@ fn chain(model: &Arc<Model>, layers: &[LayerId], samples: usize, threads: &Threa
     Chain {
         work,
         layers: layers.to_vec(),
+        draws: (layers[0].0, 0),
         positions: Vec::new(),
         inputs: head.inputs.clone(),
         output: last,

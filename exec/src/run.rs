@@ -20,6 +20,7 @@ use crate::replica::{Evaluation, Replica};
 use crate::room;
 use crate::state::{Position, State};
 use crate::transport::{Transport, TransportError, control, memory};
+use crate::whole::{assemble, common};
 use crate::worker::{Evaluations, Setup, Worker};
 
 /// What a run needs beside program and data.
@@ -250,9 +251,14 @@ fn body(
     let clock_residual_s = clock::align(&mut outcome.spans, before, after);
     let averages = setup.program.averaging.is_some();
     let (mut statistics, mut weights, mut fingerprint, mut average) = (Vec::new(), Vec::new(), None, None);
+    let mut whole = None;
     if let Some(replica) = &memory.replica {
         statistics = replica.statistics().to_vec();
-        fingerprint = Some(Fingerprint::of(memory.model(averages)).words());
+        fingerprint = Some(match &setup.program.sharding {
+            Some(sharding) => Fingerprint::of(&common(setup.program, sharding, replica)).words(),
+            None => Fingerprint::of(memory.model(averages)).words(),
+        });
+        whole = assemble(end, setup.program, replica, setup.seed)?;
         if averages {
             weights = memory.be_average();
             average = Some((memory.model(true).to_vec(), outcome.moves.then(|| memory.previous_average().to_vec())));
@@ -260,7 +266,7 @@ fn body(
     }
     let all = gather(end, Legacy { outcome, statistics, weights, fingerprint, clock_residual_s })?;
     if let (true, Ok(mut slot)) = (all.is_some(), found.replica.lock()) {
-        *slot = memory.replica.take().map(|replica| (replica, average));
+        *slot = whole.or_else(|| memory.replica.take()).map(|replica| (replica, average));
     }
     Ok(all)
 }

@@ -57,7 +57,8 @@ impl State {
 
     /// Whether it is one of `program`'s kind: of its model, and with an average model or without.
     pub(crate) fn fits(&self, program: &Program) -> bool {
-        let (parameters, statistics) = (program.model.parameter_elements(), program.model.statistics_elements());
+        let (parameters, statistics) =
+            (program.whole_model().parameter_elements(), program.model.statistics_elements());
         let long = |values: &[f32], elements: u64| values.len() as u64 == elements;
         let average = self.average.as_ref().is_none_or(|(z, previous)| {
             long(z, parameters) && previous.as_ref().is_none_or(|previous| long(previous, parameters))

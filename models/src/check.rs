@@ -22,8 +22,9 @@ impl Program {
             next += role.ranks.count;
             self.check_role(role)?;
         }
-        if self.roles.first().is_none_or(|role| role.ranks.count != self.workers) {
-            return Err(InputError::new("program", "workers", "the first role must hold exactly the workers"));
+        let mut ends = self.roles.iter().map(|role| role.ranks.first + role.ranks.count);
+        if !ends.any(|end| end == self.workers) {
+            return Err(InputError::new("program", "workers", "the first roles must hold exactly the workers"));
         }
         self.check_exchanges()
     }

@@ -61,6 +61,8 @@ pub struct Copy {
     pub rows: Vec<Rows>,
     /// Whether they are added to what stands there.
     pub add: bool,
+    /// Whether what the rows leave out of the area written becomes zero.
+    pub clear: bool,
 }
 
 impl Copy {
@@ -91,7 +93,7 @@ mod tests {
         let rows = Rows { count: 2, length: 3, from: (1, 5), to: (0, 3) };
         assert_eq!((rows.at(0), rows.at(1)), ((1, 0), (6, 3)));
         let area = |index| Area::Buffer(Buffer::Declared(index));
-        let copy = Copy { from: area(0), to: area(1), rows: vec![rows, Rows::one(4, 20, 6)], add: false };
+        let copy = Copy { from: area(0), to: area(1), rows: vec![rows, Rows::one(4, 20, 6)], add: false, clear: false };
         assert_eq!((copy.elements(), copy.moved(), copy.extents()), (10, 20, (24, 10)));
         assert_eq!(Copy { add: true, ..copy.clone() }.moved(), 30);
         assert_eq!(Copy { rows: Vec::new(), ..copy }.extents(), (0, 0));

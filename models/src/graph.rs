@@ -65,6 +65,15 @@ pub enum Work {
     Load,
     /// A layer's pass.
     Layer(LayerId, Pass),
+    /// A gather's change of layout of an activation (forward) or of its gradient (backward).
+    Relayout {
+        /// The gather.
+        layer: LayerId,
+        /// Forward or backward-data.
+        pass: Pass,
+        /// What changes it; `None` where every rank has what it takes already.
+        collective: Option<Collective>,
+    },
     /// A change of layout over a range of the gradient arena.
     Collective {
         /// Which.
@@ -91,6 +100,8 @@ pub enum Work {
 pub enum Scope {
     /// Once per micro-batch; gradients accumulate.
     MicroBatch,
+    /// Once for each partial pass through split layers, between the micro-batch's forward and backward part.
+    Pass,
     /// Once per step, after the last micro-batch has delivered its input.
     Step,
 }
@@ -200,29 +211,56 @@ fn allowed(work: &Work, inputs: &[(Tensor, Layout)], outputs: &[(Tensor, Layout)
     use Layout::{BatchSplit, FeatureSplit, Own, PartialSum, Replicated};
     let all = |items: &[(Tensor, Layout)], layout| items.iter().all(|(_, l)| *l == layout);
     let (weights, data): (Vec<_>, Vec<_>) = inputs.iter().partition(|(t, _)| *t == Tensor::Weight);
+    let (gradients, activations): (Vec<_>, Vec<_>) =
+        data.iter().copied().partition(|(t, _)| matches!(t, Tensor::ActivationGradient(_)));
+    // Where samples are split, or every rank has everything, each rank computes as if it were alone.
+    let alone = |layout| all(&data, layout) && all(&weights, Replicated) && all(outputs, layout);
+    // A learner's weights are nobody else's, and so are its samples.
+    let learner = all(&data, BatchSplit) && all(&weights, Own) && all(outputs, BatchSplit);
+    let split_weights = !weights.is_empty() && all(&weights, FeatureSplit);
     match work {
         Work::Load => inputs.is_empty() && (all(outputs, BatchSplit) || all(outputs, Replicated)),
         Work::Layer(_, Pass::BackwardWeight) => {
             // Σ over the batch of xᵀ·dy: split samples leave a partial sum, split features of dy leave split rows.
-            let split_dy = data.iter().all(|(t, l)| match t {
-                Tensor::ActivationGradient(_) => *l == FeatureSplit,
-                _ => *l == Replicated || *l == FeatureSplit,
-            });
             // A gradient at weights that nobody shares is nobody else's.
             let own = !weights.is_empty() && all(&weights, Own);
+            let whole_or_split = all(&activations, Replicated) || all(&activations, FeatureSplit);
             (all(&data, BatchSplit) && weights.is_empty() && all(outputs, PartialSum))
                 || (all(&data, BatchSplit) && own && all(outputs, Own))
-                || (split_dy && all(outputs, FeatureSplit))
+                || (all(&gradients, FeatureSplit) && whole_or_split && all(outputs, FeatureSplit))
+                || alone(Replicated)
         }
-        Work::Layer(_, pass) => {
-            // y = W·x: samples stay where they are with the whole W; with split rows the whole x gives split features,
-            // and backward each rank's rows add one part of dx.
-            let split_output = if *pass == Pass::BackwardData { PartialSum } else { FeatureSplit };
-            (all(&data, BatchSplit) && (all(&weights, Replicated) || all(&weights, Own)) && all(outputs, BatchSplit))
-                || (all(&weights, FeatureSplit)
-                    && (all(&data, Replicated) || all(&data, FeatureSplit))
-                    && all(outputs, split_output))
+        Work::Layer(_, Pass::BackwardData) => {
+            // Split rows of W make of their own features of dy one part of dx each; without weights dx is linear in dy, so that
+            // a partial sum stays one where every rank has the same x.
+            let own = all(&data, FeatureSplit) && all(&weights, FeatureSplit) && all(outputs, FeatureSplit);
+            let parts = split_weights && all(&gradients, FeatureSplit);
+            let passed_on = weights.is_empty() && all(&gradients, PartialSum);
+            alone(BatchSplit)
+                || alone(Replicated)
+                || learner
+                || own
+                || ((parts || passed_on) && all(&activations, Replicated) && all(outputs, PartialSum))
         }
+        Work::Layer(..) => {
+            // y = W·x: with split rows the whole x gives split features; channel by channel split features stay split.
+            let rows = split_weights && all(&data, Replicated) && all(outputs, FeatureSplit);
+            let own = all(&data, FeatureSplit) && all(&weights, FeatureSplit) && all(outputs, FeatureSplit);
+            // A loss hands its gradient on as it lies.
+            alone(BatchSplit) || alone(Replicated) || learner || rows || own
+        }
+        Work::Relayout { pass: Pass::Forward, collective, .. } => {
+            let split = all(inputs, BatchSplit) || all(inputs, FeatureSplit);
+            *collective == Some(Collective::AllGather) && split && all(outputs, Replicated)
+        }
+        Work::Relayout { collective, .. } => match collective {
+            Some(Collective::ReduceScatter) => {
+                all(inputs, PartialSum) && (all(outputs, FeatureSplit) || all(outputs, BatchSplit))
+            }
+            // Everybody has all of it, and so its own features.
+            None => all(inputs, Replicated) && all(outputs, FeatureSplit),
+            _ => false,
+        },
         Work::Collective { collective, .. } => match collective {
             Collective::AllReduce => all(inputs, PartialSum) && all(outputs, Replicated),
             Collective::ReduceScatter => all(inputs, PartialSum) && all(outputs, FeatureSplit),

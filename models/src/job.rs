@@ -156,9 +156,12 @@ impl Job {
             }
         }
         self.check_learners()?;
-        let graph = self.strategy.graph(self);
+        let (graph, shard) = self.strategy.graph(self)?;
         graph.check().map_err(|error| InputError::new("strategy", self.strategy.to_string(), error.to_string()))?;
-        let program = lower::lower(&graph, self)?;
+        let program = match shard {
+            None => lower::lower(&graph, self)?,
+            Some((model, sharding)) => lower::lower_split(&graph, self, &model, &sharding)?,
+        };
         let program = if self.fuse { passes::fuse(program) } else { program };
         program.check()?;
         Ok(program)
@@ -347,7 +350,7 @@ mod tests {
             move |p: &mut Program| {
                 p.buffers.push(Declared { name: "here".into(), elements: 10 });
                 let rows = vec![Rows::one(elements, 0, 0)];
-                let copy = Copy { from, to: Area::Buffer(Buffer::Declared(0)), rows, add: false };
+                let copy = Copy { from, to: Area::Buffer(Buffer::Declared(0)), rows, add: false, clear: false };
                 let load = p.roles[0].tasks[0].clone();
                 p.roles[0].tasks.push(Task { name: "copy".into(), op: Op::Copy(copy), ..load });
             }

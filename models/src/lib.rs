@@ -29,14 +29,17 @@ pub use driver::{Claim, Decision, Driver, Judge, Judgement, Observation};
 pub use graph::{Graph, Layout};
 pub use job::{Bucket, Job};
 pub use layer::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
-pub use model::{Init, InitRules, LayerId, Model, Node, Parameter, Pass, Work, random_model};
+pub use model::{
+    Gather, Init, InitRules, LayerId, Model, Node, Parameter, Pass, Piece, ShardLayer, Sharding, Work, random_model,
+};
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
+pub use passes::fused_chains;
 pub use program::{
     After, Buffer, Declared, Exchange, Op, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId,
 };
 pub use sampling::Sampling;
 pub use straggling::straggling_s;
-pub use strategy::{EaSgd, Sma, Strategy};
+pub use strategy::{EaSgd, Scheme, Sma, Strategy};
 pub use timeline::{Span, Step, Timeline, median};
 pub use totals::{Total, Totals};
 pub use tuner::{DEFAULT_THRESHOLD, Trial, Tuner, Verdict};

@@ -4,6 +4,8 @@
 //! last repetition, so exchanges overlap the backward pass of the last micro-batch. Dependencies that the order of a stream
 //! implies are left out.
 
+mod split;
+
 use std::ops::Range;
 
 use lockstep_topology::{Collective, InputError};
@@ -14,17 +16,18 @@ use petgraph::visit::EdgeRef;
 use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Averaging, AveragingRule, Buffer, Exchange, Graph, Job, LayerId, Op, Pass, Phase, Program, RankGroup,
-    RankRange, Role, Stream, Task, TaskId,
+    After, Averaging, AveragingRule, Buffer, Exchange, Graph, Job, Layer, LayerId, Model, Op, Pass, Phase, Program,
+    RankGroup, RankRange, Role, Stream, Task, TaskId,
 };
+
+pub(crate) use split::lower as lower_split;
 
 /// Lowers a checked graph; every layer is a chain of its own until a pass fuses them.
 ///
 /// # Errors
 /// When the allreduce algorithm cannot serve the group.
 pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
-    let layers = job.model.layers().len();
-    let chains: Vec<Vec<LayerId>> = (1..layers as u32).map(|id| vec![LayerId(id)]).collect();
+    let (chains, _) = chain_of_layers(&job.model);
     let everyone = RankRange { first: 0, count: job.ranks() };
     let mut worker = Lowering { job, graph, tasks: Vec::new(), task_of: vec![None; graph.dag.node_count()] };
     worker.run();
@@ -44,6 +47,7 @@ pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
         accumulate: job.micro_batches(),
         buffers: job.averaging().map_or(Vec::new(), |_| Averaging::buffers(&job.model)),
         averaging: job.averaging(),
+        sharding: None,
         pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
     })
 }
@@ -75,34 +79,40 @@ impl Lowering<'_> {
                 self.tasks[task].after = self.after(NodeIndex::new(index), self.tasks[task].stream);
             }
         }
-        limit_exchanges(&mut self.tasks, self.job.concurrent_exchanges);
+        limit_exchanges(&mut self.tasks, self.job.concurrent_exchanges, is_exchange);
     }
 
     fn push(&mut self, node: NodeIndex) {
         let (op, stream, name) = match &self.graph.dag[node].work {
-            Work::Load => (Op::Load { samples: self.job.batch_per_rank }, Stream::Compute, "load".to_string()),
+            Work::Load => {
+                (Op::Load { samples: self.job.batch_per_rank, pass: None }, Stream::Compute, "load".to_string())
+            }
             Work::Layer(id, pass) => {
                 let phase = match pass {
                     Pass::Forward => Phase::Forward,
                     Pass::BackwardData => Phase::BackwardData,
                     Pass::BackwardWeight => Phase::BackwardWeight,
                 };
-                let op = Op::Compute { chain: id.0 as usize - 1, phase, samples: self.job.batch_per_rank };
+                let op = Op::Compute { chain: id.0 as usize - 1, phase, samples: self.job.batch_per_rank, pass: None };
                 (op, Stream::Compute, format!("{} {}", phase.name(), chain_name(&self.job.model, &[*id])))
             }
             // One rank's partial sum is the whole sum: its readers wait for whoever made it.
             Work::Collective { .. } if self.job.workers == 1 => return,
             Work::Collective { collective, range } => {
-                (Op::Exchange(self.exchange(collective, range)), Stream::Exchange, self.bucket("allreduce", range))
+                let name = bucket_name(&self.job.model, "allreduce", range);
+                (Op::Exchange(self.exchange(collective, range)), Stream::Exchange, name)
             }
             Work::Update { range } => {
-                (Op::Update { range: range.clone() }, Stream::Compute, self.bucket("update", range))
+                let name = bucket_name(&self.job.model, "update", range);
+                (Op::Update { range: range.clone() }, Stream::Compute, name)
             }
             Work::Averaging { rule, range } => {
                 let average = *rule == AveragingRule::Average;
                 let stream = if average { Stream::Synchronisation } else { Stream::Compute };
-                (Op::Averaging { rule: *rule, range: range.clone() }, stream, self.bucket(rule.name(), range))
+                let name = bucket_name(&self.job.model, rule.name(), range);
+                (Op::Averaging { rule: *rule, range: range.clone() }, stream, name)
             }
+            Work::Relayout { .. } => unreachable!("graphs with split layers are lowered apart"),
         };
         self.task_of[node.index()] = Some(self.tasks.len());
         self.tasks.push(Task { name, op, stream, after: Vec::new() });
@@ -117,17 +127,6 @@ impl Lowering<'_> {
             range: range.clone(),
             chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,
-        }
-    }
-
-    /// `update dense1..dense2`: a bucket is named by its first and last layer.
-    fn bucket(&self, verb: &str, range: &Range<u64>) -> String {
-        let inside = |node: &&crate::Node| node.parameters.iter().any(|p| range.contains(&p.range.start));
-        let names: Vec<&str> = self.job.model.layers().iter().filter(inside).map(|node| node.name.as_str()).collect();
-        match names.as_slice() {
-            [] => verb.to_string(),
-            [only] => format!("{verb} {only}"),
-            [first, .., last] => format!("{verb} {first}..{last}"),
         }
     }
 
@@ -161,10 +160,36 @@ impl Lowering<'_> {
     }
 }
 
-/// At most `limit` exchanges in flight: the n-th waits for the (n − limit)-th, the first ones for the last of the previous
+/// `update dense1..dense2`: a bucket is named by its first and last layer.
+fn bucket_name(model: &Model, verb: &str, range: &Range<u64>) -> String {
+    let inside = |node: &&crate::Node| node.parameters.iter().any(|p| range.contains(&p.range.start));
+    let names: Vec<&str> = model.layers().iter().filter(inside).map(|node| node.name.as_str()).collect();
+    match names.as_slice() {
+        [] => verb.to_string(),
+        [only] => format!("{verb} {only}"),
+        [first, .., last] => format!("{verb} {first}..{last}"),
+    }
+}
+
+/// A chain for each layer that computes, and by layer which is its own.
+fn chain_of_layers(model: &Model) -> (Vec<Vec<LayerId>>, Vec<Option<usize>>) {
+    let (mut chains, mut chain_of) = (Vec::new(), vec![None; model.layers().len()]);
+    for (id, node) in model.iter().filter(|(_, node)| !matches!(node.layer, Layer::Input(_) | Layer::Gather(_))) {
+        debug_assert!(!node.inputs.is_empty());
+        chain_of[id.index()] = Some(chains.len());
+        chains.push(vec![id]);
+    }
+    (chains, chain_of)
+}
+
+fn is_exchange(task: &Task) -> bool {
+    matches!(task.op, Op::Exchange(_))
+}
+
+/// At most `limit` of the exchanges that count in flight: the n-th waits for the (n − limit)-th, the first ones for the last of the previous
 /// iteration (Goyal et al. 2017 §4.2).
-fn limit_exchanges(tasks: &mut [Task], limit: u32) {
-    let exchanges: Vec<TaskId> = (0..tasks.len()).filter(|id| matches!(tasks[*id].op, Op::Exchange(_))).collect();
+fn limit_exchanges(tasks: &mut [Task], limit: u32, counts: impl Fn(&Task) -> bool) {
+    let exchanges: Vec<TaskId> = (0..tasks.len()).filter(|id| counts(&tasks[*id])).collect();
     let limit = (limit as usize).min(exchanges.len());
     for (n, task) in exchanges.iter().enumerate() {
         let after = match n.checked_sub(limit) {
@@ -179,6 +204,6 @@ fn limit_exchanges(tasks: &mut [Task], limit: u32) {
 fn server(worker: &Role, ranks: RankRange, limit: u32) -> Role {
     let mut tasks: Vec<Task> =
         worker.exchanges().map(|(id, _)| Task { after: Vec::new(), ..worker.tasks[id].clone() }).collect();
-    limit_exchanges(&mut tasks, limit);
+    limit_exchanges(&mut tasks, limit, is_exchange);
     Role { name: "server".into(), ranks, tasks }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
 
-use crate::{Assignment, Averaging, AveragingRule, Copy, LayerId, Model, Pass};
+use crate::{Assignment, Averaging, AveragingRule, Copy, LayerId, Model, Pass, Sharding};
 
 /// Index of a task in its role.
 pub type TaskId = usize;
@@ -137,6 +137,8 @@ pub enum Op {
     Load {
         /// Samples taken.
         samples: u32,
+        /// `None`: the rank's own micro-batch; else the samples of that pass.
+        pass: Option<u32>,
     },
     /// Runs a chain of layers.
     Compute {
@@ -146,6 +148,8 @@ pub enum Op {
         phase: Phase,
         /// Samples in the (micro-)batch.
         samples: u32,
+        /// `None`: the rank's own micro-batch; else which of the [`Sharding`]'s passes its samples are from.
+        pass: Option<u32>,
     },
     /// One optimizer step on a range of the parameters.
     Update {
@@ -227,6 +231,16 @@ impl Role {
         })
     }
 
+    /// Whether the gradients that `task`, a backward pass, makes are added to those of an earlier pass of this iteration,
+    /// because no update has used those up yet.
+    pub fn adds_gradients(&self, task: TaskId) -> bool {
+        let Op::Compute { chain, phase, .. } = self.tasks[task].op else { return false };
+        let makes =
+            |other: &Task| matches!(other.op, Op::Compute { chain: c, phase: p, .. } if (c, p) == (chain, phase));
+        let Some(earlier) = self.tasks[..task].iter().rposition(makes) else { return false };
+        phase != Phase::Forward && !self.tasks[earlier..task].iter().any(|task| matches!(task.op, Op::Update { .. }))
+    }
+
     /// The exchanges in program order.
     pub fn exchanges(&self) -> impl Iterator<Item = (TaskId, &Exchange)> {
         self.tasks.iter().enumerate().filter_map(|(id, task)| match &task.op {
@@ -268,6 +282,8 @@ pub struct Program {
     pub pools: Vec<u32>,
     /// How learners' models are averaged; `None` where all workers train one model.
     pub averaging: Option<Averaging>,
+    /// How `model`, a rank's, was cut out of a whole one; `None` where every rank has it whole.
+    pub sharding: Option<Arc<Sharding>>,
 }
 
 impl Program {
@@ -294,8 +310,28 @@ impl Program {
             let chain = self.chains.iter().position(|chain| chain.contains(&id))?;
             Some(self.samples_of(role, chain))
         };
-        let consumed = || self.model.consumers(id).iter().filter_map(|id| of_layer(*id)).max();
+        let consumed = || self.model.consumers(id).iter().map(|id| self.samples_in(role, *id)).max();
         of_layer(id).or_else(consumed).unwrap_or(0)
+    }
+
+    /// `, pass 2` behind the name of a task in a pass, where there are several.
+    pub(crate) fn pass_suffix(&self, pass: Option<u32>) -> String {
+        match (pass, &self.sharding) {
+            (Some(pass), Some(sharding)) if sharding.passes.len() > 1 => format!(", pass {}", pass + 1),
+            _ => String::new(),
+        }
+    }
+
+    /// The model that all ranks train together.
+    pub fn whole_model(&self) -> &Arc<Model> {
+        self.sharding.as_ref().map_or(&self.model, |sharding| &sharding.whole)
+    }
+
+    /// Samples over which the gradient of the parameters from `start` on is a mean when they are updated: the global batch,
+    /// or those of a pass where the batch varies (Krizhevsky 2014 §4.2).
+    pub fn update_batch(&self, start: u64) -> u64 {
+        let batch = self.global_batch();
+        self.sharding.as_ref().map_or(batch, |sharding| sharding.update_batch(&self.model, start, batch))
     }
 
     /// All ranks, servers included.

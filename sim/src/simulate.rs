@@ -180,8 +180,8 @@ fn jobs(
                 for task in &role.tasks {
                     let costs = platform.costs;
                     let cost = match &task.op {
-                        Op::Load { samples } => costs.load(device, program, *samples),
-                        Op::Compute { chain, phase, samples } => {
+                        Op::Load { samples, .. } => costs.load(device, program, *samples),
+                        Op::Compute { chain, phase, samples, .. } => {
                             costs.compute(device, program, *chain, *phase, *samples)
                         }
                         Op::Update { range } => costs.update(device, range.end - range.start),

@@ -59,12 +59,12 @@ pub(super) fn read(program: &Program, figures: Vec<Figure>) -> Layers {
     let mut layers = Layers { compute: Vec::new(), update: Vec::new(), load: Vec::new() };
     for (op, Figure { seconds, slowdown }) in tasks(program).into_iter().zip(figures) {
         match op {
-            Op::Load { samples } => {
+            Op::Load { samples, .. } => {
                 let elements = u64::from(*samples) * program.model.input().elements();
                 layers.load.push(Point { elements, seconds, slowdown });
             }
             Op::Update { range } => layers.update.push(Point { elements: range.end - range.start, seconds, slowdown }),
-            Op::Compute { chain, phase, samples } => layers.compute.push(ComputeEntry {
+            Op::Compute { chain, phase, samples, .. } => layers.compute.push(ComputeEntry {
                 chain: chain_key(program, *chain),
                 phase: phase.name().to_owned(),
                 samples: *samples,
@@ -83,7 +83,7 @@ fn run(rank: &mut Rank, op: &Op, data: &Dataset) {
     match op {
         Op::Load { .. } => rank.replica.load(data, &rank.indices, 0),
         Op::Compute { chain, phase: Phase::Forward, .. } => drop(rank.replica.forward(*chain, Mode::Train)),
-        Op::Compute { chain, phase, samples } => {
+        Op::Compute { chain, phase, samples, .. } => {
             rank.replica.backward(*chain, *phase, 1.0 / *samples as f32, false);
         }
         Op::Update { range } => rank.replica.update(range.start as usize..range.end as usize, &sgd),

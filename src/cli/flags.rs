@@ -23,7 +23,8 @@ pub struct ExperimentFlags {
     /// Numbers of ranks that train, e.g. 8,16,32
     #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
     pub ranks: Option<Vec<u32>>,
-    /// How training is spread over ranks: ssgd, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, ea-sgd:tau=4
+    /// How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b and c also with
+    /// :variable-batch), model-parallel, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, ea-sgd:tau=4
     #[arg(long, value_parser = parsed::<Strategy>)]
     pub strategy: Option<Strategy>,
     /// Samples per rank and micro-batch, e.g. 16,64

@@ -47,7 +47,8 @@ pub(super) struct SimSweep {
     /// Numbers of ranks that train: 8,16, doublings such as 1..1024, or all (one on each GPU, or core where there is none)
     #[arg(long, value_delimiter = ',', value_parser = rank_counts, value_name = "N,…", allow_hyphen_values = true)]
     ranks: Option<Vec<Counts>>,
-    /// How training is spread over ranks: ssgd
+    /// How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b and c also with
+    /// :variable-batch), model-parallel
     #[arg(long, value_parser = parsed::<Strategy>)]
     strategy: Option<Strategy>,
     /// Samples per rank and micro-batch, e.g. 16,64

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use lockstep_models::memory::Plan;
-use lockstep_models::{Area, LayerId, Phase, Program, Role};
+use lockstep_models::{Area, LayerId, Op, Phase, Program, Role};
 
 use crate::device::cpu::Workspace;
 use crate::pool::{Arenas, Slab};
@@ -45,7 +45,12 @@ pub(super) struct Activations {
 
 impl Activations {
     pub(super) fn new(program: &Program, role: &Role, arenas: &Arenas) -> Activations {
-        let input = program.batch_per_rank as usize * program.model.input().elements() as usize;
+        let loaded = role
+            .tasks
+            .iter()
+            .find_map(|task| if let Op::Load { samples, .. } = task.op { Some(samples) } else { None });
+        let samples = loaded.unwrap_or(program.batch_per_rank) as usize;
+        let input = samples * program.model.input().elements() as usize;
         Activations {
             plan: Plan::of_role(program, role, arenas.reuse),
             arenas: arenas.clone(),

@@ -1,6 +1,6 @@
 //! What a worker's compute tasks do to its replica.
 
-use lockstep_models::{Op, Phase, TaskId};
+use lockstep_models::{Op, Phase, Program, SgdStep, TaskId};
 
 use super::Worker;
 use crate::data::Sampler;
@@ -27,7 +27,21 @@ impl Worker<'_> {
         let (Some(replica), Some(sampler)) = (&mut self.memory.replica, sampler) else {
             unreachable!("check: ranks that only serve have no compute tasks");
         };
+        if let Op::Compute { pass: Some(pass), .. } = self.role.tasks[task].op
+            && self.pass != Some((batch, pass))
+        {
+            // Every rank has the data set, so labels need no message.
+            let (indices, places) = samples_of(self.setup.program, sampler, batch, pass);
+            let labels: Vec<u32> = indices.iter().map(|index| self.setup.data.labels()[*index as usize]).collect();
+            replica.turn_to(labels, places);
+            self.pass = Some((batch, pass));
+        }
         match &self.role.tasks[task].op {
+            Op::Load { pass: Some(pass), .. } => {
+                let (indices, places) = samples_of(self.setup.program, sampler, batch, *pass);
+                // All workers' micro-batches, one behind the other.
+                replica.load(self.setup.data, &indices, places[0]);
+            }
             Op::Load { .. } => {
                 let mut indices = Vec::new();
                 let each = self.setup.program.accumulate;
@@ -38,22 +52,29 @@ impl Worker<'_> {
                     hook(self.transport.rank().0);
                 }
             }
-            Op::Compute { chain, phase: Phase::Forward, .. } => {
+            Op::Compute { chain, phase: Phase::Forward, pass, .. } => {
                 if let Some(loss) = replica.forward(*chain, Mode::Train) {
                     if !loss.sum.is_finite() {
                         return Err(self.diverged(*chain, batch, loss.sum));
                     }
-                    self.loss += loss.sum;
+                    // All ranks see the samples of a pass, and their sums are added up in the end.
+                    self.loss += loss.sum / if pass.is_some() { f64::from(self.setup.program.workers) } else { 1.0 };
                 }
             }
             Op::Compute { chain, phase, .. } => {
                 let program = self.setup.program;
                 let scale = 1.0 / program.gradient_samples() as f32;
-                replica.backward(*chain, *phase, scale, repetition > 0 && program.averaging.is_none());
+                let adds = (repetition > 0 || self.adds[task]) && program.averaging.is_none();
+                replica.backward(*chain, *phase, scale, adds);
             }
             Op::Update { range } => {
-                let step = self.setup.optimizer.step(batch, &self.setup.course);
-                replica.update(range.start as usize..range.end as usize, &step);
+                let (program, mut course, mut gradient) = (self.setup.program, self.setup.course, 1.0);
+                if program.sharding.is_some() {
+                    course.global_batch = program.update_batch(range.start);
+                    gradient = (program.global_batch() as f64 / course.global_batch as f64) as f32;
+                }
+                let step = self.setup.optimizer.step(batch, &course);
+                replica.update(range.start as usize..range.end as usize, &SgdStep { gradient, ..step });
             }
             Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Averaging { .. } => {
                 unreachable!("not a task that the replica does")
@@ -68,4 +89,17 @@ impl Worker<'_> {
         let layers = self.setup.program.chain_name(found.unwrap_or(loss_chain));
         ExecError::Diverged { rank: self.transport.rank().0, step, loss, layers }
     }
+}
+
+/// The samples of a pass in global batch `batch`, and their places among all since training began.
+fn samples_of(program: &Program, sampler: &mut Sampler, batch: u64, pass: u32) -> (Vec<u32>, Vec<u64>) {
+    let (mut indices, mut places, mut of_worker) = (Vec::new(), Vec::new(), Vec::new());
+    let passes = program.sharding.iter().flat_map(|sharding| &sharding.passes[pass as usize]);
+    for piece in passes {
+        let place = sampler.micro_batch(batch, piece.worker, 0, &mut of_worker) + u64::from(piece.first);
+        let range = piece.first as usize..(piece.first + piece.count) as usize;
+        indices.extend_from_slice(&of_worker[range]);
+        places.extend((place..).take(piece.count as usize));
+    }
+    (indices, places)
 }

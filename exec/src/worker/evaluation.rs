@@ -9,6 +9,7 @@ use crate::error::ExecError;
 use crate::gather::mean;
 use crate::replica::Evaluation;
 use crate::transport::control;
+use crate::whole::assemble;
 
 /// Kind of the messages that carry running statistics.
 const STATISTICS: u32 = 6;
@@ -79,13 +80,17 @@ impl Worker<'_> {
         let own = self.memory.replica.as_ref().map(|replica| replica.statistics().to_vec());
         let averages = self.setup.program.averaging.is_some();
         let mut result = None;
+        let mut whole = match &self.memory.replica {
+            Some(replica) => assemble(self.transport, self.setup.program, replica, self.setup.seed)?,
+            None => None,
+        };
         if let (0, Some(own)) = (self.transport.rank().0, &own) {
             let mut all = vec![own.clone()];
             for rank in 1..self.setup.program.workers {
                 all.push(control::receive_elements(self.transport, Rank(rank), STATISTICS, own.len())?);
             }
             let learner = averages.then(|| self.memory.be_average());
-            if let Some(replica) = &mut self.memory.replica {
+            if let Some(replica) = whole.as_mut().or(self.memory.replica.as_mut()) {
                 replica.set_statistics(&mean(all.iter().map(Vec::as_slice)));
                 if when.recompute_bn {
                     replica.recompute_statistics(self.setup.data)?;

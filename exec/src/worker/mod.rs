@@ -101,6 +101,10 @@ pub(crate) struct Worker<'a> {
     /// The iteration whose average has no momentum: there is no z_prev yet.
     without_momentum: u32,
     judge: Judge,
+    /// By task: whether its gradients are added to those of an earlier pass.
+    adds: Vec<bool>,
+    /// The step and the pass whose samples the replica has turned to.
+    pass: Option<(u64, u32)>,
 }
 
 impl<'a> Worker<'a> {
@@ -135,6 +139,8 @@ impl<'a> Worker<'a> {
             learned: false,
             without_momentum: if begun { u32::MAX } else { 0 },
             judge: setup.judge,
+            adds: (0..role.tasks.len()).map(|task| role.adds_gradients(task)).collect(),
+            pass: None,
         };
         for (number, (task, exchange)) in role.exchanges().enumerate() {
             worker.prepare(number as u32, task, exchange)?;

@@ -141,6 +141,9 @@ pub enum Layer {
     Concat,
     /// `c × h × w → (c·h·w) × 1 × 1`.
     Flatten,
+    /// What ranks have, brought together by an exchange: one sample of this shape. It stands only in the part of a model that a
+    /// rank holds where layers are split (`models/src/model/shard.rs`), and computes nothing.
+    Gather(Shape),
     /// Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.
     SoftmaxCrossEntropy,
     /// Independent logistic units, one per class, and the sum of their cross-entropies against a label's one-hot vector

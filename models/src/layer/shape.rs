@@ -52,6 +52,7 @@ impl Layer {
             Layer::Add => "add",
             Layer::Concat => "concat",
             Layer::Flatten => "flatten",
+            Layer::Gather(_) => "gather",
             Layer::SoftmaxCrossEntropy => "softmax_cross_entropy",
             Layer::LogisticCrossEntropy => "logistic_cross_entropy",
         }
@@ -69,7 +70,7 @@ impl Layer {
     pub fn output_shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         check_arity(self, inputs.len())?;
         let shape = match self {
-            Layer::Input(shape) => *shape,
+            Layer::Input(shape) | Layer::Gather(shape) => *shape,
             Layer::Conv2d(conv) => conv_shape(conv, inputs[0])?,
             Layer::Dense(dense) => Shape::flat(dense.out_features),
             Layer::BatchNorm(norm) => {

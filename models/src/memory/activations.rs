@@ -50,7 +50,7 @@ impl Chains {
         let chains = program.chains.len();
         let (mut forward, mut last_backward, mut samples) = (vec![None; chains], vec![None; chains], vec![0; chains]);
         for (position, task) in role.tasks.iter().enumerate() {
-            let Op::Compute { chain, phase, samples: of_task } = task.op else { continue };
+            let Op::Compute { chain, phase, samples: of_task, .. } = task.op else { continue };
             samples[chain] = of_task.max(samples[chain]);
             let positions = if phase == Phase::Forward { &mut forward } else { &mut last_backward };
             positions[chain] = Some(position);

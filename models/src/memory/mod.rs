@@ -57,7 +57,7 @@ impl Memory {
         let communication = in_flight(program, role)?;
         let buffers = program.buffers.iter().map(|buffer| buffer.elements * ELEMENT_BYTES).sum();
         let samples = role.tasks.iter().filter_map(|task| match task.op {
-            Op::Compute { samples, .. } | Op::Load { samples } => Some(samples),
+            Op::Load { samples, .. } => Some(samples),
             _ => None,
         });
         let Some(samples) = samples.max() else {

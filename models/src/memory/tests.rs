@@ -169,7 +169,13 @@ fn what_a_repetition_reads_outlasts_it() {
     let again = |op| crate::Task { op, ..tasks[0].clone() };
     let (repeat, from) = (again(Op::Repeat { count: 2, body: 4, claimed: false }), crate::LayerId(2));
     let to = crate::Area::Buffer(crate::Buffer::Declared(0));
-    let copy = again(Op::Copy(crate::Copy { from: crate::Area::Activation(from), to, rows: Vec::new(), add: false }));
+    let copy = again(Op::Copy(crate::Copy {
+        from: crate::Area::Activation(from),
+        to,
+        rows: Vec::new(),
+        add: false,
+        clear: false,
+    }));
     tasks.insert(2, repeat);
     tasks.push(copy);
     let end = tasks.len() - 1;

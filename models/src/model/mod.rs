@@ -12,6 +12,7 @@ mod kinds;
 mod onnx;
 mod order;
 mod read;
+mod shard;
 mod sizes;
 mod work;
 mod zoo;
@@ -24,6 +25,8 @@ use petgraph::graph::DiGraph;
 use crate::{Layer, Shape};
 pub use arbitrary::random_model;
 pub use inits::InitRules;
+pub(crate) use shard::shard;
+pub use shard::{Gather, Piece, ShardLayer, Sharding};
 pub use work::{Pass, Work};
 
 /// A layer's position in topological order, which is also its index in [`Model::layers`].

@@ -100,7 +100,7 @@ impl Node {
                     Pass::BackwardWeight => Work::of(flops, 2.0 * input, learned),
                 }
             }
-            (Layer::Input(_) | Layer::Flatten, _) | (_, Pass::BackwardWeight) => Work::default(),
+            (Layer::Input(_) | Layer::Flatten | Layer::Gather(_), _) | (_, Pass::BackwardWeight) => Work::default(),
             (Layer::Sigmoid | Layer::Tanh, Pass::Forward) => Work::of(4.0 * input, input, output),
             (Layer::Sigmoid | Layer::Tanh, Pass::BackwardData) => Work::of(3.0 * input, 2.0 * input, input),
             (Layer::LocalResponseNorm(norm), _) => {

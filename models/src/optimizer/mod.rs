@@ -109,6 +109,8 @@ pub struct Course {
 pub struct SgdStep {
     /// η of this step.
     pub rate: f32,
+    /// What gradients are multiplied with first: 1, but where they are a part of their batch's mean.
+    pub gradient: f32,
     /// What the momentum buffer is multiplied with: m, or m·η/η_before.
     pub keep: f32,
     /// m, with which Nesterov's step looks ahead.
@@ -177,6 +179,7 @@ impl Optimizer {
         };
         SgdStep {
             rate: rate as f32,
+            gradient: 1.0,
             keep: (self.momentum * correction) as f32,
             momentum: self.momentum as f32,
             absorbed: self.form != MomentumForm::Separate,
@@ -203,7 +206,7 @@ impl SgdStep {
     /// Momentum SGD at a constant rate without decay.
     pub fn plain(rate: f32, momentum: f32) -> SgdStep {
         let (keep, absorbed, nesterov) = (momentum, false, false);
-        SgdStep { rate, keep, momentum, absorbed, nesterov, weight_decay: 0.0, decay_batch_norm: false }
+        SgdStep { rate, gradient: 1.0, keep, momentum, absorbed, nesterov, weight_decay: 0.0, decay_batch_norm: false }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{After, Layer, LayerId, Model, Op, Phase, PoolKind, Program, Role, Ta
 
 /// Fuses chains and their backward passes.
 pub(crate) fn fuse(program: Program) -> Program {
-    let chains = chains(&program.model);
+    let chains = fused_chains(&program.model);
     let mut chain_of = vec![0; program.model.layers().len()];
     for (chain, layers) in chains.iter().enumerate() {
         layers.iter().for_each(|id| chain_of[id.0 as usize] = chain);
@@ -17,20 +17,21 @@ pub(crate) fn fuse(program: Program) -> Program {
     let mut fused = Program { chains, roles, ..program.clone() };
     for role in 0..fused.roles.len() {
         for task in 0..fused.roles[role].tasks.len() {
-            if let Op::Compute { chain, phase, .. } = fused.roles[role].tasks[task].op {
-                fused.roles[role].tasks[task].name = format!("{} {}", phase.name(), fused.chain_name(chain));
+            if let Op::Compute { chain, phase, pass, .. } = fused.roles[role].tasks[task].op {
+                let name = format!("{} {}{}", phase.name(), fused.chain_name(chain), fused.pass_suffix(pass));
+                fused.roles[role].tasks[task].name = name;
             }
         }
     }
     fused
 }
 
-/// The partition of all layers but the input into chains, in the order of their first layers.
-fn chains(model: &Model) -> Vec<Vec<LayerId>> {
+/// The partition of all layers that compute into chains, in the order of their first layers; neither the input nor gathers do.
+pub fn fused_chains(model: &Model) -> Vec<Vec<LayerId>> {
     let mut chains: Vec<Vec<LayerId>> = Vec::new();
     let mut placed = vec![false; model.layers().len()];
     for id in (1..model.layers().len() as u32).map(LayerId) {
-        if placed[id.0 as usize] {
+        if placed[id.0 as usize] || matches!(model.node(id).layer, Layer::Gather(_)) {
             continue;
         }
         let mut chain = vec![id];
@@ -71,10 +72,10 @@ fn follower(model: &Model, chain: &[LayerId]) -> Option<LayerId> {
 fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
     // The chain's (forward or backward) group that a task joins.
     let key = |task: &Task| match task.op {
-        Op::Compute { chain, phase, .. } => Some((new_chain(chain), phase == Phase::Forward)),
+        Op::Compute { chain, phase, pass, .. } => Some((new_chain(chain), phase == Phase::Forward, pass)),
         _ => None,
     };
-    let members = |of: (usize, bool)| -> Vec<TaskId> {
+    let members = |of: (usize, bool, Option<u32>)| -> Vec<TaskId> {
         (0..role.tasks.len()).filter(|id| key(&role.tasks[*id]) == Some(of)).collect()
     };
     let mut target: Vec<TaskId> = vec![0; role.tasks.len()];
@@ -85,7 +86,7 @@ fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
             None => vec![id],
             Some(of) => members(of),
         };
-        let is_forward = key(task).is_some_and(|(_, forward)| forward);
+        let is_forward = key(task).is_some_and(|(_, forward, _)| forward);
         let place = if is_forward { group[0] } else { group[group.len() - 1] };
         if place == id {
             group.iter().for_each(|member| target[*member] = tasks.len());

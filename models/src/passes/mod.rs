@@ -3,3 +3,4 @@
 mod fuse;
 
 pub(crate) use fuse::fuse;
+pub use fuse::fused_chains;

@@ -12,13 +12,19 @@ pub(super) struct Cut {
 
 /// Cuts the gradient arena from its end, as backward passes fill it.
 pub(super) fn cuts(model: &Model, bucket: Bucket) -> Vec<Cut> {
+    let all: Vec<LayerId> = model.iter().map(|(id, _)| id).collect();
+    cuts_of(model, bucket, &all)
+}
+
+/// The same of the gradients of `layers`, which follow each other.
+pub(super) fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<Cut> {
     let full = |cut: &Cut| match bucket {
         Bucket::Layer => true,
         Bucket::Whole => false,
         Bucket::Size(bytes) => (cut.range.end - cut.range.start) * 4 >= bytes.0,
     };
     let mut cuts: Vec<Cut> = Vec::new();
-    for id in (0..model.layers().len() as u32).rev().map(LayerId) {
+    for id in layers.iter().rev().copied() {
         let parameters = &model.node(id).parameters;
         let (Some(first), Some(last)) = (parameters.first(), parameters.last()) else { continue };
         match cuts.last_mut() {

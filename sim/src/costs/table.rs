@@ -159,7 +159,7 @@ impl Measured {
 fn computed(program: &Program) -> Vec<(usize, Phase, u32)> {
     let mut all: Vec<(usize, Phase, u32)> = Vec::new();
     for task in program.roles.iter().flat_map(|role| &role.tasks) {
-        if let Op::Compute { chain, phase, samples } = task.op
+        if let Op::Compute { chain, phase, samples, .. } = task.op
             && !all.contains(&(chain, phase, samples))
         {
             all.push((chain, phase, samples));

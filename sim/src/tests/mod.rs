@@ -6,6 +6,7 @@ mod costs;
 mod deadlocks;
 mod disturbed;
 mod gpus;
+mod hybrid;
 mod learners;
 mod networks;
 mod noise;

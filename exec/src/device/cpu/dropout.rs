@@ -20,6 +20,8 @@ pub struct Draw {
     pub layer: u32,
     /// Place of the batch's first sample among all samples since training began; the others follow.
     pub first: u64,
+    /// The first of a sample's numbers that is this layer's, where ranks share the features of a dropout layer.
+    pub offset: u64,
 }
 
 /// The layer and what it kept in the last training pass.
@@ -29,13 +31,15 @@ pub(crate) struct Dropout {
     size: usize,
     threads: Threads,
     pub(crate) draw: Draw,
+    /// Places of the samples, where they do not follow each other.
+    pub(crate) places: Vec<u64>,
     /// Per element: 1 if it was kept.
     kept: Vec<u8>,
 }
 
 impl Dropout {
     pub(crate) fn new(rate: f32, size: usize, threads: &Threads) -> Dropout {
-        Dropout { rate, size, threads: threads.clone(), draw: Draw::default(), kept: Vec::new() }
+        Dropout { rate, size, threads: threads.clone(), draw: Draw::default(), places: Vec::new(), kept: Vec::new() }
     }
 
     /// Elements of a backward pass' workspace: per thread a sample of gradients.
@@ -60,12 +64,15 @@ impl Dropout {
         let below = (f64::from(self.rate) * 2f64.powi(32)) as u32;
         let samples = output.len() / size;
         self.kept.resize(self.kept.len().max(output.len()), 1);
+        let places = &self.places;
         let (kept, output) = (Disjoint::new(&mut self.kept), Disjoint::new(output));
         self.threads.each(samples, |_, sample| {
             let range = sample * size..(sample + 1) * size;
             // SAFETY: one sample per tile.
             let (kept, output) = unsafe { (kept.part(range.clone()), output.part(range.clone())) };
-            let mut random = stream_within(draw.seed, Purpose::Dropout, draw.first + sample as u64, draw.layer.into());
+            let place = places.get(sample).copied().unwrap_or(draw.first + sample as u64);
+            let mut random = stream_within(draw.seed, Purpose::Dropout, place, draw.layer.into());
+            random.set_word_pos(draw.offset.into());
             if !input.is_empty() {
                 output.copy_from_slice(&input[range]);
             }

@@ -198,10 +198,13 @@ impl Kernel {
         std::mem::swap(&mut self.workspace, other);
     }
 
-    /// Tells a dropout layer which random numbers its next training pass gets; other layers need none.
-    pub fn draw(&mut self, draw: Draw) {
+    /// Tells a dropout layer which random numbers its next training pass gets; other layers need none. `places` are those of
+    /// the samples where they do not follow `draw.first`, else empty.
+    pub fn draw(&mut self, draw: Draw, places: &[u64]) {
         if let Head::Dropout(head) = &mut self.head {
             head.draw = draw;
+            head.places.clear();
+            head.places.extend_from_slice(places);
         }
     }
 

@@ -92,7 +92,8 @@ pub(crate) fn forward(
             })
             .collect(),
         Layer::Flatten => x.clone(),
-        Layer::Input(_) | Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy => panic!("no kernel of a chain"),
+        Layer::Input(_) | Layer::Gather(_) => panic!("no kernel of a chain"),
+        Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy => panic!("no kernel of a chain"),
     }
 }
 

@@ -8,7 +8,7 @@ const SIZE: usize = 40;
 fn pass(rate: f32, draw: Draw, samples: usize) -> Vec<f32> {
     let (layer, shapes) = (Layer::Dropout(DropoutLayer { rate }), [shape(SIZE as u32, 1, 1)]);
     let mut kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &shapes }], samples, &Threads::one());
-    kernel.draw(draw);
+    kernel.draw(draw, &[]);
     let mut output = vec![f32::NAN; samples * SIZE];
     kernel.forward(Mode::Train, &[&vec![1.0; samples * SIZE]], &[], &mut [], &mut output);
     let mut same = vec![f32::NAN; samples * SIZE];
@@ -19,7 +19,7 @@ fn pass(rate: f32, draw: Draw, samples: usize) -> Vec<f32> {
 
 #[test]
 fn batches_cut_otherwise_drop_the_same() {
-    let draw = |first| Draw { seed: 7, layer: 3, first };
+    let draw = |first| Draw { seed: 7, layer: 3, first, offset: 0 };
     let whole = pass(0.5, draw(100), 12);
     for cut in [1, 2, 3, 4, 6] {
         let parts: Vec<f32> = (0..12 / cut).flat_map(|part| pass(0.5, draw(100 + (part * cut) as u64), cut)).collect();
@@ -27,6 +27,21 @@ fn batches_cut_otherwise_drop_the_same() {
     }
     let others = [Draw { seed: 8, ..draw(100) }, Draw { layer: 4, ..draw(100) }, draw(101)];
     assert!(others.into_iter().all(|other| pass(0.5, other, 12) != whole));
+}
+
+/// A rank with some of the features of samples from here and there drops what a rank with all of them drops.
+#[test]
+fn features_and_samples_drop_wherever_they_are() {
+    let draw = Draw { seed: 7, layer: 3, first: 100, offset: 0 };
+    let whole = pass(0.5, draw, 12);
+    let (layer, shapes) = (Layer::Dropout(DropoutLayer { rate: 0.5 }), [shape(15, 1, 1)]);
+    let mut kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &shapes }], 3, &Threads::one());
+    kernel.draw(Draw { offset: 20, ..draw }, &[107, 108, 101]);
+    let mut output = vec![f32::NAN; 3 * 15];
+    kernel.forward(Mode::Train, &[&[1.0; 3 * 15]], &[], &mut [], &mut output);
+    for (sample, row) in [7, 8, 1].into_iter().zip(output.chunks_exact(15)) {
+        assert_eq!(row, &whole[sample * SIZE + 20..sample * SIZE + 35]);
+    }
 }
 
 #[test]

@@ -1,0 +1,213 @@
+//! Graph → program where layers are split by features: a role per rank, and the passes one after the other.
+//!
+//! A gather or a return becomes three tasks: a copy into a buffer, an exchange, a copy out of it. All ranks' lists have the same
+//! tasks; where a rank has nothing to copy, its copy is empty. The samples of the next pass are on their way as soon as those
+//! of the present one are out of their buffer, so an exchange and the dense layers' computation overlap (Krizhevsky 2014 §4,
+//! scheme (b)); so do the gradients that go back.
+
+mod gathers;
+
+use std::sync::Arc;
+
+use lockstep_topology::{Group, InputError};
+use petgraph::Direction;
+use petgraph::graph::NodeIndex;
+use petgraph::visit::EdgeRef;
+
+use super::{bucket_name, chain_of_layers, limit_exchanges};
+use crate::graph::{Scope, Work};
+use crate::program::chain_name;
+use crate::{
+    After, Buffer, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
+    RankRange, Role, Sharding, Stream, Task, TaskId,
+};
+
+/// Samples on their way to the split layers, their gradients on the way back, and whatever is gathered between split layers.
+const SAMPLES: usize = 0;
+const RETURNS: usize = 1;
+const FEATURES: usize = 2;
+
+/// Lowers a checked graph of a rank's `model`.
+///
+/// # Errors
+/// Sizes that overflow.
+pub(crate) fn lower(
+    graph: &Graph,
+    job: &Job,
+    model: &Arc<Model>,
+    sharding: &Arc<Sharding>,
+) -> Result<Program, InputError> {
+    let (chains, chain_of) = chain_of_layers(model);
+    let everyone = RankRange { first: 0, count: job.workers };
+    let mut roles = Vec::new();
+    for rank in everyone.iter() {
+        let mut rank = Rank {
+            job,
+            graph,
+            model,
+            sharding,
+            chain_of: &chain_of,
+            rank,
+            tasks: Vec::new(),
+            task_of: vec![None; graph.dag.node_count()],
+        };
+        rank.run();
+        let ranks = RankRange { first: rank.rank, count: 1 };
+        roles.push(Role { name: format!("worker {}", rank.rank), ranks, tasks: rank.tasks });
+    }
+    let group = |shape| RankGroup { ranks: everyone, shape };
+    Ok(Program {
+        model: Arc::clone(model),
+        chains,
+        roles,
+        groups: vec![group(job.group()), group(Group::flat(job.workers))],
+        workers: job.workers,
+        batch_per_rank: job.batch_per_rank,
+        accumulate: 1,
+        buffers: buffers(model, sharding),
+        pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
+        averaging: None,
+        sharding: Some(Arc::clone(sharding)),
+    })
+}
+
+/// Elements of a sample in the block that each rank contributes to a gather of features.
+fn block(model: &Model, gather: LayerId) -> u64 {
+    model.node(model.node(gather).inputs[0]).output.elements()
+}
+
+fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
+    let samples = u64::from(sharding.pass_samples());
+    let most = |wanted: &dyn Fn(Gather) -> bool, returned: bool| {
+        let gathers = model.iter().filter(|(id, _)| sharding.layers[id.index()].gather.is_some_and(wanted));
+        let gathers = gathers.filter(|(id, _)| !returned || model.needs_input_gradient(*id));
+        let elements = |id| match sharding.layers[LayerId::index(id)].gather {
+            Some(Gather::Samples) => samples * block(model, id),
+            _ => samples * block(model, id) * u64::from(sharding.ranks),
+        };
+        gathers.map(|(id, _)| elements(id)).max().unwrap_or(0)
+    };
+    let declared = |name: &str, elements| Declared { name: name.to_owned(), elements };
+    vec![
+        declared("samples", most(&|gather| gather == Gather::Samples, false)),
+        declared("returns", most(&|gather| gather == Gather::Samples, true)),
+        declared("features", most(&|gather| gather != Gather::Samples, false)),
+    ]
+}
+
+/// One rank's list of tasks in the making.
+struct Rank<'a> {
+    job: &'a Job,
+    graph: &'a Graph,
+    model: &'a Model,
+    sharding: &'a Sharding,
+    chain_of: &'a [Option<usize>],
+    rank: u32,
+    tasks: Vec<Task>,
+    task_of: Vec<Option<TaskId>>,
+}
+
+impl Rank<'_> {
+    fn run(&mut self) {
+        let nodes: Vec<NodeIndex> = self.graph.dag.node_indices().collect();
+        let scope = |node: &NodeIndex| self.graph.dag[*node].scope;
+        let of = |wanted| nodes.iter().copied().filter(|node| scope(node) == wanted).collect::<Vec<_>>();
+        let (micro, passes, step) = (of(Scope::MicroBatch), of(Scope::Pass), of(Scope::Step));
+        let (before, after): (Vec<_>, Vec<_>) = micro.into_iter().partition(|node| *node < passes[0]);
+        before.into_iter().for_each(|node| self.push(node, 0));
+        let last = self.sharding.passes.len() - 1;
+        for pass in 0..=last {
+            passes.iter().for_each(|node| self.push(*node, pass));
+        }
+        if let Some(gather) = self.samples().filter(|gather| self.model.needs_input_gradient(*gather)) {
+            self.take_returned(gather, last);
+        }
+        after.into_iter().chain(step).for_each(|node| self.push(node, 0));
+        let gradients = |task: &Task| matches!(&task.op, Op::Exchange(e) if e.buffer == Buffer::Gradients);
+        limit_exchanges(&mut self.tasks, self.job.concurrent_exchanges, gradients);
+    }
+
+    /// The gather of samples, if there is one.
+    fn samples(&self) -> Option<LayerId> {
+        let is_it = |layer: &crate::ShardLayer| layer.gather == Some(Gather::Samples);
+        self.sharding.layers.iter().position(is_it).map(|index| LayerId(index as u32))
+    }
+
+    fn push(&mut self, node: NodeIndex, pass: usize) {
+        let node_of = &self.graph.dag[node];
+        let in_pass = node_of.scope == Scope::Pass;
+        match node_of.work.clone() {
+            Work::Load => {
+                let whole = self.sharding.layers[0].output == crate::Layout::Replicated;
+                let samples = if whole { self.sharding.pass_samples() } else { self.job.batch_per_rank };
+                let pass = whole.then_some(0);
+                self.task("load".to_owned(), Op::Load { samples, pass }, Vec::new());
+            }
+            Work::Layer(id, of) => {
+                let phase = match of {
+                    Pass::Forward => Phase::Forward,
+                    Pass::BackwardData => Phase::BackwardData,
+                    Pass::BackwardWeight => Phase::BackwardWeight,
+                };
+                let Some(chain) = self.chain_of[id.index()] else { unreachable!("gathers are no layers of the graph") };
+                let (samples, of_pass) = match in_pass {
+                    true => (self.sharding.pass_samples(), Some(pass as u32)),
+                    false => (self.job.batch_per_rank, None),
+                };
+                let name = format!("{} {}{}", phase.name(), chain_name(self.model, &[id]), self.suffix(in_pass, pass));
+                self.task(name, Op::Compute { chain, phase, samples, pass: of_pass }, Vec::new());
+            }
+            Work::Relayout { layer, pass: of, .. } => match (self.sharding.layers[layer.index()].gather, of) {
+                (Some(Gather::Samples), Pass::Forward) => self.take_samples(layer, pass),
+                (Some(Gather::Samples), _) => self.return_samples(layer, pass),
+                (Some(Gather::Features | Gather::Scores), Pass::Forward) => self.gather_features(layer, pass),
+                (Some(Gather::Features), _) => self.return_features(layer, pass),
+                (Some(Gather::Scores), _) => self.take_own_scores(layer, pass),
+                (None, _) => unreachable!("a relayout is a gather's"),
+            },
+            Work::Averaging { .. } => unreachable!("learners have whole models"),
+            Work::Collective { collective, range } => {
+                let exchange = Exchange {
+                    collective,
+                    algorithm: self.job.algorithm.clone(),
+                    group: 0,
+                    buffer: Buffer::Gradients,
+                    range: range.clone(),
+                    chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
+                    window: 0,
+                };
+                let after = self.sources(node);
+                self.task(bucket_name(self.model, "allreduce", &range), Op::Exchange(exchange), after);
+            }
+            Work::Update { range } => {
+                let after = self.sources(node).into_iter().filter(|a| self.tasks[a.task].stream == Stream::Exchange);
+                let (after, name) = (after.collect(), bucket_name(self.model, "update", &range));
+                self.task(format!("{name}{}", self.suffix(in_pass, pass)), Op::Update { range }, after);
+            }
+        }
+        self.task_of[node.index()] = self.tasks.len().checked_sub(1);
+    }
+
+    /// `, pass 2`, where there are several.
+    fn suffix(&self, in_pass: bool, pass: usize) -> String {
+        if in_pass && self.sharding.passes.len() > 1 { format!(", pass {}", pass + 1) } else { String::new() }
+    }
+
+    fn task(&mut self, name: String, op: Op, after: Vec<After>) -> TaskId {
+        let stream = if matches!(op, Op::Exchange(_)) { Stream::Exchange } else { Stream::Compute };
+        self.tasks.push(Task { name, op, stream, after });
+        self.tasks.len() - 1
+    }
+
+    /// The tasks of this step that made what `node` takes.
+    fn sources(&self, node: NodeIndex) -> Vec<After> {
+        let edges = self.graph.dag.edges_directed(node, Direction::Incoming);
+        let mut tasks: Vec<TaskId> = edges.filter_map(|edge| self.task_of[edge.source().index()]).collect();
+        tasks.sort_unstable();
+        tasks.dedup();
+        tasks.into_iter().map(|task| After { task, lag: 0 }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! The part of a model that one rank holds when layers are split by features: the same layers with fewer rows, and gathers.
+//!
+//! A layer with weights keeps ⌈rows / ranks⌉ of them, so every rank has the same model; the last ranks' rows beyond the end
+//! are zeros that stay zeros, and the slowest rank has as many rows anyway. A gather stands before each layer that needs
+//! what all ranks have; it is filled by an exchange and computes nothing.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lockstep_topology::InputError;
+
+use super::build::{Draft, Inits, build};
+use super::{LayerId, Model, Node};
+use crate::{Layer, Layout};
+
+/// What a gather brings together, and what becomes of the gradient that comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Gather {
+    /// Samples of some or all ranks. The gradients are partial sums, which go back to where the samples are from.
+    Samples,
+    /// Features of all ranks, for layers whose rows are split: the gradients are partial sums, each rank gets its features'.
+    Features,
+    /// Features of all ranks, for layers that every rank runs in full: the gradient is whole everywhere, so each rank takes
+    /// its own features of it and nothing is sent.
+    Scores,
+}
+
+/// A layer of a rank's model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShardLayer {
+    /// The layer of the whole model whose output this is, or a part of it.
+    pub origin: LayerId,
+    /// How its output lies over the ranks.
+    pub output: Layout,
+    /// How the gradient of its output lies.
+    pub gradient: Layout,
+    /// Whether it brings together what ranks have.
+    pub gather: Option<Gather>,
+}
+
+/// Samples of one worker's micro-batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Whose.
+    pub worker: u32,
+    /// The first of them in its micro-batch.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// How ranks' models were cut out of a whole one, and on which samples the part behind the cut works.
+#[derive(Debug, Clone)]
+pub struct Sharding {
+    /// What all ranks train together.
+    pub whole: Arc<Model>,
+    /// How many ranks share it.
+    pub ranks: u32,
+    /// By layer of a rank's model.
+    pub layers: Vec<ShardLayer>,
+    /// The samples of each pass through the split layers, by worker in ascending order, at most one piece each.
+    pub passes: Vec<Vec<Piece>>,
+    /// Whether split layers are updated after each pass rather than after all of them (Krizhevsky 2014 §4.2).
+    pub variable_batch: bool,
+}
+
+impl Sharding {
+    /// Whether a layer of a rank's model runs in passes, behind the cut.
+    pub fn in_passes(&self, id: LayerId) -> bool {
+        self.layers[id.index()].output != Layout::BatchSplit && id.0 > 0
+    }
+
+    /// Samples of one pass; all have as many.
+    pub fn pass_samples(&self) -> u32 {
+        self.passes[0].iter().map(|piece| piece.count).sum()
+    }
+
+    /// Elements of one sample that `rank` really has of the split output of layer `id` of its `model`: as many as the layer
+    /// gives, or fewer where its last rows are padding.
+    pub fn features(&self, model: &Model, id: LayerId, rank: u32) -> u64 {
+        let (own, whole) = (model.node(id).output, self.whole.node(self.layers[id.index()].origin).output);
+        let rows = rows_of(u64::from(whole.channels), u64::from(own.channels), rank);
+        (rows.end - rows.start) * u64::from(own.height) * u64::from(own.width)
+    }
+
+    /// Which elements of the whole model's parameters `rank` holds, each range with where it begins in `model`, the rank's.
+    pub fn parameters(&self, model: &Model, rank: u32) -> Vec<(Range<u64>, u64)> {
+        let mut pieces = Vec::new();
+        for (node, layer) in model.layers().iter().zip(&self.layers) {
+            let rank = if layer.output == Layout::FeatureSplit { rank } else { 0 };
+            for (own, all) in node.parameters.iter().zip(&self.whole.node(layer.origin).parameters) {
+                let rows = rows_of(u64::from(all.dims[0]), u64::from(own.dims[0]), rank);
+                let row = all.elements() / u64::from(all.dims[0]);
+                let range = all.range.start + rows.start * row..all.range.start + rows.end * row;
+                if !range.is_empty() {
+                    pieces.push((range, own.range.start));
+                }
+            }
+        }
+        pieces
+    }
+
+    /// Samples over which the gradient of parameters from `start` on is a mean when they are updated.
+    pub fn update_batch(&self, model: &Model, start: u64, global_batch: u64) -> u64 {
+        let holds = |node: &Node| node.parameters.iter().any(|p| p.range.contains(&start));
+        let split = model.iter().any(|(id, node)| holds(node) && self.in_passes(id));
+        if self.variable_batch && split { u64::from(self.pass_samples()) } else { global_batch }
+    }
+}
+
+/// Rows of `all` that `rank` has when each rank takes up to `each`.
+fn rows_of(all: u64, each: u64, rank: u32) -> Range<u64> {
+    (u64::from(rank) * each).min(all)..((u64::from(rank) + 1) * each).min(all)
+}
+
+/// The model of one of `ranks` ranks where `whole` is split behind the layers for which `front` holds: those stay as they
+/// are. Where the input itself is not in front, every rank has all samples.
+///
+/// # Errors
+/// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation (its statistics would be
+/// other ones), and layers that need both a whole and a partial gradient.
+pub(crate) fn shard(
+    whole: &Model,
+    ranks: u32,
+    front: &dyn Fn(LayerId) -> bool,
+) -> Result<(Model, Vec<ShardLayer>), InputError> {
+    let outputs = outputs(whole, ranks, front)?;
+    let gradients = gradients(whole, &outputs)?;
+    let mut drafts: Vec<Draft> = Vec::new();
+    let mut layers: Vec<ShardLayer> = Vec::new();
+    // By layer of the whole model: where its output and where its gathers stand among the drafts.
+    let mut place: Vec<usize> = Vec::new();
+    let mut gathered: Vec<(LayerId, Gather, usize)> = Vec::new();
+    for (id, node) in whole.iter() {
+        let mut inputs = Vec::new();
+        for input in &node.inputs {
+            let Some(gather) = gather(whole, &outputs, &gradients, *input, id) else {
+                inputs.push(place[input.index()]);
+                continue;
+            };
+            let known = gathered.iter().find(|(of, kind, _)| (*of, *kind) == (*input, gather)).map(|(.., at)| *at);
+            inputs.push(known.unwrap_or_else(|| {
+                let from = whole.node(*input);
+                let what = if gather == Gather::Scores { "scores" } else { "gathered" };
+                let (name, layer) = (format!("{} {what}", from.name), Layer::Gather(from.output));
+                drafts.push(draft(name, layer, vec![place[input.index()]], 1.0));
+                let gradient = if gather == Gather::Scores { Layout::Replicated } else { Layout::PartialSum };
+                layers.push(ShardLayer { origin: *input, output: Layout::Replicated, gradient, gather: Some(gather) });
+                gathered.push((*input, gather, drafts.len() - 1));
+                drafts.len() - 1
+            }));
+        }
+        place.push(drafts.len());
+        let output = outputs[id.index()];
+        let layer = if output == Layout::FeatureSplit { split(&node.layer, ranks) } else { node.layer.clone() };
+        drafts.push(draft(node.name.clone(), layer, inputs, node.loss_weight));
+        layers.push(ShardLayer { origin: id, output, gradient: gradients[id.index()], gather: None });
+    }
+    let model = build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
+    Ok((model, layers))
+}
+
+fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight: f32) -> Draft {
+    Draft { name, layer, inputs, inits: Inits::default(), loss_weight, place: "a rank's part of the model".to_owned() }
+}
+
+/// A layer with its share of the rows; one without rows of its own follows its input.
+fn split(layer: &Layer, ranks: u32) -> Layer {
+    let mut layer = layer.clone();
+    match &mut layer {
+        Layer::Dense(dense) => dense.out_features = dense.out_features.div_ceil(ranks),
+        Layer::Conv2d(conv) => conv.out_channels = conv.out_channels.div_ceil(ranks),
+        _ => {}
+    }
+    layer
+}
+
+/// How each layer's output lies.
+fn outputs(whole: &Model, ranks: u32, front: &dyn Fn(LayerId) -> bool) -> Result<Vec<Layout>, InputError> {
+    let mut layouts: Vec<Layout> = Vec::new();
+    for (id, node) in whole.iter() {
+        let split_inputs = node.inputs.iter().all(|input| layouts[input.index()] == Layout::FeatureSplit);
+        let before_dense = whole.consumers(id).iter().all(|id| matches!(whole.node(*id).layer, Layer::Dense(_)));
+        layouts.push(match &node.layer {
+            _ if front(id) => Layout::BatchSplit,
+            Layer::Input(_) => Layout::Replicated,
+            Layer::Dense(_) | Layer::Conv2d(_) => {
+                refuse_rows(node, ranks)?;
+                Layout::FeatureSplit
+            }
+            Layer::BatchNorm(_) => return Err(refusal(node, "has statistics of each rank's batch")),
+            Layer::Scale(_) if !split_inputs => return Err(refusal(node, "scales what every rank has in full")),
+            // What is summed over channels or joined along them, and losses, need all of them; so does a flattened input of
+            // a dense layer, and is no copy then.
+            layer if layer.is_loss() => Layout::Replicated,
+            Layer::Concat | Layer::LocalResponseNorm(_) => Layout::Replicated,
+            Layer::Flatten if before_dense => Layout::Replicated,
+            _ if split_inputs => Layout::FeatureSplit,
+            _ => Layout::Replicated,
+        });
+    }
+    Ok(layouts)
+}
+
+fn refuse_rows(node: &Node, ranks: u32) -> Result<(), InputError> {
+    let rows = node.output.channels;
+    if rows < ranks {
+        let message = format!("{} has {rows} rows, too few for {ranks} ranks: take at most {rows}", node.name);
+        return Err(InputError::new("--ranks", ranks.to_string(), message));
+    }
+    match &node.layer {
+        Layer::Conv2d(conv) if conv.groups > 1 => {
+            Err(refusal(node, "has groups, whose channels do not see each other"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refusal(node: &Node, why: &str) -> InputError {
+    let message = format!(
+        "{} ({}) {why}, so that it cannot be split by features: take another model, or ssgd",
+        node.name,
+        node.layer.kind()
+    );
+    InputError::new("--strategy", "model-parallel layers", message)
+}
+
+/// How the gradient of each layer's output lies: where a rank computes it with its own rows only, as a partial sum. It stays
+/// one through layers without weights, whose backward passes are linear in it.
+fn gradients(whole: &Model, outputs: &[Layout]) -> Result<Vec<Layout>, InputError> {
+    let mut layouts = outputs.to_vec();
+    for (id, node) in whole.iter().rev() {
+        if outputs[id.index()] != Layout::Replicated || node.layer.is_loss() {
+            continue;
+        }
+        let partial = |consumer: &LayerId| given_by(whole, outputs, &layouts, *consumer) == Layout::PartialSum;
+        let count = whole.consumers(id).iter().filter(|consumer| partial(consumer)).count();
+        if count > 0 && count < whole.consumers(id).len() {
+            return Err(refusal(node, "feeds layers that are split and a loss that is not"));
+        }
+        layouts[id.index()] = if count > 0 { Layout::PartialSum } else { Layout::Replicated };
+    }
+    Ok(layouts)
+}
+
+/// What `consumer` gives as gradient of an input of which all ranks have everything.
+fn given_by(whole: &Model, outputs: &[Layout], gradients: &[Layout], consumer: LayerId) -> Layout {
+    let split = outputs[consumer.index()] == Layout::FeatureSplit;
+    match &whole.node(consumer).layer {
+        layer if layer.is_loss() => Layout::Replicated,
+        _ if split => Layout::PartialSum,
+        _ => gradients[consumer.index()],
+    }
+}
+
+/// The gather that must stand between `input` and its consumer.
+fn gather(
+    whole: &Model,
+    outputs: &[Layout],
+    gradients: &[Layout],
+    input: LayerId,
+    consumer: LayerId,
+) -> Option<Gather> {
+    let weighs = matches!(whole.node(consumer).layer, Layer::Dense(_) | Layer::Conv2d(_));
+    match (outputs[input.index()], outputs[consumer.index()]) {
+        (Layout::BatchSplit, Layout::Replicated | Layout::FeatureSplit) => Some(Gather::Samples),
+        (Layout::FeatureSplit, Layout::FeatureSplit) if weighs => Some(Gather::Features),
+        (Layout::FeatureSplit, Layout::Replicated) => {
+            let partial = given_by(whole, outputs, gradients, consumer) == Layout::PartialSum;
+            Some(if partial { Gather::Features } else { Gather::Scores })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,194 @@
+//! The graph of a step in which some layers are split by features: gathers where a layer needs what all ranks have, returns
+//! where gradients are partial sums, allreduces for the weights that all ranks hold, and none for a rank's own rows.
+
+use petgraph::graph::NodeIndex;
+
+use lockstep_topology::Collective;
+
+use super::buckets::cuts_of;
+use crate::graph::{Scope, Tensor, Work};
+use crate::{Gather, Graph, Job, LayerId, Layout, Model, Pass, Sharding};
+
+/// The graph of one step of a rank's `model`.
+pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding) -> Graph {
+    let mut builder = Builder {
+        model,
+        sharding,
+        graph: Graph::default(),
+        forward: Vec::new(),
+        upstream: vec![Vec::new(); model.layers().len()],
+        weight: vec![None; model.layers().len()],
+        data: vec![None; model.layers().len()],
+    };
+    builder.forward_passes();
+    for id in (1..model.layers().len() as u32).rev().map(LayerId) {
+        builder.backward_passes(id);
+    }
+    builder.updates(job);
+    builder.graph
+}
+
+struct Builder<'a> {
+    model: &'a Model,
+    sharding: &'a Sharding,
+    graph: Graph,
+    /// By layer: what makes its output, the gradient of its output, of its parameters, of its inputs.
+    forward: Vec<NodeIndex>,
+    upstream: Vec<Vec<NodeIndex>>,
+    weight: Vec<Option<NodeIndex>>,
+    data: Vec<Option<NodeIndex>>,
+}
+
+impl Builder<'_> {
+    fn scope(&self, id: LayerId) -> Scope {
+        if self.sharding.in_passes(id) { Scope::Pass } else { Scope::MicroBatch }
+    }
+
+    fn output(&self, id: LayerId) -> Layout {
+        self.sharding.layers[id.index()].output
+    }
+
+    /// An edge for each input's output.
+    fn take_inputs(&mut self, id: LayerId, node: NodeIndex) {
+        for input in &self.model.node(id).inputs {
+            self.graph.edge(self.forward[input.index()], node, Tensor::Activation(*input), self.output(*input));
+        }
+    }
+
+    fn forward_passes(&mut self) {
+        let load = self.graph.node(Work::Load, Scope::MicroBatch);
+        self.forward.push(load);
+        for id in (1..self.model.layers().len() as u32).map(LayerId) {
+            let work = match self.sharding.layers[id.index()].gather {
+                Some(_) => Work::Relayout { layer: id, pass: Pass::Forward, collective: Some(Collective::AllGather) },
+                None => Work::Layer(id, Pass::Forward),
+            };
+            let node = self.graph.node(work, self.scope(id));
+            self.take_inputs(id, node);
+            self.forward.push(node);
+            if self.model.node(id).layer.is_loss() {
+                // A loss is its own upstream.
+                self.upstream[id.index()].push(node);
+            }
+        }
+    }
+
+    fn backward_passes(&mut self, id: LayerId) {
+        let (model, layer) = (self.model, &self.sharding.layers[id.index()]);
+        let mut works = Vec::new();
+        if !model.node(id).parameters.is_empty() {
+            works.push(Work::Layer(id, Pass::BackwardWeight));
+        }
+        if model.needs_input_gradient(id) {
+            let collective = match layer.gather {
+                Some(Gather::Samples | Gather::Features) => Some(Collective::ReduceScatter),
+                _ => None,
+            };
+            let pass = Pass::BackwardData;
+            let returns = Work::Relayout { layer: id, pass, collective };
+            works.push(if layer.gather.is_some() { returns } else { Work::Layer(id, pass) });
+        }
+        for work in works {
+            let is_weight = matches!(work, Work::Layer(_, Pass::BackwardWeight));
+            let returns = matches!(work, Work::Relayout { .. });
+            let node = self.graph.node(work, self.scope(id));
+            for from in self.upstream[id.index()].clone() {
+                self.graph.edge(from, node, Tensor::ActivationGradient(id), layer.gradient);
+            }
+            if !returns {
+                self.take_inputs(id, node);
+            }
+            if is_weight {
+                self.weight[id.index()] = Some(node);
+            } else {
+                self.data[id.index()] = Some(node);
+                model.node(id).inputs.iter().for_each(|input| self.upstream[input.index()].push(node));
+            }
+        }
+    }
+
+    fn updates(&mut self, job: &Job) {
+        let (model, sharding) = (self.model, self.sharding);
+        let (split, whole): (Vec<LayerId>, Vec<LayerId>) =
+            model.iter().map(|(id, _)| id).partition(|id| sharding.in_passes(*id));
+        let by_pass = sharding.variable_batch;
+        for cut in cuts_of(model, job.bucket, &split) {
+            let scope = if by_pass { Scope::Pass } else { Scope::Step };
+            let update = self.graph.node(Work::Update { range: cut.range }, scope);
+            for id in &cut.layers {
+                self.gradient(*id, update, Layout::FeatureSplit);
+                self.weights(*id, update, Layout::FeatureSplit);
+            }
+        }
+        for cut in cuts_of(model, job.bucket, &whole) {
+            let collective = Work::Collective { collective: Collective::AllReduce, range: cut.range.clone() };
+            let reduce = self.graph.node(collective, Scope::Step);
+            let update = self.graph.node(Work::Update { range: cut.range }, Scope::Step);
+            cut.layers.iter().for_each(|id| self.gradient(*id, reduce, Layout::PartialSum));
+            self.graph.edge(reduce, update, Tensor::WeightGradient, Layout::Replicated);
+            cut.layers.iter().for_each(|id| self.weights(*id, update, Layout::Replicated));
+        }
+    }
+
+    fn gradient(&mut self, id: LayerId, to: NodeIndex, layout: Layout) {
+        if let Some(from) = self.weight[id.index()] {
+            self.graph.edge(from, to, Tensor::WeightGradient, layout);
+        }
+    }
+
+    fn weights(&mut self, id: LayerId, update: NodeIndex, layout: Layout) {
+        self.graph.weights(update, self.forward[id.index()], layout);
+        if let Some(data) = self.data[id.index()] {
+            self.graph.weights(update, data, layout);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Every gather and return is needed: without it, or with another, layouts fit no rule.
+    #[test]
+    fn a_collective_that_is_missing_or_another_one_is_refused() {
+        for strategy in ["hybrid:a", "hybrid:b", "hybrid:c:variable-batch", "model-parallel"] {
+            let strategy: crate::Strategy = strategy.parse().unwrap();
+            let job = Job { strategy, ..Job::new(Arc::new(Model::load("lenet").unwrap()), 2, 4) };
+            let (graph, _) = job.strategy.graph(&job).unwrap();
+            assert_eq!(graph.check(), Ok(()), "{}", job.strategy);
+            let mut changed = 0;
+            for index in graph.dag.node_indices() {
+                let others = [None, Some(Collective::AllGather), Some(Collective::ReduceScatter)];
+                let Work::Relayout { layer, pass, collective } = graph.dag[index].work.clone() else { continue };
+                for other in others.into_iter().filter(|other| *other != collective) {
+                    let mut wrong = graph.clone();
+                    wrong.dag[index].work = Work::Relayout { layer, pass, collective: other.clone() };
+                    assert!(wrong.check().is_err(), "{}: {other:?} for {collective:?}", job.strategy);
+                    changed += 1;
+                }
+            }
+            assert!(changed >= 8, "{changed}");
+            // Nor may a gradient that is a partial sum be taken for the whole one.
+            for edge in graph.dag.edge_indices() {
+                if graph.dag[edge].layout == Layout::PartialSum {
+                    let mut wrong = graph.clone();
+                    wrong.dag[edge].layout = Layout::Replicated;
+                    assert!(wrong.check().is_err(), "{}: {:?}", job.strategy, graph.dag[edge]);
+                }
+            }
+        }
+    }
+
+    /// The graph does not grow with ranks.
+    #[test]
+    fn ranks_do_not_make_it_larger() {
+        let nodes = |ranks| {
+            let strategy = "hybrid:b".parse().unwrap();
+            let job = Job { strategy, ..Job::new(Arc::new(Model::load("lenet").unwrap()), ranks, 4) };
+            job.strategy.graph(&job).unwrap().0.dag.node_count()
+        };
+        assert_eq!(nodes(2), nodes(9));
+    }
+}
