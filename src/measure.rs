@@ -88,8 +88,14 @@ pub fn measure(
         threads_per_rank: experiment.threads_per_rank as usize,
         arenas: Arenas::default(),
         optimizer: experiment.optimizer.clone(),
-        evaluations: held_out.map(|held_out| Evaluations { held_out, last_epochs, recompute_bn, target: None }),
+        evaluations: held_out.map(|held_out| Evaluations {
+            held_out,
+            last_epochs,
+            recompute_bn,
+            target: experiment.target_accuracy,
+        }),
         stall_limit: STALL_LIMIT,
+        replay: experiment.replay.as_deref(),
         progress: Some(&show),
         ..Options::default()
     };

@@ -76,7 +76,10 @@ pub fn predict(
         network: setup.network,
         conditions: &setup.conditions,
     };
-    let driver = setup.options.driver();
+    let mut driver = setup.options.driver();
+    if let Some(claims) = experiment.replay.as_deref().filter(|_| program.claims()) {
+        driver = driver.replaying(&program, claims).map_err(input)?;
+    }
     let prediction =
         simulate(&program, &platform, driver, &setup.options).map_err(|error| failure(error, experiment))?;
     let step_time_s = prediction.timeline.step_time_s();

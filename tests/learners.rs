@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_exec::{Options, Run, data::Dataset, reference, run};
+use lockstep_exec::{Evaluations, Options, Run, data::Dataset, reference, run};
 use lockstep_models::{Bucket, Decay, Job, Optimizer, Program, random_model};
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
+
+use crate::commands::{folder, lockstep, number, rows};
 
 const STEPS: u32 = 4;
 
@@ -196,4 +198,108 @@ fn learners_may_come_and_go() {
     let options = Options { start: Some(&state), ..Options::default() };
     let refused = run(&strange, &data(&strange, 4), &options).err().unwrap().to_string();
     assert!(refused.contains("another kind of strategy"), "{refused}");
+}
+
+/// Koliousis et al. 2019, §4.3: where one learner is slow, the others take over its batches; judged by who took how many.
+#[test]
+fn a_slow_learner_takes_fewer_batches() {
+    let job = job("sma:tau=4:first-come", 3);
+    let program = job.program().unwrap();
+    let slow = |rank: u32| std::thread::sleep(Duration::from_millis(if rank == 1 { 20 } else { 0 }));
+    let options = Options { steps: 5, warm_up: 0, optimizer: optimizer(), on_load: Some(&slow), ..Options::default() };
+    let data = data(&program, 4);
+    let done = run(&program, &data, &options).unwrap();
+    let taken = |rank: u32| done.claims.iter().filter(|claim| claim.rank == rank).count();
+    assert_eq!(done.claims.len(), 5 * 4 * 3);
+    assert!(taken(1) < taken(0) && taken(1) < taken(2), "{}, {}, {}", taken(0), taken(1), taken(2));
+    // The twin knows nothing of time.
+    let twin = reference::train_as_claimed(&program, &data, 5, options.seed, &options.optimizer, &done.claims).unwrap();
+    assert_eq!(bits(&done.parameters), bits(&twin));
+    // At another pace the same claims are the same run.
+    let again = Options { on_load: None, replay: Some(&done.claims), ..options };
+    assert_eq!(run(&program, &data, &again).unwrap().weights_sha256, done.weights_sha256);
+}
+
+/// Koliousis et al. 2019, §3.2: where the rate falls and the accuracy did not improve since it last fell, learners begin again
+/// at the average model.
+#[test]
+fn learners_restart_at_a_rate_step_without_improvement() {
+    // Batch norm's statistics would change answers too.
+    let (job, epochs) = (Job { model: Arc::new(random_model(3, false)), ..job("sma", 3) }, 4);
+    let program = job.program().unwrap();
+    let data = data(&program, 1);
+    let held_out = Dataset::load("synthetic:2000", &program.model).unwrap().1;
+    let per_epoch = data.len() as u32 / program.global_batch() as u32;
+    let run = |job: &Job, learning_rate, target| {
+        // So small a rate changes weights, but no answer.
+        let decay = Decay::Every { factor: 0.5, epochs: 1.0 };
+        let optimizer = Optimizer { learning_rate, decay, ..optimizer() };
+        let evaluations = Some(Evaluations { held_out: &held_out, last_epochs: 2, recompute_bn: false, target });
+        let steps = epochs * per_epoch;
+        let options = Options { steps, warm_up: 0, optimizer, evaluations, ..Options::default() };
+        run(&job.program().unwrap(), &data, &options).unwrap()
+    };
+    let still = run(&job, 1e-7, None);
+    let steps: Vec<u64> = (2..=epochs).map(|epoch| u64::from(epoch * per_epoch)).collect();
+    assert_eq!(still.restarts, steps, "at the first rate step there is nothing to compare with");
+    assert_eq!(still.evaluations.len(), 2, "looking for restarts puts nothing else on record");
+    let (average, previous) = still.state().average.unwrap();
+    assert!(previous.is_none(), "the last rate step ends the run: momentum begins anew");
+    assert!(still.state().weights.iter().all(|weights| bits(weights) == bits(&average)));
+    // S-SGD has nothing to begin again at.
+    assert_eq!(
+        run(&Job { strategy: lockstep_models::Strategy::Ssgd, ..job.clone() }, 1e-7, None).restarts,
+        Vec::<u64>::new()
+    );
+    // The first epoch reaches a target that is below any accuracy there is.
+    let accuracy = still.evaluations[0].accuracy();
+    let ended = run(&job, 1e-7, Some(accuracy * 0.5 + 1e-9));
+    assert!(accuracy > 0.0);
+    assert_eq!((ended.losses.len() as u32, ended.restarts.len()), (per_epoch, 0));
+    assert_eq!(run(&job, 1e-7, Some(1.0)).losses.len() as u32, epochs * per_epoch);
+}
+
+/// The command line: learners share devices, a log of claims is replayed by a run and by a prediction, nonsense is refused.
+#[test]
+fn commands_with_learners() {
+    let folder = folder("learners");
+    let predict = ["sim", "predict", "--model", "mlp", "--cluster", "ethernet-gpu-8", "--batch-per-rank", "4"];
+    let with = |more: &[&'static str]| [&predict[..], more].concat();
+    let shared = rows(&folder, "sim-predict", &with(&["--strategy", "sma:tau=2", "--ranks", "1,8", "--learners", "2"]));
+    let seen = |row: &serde_json::Value| ["ranks", "learners", "global_batch"].map(|column| number(row, column) as u32);
+    assert_eq!(shared.iter().map(seen).collect::<Vec<_>>(), [[2, 2, 16], [16, 2, 128]]);
+    assert!(shared.iter().all(|row| row["algorithm"] == "hierarchical:ring" && row["strategy"] == "sma:tau=2"));
+    let one = rows(&folder, "sim-predict", &with(&["--strategy", "sma:tau=2", "--ranks", "8", "--algorithm", "ring"]));
+    assert_eq!((seen(&one[0]), one[0]["algorithm"].as_str()), ([8, 1, 64], Some("ring")));
+
+    let run =
+        ["exec", "run", "--model", "mlp", "--data", "synthetic:96", "--ranks", "1", "--learners", "3", "--steps", "3"];
+    let run = [&run[..], &["--batch-per-rank", "4", "--strategy", "sma:first-come"]].concat();
+    let of = |more: &[&str]| rows(&folder, "exec-run", &[&run[..], more].concat())[0]["weights_sha256"].clone();
+    let weights = of(&["--driver-log", "claims.jsonl"]);
+    assert_eq!(of(&["--replay", "claims.jsonl"]), weights);
+    assert_eq!(std::fs::read_to_string(folder.join("claims.jsonl")).unwrap().lines().count(), 3 * 3);
+    let first_come = with(&["--strategy", "sma:first-come", "--ranks", "1", "--learners", "3"]);
+    let logged = [&first_come[..], &["--driver-log", "predicted.jsonl"]].concat();
+    let predicted = rows(&folder, "sim-predict", &logged);
+    let again = rows(&folder, "sim-predict", &[&first_come[..], &["--replay", "predicted.jsonl"]].concat());
+    assert_eq!(predicted[0]["step_time_s"], again[0]["step_time_s"]);
+
+    for (arguments, message) in [
+        (with(&["--learners", "2"]), "--learners: 2: ssgd has no learners"),
+        (with(&["--strategy", "sma:mu=1"]), "is no setting of it"),
+        (with(&["--strategy", "sma", "--driver-log", "x.jsonl"]), "only learners that are served first come"),
+        (with(&["--strategy", "sma:first-come", "--ranks", "2,4", "--replay", "predicted.jsonl"]), "one configuration"),
+        (
+            with(&["--strategy", "sma:first-come", "--ranks", "2", "--replay", "predicted.jsonl"]),
+            "none of this program",
+        ),
+        (with(&["--strategy", "sma:first-come", "--ranks", "2", "--replay", "none.jsonl"]), "cannot be read"),
+        (with(&["--strategy", "sma", "--accumulate", "2"]), "tau in --strategy"),
+        ([&run[..], &["--target-accuracy", "2"]].concat(), "at most 1"),
+    ] {
+        let output = lockstep(&folder, &arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), error.contains(message)), (Some(2), true), "{arguments:?}: {error}");
+    }
 }

@@ -8,6 +8,7 @@ use lockstep_topology::InputError;
 use super::flags::ExperimentFlags;
 use super::run_flags::RunFlags;
 use crate::cli::doctor::cuda_driver;
+use crate::driver_log::DriverFlags;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::rows;
@@ -32,12 +33,16 @@ enum Device {
   lockstep exec run --model lenet --data mnist --ranks 2 --batch-per-rank 32 --epochs 10
   lockstep exec run --model resnet-32 --ranks 1,2 --batch-per-rank 32 --accumulate 8 --recipe goyal2017 --epochs 6 \\
       --seeds 5 --recompute-bn
+  lockstep exec run --model lenet --data mnist --ranks 1 --learners 4 --strategy sma:first-come --batch-per-rank 16 \\
+      --epochs 10 --target-accuracy 0.99 --driver-log claims.jsonl
   mpirun -n 4 lockstep exec run --model lenet --data mnist --ranks 4 --transport mpi --steps 100")]
 pub(super) struct ExecRun {
     #[command(flatten)]
     experiment: ExperimentFlags,
     #[command(flatten)]
     run: RunFlags,
+    #[command(flatten)]
+    driver: DriverFlags,
     /// What computes
     #[arg(long, value_enum, default_value = "cpu")]
     device: Device,
@@ -59,6 +64,7 @@ impl ExecRun {
         }
         // Mistakes are told before any process joins another.
         let configurations = experiment.configurations()?;
+        self.driver.apply(&mut experiment, &configurations)?;
         let mut launch = Launch::new(&experiment)?;
         if launch.speaks() {
             let seeds = experiment.seed..experiment.seed.saturating_add(u64::from(experiment.seeds));
@@ -67,7 +73,9 @@ impl ExecRun {
             eprintln!("{}", experiment.account_of_training(&configurations));
         }
         let mut trace = Trace::new();
+        let mut claims = Vec::new();
         let rows = rows(&experiment, &mut launch, |configuration, measured| {
+            claims.clone_from(&measured.run.claims);
             if self.trace.is_some() {
                 let seed = if experiment.seeds > 1 { format!(", seed {}", measured.seed) } else { String::new() };
                 let label = format!("measured {}{seed}", configuration.label());
@@ -77,6 +85,7 @@ impl ExecRun {
         if !launch.speaks() {
             return Ok(());
         }
+        self.driver.save(&claims)?;
         if let Some(path) = &self.trace {
             trace.save(path)?;
         }

@@ -27,6 +27,9 @@ pub struct ExperimentFlags {
     /// :variable-batch), model-parallel, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, ea-sgd:tau=4
     #[arg(long, value_parser = parsed::<Strategy>)]
     pub strategy: Option<Strategy>,
+    /// Learners on each device: every rank of --ranks becomes so many (sma, ea-sgd)
+    #[arg(long, value_parser = positive, value_name = "M", allow_hyphen_values = true)]
+    pub learners: Option<u32>,
     /// Samples per rank and micro-batch, e.g. 16,64
     #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
     pub batch_per_rank: Option<Vec<u32>>,
@@ -82,7 +85,11 @@ impl ExperimentFlags {
         replace(e, "batch_per_rank", self.batch_per_rank, |e, sizes| e.batch = Batch::PerRank(distinct(sizes)));
         replace(e, "global_batch", self.global_batch, |e, sizes| e.batch = Batch::Global(distinct(sizes)));
         replace(e, "accumulate", self.accumulate, |e, count| e.accumulate = count);
-        replace(e, "algorithm", self.algorithm, |e, all| e.algorithms = distinct(all));
+        replace(e, "learners", self.learners, |e, count| e.learners = count);
+        if let Some(all) = self.algorithm {
+            e.algorithms = distinct(all);
+            e.places.insert("algorithm".to_owned(), "--algorithm".to_owned());
+        }
         replace(e, "bucket", self.bucket, |e, bucket| e.bucket = bucket);
         replace(e, "chunk", self.chunk, |e, chunk| e.chunk = Some(chunk));
         replace(e, "concurrent_exchanges", self.concurrent_exchanges, |e, count| e.concurrent_exchanges = count);

@@ -6,7 +6,7 @@ use lockstep_models::{Decay, MomentumForm, Scaling, WarmUp};
 use lockstep_topology::InputError;
 
 use super::flags::{parsed, positive, replace};
-use crate::experiment::{Experiment, Length, Recipe};
+use crate::experiment::{Experiment, Length, Recipe, share};
 
 /// Flags of the runs of an experiment.
 #[derive(Debug, Clone, Args)]
@@ -29,6 +29,9 @@ pub(super) struct RunFlags {
     /// What is done to training samples: none, or some of scale,crop=4,flip (predictions leave its time out)
     #[arg(long, value_parser = parsed::<Augmentation>, value_name = "WHAT")]
     augment: Option<Augmentation>,
+    /// End a run when the model (of learners: their average) is that accurate after an epoch, e.g. 0.99
+    #[arg(long, value_parser = share, value_name = "X", allow_hyphen_values = true)]
+    target_accuracy: Option<f64>,
     /// Recompute batch norm's statistics over an epoch of training samples before each evaluation
     #[arg(long)]
     recompute_bn: bool,
@@ -87,6 +90,7 @@ impl RunFlags {
         replace(experiment, "epochs", self.epochs, |e, epochs| e.length = Length::Epochs(epochs));
         replace(experiment, "seed", self.seed, |e, seed| e.seed = seed);
         replace(experiment, "seeds", self.seeds, |e, seeds| e.seeds = seeds);
+        replace(experiment, "target_accuracy", self.target_accuracy, |e, target| e.target_accuracy = Some(target));
         replace(experiment, "recompute_bn", self.recompute_bn.then_some(true), |e, yes| e.recompute_bn = yes);
         replace(experiment, "augment", self.augment, |e, augmentation| e.augmentation = augmentation);
         let flags = self.optimizer;

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use lockstep_sim::NetworkModel;
 
 use super::flags::{ExperimentFlags, FoldFlags, anchor, positive};
+use crate::driver_log::DriverFlags;
 use crate::experiment::Anchor;
 use crate::explain::text;
 use crate::failure::Failure;
@@ -41,6 +42,7 @@ impl From<Network> for NetworkModel {
 #[command(after_help = "Examples:
   lockstep sim predict --model resnet-32 --cluster ethernet-4 --ranks 1,16,32,64 --batch-per-rank 32 \\
       --algorithm ring,hierarchical:ring
+  lockstep sim predict --model resnet-32 --cluster ethernet-gpu-8 --ranks 8 --learners 2 --strategy sma --batch-per-rank 16
   lockstep sim predict experiments/quickstart.toml --cluster workstation --ranks 4 --explain
   lockstep sim predict experiments/stragglers.toml --trials 200
   lockstep sim predict bad-day.toml     with a block of rows for each [[scenario]] in it: docs/scenarios.md")]
@@ -67,6 +69,8 @@ pub(super) struct Predict {
     trace: Option<PathBuf>,
     #[command(flatten)]
     fold: FoldFlags,
+    #[command(flatten)]
+    driver: DriverFlags,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -99,16 +103,19 @@ impl Predict {
         })?;
         // What is wrong with the experiment matters more than a profile that is missing.
         let configurations = experiment.configurations()?;
+        self.driver.apply(&mut experiment, &configurations)?;
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into())? };
         setup.options.fold = self.fold.rule();
-        let mut trace = Trace::new();
+        let (mut trace, mut claims) = (Trace::new(), Vec::new());
         find(&experiment, configurations, &site, &setup, &known, &estimate, |configuration, predicted| {
+            claims.clone_from(&predicted.prediction.claims);
             if self.trace.is_some() {
                 let label = format!("predicted {}", configuration.label());
                 trace.add(&label, &predicted.program, &predicted.prediction.timeline);
             }
         })?;
+        self.driver.save(&claims)?;
         // From here on an interrupt waits, so that the file and the rows are whole.
         known.with(|rows, notes, _| {
             if let Some(path) = &self.trace {

@@ -51,5 +51,5 @@ pub struct CompareRow {
 
 impl Row for CompareRow {
     const SETTING: &'static [&'static str] =
-        &["model", "strategy", "accumulate", "bucket", "data", "transport", "seed", "steps", "bound"];
+        &["model", "strategy", "learners", "accumulate", "bucket", "data", "transport", "seed", "steps", "bound"];
 }

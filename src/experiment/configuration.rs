@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use lockstep_models::{Job, Model, Program};
-use lockstep_topology::{Algorithm, Cluster, Hosting, HostingRule, InputError, Placement, PlacementRule, blocks};
+use lockstep_topology::{
+    Algorithm, Cluster, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, blocks,
+};
 
 use super::{Batch, Experiment, NONE, Point, THIS_MACHINE, TransportKind};
 use crate::report::Setting;
@@ -16,6 +18,8 @@ const MOST: usize = 100_000;
 pub struct Configuration {
     /// What is trained and how.
     pub job: Job,
+    /// Learners on each device; the job's workers are all of them.
+    pub learners: u32,
     /// Configurations of the same key have the same batch, so that their throughput per rank can be compared.
     pub batch_key: u64,
     /// What goes wrong, where the experiment has scenarios.
@@ -42,6 +46,7 @@ impl Configuration {
         Setting {
             model: job.model.name().to_owned(),
             strategy: job.strategy.to_string(),
+            learners: self.learners,
             ranks: job.workers,
             batch_per_rank: job.batch_per_rank,
             accumulate: job.accumulate,
@@ -70,13 +75,39 @@ impl Configuration {
             Some(each) if !experiment.on_this_machine() => PlacementRule::PerHost(each),
             _ => PlacementRule::Pack,
         };
-        let placement = Placement::new(cluster, self.job.ranks(), &rule)?;
+        let mut placement =
+            Placement::new(cluster, (self.job.workers / self.learners).saturating_add(self.job.servers()), &rule)?;
+        if self.learners > 1 {
+            placement = self.share_devices(cluster, &placement)?;
+        }
         let hosting = Hosting::new(&placement, &experiment.hosting(self.job.ranks())?)?;
-        if !experiment.on_this_machine() {
+        if !experiment.on_this_machine() && self.learners == 1 {
             let ranks: Vec<_> = placement.all().collect();
             self.job.node_sizes = Some(placement.node_sizes(&ranks));
         }
         Ok((placement, hosting))
+    }
+
+    /// Every place of `places` for all learners of a device, servers as they are.
+    fn share_devices(&self, cluster: &Cluster, places: &Placement) -> Result<Placement, InputError> {
+        let devices = self.job.workers / self.learners;
+        let each = |rank: u32| if rank < devices { self.learners as usize } else { 1 };
+        let listed = places.all().flat_map(|rank| vec![places.device(rank); each(rank.0)]).collect();
+        let usual = Limits::default();
+        let ranks_per_core = usual.ranks_per_core.saturating_mul(self.learners);
+        let limits = Limits { ranks_per_gpu: self.learners, ranks_per_core, ..usual };
+        Placement::within(cluster, self.job.ranks(), &PlacementRule::Listed(listed), limits)
+    }
+
+    /// Learners of one device add their differences up there before the ring goes across devices (Koliousis et al. 2019,
+    /// §4.2), so to a hierarchical method devices are the nodes.
+    fn lie_on_devices(&mut self) {
+        if self.learners > 1 {
+            let devices = self.job.workers / self.learners;
+            let mut sizes = vec![self.learners; devices as usize];
+            sizes.extend(vec![1; self.job.servers() as usize]);
+            self.job.node_sizes = Some(sizes);
+        }
     }
 }
 
@@ -95,14 +126,16 @@ impl Experiment {
             Batch::PerRank(sizes) => sizes.len(),
             Batch::Global(sizes) => sizes.len(),
         };
-        if batches * self.ranks.len() * self.algorithms.len() > MOST {
+        let algorithms = self.methods();
+        if batches * self.ranks.len() * algorithms.len() > MOST {
             let message = format!("more than {MOST} configurations: leave some out");
             return Err(InputError::new("experiment", self.name.clone(), message));
         }
         let mut all = Vec::new();
         for batch in 0..batches {
             for ranks in &self.ranks {
-                for algorithm in self.algorithms.iter().take(if *ranks == 1 { 1 } else { usize::MAX }) {
+                let alone = ranks.saturating_mul(self.learners) == 1;
+                for algorithm in algorithms.iter().take(if alone { 1 } else { usize::MAX }) {
                     let configuration = self.configuration(&model, batch, *ranks, algorithm)?;
                     configuration.program().map_err(|error| self.locate(error))?;
                     all.push(configuration);
@@ -110,6 +143,15 @@ impl Experiment {
             }
         }
         Ok(all)
+    }
+
+    /// The methods of the allreduce: those that it names, else a ring, which goes across devices where those have several
+    /// learners.
+    fn methods(&self) -> Vec<Algorithm> {
+        if self.learners > 1 && !self.places.contains_key("algorithm") {
+            return vec![Algorithm::Hierarchical(Box::new(Algorithm::Ring))];
+        }
+        self.algorithms.clone()
     }
 
     /// The model called `name`, with the experiment's initial values; errors are at the line that gives it.
@@ -129,7 +171,7 @@ impl Experiment {
     pub fn published_for(&self, configuration: &Configuration) -> Option<f64> {
         let job = &configuration.job;
         let fits = |point: &&Point| {
-            point.ranks == job.workers
+            point.ranks == job.workers / configuration.learners
                 && point.batch_per_rank.is_none_or(|batch| batch == job.batch_per_rank)
                 && point.algorithm.as_ref().is_none_or(|algorithm| *algorithm == job.algorithm)
         };
@@ -147,6 +189,15 @@ impl Experiment {
         ranks: u32,
         algorithm: &Algorithm,
     ) -> Result<Configuration, InputError> {
+        let devices = ranks;
+        let Some(ranks) = devices.checked_mul(self.learners) else {
+            let message = format!("times {devices} ranks are more than 2^32: take fewer");
+            return Err(self.locate(InputError::new("--learners", self.learners.to_string(), message)));
+        };
+        if self.learners > 1 && self.strategy.averaging(ranks).is_none() {
+            let message = format!("{} has no learners that could share a device: take --strategy sma", self.strategy);
+            return Err(self.locate(InputError::new("--learners", self.learners.to_string(), message)));
+        }
         let (batch_per_rank, batch_key) = match &self.batch {
             Batch::PerRank(sizes) => (sizes[batch], u64::from(sizes[batch])),
             Batch::Global(sizes) => (self.share(sizes[batch], ranks)?, sizes[batch]),
@@ -162,10 +213,12 @@ impl Experiment {
                 sampling: self.sampling,
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },
+            learners: self.learners,
             batch_key,
             scenario: None,
         };
         configuration.job.node_sizes = Some(self.nodes_here(configuration.job.ranks())?);
+        configuration.lie_on_devices();
         Ok(configuration)
     }
 

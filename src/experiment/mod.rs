@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use lockstep_exec::data::Augmentation;
-use lockstep_models::{Bucket, InitRules, Optimizer, Sampling, Strategy};
+use lockstep_models::{Bucket, Claim, InitRules, Optimizer, Sampling, Strategy};
 use lockstep_topology::{Algorithm, Bytes, InputError};
 
 pub use axes::Axes;
@@ -163,6 +164,8 @@ pub struct Experiment {
     pub chunk: Option<Bytes>,
     /// Exchanges in flight at once.
     pub concurrent_exchanges: u32,
+    /// Learners on each device: every one of `ranks` becomes so many.
+    pub learners: u32,
     /// How ranks meet.
     pub transport: TransportKind,
     /// Processes that `mpirun` started, where it did: ranks divide among them.
@@ -179,6 +182,10 @@ pub struct Experiment {
     pub seed: u64,
     /// Measured runs of each configuration, with seeds `seed`, `seed + 1`, …
     pub seeds: u32,
+    /// The accuracy at which a run ends, 0 to 1; each epoch is judged then.
+    pub target_accuracy: Option<f64>,
+    /// The claims of an earlier run, which learners make again.
+    pub replay: Option<Arc<[Claim]>>,
     /// Whether batch norm's statistics are recomputed before each evaluation.
     pub recompute_bn: bool,
     /// What is done to training samples.
@@ -218,6 +225,7 @@ impl Default for Experiment {
             bucket: Bucket::Size(Bytes(25 << 20)),
             chunk: None,
             concurrent_exchanges: 1,
+            learners: 1,
             transport: TransportKind::Threads,
             processes: None,
             ranks_per_node: None,
@@ -226,6 +234,8 @@ impl Default for Experiment {
             length: Length::Steps(50),
             seed: 1,
             seeds: 1,
+            target_accuracy: None,
+            replay: None,
             recompute_bn: false,
             augmentation: Augmentation::default(),
             recipe: None,
@@ -306,6 +316,17 @@ impl Experiment {
             None => format!("--{}", key.replace('_', "-")),
         };
         InputError { place, ..error }
+    }
+}
+
+/// A number above 0 and at most 1.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn share(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number > 0.0 && number <= 1.0 => Ok(number),
+        _ => Err(format!("{text:?}: must be a number above 0 and at most 1")),
     }
 }
 

@@ -8,7 +8,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Anchor, Batch, Experiment, Point, Published, Recipe, axes};
 
 /// The keys of an experiment.
-pub(crate) const KEYS: [&str; 31] = [
+pub(crate) const KEYS: [&str; 33] = [
     "name",
     "model",
     "data",
@@ -18,6 +18,7 @@ pub(crate) const KEYS: [&str; 31] = [
     "global_batch",
     "accumulate",
     "strategy",
+    "learners",
     "algorithm",
     "bucket",
     "chunk",
@@ -31,6 +32,7 @@ pub(crate) const KEYS: [&str; 31] = [
     "seed",
     "seeds",
     "recompute_bn",
+    "target_accuracy",
     "augment",
     "recipe",
     "optimizer",
@@ -89,6 +91,7 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         "global_batch" => experiment.batch = Batch::Global(each(entry, |item| item.whole(1..1 << 48))?),
         "accumulate" => experiment.accumulate = entry.count()?,
         "strategy" => experiment.strategy = entry.read(str::parse)?,
+        "learners" => experiment.learners = entry.count()?,
         "algorithm" => experiment.algorithms = each(entry, |item| item.read(str::parse))?,
         "bucket" => experiment.bucket = entry.read(str::parse)?,
         "chunk" => experiment.chunk = Some(entry.read(super::parse_chunk)?),
@@ -101,6 +104,7 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         "epochs" => experiment.length = super::Length::Epochs(entry.count()?),
         "seed" => experiment.seed = entry.whole(0..1 << 63)?,
         "seeds" => experiment.seeds = entry.count()?,
+        "target_accuracy" => experiment.target_accuracy = Some(entry.read(super::share)?),
         "recompute_bn" => experiment.recompute_bn = entry.boolean()?,
         "augment" => experiment.augmentation = entry.read(str::parse)?,
         "recipe" => {}

@@ -13,6 +13,8 @@ pub struct Setting {
     pub model: String,
     /// How training is spread over ranks.
     pub strategy: String,
+    /// Learners on each device, all of which are ranks.
+    pub learners: u32,
     /// Ranks that train, dedicated servers not counted.
     pub ranks: u32,
     /// Samples per rank and micro-batch.
@@ -31,6 +33,7 @@ pub struct Setting {
 pub(super) const SETTING: &[&str] = &[
     "model",
     "strategy",
+    "learners",
     "accumulate",
     "bucket",
     "cluster",

@@ -148,7 +148,8 @@ impl<'a> Points<'a> {
         let (sweep, point) = (self.sweep, &self.plan.points[index as usize]);
         let accumulate = sweep.accumulate[point.accumulate as usize];
         let period = sweep.base.strategy.period();
-        let parts = u64::from(ranks) * u64::from(accumulate) * u64::from(period);
+        let each = u64::from(period).saturating_mul(sweep.base.learners.into());
+        let parts = (u64::from(ranks) * u64::from(accumulate)).saturating_mul(each);
         let (batch_per_rank, global_batch) = match &sweep.batch {
             Batch::PerRank(sizes) => {
                 let size = sizes[point.batch as usize];
@@ -170,7 +171,8 @@ impl<'a> Points<'a> {
             setting: Setting {
                 model: sweep.models[point.model as usize].name().to_owned(),
                 strategy: sweep.base.strategy.to_string(),
-                ranks,
+                learners: sweep.base.learners,
+                ranks: ranks.saturating_mul(sweep.base.learners),
                 batch_per_rank,
                 accumulate,
                 global_batch,
