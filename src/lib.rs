@@ -26,3 +26,4 @@ pub mod site;
 pub mod sweep;
 pub mod trace;
 pub mod trials;
+pub mod tune;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
-use lockstep_exec::{Arenas, Evaluations, Options, Run};
-use lockstep_models::{Program, median};
+use lockstep_exec::{Arenas, Evaluations, Options, Run, State};
+use lockstep_models::{Program, Trial, median};
 use lockstep_topology::{Cluster, InputError};
 
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::progress::Progress;
 use crate::report::{MeasuredRow, scaling_efficiencies};
+use crate::tune;
 
 /// Steps at the start that statistics leave out, where there are more.
 const WARM_UP: u32 = 5;
@@ -28,6 +29,10 @@ pub struct Measured {
     pub run: Run,
     /// With which seed.
     pub seed: u64,
+    /// What the auto-tuner observed, and in words.
+    pub trials: Vec<Trial>,
+    /// As above.
+    pub tuning: Option<String>,
 }
 
 /// Puts the configurations' ranks where the experiment's cluster has them, so that a hierarchical method runs the same
@@ -75,8 +80,28 @@ pub fn measure(
     (data, held_out): (&Dataset, Option<&Dataset>),
     launch: &mut Launch,
 ) -> Result<Option<Measured>, Failure> {
+    if experiment.tunes {
+        return tune::measured(configuration, experiment, seed, (data, held_out), launch);
+    }
     let program = configuration.program().map_err(|error| experiment.locate(error))?;
     let steps = steps(experiment, &program, data.len())?;
+    segment(configuration, experiment, seed, (data, held_out), launch, steps, None)
+}
+
+/// So many steps of a configuration's run, from the beginning or from what an earlier segment left.
+///
+/// # Errors
+/// As [`measure`].
+pub(crate) fn segment(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    seed: u64,
+    (data, held_out): (&Dataset, Option<&Dataset>),
+    launch: &mut Launch,
+    steps: u32,
+    start: Option<&State>,
+) -> Result<Option<Measured>, Failure> {
+    let program = configuration.program().map_err(|error| experiment.locate(error))?;
     let progress = Progress::new(launch.speaks(), &configuration.label(), steps, program.global_batch());
     let show = |step: u32, loss: f64| progress.step(step, loss);
     let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { LAST_EPOCHS } else { 0 };
@@ -85,6 +110,7 @@ pub fn measure(
         steps,
         warm_up: WARM_UP.min(steps / 4),
         seed,
+        start,
         threads_per_rank: experiment.threads_per_rank as usize,
         arenas: Arenas::default(),
         optimizer: experiment.optimizer.clone(),
@@ -101,7 +127,7 @@ pub fn measure(
     };
     let run = launch.run(&program, data, &options);
     progress.end();
-    Ok(run?.map(|run| Measured { program, run, seed }))
+    Ok(run?.map(|run| Measured { program, run, seed, trials: Vec::new(), tuning: None }))
 }
 
 /// The rows of an experiment, one per configuration and seed; `each` sees every run with its configuration. In processes other than rank 0's there are none.
@@ -168,7 +194,7 @@ fn row(
     measured: &mut Measured,
     held_out: &Dataset,
 ) -> MeasuredRow {
-    let Measured { program, run, seed } = measured;
+    let Measured { program, run, seed, .. } = measured;
     let evaluation = run.evaluate(held_out);
     let mut times = run.timeline.step_times_s();
     times.sort_by(f64::total_cmp);

@@ -17,6 +17,7 @@ use crate::scenario::{Block, blocks};
 pub use crate::setup::Setup;
 use crate::site::Site;
 use crate::trials::{Spread, spread};
+use crate::tune;
 
 /// What is predicted of one configuration.
 pub struct Predicted {
@@ -200,6 +201,11 @@ pub fn find(
             let before = number * each_block + index;
             let share = |of_this: f64| (before as f64 + of_this) / all;
             estimate.show(share(0.0), &label);
+            if experiment.tunes && number == 0 {
+                let (tuned, how) = tune::predicted(configuration, experiment, &site.cluster, &costs, setup)?;
+                *configuration = tuned;
+                known.note(&how);
+            }
             let predicted = predict(configuration, experiment, &site.cluster, &costs, setup)?;
             let of_trials = match setup.trials {
                 0 => None,

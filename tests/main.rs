@@ -14,4 +14,5 @@ mod memory;
 mod scenarios;
 mod sweeps;
 mod symmetry;
+mod tuning;
 mod zoo;

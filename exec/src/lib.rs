@@ -25,6 +25,7 @@ mod worker;
 pub use error::ExecError;
 pub use pin::pin;
 pub use pool::{Arenas, Pool};
+pub use room::most_ranks;
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
 pub use run::{Options, Run, run};

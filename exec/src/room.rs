@@ -11,6 +11,17 @@ use crate::device::cpu::{Threads, workspace_bytes};
 /// Optimizer state of a replica per parameter: its velocity.
 const OPTIMIZER_ELEMENTS: u64 = 1;
 
+/// How many ranks of the first role the memory that is left would hold; as many as anybody asks for where nobody can say.
+///
+/// # Errors
+/// An exchange's algorithm that cannot serve its group, threads that the system does not give.
+pub fn most_ranks(program: &Program, threads: usize) -> Result<u32, InputError> {
+    let Some(available) = available() else { return Ok(u32::MAX) };
+    let workspace = workspace_bytes(program, &Threads::new(threads)?) as u64;
+    let each = Memory::of_role(program, 0, OPTIMIZER_ELEMENTS)?.total() + workspace;
+    Ok((available / each.max(1)).min(u64::from(u32::MAX)) as u32)
+}
+
 /// Refuses a program of which `ranks` of this process need more than there is.
 ///
 /// # Errors

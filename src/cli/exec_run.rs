@@ -15,6 +15,7 @@ use crate::measure::rows;
 use crate::output::check_writable;
 use crate::report::{Format, Report};
 use crate::trace::Trace;
+use crate::tune::Logged;
 
 /// What computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -35,6 +36,8 @@ enum Device {
       --seeds 5 --recompute-bn
   lockstep exec run --model lenet --data mnist --ranks 1 --learners 4 --strategy sma:first-come --batch-per-rank 16 \\
       --epochs 10 --target-accuracy 0.99 --driver-log claims.jsonl
+  lockstep exec run --model lenet --data mnist --strategy sma --learners auto --batch-per-rank 16 --steps 300 \\
+      --tuner-log tuned.json
   mpirun -n 4 lockstep exec run --model lenet --data mnist --ranks 4 --transport mpi --steps 100")]
 pub(super) struct ExecRun {
     #[command(flatten)]
@@ -46,6 +49,12 @@ pub(super) struct ExecRun {
     /// What computes
     #[arg(long, value_enum, default_value = "cpu")]
     device: Device,
+    /// With --learners auto: write what the tuner observed
+    #[arg(long, value_name = "FILE")]
+    tuner_log: Option<PathBuf>,
+    /// With --learners auto: decide as that log of --tuner-log says, which trains the same bits
+    #[arg(long, value_name = "FILE")]
+    replay_tuner: Option<PathBuf>,
     /// Write a Chrome/Perfetto trace of all configurations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -59,8 +68,11 @@ impl ExecRun {
         let mut experiment = self.experiment.resolve()?;
         self.run.apply(&mut experiment)?;
         check_device(self.device)?;
-        if let Some(path) = &self.trace {
-            check_writable("--trace", path)?;
+        if let Some(path) = &self.replay_tuner {
+            experiment.tuning = Logged::load(path)?;
+        }
+        for (flag, path) in [("--trace", &self.trace), ("--tuner-log", &self.tuner_log)] {
+            path.iter().try_for_each(|path| check_writable(flag, path))?;
         }
         // Mistakes are told before any process joins another.
         let configurations = experiment.configurations()?;
@@ -73,9 +85,14 @@ impl ExecRun {
             eprintln!("{}", experiment.account_of_training(&configurations));
         }
         let mut trace = Trace::new();
-        let mut claims = Vec::new();
+        let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let rows = rows(&experiment, &mut launch, |configuration, measured| {
             claims.clone_from(&measured.run.claims);
+            if let Some(tuning) = &measured.tuning {
+                let (configuration, seed) = (configuration.label(), measured.seed);
+                tuned.push(Logged { configuration, seed, trials: measured.trials.clone() });
+                notes.push(tuning.clone());
+            }
             if self.trace.is_some() {
                 let seed = if experiment.seeds > 1 { format!(", seed {}", measured.seed) } else { String::new() };
                 let label = format!("measured {}{seed}", configuration.label());
@@ -89,7 +106,10 @@ impl ExecRun {
         if let Some(path) = &self.trace {
             trace.save(path)?;
         }
-        Report::new(rows, Vec::new()).print(self.format)
+        if let Some(path) = &self.tuner_log {
+            Logged::save(&tuned, path)?;
+        }
+        Report::new(rows, notes).print(self.format)
     }
 }
 

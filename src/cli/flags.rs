@@ -7,7 +7,7 @@ use lockstep_models::{Bucket, Sampling, Strategy};
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, InputError};
 
-use crate::experiment::{Anchor, Batch, Experiment, TransportKind, parse_chunk};
+use crate::experiment::{Anchor, Batch, Experiment, Learners, TransportKind, parse_chunk};
 
 /// An experiment file, and flags that make one or replace what the file says.
 #[derive(Debug, Clone, Args)]
@@ -27,9 +27,9 @@ pub struct ExperimentFlags {
     /// :variable-batch), model-parallel, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, ea-sgd:tau=4
     #[arg(long, value_parser = parsed::<Strategy>)]
     pub strategy: Option<Strategy>,
-    /// Learners on each device: every rank of --ranks becomes so many (sma, ea-sgd)
-    #[arg(long, value_parser = positive, value_name = "M", allow_hyphen_values = true)]
-    pub learners: Option<u32>,
+    /// Learners on each device: every rank of --ranks becomes so many, or with auto as many as raise the throughput (sma, ea-sgd)
+    #[arg(long, value_parser = parsed::<Learners>, value_name = "M|auto", allow_hyphen_values = true)]
+    pub learners: Option<Learners>,
     /// Samples per rank and micro-batch, e.g. 16,64
     #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
     pub batch_per_rank: Option<Vec<u32>>,
@@ -59,6 +59,9 @@ pub struct ExperimentFlags {
     /// a host's, or those of a process
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     pub ranks_per_node: Option<u32>,
+    /// Share by which another learner must raise the throughput, with --learners auto [default: 0.05]
+    #[arg(long, value_parser = share, value_name = "SHARE", allow_hyphen_values = true)]
+    pub tuner_threshold: Option<f64>,
     /// Who draws samples together: one-shuffle (all ranks), per-node (each node with a seed of its own)
     #[arg(long, value_parser = parsed::<Sampling>, value_name = "RULE")]
     pub sampling: Option<Sampling>,
@@ -85,7 +88,7 @@ impl ExperimentFlags {
         replace(e, "batch_per_rank", self.batch_per_rank, |e, sizes| e.batch = Batch::PerRank(distinct(sizes)));
         replace(e, "global_batch", self.global_batch, |e, sizes| e.batch = Batch::Global(distinct(sizes)));
         replace(e, "accumulate", self.accumulate, |e, count| e.accumulate = count);
-        replace(e, "learners", self.learners, |e, count| e.learners = count);
+        replace(e, "learners", self.learners, Experiment::set_learners);
         if let Some(all) = self.algorithm {
             e.algorithms = distinct(all);
             e.places.insert("algorithm".to_owned(), "--algorithm".to_owned());
@@ -95,6 +98,7 @@ impl ExperimentFlags {
         replace(e, "concurrent_exchanges", self.concurrent_exchanges, |e, count| e.concurrent_exchanges = count);
         replace(e, "transport", self.transport, |e, transport| e.transport = transport);
         replace(e, "ranks_per_node", self.ranks_per_node, |e, count| e.ranks_per_node = Some(count));
+        replace(e, "tuner_threshold", self.tuner_threshold, |e, threshold| e.tuner_threshold = threshold);
         replace(e, "sampling", self.sampling, |e, sampling| e.sampling = sampling);
         replace(e, "threads_per_rank", self.threads_per_rank, |e, count| e.threads_per_rank = count);
         Ok(experiment)
@@ -193,6 +197,13 @@ pub(super) fn positive(text: &str) -> Result<u32, String> {
     match text.trim().parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err(format!("must be a whole number from 1 to {}", u32::MAX)),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(share) if (0.0..10.0).contains(&share) => Ok(share),
+        _ => Err("must be a share from 0 to below 10, e.g. 0.05".to_owned()),
     }
 }
 

@@ -44,6 +44,7 @@ impl From<Network> for NetworkModel {
       --algorithm ring,hierarchical:ring
   lockstep sim predict --model resnet-32 --cluster ethernet-gpu-8 --ranks 8 --learners 2 --strategy sma --batch-per-rank 16
   lockstep sim predict experiments/quickstart.toml --cluster workstation --ranks 4 --explain
+  lockstep sim predict --model resnet-32 --cluster dgx1-v100 --ranks 8 --strategy sma --learners auto --batch-per-rank 16
   lockstep sim predict experiments/stragglers.toml --trials 200
   lockstep sim predict bad-day.toml     with a block of rows for each [[scenario]] in it: docs/scenarios.md")]
 pub(super) struct Predict {

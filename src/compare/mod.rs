@@ -81,6 +81,7 @@ pub fn compare(
     quiet: &mut Quiet,
     mut note: impl FnMut(&str),
 ) -> Result<Option<Comparison>, Failure> {
+    experiment.refuse_tuning("a comparison")?;
     let mut launch = Launch::new(experiment)?;
     let experiment = &launch.experiment(experiment);
     let setup = Setup::of(experiment, site, Default::default())?;

@@ -101,7 +101,7 @@ impl Configuration {
 
     /// Learners of one device add their differences up there before the ring goes across devices (Koliousis et al. 2019,
     /// §4.2), so to a hierarchical method devices are the nodes.
-    fn lie_on_devices(&mut self) {
+    pub(super) fn lie_on_devices(&mut self) {
         if self.learners > 1 {
             let devices = self.job.workers / self.learners;
             let mut sizes = vec![self.learners; devices as usize];
@@ -121,6 +121,7 @@ impl Experiment {
     /// No model, an unknown one, a global batch that does not divide, or an algorithm that cannot serve; each program is
     /// built once to find out.
     pub fn configurations(&self) -> Result<Vec<Configuration>, InputError> {
+        self.check_tuning()?;
         let model = Arc::new(self.load_model(&self.model)?);
         let batches = match &self.batch {
             Batch::PerRank(sizes) => sizes.len(),
@@ -224,7 +225,7 @@ impl Experiment {
 
     /// How `ranks` ranks lie on nodes where no cluster says it: so many neighbours on each as the experiment asks for, or those
     /// of a process; else all on one.
-    fn nodes_here(&self, ranks: u32) -> Result<Vec<u32>, InputError> {
+    pub(super) fn nodes_here(&self, ranks: u32) -> Result<Vec<u32>, InputError> {
         let here = self.on_this_machine();
         let of_process = self.processes.filter(|count| here && ranks.is_multiple_of(*count)).map(|count| ranks / count);
         let Some(each) = self.ranks_per_node.filter(|_| here).or(of_process) else { return Ok(vec![ranks]) };

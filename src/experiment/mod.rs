@@ -2,6 +2,7 @@
 
 mod axes;
 mod configuration;
+mod learners;
 mod noise;
 mod optimizer;
 pub(crate) mod read;
@@ -18,12 +19,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use lockstep_exec::data::Augmentation;
-use lockstep_models::{Bucket, Claim, InitRules, Optimizer, Sampling, Strategy};
+use lockstep_models::{Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Optimizer, Sampling, Strategy};
 use lockstep_topology::{Algorithm, Bytes, InputError};
 
+use crate::tune::Logged;
 pub use axes::Axes;
 pub(crate) use axes::chunk_or_auto;
 pub use configuration::Configuration;
+pub use learners::Learners;
 pub use noise::Noise;
 pub use recipe::Recipe;
 pub use scenario::{NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
@@ -172,6 +175,12 @@ pub struct Experiment {
     pub processes: Option<u32>,
     /// Ranks on each node; `None`: as many as a host has devices, and on this machine those of a process.
     pub ranks_per_node: Option<u32>,
+    /// Whether the auto-tuner finds how many learners a device takes.
+    pub tunes: bool,
+    /// Share by which another learner must raise the throughput (τ).
+    pub tuner_threshold: f64,
+    /// Runs whose tuning is decided as it was.
+    pub tuning: Vec<Logged>,
     /// Who draws samples together.
     pub sampling: Sampling,
     /// Threads of each rank.
@@ -229,6 +238,9 @@ impl Default for Experiment {
             transport: TransportKind::Threads,
             processes: None,
             ranks_per_node: None,
+            tunes: false,
+            tuner_threshold: DEFAULT_THRESHOLD,
+            tuning: Vec::new(),
             sampling: Sampling::OneShuffle,
             threads_per_rank: 1,
             length: Length::Steps(50),

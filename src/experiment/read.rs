@@ -5,10 +5,10 @@ use toml::de::DeTable;
 
 use super::optimizer::{inits, optimizer};
 use super::reader::{Entry, Section, Source};
-use super::{Anchor, Batch, Experiment, Point, Published, Recipe, axes};
+use super::{Anchor, Batch, Experiment, Learners, Point, Published, Recipe, axes};
 
 /// The keys of an experiment.
-pub(crate) const KEYS: [&str; 33] = [
+pub(crate) const KEYS: [&str; 34] = [
     "name",
     "model",
     "data",
@@ -26,6 +26,7 @@ pub(crate) const KEYS: [&str; 33] = [
     "transport",
     "ranks_per_node",
     "sampling",
+    "tuner_threshold",
     "threads_per_rank",
     "steps",
     "epochs",
@@ -91,7 +92,7 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         "global_batch" => experiment.batch = Batch::Global(each(entry, |item| item.whole(1..1 << 48))?),
         "accumulate" => experiment.accumulate = entry.count()?,
         "strategy" => experiment.strategy = entry.read(str::parse)?,
-        "learners" => experiment.learners = entry.count()?,
+        "learners" => experiment.set_learners(learners(entry)?),
         "algorithm" => experiment.algorithms = each(entry, |item| item.read(str::parse))?,
         "bucket" => experiment.bucket = entry.read(str::parse)?,
         "chunk" => experiment.chunk = Some(entry.read(super::parse_chunk)?),
@@ -99,6 +100,7 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         "transport" => experiment.transport = entry.read(str::parse)?,
         "ranks_per_node" => experiment.ranks_per_node = Some(entry.count()?),
         "sampling" => experiment.sampling = entry.read(str::parse)?,
+        "tuner_threshold" => experiment.tuner_threshold = entry.number(0.0)?,
         "threads_per_rank" => experiment.threads_per_rank = entry.count()?,
         "steps" => experiment.length = super::Length::Steps(entry.count()?),
         "epochs" => experiment.length = super::Length::Epochs(entry.count()?),
@@ -116,6 +118,11 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         _ => experiment.published = Some(published(entry)?),
     }
     Ok(())
+}
+
+/// A number, or `"auto"`.
+fn learners(entry: &Entry<'_>) -> Result<Learners, InputError> {
+    if entry.is("auto") { Ok(Learners::Auto) } else { entry.whole(1..1025).map(|each| Learners::Each(each as u32)) }
 }
 
 /// The items of a list, or a single value; none twice.

@@ -104,13 +104,14 @@ impl Sweep {
     /// The sweep that an experiment and its lists ask for; reads the models.
     ///
     /// # Errors
-    /// No model, an unknown one, a range that is none, more than [`MOST_POINTS`] points, scenarios.
+    /// No model, an unknown one, a range that is none, more than [`MOST_POINTS`] points, scenarios, learners to be tuned.
     pub fn new(experiment: Experiment) -> Result<Sweep, InputError> {
         let mut base = experiment;
         if let Some(scenario) = base.scenarios.first() {
             let message = "a sweep predicts undisturbed runs: take the scenarios out, or ask sim predict";
             return Err(base.locate(InputError::new("--scenario", scenario.name.clone(), message)));
         }
+        base.refuse_tuning("a sweep")?;
         let axes = std::mem::take(&mut base.sweep);
         // Each point is simulated once, over as many steps as a steady median needs.
         base.noise.iter_mut().for_each(|noise| noise.trials = 1);

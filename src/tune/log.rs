@@ -1,0 +1,43 @@
+//! The log of the auto-tuner: what it observed of each run, so that a later run can decide alike and train the same bits.
+
+use std::path::Path;
+
+use lockstep_models::Trial;
+use lockstep_topology::InputError;
+use serde::{Deserialize, Serialize};
+
+use crate::output::write_atomically;
+
+/// What was observed of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Logged {
+    /// The configuration, as progress lines name it.
+    pub configuration: String,
+    /// Its seed.
+    pub seed: u64,
+    /// Observations in order; with the last one it settled, or the run ended.
+    pub trials: Vec<Trial>,
+}
+
+impl Logged {
+    /// The runs in the log at `path`.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is none.
+    pub fn load(path: &Path) -> Result<Vec<Logged>, InputError> {
+        let error = |message: String| InputError::new("--replay-tuner", path.display().to_string(), message);
+        let text = std::fs::read_to_string(path).map_err(|fault| error(format!("cannot be read: {fault}")))?;
+        serde_json::from_str(&text).map_err(|fault| error(format!("is no log of --tuner-log: {fault}")))
+    }
+
+    /// Writes runs to `path`.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn save(runs: &[Logged], path: &Path) -> Result<(), InputError> {
+        write_atomically("--tuner-log", path, |file| {
+            serde_json::to_writer_pretty(&mut *file, runs)?;
+            file.write_all(b"\n")
+        })
+    }
+}

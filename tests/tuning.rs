@@ -1,0 +1,94 @@
+//! The auto-tuner on simulated and on trained learners.
+
+use lockstep::experiment::{Experiment, Learners};
+use lockstep::predict;
+use lockstep::setup::Setup;
+use lockstep::site::Site;
+use lockstep_models::{Trial, Tuner};
+
+/// Learners on each of eight GPUs, simulated.
+fn experiment(learners: &str, cluster: &str, batch: u32) -> Experiment {
+    let learners = if learners == "auto" { "\"auto\"".to_owned() } else { learners.to_owned() };
+    let text = format!(
+        "name = \"tuned\"\nmodel = \"resnet-32\"\ncluster = \"{cluster}\"\nranks = 8\nbatch_per_rank = {batch}\n\
+         strategy = \"sma\"\nlearners = {learners}\n"
+    );
+    Experiment::parse("tuned.toml", &text).unwrap()
+}
+
+fn predicted(experiment: &Experiment) -> (u32, f64, Vec<String>) {
+    let site = Site::open(experiment, None).unwrap();
+    let setup = Setup::of(experiment, &site, Default::default()).unwrap();
+    let (rows, notes) = predict::rows(experiment, &site, &setup, |_, _| {}).unwrap();
+    assert_eq!(rows.len(), 1);
+    (rows[0].setting.ranks, rows[0].images_per_s, notes)
+}
+
+/// What the tuner finds is what predictions of each number say, one after the other.
+#[test]
+fn the_simulated_tuner_climbs_to_where_another_learner_is_no_gain() {
+    for (cluster, batch) in [("dgx1-v100", 16), ("titanx8-pcie3", 64)] {
+        let auto = experiment("auto", cluster, batch);
+        let (ranks, images_per_s, notes) = predicted(&auto);
+        let chosen = ranks / 8;
+        assert!(notes.iter().any(|note| note.contains(&format!("settled at {chosen}"))), "{notes:?}");
+        let mut tuner = Tuner::new(&[64], true, auto.tuner_threshold);
+        while !tuner.settled() {
+            let learners = tuner.learners()[0];
+            let (ranks, images_per_s, _) = predicted(&experiment(&learners.to_string(), cluster, batch));
+            assert_eq!(ranks, 8 * learners);
+            tuner.observe(&[images_per_s / 8.0]);
+        }
+        assert_eq!(tuner.learners()[0], chosen, "{cluster}: {:?}", tuner.trials());
+        assert_eq!(predicted(&experiment(&chosen.to_string(), cluster, batch)).1, images_per_s);
+    }
+    // Small batches leave a large GPU idle, so more than one learner pays there.
+    assert!(predicted(&experiment("auto", "dgx1-v100", 16)).0 > 8);
+}
+
+#[test]
+fn tuning_is_refused_where_it_makes_no_sense() {
+    let with = |change: fn(&mut Experiment)| {
+        let mut experiment = experiment("auto", "dgx1-v100", 16);
+        change(&mut experiment);
+        experiment.configurations().err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert!(with(|e| e.strategy = "ssgd".parse().unwrap()).contains("take --strategy sma"));
+    assert!(with(|e| e.batch = lockstep::experiment::Batch::Global(vec![128])).contains("give --batch-per-rank"));
+    assert!(experiment("auto", "dgx1-v100", 16).refuse_tuning("a sweep").is_err());
+    assert!(Experiment::parse("x.toml", "name = \"x\"\nmodel = \"mlp\"\nlearners = 0\n").is_err());
+    assert_eq!("auto".parse(), Ok(Learners::Auto));
+    assert!("none".parse::<Learners>().is_err());
+}
+
+/// A run that is tuned is the run of its segments, and a log repeats it to the bit, whatever is measured.
+#[test]
+fn a_tuned_run_repeats_by_its_log() {
+    use lockstep::launch::Launch;
+    use lockstep::tune::{Logged, measured};
+    use lockstep_exec::data::Dataset;
+
+    let text = "name = \"tuned\"\nmodel = \"mlp\"\ndata = \"synthetic:2000\"\nbatch_per_rank = 8\nstrategy = \"sma\"\n\
+                learners = \"auto\"\nsteps = 70\n";
+    let mut experiment = Experiment::parse("tuned.toml", text).unwrap();
+    let configuration = experiment.configurations().unwrap().remove(0);
+    let (data, held_out) = Dataset::load("synthetic:2000", &configuration.job.model).unwrap();
+    let trial = |learners: u32, images: f64| Trial { learners: vec![learners], throughput: vec![images] };
+    let train = |experiment: &Experiment| {
+        let mut launch = Launch::new(experiment).unwrap();
+        measured(&configuration, experiment, 1, (&data, Some(&held_out)), &mut launch).unwrap().unwrap()
+    };
+    // One learner, then two, which is a gain, then three, which is a loss: two again for the last ten.
+    let trials = vec![trial(1, 100.0), trial(2, 150.0), trial(3, 140.0)];
+    experiment.tuning = vec![Logged { configuration: configuration.label(), seed: 1, trials: trials.clone() }];
+    let (one, other) = (train(&experiment), train(&experiment));
+    assert_eq!(one.run.losses.len(), 70);
+    assert_eq!((one.trials, one.program.workers), (trials, 2));
+    assert_eq!((&one.run.weights_sha256, &one.run.state_sha256), (&other.run.weights_sha256, &other.run.state_sha256));
+    assert!(one.run.losses.last() < one.run.losses.first(), "it learns");
+    // Whatever is measured here, its own log repeats it.
+    experiment.tuning.clear();
+    let free = train(&experiment);
+    experiment.tuning = vec![Logged { configuration: configuration.label(), seed: 1, trials: free.trials.clone() }];
+    assert_eq!(train(&experiment).run.state_sha256, free.run.state_sha256);
+}
