@@ -1,6 +1,7 @@
 //! Learners that average their models: equal to Koliousis et al. 2019, Alg. 1, to the bit, and equal to S-SGD nowhere.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockstep_exec::{Evaluations, Options, Run, data::Dataset, reference, run};
@@ -205,13 +206,20 @@ fn learners_may_come_and_go() {
 fn a_slow_learner_takes_fewer_batches() {
     let job = job("sma:tau=4:first-come", 3);
     let program = job.program().unwrap();
-    let slow = |rank: u32| std::thread::sleep(Duration::from_millis(if rank == 1 { 20 } else { 0 }));
+    // Learner 1 goes on when the others have taken the rest of the twelve batches, however fast they are.
+    let loads = AtomicU64::new(0);
+    let slow = |rank: u32| {
+        let number = loads.fetch_add(1, Ordering::SeqCst) + 1;
+        while rank == 1 && loads.load(Ordering::SeqCst) < number.next_multiple_of(12) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    };
     let options = Options { steps: 5, warm_up: 0, optimizer: optimizer(), on_load: Some(&slow), ..Options::default() };
     let data = data(&program, 4);
     let done = run(&program, &data, &options).unwrap();
     let taken = |rank: u32| done.claims.iter().filter(|claim| claim.rank == rank).count();
     assert_eq!(done.claims.len(), 5 * 4 * 3);
-    assert!(taken(1) < taken(0) && taken(1) < taken(2), "{}, {}, {}", taken(0), taken(1), taken(2));
+    assert!(taken(1) <= 5, "{}, {}, {}", taken(0), taken(1), taken(2));
     // The twin knows nothing of time.
     let twin = reference::train_as_claimed(&program, &data, 5, options.seed, &options.optimizer, &done.claims).unwrap();
     assert_eq!(bits(&done.parameters), bits(&twin));
