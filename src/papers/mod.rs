@@ -24,10 +24,12 @@ pub use quantity::{Quantity, Unit};
 pub use row::{Mark, Row};
 
 /// The papers that come with lockstep, as `lockstep papers` names them, and their files.
-pub const PAPERS: [(&str, &str); 3] = [
+pub const PAPERS: [(&str, &str); 5] = [
     ("goyal2017", include_str!("../../experiments/papers/goyal2017.toml")),
     ("iandola2016", include_str!("../../experiments/papers/iandola2016.toml")),
     ("krizhevsky2014", include_str!("../../experiments/papers/krizhevsky2014.toml")),
+    ("kumar2018", include_str!("../../experiments/papers/kumar2018.toml")),
+    ("koliousis2019", include_str!("../../experiments/papers/koliousis2019.toml")),
 ];
 
 /// One paper: its rows and what they have in common.
