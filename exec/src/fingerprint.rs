@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 
 /// A running SHA-256 over the little-endian bytes of elements.
+#[derive(Clone)]
 pub(crate) struct Fingerprint(Sha256);
 
 impl Fingerprint {

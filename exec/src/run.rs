@@ -287,7 +287,8 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
     }
     // SAFETY: the ranks have ended, nothing is in flight.
     let parameters = unsafe { replica.parameters.to_vec() };
-    let mut state = Fingerprint::of(&parameters);
+    let weights = Fingerprint::of(&parameters);
+    let mut state = weights.clone();
     match &average {
         None => state.add(replica.velocity()),
         Some((_, previous)) => previous.iter().for_each(|previous| state.add(previous)),
@@ -303,12 +304,12 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
     let (steps, judge) = (own.losses.len(), own.judge);
     let done = setup.first + steps as u64;
     let position = Position::after(done, program.global_batch(), setup.course.steps_per_epoch);
-    let of_workers =
-        |part: fn(&Legacy) -> &Vec<f32>| legacies[..workers].iter().map(|legacy| part(legacy).clone()).collect();
+    let mut of_workers =
+        |part: fn(&mut Legacy) -> &mut Vec<f32>| legacies[..workers].iter_mut().map(part).map(std::mem::take).collect();
     let carried = State {
         position,
-        weights: of_workers(|legacy| &legacy.weights),
-        statistics: of_workers(|legacy| &legacy.statistics),
+        weights: of_workers(|legacy| &mut legacy.weights),
+        statistics: of_workers(|legacy| &mut legacy.statistics),
         velocity: Vec::new(),
         average,
         judge,
@@ -331,7 +332,7 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
         losses,
         evaluations,
         traffic,
-        weights_sha256: hex(Fingerprint::of(&parameters).words()),
+        weights_sha256: hex(weights.words()),
         state_sha256: hex(state.words()),
         parameters,
         claims,
