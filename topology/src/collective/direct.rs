@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::kernel::Steps;
-use super::shard::shard;
+use super::shard::{piece, shard};
 use super::step::{Action, Step};
 
 /// Which part of a buffer belongs to which member.
@@ -89,9 +89,7 @@ pub(super) struct Direct {
 impl Direct {
     /// The lane's piece of the part of `member`.
     fn piece(&self, member: u32) -> Range<u64> {
-        let part = self.parts.of(member, self.members);
-        let piece = shard(part.end - part.start, self.lanes, self.lane.into());
-        part.start + piece.start..part.start + piece.end
+        piece(self.parts.of(member, self.members), self.lanes, self.lane)
     }
 
     /// Sum over the messages sent of `count(length)`.

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::kernel::Steps;
-use super::shard::shard;
+use super::shard::{piece, shard};
 use super::step::{Action, Step};
 
 /// One lane on one member: piece `lane` of `lanes` of every part, parts being even.
@@ -25,9 +25,7 @@ pub(super) struct Rooted {
 impl Rooted {
     /// The lane's piece of the part of `member`.
     fn piece(&self, member: u32) -> Range<u64> {
-        let part = shard(self.elements, self.members.into(), member.into());
-        let piece = shard(part.end - part.start, self.lanes, self.lane.into());
-        part.start + piece.start..part.start + piece.end
+        piece(shard(self.elements, self.members.into(), member.into()), self.lanes, self.lane)
     }
 
     /// Sum over the messages sent of `count(length)`.

@@ -18,6 +18,12 @@ pub fn shard(elements: u64, parts: u64, index: u64) -> Range<u64> {
     Cut::new(elements, parts).range(index)
 }
 
+/// Piece `lane` of a part that is split evenly among `lanes`.
+pub(super) fn piece(part: Range<u64>, lanes: u64, lane: u32) -> Range<u64> {
+    let piece = shard(part.end - part.start, lanes, lane.into());
+    part.start + piece.start..part.start + piece.end
+}
+
 /// An even split with its division done once: a ring asks for a range at every step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cut {

@@ -71,7 +71,7 @@ fn log(p: u64) -> u64 {
 }
 
 /// The table of `docs/collectives.md`, for p = 2, 4, 8, 16, 32 and n a multiple of p (and of the number of servers).
-const TABLE: [Row; 17] = [
+const TABLE: [Row; 19] = [
     Row {
         collective: "allreduce",
         algorithm: "ring",
@@ -163,6 +163,14 @@ const TABLE: [Row; 17] = [
         most: |p, n| n * (p - 1) / p,
         total: |p, n| n * (p - 1),
     },
+    Row {
+        collective: "scatter",
+        algorithm: "direct",
+        rounds: |_| 1,
+        most: |p, n| n * (p - 1) / p,
+        total: |p, n| n * (p - 1) / p,
+    },
+    Row { collective: "gather", algorithm: "direct", rounds: |_| 1, most: |p, n| n / p, total: |p, n| n * (p - 1) / p },
     Row {
         collective: "broadcast",
         algorithm: "binomial-tree",
