@@ -27,3 +27,4 @@ pub mod sweep;
 pub mod trace;
 pub mod trials;
 pub mod tune;
+pub mod tuner_log;

@@ -65,7 +65,8 @@ fn tuning_is_refused_where_it_makes_no_sense() {
 #[test]
 fn a_tuned_run_repeats_by_its_log() {
     use lockstep::launch::Launch;
-    use lockstep::tune::{Logged, measured};
+    use lockstep::tune::measured;
+    use lockstep::tuner_log::Logged;
     use lockstep_exec::data::Dataset;
 
     let text = "name = \"tuned\"\nmodel = \"mlp\"\ndata = \"synthetic:2000\"\nbatch_per_rank = 8\nstrategy = \"sma\"\n\

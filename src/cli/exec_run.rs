@@ -15,7 +15,7 @@ use crate::measure::rows;
 use crate::output::check_writable;
 use crate::report::{Format, Report};
 use crate::trace::Trace;
-use crate::tune::Logged;
+use crate::tuner_log::Logged;
 
 /// What computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -9,6 +9,10 @@ use lockstep_topology::{Algorithm, Bytes, Collective, InputError};
 
 use crate::experiment::{Anchor, Batch, Experiment, Learners, TransportKind, parse_chunk};
 
+/// What `--strategy` takes.
+pub(super) const STRATEGIES: &str = "How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b \
+    and c also with :variable-batch), model-parallel, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, ea-sgd:tau=4";
+
 /// An experiment file, and flags that make one or replace what the file says.
 #[derive(Debug, Clone, Args)]
 pub struct ExperimentFlags {
@@ -23,9 +27,8 @@ pub struct ExperimentFlags {
     /// Numbers of ranks that train, e.g. 8,16,32
     #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
     pub ranks: Option<Vec<u32>>,
-    /// How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b and c also with
-    /// :variable-batch), model-parallel, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, ea-sgd:tau=4
-    #[arg(long, value_parser = parsed::<Strategy>)]
+    /// How training is spread over ranks; `--help` lists what can be written.
+    #[arg(long, value_parser = parsed::<Strategy>, help = STRATEGIES)]
     pub strategy: Option<Strategy>,
     /// Learners on each device: every rank of --ranks becomes so many, or with auto as many as raise the throughput (sma, ea-sgd)
     #[arg(long, value_parser = parsed::<Learners>, value_name = "M|auto", allow_hyphen_values = true)]
@@ -89,10 +92,7 @@ impl ExperimentFlags {
         replace(e, "global_batch", self.global_batch, |e, sizes| e.batch = Batch::Global(distinct(sizes)));
         replace(e, "accumulate", self.accumulate, |e, count| e.accumulate = count);
         replace(e, "learners", self.learners, Experiment::set_learners);
-        if let Some(all) = self.algorithm {
-            e.algorithms = distinct(all);
-            e.places.insert("algorithm".to_owned(), "--algorithm".to_owned());
-        }
+        replace(e, "algorithm", self.algorithm, |e, all| e.algorithms = distinct(all));
         replace(e, "bucket", self.bucket, |e, bucket| e.bucket = bucket);
         replace(e, "chunk", self.chunk, |e, chunk| e.chunk = Some(chunk));
         replace(e, "concurrent_exchanges", self.concurrent_exchanges, |e, count| e.concurrent_exchanges = count);

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, Conditions, FoldRule, Folding, Platform, SimError, simulate_collective};
-use lockstep_topology::{Algorithm, Bytes, Group, Hosting, HostingRule, InputError, Placement, PlacementRule};
+use lockstep_topology::{Algorithm, Bytes, Group, Hosting, InputError, Placement, PlacementRule};
 
 use super::flags::{CollectiveFlags, FoldFlags};
 use super::sim_predict::Network;
-use crate::experiment::{Experiment, THIS_MACHINE, TransportKind};
+use crate::experiment::{Experiment, THIS_MACHINE};
 use crate::explain::{collective_text, explain_collective};
 use crate::failure::Failure;
 use crate::progress::Estimate;
@@ -50,11 +50,7 @@ impl SimCollective {
         let experiment = Experiment { cluster: self.cluster.clone(), ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let placement = Placement::new(&site.cluster, flags.ranks, &PlacementRule::Pack)?;
-        let rule = match flags.transport {
-            TransportKind::Threads => HostingRule::PerHost,
-            TransportKind::Mpi => HostingRule::PerRank,
-        };
-        let hosting = Hosting::new(&placement, &rule)?;
+        let hosting = Hosting::new(&placement, &flags.transport.hosting())?;
         let platform = Platform {
             cluster: &site.cluster,
             placement: &placement,

@@ -7,7 +7,7 @@ use clap::Args;
 use lockstep_models::{Bucket, Strategy};
 use lockstep_topology::{Algorithm, Bytes, InputError};
 
-use super::flags::{FoldFlags, algorithm, distinct, parsed, positive, positive_long, replace};
+use super::flags::{FoldFlags, STRATEGIES, algorithm, distinct, parsed, positive, positive_long, replace};
 use super::sim_predict::Network;
 use crate::experiment::{Batch, Experiment, TransportKind, chunk_or_auto};
 use crate::failure::Failure;
@@ -47,9 +47,7 @@ pub(super) struct SimSweep {
     /// Numbers of ranks that train: 8,16, doublings such as 1..1024, or all (one on each GPU, or core where there is none)
     #[arg(long, value_delimiter = ',', value_parser = rank_counts, value_name = "N,…", allow_hyphen_values = true)]
     ranks: Option<Vec<Counts>>,
-    /// How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b and c also with
-    /// :variable-batch), model-parallel
-    #[arg(long, value_parser = parsed::<Strategy>)]
+    #[arg(long, value_parser = parsed::<Strategy>, help = STRATEGIES)]
     strategy: Option<Strategy>,
     /// Samples per rank and micro-batch, e.g. 16,64
     #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]

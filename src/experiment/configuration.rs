@@ -127,7 +127,7 @@ impl Experiment {
             Batch::PerRank(sizes) => sizes.len(),
             Batch::Global(sizes) => sizes.len(),
         };
-        let algorithms = self.methods();
+        let algorithms = self.methods(self.learners);
         if batches * self.ranks.len() * algorithms.len() > MOST {
             let message = format!("more than {MOST} configurations: leave some out");
             return Err(InputError::new("experiment", self.name.clone(), message));
@@ -144,15 +144,6 @@ impl Experiment {
             }
         }
         Ok(all)
-    }
-
-    /// The methods of the allreduce: those that it names, else a ring, which goes across devices where those have several
-    /// learners.
-    fn methods(&self) -> Vec<Algorithm> {
-        if self.learners > 1 && !self.places.contains_key("algorithm") {
-            return vec![Algorithm::Hierarchical(Box::new(Algorithm::Ring))];
-        }
-        self.algorithms.clone()
     }
 
     /// The model called `name`, with the experiment's initial values; errors are at the line that gives it.
@@ -241,11 +232,10 @@ impl Experiment {
     /// `mpirun` started.
     fn hosting(&self, ranks: u32) -> Result<HostingRule, InputError> {
         match (self.transport, self.processes) {
-            (TransportKind::Threads, _) => Ok(HostingRule::PerHost),
-            (TransportKind::Mpi, None) => Ok(HostingRule::PerRank),
             (TransportKind::Mpi, Some(processes)) => blocks(ranks, processes)
                 .map(HostingRule::Listed)
                 .map_err(|message| InputError::new("--ranks", ranks.to_string(), message)),
+            (transport, _) => Ok(transport.hosting()),
         }
     }
 

@@ -36,6 +36,11 @@ impl Experiment {
         };
     }
 
+    /// The methods of the allreduce: those that it names, else one by the number of learners on a device.
+    pub fn methods(&self, learners: u32) -> Vec<Algorithm> {
+        if self.algorithms.is_empty() { vec![default_method(learners)] } else { self.algorithms.clone() }
+    }
+
     /// Refuses to tune where ranks do not train models of their own, or batches would change with their number.
     ///
     /// # Errors
@@ -73,11 +78,19 @@ impl Experiment {
         let mut other = configuration.clone();
         other.job.workers = configuration.job.workers / configuration.learners.max(1) * learners;
         other.learners = learners;
-        if learners > 1 && !self.places.contains_key("algorithm") {
-            other.job.algorithm = Algorithm::Hierarchical(Box::new(Algorithm::Ring));
+        if self.algorithms.is_empty() {
+            other.job.algorithm = default_method(learners);
         }
         other.job.node_sizes = Some(self.nodes_here(other.job.ranks())?);
         other.lie_on_devices();
         Ok(other)
+    }
+}
+
+/// A ring, which goes across devices where those have several learners (Koliousis et al. 2019, §4.2).
+fn default_method(learners: u32) -> Algorithm {
+    match learners {
+        1 => Algorithm::Ring,
+        _ => Algorithm::Hierarchical(Box::new(Algorithm::Ring)),
     }
 }

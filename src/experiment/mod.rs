@@ -20,9 +20,9 @@ use std::sync::Arc;
 
 use lockstep_exec::data::Augmentation;
 use lockstep_models::{Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Optimizer, Sampling, Strategy};
-use lockstep_topology::{Algorithm, Bytes, InputError};
+use lockstep_topology::{Algorithm, Bytes, HostingRule, InputError};
 
-use crate::tune::Logged;
+use crate::tuner_log::Logged;
 pub use axes::Axes;
 pub(crate) use axes::chunk_or_auto;
 pub use configuration::Configuration;
@@ -60,6 +60,16 @@ pub enum TransportKind {
     Threads,
     /// A process per rank, or for several neighbours: messages between processes through MPI.
     Mpi,
+}
+
+impl TransportKind {
+    /// How it gathers ranks into processes where nobody has started any.
+    pub fn hosting(self) -> HostingRule {
+        match self {
+            TransportKind::Threads => HostingRule::PerHost,
+            TransportKind::Mpi => HostingRule::PerRank,
+        }
+    }
 }
 
 impl fmt::Display for TransportKind {
@@ -159,7 +169,7 @@ pub struct Experiment {
     pub accumulate: u32,
     /// How training is spread over ranks.
     pub strategy: Strategy,
-    /// Methods of the allreduce.
+    /// Methods of the allreduce that it names; see [`Experiment::methods`].
     pub algorithms: Vec<Algorithm>,
     /// How gradients are cut into exchanges.
     pub bucket: Bucket,
@@ -230,7 +240,7 @@ impl Default for Experiment {
             batch: Batch::PerRank(vec![32]),
             accumulate: 1,
             strategy: Strategy::Ssgd,
-            algorithms: vec![Algorithm::Ring],
+            algorithms: Vec::new(),
             bucket: Bucket::Size(Bytes(25 << 20)),
             chunk: None,
             concurrent_exchanges: 1,

@@ -1,7 +1,6 @@
 //! An experiment from its TOML text.
 
 use lockstep_topology::InputError;
-use toml::de::DeTable;
 
 use super::optimizer::{inits, optimizer};
 use super::reader::{Entry, Section, Source};
@@ -48,10 +47,7 @@ pub(crate) const KEYS: [&str; 34] = [
 /// The experiment that `text`, the content of `file`, describes.
 pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     let source = Source { file, text };
-    let root = DeTable::parse(text).map_err(|error| {
-        let message = error.message().lines().collect::<Vec<_>>().join(", ");
-        source.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
-    })?;
+    let root = source.table()?;
     let root = Section::new(source, "an experiment", root.get_ref(), 0, &KEYS)?;
     root.need("name", "\"lenet-scaling\"")?;
     root.need("model", "\"lenet\"")?;

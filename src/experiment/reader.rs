@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use lockstep_topology::{InputError, nearest};
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Longest piece of the file that an error repeats, in characters.
@@ -35,7 +36,15 @@ pub(crate) struct Entry<'a> {
     value: &'a DeValue<'a>,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// The whole file as a table.
+    pub(crate) fn table(&self) -> Result<Spanned<DeTable<'a>>, InputError> {
+        DeTable::parse(self.text).map_err(|error| {
+            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            self.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
+        })
+    }
+
     /// An error about the text at `span`.
     pub(crate) fn error(&self, span: Range<usize>, message: impl Into<String>) -> InputError {
         let piece = self.text.get(span.clone()).unwrap_or("").lines().next().unwrap_or("").trim();
@@ -173,8 +182,7 @@ impl<'a> Entry<'a> {
         if items.is_empty() {
             return Err(self.error(format!("{} must have at least one item", self.key)));
         }
-        let item =
-            |item: &'a toml::Spanned<DeValue<'a>>| Entry { span: item.span(), value: item.get_ref(), ..self.clone() };
+        let item = |item: &'a Spanned<DeValue<'a>>| Entry { span: item.span(), value: item.get_ref(), ..self.clone() };
         Ok(items.iter().map(item).collect())
     }
 

@@ -5,7 +5,6 @@ use std::path::Path;
 use lockstep_exec::data::Augmentation;
 use lockstep_models::{InitRules, Optimizer};
 use lockstep_topology::{InputError, nearest};
-use toml::de::DeTable;
 
 use super::optimizer::{inits, optimizer};
 use super::reader::{Entry, Section, Source};
@@ -84,10 +83,7 @@ impl Recipe {
     /// File, line, value and cure of the first mistake.
     pub fn parse(file: &str, text: &str) -> Result<Vec<Recipe>, InputError> {
         let source = Source { file, text };
-        let root = DeTable::parse(text).map_err(|error| {
-            let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            source.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
-        })?;
+        let root = source.table()?;
         let root = Section::new(source, "a file of recipes", root.get_ref(), 0, &["source", "recipe"])?;
         let from = root.need("source", "\"Goyal et al. 2017, section 5.1\"")?.text()?.to_owned();
         root.need("recipe", "[{ name = \"resnet-50\", optimizer = { learning_rate = 0.1 } }]")?

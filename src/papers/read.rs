@@ -1,7 +1,6 @@
 //! A paper from its TOML text.
 
 use lockstep_topology::{Algorithm, Bandwidth, InputError};
-use toml::de::DeTable;
 
 use super::{Computed, Mark, Paper, Quantity, Row, Unit};
 use crate::experiment::reader::{Entry, Section, Source};
@@ -29,10 +28,7 @@ const COMPUTED_KEYS: [&str; 7] = ["what", "model", "samples", "workers", "bandwi
 /// The paper that `text`, the content of `file`, describes.
 pub(super) fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
     let source = Source { file, text };
-    let root = DeTable::parse(text).map_err(|error| {
-        let message = error.message().lines().collect::<Vec<_>>().join(", ");
-        source.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
-    })?;
+    let root = source.table()?;
     let root = Section::new(source, "a paper", root.get_ref(), 0, &KEYS)?;
     let mut common = Experiment { places: Default::default(), ..Experiment::default() };
     change(&mut common, &root.need("experiment", "{ cluster = \"big-basin-50gbe\" }")?)?;

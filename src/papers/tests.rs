@@ -29,6 +29,19 @@ fn an_anchor_comes_out_and_ratios_are_those_of_its_machine() {
     assert!(found.notes.iter().any(|note| note.contains("3 rows count: mean error")), "{:?}", found.notes);
 }
 
+/// Where learners share a device the ring goes across devices, unless the file names a method.
+#[test]
+fn a_method_that_is_named_is_the_one_taken() {
+    let step = |named: &str| {
+        let at = format!("at = {{ ranks = 4, learners = 2, strategy = \"sma\"{named} }}\n");
+        let text = format!("{ROW}quantity = \"step-time\"\n{at}published = 1\nunit = \"s\"\n");
+        account(&[paper(&text).unwrap()], |_, _| ()).unwrap().rows[0].predicted.unwrap()
+    };
+    let (none, ring) = (step(""), step(", algorithm = \"ring\""));
+    assert_eq!(none, step(", algorithm = \"hierarchical:ring\""));
+    assert!(none < ring, "a ring among learners goes twice through each device: {none} {ring}");
+}
+
 /// The server takes in everything through one wire, so it is behind the ring, and more so the more there are.
 #[test]
 fn orderings_hold_or_do_not() {

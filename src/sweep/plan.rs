@@ -138,7 +138,7 @@ impl Sweep {
             chunks: axes.chunks.unwrap_or_else(|| vec![base.chunk]),
             concurrent_exchanges: axes.concurrent_exchanges.unwrap_or_else(|| vec![base.concurrent_exchanges]),
             ranks,
-            algorithms: axes.algorithms.unwrap_or_else(|| base.algorithms.clone()),
+            algorithms: axes.algorithms.unwrap_or_else(|| base.methods(base.learners)),
             base,
         };
         let most = sweep.most_points();

@@ -1,12 +1,10 @@
 //! The auto-tuner at work: predictions or segments of a run with one learner a device, two, three, until throughput says stop.
 
-mod log;
 mod measured;
 mod predicted;
 
 use lockstep_models::{Trial, Tuner};
 
-pub use log::Logged;
 pub use measured::measured;
 pub use predicted::predicted;
 
