@@ -145,8 +145,8 @@ pub fn rows(
     launch.check(experiment, &configurations)?;
     let model = &configurations[0].job.model;
     let located = |error: InputError| if error.place == "--data" { experiment.locate(error) } else { error };
-    let (train, held_out) = Dataset::load(&experiment.data, model).map_err(located)?;
-    let train = train.augmented(experiment.augmentation);
+    let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation);
+    let (train, held_out) = loaded.map_err(located)?;
     let (mut rows, mut keys) = (Vec::new(), Vec::new());
     for configuration in &configurations {
         let first = rows.len();

@@ -13,7 +13,7 @@ mod row;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lockstep_exec::data::Dataset;
+use lockstep_exec::data::{Augmentation, Dataset};
 use lockstep_models::{Bucket, Job, Model, Program};
 use lockstep_sim::{NoiseTrace, PROFILE_VERSION, Point, Profile};
 use lockstep_topology::InputError;
@@ -71,7 +71,9 @@ pub fn calibrate(
     };
     let mut programs = Vec::new();
     for model in models {
-        let (data, _) = Dataset::load(data, model)?;
+        // Images that are larger than the model's serve as well.
+        let patch = Augmentation { patch: true, ..Augmentation::default() };
+        let (data, _) = Dataset::load_augmented(data, model, patch)?;
         let data = Arc::new(data);
         for batch in batches {
             programs.push((program(model, *batch)?, data.clone()));

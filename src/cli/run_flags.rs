@@ -26,7 +26,7 @@ pub(super) struct RunFlags {
     /// Train with so many seeds in turn, e.g. 5: seed, seed + 1, …; the error is shown with mean and standard deviation
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     seeds: Option<u32>,
-    /// What is done to training samples: none, or some of scale,crop=4,flip (predictions leave its time out)
+    /// What is done to training samples: none, or some of patch,scale,crop=4,flip (predictions leave its time out)
     #[arg(long, value_parser = parsed::<Augmentation>, value_name = "WHAT")]
     augment: Option<Augmentation>,
     /// End a run when the model (of learners: their average) is that accurate after an epoch, e.g. 0.99

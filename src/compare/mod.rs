@@ -105,8 +105,8 @@ pub fn compare(
     let mut configurations = experiment.configurations()?;
     lay_out(experiment, &mut configurations)?;
     launch.check(experiment, &configurations)?;
-    let (train, held_out) = Dataset::load(&experiment.data, &configurations[0].job.model)?;
-    let train = train.augmented(experiment.augmentation);
+    let model = &configurations[0].job.model;
+    let (train, held_out) = Dataset::load_augmented(&experiment.data, model, experiment.augmentation)?;
     let mut last: Vec<Measured> = Vec::new();
     let (mut trials, mut slowest) = (0, 1.0f64);
     // Processes of one job would disturb each other's pulses, and could not agree on what to repeat.

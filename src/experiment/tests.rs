@@ -76,7 +76,7 @@ fn every_key_arrives() {
     let dense = Some(Init::Gaussian(0.01));
     assert_eq!(e.inits, InitRules { dense, residual_gamma: Some(0.0), ..InitRules::default() });
     assert_eq!((e.seeds, e.recompute_bn), (5, true));
-    assert_eq!(e.augmentation, Augmentation { scale: false, crop: 4, flip: true });
+    assert_eq!(e.augmentation, Augmentation { crop: 4, flip: true, ..Augmentation::default() });
     assert_eq!(e.anchor, Some(Anchor { ranks: 1, batch_per_rank: None, images_per_s: 219.0 }));
     let configuration = &e.configurations().unwrap()[0];
     assert_eq!(e.published_for(configuration), Some(7.0));

@@ -19,13 +19,15 @@ const ASPECT: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
 /// Crops that are drawn before the whole image is taken.
 const ATTEMPTS: u32 = 10;
 
-/// What is done to a training sample: `none`, or some of `scale`, `crop=PIXELS` and `flip`.
+/// What is done to a training sample: `none`, or some of `patch`, `scale`, `crop=PIXELS` and `flip`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Augmentation {
+    /// A patch of the size that the model takes out of a larger image; evaluation takes the one in the centre (Krizhevsky 2014,
+    /// §5, and Iandola et al. 2016, §7.1: 224 of 256 pixels).
+    pub patch: bool,
     /// A crop of random area and aspect ratio, brought back to the image's size (Goyal et al. 2017, §5.1).
     pub scale: bool,
-    /// A crop of the image's size out of the image with so many pixels around it (He et al. 2016, §4.2; the patches of
-    /// Krizhevsky 2014, §5, are cut out of larger images).
+    /// A crop of the image's size out of the image with so many pixels around it (He et al. 2016, §4.2).
     pub crop: u32,
     /// Mirrored left to right, every other time.
     pub flip: bool,
@@ -38,13 +40,16 @@ impl FromStr for Augmentation {
         let mut found = Augmentation::default();
         for part in text.split(',').map(str::trim).filter(|part| *part != "none") {
             match part.split_once('=') {
+                None if part == "patch" => found.patch = true,
                 None if part == "scale" => found.scale = true,
                 None if part == "flip" => found.flip = true,
                 Some(("crop", pixels)) => match pixels.parse() {
                     Ok(pixels @ 1..=1024) => found.crop = pixels,
                     _ => return Err(format!("crop={pixels}: must be 1 to 1024 pixels")),
                 },
-                _ => return Err(format!("{part:?} is no augmentation: write none, or some of scale,crop=4,flip")),
+                _ => {
+                    return Err(format!("{part:?} is no augmentation: write none, or some of patch,scale,crop=4,flip"));
+                }
             }
         }
         Ok(found)
@@ -54,7 +59,8 @@ impl FromStr for Augmentation {
 impl fmt::Display for Augmentation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let crop = (self.crop > 0).then(|| format!("crop={}", self.crop));
-        let parts = [self.scale.then(|| "scale".to_owned()), crop, self.flip.then(|| "flip".to_owned())];
+        let named = |on: bool, name: &str| on.then(|| name.to_owned());
+        let parts = [named(self.patch, "patch"), named(self.scale, "scale"), crop, named(self.flip, "flip")];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         f.write_str(if parts.is_empty() { "none" } else { "" })?;
         f.write_str(&parts.join(","))
@@ -62,12 +68,19 @@ impl fmt::Display for Augmentation {
 }
 
 impl Augmentation {
-    /// Changes `image` (`[channels, height, width]`), the `place`-th sample since training began.
-    pub(super) fn apply(&self, shape: Shape, image: &mut [f32], seed: u64, place: u64) {
-        if *self == Augmentation::default() {
-            return;
-        }
+    /// Makes `image` (`[channels, height, width]` of `shape`) out of `stored`, the `place`-th sample since training began.
+    ///
+    /// # Panics
+    /// When `stored` has other channels or is smaller, or it is larger and `patch` does not say so.
+    pub(super) fn apply(&self, stored: (&[f32], Shape), shape: Shape, image: &mut [f32], seed: u64, place: u64) {
         let random = &mut stream(seed, Purpose::Augmentation, place);
+        if self.patch {
+            let room = |stored: u32, taken: u32| stored.checked_sub(taken).expect("patches fit into images");
+            let down = below(random, room(stored.1.height, shape.height) + 1);
+            cut(stored, shape, (down, below(random, room(stored.1.width, shape.width) + 1)), image);
+        } else {
+            image.copy_from_slice(stored.0);
+        }
         let (height, width) = (shape.height as usize, shape.width as usize);
         let scaled = self.scale.then(|| scaled_crop(random, height, width));
         let (down, right) = (below(random, 2 * self.crop + 1) as usize, below(random, 2 * self.crop + 1) as usize);
@@ -86,6 +99,24 @@ impl Augmentation {
             }
         }
     }
+}
+
+/// `patch`, of `shape`, becomes the part of `stored` that begins (down, right) from its corner.
+fn cut((stored, of): (&[f32], Shape), shape: Shape, (down, right): (u32, u32), patch: &mut [f32]) {
+    let (of_height, of_width) = (of.height as usize, of.width as usize);
+    let (height, width) = (shape.height as usize, shape.width as usize);
+    let planes = stored.chunks_exact(of_height * of_width);
+    for (plane, target) in planes.zip(patch.chunks_exact_mut(height * width)) {
+        let rows = plane.chunks_exact(of_width).skip(down as usize);
+        for (row, target) in rows.zip(target.chunks_exact_mut(width)) {
+            target.copy_from_slice(&row[right as usize..right as usize + width]);
+        }
+    }
+}
+
+/// The patch of `shape` in the centre of `stored`; of two centres the upper or left one.
+pub(super) fn centre(stored: (&[f32], Shape), shape: Shape, patch: &mut [f32]) {
+    cut(stored, shape, ((stored.1.height - shape.height) / 2, (stored.1.width - shape.width) / 2), patch);
 }
 
 /// A window of an image in pixels: first row and column, height and width.
@@ -182,7 +213,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for text in ["none", "flip", "crop=4,flip", "scale,flip", "scale,crop=1,flip"] {
+        for text in ["none", "flip", "crop=4,flip", "scale,flip", "scale,crop=1,flip", "patch,flip"] {
             assert_eq!(text.parse::<Augmentation>().map(|found| found.to_string()), Ok(text.to_owned()));
         }
         for text in ["", "crop", "crop=0", "crop=x", "mirror"] {
@@ -197,8 +228,9 @@ mod tests {
         let mut counts = std::collections::BTreeMap::new();
         for place in 0..18_000 {
             // Where the two pixels that differ end up tells the crop and the side; some crops lose one or both.
-            let mut image = [0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0];
-            augmentation.apply(shape, &mut image, 5, place);
+            let stored = [0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0];
+            let mut image = [0.0; 9];
+            augmentation.apply((&stored, shape), shape, &mut image, 5, place);
             *counts.entry(image.map(|x| x as u8)).or_insert(0u32) += 1;
         }
         // Nine crops in two sides, 1,000 of each with a deviation of 31; shifted left by one, the 1 is lost.
@@ -206,16 +238,45 @@ mod tests {
         assert!(counts.values().all(|count| (840..=1_160).contains(count)), "{counts:?}");
     }
 
+    #[test]
+    fn patches_by_hand() {
+        let stored = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], Shape { channels: 1, height: 2, width: 4 });
+        let shape = Shape { channels: 1, height: 2, width: 3 };
+        let mut patch = [0.0; 6];
+        cut((&stored.0, stored.1), shape, (0, 1), &mut patch);
+        assert_eq!(patch, [2.0, 3.0, 4.0, 6.0, 7.0, 8.0]);
+        centre((&stored.0, stored.1), shape, &mut patch);
+        assert_eq!(patch, [1.0, 2.0, 3.0, 5.0, 6.0, 7.0], "there are two centres");
+    }
+
+    #[test]
+    fn every_patch_is_as_likely() {
+        // Two channels of 3 × 4 pixels that know their place: 2 × 3 of them can be cut in four ways.
+        let (of, shape) = (Shape { channels: 2, height: 3, width: 4 }, Shape { channels: 2, height: 2, width: 3 });
+        let stored: Vec<f32> = (0..24).map(|i| i as f32).collect();
+        let augmentation: Augmentation = "patch".parse().unwrap();
+        let mut counts = std::collections::BTreeMap::new();
+        for place in 0..4_000 {
+            let mut patch = [0.0; 12];
+            augmentation.apply((&stored, of), shape, &mut patch, 3, place);
+            assert!(patch.iter().zip(&patch[6..]).all(|(first, second)| second - first == 12.0), "{patch:?}");
+            *counts.entry(patch[0] as u32).or_insert(0u32) += 1;
+        }
+        // 1,000 of each with a deviation of 27.
+        assert_eq!(counts.keys().collect::<Vec<_>>(), [&0, &1, &4, &5]);
+        assert!(counts.values().all(|count| (865..=1_135).contains(count)), "{counts:?}");
+    }
+
     proptest! {
         #[test]
         fn a_sample_depends_on_seed_and_place_alone(seed: u64, place: u64, height in 1u32..9, width in 1u32..9, crop in 0u32..4) {
             let shape = Shape { channels: 2, height, width };
             let image: Vec<f32> = (0..shape.elements()).map(|i| i as f32 + 1.0).collect();
-            let augmentation = Augmentation { scale: true, crop, flip: true };
+            let augmentation = Augmentation { patch: false, scale: true, crop, flip: true };
             let drawn = |seed, place| {
-                let mut image = image.clone();
-                augmentation.apply(shape, &mut image, seed, place);
-                image
+                let mut drawn = vec![0.0; image.len()];
+                augmentation.apply((&image, shape), shape, &mut drawn, seed, place);
+                drawn
             };
             let one = drawn(seed, place);
             prop_assert_eq!(&one, &drawn(seed, place));

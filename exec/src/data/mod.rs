@@ -26,7 +26,10 @@ pub use sampler::Sampler;
 pub struct Dataset {
     /// Where it came from, for messages.
     place: String,
+    /// Of an image in memory.
     shape: Shape,
+    /// What is taken of an image, if not all of it: a patch of this shape.
+    patch: Option<Shape>,
     classes: u32,
     /// `[samples, channels, height, width]`.
     images: Vec<f32>,
@@ -63,7 +66,8 @@ impl Dataset {
             let message = format!("of sample {at} must be below {classes}, the number of classes: mend the labels");
             return error(format!("label {}", labels[at]), message);
         }
-        Ok(Dataset { place: place.into(), shape, classes, images, labels, augmentation: Augmentation::default() })
+        let (place, augmentation) = (place.into(), Augmentation::default());
+        Ok(Dataset { place, shape, patch: None, classes, images, labels, augmentation })
     }
 
     /// (training part, held-out part), normalised, of what `--data` names: `mnist` (5,000 digits that are part of the
@@ -73,6 +77,19 @@ impl Dataset {
     /// # Errors
     /// Unreadable or broken files, and data that do not fit `model`; each with place, value and cure.
     pub fn load(what: &str, model: &Model) -> Result<(Dataset, Dataset), InputError> {
+        Dataset::load_augmented(what, model, Augmentation::default())
+    }
+
+    /// As [`Dataset::load`], the training part augmented. Where patches are asked for, both parts may have images larger than the
+    /// model takes, and the held-out one gives the patches in their centres.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_augmented(
+        what: &str,
+        model: &Model,
+        augmentation: Augmentation,
+    ) -> Result<(Dataset, Dataset), InputError> {
         let (mut train, mut held_out) = match what.split_once(':') {
             None if what == "mnist" => digits::load()?,
             None if what == "synthetic" => synthetic::load(model.input(), model.classes(), None)?,
@@ -80,12 +97,15 @@ impl Dataset {
             _ if Path::new(what).exists() => idx::load(Path::new(what))?,
             _ => return Err(unknown(what)),
         };
+        if augmentation.patch {
+            (train, held_out) = (train.patches(model.input())?, held_out.patches(model.input())?);
+        }
         train.check_fits(model)?;
         held_out.check_fits(model)?;
         let figures = Normalisation::of(&train);
         figures.apply(&mut train);
         figures.apply(&mut held_out);
-        Ok((train, held_out))
+        Ok((train.augmented(augmentation), held_out))
     }
 
     /// Whether `model` can be trained on these images: equal shapes, and an output for every label.
@@ -98,14 +118,13 @@ impl Dataset {
 
     /// [`Dataset::check_fits`] for a model known by its name, input and classes.
     fn check_takes(&self, model: &str, input: Shape, classes: u32) -> Result<(), InputError> {
-        if self.shape != input {
-            return Err(InputError::new(
-                &self.place,
-                format!("images of {}", self.shape),
-                format!(
-                    "the model {model} takes {input}: choose other data (--data synthetic fits every model) or a model"
-                ),
-            ));
+        if self.shape() != input {
+            let cure = match self.has_patches(input) {
+                true => "take patches of them (--augment patch)",
+                false => "choose other data (--data synthetic fits every model) or a model",
+            };
+            let message = format!("the model {model} takes {input}: {cure}");
+            return Err(InputError::new(&self.place, format!("images of {}", self.shape), message));
         }
         if self.classes > classes {
             return Err(InputError::new(
@@ -117,19 +136,52 @@ impl Dataset {
         Ok(())
     }
 
-    /// Copies the samples `indices` into `images` (`[indices, channels, height, width]`) and `labels`.
+    /// Whether images are as large as `input` or larger, with as many channels.
+    fn has_patches(&self, input: Shape) -> bool {
+        let Shape { channels, height, width } = self.shape;
+        channels == input.channels && height >= input.height && width >= input.width
+    }
+
+    /// The same images, of which patches of shape `input` are taken.
+    ///
+    /// # Errors
+    /// Images that are smaller or have other channels.
+    fn patches(self, input: Shape) -> Result<Dataset, InputError> {
+        if !self.has_patches(input) {
+            let message = format!("are too small for patches of {input}, or have other channels: choose other data");
+            return Err(InputError::new(&self.place, format!("images of {}", self.shape), message));
+        }
+        Ok(Dataset { patch: (input != self.shape).then_some(input), ..self })
+    }
+
+    /// Hands the stored image, the place for it and the sample's number among `indices` to `take`, sample by sample, and copies
+    /// their labels.
+    fn each(
+        &self,
+        indices: &[u32],
+        images: &mut [f32],
+        labels: &mut [u32],
+        mut take: impl FnMut(&[f32], &mut [f32], u64),
+    ) {
+        let (stored, elements) = (self.shape.elements() as usize, self.shape().elements() as usize);
+        assert_eq!(images.len(), indices.len() * elements, "room for the images");
+        assert_eq!(labels.len(), indices.len(), "room for the labels");
+        let places = images.chunks_exact_mut(elements).zip(labels);
+        for (number, (index, (image, label))) in (0u64..).zip(indices.iter().zip(places)) {
+            let index = *index as usize;
+            take(&self.images[index * stored..(index + 1) * stored], image, number);
+            *label = self.labels[index];
+        }
+    }
+
+    /// Copies the samples `indices` into `images` (`[indices, channels, height, width]`) and `labels`; where patches are taken,
+    /// those in the centre.
     ///
     /// # Panics
     /// When an index is not below [`Dataset::len`], or the slices do not have room for exactly these samples.
     pub fn gather(&self, indices: &[u32], images: &mut [f32], labels: &mut [u32]) {
-        let elements = self.shape.elements() as usize;
-        assert_eq!(images.len(), indices.len() * elements, "room for the images");
-        assert_eq!(labels.len(), indices.len(), "room for the labels");
-        for ((index, image), label) in indices.iter().zip(images.chunks_exact_mut(elements)).zip(labels) {
-            let index = *index as usize;
-            image.copy_from_slice(&self.images[index * elements..(index + 1) * elements]);
-            *label = self.labels[index];
-        }
+        let shape = self.shape();
+        self.each(indices, images, labels, |stored, image, _| augmentation::centre((stored, self.shape), shape, image));
     }
 
     /// The same samples, which [`Dataset::draw`] changes at random.
@@ -142,18 +194,21 @@ impl Dataset {
     /// # Panics
     /// As there.
     pub fn draw(&self, indices: &[u32], seed: u64, place: u64, images: &mut [f32], labels: &mut [u32]) {
-        self.gather(indices, images, labels);
-        let samples = images.chunks_exact_mut(self.shape.elements() as usize);
-        for (sample, image) in samples.enumerate() {
-            self.augmentation.apply(self.shape, image, seed, place + sample as u64);
+        if self.augmentation == Augmentation::default() {
+            return self.gather(indices, images, labels);
         }
+        let shape = self.shape();
+        self.each(indices, images, labels, |stored, image, number| {
+            self.augmentation.apply((stored, self.shape), shape, image, seed, place + number);
+        });
     }
 
     /// The samples `indices` as a data set of their own.
     fn subset(&self, indices: &[u32]) -> Dataset {
-        let mut images = vec![0.0; indices.len() * self.shape.elements() as usize];
-        let mut labels = vec![0; indices.len()];
-        self.gather(indices, &mut images, &mut labels);
+        let elements = self.shape.elements() as usize;
+        let image = |index: &u32| self.images[*index as usize * elements..][..elements].iter().copied();
+        let images = indices.iter().flat_map(image).collect();
+        let labels = indices.iter().map(|index| self.labels[*index as usize]).collect();
         Dataset { place: self.place.clone(), images, labels, ..*self }
     }
 
@@ -163,9 +218,9 @@ impl Dataset {
         self.labels.len()
     }
 
-    /// Shape of a sample.
+    /// Shape of a sample as a model gets it.
     pub fn shape(&self) -> Shape {
-        self.shape
+        self.patch.unwrap_or(self.shape)
     }
 
     /// Number of classes; every label is below it.

@@ -54,6 +54,35 @@ fn gather_copies_the_samples_asked_for() {
 }
 
 #[test]
+fn patches_of_larger_images_fit_a_smaller_model() {
+    let of = |pixels: u32| {
+        let text =
+            include_str!("../../../models/zoo/mlp.toml").replace("[1, 28, 28]", &format!("[1, {pixels}, {pixels}]"));
+        Model::parse("patches.toml", &text).unwrap()
+    };
+    let error = Dataset::load("mnist", &of(24)).unwrap_err().to_string();
+    assert!(error.contains("images of 1×28×28: the model mlp takes 1×24×24: take patches of them"), "{error}");
+    let patch: Augmentation = "patch".parse().unwrap();
+    let (train, held_out) = Dataset::load_augmented("mnist", &of(24), patch).unwrap();
+    let (whole, whole_held_out) = Dataset::load("mnist", &of(28)).unwrap();
+    assert_eq!((train.shape(), held_out.shape()), (of(24).input(), of(24).input()));
+
+    // Wherever a patch was cut, its pixels stand in the image at an offset of 0 to 4; a held-out one is the centre.
+    let (image, patch) = (|data: &Dataset| data.images()[..784].to_vec(), &mut [0.0; 576]);
+    let stands_at = |patch: &[f32], image: &[f32], down: usize, right: usize| {
+        patch.chunks(24).zip(image.chunks(28).skip(down)).all(|(row, of)| row == &of[right..right + 24])
+    };
+    train.draw(&[0], 1, 0, patch, &mut [0]);
+    let corners: Vec<_> = (0..5).flat_map(|down| (0..5).map(move |right| (down, right))).collect();
+    assert!(corners.iter().any(|(down, right)| stands_at(patch, &image(&whole), *down, *right)));
+    held_out.draw(&[0], 1, 0, patch, &mut [0]);
+    assert!(stands_at(patch, &image(&whole_held_out), 2, 2));
+
+    let error = Dataset::load_augmented("mnist", &of(32), "patch".parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("images of 1×28×28: are too small for patches of 1×32×32"), "{error}");
+}
+
+#[test]
 fn a_set_that_is_none_is_refused() {
     let shape = Shape::flat(2);
     for (shape, images, labels, message) in [
