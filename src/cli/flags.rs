@@ -7,7 +7,7 @@ use lockstep_models::{Bucket, Sampling, Strategy};
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, InputError};
 
-use crate::experiment::{Anchor, Batch, Experiment, Learners, TransportKind, parse_chunk};
+use crate::experiment::{Anchor, Batch, Experiment, Learners, TransportKind, parse_chunk, threshold};
 
 /// What `--strategy` takes.
 pub(super) const STRATEGIES: &str = "How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b \
@@ -63,7 +63,7 @@ pub struct ExperimentFlags {
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     pub ranks_per_node: Option<u32>,
     /// Share by which another learner must raise the throughput, with --learners auto [default: 0.05]
-    #[arg(long, value_parser = share, value_name = "SHARE", allow_hyphen_values = true)]
+    #[arg(long, value_parser = checked(threshold), value_name = "SHARE", allow_hyphen_values = true)]
     pub tuner_threshold: Option<f64>,
     /// Who draws samples together: one-shuffle (all ranks), per-node (each node with a seed of its own)
     #[arg(long, value_parser = parsed::<Sampling>, value_name = "RULE")]
@@ -200,11 +200,11 @@ pub(super) fn positive(text: &str) -> Result<u32, String> {
     }
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(share) if (0.0..10.0).contains(&share) => Ok(share),
-        _ => Err("must be a share from 0 to below 10, e.g. 0.05".to_owned()),
-    }
+/// A number that `check` lets pass.
+pub(super) fn checked(
+    check: impl Fn(f64) -> Result<f64, String> + Clone,
+) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| check(text.trim().parse().unwrap_or(f64::NAN))
 }
 
 pub(super) fn positive_long(text: &str) -> Result<u64, String> {

@@ -5,8 +5,8 @@ use lockstep_exec::data::Augmentation;
 use lockstep_models::{Decay, MomentumForm, Scaling, WarmUp};
 use lockstep_topology::InputError;
 
-use super::flags::{parsed, positive, replace};
-use crate::experiment::{Experiment, Length, Recipe, share};
+use super::flags::{checked, parsed, positive, replace};
+use crate::experiment::{Experiment, Length, Recipe, accuracy};
 
 /// Flags of the runs of an experiment.
 #[derive(Debug, Clone, Args)]
@@ -30,7 +30,7 @@ pub(super) struct RunFlags {
     #[arg(long, value_parser = parsed::<Augmentation>, value_name = "WHAT")]
     augment: Option<Augmentation>,
     /// End a run when the model (of learners: their average) is that accurate after an epoch, e.g. 0.99
-    #[arg(long, value_parser = share, value_name = "X", allow_hyphen_values = true)]
+    #[arg(long, value_parser = checked(accuracy), value_name = "X", allow_hyphen_values = true)]
     target_accuracy: Option<f64>,
     /// Recompute batch norm's statistics over an epoch of training samples before each evaluation
     #[arg(long)]

@@ -341,15 +341,21 @@ impl Experiment {
     }
 }
 
-/// A number above 0 and at most 1.
+/// A share of samples that a run is to get right.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn share(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(number) if number > 0.0 && number <= 1.0 => Ok(number),
-        _ => Err(format!("{text:?}: must be a number above 0 and at most 1")),
-    }
+pub fn accuracy(share: f64) -> Result<f64, String> {
+    let right = share > 0.0 && share <= 1.0;
+    right.then_some(share).ok_or_else(|| "must be a number above 0 and at most 1".to_owned())
+}
+
+/// A share by which throughput is to grow.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn threshold(share: f64) -> Result<f64, String> {
+    (0.0..10.0).contains(&share).then_some(share).ok_or_else(|| "must be a number from 0 to below 10".to_owned())
 }
 
 /// A size of at least one fp32 element.

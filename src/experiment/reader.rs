@@ -162,13 +162,20 @@ impl<'a> Entry<'a> {
 
     /// A finite number of at least `least`.
     pub(crate) fn number(&self, least: f64) -> Result<f64, InputError> {
+        let right = |number: f64| number.is_finite() && number >= least;
+        self.checked(|number| {
+            right(number).then_some(number).ok_or_else(|| format!("must be a number of at least {least}"))
+        })
+    }
+
+    /// A number that `check` lets pass.
+    pub(crate) fn checked(&self, check: impl Fn(f64) -> Result<f64, String>) -> Result<f64, InputError> {
         let text = match self.value {
             DeValue::Float(number) => number.as_str(),
             DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
             _ => return Err(self.error(format!("{} must be a number", self.key))),
         };
-        let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= least);
-        number.ok_or_else(|| self.error(format!("{} must be a number of at least {least}", self.key)))
+        check(text.parse().unwrap_or(f64::NAN)).map_err(|wrong| self.error(format!("{} {wrong}", self.key)))
     }
 
     /// true or false.

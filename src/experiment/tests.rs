@@ -50,7 +50,7 @@ fn lists_and_single_values_expand() {
 fn every_key_arrives() {
     let text = "data = \"mnist\"\ncluster = \"ethernet-4\"\nstrategy = \"ssgd\"\nbucket = \"layer\"\nchunk = \"4KiB\"\n\
                 concurrent_exchanges = 2\ntransport = \"mpi\"\nthreads_per_rank = 3\nepochs = 4\nseed = 5\n\
-                seeds = 5\nrecompute_bn = true\naugment = \"crop=4,flip\"\n\
+                seeds = 5\nrecompute_bn = true\naugment = \"crop=4,flip\"\ntarget_accuracy = 0.9\ntuner_threshold = 0.1\n\
                 [optimizer]\nlearning_rate = 0.5\nmomentum = 0\nweight_decay = 1e-4\nnesterov = true\n\
                 scaling = \"linear:256\"\nwarm_up = \"gradual:5@0.1\"\ndecay = \"steps:0.1@30,60\"\n\
                 momentum_form = \"corrected\"\ndecay_batch_norm = true\n\
@@ -76,6 +76,7 @@ fn every_key_arrives() {
     let dense = Some(Init::Gaussian(0.01));
     assert_eq!(e.inits, InitRules { dense, residual_gamma: Some(0.0), ..InitRules::default() });
     assert_eq!((e.seeds, e.recompute_bn), (5, true));
+    assert_eq!((e.target_accuracy, e.tuner_threshold), (Some(0.9), 0.1));
     assert_eq!(e.augmentation, Augmentation { crop: 4, flip: true, ..Augmentation::default() });
     assert_eq!(e.anchor, Some(Anchor { ranks: 1, batch_per_rank: None, images_per_s: 219.0 }));
     let configuration = &e.configurations().unwrap()[0];
@@ -194,6 +195,9 @@ fn mistakes_are_told_where_they_stand() {
         ("[init]\ndense = \"small\"", "e.toml:4", "he, xavier"),
         ("recipe = \"goyal\"", "e.toml:3", "did you mean goyal2017"),
         ("seeds = 0", "e.toml:3", "whole number from 1"),
+        ("target_accuracy = 1.5", "e.toml:3", "above 0 and at most 1"),
+        ("target_accuracy = \"high\"", "e.toml:3", "must be a number"),
+        ("tuner_threshold = 10", "e.toml:3", "from 0 to below 10"),
         ("[anchor]\nranks = 1", "e.toml:3", "lacks the key images_per_s"),
         ("[anchor]\nimages_per_s = 0", "e.toml:4", "more than 0"),
         ("[published]\npoints = []", "e.toml:3", "lacks the key source"),
