@@ -18,6 +18,7 @@ use super::threads::{Disjoint, Threads, tile_range};
 use super::transpose::{apart, side_by_side};
 use super::window::Window;
 use super::winograd::{Direction, Winograd};
+use super::winograd_weights::WeightGradient;
 use super::workspace::{Workspace, flat};
 
 /// Images side by side.
@@ -28,7 +29,9 @@ const CACHED: usize = 1 << 20;
 /// A convolution with its tail.
 pub(crate) struct Interleaved {
     window: Window,
-    /// Height and width of an input plane with its padding.
+    /// Zeros above and below, left and right of an input plane, and its height and width with them; Winograd's products need
+    /// none.
+    padding: (usize, usize),
     padded: (usize, usize),
     channels: usize,
     out_channels: usize,
@@ -41,10 +44,7 @@ pub(crate) struct Interleaved {
     /// 0, 1, 2 …, as many as a plane before or behind the tail has.
     dense: Vec<u32>,
     offsets: Offsets,
-    winograd: Option<Winograd>,
-    /// Where the gradient of each output place before the tail lies in its plane, and elements of that plane.
-    d_places: Vec<u32>,
-    d_plane: usize,
+    winograd: Option<(Winograd, WeightGradient)>,
     threads: Threads,
     /// `[sixteen, out_channels, out_plane]`: the places of maxima, with pooling.
     best: Vec<Sixteen<u32>>,
@@ -68,8 +68,11 @@ impl Interleaved {
             input: (input.height as usize, input.width as usize),
             output: (output.height as usize, output.width as usize),
         };
-        let padded = (window.input.0 + 2 * window.padding.0, window.input.1 + 2 * window.padding.1);
         let (channels, out_channels) = (input.channels as usize, output.channels as usize);
+        let same = Window { kernel: (3, 3), stride: (1, 1), padding: (1, 1), dilation: (1, 1), ..window };
+        let fewer = window == same && Winograd::suits(channels, out_channels, window.output);
+        let padding = if fewer { (0, 0) } else { window.padding };
+        let padded = (window.input.0 + 2 * padding.0, window.input.1 + 2 * padding.1);
         let at = |channel: usize, y: usize, x: usize| ((channel * padded.0 + y) * padded.1 + x) as u32;
         let (places, taps) = (0..window.output_size(), 0..channels * window.taps());
         let place = |p: usize| at(0, p / window.output.1 * window.stride.0, p % window.output.1 * window.stride.1);
@@ -78,22 +81,18 @@ impl Interleaved {
             at(channel, y * window.dilation.0, x * window.dilation.1)
         };
         let inside: Vec<u32> = (0..window.input_size())
-            .map(|p| at(0, p / window.input.1 + window.padding.0, p % window.input.1 + window.padding.1))
+            .map(|p| at(0, p / window.input.1 + padding.0, p % window.input.1 + padding.1))
             .collect();
         let offsets = Offsets::new(places.map(place).collect(), taps.map(tap).collect());
         let out_plane = tail.pool.map_or(window.output_size(), |pool| pool.output_size());
         let dense: Vec<u32> = (0..out_plane.max(window.output_size()).max(window.input_size()) as u32).collect();
-        let same = Window { kernel: (3, 3), stride: (1, 1), padding: (1, 1), dilation: (1, 1), ..window };
-        let fewer = window == same && Winograd::suits(channels, out_channels, window.output);
-        // Winograd's convolution towards the images wants the gradients with zeros around.
-        let (d_places, d_plane, offsets) = if fewer {
-            let distance = padded.0 * padded.1;
-            (inside.clone(), distance, offsets.with_gradients_at(inside.clone(), distance))
-        } else {
-            (dense[..window.output_size()].to_vec(), offsets.padded(), offsets)
-        };
+        let winograd = fewer.then(|| {
+            let weights = WeightGradient::new(channels, out_channels, window.output, threads);
+            (Winograd::new(channels, out_channels, window.output, threads), weights)
+        });
         Interleaved {
             window,
+            padding,
             padded,
             channels,
             out_channels,
@@ -102,9 +101,7 @@ impl Interleaved {
             out_plane,
             inside,
             dense,
-            winograd: fewer.then(|| Winograd::new(channels, out_channels, window.output, threads)),
-            d_places,
-            d_plane,
+            winograd,
             threads: threads.clone(),
             best: Vec::new(),
             offsets,
@@ -121,21 +118,27 @@ impl Interleaved {
     fn forward_workspace(&self) -> [usize; 5] {
         let images = self.channels * self.padded.0 * self.padded.1;
         let outputs = self.winograd.as_ref().map_or(0, |_| self.out_channels * self.window.output_size());
-        let [filters, tiles] = self.winograd.as_ref().map_or([0; 2], Winograd::workspace);
+        let [filters, tiles] = self.winograd.as_ref().map_or([0; 2], |(winograd, _)| winograd.workspace());
         [images, outputs, self.threads.count() * self.per_worker(), filters, tiles]
     }
 
     /// Lines of a backward pass' workspace: one sixteen of images, the gradient towards it, that before the tail (whole blocks of
-    /// channels), what threads need, the gradient of all parameters, Winograd's own two.
-    pub(crate) fn workspace(&self) -> [usize; 7] {
+    /// channels), what threads need, the gradient of all parameters, Winograd's own: filters, tiles, sums.
+    pub(crate) fn workspace(&self) -> [usize; 8] {
         let [images, _, per_workers, filters, tiles] = self.forward_workspace();
-        let d_images = self.winograd.as_ref().map_or(images, |_| self.channels * self.window.input_size());
-        let d_products = self.out_channels.next_multiple_of(CHANNELS) * self.d_plane;
-        [images, d_images, d_products, per_workers, self.parameters().div_ceil(IMAGES), filters, tiles]
+        let d_products = self.out_channels.next_multiple_of(CHANNELS) * self.d_plane();
+        let [sums, blocks] = self.winograd.as_ref().map_or([0; 2], |(_, weights)| weights.workspace());
+        let gradient = self.parameters().div_ceil(IMAGES);
+        [images, images, d_products, per_workers, gradient, filters, tiles.max(blocks), sums]
     }
 
     fn per_worker(&self) -> usize {
         CHANNELS * self.offsets.padded() + self.out_plane
+    }
+
+    /// Distance of the planes of gradients before the tail.
+    fn d_plane(&self) -> usize {
+        if self.winograd.is_some() { self.window.output_size() } else { self.offsets.padded() }
     }
 
     fn parameters(&self) -> usize {
@@ -157,12 +160,15 @@ impl Interleaved {
 
     /// Zeros around a padded plane.
     fn clear_border(&self, plane: &mut [Sixteen]) {
-        let (window, zero) = (self.window, Sixteen([0.0; IMAGES]));
-        let rows = window.padding.0..window.padding.0 + window.input.0;
+        let (padding, input, zero) = (self.padding, self.window.input, Sixteen([0.0; IMAGES]));
+        if padding == (0, 0) {
+            return;
+        }
+        let rows = padding.0..padding.0 + input.0;
         for (y, row) in plane.chunks_exact_mut(self.padded.1).enumerate() {
             if rows.contains(&y) {
-                row[..window.padding.1].fill(zero);
-                row[window.padding.1 + window.input.1..].fill(zero);
+                row[..padding.1].fill(zero);
+                row[padding.1 + input.1..].fill(zero);
             } else {
                 row.fill(zero);
             }
@@ -177,14 +183,14 @@ impl Interleaved {
             let lines = (output.len() / out_size).div_ceil(IMAGES) * self.out_channels * self.out_plane;
             self.best.resize(self.best.len().max(lines), Sixteen([0; IMAGES]));
         }
-        if let Some(winograd) = &self.winograd {
+        if let Some((winograd, _)) = &self.winograd {
             let weights = &parameters[..self.out_channels * self.offsets.depth()];
             winograd.transform(weights, self.channels, Direction::Forward, filters);
         }
         let sixteens = input.chunks(IMAGES * in_size).zip(output.chunks_mut(IMAGES * out_size));
         for (sixteen, (input, output)) in sixteens.enumerate() {
             self.interleave(input, side);
-            if let Some(winograd) = &self.winograd {
+            if let Some((winograd, _)) = &self.winograd {
                 winograd.convolve(side, filters, outputs, tiles);
             }
             let images = output.len() / out_size;

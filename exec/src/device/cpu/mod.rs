@@ -58,7 +58,9 @@ mod twin;
 mod update;
 mod window;
 mod winograd;
+mod winograd_slopes;
 mod winograd_tiles;
+mod winograd_weights;
 mod workspace;
 
 use lockstep_models::{Layer, PoolKind, Shape};

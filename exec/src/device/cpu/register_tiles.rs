@@ -30,8 +30,6 @@ pub(crate) struct Offsets {
     /// One for each output place, padded to a multiple of [`PLACES`] with copies of the last.
     places: Vec<u32>,
     taps: Vec<u32>,
-    /// Where the gradient of each output place lies in its plane, and the distance of these planes.
-    gradients: (Vec<u32>, usize),
     /// Elements that the images must have.
     reach: usize,
     /// Output places without the padding.
@@ -43,15 +41,7 @@ impl Offsets {
         let largest = |values: &[u32]| values.iter().copied().max().unwrap_or(0) as usize;
         let (reach, count) = (largest(&places) + largest(&taps) + 1, places.len());
         places.resize(count.next_multiple_of(PLACES), places[count - 1]);
-        let gradients = ((0..count as u32).collect(), places.len());
-        Offsets { places, taps, gradients, reach, count }
-    }
-
-    /// The same for gradients of outputs that lie in planes of `distance` elements, that of output place p at `places[p]`; only
-    /// [`Offsets::weights`] takes them so.
-    pub(crate) fn with_gradients_at(self, places: Vec<u32>, distance: usize) -> Offsets {
-        assert!(places.len() == self.count && places.iter().all(|place| (*place as usize) < distance), "places inside");
-        Offsets { gradients: (places, distance), ..self }
+        Offsets { places, taps, reach, count }
     }
 
     /// Output places, padded.
@@ -93,7 +83,7 @@ impl Offsets {
     /// The gradient of weights `first..` of four output channels, at most [`TAPS`] of each:
     /// `Σ_p,image d_products[o][p] · images[places[p] + taps[k]]`.
     pub(crate) fn weights(&self, images: &[Sixteen], d_products: &[Sixteen], first: usize) -> [[f32; TAPS]; CHANNELS] {
-        assert!(images.len() >= self.reach && d_products.len() >= CHANNELS * self.gradients.1, "too few elements");
+        assert!(images.len() >= self.reach && d_products.len() >= CHANNELS * self.padded(), "too few elements");
         let taps = std::array::from_fn(|k| self.taps[(first + k).min(self.depth() - 1)]);
         #[cfg(target_arch = "x86_64")]
         if available() {
@@ -107,8 +97,8 @@ impl Offsets {
         std::array::from_fn(|o| {
             taps.map(|tap| {
                 let mut sums = [0.0f32; 16];
-                for (p, place) in self.gradients.0.iter().zip(&self.places) {
-                    let d = d_products[o * self.gradients.1 + *p as usize].0;
+                for (p, place) in self.places.iter().enumerate().take(self.count) {
+                    let d = d_products[o * self.padded() + p].0;
                     let x = images[(place + tap) as usize].0;
                     (0..16).for_each(|image| sums[image] = d[image].mul_add(x[image], sums[image]));
                 }
@@ -234,15 +224,15 @@ mod avx512 {
         d_products: &[Sixteen],
         taps: [u32; TAPS],
     ) -> [[f32; TAPS]; CHANNELS] {
-        // SAFETY: place + tap < reach ≤ images.len(), p < the gradients' distance.
+        // SAFETY: place + tap < reach ≤ images.len(), p < padded.
         unsafe {
             let bases: [*const Sixteen; TAPS] = from_fn(|k| images.as_ptr().add(taps[k] as usize));
-            let d_bases: [*const Sixteen; CHANNELS] = from_fn(|o| d_products.as_ptr().add(o * offsets.gradients.1));
+            let d_bases: [*const Sixteen; CHANNELS] = from_fn(|o| d_products.as_ptr().add(o * offsets.padded()));
             let mut sums = [[_mm512_setzero_ps(); TAPS]; CHANNELS];
-            for (p, place) in offsets.gradients.0.iter().zip(&offsets.places) {
+            for (p, place) in offsets.places.iter().enumerate().take(offsets.count) {
                 let x: [__m512; TAPS] = from_fn(|k| load(bases[k], *place as usize));
                 for o in 0..CHANNELS {
-                    let d = load(d_bases[o], *p as usize);
+                    let d = load(d_bases[o], p);
                     for k in 0..TAPS {
                         sums[o][k] = _mm512_fmadd_ps(d, x[k], sums[o][k]);
                     }

@@ -67,20 +67,14 @@ fn maxima(window: &Window, plane: &[Sixteen], bias: f32, output: &mut [Sixteen],
     }
 }
 
-/// Sends the gradients of sixteen pooled planes to the places of the maxima, 0 elsewhere; place p lies at `lies[p]`.
+/// Sends the gradients of sixteen pooled planes to the places of the maxima, 0 elsewhere.
 #[inline(always)]
-pub(crate) fn to_maxima(
-    window: &Window,
-    d_output: &[Sixteen],
-    best: &[Sixteen<u32>],
-    lies: &[u32],
-    d_plane: &mut [Sixteen],
-) {
+pub(crate) fn to_maxima(window: &Window, d_output: &[Sixteen], best: &[Sixteen<u32>], d_plane: &mut [Sixteen]) {
     d_plane.fill(Sixteen([0.0; 16]));
     for (at, (d, best)) in d_output.iter().zip(best).enumerate() {
         let (d, best) = (d.0, best.0);
         for place in places(window, at / window.output.1, at % window.output.1) {
-            let target = &mut d_plane[lies[place] as usize].0;
+            let target = &mut d_plane[place].0;
             for image in 0..16 {
                 let hit = if best[image] == place as u32 { d[image] } else { 0.0 };
                 target[image] += hit;

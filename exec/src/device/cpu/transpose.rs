@@ -92,7 +92,7 @@ fn apart_slowly(plane: &[Sixteen], places: &[u32], accumulate: bool, parts: &mut
 }
 
 #[cfg(target_arch = "x86_64")]
-mod avx512 {
+pub(crate) mod avx512 {
     //! The loops in registers; their callers have asserted all lengths.
 
     use std::arch::x86_64::{
@@ -112,7 +112,7 @@ mod avx512 {
     /// Row i of the result is column i of `rows`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
-    fn transposed(rows: [__m512; BLOCK]) -> [__m512; BLOCK] {
+    pub(crate) fn transposed(rows: [__m512; BLOCK]) -> [__m512; BLOCK] {
         let mut quads = rows;
         for four in 0..4 {
             let [a, b, c, d] = [rows[4 * four], rows[4 * four + 1], rows[4 * four + 2], rows[4 * four + 3]];

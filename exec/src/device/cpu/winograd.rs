@@ -9,12 +9,12 @@ use std::array::from_fn;
 
 use super::register_tiles::{CHANNELS, PLACES, Sixteen};
 use super::threads::{Disjoint, Threads, tile_range};
-use super::winograd_tiles::{POSITIONS, multiply, transform_input, transform_output};
+use super::winograd_tiles::{POSITIONS, Tile, multiply, transform_input, transform_output};
 
 /// Blocks of tiles below which output channels are shared out too, so that a few threads find work.
 const FEW_BLOCKS: usize = 8;
 
-/// Convolutions of planes of one size, padded by one zero all around, to planes of that size without the padding.
+/// Convolutions of planes of one size, with one zero all around, to planes of that size.
 pub(crate) struct Winograd {
     /// Height and width of an output plane, both even.
     size: (usize, usize),
@@ -47,7 +47,8 @@ impl Winograd {
         Winograd { size, most_channels, pairs: channels * out_channels, threads: threads.clone() }
     }
 
-    /// Lines of its workspace: transformed filters, and per thread a block of transformed tiles and one of their products.
+    /// Lines of its workspace: transformed filters, and what threads need: a block of transformed tiles and one of their
+    /// products each.
     pub(crate) fn workspace(&self) -> [usize; 2] {
         [POSITIONS * filter_step(self.pairs) / 16, self.threads.count() * 2 * POSITIONS * PLACES * self.most_channels]
     }
@@ -74,8 +75,8 @@ impl Winograd {
         }
     }
 
-    /// Convolves `images`, `[channels, height + 2, width + 2]` with zeros around each plane, to `output`,
-    /// `[out_channels, height, width]`, with transformed filters; the sides change places going backward.
+    /// Convolves `images`, `[channels, height, width]`, to `output`, `[out_channels, height, width]`, with transformed filters; the
+    /// sides change places going backward.
     pub(crate) fn convolve(
         &self,
         images: &[Sixteen],
@@ -83,9 +84,9 @@ impl Winograd {
         output: &mut [Sixteen],
         scratch: &mut [Sixteen],
     ) {
-        let (plane, padded) = (self.size.0 * self.size.1, (self.size.0 + 2) * (self.size.1 + 2));
-        let (channels, out_channels) = (images.len() / padded, output.len() / plane);
-        assert_eq!(channels * padded, images.len(), "whole planes of images");
+        let plane = self.size.0 * self.size.1;
+        let (channels, out_channels) = (images.len() / plane, output.len() / plane);
+        assert_eq!(channels * plane, images.len(), "whole planes of images");
         assert_eq!(out_channels * plane, output.len(), "whole planes of outputs");
         assert_eq!(channels * out_channels, self.pairs, "a filter for each pair of channels");
         let tiles = plane / 4;
@@ -100,15 +101,18 @@ impl Winograd {
             let scratch = unsafe { scratch.part(worker * per_worker..(worker + 1) * per_worker) };
             let (inputs, products) = scratch.split_at_mut(per_worker / 2);
             let outs = tile_range(item % parts, part, out_channels);
-            let block = Block { size, first: item / parts * PLACES, channels, outs: outs.clone() };
+            let first = item / parts * PLACES;
+            // Tiles behind the last are computed as copies of it and dropped.
+            let tiles = from_fn(|at| Tile::at(corner((first + at).min(tiles - 1), size), size));
+            let live = PLACES.min(plane / 4 - first);
+            let block = Block { tiles, channels, outs: outs.clone() };
             block.products(images, filters, out_channels, inputs, products);
             for (index, out) in outs.enumerate() {
-                for tile in 0..block.live() {
-                    let (y, x) = block.corner(tile);
-                    let start = out * plane + y * size.1 + x;
+                for (at, tile) in block.tiles[..live].iter().enumerate() {
                     // SAFETY: tiles and channels belong to one item.
-                    let rows = [start, start + size.1].map(|start| unsafe { output.part(start..start + 2) });
-                    transform_output(&products[index * PLACES + tile..], block.outs.len() * PLACES, rows);
+                    let row = |start: usize| unsafe { output.part(out * plane + start..out * plane + start + 2) };
+                    let rows = tile.outputs().map(row);
+                    transform_output(&products[index * PLACES + at..], block.outs.len() * PLACES, rows);
                 }
             }
         });
@@ -125,28 +129,20 @@ fn spread(g: [f32; 3]) -> [f32; 4] {
     [g[0], 0.5 * (g[0] + g[1] + g[2]), 0.5 * (g[0] - g[1] + g[2]), g[2]]
 }
 
+/// Row and column of the first output of a tile.
+pub(crate) fn corner(tile: usize, size: (usize, usize)) -> (usize, usize) {
+    let across = size.1 / 2;
+    (tile / across * 2, tile % across * 2)
+}
+
 /// The tiles of one block and the output channels of one item.
 struct Block {
-    size: (usize, usize),
-    /// First tile; those behind the last are computed as copies of it and dropped.
-    first: usize,
+    tiles: [Tile; PLACES],
     channels: usize,
     outs: std::ops::Range<usize>,
 }
 
 impl Block {
-    /// Row and column of the first output of tile `tile` of the block.
-    fn corner(&self, tile: usize) -> (usize, usize) {
-        let across = self.size.1 / 2;
-        let tile = (self.first + tile).min(self.size.0 / 2 * across - 1);
-        (tile / across * 2, tile % across * 2)
-    }
-
-    /// Tiles of the block that exist.
-    fn live(&self) -> usize {
-        PLACES.min(self.size.0 * self.size.1 / 4 - self.first)
-    }
-
     /// `products[position][out][tile]` of the block, by way of `inputs[position][channel][tile]`.
     fn products(
         &self,
@@ -156,13 +152,10 @@ impl Block {
         inputs: &mut [Sixteen],
         products: &mut [Sixteen],
     ) {
-        let (width, padded) = (self.size.1, (self.size.0 + 2) * (self.size.1 + 2));
         let (in_step, out_step) = (self.channels * PLACES, self.outs.len() * PLACES);
-        for channel in 0..self.channels {
-            for tile in 0..PLACES {
-                let (y, x) = self.corner(tile);
-                let start = channel * padded + y * (width + 2) + x;
-                transform_input(&images[start..], width + 2, &mut inputs[channel * PLACES + tile..], in_step);
+        for (channel, plane) in images.chunks_exact(self.tiles[0].plane()).enumerate() {
+            for (at, tile) in self.tiles.iter().enumerate() {
+                transform_input(plane, tile, &mut inputs[channel * PLACES + at..], in_step);
             }
         }
         for position in 0..POSITIONS {
@@ -184,19 +177,22 @@ mod tests {
     use super::super::workspace::{Workspace, flat};
     use super::*;
 
-    /// Y = the sums of the definition, on padded planes.
+    /// Y = the sums of the definition.
     fn by_definition(
         images: &[Sixteen],
         weights: &[f32],
         channels: usize,
         (height, width): (usize, usize),
     ) -> Vec<f32> {
-        let (outs, padded) = (weights.len() / 9 / channels, (height + 2) * (width + 2));
+        let (outs, plane) = (weights.len() / 9 / channels, height * width);
         let places = (0..outs).flat_map(|o| (0..height * width).map(move |p| (o, p / width, p % width)));
         let sum = |(o, y, x): (usize, usize, usize)| {
             from_fn::<f32, 16, _>(|image| {
-                let taps = (0..channels * 9).map(|k| (k / 9, y + k % 9 / 3, x + k % 3));
-                let values = taps.map(|(c, y, x)| images[c * padded + y * (width + 2) + x].0[image]);
+                let taps =
+                    (0..channels * 9).map(|k| (k / 9, (y + k % 9 / 3).wrapping_sub(1), (x + k % 3).wrapping_sub(1)));
+                let inside = |y: usize, x: usize| y < height && x < width;
+                let values =
+                    taps.map(|(c, y, x)| if inside(y, x) { images[c * plane + y * width + x].0[image] } else { 0.0 });
                 values.zip(&weights[o * channels * 9..]).map(|(x, w)| x * w).sum()
             })
         };
@@ -211,13 +207,12 @@ mod tests {
         #[test]
         fn is_the_convolution(c in 2..5usize, o in 2..7usize, h in 1..5usize, w in 1..8usize, count in 1..3usize) {
             let (channels, outs, size) = (4 * c, 4 * o, (2 * h, 2 * w));
-            let (plane, padded) = (size.0 * size.1, (size.0 + 2) * (size.1 + 2));
+            let plane = size.0 * size.1;
             prop_assert!(Winograd::suits(channels, outs, size));
             let number = |at: usize| ((at * 37) % 11) as f32 - 5.0;
-            let inside = |p: usize| (1..=size.0).contains(&(p / (size.1 + 2))) && (1..=size.1).contains(&(p % (size.1 + 2)));
             let planes = |channels: usize, shift: usize| -> Vec<Sixteen> {
-                let one = |at: usize| from_fn(|image| if inside(at % padded) { number(16 * at + image + shift) } else { 0.0 });
-                (0..channels * padded).map(|at| Sixteen(one(at))).collect()
+                let one = |at: usize| from_fn(|image| number(16 * at + image + shift));
+                (0..channels * plane).map(|at| Sixteen(one(at))).collect()
             };
             let weights: Vec<f32> = (0..outs * channels * 9).map(|at| 4.0 * number(at * 5 + at / 9)).collect();
             let threads = Threads::new(count).expect("a few threads");

@@ -10,21 +10,71 @@ use super::register_tiles::{CHANNELS, PLACES, Sixteen, available};
 /// Places of a transformed tile.
 pub(crate) const POSITIONS: usize = 16;
 
-/// `target[p · step]` = (Bᵀ d B)ₚ of the 4 × 4 tile d at the start of `plane`, whose rows are `row` apart.
-pub(crate) fn transform_input(plane: &[Sixteen], row: usize, target: &mut [Sixteen], step: usize) {
-    assert!(3 * row + 4 <= plane.len() && (POSITIONS - 1) * step < target.len(), "a tile inside its planes");
+/// The 4 × 4 inputs under a tile of 2 × 2 outputs: one more on each side, zero where that is outside of the plane.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tile {
+    /// Where each row starts, and each column in its row; outside of the plane those of a neighbour inside.
+    rows: [usize; 4],
+    columns: [usize; 4],
+    /// Whether the first and the last row and column are inside.
+    rows_inside: [bool; 2],
+    columns_inside: [bool; 2],
+    /// Elements of the plane.
+    plane: usize,
+}
+
+impl Tile {
+    /// The tile whose first output is at `(y, x)` in planes of `(height, width)`, all four even.
+    pub(crate) fn at((y, x): (usize, usize), (height, width): (usize, usize)) -> Tile {
+        assert!(y + 2 <= height && x + 2 <= width, "the outputs of a tile are inside");
+        Tile {
+            rows: [y.saturating_sub(1), y, y + 1, (y + 2).min(height - 1)].map(|row| row * width),
+            columns: [x.saturating_sub(1), x, x + 1, (x + 2).min(width - 1)],
+            rows_inside: [y > 0, y + 2 < height],
+            columns_inside: [x > 0, x + 2 < width],
+            plane: height * width,
+        }
+    }
+
+    /// Elements of the planes that it is for.
+    pub(crate) fn plane(&self) -> usize {
+        self.plane
+    }
+
+    /// Where the two rows of its outputs start.
+    pub(crate) fn outputs(&self) -> [usize; 2] {
+        [self.rows[1] + self.columns[1], self.rows[2] + self.columns[1]]
+    }
+
+    /// The place of input (y, x), and whether it is inside.
+    #[inline(always)]
+    pub(crate) fn place(&self, y: usize, x: usize) -> (usize, bool) {
+        let inside = |at: usize, ends: [bool; 2]| (at != 0 || ends[0]) && (at != 3 || ends[1]);
+        (self.rows[y] + self.columns[x], inside(y, self.rows_inside) && inside(x, self.columns_inside))
+    }
+
+    /// Input (y, x) of a plane.
+    pub(crate) fn value(&self, plane: &[Sixteen], y: usize, x: usize) -> Sixteen {
+        let (place, inside) = self.place(y, x);
+        if inside { plane[place] } else { Sixteen::default() }
+    }
+}
+
+/// `target[p · step]` = (Bᵀ d B)ₚ of the inputs d under `tile`.
+pub(crate) fn transform_input(plane: &[Sixteen], tile: &Tile, target: &mut [Sixteen], step: usize) {
+    assert!(plane.len() == tile.plane && (POSITIONS - 1) * step < target.len(), "a tile of this plane");
     #[cfg(target_arch = "x86_64")]
     if available() {
         // SAFETY: the processor has AVX-512, and the lengths were asserted.
-        unsafe { avx512::transform_input(plane, row, target, step) };
+        unsafe { avx512::transform_input(plane, tile, target, step) };
         return;
     }
-    transform_input_slowly(plane, row, target, step);
+    transform_input_slowly(plane, tile, target, step);
 }
 
-fn transform_input_slowly(plane: &[Sixteen], row: usize, target: &mut [Sixteen], step: usize) {
+fn transform_input_slowly(plane: &[Sixteen], tile: &Tile, target: &mut [Sixteen], step: usize) {
     let column = |d: [Sixteen; 4]| [minus(d[0], d[2]), plus(d[1], d[2]), minus(d[2], d[1]), minus(d[1], d[3])];
-    let columns: [[Sixteen; 4]; 4] = from_fn(|x| column(from_fn(|y| plane[y * row + x])));
+    let columns: [[Sixteen; 4]; 4] = from_fn(|x| column(from_fn(|y| tile.value(plane, y, x))));
     for y in 0..4 {
         let tile = column(from_fn(|x| columns[x][y]));
         (0..4).for_each(|x| target[(4 * y + x) * step] = tile[x]);
@@ -74,25 +124,25 @@ fn multiply_slowly(inputs: &[Sixteen], filters: &[f32], products: &mut [Sixteen]
     }
 }
 
-fn plus(a: Sixteen, b: Sixteen) -> Sixteen {
+pub(crate) fn plus(a: Sixteen, b: Sixteen) -> Sixteen {
     Sixteen(from_fn(|image| a.0[image] + b.0[image]))
 }
 
-fn minus(a: Sixteen, b: Sixteen) -> Sixteen {
+pub(crate) fn minus(a: Sixteen, b: Sixteen) -> Sixteen {
     Sixteen(from_fn(|image| a.0[image] - b.0[image]))
 }
 
 #[cfg(target_arch = "x86_64")]
-mod avx512 {
+pub(crate) mod avx512 {
     //! The same in registers; the callers have asserted all lengths.
 
     use std::arch::x86_64::{
-        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_load_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_store_ps,
-        _mm512_sub_ps,
+        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_load_ps, _mm512_maskz_load_ps, _mm512_set1_ps,
+        _mm512_setzero_ps, _mm512_store_ps, _mm512_sub_ps,
     };
     use std::array::from_fn;
 
-    use super::{CHANNELS, PLACES, Sixteen};
+    use super::{CHANNELS, PLACES, Sixteen, Tile};
 
     /// # Safety
     /// `place` is inside the slice that `start` points to.
@@ -101,6 +151,18 @@ mod avx512 {
     unsafe fn load(start: *const Sixteen, place: usize) -> __m512 {
         // SAFETY: as the caller promises; `Sixteen` is aligned to 64 bytes.
         unsafe { _mm512_load_ps(start.add(place).cast()) }
+    }
+
+    /// Input (y, x) of a tile, zero outside of the plane.
+    ///
+    /// # Safety
+    /// `plane` is one of the tile's.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl")]
+    pub(crate) unsafe fn input(plane: *const Sixteen, tile: &Tile, y: usize, x: usize) -> __m512 {
+        let (place, inside) = tile.place(y, x);
+        // SAFETY: places are inside the plane; those of inputs outside are their neighbours' and masked.
+        unsafe { _mm512_maskz_load_ps(if inside { !0 } else { 0 }, plane.add(place).cast()) }
     }
 
     /// # Safety
@@ -127,10 +189,10 @@ mod avx512 {
     /// # Safety
     /// The lengths that [`super::transform_input`] asserts.
     #[target_feature(enable = "avx512f,avx512vl")]
-    pub(super) unsafe fn transform_input(plane: &[Sixteen], row: usize, target: &mut [Sixteen], step: usize) {
+    pub(super) unsafe fn transform_input(plane: &[Sixteen], tile: &Tile, target: &mut [Sixteen], step: usize) {
         let (plane, target) = (plane.as_ptr(), target.as_mut_ptr());
-        // SAFETY: 3 · row + 4 ≤ plane.len().
-        let columns: [[__m512; 4]; 4] = from_fn(|x| four(from_fn(|y| unsafe { load(plane, y * row + x) })));
+        // SAFETY: the plane is the tile's.
+        let columns: [[__m512; 4]; 4] = from_fn(|x| four(from_fn(|y| unsafe { input(plane, tile, y, x) })));
         let tile: [[__m512; 4]; 4] = from_fn(|y| four(from_fn(|x| columns[x][y])));
         for (position, value) in tile.as_flattened().iter().enumerate() {
             // SAFETY: 15 · step < target.len().
@@ -192,11 +254,15 @@ mod tests {
 
     #[test]
     fn fast_and_slow_loops_agree() {
-        let (row, step) = (7, 3);
+        let (size, step) = ((6, 8), 3);
         let [mut fast, mut slow] = [numbers(16 * step, 1), numbers(16 * step, 1)];
-        transform_input(&numbers(4 * row, 2), row, &mut fast, step);
-        transform_input_slowly(&numbers(4 * row, 2), row, &mut slow, step);
-        assert_eq!(bits(&fast), bits(&slow));
+        // Every corner, every edge and the middle.
+        for (y, x) in (0..12).map(|tile| (tile / 4 * 2, tile % 4 * 2)) {
+            let tile = Tile::at((y, x), size);
+            transform_input(&numbers(48, 2), &tile, &mut fast, step);
+            transform_input_slowly(&numbers(48, 2), &tile, &mut slow, step);
+            assert_eq!(bits(&fast), bits(&slow), "tile at {y}, {x}");
+        }
         let [mut outputs, mut slow_outputs] = [numbers(4, 3), numbers(4, 4)];
         let (top, bottom) = outputs.split_at_mut(2);
         transform_output(&fast, step, [top, bottom]);

@@ -14,13 +14,14 @@ use super::{IMAGES, Interleaved};
 impl Interleaved {
     pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let (in_size, out_size) = self.sizes();
-        let [side, d_side, d_products, scratch, gradient, filters, tiles] = workspace.lines(self.workspace());
-        let gradient = &mut flat(gradient)[..self.parameters()];
+        let [side, d_side, d_products, scratch, gradient, filters, tiles, sums] = workspace.lines(self.workspace());
+        let (gradient, sums) = (&mut flat(gradient)[..self.parameters()], flat(sums));
+        sums.fill(0.0);
         let samples = of.d_output.len() / out_size;
         let mut d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut());
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let filters = flat(filters);
-        if let (Some(winograd), Some(_)) = (&self.winograd, &d_input) {
+        if let (Some((winograd, _)), Some(_)) = (&self.winograd, &d_input) {
             let weights = &of.parameters[..self.out_channels * self.offsets.depth()];
             winograd.transform(weights, self.channels, Direction::Backward, filters);
         }
@@ -38,15 +39,21 @@ impl Interleaved {
                 scratch,
                 of.d_parameters.is_some().then_some((&*side, &mut *gradient)),
             );
+            if let (Some((_, weights)), Some(_)) = (&self.winograd, &of.d_parameters) {
+                weights.add(side, d_products, sums, tiles);
+            }
             if let Some(d_input) = d_input.as_deref_mut() {
                 let d_input = &mut d_input[range.start * in_size..range.end * in_size];
-                if let Some(winograd) = &self.winograd {
+                if let Some((winograd, _)) = &self.winograd {
                     winograd.convolve(d_products, filters, d_side, tiles);
                 }
                 self.images_backward(of.parameters, d_products, d_side, d_input, accumulate);
             }
         }
         if let Some(d_parameters) = of.d_parameters {
+            if let Some((_, weights)) = &self.winograd {
+                weights.finish(sums, &mut gradient[..self.out_channels * self.offsets.depth()]);
+            }
             merge(d_parameters, gradient, of.accumulate_parameters);
         }
     }
@@ -61,7 +68,7 @@ impl Interleaved {
         scratch: &mut [Sixteen],
         parameters: Option<(&[Sixteen], &mut [f32])>,
     ) {
-        let (depth, d_plane, out_plane) = (self.offsets.depth(), self.d_plane, self.out_plane);
+        let (depth, d_plane, out_plane) = (self.offsets.depth(), self.d_plane(), self.out_plane);
         let (out_size, per_worker) = (self.sizes().1, self.per_worker());
         let parameters = parameters.map(|(side, gradient)| {
             let (d_weights, d_bias) = gradient.split_at_mut(self.out_channels * depth);
@@ -79,15 +86,10 @@ impl Interleaved {
             // Zeros for the channels that the last block lacks, and wherever no place lies.
             products[range.len() * d_plane..].fill(Sixteen::default());
             for (channel, products) in range.clone().zip(products.chunks_exact_mut(d_plane)) {
-                match &self.winograd {
-                    Some(_) => self.clear_border(products),
-                    None => products[self.window.output_size()..].fill(Sixteen::default()),
-                }
+                products[self.window.output_size()..].fill(Sixteen::default());
                 let start = channel * out_plane;
-                let (target, places) = match &self.tail.pool {
-                    Some(_) => (&mut *plane, &self.dense[..out_plane]),
-                    None => (&mut *products, &self.d_places[..]),
-                };
+                let places = &self.dense[..out_plane];
+                let target = if self.tail.pool.is_some() { &mut *plane } else { &mut *products };
                 if self.tail.relu {
                     rectified_side_by_side(d_output, output, out_size, start, places, target);
                 } else {
@@ -97,7 +99,7 @@ impl Interleaved {
                     let best = &self.best[(sixteen * self.out_channels + channel) * out_plane..][..out_plane];
                     wide(
                         #[inline(always)]
-                        || to_maxima(pool, plane, best, &self.d_places, products),
+                        || to_maxima(pool, plane, best, products),
                     );
                 }
                 if let (Some((_, _, d_bias)), true) = (&parameters, self.bias) {
@@ -110,7 +112,7 @@ impl Interleaved {
                     d_bias[0] = if sixteen == 0 { sum } else { d_bias[0] + sum };
                 }
             }
-            let Some((side, d_weights, _)) = &parameters else { return };
+            let Some((side, d_weights, _)) = parameters.as_ref().filter(|_| self.winograd.is_none()) else { return };
             // SAFETY: channels belong to one tile.
             let d_weights = unsafe { d_weights.part(range.start * depth..range.end * depth) };
             for first in (0..depth).step_by(TAPS) {
@@ -124,7 +126,7 @@ impl Interleaved {
         });
     }
 
-    /// The gradient towards one sixteen of images; `d_side` holds it already, without the padding, where Winograd's products are taken.
+    /// The gradient towards one sixteen of images; `d_side` holds it already where Winograd's products are taken.
     fn images_backward(
         &self,
         parameters: &[f32],
@@ -136,10 +138,7 @@ impl Interleaved {
         let (in_size, in_plane, channels) = (self.sizes().0, self.window.input_size(), self.channels);
         let (taps, images) = (self.window.taps(), d_input.len() / in_size);
         let weights = &parameters[..self.out_channels * self.offsets.depth()];
-        let (plane, lies) = match &self.winograd {
-            Some(_) => (in_plane, &self.dense[..in_plane]),
-            None => (self.padded.0 * self.padded.1, &self.inside[..]),
-        };
+        let plane = self.padded.0 * self.padded.1;
         let (d_images, d_input) = (Disjoint::new(d_side), Disjoint::new(d_input));
         self.threads.each(channels.div_ceil(CHANNELS), |_, tile| {
             let range = tile_range(tile, CHANNELS, channels);
@@ -156,7 +155,7 @@ impl Interleaved {
                     // SAFETY: channels belong to one tile.
                     (image < images).then(|| unsafe { d_input.part(start..start + in_plane) })
                 };
-                apart(d_plane, lies, accumulate, part);
+                apart(d_plane, &self.inside, accumulate, part);
             }
         });
     }
