@@ -3,6 +3,7 @@
 mod architecture;
 mod bad_input;
 mod commands;
+mod device_table;
 mod equivalence;
 mod fabrics;
 mod firecaffe;

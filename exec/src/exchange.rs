@@ -19,18 +19,36 @@ pub struct Buffers {
     output: RegionMut,
     scratch: RegionMut,
     in_place: bool,
+    /// The collective's element that the buffer begins with.
+    first: usize,
 }
 
 impl Buffers {
     /// One buffer of the collective's elements, input and output at once; `scratch` has [`scratch_elements`], or none
     /// where the transport needs none.
     pub fn in_place(buffer: RegionMut, scratch: RegionMut) -> Buffers {
-        Buffers { input: buffer.read(), output: buffer, scratch, in_place: true }
+        Buffers { input: buffer.read(), output: buffer, scratch, in_place: true, first: 0 }
+    }
+
+    /// The same, of which this member has only a part: what begins at the collective's element `first`.
+    pub fn from_element(self, first: usize) -> Buffers {
+        Buffers { first, ..self }
     }
 
     /// Input and output apart, as alltoallv has them: each is a concatenation over members.
     pub fn separate(input: Region, output: RegionMut) -> Buffers {
-        Buffers { input, output, scratch: RegionMut::empty(), in_place: false }
+        Buffers { input, output, scratch: RegionMut::empty(), in_place: false, first: 0 }
+    }
+}
+
+impl Buffers {
+    /// The collective's elements from `start` to `end`, as this member's buffer counts them.
+    ///
+    /// # Panics
+    /// When they begin before its part.
+    fn range(&self, start: u64, end: u64) -> Range<usize> {
+        assert!(start as usize >= self.first, "{start}..{end} of a part that begins at {}", self.first);
+        start as usize - self.first..end as usize - self.first
     }
 }
 
@@ -100,7 +118,9 @@ impl Exchange {
     ) -> Exchange {
         assert_eq!(ranks.len(), schedule.members() as usize, "one rank for each member");
         assert!(member < schedule.members(), "member {member} of {}", schedule.members());
-        assert!(!buffers.in_place || buffers.output.len() as u64 == schedule.elements(), "the collective's elements");
+        let part = (buffers.first + buffers.output.len()) as u64 <= schedule.elements();
+        let whole = buffers.output.len() as u64 == schedule.elements();
+        assert!(!buffers.in_place || whole || (part && buffers.scratch.is_empty()), "the collective's elements");
         let window = window.clamp(1, schedule.lanes().max(1));
         let slot = |_| Slot { lane: None, held: None, receive: None, sends: Vec::new() };
         let slots = (0..window).map(slot).collect();
@@ -194,10 +214,9 @@ impl Exchange {
                 }
                 slot.receive = None;
             }
-            let step = slot
-                .held
-                .take()
-                .or_else(|| steps.next().map(|step| (step.action, step.peer, step.start as usize..step.end as usize)));
+            let step = slot.held.take().or_else(|| {
+                steps.next().map(|step| (step.action, step.peer, self.buffers.range(step.start, step.end)))
+            });
             let Some((action, peer, range)) = step else {
                 retire(&mut slot.sends, transport)?;
                 if slot.sends.is_empty() {

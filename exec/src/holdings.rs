@@ -1,5 +1,7 @@
 //! What a rank holds: its replica or its server's sums, declared buffers, and scratch; it outlives the rank's end of the wires.
 
+use std::ops::Range;
+
 use lockstep_models::{Area, Averaging, Buffer, Copy, Layout, Role, Stream};
 
 use crate::arena::Arena;
@@ -30,10 +32,11 @@ impl Memory {
         let trains = role.tasks.iter().any(|task| task.stream == Stream::Compute);
         let threads = Threads::new(setup.threads)?;
         let zeros = |elements: u64| Arena::new(vec![0.0; elements as usize]);
+        let part = |held: Range<u64>| zeros(held.end - held.start);
         let mut memory = Memory {
             replica: trains.then(|| replica(setup, role, &threads)),
             server: (!trains).then(|| zeros(program.model.parameter_elements())),
-            buffers: program.buffers.iter().map(|buffer| zeros(buffer.elements)).collect(),
+            buffers: (0..program.buffers.len()).map(|index| program.held(index, rank)).map(part).collect(),
             scratch: Vec::new(),
         };
         if trains {

@@ -259,6 +259,14 @@ impl Replica {
         found.filter(|_| is_last)
     }
 
+    /// The losses that the last forward pass of a loss's chain found, by sample; none of another chain.
+    pub fn losses(&self, chain: usize) -> &[f64] {
+        match &self.chains[chain].work {
+            Work::Loss(loss, _) => loss.losses(),
+            Work::Kernel(_) => &[],
+        }
+    }
+
     /// Runs a chain backward. `scale` is 1 / global batch, applied once, at the loss. With `accumulate` the parameter
     /// gradient is added to that of earlier micro-batches. After the last chain the arena is the next learner's.
     pub fn backward(&mut self, chain: usize, phase: Phase, scale: f32, accumulate: bool) {

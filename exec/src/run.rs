@@ -21,7 +21,7 @@ use crate::room;
 use crate::state::{Position, State};
 use crate::transport::{Transport, TransportError, control, memory};
 use crate::whole::{assemble, common};
-use crate::worker::{Evaluations, Setup, Worker};
+use crate::worker::{Evaluations, Setup, Worker, losses_of};
 
 /// What a run needs beside program and data.
 pub struct Options<'a> {
@@ -301,7 +301,7 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
     }
     let own = &mut legacies[0].outcome;
     let (evaluations, restarts) = (std::mem::take(&mut own.evaluations), std::mem::take(&mut own.restarts));
-    let (steps, judge) = (own.losses.len(), own.judge);
+    let (steps, judge) = (own.losses.len() / losses_of(program, 0), own.judge);
     let done = setup.first + steps as u64;
     let position = Position::after(done, program.global_batch(), setup.course.steps_per_epoch);
     let mut of_workers =
@@ -315,8 +315,11 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
         judge,
     };
     let loss = |step: usize| {
-        legacies[..workers].iter().map(|legacy| legacy.outcome.losses[step]).sum::<f64>()
-            / program.global_batch() as f64
+        let of_rank = |(rank, legacy): (u32, &Legacy)| {
+            let each = losses_of(program, rank);
+            legacy.outcome.losses[step * each..(step + 1) * each].to_vec()
+        };
+        (0..).zip(&legacies[..workers]).flat_map(of_rank).sum::<f64>() / program.global_batch() as f64
     };
     let losses = (0..steps).map(loss).collect();
     let mut spans = Vec::new();

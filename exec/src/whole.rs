@@ -48,13 +48,17 @@ pub(crate) fn assemble(
     let mut values = unsafe { replica.parameters.to_vec() };
     let elements = values.len();
     values.extend_from_slice(replica.velocity());
+    // Where nobody has a part of the weights, rank 0's are everybody's.
+    let parts = if sharding.splits_weights() { program.workers } else { 1 };
     if end.rank().0 != 0 {
-        control::send_elements(end, Rank(0), PART, values)?;
+        if end.rank().0 < parts {
+            control::send_elements(end, Rank(0), PART, values)?;
+        }
         return Ok(None);
     }
     let all = sharding.whole.parameter_elements() as usize;
     let (mut parameters, mut velocity) = (vec![0.0; all], vec![0.0; all]);
-    for rank in 0..program.workers {
+    for rank in 0..parts {
         if rank > 0 {
             values = control::receive_elements(end, Rank(rank), PART, 2 * elements)?;
         }

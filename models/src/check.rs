@@ -2,7 +2,7 @@
 
 use lockstep_topology::{Algorithm, InputError, check as check_schedule};
 
-use crate::{Area, AveragingRule, Copy, Exchange, Op, Program, Role, Stream, TaskId};
+use crate::{Area, AveragingRule, Buffer, Copy, Exchange, Op, Program, Role, Stream, TaskId};
 
 /// Groups up to this size are expanded and proved; larger ones use the same code with more members.
 const PROVED_MEMBERS: u32 = 64;
@@ -61,6 +61,7 @@ impl Program {
                         ));
                     }
                 }
+                Op::Load { samples, into: Some(buffer), .. } => self.check_load(role, &task.name, *samples, *buffer)?,
                 Op::Compute { chain, .. } if *chain >= self.chains.len() => {
                     return Err(fault(role, &task.name, "runs a chain that does not exist"));
                 }
@@ -86,8 +87,25 @@ impl Program {
         Ok(())
     }
 
+    /// Samples that come into a buffer must find room there.
+    fn check_load(&self, role: &Role, name: &str, samples: u32, buffer: usize) -> Result<(), InputError> {
+        let needed = u64::from(samples) * self.model.input().elements();
+        let short = |rank: u32| {
+            let held = self.held(buffer, rank);
+            held.end - held.start < needed
+        };
+        if role.ranks.iter().any(short) {
+            return Err(fault(role, name, "loads more samples than its buffer has room for"));
+        }
+        Ok(())
+    }
+
     fn check_copy(&self, role: &Role, name: &str, copy: &Copy) -> Result<(), InputError> {
         let elements = |area| match area {
+            Area::Buffer(Buffer::Declared(index)) => {
+                let held = role.ranks.iter().map(|rank| self.held(index, rank));
+                held.map(|held| held.end - held.start).min().unwrap_or(0)
+            }
             Area::Buffer(buffer) => self.elements(buffer),
             Area::Activation(id) | Area::Gradient(id) => match self.model.layers().get(id.index()) {
                 Some(node) => node.output.elements() * u64::from(self.samples_in(role, id)),

@@ -27,6 +27,8 @@ pub enum Layout {
     PartialSum,
     /// Every rank holds a version of its own, and none stands for the others.
     Own,
+    /// The first rank of each node holds the samples of all of the node's ranks, the others hold nothing.
+    NodeFirst,
 }
 
 impl fmt::Display for Layout {
@@ -37,6 +39,7 @@ impl fmt::Display for Layout {
             Layout::FeatureSplit => "feature-split",
             Layout::PartialSum => "partial-sum",
             Layout::Own => "own",
+            Layout::NodeFirst => "node-first",
         })
     }
 }
@@ -65,9 +68,9 @@ pub enum Work {
     Load,
     /// A layer's pass.
     Layer(LayerId, Pass),
-    /// A gather's change of layout of an activation (forward) or of its gradient (backward).
+    /// A change of layout of an activation (forward) or of its gradient (backward): a gather's, or the input's.
     Relayout {
-        /// The gather.
+        /// The gather, or the input.
         layer: LayerId,
         /// Forward or backward-data.
         pass: Pass,
@@ -208,7 +211,7 @@ impl Graph {
 
 /// The rules: for each kind of node, which layouts of inputs give which layouts of outputs.
 fn allowed(work: &Work, inputs: &[(Tensor, Layout)], outputs: &[(Tensor, Layout)]) -> bool {
-    use Layout::{BatchSplit, FeatureSplit, Own, PartialSum, Replicated};
+    use Layout::{BatchSplit, FeatureSplit, NodeFirst, Own, PartialSum, Replicated};
     let all = |items: &[(Tensor, Layout)], layout| items.iter().all(|(_, l)| *l == layout);
     let (weights, data): (Vec<_>, Vec<_>) = inputs.iter().partition(|(t, _)| *t == Tensor::Weight);
     let (gradients, activations): (Vec<_>, Vec<_>) =
@@ -217,9 +220,13 @@ fn allowed(work: &Work, inputs: &[(Tensor, Layout)], outputs: &[(Tensor, Layout)
     let alone = |layout| all(&data, layout) && all(&weights, Replicated) && all(outputs, layout);
     // A learner's weights are nobody else's, and so are its samples.
     let learner = all(&data, BatchSplit) && all(&weights, Own) && all(outputs, BatchSplit);
+    // What has no weights may run on the first rank of each node alone: the others have no part of the result to give.
+    let first = weights.is_empty() && all(&data, NodeFirst) && all(outputs, NodeFirst);
     let split_weights = !weights.is_empty() && all(&weights, FeatureSplit);
     match work {
-        Work::Load => inputs.is_empty() && (all(outputs, BatchSplit) || all(outputs, Replicated)),
+        Work::Load => {
+            inputs.is_empty() && [BatchSplit, Replicated, NodeFirst].into_iter().any(|layout| all(outputs, layout))
+        }
         Work::Layer(_, Pass::BackwardWeight) => {
             // Σ over the batch of xᵀ·dy: split samples leave a partial sum, split features of dy leave split rows.
             // A gradient at weights that nobody shares is nobody else's.
@@ -239,6 +246,7 @@ fn allowed(work: &Work, inputs: &[(Tensor, Layout)], outputs: &[(Tensor, Layout)
             alone(BatchSplit)
                 || alone(Replicated)
                 || learner
+                || first
                 || own
                 || ((parts || passed_on) && all(&activations, Replicated) && all(outputs, PartialSum))
         }
@@ -247,7 +255,14 @@ fn allowed(work: &Work, inputs: &[(Tensor, Layout)], outputs: &[(Tensor, Layout)
             let rows = split_weights && all(&data, Replicated) && all(outputs, FeatureSplit);
             let own = all(&data, FeatureSplit) && all(&weights, FeatureSplit) && all(outputs, FeatureSplit);
             // A loss hands its gradient on as it lies.
-            alone(BatchSplit) || alone(Replicated) || learner || rows || own
+            alone(BatchSplit) || alone(Replicated) || learner || first || rows || own
+        }
+        // The root of a node's group is its first rank.
+        Work::Relayout { collective: Some(Collective::Gather { root: 0 }), .. } => {
+            all(inputs, BatchSplit) && all(outputs, NodeFirst)
+        }
+        Work::Relayout { collective: Some(Collective::Scatter { root: 0 }), .. } => {
+            all(inputs, NodeFirst) && all(outputs, BatchSplit)
         }
         Work::Relayout { pass: Pass::Forward, collective, .. } => {
             let split = all(inputs, BatchSplit) || all(inputs, FeatureSplit);

@@ -160,6 +160,7 @@ impl Job {
         graph.check().map_err(|error| InputError::new("strategy", self.strategy.to_string(), error.to_string()))?;
         let program = match shard {
             None => lower::lower(&graph, self)?,
+            Some((model, sharding)) if sharding.by_node() => lower::lower_table(&graph, self, &model, &sharding)?,
             Some((model, sharding)) => lower::lower_split(&graph, self, &model, &sharding)?,
         };
         let program = if self.fuse { passes::fuse(program) } else { program };

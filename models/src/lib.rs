@@ -6,6 +6,7 @@ mod copy;
 pub mod critical_path;
 mod driver;
 pub mod graph;
+mod held;
 mod job;
 mod layer;
 mod lower;

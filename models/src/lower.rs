@@ -20,7 +20,7 @@ use crate::{
     RankGroup, RankRange, Role, Stream, Task, TaskId,
 };
 
-pub(crate) use split::lower as lower_split;
+pub(crate) use split::{lower as lower_split, lower_table};
 
 /// Lowers a checked graph; every layer is a chain of its own until a pass fuses them.
 ///
@@ -84,9 +84,11 @@ impl Lowering<'_> {
 
     fn push(&mut self, node: NodeIndex) {
         let (op, stream, name) = match &self.graph.dag[node].work {
-            Work::Load => {
-                (Op::Load { samples: self.job.batch_per_rank, pass: None }, Stream::Compute, "load".to_string())
-            }
+            Work::Load => (
+                Op::Load { samples: self.job.batch_per_rank, pass: None, into: None },
+                Stream::Compute,
+                "load".to_string(),
+            ),
             Work::Layer(id, pass) => {
                 let phase = match pass {
                     Pass::Forward => Phase::Forward,

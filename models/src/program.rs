@@ -135,10 +135,12 @@ pub struct Exchange {
 pub enum Op {
     /// Takes the batch that the driver names from a pool of samples.
     Load {
-        /// Samples taken.
+        /// Samples taken; none where another rank takes them for this one.
         samples: u32,
         /// `None`: the rank's own micro-batch; else the samples of that pass.
         pass: Option<u32>,
+        /// `None`: where the first layers read; else the declared buffer that they come into.
+        into: Option<usize>,
     },
     /// Runs a chain of layers.
     Compute {
@@ -146,7 +148,7 @@ pub enum Op {
         chain: usize,
         /// Which pass or passes.
         phase: Phase,
-        /// Samples in the (micro-)batch.
+        /// Samples in the (micro-)batch; none where other ranks have some and this one has not.
         samples: u32,
         /// `None`: the rank's own micro-batch; else which of the [`Sharding`]'s passes its samples are from.
         pass: Option<u32>,
@@ -317,7 +319,9 @@ impl Program {
     /// `, pass 2` behind the name of a task in a pass, where there are several.
     pub(crate) fn pass_suffix(&self, pass: Option<u32>) -> String {
         match (pass, &self.sharding) {
-            (Some(pass), Some(sharding)) if sharding.passes.len() > 1 => format!(", pass {}", pass + 1),
+            (Some(pass), Some(sharding)) if sharding.passes.len() > 1 && !sharding.by_node() => {
+                format!(", pass {}", pass + 1)
+            }
             _ => String::new(),
         }
     }

@@ -180,6 +180,8 @@ fn jobs(
                 for task in &role.tasks {
                     let costs = platform.costs;
                     let cost = match &task.op {
+                        // Another rank does it for this one.
+                        Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Cost::default(),
                         Op::Load { samples, .. } => costs.load(device, program, *samples),
                         Op::Compute { chain, phase, samples, .. } => {
                             costs.compute(device, program, *chain, *phase, *samples)

@@ -45,10 +45,10 @@ pub(super) struct Activations {
 
 impl Activations {
     pub(super) fn new(program: &Program, role: &Role, arenas: &Arenas) -> Activations {
-        let loaded = role
-            .tasks
-            .iter()
-            .find_map(|task| if let Op::Load { samples, .. } = task.op { Some(samples) } else { None });
+        let loaded = role.tasks.iter().find_map(|task| match task.op {
+            Op::Load { samples, into: None, .. } => Some(samples),
+            _ => None,
+        });
         let samples = loaded.unwrap_or(program.batch_per_rank) as usize;
         let input = samples * program.model.input().elements() as usize;
         Activations {

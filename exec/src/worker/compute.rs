@@ -1,6 +1,6 @@
 //! What a worker's compute tasks do to its replica.
 
-use lockstep_models::{Op, Phase, Program, SgdStep, TaskId};
+use lockstep_models::{Buffer, Op, Phase, Piece, Program, SgdStep, TaskId};
 
 use super::Worker;
 use crate::data::Sampler;
@@ -27,26 +27,46 @@ impl Worker<'_> {
         let (Some(replica), Some(sampler)) = (&mut self.memory.replica, sampler) else {
             unreachable!("check: ranks that only serve have no compute tasks");
         };
-        if let Op::Compute { pass: Some(pass), .. } = self.role.tasks[task].op
-            && self.pass != Some((batch, pass))
+        if let Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } = self.role.tasks[task].op {
+            return Ok(());
+        }
+        if let Op::Compute { phase: Phase::Forward, pass, .. } = self.role.tasks[task].op
+            && self.turned != Some((batch, pass))
         {
             // Every rank has the data set, so labels need no message.
-            let (indices, places) = samples_of(self.setup.program, sampler, batch, pass);
+            let own = self.transport.rank().0;
+            let (indices, places) = samples_of(self.setup.program, sampler, batch, pass, own);
             let labels: Vec<u32> = indices.iter().map(|index| self.setup.data.labels()[*index as usize]).collect();
             replica.turn_to(labels, places);
-            self.pass = Some((batch, pass));
+            self.turned = Some((batch, pass));
         }
         match &self.role.tasks[task].op {
-            Op::Load { pass: Some(pass), .. } => {
-                let (indices, places) = samples_of(self.setup.program, sampler, batch, *pass);
-                // All workers' micro-batches, one behind the other.
-                replica.load(self.setup.data, &indices, places[0]);
+            Op::Load { pass: Some(pass), into, .. } => {
+                // Workers' micro-batches, one behind the other.
+                let own = self.transport.rank().0;
+                let (indices, places) = samples_of(self.setup.program, sampler, batch, Some(*pass), own);
+                match into {
+                    None => replica.load(self.setup.data, &indices, places[0]),
+                    Some(buffer) => {
+                        let elements = indices.len() * self.setup.data.shape().elements() as usize;
+                        let arena = self.memory.arena(Buffer::Declared(*buffer));
+                        // SAFETY: the exchange that read the last batch is over, by the program's order.
+                        let images = unsafe { arena.slice_mut(0..elements) };
+                        let mut labels = vec![0; indices.len()];
+                        self.setup.data.draw(&indices, self.setup.seed, places[0], images, &mut labels);
+                        self.samples += indices.len();
+                        if let Some(hook) = self.setup.on_load {
+                            hook(self.transport.rank().0);
+                        }
+                    }
+                }
             }
             Op::Load { .. } => {
                 let mut indices = Vec::new();
                 let each = self.setup.program.accumulate;
                 let place = sampler.micro_batch(batch, self.micro_batch / each, self.micro_batch % each, &mut indices);
                 replica.load(self.setup.data, &indices, place);
+                self.turned = Some((batch, None));
                 self.samples += indices.len();
                 if let Some(hook) = self.setup.on_load {
                     hook(self.transport.rank().0);
@@ -57,8 +77,16 @@ impl Worker<'_> {
                     if !loss.sum.is_finite() {
                         return Err(self.diverged(*chain, batch, loss.sum));
                     }
-                    // All ranks see the samples of a pass, and their sums are added up in the end.
-                    self.loss += loss.sum / if pass.is_some() { f64::from(self.setup.program.workers) } else { 1.0 };
+                    let program = self.setup.program;
+                    if program.sharding.as_ref().is_some_and(|sharding| sharding.by_node()) {
+                        let of_worker = program.batch_per_rank as usize;
+                        let sum = |losses: &[f64]| losses.iter().fold(0.0, |sum, loss| sum + loss);
+                        self.losses = replica.losses(*chain).chunks(of_worker).map(sum).collect();
+                    } else {
+                        // All ranks see the samples of a pass, and their sums are added up in the end.
+                        let share = if pass.is_some() { f64::from(program.workers) } else { 1.0 };
+                        self.losses[0] += loss.sum / share;
+                    }
                 }
             }
             Op::Compute { chain, phase, .. } => {
@@ -91,11 +119,21 @@ impl Worker<'_> {
     }
 }
 
-/// The samples of a pass in global batch `batch`, and their places among all since training began.
-fn samples_of(program: &Program, sampler: &mut Sampler, batch: u64, pass: u32) -> (Vec<u32>, Vec<u64>) {
+/// The samples of a pass in global batch `batch`, or those of worker `own`, and their places among all since training began.
+fn samples_of(
+    program: &Program,
+    sampler: &mut Sampler,
+    batch: u64,
+    pass: Option<u32>,
+    own: u32,
+) -> (Vec<u32>, Vec<u64>) {
     let (mut indices, mut places, mut of_worker) = (Vec::new(), Vec::new(), Vec::new());
-    let passes = program.sharding.iter().flat_map(|sharding| &sharding.passes[pass as usize]);
-    for piece in passes {
+    let whole = [Piece { worker: own, first: 0, count: program.batch_per_rank }];
+    let pieces = match (pass, &program.sharding) {
+        (Some(pass), Some(sharding)) => sharding.passes[pass as usize].as_slice(),
+        _ => whole.as_slice(),
+    };
+    for piece in pieces {
         let place = sampler.micro_batch(batch, piece.worker, 0, &mut of_worker) + u64::from(piece.first);
         let range = piece.first as usize..(piece.first + piece.count) as usize;
         indices.extend_from_slice(&of_worker[range]);

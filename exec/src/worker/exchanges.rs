@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Op, Program, Span, TaskId};
+use lockstep_models::{Buffer, Op, Program, Span, TaskId};
 use lockstep_topology::{Algorithm, Rank, Time};
 
 use super::Worker;
@@ -36,14 +36,21 @@ impl Worker<'_> {
         let group = &program.groups[exchange.group];
         let schedule = program.schedule(exchange)?;
         let window = Program::window(exchange, &schedule);
-        let range = exchange.range.start as usize..exchange.range.end as usize;
+        let rank = self.transport.rank().0;
+        let held = match exchange.buffer {
+            Buffer::Declared(index) => program.held(index, rank),
+            _ => exchange.range.clone(),
+        };
+        let (start, end) = (held.start.max(exchange.range.start), held.end.min(exchange.range.end));
         let needed = if self.transport.needs_scratch() { scratch_elements(&schedule, window) as usize } else { 0 };
         let scratch = Arena::new(vec![0.0; needed]);
-        let data = self.memory.arena(exchange.buffer).region(range);
-        let buffers = Buffers::in_place(data, scratch.region(0..needed));
+        let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
+        let data = self.memory.arena(exchange.buffer).region((start - offset) as usize..(end - offset) as usize);
+        let first = (start - exchange.range.start) as usize;
+        let buffers = Buffers::in_place(data, scratch.region(0..needed)).from_element(first);
         self.memory.scratch.push(scratch);
         let ranks: Arc<[Rank]> = group.ranks.iter().map(Rank).collect();
-        let member = self.transport.rank().0 - group.ranks.first;
+        let member = rank - group.ranks.first;
         let library = matches!(exchange.algorithm, Algorithm::Library(_)).then(|| (ranks.clone(), data));
         self.slots.push(Slot {
             task,

@@ -59,7 +59,7 @@ pub(crate) struct Setup<'a> {
 /// What a worker leaves beside its memory.
 pub(crate) struct Outcome {
     pub spans: Vec<Span>,
-    /// Sum of sample losses of each iteration on this rank.
+    /// By iteration: the sum of sample losses, one for each worker of whose samples this rank takes the loss.
     pub losses: Vec<f64>,
     /// At the ends of the epochs that are judged; on rank 0 alone.
     pub evaluations: Vec<Evaluation>,
@@ -71,6 +71,14 @@ pub(crate) struct Outcome {
     pub moves: bool,
     /// Per peer rank.
     pub sent: Vec<Traffic>,
+}
+
+/// How many workers' losses `rank` takes: its own, or those of its node where the node's first rank takes all.
+pub(crate) fn losses_of(program: &Program, rank: u32) -> usize {
+    match program.sharding.as_ref().filter(|sharding| sharding.by_node()) {
+        Some(sharding) => sharding.passes.iter().find(|pass| pass[0].worker == rank).map_or(0, Vec::len),
+        None => 1,
+    }
 }
 
 /// One rank at work.
@@ -91,7 +99,8 @@ pub(crate) struct Worker<'a> {
     /// The synchronisation stream.
     beside: Beside,
     spans: Vec<Span>,
-    loss: f64,
+    /// The sums of the present iteration.
+    losses: Vec<f64>,
     /// The micro-batch of the present repetition, as a number within the global batch.
     micro_batch: u32,
     /// Samples taken in this iteration.
@@ -103,8 +112,8 @@ pub(crate) struct Worker<'a> {
     judge: Judge,
     /// By task: whether its gradients are added to those of an earlier pass.
     adds: Vec<bool>,
-    /// The step and the pass whose samples the replica has turned to.
-    pass: Option<(u64, u32)>,
+    /// The step and the pass (none: its own micro-batch) whose samples the replica has turned to.
+    turned: Option<(u64, Option<u32>)>,
 }
 
 impl<'a> Worker<'a> {
@@ -133,14 +142,14 @@ impl<'a> Worker<'a> {
             granted: 0,
             beside: Beside::new(beside.map(|(task, _)| task).collect()),
             spans: Vec::new(),
-            loss: 0.0,
+            losses: Vec::new(),
             micro_batch: 0,
             samples: 0,
             learned: false,
             without_momentum: if begun { u32::MAX } else { 0 },
             judge: setup.judge,
             adds: (0..role.tasks.len()).map(|task| role.adds_gradients(task)).collect(),
-            pass: None,
+            turned: None,
         };
         for (number, (task, exchange)) in role.exchanges().enumerate() {
             worker.prepare(number as u32, task, exchange)?;
@@ -171,11 +180,12 @@ impl<'a> Worker<'a> {
             };
             let Decision::Run { batch } = decision else { break };
             self.granted = self.iteration + 1;
-            (self.loss, self.samples, self.learned) = (0.0, 0, false);
+            (self.samples, self.learned) = (0, false);
+            self.losses = vec![0.0; losses_of(program, rank)];
             self.iterate(sampler.as_mut(), batch)?;
-            losses.push(self.loss);
+            losses.extend(&self.losses);
             if let (0, Some(report)) = (rank, self.setup.progress) {
-                report(self.iteration, self.loss / self.samples.max(1) as f64);
+                report(self.iteration, self.losses.iter().sum::<f64>() / self.samples.max(1) as f64);
             }
             self.iteration += 1;
             // A rank with nothing to compute must not run ahead of its exchanges.

@@ -6,13 +6,17 @@
 //! scheme (b)); so do the gradients that go back.
 
 mod gathers;
+mod table;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_topology::{Group, InputError};
 use petgraph::Direction;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
+
+pub(crate) use table::lower as lower_table;
 
 use super::{bucket_name, chain_of_layers, limit_exchanges};
 use crate::graph::{Scope, Work};
@@ -48,6 +52,7 @@ pub(crate) fn lower(
             sharding,
             chain_of: &chain_of,
             rank,
+            passes: 0..sharding.passes.len(),
             tasks: Vec::new(),
             task_of: vec![None; graph.dag.node_count()],
         };
@@ -103,6 +108,8 @@ struct Rank<'a> {
     sharding: &'a Sharding,
     chain_of: &'a [Option<usize>],
     rank: u32,
+    /// The passes that it takes part in.
+    passes: Range<usize>,
     tasks: Vec<Task>,
     task_of: Vec<Option<TaskId>>,
 }
@@ -115,16 +122,18 @@ impl Rank<'_> {
         let (micro, passes, step) = (of(Scope::MicroBatch), of(Scope::Pass), of(Scope::Step));
         let (before, after): (Vec<_>, Vec<_>) = micro.into_iter().partition(|node| *node < passes[0]);
         before.into_iter().for_each(|node| self.push(node, 0));
-        let last = self.sharding.passes.len() - 1;
-        for pass in 0..=last {
+        let last = self.passes.end - 1;
+        for pass in self.passes.clone() {
             passes.iter().for_each(|node| self.push(*node, pass));
         }
         if let Some(gather) = self.samples().filter(|gather| self.model.needs_input_gradient(*gather)) {
             self.take_returned(gather, last);
         }
         after.into_iter().chain(step).for_each(|node| self.push(node, 0));
-        let gradients = |task: &Task| matches!(&task.op, Op::Exchange(e) if e.buffer == Buffer::Gradients);
-        limit_exchanges(&mut self.tasks, self.job.concurrent_exchanges, gradients);
+        // In a node's table each exchange waits for the one before anyway, as a library that blocks wants it.
+        let all = self.sharding.by_node();
+        let counts = |task: &Task| matches!(&task.op, Op::Exchange(e) if all || e.buffer == Buffer::Gradients);
+        limit_exchanges(&mut self.tasks, self.job.concurrent_exchanges, counts);
     }
 
     /// The gather of samples, if there is one.
@@ -137,11 +146,13 @@ impl Rank<'_> {
         let node_of = &self.graph.dag[node];
         let in_pass = node_of.scope == Scope::Pass;
         match node_of.work.clone() {
+            Work::Load if self.sharding.by_node() => self.load_for_node(),
+            Work::Relayout { layer, pass: of, .. } if self.sharding.by_node() => self.relayout_in_node(layer, of),
             Work::Load => {
                 let whole = self.sharding.layers[0].output == crate::Layout::Replicated;
                 let samples = if whole { self.sharding.pass_samples() } else { self.job.batch_per_rank };
                 let pass = whole.then_some(0);
-                self.task("load".to_owned(), Op::Load { samples, pass }, Vec::new());
+                self.task("load".to_owned(), Op::Load { samples, pass, into: None }, Vec::new());
             }
             Work::Layer(id, of) => {
                 let phase = match of {
@@ -151,7 +162,7 @@ impl Rank<'_> {
                 };
                 let Some(chain) = self.chain_of[id.index()] else { unreachable!("gathers are no layers of the graph") };
                 let (samples, of_pass) = match in_pass {
-                    true => (self.sharding.pass_samples(), Some(pass as u32)),
+                    true => (self.samples_of(pass), Some(pass as u32)),
                     false => (self.job.batch_per_rank, None),
                 };
                 let name = format!("{} {}{}", phase.name(), chain_name(self.model, &[id]), self.suffix(in_pass, pass));
@@ -163,7 +174,7 @@ impl Rank<'_> {
                 (Some(Gather::Features | Gather::Scores), Pass::Forward) => self.gather_features(layer, pass),
                 (Some(Gather::Features), _) => self.return_features(layer, pass),
                 (Some(Gather::Scores), _) => self.take_own_scores(layer, pass),
-                (None, _) => unreachable!("a relayout is a gather's"),
+                (Some(Gather::Node) | None, _) => unreachable!("tables of nodes are lowered apart"),
             },
             Work::Averaging { .. } => unreachable!("learners have whole models"),
             Work::Collective { collective, range } => {
@@ -190,7 +201,11 @@ impl Rank<'_> {
 
     /// `, pass 2`, where there are several.
     fn suffix(&self, in_pass: bool, pass: usize) -> String {
-        if in_pass && self.sharding.passes.len() > 1 { format!(", pass {}", pass + 1) } else { String::new() }
+        if in_pass && self.sharding.passes.len() > 1 && !self.sharding.by_node() {
+            format!(", pass {}", pass + 1)
+        } else {
+            String::new()
+        }
     }
 
     fn task(&mut self, name: String, op: Op, after: Vec<After>) -> TaskId {

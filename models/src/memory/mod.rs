@@ -40,7 +40,7 @@ pub struct Memory {
     pub activations_live: u64,
     /// Scratch of the exchanges in flight: a chunk for each lane of their windows.
     pub communication: u64,
-    /// Buffers that the program declares.
+    /// What it holds of buffers that the program declares.
     pub buffers: u64,
 }
 
@@ -55,8 +55,11 @@ impl Memory {
         let model = &program.model;
         let parameters = model.parameter_elements() * ELEMENT_BYTES;
         let communication = in_flight(program, role)?;
-        let buffers = program.buffers.iter().map(|buffer| buffer.elements * ELEMENT_BYTES).sum();
+        let held = (0..program.buffers.len()).map(|index| program.held(index, role.ranks.first));
+        let buffers = held.map(|held| (held.end - held.start) * ELEMENT_BYTES).sum();
+        // What comes into a buffer counts there; the first layers read what they find at their own place.
         let samples = role.tasks.iter().filter_map(|task| match task.op {
+            Op::Load { into: Some(_), .. } => Some(program.batch_per_rank),
             Op::Load { samples, .. } => Some(samples),
             _ => None,
         });

@@ -23,6 +23,8 @@ pub enum Gather {
     /// Features of all ranks, for layers that every rank runs in full: the gradient is whole everywhere, so each rank takes
     /// its own features of it and nothing is sent.
     Scores,
+    /// Scores of a node's ranks on its first one, which alone takes the loss; each rank gets its samples' gradients back.
+    Node,
 }
 
 /// A layer of a rank's model.
@@ -70,9 +72,24 @@ impl Sharding {
         self.layers[id.index()].output != Layout::BatchSplit && id.0 > 0
     }
 
-    /// Samples of one pass; all have as many.
+    /// Whether a pass is a node's, run by its first rank alone.
+    pub fn by_node(&self) -> bool {
+        self.layers.iter().any(|layer| layer.gather == Some(Gather::Node))
+    }
+
+    /// Whether ranks hold parts of the weights.
+    pub fn splits_weights(&self) -> bool {
+        self.layers.iter().any(|layer| layer.output == Layout::FeatureSplit)
+    }
+
+    /// Samples of one pass; all have as many, unless they are nodes'.
     pub fn pass_samples(&self) -> u32 {
-        self.passes[0].iter().map(|piece| piece.count).sum()
+        self.samples_of(0)
+    }
+
+    /// Samples of pass number `pass`.
+    pub fn samples_of(&self, pass: usize) -> u32 {
+        self.passes[pass].iter().map(|piece| piece.count).sum()
     }
 
     /// Elements of one sample that `rank` really has of the split output of layer `id` of its `model`: as many as the layer
@@ -160,7 +177,7 @@ pub(crate) fn shard(
     Ok((model, layers))
 }
 
-fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight: f32) -> Draft {
+pub(super) fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight: f32) -> Draft {
     Draft { name, layer, inputs, inits: Inits::default(), loss_weight, place: "a rank's part of the model".to_owned() }
 }
 

@@ -4,6 +4,7 @@
 
 mod buckets;
 mod data_parallel;
+mod device_table;
 mod ea_sgd;
 mod hybrid;
 mod learners;
@@ -46,6 +47,8 @@ pub enum Strategy {
     /// Every layer with weights is split by features, every rank has all samples: ranks exchange activations and their
     /// gradients (Iandola et al. 2016 §4).
     ModelParallel,
+    /// As `Ssgd`, but a node's samples, scores and losses go through its first rank (Kumar et al. 2018 §4.3, Fig. 3).
+    FirstDeviceTable,
 }
 
 /// The model that each rank has, and how it was cut out of the whole one.
@@ -59,6 +62,7 @@ impl Strategy {
     pub(crate) fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         let (front, passes, variable_batch) = match self {
             Strategy::Ssgd => return Ok((ssgd::graph(job), None)),
+            Strategy::FirstDeviceTable => return device_table::graph(job),
             Strategy::Sma(sma) => return Ok((learners::graph(job, &sma.averaging(job.workers)), None)),
             Strategy::EaSgd(ea_sgd) => return Ok((learners::graph(job, &ea_sgd.averaging(job.workers)), None)),
             Strategy::Hybrid { scheme, variable_batch } => {
@@ -83,7 +87,7 @@ impl Strategy {
     /// How it averages the models of so many learners; `None` where all ranks train one.
     pub fn averaging(&self, learners: u32) -> Option<Averaging> {
         match self {
-            Strategy::Ssgd | Strategy::Hybrid { .. } | Strategy::ModelParallel => None,
+            Strategy::Ssgd | Strategy::Hybrid { .. } | Strategy::ModelParallel | Strategy::FirstDeviceTable => None,
             Strategy::Sma(sma) => Some(sma.averaging(learners)),
             Strategy::EaSgd(ea_sgd) => Some(ea_sgd.averaging(learners)),
         }
@@ -92,7 +96,7 @@ impl Strategy {
     /// Batches of a rank from one synchronisation to the next: τ.
     pub fn period(&self) -> u32 {
         match self {
-            Strategy::Ssgd | Strategy::Hybrid { .. } | Strategy::ModelParallel => 1,
+            Strategy::Ssgd | Strategy::Hybrid { .. } | Strategy::ModelParallel | Strategy::FirstDeviceTable => 1,
             Strategy::Sma(sma) => sma.period,
             Strategy::EaSgd(ea_sgd) => ea_sgd.period,
         }
@@ -122,6 +126,7 @@ impl fmt::Display for Strategy {
             Strategy::Hybrid { scheme, variable_batch: false } => write!(f, "hybrid:{scheme}"),
             Strategy::Hybrid { scheme, variable_batch: true } => write!(f, "hybrid:{scheme}:variable-batch"),
             Strategy::ModelParallel => f.write_str("model-parallel"),
+            Strategy::FirstDeviceTable => f.write_str("first-device-table"),
         }
     }
 }
@@ -129,19 +134,20 @@ impl fmt::Display for Strategy {
 impl FromStr for Strategy {
     type Err = String;
 
-    /// Reads `ssgd`, `hybrid:b`, `hybrid:g=2:variable-batch`, `model-parallel`, `sma`, `sma:momentum=0.9:tau=2:alpha=0.25` and
+    /// Reads `ssgd`, `hybrid:b`, `hybrid:g=2:variable-batch`, `model-parallel`, `first-device-table`, `sma`, `sma:momentum=0.9:tau=2:alpha=0.25` and
     /// `ea-sgd:tau=4:first-come`.
     fn from_str(text: &str) -> Result<Strategy, String> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         match name {
             "ssgd" if settings.is_empty() => Ok(Strategy::Ssgd),
             "model-parallel" if settings.is_empty() => Ok(Strategy::ModelParallel),
+            "first-device-table" if settings.is_empty() => Ok(Strategy::FirstDeviceTable),
             "hybrid" => hybrid::parse(settings),
             "sma" => Sma::parse(settings).map(Strategy::Sma),
             "ea-sgd" => EaSgd::parse(settings).map(Strategy::EaSgd),
             _ => Err(format!(
                 "unknown strategy {text:?}; there are: ssgd, sma, ea-sgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2, \
-                 model-parallel"
+                 model-parallel, first-device-table"
             )),
         }
     }

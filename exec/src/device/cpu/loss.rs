@@ -41,6 +41,8 @@ pub struct CrossEntropy {
     /// `[samples, classes]` of the last forward pass.
     probabilities: Vec<f32>,
     labels: Vec<u32>,
+    /// The loss of each sample of the last forward pass.
+    losses: Vec<f64>,
     scratch: Vec<f32>,
 }
 
@@ -60,6 +62,7 @@ impl CrossEntropy {
             classes,
             probabilities: Vec::with_capacity(classes * samples),
             labels: Vec::with_capacity(samples),
+            losses: Vec::with_capacity(samples),
             scratch: vec![0.0; classes],
         }
     }
@@ -70,6 +73,7 @@ impl CrossEntropy {
         self.labels.clear();
         self.labels.extend_from_slice(labels);
         self.probabilities.clear();
+        self.losses.clear();
         let mut loss = Loss::default();
         for (row, label) in logits.chunks_exact(self.classes).zip(labels) {
             let label = *label as usize;
@@ -79,14 +83,21 @@ impl CrossEntropy {
                     (best, largest) = (class, *logit);
                 }
             }
-            loss.sum += match self.link {
+            let of_sample = match self.link {
                 Link::Softmax => softmax(row, label, largest, &mut self.probabilities),
                 Link::Logistic => logistic(row, label, &mut self.probabilities),
             };
+            loss.sum += of_sample;
+            self.losses.push(of_sample);
             // Nothing is larger than NaN, but it is no answer.
             loss.correct += usize::from(best == label && !largest.is_nan());
         }
         loss
+    }
+
+    /// The losses of the last forward pass by sample, in nats.
+    pub fn losses(&self) -> &[f64] {
+        &self.losses
     }
 
     /// The gradient of `scale · Σ losses` towards the logits; `scale` is 1 / (samples of the global batch). Adds to

@@ -1,0 +1,36 @@
+//! What a rank holds of the buffers that a program declares.
+//!
+//! Scatters and gathers move parts between a root, which has all of them, and ranks that need room for their own alone. So
+//! what a rank holds follows from the exchanges that it takes part in.
+
+use std::ops::Range;
+
+use lockstep_topology::Collective;
+
+use crate::{Buffer, Program, RankGroup};
+
+impl Program {
+    /// What `rank` holds of a declared buffer: all of it, unless it meets others there in scatters and gathers alone. Then it is
+    /// what they cover where the rank is their root, and else the rank's own part. Copies count from its first element.
+    pub fn held(&self, index: usize, rank: u32) -> Range<u64> {
+        let all = 0..self.elements(Buffer::Declared(index));
+        let mut held: Option<Range<u64>> = None;
+        for (_, exchange) in self.roles[self.role_of(rank)].exchanges() {
+            if exchange.buffer != Buffer::Declared(index) {
+                continue;
+            }
+            let (Collective::Scatter { root } | Collective::Gather { root }) = exchange.collective else { return all };
+            let Some(RankGroup { ranks: group, .. }) = self.groups.get(exchange.group) else { return all };
+            let range = &exchange.range;
+            let part = match rank - group.first {
+                member if member == root => range.clone(),
+                member => {
+                    let part = exchange.collective.part(range.end - range.start, group.count, member);
+                    range.start + part.start..range.start + part.end
+                }
+            };
+            held = Some(held.map_or(part.clone(), |held| held.start.min(part.start)..held.end.max(part.end)));
+        }
+        held.unwrap_or(all)
+    }
+}

@@ -1,0 +1,185 @@
+//! Graph → program where the first rank of each node takes its samples and its losses: a role for it, one for the others.
+//!
+//! Both have the same list of tasks. What the first rank does for its node has no samples on the others, and takes no time.
+
+use std::sync::Arc;
+
+use lockstep_topology::{Collective, Group, InputError};
+
+use super::{Rank, chain_of_layers};
+use crate::{
+    After, Area, Buffer, Copy, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass, Program, RankGroup,
+    RankRange, Role, Rows, Sharding, TaskId,
+};
+
+/// A node's samples on their way to its ranks, its scores on the way to the first one, their gradients on the way back.
+const INPUTS: usize = 0;
+const SCORES: usize = 1;
+const GRADIENTS: usize = 2;
+
+/// Lowers a checked graph of a rank's `model`, whose passes are nodes'.
+///
+/// # Errors
+/// None that the strategy has not found.
+pub(crate) fn lower(
+    graph: &Graph,
+    job: &Job,
+    model: &Arc<Model>,
+    sharding: &Arc<Sharding>,
+) -> Result<Program, InputError> {
+    let (chains, chain_of) = chain_of_layers(model);
+    let everyone = RankRange { first: 0, count: job.workers };
+    let (mut roles, mut groups) = (Vec::new(), vec![RankGroup { ranks: everyone, shape: job.group() }]);
+    for (node, pieces) in sharding.passes.iter().enumerate() {
+        let (first, count) = (pieces[0].worker, pieces.len() as u32);
+        groups.push(RankGroup { ranks: RankRange { first, count }, shape: Group::flat(count) });
+        let seats =
+            [("first", RankRange { first, count: 1 }), ("others", RankRange { first: first + 1, count: count - 1 })];
+        for (name, ranks) in seats.into_iter().filter(|(_, ranks)| ranks.count > 0) {
+            let mut rank = Rank {
+                job,
+                graph,
+                model,
+                sharding,
+                chain_of: &chain_of,
+                rank: ranks.first,
+                passes: node..node + 1,
+                tasks: Vec::new(),
+                task_of: vec![None; graph.dag.node_count()],
+            };
+            rank.run();
+            roles.push(Role { name: format!("{name} of node {node}"), ranks, tasks: rank.tasks });
+        }
+    }
+    Ok(Program {
+        model: Arc::clone(model),
+        chains,
+        roles,
+        groups,
+        workers: job.workers,
+        batch_per_rank: job.batch_per_rank,
+        accumulate: 1,
+        buffers: buffers(model, sharding),
+        pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
+        averaging: None,
+        sharding: Some(Arc::clone(sharding)),
+    })
+}
+
+fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
+    let samples = (0..sharding.passes.len()).map(|pass| u64::from(sharding.samples_of(pass))).max().unwrap_or(0);
+    let gathers = || model.iter().filter(|(id, _)| sharding.layers[id.index()].gather == Some(Gather::Node));
+    let scores = |returned: bool| {
+        let of = gathers().filter(|(id, _)| !returned || model.needs_input_gradient(*id));
+        of.map(|(_, node)| node.output.elements()).max().unwrap_or(0)
+    };
+    let declared = |name: &str, each: u64| Declared { name: name.to_owned(), elements: samples * each };
+    vec![
+        declared("inputs", model.input().elements()),
+        declared("scores", scores(false)),
+        declared("score gradients", scores(true)),
+    ]
+}
+
+impl Rank<'_> {
+    /// Samples that this rank takes in a pass: of its node, if it is the first one there.
+    pub(super) fn samples_of(&self, pass: usize) -> u32 {
+        let takes = !self.sharding.by_node() || self.is_first(pass);
+        if takes { self.sharding.samples_of(pass) } else { 0 }
+    }
+
+    fn is_first(&self, pass: usize) -> bool {
+        self.sharding.passes[pass][0].worker == self.rank
+    }
+
+    /// Takes the samples of the node.
+    pub(super) fn load_for_node(&mut self) {
+        let pass = self.passes.start;
+        let op = Op::Load { samples: self.samples_of(pass), pass: Some(pass as u32), into: Some(INPUTS) };
+        self.task("load".to_owned(), op, Vec::new());
+    }
+
+    /// Hands a node's samples out, takes its scores in, or hands their gradients out.
+    pub(super) fn relayout_in_node(&mut self, layer: LayerId, of: Pass) {
+        let name = self.model.node(layer).name.as_str();
+        match (self.sharding.layers[layer.index()].gather, of) {
+            (None, _) => {
+                let elements = self.model.input().elements();
+                let sent = self.scatter("inputs".to_owned(), INPUTS, elements, self.tasks.len() - 1);
+                self.take("unpack inputs".to_owned(), INPUTS, Area::Activation(layer), elements, sent);
+            }
+            (Some(_), Pass::Forward) => self.gather_scores(layer),
+            (Some(_), _) => {
+                let elements = self.model.node(layer).output.elements();
+                let (name, from) = (format!("pack {name} gradient"), Area::Gradient(layer));
+                let packed = self.pack(name, from, GRADIENTS, self.all_rows(elements));
+                let producer = self.model.node(layer).inputs[0];
+                let of = format!("{} gradient", self.model.node(producer).name);
+                let sent = self.scatter(of.clone(), GRADIENTS, elements, packed);
+                self.take(format!("unpack {of}"), GRADIENTS, Area::Gradient(producer), elements, sent);
+            }
+        }
+    }
+
+    fn gather_scores(&mut self, gather: LayerId) {
+        let (pass, elements) = (self.passes.start, self.model.node(gather).output.elements());
+        let producer = self.model.node(gather).inputs[0];
+        let name = self.model.node(producer).name.clone();
+        let own = vec![Rows::one(u64::from(self.job.batch_per_rank) * elements, 0, 0)];
+        let packed = self.pack(format!("pack {name}"), Area::Activation(producer), SCORES, own);
+        let all = u64::from(self.sharding.samples_of(pass)) * elements;
+        let gathered = self.meet(format!("gather {name}"), Collective::Gather { root: 0 }, SCORES, all, packed);
+        let rows = self.all_rows(elements);
+        let copy = Copy { rows, ..moved(Area::Buffer(Buffer::Declared(SCORES)), Area::Activation(gather)) };
+        self.task(format!("unpack {name}"), Op::Copy(copy), vec![After { task: gathered, lag: 0 }]);
+    }
+
+    /// What the first rank has of all samples of its node, at `elements` each; nothing on the others.
+    fn all_rows(&self, elements: u64) -> Vec<Rows> {
+        match u64::from(self.samples_of(self.passes.start)) {
+            0 => Vec::new(),
+            samples => vec![Rows::one(samples * elements, 0, 0)],
+        }
+    }
+
+    /// Copies into a buffer once the exchange that used it last is over.
+    fn pack(&mut self, name: String, from: Area, buffer: usize, rows: Vec<Rows>) -> TaskId {
+        let uses = |op: &Op| matches!(op, Op::Exchange(e) if e.buffer == Buffer::Declared(buffer));
+        let last = self.tasks.iter().rposition(|task| uses(&task.op));
+        let after = last.map(|task| After { task, lag: 0 }).into_iter().collect();
+        let copy = Copy { rows, ..moved(from, Area::Buffer(Buffer::Declared(buffer))) };
+        self.task(name, Op::Copy(copy), after)
+    }
+
+    /// Sends each rank of the node its part of a buffer of `elements` a sample.
+    fn scatter(&mut self, what: String, buffer: usize, elements: u64, after: TaskId) -> TaskId {
+        let all = u64::from(self.sharding.samples_of(self.passes.start)) * elements;
+        self.meet(format!("scatter {what}"), Collective::Scatter { root: 0 }, buffer, all, after)
+    }
+
+    /// Copies this rank's part out of a buffer.
+    fn take(&mut self, name: String, buffer: usize, to: Area, elements: u64, sent: TaskId) {
+        let rows = vec![Rows::one(u64::from(self.job.batch_per_rank) * elements, 0, 0)];
+        let copy = Copy { rows, ..moved(Area::Buffer(Buffer::Declared(buffer)), to) };
+        self.task(name, Op::Copy(copy), vec![After { task: sent, lag: 0 }]);
+    }
+
+    /// An exchange among the ranks of the node.
+    fn meet(&mut self, name: String, collective: Collective, buffer: usize, all: u64, after: TaskId) -> TaskId {
+        let exchange = Exchange {
+            collective,
+            algorithm: lockstep_topology::Algorithm::Direct,
+            group: 1 + self.passes.start,
+            buffer: Buffer::Declared(buffer),
+            range: 0..all,
+            chunk: 0,
+            window: 0,
+        };
+        self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
+    }
+}
+
+/// A copy of no rows yet.
+fn moved(from: Area, to: Area) -> Copy {
+    Copy { from, to, rows: Vec::new(), add: false, clear: false }
+}

@@ -1,0 +1,89 @@
+//! The model of a rank whose node takes losses on its first rank alone: gathers bring the scores together before each loss.
+//!
+//! Losses stand behind all other layers, so that one gather and one loss follow the other when the forward pass is through.
+
+use lockstep_topology::InputError;
+
+use super::build::build;
+use super::shard::draft;
+use super::{Gather, LayerId, Model, ShardLayer};
+use crate::{Layer, Layout};
+
+/// `whole` with a gather before the scores that losses take, and for each layer where it lies.
+///
+/// # Errors
+/// Scores that other layers take as well: their gradient would be a sum in another order.
+pub(crate) fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), InputError> {
+    let (mut drafts, mut layers) = (Vec::new(), Vec::new());
+    let is_loss = |id: &LayerId| whole.node(*id).layer.is_loss();
+    let mut place = vec![0; whole.layers().len()];
+    for (id, node) in whole.iter().filter(|(id, _)| !is_loss(id)) {
+        place[id.index()] = drafts.len();
+        let inputs = node.inputs.iter().map(|input| place[input.index()]).collect();
+        drafts.push(draft(node.name.clone(), node.layer.clone(), inputs, node.loss_weight));
+        let layout = Layout::BatchSplit;
+        layers.push(ShardLayer { origin: id, output: layout, gradient: layout, gather: None });
+    }
+    let at_first = |origin, gather| {
+        let layout = Layout::NodeFirst;
+        ShardLayer { origin, output: layout, gradient: layout, gather }
+    };
+    let mut gathered: Vec<(LayerId, usize)> = Vec::new();
+    for (id, node) in whole.iter().filter(|(id, _)| is_loss(id)) {
+        let scores = node.inputs[0];
+        if !whole.consumers(scores).iter().all(is_loss) {
+            let message = format!(
+                "{} goes to {} and to other layers, which a loss on the first rank does not allow for: take ssgd",
+                whole.node(scores).name,
+                node.name
+            );
+            return Err(InputError::new("--strategy", "first-device-table", message));
+        }
+        let known = gathered.iter().find(|(of, _)| *of == scores).map(|(_, at)| *at);
+        let gather = known.unwrap_or_else(|| {
+            let from = whole.node(scores);
+            let inputs = vec![place[scores.index()]];
+            drafts.push(draft(format!("{} gathered", from.name), Layer::Gather(from.output), inputs, 1.0));
+            layers.push(at_first(scores, Some(Gather::Node)));
+            gathered.push((scores, drafts.len() - 1));
+            drafts.len() - 1
+        });
+        drafts.push(draft(node.name.clone(), node.layer.clone(), vec![gather], node.loss_weight));
+        layers.push(at_first(id, None));
+    }
+    let model = build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
+    Ok((model, layers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn googlenet_has_three_losses_behind_everything_else() {
+        let whole = Model::load("googlenet:auxiliary").unwrap();
+        let (model, layers) = node_first(&whole).unwrap();
+        let kinds: Vec<bool> = model.layers().iter().map(|node| node.layer.is_loss()).collect();
+        assert_eq!(kinds[kinds.len() - 6..], [false, true, false, true, false, true]);
+        assert!(kinds[..kinds.len() - 6].iter().all(|loss| !loss));
+        assert_eq!(layers.len(), model.layers().len());
+        for (node, layer) in model.layers().iter().zip(&layers) {
+            let origin = whole.node(layer.origin);
+            // Parameters are the whole model's, in its order.
+            let ranges = |node: &crate::Node| node.parameters.iter().map(|p| p.range.clone()).collect::<Vec<_>>();
+            let gather = layer.gather == Some(Gather::Node);
+            assert!(gather || (ranges(node) == ranges(origin) && node.name == origin.name), "{}", node.name);
+            assert_eq!(node.output, origin.output);
+        }
+    }
+
+    #[test]
+    fn scores_that_go_elsewhere_too_are_refused() {
+        let text = "name = \"m\"\ninput = [1, 2, 2]\nlayer = [\n{ name = \"one\", kind = \"dense\", out_features = 3 },\n\
+                    { name = \"side\", kind = \"softmax_cross_entropy\", inputs = [\"one\"], loss_weight = 0.3 },\n\
+                    { name = \"two\", kind = \"dense\", out_features = 3, inputs = [\"one\"] },\n\
+                    { name = \"loss\", kind = \"softmax_cross_entropy\" },\n]\n";
+        let refused = node_first(&Model::parse("m.toml", text).unwrap()).unwrap_err().to_string();
+        assert!(refused.contains("one goes to side and to other layers") && refused.contains("take ssgd"), "{refused}");
+    }
+}

@@ -1,0 +1,57 @@
+//! The data-parallel table of Torch before its optimisation: a node's batch goes through its first device (Kumar et al. 2018
+//! §4.3, Fig. 3).
+//!
+//! The first rank of each node takes the samples of all its ranks and scatters them; scores are gathered there, the loss is
+//! taken over all of them by this one rank, and its gradients are scattered. What follows is that of `ssgd`, which is the
+//! optimised table (Fig. 4: every rank takes its own samples and its own loss).
+
+use std::sync::Arc;
+
+use lockstep_topology::{Algorithm, InputError};
+
+use super::{Shard, Strategy, split, ssgd};
+use crate::model::node_first;
+use crate::{Graph, Job, Piece, Sampling, Sharding};
+
+/// The graph of one step, and the model of each rank.
+///
+/// # Errors
+/// Accumulation, dedicated servers, batches that overflow, scores that a loss shares with other layers.
+pub(super) fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+    refuse(job)?;
+    let nodes = Sampling::PerNode.pools(job.workers, job.node_sizes.as_deref());
+    if nodes.iter().all(|ranks| *ranks == 1) {
+        return Ok((ssgd::graph(job), None)); // one device has nobody to share with
+    }
+    let mut worker = 0;
+    let mut passes: Vec<Vec<Piece>> = Vec::new();
+    for ranks in nodes {
+        if ranks.checked_mul(job.batch_per_rank).is_none() {
+            let message = format!("{ranks} ranks of a node take more than 2^32 samples at once: take a smaller batch");
+            return Err(InputError::new("--batch-per-rank", job.batch_per_rank.to_string(), message));
+        }
+        passes.push(
+            (worker..worker + ranks).map(|worker| Piece { worker, first: 0, count: job.batch_per_rank }).collect(),
+        );
+        worker += ranks;
+    }
+    let (model, layers) = node_first(&job.model)?;
+    let whole = Arc::clone(&job.model);
+    let sharding = Sharding { whole, ranks: job.workers, layers, passes, variable_batch: false };
+    let graph = split::graph(job, &model, &sharding);
+    Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
+}
+
+/// Settings that the table does not serve.
+fn refuse(job: &Job) -> Result<(), InputError> {
+    let strategy = Strategy::FirstDeviceTable;
+    if job.accumulate > 1 {
+        let message = format!("{strategy} scatters one batch a step: take 1, and a larger batch per rank");
+        return Err(InputError::new("--accumulate", job.accumulate.to_string(), message));
+    }
+    if matches!(job.algorithm, Algorithm::ParameterServer { dedicated: true, .. }) {
+        let message = format!("does not serve {strategy}, whose nodes all train: take ring or parameter-server:1");
+        return Err(InputError::new("--algorithm", job.algorithm.to_string(), message));
+    }
+    Ok(())
+}
