@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod cli;
 pub mod collective;
 pub mod compare;
+pub mod convergence;
 pub mod driver_log;
 pub mod experiment;
 pub mod explain;

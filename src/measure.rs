@@ -220,6 +220,11 @@ fn row(
         train_loss: run.losses.last().copied().unwrap_or(0.0),
         held_out_loss: evaluation.mean_loss,
         accuracy: evaluation.accuracy(),
+        target_accuracy: experiment.target_accuracy,
+        steps_to_target: experiment
+            .target_accuracy
+            .filter(|target| evaluation.accuracy() >= *target)
+            .map(|_| run.losses.len() as u32),
         error_pct: (!errors.is_empty()).then(|| median(errors)),
         error_mean_pct: None,
         error_std_pct: None,

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use lockstep_sim::NetworkModel;
 
 use super::flags::{ExperimentFlags, FoldFlags, anchor, positive};
+use crate::convergence::Convergence;
 use crate::driver_log::DriverFlags;
 use crate::experiment::Anchor;
 use crate::explain::text;
@@ -46,6 +47,7 @@ impl From<Network> for NetworkModel {
   lockstep sim predict experiments/quickstart.toml --cluster workstation --ranks 4 --explain
   lockstep sim predict --model resnet-32 --cluster dgx1-v100 --ranks 8 --strategy sma --learners auto --batch-per-rank 16
   lockstep sim predict experiments/stragglers.toml --trials 200
+  lockstep sim predict --model lenet --cluster dgx1-v100 --ranks 1,2,4,8 --batch-per-rank 32 --target runs.json
   lockstep sim predict bad-day.toml     with a block of rows for each [[scenario]] in it: docs/scenarios.md")]
 pub(super) struct Predict {
     #[command(flatten)]
@@ -62,6 +64,10 @@ pub(super) struct Predict {
     /// Simulations with noise drawn anew, for quantiles of the step time; see [noise] in docs/scenarios.md
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     trials: Option<u32>,
+    /// How many samples training takes to an accuracy, by global batch: a table of epochs, or a report of exec run
+    /// --target-accuracy X --format json; gives time to accuracy (docs/accuracy.md)
+    #[arg(long, value_name = "FILE")]
+    target: Option<PathBuf>,
     /// Say what stands behind each prediction: bound, critical path, memory, sensitivities, error bar
     #[arg(long)]
     explain: bool,
@@ -91,15 +97,16 @@ impl Predict {
         if let Some(path) = &self.trace {
             check_writable("--trace", path)?;
         }
+        let target = self.target.as_deref().map(Convergence::load).transpose()?.map(Arc::new);
         let known = Arc::new(Known::default());
         let estimate = Arc::new(Estimate::new("predicting"));
-        let (so_far, shown, format) = (known.clone(), estimate.clone(), self.format);
+        let (so_far, shown, aim, format) = (known.clone(), estimate.clone(), target.clone(), self.format);
         on_interrupt(move || {
             shown.end();
             so_far.with(|rows, mut notes, all| {
                 notes.push(format!("interrupted: {} of {all} configurations", rows.len()));
                 // There is nobody left to tell of a failure.
-                let _ = print_report(rows, notes, format);
+                let _ = print_report(rows, notes, aim.as_deref(), format);
             });
         })?;
         // What is wrong with the experiment matters more than a profile that is missing.
@@ -122,13 +129,19 @@ impl Predict {
             if let Some(path) = &self.trace {
                 trace.save(path)?;
             }
-            print_report(rows, notes, self.format)
+            print_report(rows, notes, target.as_deref(), self.format)
         })
     }
 }
 
-/// The report, and for people the explanations below it.
-fn print_report(rows: Vec<PredictedRow>, notes: Vec<String>, format: Format) -> Result<(), Failure> {
+/// The report, with times to a target if there is one, and for people the explanations below it.
+fn print_report(
+    mut rows: Vec<PredictedRow>,
+    mut notes: Vec<String>,
+    target: Option<&Convergence>,
+    format: Format,
+) -> Result<(), Failure> {
+    notes.extend(target.map(|target| target.tell(&mut rows)).unwrap_or_default());
     let explained: String = rows.iter().map(text).collect();
     Report::new(rows, notes).print(format)?;
     if format == Format::Table { print(&explained) } else { Ok(()) }

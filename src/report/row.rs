@@ -48,7 +48,7 @@ pub(super) const SETTING: &[&str] = &[
 ];
 
 /// A row of `sim predict`.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct PredictedRow {
     /// The configuration.
     #[serde(flatten)]
@@ -93,6 +93,14 @@ pub struct PredictedRow {
     pub bound: String,
     /// For which share of the step, from 0 to 1.
     pub bound_utilisation: f64,
+    /// Optimizer steps to the accuracy of `--target`, the mean of the runs that it is known from.
+    pub steps_to_target: Option<f64>,
+    /// Seconds of training until then.
+    pub time_to_target_s: Option<f64>,
+    /// Lower end of the 95 % interval of that mean, as far as runs differ and the prediction has an error bar.
+    pub time_to_target_low_s: Option<f64>,
+    /// Upper end of it.
+    pub time_to_target_high_s: Option<f64>,
     /// Bytes that the ranks on the device with the fullest memory need.
     pub memory_bytes: u64,
     /// Whether that device has them; `null` where its memory is unknown.
@@ -150,6 +158,10 @@ pub struct MeasuredRow {
     pub held_out_loss: f64,
     /// Share of held-out samples that are classified correctly, from 0 to 1.
     pub accuracy: f64,
+    /// The accuracy at which the run was to end; `null` without one.
+    pub target_accuracy: Option<f64>,
+    /// Optimizer steps after which it was seen, at the end of an epoch; `null` where it was not.
+    pub steps_to_target: Option<u32>,
     /// Percent of held-out samples that are not: the median after each of the last five epochs; only of runs by epochs.
     pub error_pct: Option<f64>,
     /// Mean of `error_pct` over the configuration's seeds; only of several.
