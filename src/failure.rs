@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use lockstep_exec::ExecError;
 use lockstep_topology::InputError;
 
+use crate::interrupt::INTERRUPTED;
+
 /// Why a command failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Failure {
@@ -13,14 +15,17 @@ pub enum Failure {
     Input(InputError),
     /// The input was fine, the run was not (a rank panicked or stalled, a program that deadlocks): exit code 1.
     Run(String),
+    /// The user has ended the run, and what it was is kept: exit code 130.
+    Interrupted(String),
 }
 
 impl Failure {
-    /// 2 for bad input, 1 for a run that failed.
+    /// 2 for bad input, 1 for a run that failed, 130 for one that was interrupted.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Input(_) => 2,
             Failure::Run(_) => 1,
+            Failure::Interrupted(_) => INTERRUPTED as u8,
         })
     }
 }
@@ -29,7 +34,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Input(error) => error.fmt(f),
-            Failure::Run(message) => f.write_str(message),
+            Failure::Run(message) | Failure::Interrupted(message) => f.write_str(message),
         }
     }
 }

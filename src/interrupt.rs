@@ -1,9 +1,16 @@
-//! Ctrl-C: what is known so far is printed, and the process ends with 130, as shells expect of an interrupted command.
+//! Ctrl-C: what is known so far is printed or kept, and the process ends with 128 + the signal's number, as shells expect.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::failure::Failure;
 
 /// The exit code after an interrupt: 128 + SIGINT.
 pub const INTERRUPTED: i32 = 130;
+
+/// A run that is asked to end has so long for the steps under way and its checkpoint.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs `last_words` when the user interrupts, then ends the process; once in a process.
 ///
@@ -17,4 +24,42 @@ pub fn on_interrupt(mut last_words: impl FnMut() + Send + 'static) -> Result<(),
         std::process::exit(INTERRUPTED);
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("interrupts cannot be caught: {error}")))
+}
+
+/// Whether the user has asked for the end.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Takes interrupts from now on; once in a process. A run that has not ended 5 s after the first one, and any run at the
+    /// second, ends at once; the process that `speaks` says so.
+    ///
+    /// # Errors
+    /// As [`on_interrupt`].
+    pub fn listen(speaks: bool) -> Result<Interrupt, Failure> {
+        let asked = Interrupt::default();
+        let flag = Arc::clone(&asked.0);
+        let handler = move || {
+            if flag.swap(true, Ordering::Relaxed) {
+                std::process::exit(INTERRUPTED);
+            }
+            if speaks {
+                eprintln!("interrupted: the run ends after a checkpoint; once more ends it at once");
+            }
+            std::thread::spawn(move || {
+                std::thread::sleep(GRACE);
+                if speaks {
+                    eprintln!("the step under way has not ended in {GRACE:?}: the last checkpoint stands");
+                }
+                std::process::exit(INTERRUPTED);
+            });
+        };
+        ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("interrupts cannot be caught: {error}")))?;
+        Ok(asked)
+    }
+
+    /// Whether it was.
+    pub fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }

@@ -2,6 +2,7 @@
 
 pub mod anchor;
 pub mod calibrate;
+pub mod checkpoint;
 pub mod cli;
 pub mod collective;
 pub mod compare;
@@ -15,6 +16,7 @@ pub mod interrupt;
 pub mod launch;
 pub mod measure;
 pub mod memory;
+pub mod operation;
 pub mod output;
 pub mod papers;
 pub mod predict;

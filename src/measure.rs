@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
-use lockstep_exec::{Arenas, Evaluations, Options, Run, State};
+use lockstep_exec::{Arenas, Evaluations, Options, Run, Saving, State};
 use lockstep_models::{Program, Trial, median};
 use lockstep_topology::{Cluster, InputError};
 
+use crate::checkpoint::claims_from;
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
 use crate::failure::Failure;
 use crate::launch::Launch;
+use crate::operation::Operation;
 use crate::progress::Progress;
 use crate::report::{MeasuredRow, scaling_efficiencies};
 use crate::tune;
@@ -78,14 +80,20 @@ pub fn measure(
     experiment: &Experiment,
     seed: u64,
     (data, held_out): (&Dataset, Option<&Dataset>),
+    operation: &Operation,
     launch: &mut Launch,
 ) -> Result<Option<Measured>, Failure> {
     if experiment.tunes {
         return tune::measured(configuration, experiment, seed, (data, held_out), launch);
     }
     let program = configuration.program().map_err(|error| experiment.locate(error))?;
-    let steps = steps(experiment, &program, data.len())?;
-    segment(configuration, experiment, seed, (data, held_out), launch, steps, None)
+    let all = steps(experiment, &program, data.len())?;
+    let left = u64::from(all).saturating_sub(operation.first(&program, data.len()));
+    if let (0, Some((_, path))) = (left, &operation.resumed) {
+        let message = format!("all {all} steps are done: ask for more of them, or begin anew without --resume");
+        return Err(InputError::new("--resume", path.display().to_string(), message).into());
+    }
+    segment(configuration, experiment, seed, (data, held_out), operation, launch, (left as u32, None))
 }
 
 /// So many steps of a configuration's run, from the beginning or from what an earlier segment left.
@@ -97,20 +105,26 @@ pub(crate) fn segment(
     experiment: &Experiment,
     seed: u64,
     (data, held_out): (&Dataset, Option<&Dataset>),
+    operation: &Operation,
     launch: &mut Launch,
-    steps: u32,
-    start: Option<&State>,
+    (steps, start): (u32, Option<&State>),
 ) -> Result<Option<Measured>, Failure> {
     let program = configuration.program().map_err(|error| experiment.locate(error))?;
     let progress = Progress::new(launch.speaks(), &configuration.label(), steps, program.global_batch());
     let show = |step: u32, loss: f64| progress.step(step, loss);
     let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { LAST_EPOCHS } else { 0 };
     let recompute_bn = experiment.recompute_bn;
+    let first = operation.first(&program, data.len());
+    let all = first + u64::from(steps);
+    let order = |done: u64| operation.order(done, all);
+    let keep = |snapshot| operation.keep((experiment, configuration), seed, first, snapshot);
+    let replay = experiment.replay.as_deref().map(|claims| claims_from(claims, first));
     let options = Options {
         steps,
         warm_up: WARM_UP.min(steps / 4),
         seed,
-        start,
+        start: operation.resumed.as_ref().map(|(checkpoint, _)| &checkpoint.state).or(start),
+        saving: operation.saves.then_some(Saving { order: &order, keep: &keep }),
         threads_per_rank: experiment.threads_per_rank as usize,
         arenas: Arenas::default(),
         optimizer: experiment.optimizer.clone(),
@@ -121,13 +135,21 @@ pub(crate) fn segment(
             target: experiment.target_accuracy,
         }),
         stall_limit: STALL_LIMIT,
-        replay: experiment.replay.as_deref(),
+        replay: replay.as_deref(),
         progress: Some(&show),
         ..Options::default()
     };
     let run = launch.run(&program, data, &options);
     progress.end();
-    Ok(run?.map(|run| Measured { program, run, seed, trials: Vec::new(), tuning: None }))
+    let mut run = run?;
+    if let Some(run) = &mut run {
+        operation.complete(run);
+        if run.stopped {
+            let steps = run.first + run.losses.len() as u64;
+            return Err(Failure::Interrupted(format!("ended after step {steps}, which is kept: go on with --resume")));
+        }
+    }
+    Ok(run.map(|run| Measured { program, run, seed, trials: Vec::new(), tuning: None }))
 }
 
 /// The rows of an experiment, one per configuration and seed; `each` sees every run with its configuration. In processes other than rank 0's there are none.
@@ -136,6 +158,7 @@ pub(crate) fn segment(
 /// As [`measure`], and data that cannot be read.
 pub fn rows(
     experiment: &Experiment,
+    operation: &Operation,
     launch: &mut Launch,
     mut each: impl FnMut(&Configuration, &Measured),
 ) -> Result<Vec<MeasuredRow>, Failure> {
@@ -152,7 +175,9 @@ pub fn rows(
         let first = rows.len();
         for more in 0..u64::from(experiment.seeds) {
             let (seed, data) = (experiment.seed.wrapping_add(more), (&train, Some(&held_out)));
-            let Some(mut measured) = measure(configuration, experiment, seed, data, launch)? else { continue };
+            let Some(mut measured) = measure(configuration, experiment, seed, data, operation, launch)? else {
+                continue;
+            };
             rows.push(row(configuration, experiment, &mut measured, &held_out));
             each(configuration, &measured);
         }
@@ -210,7 +235,7 @@ fn row(
         training: format!("{}; initial values: {initial}", experiment.optimizer),
         learning_rate: experiment.optimizer.target_rate(program.gradient_samples()),
         seed: *seed,
-        steps: run.losses.len() as u32,
+        steps: (run.first + run.losses.len() as u64) as u32,
         step_time_s,
         step_time_p10_s: quantile(&times, 0.1),
         step_time_p90_s: quantile(&times, 0.9),

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod bad_input;
+mod checkpoint;
 mod commands;
 mod device_table;
 mod equivalence;
@@ -12,6 +13,7 @@ mod hybrid;
 mod large_minibatch;
 mod learners;
 mod memory;
+mod resume;
 mod scenarios;
 mod sweeps;
 mod symmetry;

@@ -111,6 +111,7 @@ fn decode(words: &[u64]) -> Legacy {
         restarts: Vec::new(),
         judge: Judge::default(),
         moves: words[7] == 1,
+        stopped: false,
         sent: take(sent * 2).chunks_exact(2).map(|w| Traffic { messages: w[0], bytes: w[1] }).collect(),
     };
     let mut elements = |count| take(count).iter().map(|bits| f32::from_bits(*bits as u32)).collect();
@@ -142,6 +143,7 @@ mod tests {
             restarts: Vec::new(),
             judge: Judge::default(),
             moves: rank > 1,
+            stopped: false,
             sent: vec![Traffic { messages: 2, bytes: 1 << 50 }],
         };
         let fingerprint = (rank > 0).then_some([1, 2, 3, 4]);

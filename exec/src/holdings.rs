@@ -10,7 +10,7 @@ use crate::error::ExecError;
 use crate::init;
 use crate::replica::Replica;
 use crate::whole;
-use crate::worker::Setup;
+use crate::worker::{ORDER_ELEMENTS, Setup};
 
 /// All that messages of a rank read and write; it outlives the rank's end of the wires.
 pub(crate) struct Memory {
@@ -22,6 +22,8 @@ pub(crate) struct Memory {
     buffers: Vec<Arena>,
     /// For sums in flight, one per exchange task.
     pub scratch: Vec<Arena>,
+    /// What rank 0's orders are sent from, and a place for one that arrives.
+    pub orders: Arena,
 }
 
 impl Memory {
@@ -38,6 +40,7 @@ impl Memory {
             server: (!trains).then(|| zeros(program.model.parameter_elements())),
             buffers: (0..program.buffers.len()).map(|index| program.held(index, rank)).map(part).collect(),
             scratch: Vec::new(),
+            orders: Arena::new(ORDER_ELEMENTS.to_vec()),
         };
         if trains {
             memory.begin(setup, rank as usize);

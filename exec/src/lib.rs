@@ -30,4 +30,4 @@ pub use room::most_ranks;
 pub use run::run_processes;
 pub use run::{Options, Run, run};
 pub use state::{Position, State};
-pub use worker::Evaluations;
+pub use worker::{Evaluations, Log, Order, Saving, Snapshot};

@@ -21,7 +21,7 @@ use crate::room;
 use crate::state::{Position, State};
 use crate::transport::{Transport, TransportError, control, memory};
 use crate::whole::{assemble, common};
-use crate::worker::{Evaluations, Setup, Worker, losses_of};
+use crate::worker::{Evaluations, Saving, Setup, Worker, losses_of};
 
 /// What a run needs beside program and data.
 pub struct Options<'a> {
@@ -43,6 +43,8 @@ pub struct Options<'a> {
     pub start: Option<&'a State>,
     /// The claims of an earlier run, which are made again.
     pub replay: Option<&'a [Claim]>,
+    /// When the state is kept on the way, and by whom; nowhere if not said.
+    pub saving: Option<Saving<'a>>,
     /// A wait in which nothing moves for so long ends the run.
     pub stall_limit: Duration,
     /// Called by each rank, with its number, when it has taken a micro-batch.
@@ -63,6 +65,7 @@ impl Default for Options<'_> {
             evaluations: None,
             start: None,
             replay: None,
+            saving: None,
             on_load: None,
             stall_limit: Duration::from_secs(60),
             progress: None,
@@ -91,6 +94,10 @@ pub struct Run {
     pub claims: Vec<Claim>,
     /// Steps since training began after which learners began again at their average model.
     pub restarts: Vec<u64>,
+    /// Steps since training began that were done before this run.
+    pub first: u64,
+    /// Whether it ended early, because [`Saving`] ordered so.
+    pub stopped: bool,
     /// How far the processes' clocks may be apart in the timeline, in seconds; zero inside one process.
     pub clock_residual_s: f64,
     /// The trained replica, its running statistics averaged over workers or recomputed.
@@ -228,6 +235,7 @@ fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &'a Options<'a>) 
         driver: Mutex::new(driver),
         judge: options.start.map_or_else(|| Judge::new(target), |state| state.judge.aiming(target)),
         start: options.start,
+        saving: options.saving,
         on_load: options.on_load,
         first,
         progress: options.progress,
@@ -296,7 +304,8 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.weights));
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.statistics));
     replica.set_statistics(&mean(legacies[..workers].iter().map(|legacy| legacy.statistics.as_slice())));
-    if options.evaluations.is_some_and(|when| when.recompute_bn) {
+    let stopped = legacies[0].outcome.stopped;
+    if !stopped && options.evaluations.is_some_and(|when| when.recompute_bn) {
         replica.recompute_statistics(setup.data)?;
     }
     let own = &mut legacies[0].outcome;
@@ -340,6 +349,8 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
         parameters,
         claims,
         restarts,
+        first: setup.first,
+        stopped,
         clock_residual_s,
         replica,
         state: carried,

@@ -18,7 +18,7 @@ impl Position {
     }
 
     /// Steps of that size that lead here, or just beyond where they do not divide.
-    pub(crate) fn steps(self, global_batch: u64, steps_per_epoch: u64) -> u64 {
+    pub fn steps(self, global_batch: u64, steps_per_epoch: u64) -> u64 {
         self.epoch * steps_per_epoch + self.samples.div_ceil(global_batch).min(steps_per_epoch)
     }
 }

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use lockstep_topology::InputError;
 
 use super::flags::ExperimentFlags;
+use super::operation_flags::OperationFlags;
 use super::run_flags::RunFlags;
 use crate::cli::doctor::cuda_driver;
 use crate::driver_log::DriverFlags;
@@ -38,6 +39,8 @@ enum Device {
       --epochs 10 --target-accuracy 0.99 --driver-log claims.jsonl
   lockstep exec run --model lenet --data mnist --strategy sma --learners auto --batch-per-rank 16 --steps 300 \\
       --tuner-log tuned.json
+  lockstep exec run --model lenet --data mnist --ranks 2 --epochs 20 --checkpoint kept --checkpoint-every 30s
+  lockstep exec run --model lenet --data mnist --ranks 2 --epochs 20 --checkpoint kept --resume kept
   mpirun -n 4 lockstep exec run --model lenet --data mnist --ranks 4 --transport mpi --steps 100")]
 pub(super) struct ExecRun {
     #[command(flatten)]
@@ -46,6 +49,8 @@ pub(super) struct ExecRun {
     run: RunFlags,
     #[command(flatten)]
     driver: DriverFlags,
+    #[command(flatten)]
+    operation: OperationFlags,
     /// What computes
     #[arg(long, value_enum, default_value = "cpu")]
     device: Device,
@@ -77,6 +82,7 @@ impl ExecRun {
         // Mistakes are told before any process joins another.
         let configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
+        self.operation.check(&experiment, &configurations)?;
         let mut launch = Launch::new(&experiment)?;
         if launch.speaks() {
             let seeds = experiment.seed..experiment.seed.saturating_add(u64::from(experiment.seeds));
@@ -84,9 +90,10 @@ impl ExecRun {
             eprintln!("seed {}, {} configuration(s)", seeds.join(", "), configurations.len());
             eprintln!("{}", experiment.account_of_training(&configurations));
         }
+        let operation = self.operation.open(&experiment, &configurations[0], &launch)?;
         let mut trace = Trace::new();
         let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), Vec::new());
-        let rows = rows(&experiment, &mut launch, |configuration, measured| {
+        let rows = rows(&experiment, &operation, &mut launch, |configuration, measured| {
             claims.clone_from(&measured.run.claims);
             if let Some(tuning) = &measured.tuning {
                 let (configuration, seed) = (configuration.label(), measured.seed);

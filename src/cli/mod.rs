@@ -11,6 +11,7 @@ mod exec_collective;
 mod exec_run;
 mod flags;
 mod models;
+mod operation_flags;
 mod papers;
 mod run_flags;
 mod schema;

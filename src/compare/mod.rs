@@ -18,6 +18,7 @@ use crate::experiment::{Configuration, Experiment};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::{Measured, lay_out, measure, quantile};
+use crate::operation::Operation;
 use crate::output::write_atomically;
 use crate::predict::{self, Setup};
 use crate::quiet::Quiet;
@@ -116,7 +117,7 @@ pub fn compare(
         for (index, configuration) in configurations.iter().enumerate() {
             let mut train_once = || {
                 trials += 1;
-                measure(configuration, experiment, experiment.seed, (&train, None), &mut launch)
+                measure(configuration, experiment, experiment.seed, (&train, None), &Operation::default(), &mut launch)
             };
             let (measured, slower) = if alone { quiet.measure(TRIALS, train_once)? } else { (train_once()?, 1.0) };
             slowest = slowest.max(slower);

@@ -14,6 +14,7 @@ use crate::experiment::{Configuration, Experiment, Length, TransportKind};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::{Measured, segment, steps};
+use crate::operation::Operation;
 
 /// Iterations that an observation takes; the first ones, in which memory is new, do not count.
 const SEGMENT: u32 = 20;
@@ -34,6 +35,7 @@ pub fn measured(
             "learners cannot be added to processes that mpirun started: take --transport threads, or a number";
         return Err(experiment.locate(InputError::new("--learners", "auto", message)).into());
     }
+    let operation = Operation::default();
     if experiment.replay.is_some() {
         let message = "claims are of a run with one number of learners: give that number, or leave --replay out";
         return Err(experiment.locate(InputError::new("--learners", "auto", message)).into());
@@ -63,7 +65,7 @@ pub fn measured(
         // The state is also what a run that is over already would have left.
         let judges = held_out.filter(|_| last);
         let Some(mut measured) =
-            segment(&tuned, experiment, seed, (data, judges), launch, count.max(1), state.as_ref())?
+            segment(&tuned, experiment, seed, (data, judges), &operation, launch, (count.max(1), state.as_ref()))?
         else {
             return Ok(None);
         };

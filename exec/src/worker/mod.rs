@@ -7,6 +7,7 @@ mod compute;
 mod evaluation;
 mod exchanges;
 mod learning;
+mod saving;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,6 +28,9 @@ use crate::transport::Transport;
 pub use evaluation::Evaluations;
 use exchanges::Slot;
 use learning::Beside;
+pub(crate) use saving::ORDER_ELEMENTS;
+use saving::Orders;
+pub use saving::{Log, Order, Saving, Snapshot};
 
 /// What a worker needs beside the program.
 pub(crate) struct Setup<'a> {
@@ -50,6 +54,8 @@ pub(crate) struct Setup<'a> {
     pub first: u64,
     /// What training goes on from, unless it begins.
     pub start: Option<&'a State>,
+    /// When the state is kept, if at all.
+    pub saving: Option<Saving<'a>>,
     /// Called with the rank when it has taken a micro-batch.
     pub on_load: Option<&'a (dyn Fn(u32) + Sync)>,
     /// Called by rank 0 after each iteration with its number and mean local loss.
@@ -69,6 +75,8 @@ pub(crate) struct Outcome {
     pub judge: Judge,
     /// Whether the average model has moved since it began, so that it has a previous one.
     pub moves: bool,
+    /// Whether it ended early, by order.
+    pub stopped: bool,
     /// Per peer rank.
     pub sent: Vec<Traffic>,
 }
@@ -110,6 +118,7 @@ pub(crate) struct Worker<'a> {
     /// The iteration whose average has no momentum: there is no z_prev yet.
     without_momentum: u32,
     judge: Judge,
+    orders: Orders,
     /// By task: whether its gradients are added to those of an earlier pass.
     adds: Vec<bool>,
     /// The step and the pass (none: its own micro-batch) whose samples the replica has turned to.
@@ -148,6 +157,7 @@ impl<'a> Worker<'a> {
             learned: false,
             without_momentum: if begun { u32::MAX } else { 0 },
             judge: setup.judge,
+            orders: Orders::default(),
             adds: (0..role.tasks.len()).map(|task| role.adds_gradients(task)).collect(),
             turned: None,
         };
@@ -171,7 +181,7 @@ impl<'a> Worker<'a> {
                 self.setup.seed,
             )?),
         };
-        let (mut losses, mut evaluations, mut restarts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut losses, mut log, mut stopped) = (Vec::new(), Log::default(), false);
         loop {
             let at = self.now();
             let decision = {
@@ -179,6 +189,7 @@ impl<'a> Worker<'a> {
                 driver.next(&Observation { rank, iteration: self.iteration, at })
             };
             let Decision::Run { batch } = decision else { break };
+            self.announce(batch + 1)?;
             self.granted = self.iteration + 1;
             (self.samples, self.learned) = (0, false);
             self.losses = vec![0.0; losses_of(program, rank)];
@@ -191,21 +202,28 @@ impl<'a> Worker<'a> {
             // A rank with nothing to compute must not run ahead of its exchanges.
             let iteration = self.iteration;
             self.wait_until(|worker| worker.slots.iter().all(|slot| slot.started == iteration))?;
+            let order = self.heed()?;
             let (evaluation, judgement) = self.review(batch + 1)?;
-            evaluations.extend(evaluation);
-            match judgement {
-                Judgement::GoOn => {}
-                Judgement::Restart => {
-                    restarts.push(batch + 1);
-                    self.memory.restart();
-                    self.without_momentum = self.iteration;
-                }
-                Judgement::Stop => break,
+            log.evaluations.extend(evaluation);
+            if judgement == Judgement::Restart {
+                log.restarts.push(batch + 1);
+                self.memory.restart();
+                self.without_momentum = self.iteration;
+            }
+            let reached = judgement == Judgement::Stop;
+            if reached || order != Order::GoOn {
+                self.save(batch + 1, &log)?;
+            }
+            stopped = order == Order::SaveAndStop;
+            if reached || stopped {
+                break;
             }
         }
         self.wait_until(Worker::settled)?;
+        self.end_orders()?;
+        let Log { evaluations, restarts, .. } = log;
         let (judge, moves) = (self.judge, self.without_momentum != self.iteration);
-        Ok(Outcome { sent: self.sent(), spans: self.spans, losses, evaluations, restarts, judge, moves })
+        Ok(Outcome { sent: self.sent(), spans: self.spans, losses, evaluations, restarts, judge, moves, stopped })
     }
 
     fn iterate(&mut self, mut sampler: Option<&mut Sampler>, batch: u64) -> Result<(), ExecError> {

@@ -29,6 +29,16 @@ impl Judge {
         Judge { target, before: None }
     }
 
+    /// The same, where `before` was the accuracy at the last change of the rate.
+    pub fn recalling(self, before: Option<f64>) -> Judge {
+        Judge { before, ..self }
+    }
+
+    /// The accuracy at the last change of the rate.
+    pub fn before(&self) -> Option<f64> {
+        self.before
+    }
+
     /// The same, with another target.
     pub fn aiming(self, target: Option<f64>) -> Judge {
         Judge { target, ..self }

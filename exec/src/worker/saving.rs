@@ -1,0 +1,214 @@
+//! Saving on the way: rank 0 decides when a step begins whether the state is kept when it is over, and whether that is the end.
+//!
+//! All ranks must stop for it after the same step, and none may wait for a word when there is nothing to say. So rank 0 sends
+//! its order before it computes, and the others read it after they have: by then it has long arrived. Rank 0 alone writes: its
+//! copy is everybody's where all train one model, a file that one process renames is there whole or not at all, and what one
+//! file holds any number of ranks can go on from.
+
+use std::time::{Duration, Instant};
+
+use lockstep_models::Claim;
+use lockstep_topology::{InputError, Rank};
+
+use super::Worker;
+use crate::error::ExecError;
+use crate::replica::Evaluation;
+use crate::state::{Position, State};
+use crate::transport::{Combine, RegionMut, SendId, Tag, TransportError, control};
+use crate::whole::assemble;
+
+/// Kind of the messages that carry orders.
+const ORDER: u32 = 8;
+/// Kinds of the messages that carry a worker's running statistics and a learner's weights.
+const STATISTICS: u32 = 9;
+const WEIGHTS: u32 = 10;
+/// Kind of the message that says that rank 0 has kept the state.
+const KEPT: u32 = 11;
+
+/// The longest nap while an order is awaited.
+const NAP: Duration = Duration::from_millis(500);
+
+/// What rank 0 wants done when the present step is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Nothing but the next step.
+    GoOn,
+    /// Keep the state.
+    Save,
+    /// Keep the state and end the run.
+    SaveAndStop,
+}
+
+/// All orders; an order travels as its place in this list.
+const ORDERS: [Order; 3] = [Order::GoOn, Order::Save, Order::SaveAndStop];
+
+/// Elements of the memory that orders travel in: each order's number, and a place for one that arrives.
+pub(crate) const ORDER_ELEMENTS: [f32; 4] = [0.0, 1.0, 2.0, -1.0];
+
+/// Who decides when the state is kept, and who keeps it; both are asked on rank 0 alone.
+#[derive(Clone, Copy)]
+pub struct Saving<'a> {
+    /// Asked when a step begins, with how many steps will be done since training began when it is over.
+    pub order: &'a (dyn Fn(u64) -> Order + Sync),
+    /// Takes the state after a step; the run waits for it, and ends with its error.
+    pub keep: &'a (dyn Fn(Snapshot) -> Result<(), InputError> + Sync),
+}
+
+/// All that a training is after a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// Steps since training began.
+    pub steps: u64,
+    /// What the next step starts from.
+    pub state: State,
+    /// What this run, since it began or went on, has to tell of.
+    pub log: Log,
+}
+
+/// What a run has to tell of beside its state.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Log {
+    /// How the model did on held-out samples at the ends of the epochs that were to be judged.
+    pub evaluations: Vec<Evaluation>,
+    /// Steps since training began after which learners began again at their average model.
+    pub restarts: Vec<u64>,
+    /// Which learner got which micro-batch; iterations are counted from the run's first.
+    pub claims: Vec<Claim>,
+}
+
+/// Orders of rank 0 that are under way.
+#[derive(Default)]
+pub(super) struct Orders {
+    sends: Vec<SendId>,
+    /// Rank 0's order for the present step.
+    own: Option<Order>,
+}
+
+impl Worker<'_> {
+    /// On rank 0: decides what is done when step `steps` (counted from 1) is over, and tells the others.
+    pub(super) fn announce(&mut self, steps: u64) -> Result<(), ExecError> {
+        let (Some(saving), 0) = (self.setup.saving, self.transport.rank().0) else { return Ok(()) };
+        let order = (saving.order)(steps);
+        self.orders.own = Some(order);
+        self.retire_orders()?;
+        let place = order as usize;
+        for rank in 1..self.transport.ranks() {
+            let word = self.memory.orders.region_to_read(place..place + 1);
+            let id = self.transport.post_send(Rank(rank), Tag::control(ORDER), word)?;
+            self.orders.sends.push(id);
+        }
+        Ok(())
+    }
+
+    /// The order for the step that is over; the same on all ranks.
+    pub(super) fn heed(&mut self) -> Result<Order, ExecError> {
+        if self.setup.saving.is_none() {
+            return Ok(Order::GoOn);
+        }
+        if let Some(own) = self.orders.own.take() {
+            return Ok(own);
+        }
+        let place = ORDERS.len();
+        let into = self.memory.orders.region(place..place + 1);
+        let id = self.transport.post_recv(Rank(0), Tag::control(ORDER), into, Combine::Copy, RegionMut::empty())?;
+        loop {
+            while self.progress()? {}
+            if self.transport.recv_done(id)? {
+                break;
+            }
+            self.transport.wait(Some(Instant::now() + NAP))?;
+        }
+        // SAFETY: the message is done, and there is no other.
+        let word = unsafe { self.memory.orders.slice(place..place + 1) }[0];
+        let order = ORDERS.get(word as usize).copied();
+        order.ok_or_else(|| {
+            let cause = format!("rank 0 ordered {word}, which nobody knows");
+            ExecError::Transport(TransportError::Aborted { rank: Rank(0), cause })
+        })
+    }
+
+    /// Forgets the orders that have arrived.
+    fn retire_orders(&mut self) -> Result<(), ExecError> {
+        let mut left = Vec::new();
+        for id in std::mem::take(&mut self.orders.sends) {
+            if !self.transport.send_done(id)? {
+                left.push(id);
+            }
+        }
+        self.orders.sends = left;
+        Ok(())
+    }
+
+    /// Returns when all orders have arrived.
+    pub(super) fn end_orders(&mut self) -> Result<(), ExecError> {
+        loop {
+            self.transport.poll()?;
+            self.retire_orders()?;
+            if self.orders.sends.is_empty() {
+                return Ok(());
+            }
+            self.transport.wait(Some(Instant::now() + NAP))?;
+        }
+    }
+
+    /// Hands the state after `steps` steps to who keeps it; every rank calls it and returns when it is kept.
+    pub(super) fn save(&mut self, steps: u64, log: &Log) -> Result<(), ExecError> {
+        let Some(saving) = self.setup.saving else { return Ok(()) };
+        self.wait_until(Worker::settled)?;
+        let rank = self.transport.rank().0;
+        let state = self.capture(steps)?;
+        let Some(state) = state else {
+            // What rank 0 says also keeps others from running into the stall limit while it writes.
+            control::receive(self.transport, Rank(0), KEPT)?;
+            return Ok(());
+        };
+        let claims = self.setup.driver.lock().map(|driver| driver.record().to_vec()).unwrap_or_default();
+        (saving.keep)(Snapshot { steps, state, log: Log { claims, ..log.clone() } })?;
+        for other in (0..self.transport.ranks()).filter(|other| *other != rank) {
+            control::send(self.transport, Rank(other), KEPT, steps)?;
+        }
+        Ok(())
+    }
+
+    /// The state of all ranks, on rank 0; nothing elsewhere.
+    fn capture(&mut self, steps: u64) -> Result<Option<State>, ExecError> {
+        let program = self.setup.program;
+        let rank = self.transport.rank().0;
+        let learners = program.averaging.is_some();
+        let Some(replica) = &self.memory.replica else { return Ok(None) };
+        let own_statistics = replica.statistics().to_vec();
+        let own_weights = if learners { self.memory.model(false).to_vec() } else { Vec::new() };
+        let whole = assemble(self.transport, program, replica, self.setup.seed)?;
+        if rank != 0 {
+            if !own_statistics.is_empty() {
+                control::send_elements(self.transport, Rank(0), STATISTICS, own_statistics)?;
+            }
+            if learners {
+                control::send_elements(self.transport, Rank(0), WEIGHTS, own_weights)?;
+            }
+            return Ok(None);
+        }
+        let (mut weights, velocity, average) = if learners {
+            let moves = self.without_momentum != self.iteration;
+            let previous = moves.then(|| self.memory.previous_average().to_vec());
+            (vec![own_weights], Vec::new(), Some((self.memory.model(true).to_vec(), previous)))
+        } else {
+            let replica = whole.as_ref().unwrap_or(replica);
+            // SAFETY: between steps nothing writes parameters.
+            (vec![unsafe { replica.parameters.to_vec() }], replica.velocity().to_vec(), None)
+        };
+        let mut statistics = vec![own_statistics];
+        for other in 1..program.workers {
+            let count = statistics[0].len();
+            statistics.push(match count {
+                0 => Vec::new(),
+                _ => control::receive_elements(self.transport, Rank(other), STATISTICS, count)?,
+            });
+            if learners {
+                weights.push(control::receive_elements(self.transport, Rank(other), WEIGHTS, weights[0].len())?);
+            }
+        }
+        let position = Position::after(steps, program.global_batch(), self.setup.course.steps_per_epoch);
+        Ok(Some(State { position, weights, statistics, velocity, average, judge: self.judge }))
+    }
+}

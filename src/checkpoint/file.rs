@@ -1,0 +1,234 @@
+//! The file of a checkpoint: tensors by name as safetensors, everything else as JSON in its header, a digest over both.
+//!
+//! The trained parameters stand under their own names and shapes, so that PyTorch's safetensors reads the model; whatever else
+//! belongs to the state has names without a dot, which no parameter has.
+
+use std::collections::BTreeMap;
+
+use lockstep_exec::replica::Evaluation;
+use lockstep_exec::{Log, Position, State};
+use lockstep_models::{Claim, Judge, Model};
+use lockstep_topology::{InputError, Time};
+use safetensors::tensor::{SafeTensors, TensorView};
+use safetensors::{Dtype, serialize};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The version of the format that this program writes; it reads this one and older ones.
+pub const VERSION: u64 = 1;
+
+/// The key of the header under which the JSON stands.
+const KEY: &str = "lockstep";
+const VELOCITY: &str = "optimizer_velocity";
+const PREVIOUS: &str = "average_previous";
+const CLAIMS: &str = "claims";
+const CLAIM_TIMES: &str = "claim_times";
+
+/// A training between two steps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checkpoint {
+    /// What a training that goes on must have in common with the one that was interrupted: values by flag.
+    pub identity: BTreeMap<String, String>,
+    /// What it may have in another way: values by flag.
+    pub setting: BTreeMap<String, String>,
+    /// Steps since training began.
+    pub steps: u64,
+    /// What the next step starts from.
+    pub state: State,
+    /// What is on record since training began.
+    pub log: Log,
+}
+
+/// All of the file that is no tensor.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    version: u64,
+    steps: u64,
+    epoch: u64,
+    samples: u64,
+    /// The names of the parameters in the order of the model.
+    parameters: Vec<String>,
+    /// Entries of weights: learners, or none where all workers train one model.
+    learners: usize,
+    /// Entries of running statistics.
+    workers: usize,
+    previous: bool,
+    /// Numbers as bits, for JSON has no NaN.
+    judge_before: Option<u64>,
+    /// Samples, correct ones, and the bits of the mean loss.
+    evaluations: Vec<(u64, u64, u64)>,
+    restarts: Vec<u64>,
+    identity: BTreeMap<String, String>,
+    setting: BTreeMap<String, String>,
+    /// Of the header without this digest and of all tensors.
+    sha256: String,
+}
+
+/// A tensor to be written.
+struct Tensor {
+    name: String,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Tensor {
+    fn of(name: impl Into<String>, shape: Vec<usize>, values: &[f32]) -> Tensor {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Tensor { name: name.into(), dtype: Dtype::F32, shape, bytes }
+    }
+}
+
+fn learner(index: usize) -> String {
+    format!("learner_{index}")
+}
+
+fn statistics(index: usize) -> String {
+    format!("statistics_{index}")
+}
+
+impl Checkpoint {
+    /// The content of its file; `model` is the whole one that is trained.
+    ///
+    /// # Errors
+    /// A header that is longer than the format allows.
+    pub fn to_bytes(&self, model: &Model) -> Result<Vec<u8>, String> {
+        let State { position, weights, statistics: of_workers, velocity, average, judge } = &self.state;
+        let trained = average.as_ref().map_or(&weights[0], |(average, _)| average);
+        let parameters: Vec<_> = model.layers().iter().flat_map(|node| &node.parameters).collect();
+        let mut tensors = Vec::new();
+        for parameter in &parameters {
+            let shape = parameter.dims.iter().map(|size| *size as usize).collect();
+            let values = &trained[parameter.range.start as usize..parameter.range.end as usize];
+            tensors.push(Tensor::of(parameter.name.clone(), shape, values));
+        }
+        let flat = |name: String, values: &[f32]| Tensor::of(name, vec![values.len()], values);
+        let previous = average.as_ref().and_then(|(_, previous)| previous.as_ref());
+        match average {
+            None => tensors.push(flat(VELOCITY.to_owned(), velocity)),
+            Some(_) => tensors.extend(weights.iter().enumerate().map(|(index, own)| flat(learner(index), own))),
+        }
+        tensors.extend(previous.map(|previous| flat(PREVIOUS.to_owned(), previous)));
+        tensors.extend(of_workers.iter().enumerate().map(|(index, own)| flat(statistics(index), own)));
+        let claims = &self.log.claims;
+        let places = claims.iter().flat_map(|claim| [claim.iteration, claim.rank, claim.micro_batch]);
+        let bytes = places.flat_map(u32::to_le_bytes).collect();
+        tensors.push(Tensor { name: CLAIMS.to_owned(), dtype: Dtype::U32, shape: vec![claims.len(), 3], bytes });
+        let bytes = claims.iter().flat_map(|claim| claim.at.0.to_le_bytes()).collect();
+        tensors.push(Tensor { name: CLAIM_TIMES.to_owned(), dtype: Dtype::U64, shape: vec![claims.len()], bytes });
+        let evaluation = |one: &Evaluation| (one.samples as u64, one.correct as u64, one.mean_loss.to_bits());
+        let mut header = Header {
+            version: VERSION,
+            steps: self.steps,
+            epoch: position.epoch,
+            samples: position.samples,
+            parameters: parameters.iter().map(|parameter| parameter.name.clone()).collect(),
+            learners: if average.is_some() { weights.len() } else { 0 },
+            workers: of_workers.len(),
+            previous: previous.is_some(),
+            judge_before: judge.before().map(f64::to_bits),
+            evaluations: self.log.evaluations.iter().map(evaluation).collect(),
+            restarts: self.log.restarts.clone(),
+            identity: self.identity.clone(),
+            setting: self.setting.clone(),
+            sha256: String::new(),
+        };
+        let views: Result<Vec<(&str, TensorView<'_>)>, _> = tensors
+            .iter()
+            .map(|one| TensorView::new(one.dtype, one.shape.clone(), &one.bytes).map(|view| (one.name.as_str(), view)))
+            .collect();
+        let views = views.map_err(|error| error.to_string())?;
+        header.sha256 = digest(&header, views.clone());
+        let json = serde_json::to_string(&header).map_err(|error| error.to_string())?;
+        let header = [(KEY.to_owned(), json)].into_iter().collect();
+        serialize(views, Some(header)).map_err(|error| error.to_string())
+    }
+
+    /// The checkpoint in `bytes`, the content of the file that errors call `shown`.
+    ///
+    /// # Errors
+    /// What is no checkpoint, is torn or altered, or was written by a newer version of this program.
+    pub fn from_bytes(shown: &str, bytes: &[u8]) -> Result<Checkpoint, InputError> {
+        let wrong = |message: String| InputError::new(shown, "", message);
+        let torn = |what: &str| wrong(format!("is torn or altered ({what}): go on from an earlier checkpoint"));
+        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|error| torn(&error.to_string()))?;
+        let file = SafeTensors::deserialize(bytes).map_err(|error| torn(&error.to_string()))?;
+        let json = metadata.metadata().as_ref().and_then(|all| all.get(KEY));
+        let json = json.ok_or_else(|| wrong("holds tensors, but is no checkpoint of a training".to_owned()))?;
+        let version = serde_json::from_str::<serde_json::Value>(json).ok().and_then(|all| all["version"].as_u64());
+        if let Some(newer) = version.filter(|version| *version > VERSION) {
+            let message =
+                format!("has version {newer} of the format, and this program reads up to {VERSION}: take a newer one");
+            return Err(wrong(message));
+        }
+        let mut header: Header = serde_json::from_str(json).map_err(|error| torn(&error.to_string()))?;
+        let said = std::mem::take(&mut header.sha256);
+        if digest(&header, file.tensors()) != said {
+            return Err(torn("its content does not have the digest that it says"));
+        }
+        // Whoever can compute a digest can write anything, so nothing below may panic.
+        let bytes_of = |name: &str, dtype: Dtype| -> Result<&[u8], InputError> {
+            let view = file.tensor(name).map_err(|error| torn(&error.to_string()))?;
+            if view.dtype() == dtype { Ok(view.data()) } else { Err(torn(&format!("`{name}` has another type"))) }
+        };
+        let values = |name: &str| -> Result<Vec<f32>, InputError> {
+            let words = bytes_of(name, Dtype::F32)?.as_chunks::<4>().0;
+            Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+        };
+        let mut trained = Vec::new();
+        for name in &header.parameters {
+            trained.extend(values(name)?);
+        }
+        let workers: Result<Vec<_>, _> = (0..header.workers).map(|index| values(&statistics(index))).collect();
+        let (weights, velocity, average) = match header.learners {
+            0 => (vec![trained], values(VELOCITY)?, None),
+            learners => {
+                let weights: Result<Vec<_>, _> = (0..learners).map(|index| values(&learner(index))).collect();
+                let previous = header.previous.then(|| values(PREVIOUS)).transpose()?;
+                (weights?, Vec::new(), Some((trained, previous)))
+            }
+        };
+        let places = bytes_of(CLAIMS, Dtype::U32)?.as_chunks::<4>().0;
+        let places: Vec<u32> = places.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        let times = bytes_of(CLAIM_TIMES, Dtype::U64)?.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let claim = |(place, at): (&[u32; 3], u64)| Claim {
+            iteration: place[0],
+            rank: place[1],
+            micro_batch: place[2],
+            at: Time(at),
+        };
+        let evaluation = |(samples, correct, loss): &(u64, u64, u64)| Evaluation {
+            samples: *samples as usize,
+            correct: *correct as usize,
+            mean_loss: f64::from_bits(*loss),
+        };
+        let log = Log {
+            evaluations: header.evaluations.iter().map(evaluation).collect(),
+            restarts: header.restarts,
+            claims: places.as_chunks::<3>().0.iter().zip(times).map(claim).collect(),
+        };
+        let state = State {
+            position: Position { epoch: header.epoch, samples: header.samples },
+            weights,
+            statistics: workers?,
+            velocity,
+            average,
+            judge: Judge::new(None).recalling(header.judge_before.map(f64::from_bits)),
+        };
+        Ok(Checkpoint { identity: header.identity, setting: header.setting, steps: header.steps, state, log })
+    }
+}
+
+/// SHA-256 of a header without digest and of all tensors with their names, types and shapes, in the order of names.
+fn digest<N: AsRef<str>>(header: &Header, tensors: Vec<(N, TensorView<'_>)>) -> String {
+    let mut tensors: Vec<(&str, &TensorView<'_>)> = tensors.iter().map(|(name, view)| (name.as_ref(), view)).collect();
+    tensors.sort_by_key(|(name, _)| *name);
+    let mut digest = Sha256::new();
+    digest.update(serde_json::to_string(header).unwrap_or_default());
+    for (name, view) in tensors {
+        digest.update(format!("\n{name} {:?} {:?}\n", view.dtype(), view.shape()));
+        digest.update(view.data());
+    }
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

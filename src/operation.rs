@@ -1,0 +1,105 @@
+//! `Operation`: how a run is watched over while it trains: what it keeps, what it goes on from, and who may end it.
+
+use std::mem::take;
+use std::path::PathBuf;
+
+use lockstep_exec::{Log, Order, Run, Snapshot};
+use lockstep_models::Program;
+use lockstep_topology::InputError;
+
+use crate::checkpoint::{Checkpoint, Folder, claims_behind, identity, setting};
+use crate::experiment::{Configuration, Experiment};
+use crate::interrupt::Interrupt;
+
+/// How a run is watched over.
+#[derive(Debug, Default)]
+pub struct Operation {
+    /// Whether the state is kept on the way; the same in all processes.
+    pub saves: bool,
+    /// Where it is kept; in the process of rank 0 alone.
+    pub folder: Option<Folder>,
+    /// What training goes on from, and the file that it comes from; in all processes.
+    pub resumed: Option<(Checkpoint, PathBuf)>,
+    /// Whether the user has asked for the end.
+    pub interrupt: Interrupt,
+}
+
+impl Operation {
+    /// Refuses to go on with what is another training, and says in words what is done in another way than before.
+    ///
+    /// # Errors
+    /// The first flag that differs.
+    pub fn check(&self, experiment: &Experiment, configuration: &Configuration) -> Result<Option<String>, InputError> {
+        let Some((checkpoint, path)) = &self.resumed else { return Ok(None) };
+        let shown = path.display().to_string();
+        checkpoint.check(&shown, &identity(experiment, configuration, experiment.seed))?;
+        let changes = checkpoint.changes(&setting(experiment, configuration));
+        let rate = experiment.optimizer.target_rate(configuration.job.gradient_samples());
+        let changes = match changes.as_str() {
+            "" => String::new(),
+            changes => format!("; now {changes}, target rate {rate}"),
+        };
+        Ok(Some(format!("going on from {shown}, after {} steps{changes}", checkpoint.steps)))
+    }
+
+    /// Steps of `program` that are done when its run begins, of so many samples to an epoch.
+    pub fn first(&self, program: &Program, samples: usize) -> u64 {
+        let batch = program.global_batch();
+        self.resumed
+            .as_ref()
+            .map_or(0, |(checkpoint, _)| checkpoint.state.position.steps(batch, samples as u64 / batch))
+    }
+
+    /// What rank 0 orders for the step after which `steps` of `all` are done.
+    pub(crate) fn order(&self, steps: u64, all: u64) -> Order {
+        if self.interrupt.asked() {
+            Order::SaveAndStop
+        } else if steps == all || self.folder.as_ref().is_some_and(|folder| folder.is_due(steps)) {
+            Order::Save
+        } else {
+            Order::GoOn
+        }
+    }
+
+    /// Keeps a state of the run that began after `first` steps.
+    pub(crate) fn keep(
+        &self,
+        (experiment, configuration): (&Experiment, &Configuration),
+        seed: u64,
+        first: u64,
+        snapshot: Snapshot,
+    ) -> Result<(), InputError> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let Snapshot { steps, state, log } = snapshot;
+        let checkpoint = Checkpoint {
+            identity: identity(experiment, configuration, seed),
+            setting: setting(experiment, configuration),
+            steps,
+            state,
+            log: self.whole(first, log),
+        };
+        let content = checkpoint.to_bytes(&configuration.job.model);
+        let content = content.map_err(|message| InputError::new("--checkpoint", "", message))?;
+        folder.keep(steps, &content).map(drop)
+    }
+
+    /// The log of the whole training, of which `log` is that of the run that began after `first` steps.
+    fn whole(&self, first: u64, log: Log) -> Log {
+        let Some((Checkpoint { log: before, .. }, _)) = &self.resumed else { return log };
+        Log {
+            evaluations: [before.evaluations.clone(), log.evaluations].concat(),
+            restarts: [before.restarts.clone(), log.restarts].concat(),
+            claims: claims_behind(&before.claims, first, &log.claims),
+        }
+    }
+
+    /// Puts what was on record before in front of what a run has to tell.
+    pub(crate) fn complete(&self, run: &mut Run) {
+        let own = Log {
+            evaluations: take(&mut run.evaluations),
+            restarts: take(&mut run.restarts),
+            claims: take(&mut run.claims),
+        };
+        Log { evaluations: run.evaluations, restarts: run.restarts, claims: run.claims } = self.whole(run.first, own);
+    }
+}

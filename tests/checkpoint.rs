@@ -1,0 +1,224 @@
+//! Files of checkpoints that come back as they went, files that must be refused, and folders that two want.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lockstep::checkpoint::{Checkpoint, Every, Folder, VERSION, latest};
+use lockstep_exec::replica::Evaluation;
+use lockstep_exec::{Log, Position, State};
+use lockstep_models::{Claim, Judge, Model};
+use lockstep_topology::Time;
+use proptest::prelude::*;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("lockstep-checkpoint-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn model() -> Model {
+    Model::load("lenet").unwrap()
+}
+
+/// A state of `learners` learners (0: workers of one model) with numbers that no computation would give.
+fn checkpoint(model: &Model, learners: usize, steps: u64, previous: bool) -> Checkpoint {
+    let parameters = model.parameter_elements() as usize;
+    let some = |seed: usize, count: usize| -> Vec<f32> {
+        (0..count).map(|i| f32::from_bits((i * 2_654_435_761 + seed * 40_503) as u32)).collect()
+    };
+    let average = (learners > 0).then(|| (some(1, parameters), previous.then(|| some(2, parameters))));
+    let state = State {
+        position: Position { epoch: steps / 7, samples: steps % 7 * 32 },
+        weights: (0..learners.max(1)).map(|index| some(10 + index, parameters)).collect(),
+        statistics: (0..learners.max(2)).map(|index| some(20 + index, 6)).collect(),
+        velocity: if learners > 0 { Vec::new() } else { some(3, parameters) },
+        average,
+        judge: Judge::new(None).recalling(previous.then_some(0.1 + 0.2)),
+    };
+    let claims =
+        (0..learners as u32).map(|rank| Claim { iteration: 3, rank, micro_batch: rank ^ 1, at: Time(u64::MAX) });
+    let evaluations = vec![Evaluation { samples: 1000, correct: 7, mean_loss: f64::INFINITY }];
+    let log = Log { evaluations, restarts: vec![5, 9], claims: claims.collect() };
+    let values = |value: &str| BTreeMap::from([("--model".to_owned(), value.to_owned())]);
+    Checkpoint { identity: values("lenet"), setting: values("other"), steps, state, log }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Equality to the bit, where NaN is equal to itself.
+fn same(a: &Checkpoint, b: &Checkpoint) -> bool {
+    let all = |one: &Checkpoint| {
+        let State { weights, statistics, velocity, average, .. } = &one.state;
+        let (z, previous) = average.clone().unwrap_or_default();
+        let lists = [weights.clone(), statistics.clone(), vec![velocity.clone(), z, previous.unwrap_or_default()]];
+        lists.concat().iter().map(|values| bits(values)).collect::<Vec<_>>()
+    };
+    let rest = |one: &Checkpoint| (one.state.position, one.state.judge, one.steps, one.log.clone());
+    let maps = |one: &Checkpoint| (one.identity.clone(), one.setting.clone());
+    all(a) == all(b) && rest(a) == rest(b) && maps(a) == maps(b)
+}
+
+#[test]
+fn a_file_comes_back_to_the_bit() {
+    let model = model();
+    for (learners, previous) in [(0, false), (0, true), (1, false), (3, true)] {
+        let one = checkpoint(&model, learners, 12, previous);
+        let bytes = one.to_bytes(&model).unwrap();
+        assert!(same(&Checkpoint::from_bytes("c", &bytes).unwrap(), &one), "{learners} learners");
+        // The same state is the same file.
+        assert_eq!(bytes, one.to_bytes(&model).unwrap());
+    }
+}
+
+#[test]
+fn the_trained_parameters_stand_under_their_names_and_shapes() {
+    let model = model();
+    let one = checkpoint(&model, 2, 1, true);
+    let bytes = one.to_bytes(&model).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let first = &model.layers().iter().flat_map(|node| &node.parameters).next().unwrap();
+    let view = file.tensor(&first.name).unwrap();
+    assert_eq!(view.shape(), first.dims.iter().map(|size| *size as usize).collect::<Vec<_>>());
+    let average = &one.state.average.unwrap().0[first.range.start as usize..first.range.end as usize];
+    assert_eq!(view.data(), average.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_torn_or_altered_file_is_taken(cut in 0.0f64..1.0, place in 0.0f64..1.0, bit in 0u8..8) {
+        let model = Model::load("mlp").unwrap();
+        let bytes = checkpoint(&model, 0, 12, false).to_bytes(&model).unwrap();
+        let torn = &bytes[..(cut * bytes.len() as f64) as usize];
+        prop_assert!(Checkpoint::from_bytes("c", torn).is_err());
+        // Half of the flips strike the header, which is a small part of the file.
+        let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        for range in [0..header, header..bytes.len()] {
+            let mut altered = bytes.clone();
+            let at = range.start + (place * range.len() as f64) as usize;
+            altered[at] ^= 1 << bit;
+            // Blanks that fill the header up mean nothing.
+            let meaningless = at < header && bytes[at] == b' ' && altered[at].is_ascii_whitespace();
+            prop_assert!(meaningless || Checkpoint::from_bytes("c", &altered).is_err(), "byte {at} of {header}, bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_as_such() {
+    let model = model();
+    let bytes = checkpoint(&model, 0, 1, false).to_bytes(&model).unwrap();
+    let from = format!("\\\"version\\\":{VERSION},");
+    let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+    let mut newer = bytes;
+    newer[at + from.len() - 2] = b'9';
+    let error = Checkpoint::from_bytes("c", &newer).unwrap_err();
+    assert!(error.message.contains("version 9 of the format"), "{error}");
+}
+
+fn keep(folder: &Folder, model: &Model, steps: u64) {
+    folder.keep(steps, &checkpoint(model, 0, steps, false).to_bytes(model).unwrap()).unwrap();
+}
+
+fn files(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_last_two_are_kept_and_a_torn_one_gives_way_to_the_one_before() {
+    let (path, model) = (folder("kept").join("made"), model());
+    let (kept, dead) = Folder::open(&path, Every::Steps(5)).unwrap();
+    assert_eq!(dead, None);
+    assert_eq!([4, 5, 10].map(|steps| kept.is_due(steps)), [false, true, true]);
+    for steps in [5, 10, 15, 20] {
+        keep(&kept, &model, steps);
+    }
+    assert_eq!(files(&path), ["lock", "step-0000000015.safetensors", "step-0000000020.safetensors"]);
+    let mut passed = Vec::new();
+    let newest = path.join("step-0000000020.safetensors");
+    assert_eq!(latest(&path, |_| panic!("it is whole")).unwrap().1, newest);
+    let half = fs::read(&newest).unwrap();
+    fs::write(&newest, &half[..half.len() / 2]).unwrap();
+    let (found, from) = latest(&path, |error| passed.push(error.to_string())).unwrap();
+    assert_eq!((found.steps, from), (15, path.join("step-0000000015.safetensors")));
+    assert!(passed[0].contains("step-0000000020.safetensors") && passed[0].contains("torn"), "{passed:?}");
+    // A run that goes on from 15 writes 20 again; what it began from stays beside it.
+    keep(&kept, &model, 20);
+    assert_eq!(files(&path).len(), 3);
+    fs::write(path.join("step-0000000015.safetensors"), b"").unwrap();
+    fs::write(path.join("step-0000000020.safetensors"), b"").unwrap();
+    assert!(latest(&path, |_| ()).unwrap_err().to_string().contains("torn"));
+    fs::remove_dir_all(path.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn one_run_at_a_time_writes_to_a_folder() {
+    let path = folder("lock");
+    let (first, _) = Folder::open(&path, Every::Steps(1)).unwrap();
+    let error = Folder::open(&path, Every::Steps(1)).unwrap_err().to_string();
+    assert!(error.contains(&format!("process {} on ", std::process::id())) && error.contains("writes"), "{error}");
+    drop(first);
+    assert!(Folder::open(&path, Every::Steps(1)).unwrap().1.is_none(), "it was given back");
+    // A run that died has left its name, but not its lock.
+    let host = lockstep::host::Host::find().name;
+    let of = |host: &str| format!("{{\"pid\":77,\"host\":{host:?},\"since\":\"then\"}}");
+    fs::write(path.join("lock"), of(&host)).unwrap();
+    fs::write(path.join("step-0000000001.safetensors.tmp"), b"half").unwrap();
+    let dead = Folder::open(&path, Every::Steps(1)).unwrap().1;
+    assert_eq!(dead, Some(format!("process 77 on {host} since then")));
+    assert_eq!(files(&path), ["lock"]);
+    // Whether one on another host lives, nobody here can say.
+    fs::write(path.join("lock"), of("elsewhere")).unwrap();
+    let error = Folder::open(&path, Every::Steps(1)).unwrap_err().to_string();
+    assert!(error.contains("process 77 on elsewhere") && error.contains("delete"), "{error}");
+    fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn a_failed_write_names_the_last_good_one() {
+    let (path, model) = (folder("failed"), model());
+    let (kept, _) = Folder::open(&path, Every::Steps(1)).unwrap();
+    keep(&kept, &model, 1);
+    // A folder stands where the draft would.
+    fs::create_dir(path.join("step-0000000002.safetensors.tmp")).unwrap();
+    let error = kept.keep(2, b"content").unwrap_err().to_string();
+    assert!(error.contains("step-0000000001.safetensors") && error.contains("last good"), "{error}");
+    assert_eq!(latest(&path, |_| ()).unwrap().0.steps, 1);
+    fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn folders_that_cannot_be_are_refused() {
+    let message = Folder::open(Path::new("/proc/no/checkpoints"), Every::Steps(1)).unwrap_err().to_string();
+    assert!(message.contains("--checkpoint: /proc/no/checkpoints: cannot be made"), "{message}");
+    let message = latest(Path::new("no-such-folder"), |_| ()).unwrap_err().to_string();
+    assert!(message.contains("no-such-folder") && message.contains("cannot be read"), "{message}");
+    let empty = folder("empty");
+    let message = latest(&empty, |_| ()).unwrap_err().to_string();
+    assert!(message.contains("holds no checkpoint"), "{message}");
+    fs::remove_dir_all(empty).unwrap();
+}
+
+#[test]
+fn intervals_are_steps_or_seconds() {
+    for (text, every) in [
+        ("100", Every::Steps(100)),
+        ("100steps", Every::Steps(100)),
+        ("1 step", Every::Steps(1)),
+        ("30s", Every::Time(Duration::from_secs(30))),
+    ] {
+        assert_eq!(text.parse(), Ok(every));
+    }
+    for text in ["", "0", "0s", "-1", "1.5s", "steps", "5m"] {
+        assert!(text.parse::<Every>().unwrap_err().contains("100steps or 30s"), "{text}");
+    }
+}

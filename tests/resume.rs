@@ -1,0 +1,303 @@
+//! A run that is interrupted after any step and goes on from its checkpoint ends as the undisturbed one, to the bit.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockstep::checkpoint::{Checkpoint, claims_behind, claims_from};
+use lockstep_exec::data::Dataset;
+use lockstep_exec::{Log, Options, Order, Run, Saving, Snapshot, run};
+use lockstep_models::{Claim, Decay, Job, Model, Optimizer, Program, WarmUp, random_model};
+use lockstep_topology::InputError;
+use proptest::prelude::*;
+
+use crate::commands::{folder, lockstep};
+
+const STEPS: u32 = 7;
+
+/// Rates that depend on the step and on the length of the whole training, and weights with a memory.
+fn optimizer() -> Optimizer {
+    let warm_up = WarmUp::Gradual { epochs: 1.0, from: Some(0.001) };
+    Optimizer { learning_rate: 0.05, decay: Decay::Cosine, warm_up, weight_decay: 1e-3, ..Optimizer::default() }
+}
+
+/// A training and what it is trained on.
+struct Case {
+    program: Program,
+    data: Dataset,
+    seed: u64,
+}
+
+impl Case {
+    fn new(job: &Job, seed: u64) -> Case {
+        let program = job.program().unwrap_or_else(|error| panic!("{}: {error}", job.strategy));
+        // Three steps an epoch, and some samples left over.
+        let samples = program.global_batch() * 3 + 1;
+        let (data, _) = Dataset::load(&format!("synthetic:{}", samples * 2), &job.model).unwrap();
+        Case { program, data: data.augmented("scale,crop=1,flip".parse().unwrap()), seed }
+    }
+
+    fn options(&self, steps: u32) -> Options<'_> {
+        let stall_limit = Duration::from_secs(20);
+        Options { steps, warm_up: 0, seed: self.seed, optimizer: optimizer(), stall_limit, ..Options::default() }
+    }
+
+    fn undisturbed(&self, replay: Option<&[Claim]>) -> Run {
+        run(&self.program, &self.data, &Options { replay, ..self.options(STEPS) }).unwrap()
+    }
+
+    /// A run that is told to keep its state and end after `stop` steps, as a file; `stop` is at least one step before the end.
+    fn interrupted(&self, stop: u64, replay: Option<&[Claim]>) -> (Vec<u8>, Run) {
+        let kept: Mutex<Option<Snapshot>> = Mutex::default();
+        let order = |steps: u64| if steps == stop { Order::SaveAndStop } else { Order::GoOn };
+        let keep = |snapshot: Snapshot| -> Result<(), InputError> {
+            *kept.lock().unwrap() = Some(snapshot);
+            Ok(())
+        };
+        let saving = Some(Saving { order: &order, keep: &keep });
+        let run = run(&self.program, &self.data, &Options { saving, replay, ..self.options(STEPS) }).unwrap();
+        assert!(run.stopped && run.losses.len() as u64 == stop);
+        let Snapshot { steps, state, log } = kept.into_inner().unwrap().expect("a snapshot");
+        let checkpoint = Checkpoint { identity: Default::default(), setting: Default::default(), steps, state, log };
+        (checkpoint.to_bytes(self.program.whole_model()).unwrap(), run)
+    }
+
+    /// The rest of a run, from a file.
+    fn resumed(&self, bytes: &[u8], replay: Option<&[Claim]>) -> (Checkpoint, Run) {
+        let before = Checkpoint::from_bytes("checkpoint", bytes).unwrap();
+        let left = STEPS - before.steps as u32;
+        let replay = replay.map(|claims| claims_from(claims, before.steps));
+        let options = Options { start: Some(&before.state), replay: replay.as_deref(), ..self.options(left) };
+        let run = run(&self.program, &self.data, &options).unwrap();
+        (before, run)
+    }
+}
+
+fn assert_same(resumed: &Run, whole: &Run, what: &str) {
+    assert_eq!(resumed.state_sha256, whole.state_sha256, "{what}");
+    assert_eq!(resumed.weights_sha256, whole.weights_sha256, "{what}");
+    let tail = &whole.losses[whole.losses.len() - resumed.losses.len()..];
+    assert_eq!(resumed.losses, tail, "{what}");
+}
+
+fn strategies() -> Vec<&'static str> {
+    vec!["ssgd", "hybrid:a", "hybrid:b", "hybrid:c", "model-parallel", "sma", "sma:tau=2", "ea-sgd", "ea-sgd:tau=2"]
+}
+
+const METHODS: [&str; 5] =
+    ["ring", "halving-doubling", "multi-color:2", "parameter-server:1:dedicated", "hierarchical:ring"];
+
+/// A job of one of the strategies that can be of these sizes.
+fn job(strategy: &str, workers: u32, accumulate: u32, method: &str, seed: u64) -> Job {
+    let learns = strategy.starts_with("sma") || strategy.starts_with("ea");
+    let splits = !learns && strategy != "ssgd";
+    // Strategies that cut layers need dense ones, which LeNet has; the others take any model.
+    let model = if splits { Model::load("lenet").unwrap() } else { random_model(seed, true) };
+    let accumulate = if learns || splits { 1 } else { accumulate };
+    let (workers, method) = if splits { (workers.max(2), "ring") } else { (workers, method) };
+    let (strategy, algorithm) = (strategy.parse().unwrap(), method.parse().unwrap());
+    Job { strategy, accumulate, algorithm, ..Job::new(Arc::new(model), workers, 3) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn interrupted_and_resumed_is_undisturbed(
+        strategy in prop::sample::select(strategies()),
+        (workers, accumulate) in (1u32..=4, 1u32..=2),
+        method in prop::sample::select(METHODS.to_vec()),
+        stop in 1u64..u64::from(STEPS),
+        seed in any::<u64>(),
+    ) {
+        let what = format!("{strategy}, {workers} workers x {accumulate}, {method}, seed {seed}");
+        let case = Case::new(&job(strategy, workers, accumulate, method, seed), seed);
+        let whole = case.undisturbed(None);
+        let (bytes, _) = case.interrupted(stop, None);
+        let (_, rest) = case.resumed(&bytes, None);
+        assert_same(&rest, &whole, &format!("{what}, stopped after {stop}"));
+    }
+
+    #[test]
+    fn learners_served_first_come_resume_by_replay(workers in 2u32..=4, stop in 1u64..u64::from(STEPS), seed in any::<u64>()) {
+        let case = Case::new(&job("sma:first-come", workers, 1, "ring", seed), seed);
+        let whole = case.undisturbed(None);
+        let (bytes, _) = case.interrupted(stop, Some(&whole.claims));
+        let (before, rest) = case.resumed(&bytes, Some(&whole.claims));
+        assert_same(&rest, &whole, &format!("{workers} workers, stopped after {stop}"));
+        // The log of both parts is that of the whole: who got what.
+        let all = claims_behind(&before.log.claims, before.steps, &rest.claims);
+        let served = |claims: &[Claim]| {
+            let mut all: Vec<_> = claims.iter().map(|claim| (claim.iteration, claim.micro_batch, claim.rank)).collect();
+            all.sort();
+            all
+        };
+        prop_assert_eq!(served(&all), served(&whole.claims));
+        // And nobody needs the log to go on: a run that is served anew takes each batch once.
+        let (_, anew) = case.resumed(&bytes, None);
+        prop_assert_eq!(anew.claims.len() as u32, (STEPS - stop as u32) * workers);
+    }
+}
+
+/// On another number of ranks no sample of the epoch comes twice: what is left of it is cut anew.
+#[test]
+fn another_number_of_ranks_takes_no_sample_twice() {
+    let model = Arc::new(Model::load("mlp").unwrap());
+    let (data, _) = Dataset::load("synthetic:220", &model).unwrap();
+    let of = |workers, batch| Job::new(Arc::clone(&model), workers, batch).program().unwrap();
+    let (before, after) = (of(4, 5), of(3, 7));
+    let samples_of = |program: &Program, steps: std::ops::Range<u64>| -> Vec<u32> {
+        let pools = &program.pools;
+        let sampler = lockstep_exec::data::Sampler::new(data.len(), program.batch_per_rank, 1, pools, 9).unwrap();
+        let mut all = Vec::new();
+        for (step, rank) in steps.flat_map(|step| (0..program.workers).map(move |rank| (step, rank))) {
+            let mut own = Vec::new();
+            sampler.micro_batch(step, rank, 0, &mut own);
+            all.extend(own);
+        }
+        all
+    };
+    let (steps, per_epoch) = (2, data.len() as u64 / 21);
+    let kept: Mutex<Option<Snapshot>> = Mutex::default();
+    let order = |done: u64| if done == steps { Order::SaveAndStop } else { Order::GoOn };
+    let keep = |snapshot| {
+        *kept.lock().unwrap() = Some(snapshot);
+        Ok(())
+    };
+    let saving = Some(Saving { order: &order, keep: &keep });
+    let options = Options { steps: 5, seed: 9, optimizer: optimizer(), saving, ..Options::default() };
+    run(&before, &data, &options).unwrap();
+    let Snapshot { state, log, .. } = kept.into_inner().unwrap().unwrap();
+    assert_eq!(log, Log::default());
+    let first = state.position.steps(21, per_epoch);
+    let mut seen = samples_of(&before, 0..steps);
+    seen.extend(samples_of(&after, first..per_epoch));
+    let all = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), all, "a sample comes twice");
+    // 40 samples are gone; steps of 21 go on at 42: two samples wait for the next epoch, as at every epoch's end.
+    assert_eq!((first, all as u64), (2, 40 + 21 * (per_epoch - 2)));
+    let rest = run(&after, &data, &Options { steps: 2, seed: 9, start: Some(&state), ..Options::default() }).unwrap();
+    assert_eq!(rest.first, 2);
+}
+
+/// The row that a run printed.
+fn row(output: &std::process::Output) -> serde_json::Value {
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    json["rows"][0].clone()
+}
+
+const RUN: [&str; 12] = [
+    "exec",
+    "run",
+    "--model",
+    "mlp",
+    "--data",
+    "synthetic:300",
+    "--ranks",
+    "2",
+    "--batch-per-rank",
+    "5",
+    "--format",
+    "json",
+];
+
+#[test]
+fn the_command_keeps_resumes_and_refuses() {
+    let folder = folder("resume");
+    let with = |more: &[&str]| lockstep(&folder, &[&RUN[..], more].concat());
+    let whole = row(&with(&["--steps", "40"]));
+    let kept = ["--checkpoint", "kept", "--checkpoint-every", "8"];
+    let first = with(&[&["--steps", "20"][..], &kept].concat());
+    assert_eq!(first.status.code(), Some(0));
+    // The length may change; it is said, for a schedule may follow it.
+    let more = [&["--steps", "40", "--resume", "kept"][..], &kept].concat();
+    let second = with(&more);
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains("after 20 steps; now --steps 40 in place of 20"), "{said}");
+    let resumed = row(&second);
+    for column in ["state_sha256", "weights_sha256", "accuracy", "train_loss", "steps"] {
+        assert_eq!(resumed[column], whole[column], "{column}");
+    }
+    // 40 is the last, and 32 comes before it.
+    let newest = folder.join("kept/step-0000000040.safetensors");
+    assert!(folder.join("kept/step-0000000032.safetensors").exists() && newest.exists());
+    let refused = |more: &[&str], code: i32, message: &str| {
+        let output = with(more);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(code) && said.contains(message), "{more:?}: {said}");
+    };
+    refused(&more, 2, "all 40 steps are done");
+    refused(&["--steps", "50", "--seed", "2", "--resume", "kept"], 2, "--seed: 2: the checkpoint kept");
+    refused(&["--steps", "50", "--learning-rate", "9", "--resume", "kept"], 2, "--recipe");
+    refused(&["--steps", "50", "--model", "lenet", "--resume", "kept"], 2, "--model");
+    refused(&["--steps", "50", "--strategy", "sma", "--resume", "kept"], 2, "--strategy: sma");
+    refused(&["--steps", "50", "--seeds", "2", "--resume", "kept"], 2, "one seed");
+    refused(&["--steps", "50", "--resume", "nowhere"], 2, "--resume: nowhere: cannot be read");
+    refused(&["--steps", "5", "--checkpoint", "/proc/none"], 2, "--checkpoint: /proc/none: cannot be made");
+    refused(&["--steps", "5", "--checkpoint-every", "5"], 2, "--checkpoint");
+    // A torn one gives way to the one before, on another number of ranks, whose rate is said.
+    let bytes = std::fs::read(&newest).unwrap();
+    std::fs::write(&newest, &bytes[..bytes.len() - 1]).unwrap();
+    let three = RUN.map(|word| if word == "2" { "3" } else { word });
+    let third = lockstep(&folder, &[&three[..], &["--steps", "60", "--resume", "kept"]].concat());
+    let said = String::from_utf8_lossy(&third.stderr).into_owned();
+    assert!(said.contains("step-0000000040.safetensors: is torn"), "{said}");
+    assert!(
+        said.contains("after 32 steps") && said.contains("--ranks 3 in place of 2") && said.contains("target rate"),
+        "{said}"
+    );
+    assert_eq!(row(&third)["steps"], 60);
+}
+
+/// `ulimit -f` counts blocks of 512 or 1,024 bytes; a checkpoint of this model has more than ten of either.
+#[test]
+fn a_disk_that_is_full_leaves_the_last_good_checkpoint() {
+    let folder = folder("resume-full");
+    let run = |limit: &str, more: &[&str]| {
+        let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$@\"");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_lockstep")]).args(RUN).args(more);
+        command.current_dir(&folder).output().unwrap()
+    };
+    let kept = ["--checkpoint", "kept", "--checkpoint-every", "4"];
+    assert_eq!(run("unlimited", &[&["--steps", "4"][..], &kept].concat()).status.code(), Some(0));
+    let output = run("10", &[&["--steps", "8", "--resume", "kept"][..], &kept].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("cannot be written") && said.contains("last good checkpoint is kept/step-0000000004"),
+        "{said}"
+    );
+    let left: Vec<_> =
+        std::fs::read_dir(folder.join("kept")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.len() == 2 && left.contains(&"step-0000000004.safetensors".into()), "{left:?}");
+    assert_eq!(run("unlimited", &[&["--steps", "8", "--resume", "kept"][..], &kept].concat()).status.code(), Some(0));
+}
+
+#[test]
+fn an_interrupt_keeps_the_state_and_the_rest_ends_alike() {
+    let folder = folder("resume-interrupt");
+    // Long enough to be met under way, wherever that is.
+    let length = ["--steps", "3000"];
+    let whole = row(&lockstep(&folder, &[&RUN[..], &length].concat()));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockstep"));
+    command.args(RUN).args(length).args(["--checkpoint", "kept", "--checkpoint-every", "1000000"]).current_dir(&folder);
+    let job = command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    // The lock is taken after the interrupt is listened to.
+    while std::fs::read_to_string(folder.join("kept/lock")).unwrap_or_default().is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // A second run is refused while the first one writes.
+    let busy = lockstep(&folder, &[&RUN[..], &["--steps", "1", "--checkpoint", "kept"]].concat());
+    assert!(String::from_utf8_lossy(&busy.stderr).contains("writes its checkpoints there"));
+    let number = job.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &number]).status().unwrap().success());
+    let output = job.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("go on with --resume"), "{said}");
+    let rest = row(&lockstep(&folder, &[&RUN[..], &length, &["--resume", "kept"]].concat()));
+    assert_eq!((&rest["state_sha256"], &rest["steps"]), (&whole["state_sha256"], &whole["steps"]));
+}
