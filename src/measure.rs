@@ -25,6 +25,8 @@ const STALL_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a run left, as far as it is in this process.
 pub struct Measured {
+    /// What was run: with as many learners as the auto-tuner found, where it did.
+    pub configuration: Configuration,
     /// What was executed.
     pub program: Program,
     /// Timeline, losses, state.
@@ -149,7 +151,8 @@ pub(crate) fn segment(
             return Err(Failure::Interrupted(format!("ended after step {steps}, which is kept: go on with --resume")));
         }
     }
-    Ok(run.map(|run| Measured { program, run, seed, trials: Vec::new(), tuning: None }))
+    let configuration = configuration.clone();
+    Ok(run.map(|run| Measured { configuration, program, run, seed, trials: Vec::new(), tuning: None }))
 }
 
 /// The rows of an experiment, one per configuration and seed; `each` sees every run with its configuration. In processes other than rank 0's there are none.
@@ -178,11 +181,11 @@ pub fn rows(
             let Some(mut measured) = measure(configuration, experiment, seed, data, operation, launch)? else {
                 continue;
             };
-            rows.push(row(configuration, experiment, &mut measured, &held_out));
+            rows.push(row(experiment, &mut measured, &held_out));
             each(configuration, &measured);
         }
         tell_spread(&mut rows[first..]);
-        let key = |row: &MeasuredRow| (configuration.batch_key, configuration.job.workers, row.images_per_s);
+        let key = |row: &MeasuredRow| (configuration.batch_key, row.setting.ranks, row.images_per_s);
         keys.extend(rows[first..].iter().map(key));
     }
     let efficiencies = scaling_efficiencies(&keys);
@@ -213,13 +216,8 @@ fn mean_and_deviation(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, (squares / (count - 1.0)).sqrt()))
 }
 
-fn row(
-    configuration: &Configuration,
-    experiment: &Experiment,
-    measured: &mut Measured,
-    held_out: &Dataset,
-) -> MeasuredRow {
-    let Measured { program, run, seed, .. } = measured;
+fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> MeasuredRow {
+    let Measured { configuration, program, run, seed, .. } = measured;
     let evaluation = run.evaluate(held_out);
     let mut times = run.timeline.step_times_s();
     times.sort_by(f64::total_cmp);
@@ -253,6 +251,8 @@ fn row(
         error_pct: (!errors.is_empty()).then(|| median(errors)),
         error_mean_pct: None,
         error_std_pct: None,
+        restarts: program.averaging.map(|_| run.restarts.len() as u32),
+        restart_steps: (!run.restarts.is_empty()).then(|| run.restarts.clone()),
         weights_sha256: run.weights_sha256.clone(),
         state_sha256: run.state_sha256.clone(),
     }

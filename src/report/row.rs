@@ -168,6 +168,11 @@ pub struct MeasuredRow {
     pub error_mean_pct: Option<f64>,
     /// Their sample standard deviation.
     pub error_std_pct: Option<f64>,
+    /// How often learners began again at their average model, because it had not improved when the rate fell; `null` where
+    /// all ranks train one model.
+    pub restarts: Option<u32>,
+    /// After which steps, counted since training began; `null` where they never did.
+    pub restart_steps: Option<Vec<u64>>,
     /// SHA-256 of the learnable parameters.
     pub weights_sha256: String,
     /// SHA-256 of all state: parameters, optimizer, running statistics.
