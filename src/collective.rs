@@ -113,7 +113,8 @@ impl Meeting {
     /// Elements of `member` that are not what the collective means.
     fn wrong(&self, member: u32, output: &[f32]) -> u64 {
         let (members, elements) = (self.schedule.members(), self.schedule.elements());
-        let sum = |e: u64| (0..self.contributors()).map(|m| value(m, e)).sum::<f32>();
+        let counts = |member: &u32| self.schedule.contributes(*member);
+        let sum = |e: u64| (0..members).filter(counts).map(|m| value(m, e)).sum::<f32>();
         let differ = |range: std::ops::Range<u64>, wanted: &dyn Fn(u64) -> f32| {
             range.filter(|e| output[*e as usize] != wanted(*e)).count() as u64
         };
@@ -122,7 +123,7 @@ impl Meeting {
         match collective {
             // A dedicated server's own buffer holds nothing that anybody asks for.
             Collective::AllReduce if member >= self.contributors() => 0,
-            Collective::AllReduce => differ(0..elements, &sum),
+            Collective::AllReduce | Collective::AllReduceOfNodes => differ(0..elements, &sum),
             Collective::ReduceScatter | Collective::ReduceScatterV { .. } => differ(block(member), &sum),
             Collective::AllGather | Collective::AllGatherV { .. } => {
                 (0..members).map(|m| differ(block(m), &|e| value(m, e))).sum()
@@ -222,7 +223,7 @@ fn member(
 pub fn bus_factor(collective: &Collective, members: u32) -> f64 {
     let others = f64::from(members.saturating_sub(1)) / f64::from(members.max(1));
     match collective {
-        Collective::AllReduce => 2.0 * others,
+        Collective::AllReduce | Collective::AllReduceOfNodes => 2.0 * others,
         Collective::ReduceScatter | Collective::AllGather => others,
         Collective::ReduceScatterV { .. } | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => others,
         Collective::Scatter { .. } | Collective::Gather { .. } => others,

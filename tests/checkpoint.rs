@@ -36,6 +36,7 @@ fn checkpoint(model: &Model, learners: usize, steps: u64, previous: bool) -> Che
         statistics: (0..learners.max(2)).map(|index| some(20 + index, 6)).collect(),
         velocity: if learners > 0 { Vec::new() } else { some(3, parameters) },
         average,
+        references: (1..learners.max(1)).map(|index| some(40 + index, parameters)).collect(),
         judge: Judge::new(None).recalling(previous.then_some(0.1 + 0.2)),
     };
     let claims =
@@ -53,9 +54,9 @@ fn bits(values: &[f32]) -> Vec<u32> {
 /// Equality to the bit, where NaN is equal to itself.
 fn same(a: &Checkpoint, b: &Checkpoint) -> bool {
     let all = |one: &Checkpoint| {
-        let State { weights, statistics, velocity, average, .. } = &one.state;
+        let State { weights, statistics, velocity, average, references, .. } = &one.state;
         let (z, previous) = average.clone().unwrap_or_default();
-        let lists = [weights.clone(), statistics.clone(), vec![velocity.clone(), z, previous.unwrap_or_default()]];
+        let lists = [weights.clone(), references.clone(), statistics.clone(), vec![velocity.clone(), z, previous.unwrap_or_default()]];
         lists.concat().iter().map(|values| bits(values)).collect::<Vec<_>>()
     };
     let rest = |one: &Checkpoint| (one.state.position, one.state.judge, one.steps, one.log.clone());

@@ -10,34 +10,35 @@ use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
 
 use crate::commands::{folder, lockstep, number, rows};
+use crate::reference_models::two_by_two;
 
-const STEPS: u32 = 4;
+pub(crate) const STEPS: u32 = 4;
 
-fn optimizer() -> Optimizer {
+pub(crate) fn optimizer() -> Optimizer {
     Optimizer { learning_rate: 0.05, ..Optimizer::default() }
 }
 
-fn job(strategy: &str, learners: u32) -> Job {
+pub(crate) fn job(strategy: &str, learners: u32) -> Job {
     let strategy = strategy.parse().unwrap();
     Job { strategy, bucket: Bucket::Whole, ..Job::new(Arc::new(random_model(3, true)), learners, 3) }
 }
 
 /// Data for so many iterations and more.
-fn data(program: &Program, iterations: u64) -> Dataset {
+pub(crate) fn data(program: &Program, iterations: u64) -> Dataset {
     Dataset::load(&format!("synthetic:{}", program.global_batch() * iterations * 2), &program.model).unwrap().0
 }
 
-fn train(job: &Job, steps: u32, optimizer: &Optimizer) -> Run {
+pub(crate) fn train(job: &Job, steps: u32, optimizer: &Optimizer) -> Run {
     let program = job.program().unwrap();
     let options = Options { steps, warm_up: 0, seed: 7, optimizer: optimizer.clone(), ..Options::default() };
     run(&program, &data(&program, 4), &options).unwrap()
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
+pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max)
 }
 
@@ -126,7 +127,7 @@ fn one_learner_leaps_over_its_last_model() {
 }
 
 /// The parameters that training begins with.
-fn run_of_nothing() -> Vec<f32> {
+pub(crate) fn run_of_nothing() -> Vec<f32> {
     let still = Optimizer { learning_rate: 0.0, momentum: 0.0, ..optimizer() };
     train(&job("ssgd", 1), 1, &still).parameters
 }
@@ -155,8 +156,9 @@ fn one_learner_takes_all_batches_in_their_order() {
 /// A training that is cut in two is the same training; the cut also carries on without a previous average model.
 #[test]
 fn a_state_goes_on_where_it_stopped() {
-    for strategy in ["sma", "ea-sgd:tau=2", "ssgd"] {
-        let job = job(strategy, 3);
+    let jobs = ["sma", "ea-sgd:tau=2", "ssgd"].map(|strategy| job(strategy, 3));
+    for job in jobs.into_iter().chain([two_by_two("sma:reference-models")]) {
+        let strategy = job.strategy.to_string();
         let program = job.program().unwrap();
         let data = data(&program, 2);
         let steps = |steps, start| {
@@ -233,7 +235,13 @@ fn a_slow_learner_takes_fewer_batches() {
 #[test]
 fn learners_restart_at_a_rate_step_without_improvement() {
     // Batch norm's statistics would change answers too.
-    let (job, epochs) = (Job { model: Arc::new(random_model(3, false)), ..job("sma", 3) }, 4);
+    for (job, epochs) in [(job("sma", 3), 4), (two_by_two("sma:reference-models"), 2)] {
+        restarts(&Job { model: Arc::new(random_model(3, false)), ..job }, epochs);
+    }
+}
+
+/// So many epochs of a job, at all but the first of whose ends learners begin again.
+fn restarts(job: &Job, epochs: u32) {
     let program = job.program().unwrap();
     let data = data(&program, 1);
     let held_out = Dataset::load("synthetic:2000", &program.model).unwrap().1;
@@ -247,13 +255,14 @@ fn learners_restart_at_a_rate_step_without_improvement() {
         let options = Options { steps, warm_up: 0, optimizer, evaluations, ..Options::default() };
         run(&job.program().unwrap(), &data, &options).unwrap()
     };
-    let still = run(&job, 1e-7, None);
+    let still = run(job, 1e-7, None);
     let steps: Vec<u64> = (2..=epochs).map(|epoch| u64::from(epoch * per_epoch)).collect();
     assert_eq!(still.restarts, steps, "at the first rate step there is nothing to compare with");
     assert_eq!(still.evaluations.len(), 2, "looking for restarts puts nothing else on record");
     let (average, previous) = still.state().average.unwrap();
     assert!(previous.is_none(), "the last rate step ends the run: momentum begins anew");
-    assert!(still.state().weights.iter().all(|weights| bits(weights) == bits(&average)));
+    let state = still.state();
+    assert!(state.weights.iter().chain(&state.references).all(|weights| bits(weights) == bits(&average)));
     // S-SGD has nothing to begin again at.
     assert_eq!(
         run(&Job { strategy: lockstep_models::Strategy::Ssgd, ..job.clone() }, 1e-7, None).restarts,
@@ -261,10 +270,10 @@ fn learners_restart_at_a_rate_step_without_improvement() {
     );
     // The first epoch reaches a target that is below any accuracy there is.
     let accuracy = still.evaluations[0].accuracy();
-    let ended = run(&job, 1e-7, Some(accuracy * 0.5 + 1e-9));
+    let ended = run(job, 1e-7, Some(accuracy * 0.5 + 1e-9));
     assert!(accuracy > 0.0);
     assert_eq!((ended.losses.len() as u32, ended.restarts.len()), (per_epoch, 0));
-    assert_eq!(run(&job, 1e-7, Some(1.0)).losses.len() as u32, epochs * per_epoch);
+    assert_eq!(run(job, 1e-7, Some(1.0)).losses.len() as u32, epochs * per_epoch);
 }
 
 /// The command line: learners share devices, a log of claims is replayed by a run and by a prediction, nonsense is refused.
@@ -292,6 +301,13 @@ fn commands_with_learners() {
     let predicted = rows(&folder, "sim-predict", &logged);
     let again = rows(&folder, "sim-predict", &[&first_come[..], &["--replay", "predicted.jsonl"]].concat());
     assert_eq!(predicted[0]["step_time_s"], again[0]["step_time_s"]);
+
+    // So small a rate changes no answer, so learners begin again at every rate step but the first.
+    let still = ["--batch-per-rank", "4", "--epochs", "3", "--learning-rate", "1e-9", "--decay", "every:0.5@1"];
+    let row = &rows(&folder, "exec-run", &[&run[..10], &still, &["--strategy", "sma"]].concat())[0];
+    let steps = row["steps"].as_u64().unwrap();
+    assert_eq!(row["restart_steps"], serde_json::json!([2 * steps / 3, steps]));
+    assert_eq!(row["restarts"], 2);
 
     for (arguments, message) in [
         (with(&["--learners", "2"]), "--learners: 2: ssgd has no learners"),

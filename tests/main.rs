@@ -13,6 +13,7 @@ mod hybrid;
 mod large_minibatch;
 mod learners;
 mod memory;
+mod reference_models;
 mod resume;
 mod scenarios;
 mod sweeps;

@@ -80,7 +80,9 @@ fn assert_same(resumed: &Run, whole: &Run, what: &str) {
 }
 
 fn strategies() -> Vec<&'static str> {
-    vec!["ssgd", "hybrid:a", "hybrid:b", "hybrid:c", "model-parallel", "sma", "sma:tau=2", "ea-sgd", "ea-sgd:tau=2"]
+    let split = ["hybrid:a", "hybrid:b", "hybrid:c", "model-parallel"];
+    let learns = ["sma", "sma:tau=2", "ea-sgd", "ea-sgd:tau=2", "sma:reference-models"];
+    ["ssgd"].into_iter().chain(split).chain(learns).collect()
 }
 
 const METHODS: [&str; 5] =
@@ -94,8 +96,11 @@ fn job(strategy: &str, workers: u32, accumulate: u32, method: &str, seed: u64) -
     let model = if splits { Model::load("lenet").unwrap() } else { random_model(seed, true) };
     let accumulate = if learns || splits { 1 } else { accumulate };
     let (workers, method) = if splits { (workers.max(2), "ring") } else { (workers, method) };
+    // Reference models are there where several devices have several learners each.
+    let two_levels = strategy == "sma:reference-models";
+    let (workers, learners, method) = if two_levels { (4, 2, "ring") } else { (workers, 1, method) };
     let (strategy, algorithm) = (strategy.parse().unwrap(), method.parse().unwrap());
-    Job { strategy, accumulate, algorithm, ..Job::new(Arc::new(model), workers, 3) }
+    Job { strategy, accumulate, algorithm, learners, ..Job::new(Arc::new(model), workers, 3) }
 }
 
 proptest! {

@@ -16,6 +16,8 @@ pub(crate) struct Legacy {
     pub statistics: Vec<f32>,
     /// Of a learner, whose weights nobody else has.
     pub weights: Vec<f32>,
+    /// The reference model of its device, from the device's first learner.
+    pub reference: Vec<f32>,
     /// `None` for ranks that only serve.
     pub fingerprint: Option<[u64; 4]>,
     /// How far the rank's spans may be off rank 0's clock, in seconds.
@@ -71,6 +73,7 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
         legacy.clock_residual_s.to_bits(),
         legacy.weights.len() as u64,
         u64::from(outcome.moves),
+        legacy.reference.len() as u64,
     ];
     for span in &outcome.spans {
         words.push(u64::from(span.rank) | u64::from(span.task) << 32);
@@ -80,7 +83,7 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
     words.extend(outcome.losses.iter().map(|loss| loss.to_bits()));
     words.extend(outcome.sent.iter().flat_map(|traffic| [traffic.messages, traffic.bytes]));
     words.extend(legacy.statistics.iter().map(|value| u64::from(value.to_bits())));
-    words.extend(legacy.weights.iter().map(|value| u64::from(value.to_bits())));
+    words.extend(legacy.weights.iter().chain(&legacy.reference).map(|value| u64::from(value.to_bits())));
     words.extend(legacy.fingerprint.unwrap_or_default());
     words
 }
@@ -88,7 +91,7 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
 fn decode(words: &[u64]) -> Legacy {
     let (spans, losses, sent, statistics) =
         (words[0] as usize, words[1] as usize, words[2] as usize, words[3] as usize);
-    let mut rest = &words[8..];
+    let mut rest = &words[9..];
     let mut take = |count: usize| {
         let (now, later) = rest.split_at(count);
         rest = later;
@@ -116,9 +119,10 @@ fn decode(words: &[u64]) -> Legacy {
     };
     let mut elements = |count| take(count).iter().map(|bits| f32::from_bits(*bits as u32)).collect();
     let (statistics, weights) = (elements(statistics), elements(words[6] as usize));
+    let reference = elements(words[8] as usize);
     let print = take(4);
     let fingerprint = (words[4] == 1).then(|| [print[0], print[1], print[2], print[3]]);
-    Legacy { outcome, statistics, weights, fingerprint, clock_residual_s: f64::from_bits(words[5]) }
+    Legacy { outcome, statistics, weights, reference, fingerprint, clock_residual_s: f64::from_bits(words[5]) }
 }
 
 #[cfg(test)]
@@ -148,7 +152,8 @@ mod tests {
         };
         let fingerprint = (rank > 0).then_some([1, 2, 3, 4]);
         let (statistics, weights) = (vec![-0.0, f32::MIN_POSITIVE], vec![0.5; 3 * rank as usize]);
-        Legacy { outcome, statistics, weights, fingerprint, clock_residual_s: 1e-6 }
+        let reference = vec![0.25; rank as usize % 2];
+        Legacy { outcome, statistics, weights, reference, fingerprint, clock_residual_s: 1e-6 }
     }
 
     #[test]

@@ -67,13 +67,20 @@ impl Memory {
                 }
             }
         }
+        let reference = setup.program.reference_of(rank as u32);
         match setup.start.map(|state| &state.average) {
             _ if setup.program.averaging.is_none() => {}
             Some(Some((average, previous))) => {
                 fill(self, Averaging::AVERAGE, average);
+                if let Some((reference, state)) = reference.zip(setup.start) {
+                    fill(self, Averaging::REFERENCE, state.reference_of(reference));
+                }
                 previous.iter().for_each(|previous| fill(self, Averaging::PREVIOUS, previous));
             }
-            _ => fill(self, Averaging::AVERAGE, self.model(false)),
+            _ => {
+                fill(self, Averaging::AVERAGE, self.model(false));
+                reference.iter().for_each(|_| fill(self, Averaging::REFERENCE, self.model(false)));
+            }
         }
     }
 

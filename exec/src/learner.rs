@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use lockstep_models::{Averaging, Buffer, Model, SgdStep};
 
-use crate::device::cpu::{Slope, average, correct, descend};
+use crate::device::cpu::{Slope, average, correct, descend, move_reference};
 use crate::holdings::Memory;
 
 /// The parts of `range` that decay alike, each with its slope: learners descend without momentum.
@@ -28,10 +28,17 @@ impl Memory {
         }
     }
 
-    /// Takes the last step of an iteration and the correction; without a gradient the correction alone.
-    pub(crate) fn correct(&self, model: &Model, range: Range<usize>, step: &SgdStep, alpha: f32, learned: bool) {
+    /// Takes the last step of an iteration and the correction towards `consensus`; without a gradient the correction alone.
+    pub(crate) fn correct(
+        &self,
+        model: &Model,
+        range: Range<usize>,
+        step: &SgdStep,
+        (alpha, consensus): (f32, Buffer),
+        learned: bool,
+    ) {
         let (weights, gradients) = (self.arena(Buffer::Parameters), self.arena(Buffer::Gradients));
-        let (z, c) = (self.arena(Averaging::AVERAGE), self.arena(Averaging::DIFFERENCES));
+        let (z, c) = (self.arena(consensus), self.arena(Averaging::DIFFERENCES));
         for (part, slope) in slopes(model, range, step) {
             // SAFETY: as above; the exchange of this range's differences ended before the average model was updated, for
             // which this task waits.
@@ -43,6 +50,16 @@ impl Memory {
         }
     }
 
+    /// Moves the device's reference model by the sum of its learners' differences, and leaves its own difference in their place.
+    pub(crate) fn move_reference(&self, range: Range<usize>, alpha: f32) {
+        let (z, c) = (self.arena(Averaging::AVERAGE), self.arena(Averaging::DIFFERENCES));
+        let reference = self.arena(Averaging::REFERENCE);
+        // SAFETY: the sum on the device has ended, and the exchange across devices waits for this task.
+        unsafe {
+            move_reference(alpha, reference.slice_mut(range.clone()), z.slice(range.clone()), c.slice_mut(range));
+        }
+    }
+
     /// Moves the average model by the summed differences.
     pub(crate) fn average(&self, range: Range<usize>, momentum: Option<f32>) {
         let (z, c) = (self.arena(Averaging::AVERAGE), self.arena(Averaging::DIFFERENCES));
@@ -51,18 +68,21 @@ impl Memory {
         unsafe { average(momentum, z.slice_mut(range.clone()), c.slice(range.clone()), previous.slice_mut(range)) }
     }
 
-    /// Begins again at the average model.
-    pub(crate) fn restart(&self) {
-        let (weights, z) = (self.arena(Buffer::Parameters), self.arena(Averaging::AVERAGE));
-        // SAFETY: between iterations, when nothing is in flight.
-        unsafe { weights.slice_mut(0..z.len()).copy_from_slice(z.slice(0..z.len())) }
+    /// Begins again at the average model, the reference model too where there is one.
+    pub(crate) fn restart(&self, consensus: Buffer) {
+        let z = self.arena(Averaging::AVERAGE);
+        let reference = (consensus != Averaging::AVERAGE).then(|| self.arena(consensus));
+        for model in [Some(self.arena(Buffer::Parameters)), reference].into_iter().flatten() {
+            // SAFETY: between iterations, when nothing is in flight.
+            unsafe { model.slice_mut(0..z.len()).copy_from_slice(z.slice(0..z.len())) }
+        }
     }
 
     /// Lets the replica be the average model, and gives the learner's own weights.
     pub(crate) fn be_average(&self) -> Vec<f32> {
         // SAFETY: as above.
         let own = unsafe { self.arena(Buffer::Parameters).to_vec() };
-        self.restart();
+        self.restart(Averaging::AVERAGE);
         own
     }
 
@@ -72,9 +92,9 @@ impl Memory {
         unsafe { self.arena(Buffer::Parameters).slice_mut(0..own.len()) }.copy_from_slice(own);
     }
 
-    /// z_prev.
-    pub(crate) fn previous_average(&self) -> &[f32] {
-        let arena = self.arena(Averaging::PREVIOUS);
+    /// The buffer of a model, between iterations.
+    pub(crate) fn shared(&self, model: Buffer) -> &[f32] {
+        let arena = self.arena(model);
         // SAFETY: as above.
         unsafe { arena.slice(0..arena.len()) }
     }

@@ -10,7 +10,7 @@ mod learners;
 use std::ops::Range;
 
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Claim, Course, Op, Optimizer, Phase, Program};
+use lockstep_models::{Claim, Course, Exchange, Op, Optimizer, Phase, Program};
 use lockstep_topology::{InputError, check};
 
 use crate::data::{Dataset, Sampler};
@@ -79,7 +79,7 @@ pub fn train_as_claimed(
             }
             sums.push(sum);
         }
-        let total = bracketed(program, sums)?;
+        let total = bracketed(program, program.roles[0].exchanges().map(|(_, exchange)| exchange), &sums)?;
         // SAFETY: as above.
         unsafe { replica.gradients.slice_mut(0..elements) }.copy_from_slice(&total);
         replica.update(0..elements, &optimizer.step(u64::from(step), &course));
@@ -100,10 +100,14 @@ fn gradients(program: &Program, replica: &mut Replica) {
     }
 }
 
-/// The workers' sums added up, element by element in the exchange's bracketing.
-fn bracketed(program: &Program, sums: Vec<Vec<f32>>) -> Result<Vec<f32>, InputError> {
+/// The sums of the members of a group added up, element by element in the bracketing of the exchange that does it.
+fn bracketed<'p>(
+    program: &Program,
+    exchanges: impl Iterator<Item = &'p Exchange>,
+    sums: &[Vec<f32>],
+) -> Result<Vec<f32>, InputError> {
     let mut total = sums[0].clone();
-    for (_, exchange) in program.roles[0].exchanges() {
+    for exchange in exchanges {
         let bracketing = check(&program.schedule(exchange)?)
             .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;
         for (part, expression) in bracketing.ranges() {

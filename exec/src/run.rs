@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Claim, Course, Driver, Judge, Optimizer, Program, Timeline};
+use lockstep_models::{Averaging, Claim, Course, Driver, Judge, Optimizer, Program, Timeline};
 use lockstep_topology::InputError;
 
 use crate::clock;
@@ -258,7 +258,8 @@ fn body(
     let after = if align { clock::offset(end, clock)? } else { before };
     let clock_residual_s = clock::align(&mut outcome.spans, before, after);
     let averages = setup.program.averaging.is_some();
-    let (mut statistics, mut weights, mut fingerprint, mut average) = (Vec::new(), Vec::new(), None, None);
+    let (mut statistics, mut weights, mut reference) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut fingerprint, mut average) = (None, None);
     let mut whole = None;
     if let Some(replica) = &memory.replica {
         statistics = replica.statistics().to_vec();
@@ -269,10 +270,14 @@ fn body(
         whole = assemble(end, setup.program, replica, setup.seed)?;
         if averages {
             weights = memory.be_average();
-            average = Some((memory.model(true).to_vec(), outcome.moves.then(|| memory.previous_average().to_vec())));
+            average =
+                Some((memory.model(true).to_vec(), outcome.moves.then(|| memory.shared(Averaging::PREVIOUS).to_vec())));
+            if setup.program.tells_reference(end.rank().0) {
+                reference = memory.shared(Averaging::REFERENCE).to_vec();
+            }
         }
     }
-    let all = gather(end, Legacy { outcome, statistics, weights, fingerprint, clock_residual_s })?;
+    let all = gather(end, Legacy { outcome, statistics, weights, reference, fingerprint, clock_residual_s })?;
     if let (true, Ok(mut slot)) = (all.is_some(), found.replica.lock()) {
         *slot = whole.or_else(|| memory.replica.take()).map(|replica| (replica, average));
     }
@@ -302,6 +307,7 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
         Some((_, previous)) => previous.iter().for_each(|previous| state.add(previous)),
     }
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.weights));
+    legacies[..workers].iter().for_each(|legacy| state.add(&legacy.reference));
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.statistics));
     replica.set_statistics(&mean(legacies[..workers].iter().map(|legacy| legacy.statistics.as_slice())));
     let stopped = legacies[0].outcome.stopped;
@@ -313,12 +319,14 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
     let (steps, judge) = (own.losses.len() / losses_of(program, 0), own.judge);
     let done = setup.first + steps as u64;
     let position = Position::after(done, program.global_batch(), setup.course.steps_per_epoch);
-    let mut of_workers =
-        |part: fn(&mut Legacy) -> &mut Vec<f32>| legacies[..workers].iter_mut().map(part).map(std::mem::take).collect();
+    let mut of_workers = |part: fn(&mut Legacy) -> &mut Vec<f32>| -> Vec<Vec<f32>> {
+        legacies[..workers].iter_mut().map(part).map(std::mem::take).collect()
+    };
     let carried = State {
         position,
         weights: of_workers(|legacy| &mut legacy.weights),
         statistics: of_workers(|legacy| &mut legacy.statistics),
+        references: of_workers(|legacy| &mut legacy.reference).into_iter().filter(|model| !model.is_empty()).collect(),
         velocity: Vec::new(),
         average,
         judge,

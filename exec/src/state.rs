@@ -36,6 +36,8 @@ pub struct State {
     pub velocity: Vec<f32>,
     /// z and, unless it has just begun, z_prev.
     pub average: Option<(Vec<f32>, Option<Vec<f32>>)>,
+    /// The reference models of all devices but the first, whose is the average model; empty where there are none.
+    pub references: Vec<Vec<f32>>,
     /// What accuracies have said so far.
     pub judge: Judge,
 }
@@ -47,6 +49,12 @@ impl State {
             None => &self.weights[0],
             Some((average, _)) => self.weights.get(rank).unwrap_or(average),
         }
+    }
+
+    /// The reference model of `device`, one but the first; a new one is the average model.
+    pub(crate) fn reference_of(&self, device: u32) -> &[f32] {
+        let average = self.average.as_ref().map_or(&[][..], |(average, _)| average);
+        self.references.get(device as usize - 1).map_or(average, Vec::as_slice)
     }
 
     /// The running statistics of worker `rank`; those of a new one are the mean of all.
@@ -67,7 +75,7 @@ impl State {
             && self.average.is_some() == program.averaging.is_some()
             && (self.average.is_some() || !self.weights.is_empty() && long(&self.velocity, parameters))
             && !self.statistics.is_empty()
-            && self.weights.iter().all(|weights| long(weights, parameters))
+            && self.weights.iter().chain(&self.references).all(|weights| long(weights, parameters))
             && self.statistics.iter().all(|of| long(of, statistics))
     }
 }

@@ -8,9 +8,22 @@
 //!
 //! In the first iteration there is no z_prev and no momentum; afterwards z_prev is the z that this iteration began with
 //! (line 13 of the printed algorithm names a z′ that it does not define). Without momentum it is synchronous elastic
-//! averaging SGD (Zhang, Choromanska and LeCun 2015). The program says when each of the three rules below runs.
+//! averaging SGD (Zhang, Choromanska and LeCun 2015). The program says when each of the rules below runs.
+//!
+//! With reference models (§3.3) there are two levels. Device d has a reference r_d, against which its learners are corrected:
+//!
+//! ```text
+//! c_j = α·(w_j − r_d)    w_j ← w_j − g_j − c_j    s_d = Σ c_j over its learners
+//! ```
+//!
+//! Across devices Alg. 1 goes on with references for replicas. The first device's reference is the average model z; what
+//! another's learners found, s_d, stands where a replica has its gradient's step:
+//!
+//! ```text
+//! C_d = α'·(r_d − z)    r_d ← (r_d + s_d) − C_d    z ← z + (s_0 + Σ C_d) + μ·(z − z_prev)
+//! ```
 
-use crate::{Buffer, Declared, Model};
+use crate::{Buffer, Declared, Model, Program};
 
 /// How the batches of an iteration get to the learners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,6 +47,24 @@ pub struct Averaging {
     pub period: u32,
     /// Which learner takes which batch.
     pub assignment: Assignment,
+    /// The level of reference models, where there is one.
+    pub references: Option<References>,
+}
+
+/// Reference models: one for the learners of each device, between them and the average model (Koliousis et al. 2019, §3.3).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct References {
+    /// Learners of a device, which are neighbours.
+    pub learners: u32,
+    /// α': the part of a reference's distance from the average model that each synchronisation takes back.
+    pub alpha: f64,
+}
+
+impl References {
+    /// The device of a learner.
+    pub fn device(&self, learner: u32) -> u32 {
+        learner / self.learners
+    }
 }
 
 impl Averaging {
@@ -44,10 +75,22 @@ impl Averaging {
     /// Where z_prev stands.
     pub const PREVIOUS: Buffer = Buffer::Declared(2);
 
+    /// Where a device's reference model stands; the first device's is the average model.
+    pub const REFERENCE: Buffer = Buffer::Declared(3);
+
     /// What a learner has beside its weights and gradients.
-    pub(crate) fn buffers(model: &Model) -> Vec<Declared> {
-        let buffer = |name: &str| Declared { name: name.to_owned(), elements: model.parameter_elements() };
-        ["differences", "average model", "previous average model"].map(buffer).to_vec()
+    pub(crate) fn buffers(&self, model: &Model) -> Vec<Declared> {
+        let names = ["differences", "average model", "previous average model", "reference model"];
+        let buffer = |name: &&str| Declared { name: (*name).to_owned(), elements: model.parameter_elements() };
+        names[..if self.references.is_some() { 4 } else { 3 }].iter().map(buffer).collect()
+    }
+
+    /// What `learner` is corrected against.
+    pub fn consensus(&self, learner: u32) -> Buffer {
+        match self.references {
+            Some(references) if references.device(learner) > 0 => Averaging::REFERENCE,
+            _ => Averaging::AVERAGE,
+        }
     }
 
     /// How often a learner of so many may learn in an iteration: all batches may fall to one that is much faster.
@@ -59,14 +102,31 @@ impl Averaging {
     }
 }
 
+impl Program {
+    /// Which of the reference models `rank` has beside the average one, as the number of its device; the first device has none.
+    pub fn reference_of(&self, rank: u32) -> Option<u32> {
+        let references = self.averaging?.references?;
+        Some(references.device(rank)).filter(|device| *device > 0 && rank < self.workers)
+    }
+
+    /// Whether `rank` is the one learner of its device that hands on the reference model.
+    pub fn tells_reference(&self, rank: u32) -> bool {
+        let device = self.reference_of(rank);
+        device.is_some() && device != self.reference_of(rank - 1)
+    }
+}
+
 /// What an averaging task does, element by element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AveragingRule {
     /// w ← w − γ·g: a learner's step between two synchronisations. In an iteration's first repetition there is no gradient yet
     /// and nothing to do.
     Descend,
-    /// Local synchronisation: c ← α·(w − z), w ← w − γ·g − c.
+    /// Local synchronisation: c ← α·(w − z), w ← w − γ·g − c; with reference models r_d in place of z.
     Correct,
+    /// A reference model moves, once the differences of its device are summed: C ← α'·(r − z), r ← (r + s) − C. On the first
+    /// device, whose reference is z itself, there is nothing to do.
+    Reference,
     /// Global synchronisation, once the differences are summed: z ← z + Σc + μ·(z − z_prev), z_prev ← the old z.
     Average,
 }
@@ -77,15 +137,22 @@ impl AveragingRule {
         match self {
             AveragingRule::Descend => "descend",
             AveragingRule::Correct => "correct",
+            AveragingRule::Reference => "reference",
             AveragingRule::Average => "average",
         }
     }
 
-    /// fp32 elements read and written for each parameter: w, g and w; w, z, g, then w and c; z, Σc, z_prev, then z and z_prev.
+    /// Whether it moves what learners share, beside the compute stream.
+    pub fn is_global(self) -> bool {
+        matches!(self, AveragingRule::Reference | AveragingRule::Average)
+    }
+
+    /// fp32 elements read and written for each parameter: w, g and w; w, z, g, then w and c; r, s, z, then r and C; z, Σc, z_prev,
+    /// then z and z_prev.
     pub fn accesses(self) -> u64 {
         match self {
             AveragingRule::Descend => 3,
-            AveragingRule::Correct | AveragingRule::Average => 5,
+            AveragingRule::Correct | AveragingRule::Reference | AveragingRule::Average => 5,
         }
     }
 }

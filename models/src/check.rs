@@ -68,13 +68,14 @@ impl Program {
                 Op::Update { range } if range.end > self.model.parameter_elements() || range.start >= range.end => {
                     return Err(fault(role, &task.name, "updates parameters that do not exist"));
                 }
-                Op::Averaging { range, .. } if range.end > self.model.parameter_elements() || range.is_empty() => {
+                Op::Averaging { rule, range }
+                    if range.end > self.model.parameter_elements()
+                        || range.is_empty() && *rule != AveragingRule::Reference =>
+                {
                     return Err(fault(role, &task.name, "averages parameters that do not exist"));
                 }
-                Op::Averaging { rule, .. }
-                    if (*rule == AveragingRule::Average) != (task.stream == Stream::Synchronisation) =>
-                {
-                    return Err(fault(role, &task.name, "only the average model is updated beside the compute stream"));
+                Op::Averaging { rule, .. } if rule.is_global() != (task.stream == Stream::Synchronisation) => {
+                    return Err(fault(role, &task.name, "only what is shared is updated beside the compute stream"));
                 }
                 Op::Averaging { .. } if self.averaging.is_none() => {
                     return Err(fault(role, &task.name, "averages models where all ranks train one"));

@@ -29,6 +29,10 @@ pub enum Layout {
     Own,
     /// The first rank of each node holds the samples of all of the node's ranks, the others hold nothing.
     NodeFirst,
+    /// The ranks of a device hold one version, and devices hold others.
+    OnDevice,
+    /// The tensor is the sum of what devices hold, each counted once; the ranks of a device hold the same.
+    DeviceSum,
 }
 
 impl fmt::Display for Layout {
@@ -40,6 +44,8 @@ impl fmt::Display for Layout {
             Layout::PartialSum => "partial-sum",
             Layout::Own => "own",
             Layout::NodeFirst => "node-first",
+            Layout::OnDevice => "on-device",
+            Layout::DeviceSum => "device-sum",
         })
     }
 }
@@ -59,6 +65,8 @@ pub enum Tensor {
     Difference,
     /// The average model.
     Average,
+    /// The reference model of a device.
+    Reference,
 }
 
 /// What a node does.
@@ -81,6 +89,11 @@ pub enum Work {
     Collective {
         /// Which.
         collective: Collective,
+        /// Elements of the gradient arena.
+        range: Range<u64>,
+    },
+    /// An allreduce among the ranks of each device.
+    SumOnDevice {
         /// Elements of the gradient arena.
         range: Range<u64>,
     },
@@ -211,7 +224,7 @@ impl Graph {
 
 /// The rules: for each kind of node, which layouts of inputs give which layouts of outputs.
 fn allowed(work: &Work, inputs: &[(Tensor, Layout)], outputs: &[(Tensor, Layout)]) -> bool {
-    use Layout::{BatchSplit, FeatureSplit, NodeFirst, Own, PartialSum, Replicated};
+    use Layout::{BatchSplit, DeviceSum, FeatureSplit, NodeFirst, OnDevice, Own, PartialSum, Replicated};
     let all = |items: &[(Tensor, Layout)], layout| items.iter().all(|(_, l)| *l == layout);
     let (weights, data): (Vec<_>, Vec<_>) = inputs.iter().partition(|(t, _)| *t == Tensor::Weight);
     let (gradients, activations): (Vec<_>, Vec<_>) =
@@ -278,20 +291,36 @@ fn allowed(work: &Work, inputs: &[(Tensor, Layout)], outputs: &[(Tensor, Layout)
         },
         Work::Collective { collective, .. } => match collective {
             Collective::AllReduce => all(inputs, PartialSum) && all(outputs, Replicated),
+            Collective::AllReduceOfNodes => all(inputs, DeviceSum) && all(outputs, Replicated),
             Collective::ReduceScatter => all(inputs, PartialSum) && all(outputs, FeatureSplit),
             Collective::AllGather => all(inputs, FeatureSplit) && all(outputs, Replicated),
             _ => false,
         },
+        Work::SumOnDevice { .. } => all(inputs, PartialSum) && all(outputs, DeviceSum),
         Work::Update { .. } => {
             let layout = outputs.first().map_or(Replicated, |(_, l)| *l);
             matches!(layout, Replicated | FeatureSplit) && all(inputs, layout) && all(outputs, layout)
         }
         Work::Averaging { rule, .. } => match rule {
             AveragingRule::Descend => all(inputs, Own) && all(outputs, Own),
-            // Only the average model is common to all, and only differences from it may be added up.
+            // Only the average model is common to all, or to a device its reference, and only differences from them may be
+            // added up.
             AveragingRule::Correct => {
-                inputs.iter().all(|(t, l)| *l == if *t == Tensor::Average { Replicated } else { Own })
-                    && outputs.iter().all(|(t, l)| *l == if *t == Tensor::Difference { PartialSum } else { Own })
+                inputs.iter().all(|(t, l)| match t {
+                    Tensor::Average => *l == Replicated,
+                    Tensor::Reference => *l == OnDevice,
+                    _ => *l == Own,
+                }) && outputs.iter().all(|(t, l)| *l == if *t == Tensor::Difference { PartialSum } else { Own })
+            }
+            // What a device hands on to the others is the difference of its reference, and no longer those of its learners.
+            AveragingRule::Reference => {
+                let layout = |tensor: &Tensor| match tensor {
+                    Tensor::Average => Replicated,
+                    Tensor::Difference => DeviceSum,
+                    _ => OnDevice,
+                };
+                inputs.iter().chain(outputs).all(|(t, l)| *l == layout(t))
+                    && [Tensor::Difference, Tensor::Average].iter().all(|t| inputs.iter().any(|(other, _)| other == t))
             }
             AveragingRule::Average => all(inputs, Replicated) && all(outputs, Replicated),
         },

@@ -53,6 +53,8 @@ pub struct Job {
     pub strategy: Strategy,
     /// Ranks that train.
     pub workers: u32,
+    /// Workers on each device, which are neighbours; only learners share one.
+    pub learners: u32,
     /// Samples per worker and micro-batch: n in Goyal et al. 2017.
     pub batch_per_rank: u32,
     /// Micro-batches per step and worker.
@@ -80,6 +82,7 @@ impl Job {
             model,
             strategy: Strategy::Ssgd,
             workers,
+            learners: 1,
             batch_per_rank,
             accumulate: 1,
             bucket: Bucket::Size(Bytes(25 << 20)),
@@ -94,7 +97,7 @@ impl Job {
 
     /// How its learners average their models; `None` where all ranks train one.
     pub fn averaging(&self) -> Option<Averaging> {
-        self.strategy.averaging(self.workers)
+        self.strategy.averaging(self.workers, self.learners)
     }
 
     /// Micro-batches per step and worker: those that gradients accumulate over, or a learner's from one synchronisation to
@@ -178,6 +181,17 @@ impl Job {
             let message = "learners update their models after each batch: take 1, or tau in --strategy to synchronise less \
                            often";
             return refused("--accumulate", self.accumulate.to_string(), message);
+        }
+        if !self.workers.is_multiple_of(self.learners.max(1)) {
+            let message = format!("each do not divide {} learners among devices: take a divisor", self.workers);
+            return refused("--learners", self.learners.to_string(), &message);
+        }
+        let two_levels = self.averaging().is_some_and(|averaging| averaging.references.is_some());
+        let serves =
+            !matches!(self.algorithm, Algorithm::Library(_) | Algorithm::ParameterServer { dedicated: true, .. });
+        if two_levels && !serves {
+            let message = "crosses devices by reference models, one of each: take ring, or hierarchical:ring";
+            return refused("--algorithm", self.algorithm.to_string(), message);
         }
         let all = u64::from(self.workers) * u64::from(self.strategy.period());
         if all > u64::from(u32::MAX) {

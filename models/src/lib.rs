@@ -23,7 +23,7 @@ mod timeline;
 mod totals;
 mod tuner;
 
-pub use averaging::{Assignment, Averaging, AveragingRule};
+pub use averaging::{Assignment, Averaging, AveragingRule, References};
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
 pub use driver::{Claim, Decision, Driver, Judge, Judgement, Observation};

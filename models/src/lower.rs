@@ -4,6 +4,7 @@
 //! last repetition, so exchanges overlap the backward pass of the last micro-batch. Dependencies that the order of a stream
 //! implies are left out.
 
+mod devices;
 mod split;
 
 use std::ops::Range;
@@ -16,8 +17,8 @@ use petgraph::visit::EdgeRef;
 use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Averaging, AveragingRule, Buffer, Exchange, Graph, Job, Layer, LayerId, Model, Op, Pass, Phase, Program,
-    RankGroup, RankRange, Role, Stream, Task, TaskId,
+    After, Averaging, Buffer, Exchange, Graph, Job, Layer, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
+    RankRange, Role, Stream, Task, TaskId,
 };
 
 pub(crate) use split::{lower as lower_split, lower_table};
@@ -34,6 +35,10 @@ pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
 
     let workers = RankRange { first: 0, count: job.workers };
     let mut roles = vec![Role { name: "worker".into(), ranks: workers, tasks: worker.tasks }];
+    let mut groups = vec![RankGroup { ranks: everyone, shape: job.group() }];
+    if let Some(references) = job.averaging().and_then(|averaging| averaging.references) {
+        (roles, groups) = devices::apart(&roles[0], &references);
+    }
     if job.servers() > 0 {
         roles.push(server(&roles[0], RankRange { first: job.workers, count: job.servers() }, job.concurrent_exchanges));
     }
@@ -41,11 +46,11 @@ pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
         model: job.model.clone(),
         chains,
         roles,
-        groups: vec![RankGroup { ranks: everyone, shape: job.group() }],
+        groups,
         workers: job.workers,
         batch_per_rank: job.batch_per_rank,
         accumulate: job.micro_batches(),
-        buffers: job.averaging().map_or(Vec::new(), |_| Averaging::buffers(&job.model)),
+        buffers: job.averaging().map_or(Vec::new(), |averaging| averaging.buffers(&job.model)),
         averaging: job.averaging(),
         sharding: None,
         pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
@@ -104,13 +109,16 @@ impl Lowering<'_> {
                 let name = bucket_name(&self.job.model, "allreduce", range);
                 (Op::Exchange(self.exchange(collective, range)), Stream::Exchange, name)
             }
+            Work::SumOnDevice { range } => {
+                let name = bucket_name(&self.job.model, devices::SUM, range);
+                (Op::Exchange(devices::sum(self.job, range)), Stream::Exchange, name)
+            }
             Work::Update { range } => {
                 let name = bucket_name(&self.job.model, "update", range);
                 (Op::Update { range: range.clone() }, Stream::Compute, name)
             }
             Work::Averaging { rule, range } => {
-                let average = *rule == AveragingRule::Average;
-                let stream = if average { Stream::Synchronisation } else { Stream::Compute };
+                let stream = if rule.is_global() { Stream::Synchronisation } else { Stream::Compute };
                 let name = bucket_name(&self.job.model, rule.name(), range);
                 (Op::Averaging { rule: *rule, range: range.clone() }, stream, name)
             }
@@ -123,7 +131,10 @@ impl Lowering<'_> {
     fn exchange(&self, collective: &Collective, range: &Range<u64>) -> Exchange {
         Exchange {
             collective: collective.clone(),
-            algorithm: self.job.algorithm.clone(),
+            algorithm: match collective {
+                Collective::AllReduceOfNodes => devices::across(&self.job.algorithm),
+                _ => self.job.algorithm.clone(),
+            },
             group: 0,
             buffer: if self.job.averaging().is_some() { Averaging::DIFFERENCES } else { Buffer::Gradients },
             range: range.clone(),

@@ -84,7 +84,7 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
 fn bus_factor(collective: &Collective, members: u32) -> f64 {
     let others = f64::from(members.saturating_sub(1)) / f64::from(members.max(1));
     match collective {
-        Collective::AllReduce => 2.0 * others,
+        Collective::AllReduce | Collective::AllReduceOfNodes => 2.0 * others,
         Collective::ReduceScatter | Collective::AllGather => others,
         Collective::ReduceScatterV { .. } | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => others,
         Collective::Scatter { .. } | Collective::Gather { .. } => others,

@@ -54,6 +54,9 @@ struct Header {
     /// Entries of running statistics.
     workers: usize,
     previous: bool,
+    /// Reference models of devices.
+    #[serde(default, skip_serializing_if = "is_none")]
+    references: usize,
     /// Numbers as bits, for JSON has no NaN.
     judge_before: Option<u64>,
     /// Samples, correct ones, and the bits of the mean loss.
@@ -84,6 +87,16 @@ fn learner(index: usize) -> String {
     format!("learner_{index}")
 }
 
+/// That of a device other than the first, whose is the average model.
+fn reference(index: usize) -> String {
+    format!("reference_{}", index + 1)
+}
+
+/// Whether there are none, of which headers say nothing.
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 fn statistics(index: usize) -> String {
     format!("statistics_{index}")
 }
@@ -94,7 +107,8 @@ impl Checkpoint {
     /// # Errors
     /// A header that is longer than the format allows.
     pub fn to_bytes(&self, model: &Model) -> Result<Vec<u8>, String> {
-        let State { position, weights, statistics: of_workers, velocity, average, judge } = &self.state;
+        let State { position, weights, statistics: of_workers, velocity, average, references, judge } =
+            &self.state;
         let trained = average.as_ref().map_or(&weights[0], |(average, _)| average);
         let parameters: Vec<_> = model.layers().iter().flat_map(|node| &node.parameters).collect();
         let mut tensors = Vec::new();
@@ -110,6 +124,7 @@ impl Checkpoint {
             Some(_) => tensors.extend(weights.iter().enumerate().map(|(index, own)| flat(learner(index), own))),
         }
         tensors.extend(previous.map(|previous| flat(PREVIOUS.to_owned(), previous)));
+        tensors.extend(references.iter().enumerate().map(|(index, own)| flat(reference(index), own)));
         tensors.extend(of_workers.iter().enumerate().map(|(index, own)| flat(statistics(index), own)));
         let claims = &self.log.claims;
         let places = claims.iter().flat_map(|claim| [claim.iteration, claim.rank, claim.micro_batch]);
@@ -127,6 +142,7 @@ impl Checkpoint {
             learners: if average.is_some() { weights.len() } else { 0 },
             workers: of_workers.len(),
             previous: previous.is_some(),
+            references: references.len(),
             judge_before: judge.before().map(f64::to_bits),
             evaluations: self.log.evaluations.iter().map(evaluation).collect(),
             restarts: self.log.restarts.clone(),
@@ -181,6 +197,7 @@ impl Checkpoint {
             trained.extend(values(name)?);
         }
         let workers: Result<Vec<_>, _> = (0..header.workers).map(|index| values(&statistics(index))).collect();
+        let references: Result<Vec<_>, _> = (0..header.references).map(|index| values(&reference(index))).collect();
         let (weights, velocity, average) = match header.learners {
             0 => (vec![trained], values(VELOCITY)?, None),
             learners => {
@@ -214,6 +231,7 @@ impl Checkpoint {
             statistics: workers?,
             velocity,
             average,
+            references: references?,
             judge: Judge::new(None).recalling(header.judge_before.map(f64::from_bits)),
         };
         Ok(Checkpoint { identity: header.identity, setting: header.setting, steps: header.steps, state, log })

@@ -102,6 +102,7 @@ impl Configuration {
     /// Learners of one device add their differences up there before the ring goes across devices (Koliousis et al. 2019,
     /// §4.2), so to a hierarchical method devices are the nodes.
     pub(super) fn lie_on_devices(&mut self) {
+        self.job.learners = self.learners;
         if self.learners > 1 {
             let devices = self.job.workers / self.learners;
             let mut sizes = vec![self.learners; devices as usize];
@@ -186,7 +187,7 @@ impl Experiment {
             let message = format!("times {devices} ranks are more than 2^32: take fewer");
             return Err(self.locate(InputError::new("--learners", self.learners.to_string(), message)));
         };
-        if self.learners > 1 && self.strategy.averaging(ranks).is_none() {
+        if self.learners > 1 && self.strategy.averaging(ranks, self.learners).is_none() {
             let message = format!("{} has no learners that could share a device: take --strategy sma", self.strategy);
             return Err(self.locate(InputError::new("--learners", self.learners.to_string(), message)));
         }

@@ -47,7 +47,7 @@ impl Experiment {
     /// Both, with the cure.
     pub(super) fn check_tuning(&self) -> Result<(), InputError> {
         let error = |message| Err(self.locate(InputError::new("--learners", "auto", message)));
-        if self.tunes && self.strategy.averaging(1).is_none() {
+        if self.tunes && self.strategy.averaging(1, 1).is_none() {
             return error(
                 "learners share a device only where each has a model of its own: take --strategy sma or ea-sgd",
             );

@@ -1,10 +1,10 @@
 //! The slow obvious twin of learners: Koliousis et al. 2019, Alg. 1, as it stands there, learner by learner on one rank.
 //!
-//! It knows no streams, buckets or messages and uses none of the executor's kernels for the rules; only the sum of the
-//! differences is bracketed as the symbolic checker reports it.
+//! It knows no streams, buckets or messages and uses none of the executor's kernels for the rules; only sums of differences are
+//! bracketed as the symbolic checker reports it. With reference models it has a level more (§3.3).
 
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Averaging, Claim, Course, Model, Optimizer, Program};
+use lockstep_models::{Averaging, Claim, Course, Model, Optimizer, Program, References};
 use lockstep_topology::InputError;
 
 use super::{bracketed, gradients};
@@ -36,6 +36,9 @@ pub(super) fn train(
     let mut z = unsafe { replica.parameters.to_vec() };
     let mut z_prev: Option<Vec<f32>> = None;
     let mut w = vec![z.clone(); k as usize];
+    let each = averaging.references.map_or(k, |references| references.learners);
+    // Of the first device it is z, and what stands here of no meaning.
+    let mut r = vec![z.clone(); (k / each) as usize];
     for step in 0..steps {
         let rate = optimizer.rate(u64::from(step), &course) as f32;
         let decays = decays(&program.model, optimizer);
@@ -62,11 +65,17 @@ pub(super) fn train(
                 let gradient = unsafe { replica.gradients.slice(0..elements) };
                 (0..elements).for_each(|i| g[i] = rate * (gradient[i] + decays[i] * w[i]));
             }
-            let own: Vec<f32> = (0..elements).map(|i| alpha * (w[i] - z[i])).collect();
+            let device = (learner / each) as usize;
+            let consensus = if device == 0 { &z } else { &r[device] };
+            let own: Vec<f32> = (0..elements).map(|i| alpha * (w[i] - consensus[i])).collect();
             (0..elements).for_each(|i| w[i] = w[i] - g[i] - own[i]);
             c.push(own);
         }
-        let sum = bracketed(program, c)?;
+        let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange);
+        if let Some(references) = &averaging.references {
+            c = differences_of_devices(program, references, c, &z, &mut r)?;
+        }
+        let sum = bracketed(program, exchanges.filter(|exchange| exchange.group == 0), &c)?;
         let old = z.clone();
         for i in 0..elements {
             z[i] += sum[i];
@@ -77,6 +86,30 @@ pub(super) fn train(
         z_prev = Some(old);
     }
     Ok(z)
+}
+
+/// What each device hands on, at the place of its first learner: what its learners found on the first one; elsewhere the
+/// difference of its reference model, which moves.
+fn differences_of_devices(
+    program: &Program,
+    references: &References,
+    c: Vec<Vec<f32>>,
+    z: &[f32],
+    r: &mut [Vec<f32>],
+) -> Result<Vec<Vec<f32>>, InputError> {
+    let (mut handed_on, alpha) = (Vec::new(), references.alpha as f32);
+    for ((device, r), c) in r.iter_mut().enumerate().zip(c.chunks(references.learners as usize)) {
+        let exchanges = program.roles[device].exchanges().map(|(_, exchange)| exchange);
+        let mut own = bracketed(program, exchanges.filter(|exchange| exchange.group != 0), c)?;
+        if device > 0 {
+            for i in 0..z.len() {
+                let sum = std::mem::replace(&mut own[i], alpha * (r[i] - z[i]));
+                r[i] = (r[i] + sum) - own[i];
+            }
+        }
+        handed_on.extend(vec![own; c.len()]);
+    }
+    Ok(handed_on)
 }
 
 /// The weight decay of each parameter.

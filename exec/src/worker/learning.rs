@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::PoisonError;
 
-use lockstep_models::{AveragingRule, Observation, Op, Span, TaskId};
+use lockstep_models::{Averaging, AveragingRule, Buffer, Observation, Op, Span, TaskId};
 
 use super::{Setup, Worker};
 use crate::error::ExecError;
@@ -58,13 +58,18 @@ impl Worker<'_> {
 
     /// Does what the rule of a task of the synchronisation stream says.
     fn average(&mut self, task: TaskId, iteration: u32) {
-        let (Op::Averaging { range, .. }, Some(averaging)) = (&self.role.tasks[task].op, self.setup.program.averaging)
+        let (Op::Averaging { rule, range }, Some(averaging)) =
+            (&self.role.tasks[task].op, self.setup.program.averaging)
         else {
             unreachable!("check: models are averaged where there are several");
         };
+        let range = range.start as usize..range.end as usize;
+        if let (AveragingRule::Reference, Some(references)) = (rule, averaging.references) {
+            return self.memory.move_reference(range, references.alpha as f32);
+        }
         let momentum = averaging.momentum.unwrap_or(self.setup.optimizer.momentum) as f32;
         let momentum = (iteration != self.without_momentum).then_some(momentum);
-        self.memory.average(range.start as usize..range.end as usize, momentum);
+        self.memory.average(range, momentum);
     }
 
     /// Does what the rule of a task of the compute stream says, in step `batch` since training began.
@@ -72,12 +77,22 @@ impl Worker<'_> {
         let Setup { program, optimizer, course, .. } = self.setup;
         let range = range.start as usize..range.end as usize;
         let step = optimizer.step(batch, course);
-        let alpha = program.averaging.map_or(0.0, |averaging| averaging.alpha as f32);
         match rule {
             AveragingRule::Descend => self.memory.descend(&program.model, range, &step),
-            AveragingRule::Correct => self.memory.correct(&program.model, range, &step, alpha, self.learned),
-            AveragingRule::Average => unreachable!("check: it stands on the synchronisation stream"),
+            AveragingRule::Correct => {
+                let alpha = program.averaging.map_or(0.0, |averaging| averaging.alpha as f32);
+                self.memory.correct(&program.model, range, &step, (alpha, self.consensus()), self.learned);
+            }
+            AveragingRule::Reference | AveragingRule::Average => {
+                unreachable!("check: it stands on the synchronisation stream")
+            }
         }
+    }
+
+    /// The model that this learner is corrected against.
+    pub(super) fn consensus(&self) -> Buffer {
+        let rank = self.transport.rank().0;
+        self.setup.program.averaging.map_or(Averaging::AVERAGE, |averaging| averaging.consensus(rank))
     }
 
     /// Takes the micro-batch of a repetition: the rank's own, or the one that it gets where it claims; false if there is none

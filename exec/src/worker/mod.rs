@@ -207,7 +207,7 @@ impl<'a> Worker<'a> {
             log.evaluations.extend(evaluation);
             if judgement == Judgement::Restart {
                 log.restarts.push(batch + 1);
-                self.memory.restart();
+                self.memory.restart(self.consensus());
                 self.without_momentum = self.iteration;
             }
             let reached = judgement == Judgement::Stop;

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockstep_models::Claim;
+use lockstep_models::{Averaging, Claim};
 use lockstep_topology::{InputError, Rank};
 
 use super::Worker;
@@ -22,6 +22,8 @@ const ORDER: u32 = 8;
 /// Kinds of the messages that carry a worker's running statistics and a learner's weights.
 const STATISTICS: u32 = 9;
 const WEIGHTS: u32 = 10;
+/// Kind of the messages that carry a device's reference model.
+const REFERENCE: u32 = 12;
 /// Kind of the message that says that rank 0 has kept the state.
 const KEPT: u32 = 11;
 
@@ -186,18 +188,22 @@ impl Worker<'_> {
             if learners {
                 control::send_elements(self.transport, Rank(0), WEIGHTS, own_weights)?;
             }
+            if program.tells_reference(rank) {
+                let reference = self.memory.shared(Averaging::REFERENCE).to_vec();
+                control::send_elements(self.transport, Rank(0), REFERENCE, reference)?;
+            }
             return Ok(None);
         }
         let (mut weights, velocity, average) = if learners {
             let moves = self.without_momentum != self.iteration;
-            let previous = moves.then(|| self.memory.previous_average().to_vec());
+            let previous = moves.then(|| self.memory.shared(Averaging::PREVIOUS).to_vec());
             (vec![own_weights], Vec::new(), Some((self.memory.model(true).to_vec(), previous)))
         } else {
             let replica = whole.as_ref().unwrap_or(replica);
             // SAFETY: between steps nothing writes parameters.
             (vec![unsafe { replica.parameters.to_vec() }], replica.velocity().to_vec(), None)
         };
-        let mut statistics = vec![own_statistics];
+        let (mut statistics, mut references) = (vec![own_statistics], Vec::new());
         for other in 1..program.workers {
             let count = statistics[0].len();
             statistics.push(match count {
@@ -207,8 +213,11 @@ impl Worker<'_> {
             if learners {
                 weights.push(control::receive_elements(self.transport, Rank(other), WEIGHTS, weights[0].len())?);
             }
+            if program.tells_reference(other) {
+                references.push(control::receive_elements(self.transport, Rank(other), REFERENCE, weights[0].len())?);
+            }
         }
         let position = Position::after(steps, program.global_batch(), self.setup.course.steps_per_epoch);
-        Ok(Some(State { position, weights, statistics, velocity, average, judge: self.judge }))
+        Ok(Some(State { position, weights, statistics, velocity, average, references, judge: self.judge }))
     }
 }

@@ -25,6 +25,7 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
     let parts: Arc<[u64]> = (0..u64::from(members)).map(|i| (i * 11 + 2) % 7 * 9).collect();
     let collectives = [
         Collective::AllReduce,
+        Collective::AllReduceOfNodes,
         Collective::ReduceScatter,
         Collective::AllGather,
         Collective::Broadcast { root: last },
@@ -67,7 +68,8 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
                     };
                     let Ok(schedule) = Schedule::new(collective, &algorithm, &group, elements, chunk) else { continue };
                     let window = if window == 0 { schedule.window() } else { window };
-                    let summed = *collective == Collective::AllReduce && members < 6 && elements < 100;
+                    let sums = matches!(collective, Collective::AllReduce | Collective::AllReduceOfNodes);
+                    let summed = sums && members < 6 && elements < 100;
                     let bracketing = summed.then(|| check(&schedule).unwrap());
                     cases.push(Case { schedule: Arc::new(schedule), algorithm: algorithm.clone(), window, bracketing });
                 }
@@ -130,14 +132,15 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Excha
     let place = || {
         format!("{} by {}, member {member} of {members}, {elements} elements", schedule.collective(), case.algorithm)
     };
-    let sum = |e: u64| (0..schedule.contributors()).map(|m| value(m, e, integers)).sum::<f32>();
+    let counts = |member: &u32| schedule.contributes(*member);
+    let sum = |e: u64| (0..members).filter(counts).map(|m| value(m, e, integers)).sum::<f32>();
     let holds = |e: u64, wanted: f32| {
         let got = memory.output[e as usize];
         assert!(got == wanted, "{}: element {e} is {got}, not {wanted}", place());
     };
     match schedule.collective() {
         Collective::AllReduce if member >= schedule.contributors() => {}
-        Collective::AllReduce => match &case.bracketing {
+        Collective::AllReduce | Collective::AllReduceOfNodes => match &case.bracketing {
             Some(bracketing) => {
                 for (range, id) in bracketing.ranges() {
                     for e in range {

@@ -176,7 +176,7 @@ impl Rank<'_> {
                 (Some(Gather::Scores), _) => self.take_own_scores(layer, pass),
                 (Some(Gather::Node) | None, _) => unreachable!("tables of nodes are lowered apart"),
             },
-            Work::Averaging { .. } => unreachable!("learners have whole models"),
+            Work::Averaging { .. } | Work::SumOnDevice { .. } => unreachable!("learners have whole models"),
             Work::Collective { collective, range } => {
                 let exchange = Exchange {
                     collective,

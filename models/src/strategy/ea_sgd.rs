@@ -33,9 +33,9 @@ impl EaSgd {
     }
 
     /// Its numbers among so many learners.
-    pub(super) fn averaging(&self, learners: u32) -> Averaging {
+    pub(super) fn averaging(&self, learners: u32, each: u32) -> Averaging {
         let EaSgd { period, alpha, assignment } = *self;
-        Sma { momentum: Some(0.0), period, alpha, assignment }.averaging(learners)
+        Sma { momentum: Some(0.0), period, alpha, assignment, reference_models: false }.averaging(learners, each)
     }
 }
 

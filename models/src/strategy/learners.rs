@@ -2,7 +2,8 @@
 //!
 //! A learner's weights and gradients are its own; what it hands on is the difference of its weights from the average model,
 //! a partial sum. Only the local synchronisation waits for the average model of the iteration before, so the allreduce of
-//! the differences and the update of the average model overlap the next iteration's learning (§4.2).
+//! the differences and the update of the average model overlap the next iteration's learning (§4.2). With reference models
+//! (§3.3) the differences are summed on each device, and what crosses devices are the references' differences.
 
 use petgraph::graph::NodeIndex;
 
@@ -35,9 +36,6 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Graph {
     }
     for cut in cuts(model, job.bucket) {
         let correct = graph.node(averages(AveragingRule::Correct, cut.range.clone()), Scope::Step);
-        let collective = Work::Collective { collective: Collective::AllReduce, range: cut.range.clone() };
-        let reduce = graph.node(collective, Scope::Step);
-        let average = graph.node(averages(AveragingRule::Average, cut.range.clone()), Scope::Step);
         for id in &cut.layers {
             if let Some(weight) = passes.weight[id.index()] {
                 graph.edge(weight, correct, Tensor::WeightGradient, Layout::Own);
@@ -45,9 +43,28 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Graph {
             let next: Vec<NodeIndex> = descend.map_or_else(|| readers(*id).collect(), |descend| vec![descend]);
             next.into_iter().for_each(|node| graph.weights(correct, node, Layout::Own));
         }
-        graph.edge(correct, reduce, Tensor::Difference, Layout::PartialSum);
+        let range = || cut.range.clone();
+        let collective = |collective| Work::Collective { collective, range: range() };
+        let (reduce, reference) = if averaging.references.is_some() {
+            let sum = graph.node(Work::SumOnDevice { range: range() }, Scope::Step);
+            let reference = graph.node(averages(AveragingRule::Reference, range()), Scope::Step);
+            let reduce = graph.node(collective(Collective::AllReduceOfNodes), Scope::Step);
+            graph.edge(correct, sum, Tensor::Difference, Layout::PartialSum);
+            graph.edge(sum, reference, Tensor::Difference, Layout::DeviceSum);
+            graph.edge(reference, reduce, Tensor::Difference, Layout::DeviceSum);
+            graph.from_before(reference, correct, Tensor::Reference, Layout::OnDevice);
+            (reduce, Some(reference))
+        } else {
+            let reduce = graph.node(collective(Collective::AllReduce), Scope::Step);
+            graph.edge(correct, reduce, Tensor::Difference, Layout::PartialSum);
+            (reduce, None)
+        };
+        let average = graph.node(averages(AveragingRule::Average, range()), Scope::Step);
         graph.edge(reduce, average, Tensor::Difference, Layout::Replicated);
-        graph.from_before(average, correct, Tensor::Average, Layout::Replicated);
+        // The first device's reference is the average model; others' differences are from it.
+        for reader in [Some(correct), reference].into_iter().flatten() {
+            graph.from_before(average, reader, Tensor::Average, Layout::Replicated);
+        }
     }
     graph
 }

@@ -63,8 +63,12 @@ impl Strategy {
         let (front, passes, variable_batch) = match self {
             Strategy::Ssgd => return Ok((ssgd::graph(job), None)),
             Strategy::FirstDeviceTable => return device_table::graph(job),
-            Strategy::Sma(sma) => return Ok((learners::graph(job, &sma.averaging(job.workers)), None)),
-            Strategy::EaSgd(ea_sgd) => return Ok((learners::graph(job, &ea_sgd.averaging(job.workers)), None)),
+            Strategy::Sma(sma) => {
+                return Ok((learners::graph(job, &sma.averaging(job.workers, job.learners)), None));
+            }
+            Strategy::EaSgd(ea_sgd) => {
+                return Ok((learners::graph(job, &ea_sgd.averaging(job.workers, job.learners)), None));
+            }
             Strategy::Hybrid { scheme, variable_batch } => {
                 (hybrid::front(&job.model)?, scheme.passes(job.workers, job.batch_per_rank)?, *variable_batch)
             }
@@ -84,12 +88,12 @@ impl Strategy {
         Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
     }
 
-    /// How it averages the models of so many learners; `None` where all ranks train one.
-    pub fn averaging(&self, learners: u32) -> Option<Averaging> {
+    /// How it averages the models of so many learners, `each` of them on a device; `None` where all ranks train one.
+    pub fn averaging(&self, learners: u32, each: u32) -> Option<Averaging> {
         match self {
             Strategy::Ssgd | Strategy::Hybrid { .. } | Strategy::ModelParallel | Strategy::FirstDeviceTable => None,
-            Strategy::Sma(sma) => Some(sma.averaging(learners)),
-            Strategy::EaSgd(ea_sgd) => Some(ea_sgd.averaging(learners)),
+            Strategy::Sma(sma) => Some(sma.averaging(learners, each)),
+            Strategy::EaSgd(ea_sgd) => Some(ea_sgd.averaging(learners, each)),
         }
     }
 
@@ -134,8 +138,8 @@ impl fmt::Display for Strategy {
 impl FromStr for Strategy {
     type Err = String;
 
-    /// Reads `ssgd`, `hybrid:b`, `hybrid:g=2:variable-batch`, `model-parallel`, `first-device-table`, `sma`, `sma:momentum=0.9:tau=2:alpha=0.25` and
-    /// `ea-sgd:tau=4:first-come`.
+    /// Reads `ssgd`, `hybrid:b`, `hybrid:g=2:variable-batch`, `model-parallel`, `first-device-table`, `sma`,
+    /// `sma:momentum=0.9:tau=2:alpha=0.25`, `sma:reference-models` and `ea-sgd:tau=4:first-come`.
     fn from_str(text: &str) -> Result<Strategy, String> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         match name {

@@ -8,6 +8,9 @@ use crate::Assignment;
 /// The word that assigns batches first come, first served.
 const FIRST_COME: &str = "first-come";
 
+/// The word that gives each device a model between its learners' and the average one.
+const REFERENCE_MODELS: &str = "reference-models";
+
 /// Keys and values, each key once; a word alone has no value.
 pub(super) struct Settings<'a>(Vec<(&'a str, &'a str)>);
 
@@ -16,10 +19,15 @@ impl<'a> Settings<'a> {
     pub(super) fn parse(text: &'a str, keys: &[&str]) -> Result<Settings<'a>, String> {
         let mut found: Vec<(&str, &str)> = Vec::new();
         for part in text.split(':').filter(|_| !text.is_empty()) {
-            let word = (part == FIRST_COME).then_some((part, ""));
-            let known = part.split_once('=').filter(|(key, _)| keys.contains(key));
+            let word = (part == FIRST_COME || part == REFERENCE_MODELS && keys.contains(&part)).then_some((part, ""));
+            let known = part.split_once('=').filter(|(key, _)| keys.contains(key) && *key != REFERENCE_MODELS);
             let Some((key, value)) = word.or(known) else {
-                return Err(format!("{part:?} is no setting of it: write {}=… or {FIRST_COME}", keys.join("=…, ")));
+                let (words, keys): (Vec<&str>, Vec<&str>) = keys.iter().partition(|key| **key == REFERENCE_MODELS);
+                let words: String = words.iter().map(|word| format!(", {word}")).collect();
+                return Err(format!(
+                    "{part:?} is no setting of it: write {}=…{words} or {FIRST_COME}",
+                    keys.join("=…, ")
+                ));
             };
             if found.iter().any(|(other, _)| *other == key) {
                 return Err(format!("{key} stands twice: leave one out"));
@@ -54,6 +62,11 @@ impl<'a> Settings<'a> {
     /// Who takes which batch.
     pub(super) fn assignment(&self) -> Assignment {
         if self.value(FIRST_COME).is_some() { Assignment::FirstCome } else { Assignment::RoundRobin }
+    }
+
+    /// Whether devices have reference models.
+    pub(super) fn reference_models(&self) -> bool {
+        self.value(REFERENCE_MODELS).is_some()
     }
 
     /// α: more than 0, for learners must hear of each other, and at most 1.

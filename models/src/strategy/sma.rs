@@ -1,47 +1,58 @@
 //! Synchronous model averaging (Koliousis et al. 2019, Alg. 1): learners with models of their own, and momentum on their
-//! average.
+//! average; with a reference model on each device, where that is asked for (§3.3).
 
 use std::fmt;
 
 use super::settings::Settings;
-use crate::{Assignment, Averaging};
+use crate::{Assignment, Averaging, References};
 
-/// The settings of SMA: `sma`, `sma:momentum=0.9:tau=2:alpha=0.25:first-come`.
+/// The settings of SMA: `sma`, `sma:momentum=0.9:tau=2:alpha=0.25:first-come`, `sma:reference-models`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sma {
     /// μ; `None`: the optimizer's.
     pub momentum: Option<f64>,
     /// τ: batches of a learner between synchronisations.
     pub period: u32,
-    /// α; `None`: one over the number of learners.
+    /// α; `None`: one over the number of learners, or of those that one model is compared with.
     pub alpha: Option<f64>,
+    /// Whether the learners of a device are corrected against its own reference model, and the references against z. It makes
+    /// a difference only where several devices have several learners each.
+    pub reference_models: bool,
     /// Which learner takes which batch.
     pub assignment: Assignment,
 }
 
 impl Default for Sma {
     fn default() -> Sma {
-        Sma { momentum: None, period: 1, alpha: None, assignment: Assignment::RoundRobin }
+        Sma { momentum: None, period: 1, alpha: None, reference_models: false, assignment: Assignment::RoundRobin }
     }
 }
 
 impl Sma {
     /// What follows the colon of `sma:…`.
     pub(super) fn parse(settings: &str) -> Result<Sma, String> {
-        let settings = Settings::parse(settings, &["momentum", "tau", "alpha"])?;
+        let settings = Settings::parse(settings, &["momentum", "tau", "alpha", "reference-models"])?;
         let sma = Sma {
             momentum: settings.number("momentum", 0.0..1.0)?,
             period: settings.count("tau")?.unwrap_or(1),
             alpha: settings.alpha()?,
+            reference_models: settings.reference_models(),
             assignment: settings.assignment(),
         };
         Ok(sma)
     }
 
-    /// Its numbers among so many learners.
-    pub(super) fn averaging(&self, learners: u32) -> Averaging {
-        let alpha = self.alpha.unwrap_or(1.0 / f64::from(learners.max(1)));
-        Averaging { alpha, momentum: self.momentum, period: self.period, assignment: self.assignment }
+    /// Its numbers among so many learners, `each` of them on a device.
+    pub(super) fn averaging(&self, learners: u32, each: u32) -> Averaging {
+        let alpha = |among: u32| self.alpha.unwrap_or(1.0 / f64::from(among.max(1)));
+        let Sma { momentum, period, assignment, .. } = *self;
+        let one_level = Averaging { alpha: alpha(learners), momentum, period, assignment, references: None };
+        // Where one of the levels is empty, the other one is Alg. 1.
+        if !self.reference_models || each < 2 || learners <= each {
+            return one_level;
+        }
+        let references = References { learners: each, alpha: alpha(learners / each) };
+        Averaging { alpha: alpha(each), references: Some(references), ..one_level }
     }
 }
 
@@ -49,6 +60,8 @@ impl fmt::Display for Sma {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("sma")?;
         self.momentum.map_or(Ok(()), |momentum| write!(f, ":momentum={momentum}"))?;
+        let word = if self.reference_models { ":reference-models" } else { "" };
+        f.write_str(word)?;
         super::settings::write_common(f, self.period, self.alpha, self.assignment)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_topology::Algorithm;
+use lockstep_topology::{Algorithm, Collective};
 
 use super::*;
 use crate::{After, AveragingRule, Bucket, Model, Op, Program, Stream, TaskId};
@@ -32,6 +32,7 @@ fn names_are_read_as_they_are_written() {
         "ea-sgd",
         "ea-sgd:tau=4",
         "sma:tau=2:first-come",
+        "sma:reference-models:tau=2:first-come",
     ] {
         assert_eq!(text.parse::<Strategy>().unwrap().to_string(), text);
     }
@@ -39,13 +40,15 @@ fn names_are_read_as_they_are_written() {
     for (text, message) in [
         ("sgd", "there are: ssgd, sma, ea-sgd"),
         ("ssgd:tau=2", "unknown strategy"),
-        ("sma:mu=0.9", "write momentum=…, tau=…, alpha=… or first-come"),
+        ("sma:mu=0.9", "write momentum=…, tau=…, alpha=…, reference-models or first-come"),
         ("sma:tau=0", "at least 1"),
         ("sma:tau=2:tau=3", "stands twice"),
         ("sma:momentum=1", "below 1"),
         ("sma:alpha=0", "above 0"),
         ("sma:alpha=nan", "above 0"),
         ("ea-sgd:momentum=0.9", "is no setting"),
+        ("ea-sgd:reference-models", "write tau=…, alpha=… or first-come"),
+        ("sma:reference-models=2", "is no setting"),
     ] {
         let error = text.parse::<Strategy>().unwrap_err();
         assert!(error.contains(message), "{text}: {error}");
@@ -98,6 +101,42 @@ fn learners_repeat_and_claim() {
     assert_eq!(repeat(&program("sma", 4, |_| ())), None);
 }
 
+/// Koliousis et al. 2019, §3.3 and Fig. 6: learners of a device sum among themselves, and one of each device goes across.
+#[test]
+fn reference_models_are_a_level_between() {
+    let program = program("sma:reference-models", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, 2));
+    let synchronisation = ["correct", "sum-on-device", "reference", "allreduce", "average"];
+    assert_eq!(names(&program)[11..], synchronisation.map(|verb| format!("{verb} conv1..dense2")));
+    assert_eq!(program.roles.len(), 3);
+    for (device, role) in program.roles.iter().enumerate() {
+        assert_eq!((role.ranks.first, role.ranks.count), (2 * device as u32, 2));
+        let exchanges: Vec<_> = role.exchanges().map(|(_, exchange)| exchange).collect();
+        assert_eq!((exchanges[0].group, exchanges[1].group), (1 + device, 0));
+        assert_eq!(program.groups[1 + device].ranks, role.ranks);
+        assert_eq!(
+            (&exchanges[0].collective, &exchanges[1].collective),
+            (&Collective::AllReduce, &Collective::AllReduceOfNodes)
+        );
+        assert_eq!(exchanges[1].algorithm.to_string(), "hierarchical:ring");
+        // The first device's reference is the average model.
+        let Op::Averaging { rule: AveragingRule::Reference, range } = &role.tasks[13].op else { panic!("a reference") };
+        assert_eq!(range.is_empty(), device == 0);
+        assert_eq!((role.tasks[13].stream, role.tasks[15].stream), (Stream::Synchronisation, Stream::Synchronisation));
+        assert_eq!(role.tasks[11].after, [After { task: 13, lag: 1 }, After { task: 15, lag: 1 }]);
+        assert_eq!(role.tasks[13].after, [After { task: 12, lag: 0 }]);
+        assert!(role.tasks[14].after.contains(&After { task: 13, lag: 0 }));
+    }
+    let averaging = program.averaging.unwrap();
+    assert_eq!((averaging.alpha, averaging.references.unwrap().alpha), (0.5, 1.0 / 3.0));
+    assert_eq!(program.buffers.len(), 4);
+    // With one device, or one learner on each, there is one level.
+    for each in [1, 6] {
+        let one = self::program("sma:reference-models", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, each));
+        assert_eq!((one.averaging.unwrap().references, one.roles.len(), one.buffers.len()), (None, 1, 3));
+        assert_eq!(one.averaging.unwrap().alpha, 1.0 / 6.0);
+    }
+}
+
 /// Each bucket is corrected, exchanged and averaged on its own, whatever performs the exchange.
 #[test]
 fn buckets_and_servers() {
@@ -123,4 +162,9 @@ fn what_learners_cannot_do_is_refused() {
     };
     assert!(refused("sma", |job| job.accumulate = 2).contains("tau in --strategy"));
     assert!(refused("sma:tau=4294967295", |_| ()).contains("smaller tau"));
+    assert!(refused("sma", |job| job.learners = 3).contains("take a divisor"));
+    let server = |job: &mut Job| {
+        (job.learners, job.algorithm) = (2, Algorithm::ParameterServer { servers: 1, dedicated: true });
+    };
+    assert!(refused("sma:reference-models", server).contains("one of each"));
 }

@@ -126,9 +126,9 @@ impl Expressions {
         Ok(id)
     }
 
-    /// The first of members `0..contributors` that does not contribute to an expression.
-    pub(super) fn missing(&self, id: ExpressionId, contributors: u32) -> Option<u32> {
-        (0..contributors).find(|member| self.set(id)[*member as usize / 64] & (1 << (member % 64)) == 0)
+    /// Whether `member` contributes to an expression.
+    pub(super) fn holds(&self, id: ExpressionId, member: u32) -> bool {
+        self.set(id)[member as usize / 64] & (1 << (member % 64)) != 0
     }
 
     /// The bracketing of a result, given in ranges without overlap.

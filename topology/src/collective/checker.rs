@@ -5,6 +5,7 @@
 //! stands for all timings, and vector clocks show that no sent range is written too early in any of them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::bracketing::{Bracketing, ExpressionId, Expressions};
 use super::fault::{Fault, Reason};
@@ -23,6 +24,8 @@ pub(super) struct Contract {
     pub(super) members: u32,
     /// Members `0..contributors` contribute and get the result.
     pub(super) contributors: u32,
+    /// Of these only so many contribute, where leaders do it for their nodes; behind them the number of members.
+    pub(super) leaders: Option<Arc<[u32]>>,
     /// Elements of the buffer.
     pub(super) elements: u64,
     /// Lanes of each member.
@@ -101,9 +104,19 @@ impl Contract {
                 self.owner(element) == member
             }
             Collective::Broadcast { root } | Collective::Scatter { root } => member == root,
-            _ => member < self.contributors,
+            _ => self.contributes(member),
         };
         if has { ExpressionId::leaf(member) } else { ExpressionId::NOTHING }
+    }
+
+    /// Whether a sum needs what `member` has.
+    fn contributes(&self, member: u32) -> bool {
+        member < self.contributors && self.leaders.as_ref().is_none_or(|leaders| leaders.binary_search(&member).is_ok())
+    }
+
+    /// The first member that should contribute to an expression and does not.
+    fn missing(&self, id: ExpressionId, expressions: &Expressions) -> Option<u32> {
+        (0..self.contributors).find(|member| self.contributes(*member) && !expressions.holds(id, *member))
     }
 
     /// The member whose shard holds `element`.
@@ -173,7 +186,7 @@ impl Contract {
             Collective::Broadcast { root } | Collective::Scatter { root } => {
                 Some(root).filter(|root| result != ExpressionId::leaf(*root))
             }
-            _ => expressions.missing(result, self.contributors),
+            _ => self.missing(result, expressions),
         };
         if let Some(contributor) = missing {
             return fault(witness, Reason::Missing { range, contributor });
@@ -183,9 +196,11 @@ impl Contract {
             None => Ok(result),
             Some(member) => {
                 let own = value(member);
-                let missing = expressions.missing(own, self.contributors);
+                let missing = self.missing(own, expressions);
                 match (missing, &self.collective) {
-                    (Some(contributor), Collective::AllReduce) => fault(member, Reason::Missing { range, contributor }),
+                    (Some(contributor), Collective::AllReduce | Collective::AllReduceOfNodes) => {
+                        fault(member, Reason::Missing { range, contributor })
+                    }
                     _ => fault(member, Reason::Differs { range, from: witness }),
                 }
             }

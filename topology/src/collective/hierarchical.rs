@@ -7,6 +7,8 @@
 //! Buffers of less than 256 KiB, which latency and not bandwidth holds up, take a star instead: everybody hands its part to
 //! the leader, which sums, and gets the result back from it, one round each way. (The paper's small buffers go through the
 //! host's memory, where the CPU sums; here the leader stands for it.)
+//!
+//! Where the members of a node hold one contribution in common, the sum in the node falls away: leaders contribute for theirs.
 
 use std::sync::Arc;
 
@@ -25,15 +27,22 @@ pub(super) struct InNode {
     before: u32,
     behind: u32,
     star: bool,
+    /// Whether the node's members contribute each for themselves.
+    sums: bool,
     pub(super) extent: (u64, u64),
 }
 
 impl InNode {
     /// Places `member` in its node, and tells the node's index.
-    pub(super) fn new(starts: &Arc<[u32]>, star: bool, member: u32, extent: (u64, u64)) -> (InNode, u32) {
+    pub(super) fn new(
+        starts: &Arc<[u32]>,
+        (star, sums): (bool, bool),
+        member: u32,
+        extent: (u64, u64),
+    ) -> (InNode, u32) {
         let node = starts.partition_point(|start| *start <= member) - 1;
         let (before, behind) = (member - starts[node], starts[node + 1] - 1 - member);
-        (InNode { starts: Arc::clone(starts), member, before, behind, star, extent }, node as u32)
+        (InNode { starts: Arc::clone(starts), member, before, behind, star, sums, extent }, node as u32)
     }
 
     /// Whether it takes part across nodes.
@@ -41,8 +50,13 @@ impl InNode {
         self.before == 0
     }
 
-    /// Steps before the leaders' part, and as many after it.
-    pub(super) fn len(&self) -> u32 {
+    /// Steps before the leaders' part.
+    pub(super) fn ups(&self) -> u32 {
+        if self.sums { self.downs() } else { 0 }
+    }
+
+    /// Steps after it.
+    pub(super) fn downs(&self) -> u32 {
         match (self.star, self.leads()) {
             (true, true) => self.behind,
             (true, false) => 1,
@@ -74,7 +88,13 @@ impl InNode {
 
     /// Messages sent up and down the node.
     pub(super) fn messages(&self) -> u64 {
-        if self.extent.0 == self.extent.1 { 0 } else { u64::from(self.len()) }
+        let up = if self.sums { self.before.min(1) } else { 0 };
+        let down = match (self.star, self.leads()) {
+            (true, true) => self.behind,
+            (true, false) => 0,
+            (false, _) => self.behind.min(1),
+        };
+        if self.extent.0 == self.extent.1 { 0 } else { u64::from(up + down) }
     }
 
     /// Elements sent up and down the node.

@@ -16,20 +16,20 @@ pub struct Lane {
 impl Lane {
     /// A lane of `kernel`, inside a node if there is one.
     pub(super) fn new(kernel: Kernel, node: Option<InNode>) -> Lane {
-        let around = node.as_ref().map_or(0, InNode::len);
-        Lane { at: 0, end: kernel.steps().len() + 2 * around, kernel, node }
+        let around = node.as_ref().map_or(0, |node| node.ups() + node.downs());
+        Lane { at: 0, end: kernel.steps().len() + around, kernel, node }
     }
 
     /// Step `k`, perhaps an empty one.
     fn step(&self, k: u32) -> Step {
         let Some(node) = &self.node else { return self.kernel.step(k) };
-        let around = node.len();
-        if k < around {
+        let (ups, down) = (node.ups(), self.end - node.downs());
+        if k < ups {
             node.up(k)
-        } else if k >= self.end - around {
-            node.down(k - (self.end - around))
+        } else if k >= down {
+            node.down(k - down)
         } else {
-            let step = self.kernel.step(k - around);
+            let step = self.kernel.step(k - ups);
             Step { peer: node.starts[step.peer as usize], ..step }
         }
     }

@@ -13,6 +13,8 @@ use crate::{InputError, nearest};
 pub enum Collective {
     /// Every member ends with the sum of all contributions.
     AllReduce,
+    /// The members of a node hold one contribution in common: every member ends with the sum over nodes, each counted once.
+    AllReduceOfNodes,
     /// Member `i` ends with the sum of all contributions in `shard(elements, members, i)`.
     ReduceScatter,
     /// Member `i` starts with `shard(elements, members, i)`; every member ends with all shards.
@@ -56,7 +58,7 @@ pub enum Collective {
 }
 
 /// The names of the collectives.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "allreduce",
     "reduce-scatter",
     "allgather",
@@ -67,6 +69,7 @@ const NAMES: [&str; 10] = [
     "allgatherv",
     "scatter",
     "gather",
+    "allreduce-of-nodes",
 ];
 
 impl Collective {
@@ -94,6 +97,7 @@ impl Collective {
             Collective::AllGatherV { .. } => NAMES[7],
             Collective::Scatter { .. } => NAMES[8],
             Collective::Gather { .. } => NAMES[9],
+            Collective::AllReduceOfNodes => NAMES[10],
         }
     }
 }
@@ -110,7 +114,7 @@ impl fmt::Display for Collective {
     }
 }
 
-/// Reads `allreduce`, `reduce-scatter`, `allgather`, `broadcast`, `broadcast:3` (its root, else 0), `reduce:3`,
+/// Reads `allreduce`, `allreduce-of-nodes`, `reduce-scatter`, `allgather`, `broadcast`, `broadcast:3` (its root, else 0), `reduce:3`,
 /// `scatter:3`, `gather:3`; those with counts have more than a name can carry.
 impl FromStr for Collective {
     type Err = InputError;
@@ -127,6 +131,7 @@ impl FromStr for Collective {
         };
         match name {
             "allreduce" => Ok(Collective::AllReduce),
+            "allreduce-of-nodes" => Ok(Collective::AllReduceOfNodes),
             "reduce-scatter" => Ok(Collective::ReduceScatter),
             "allgather" => Ok(Collective::AllGather),
             "broadcast" => Ok(Collective::Broadcast { root }),

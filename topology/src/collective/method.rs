@@ -147,6 +147,7 @@ impl Method {
                         "ring, halving-doubling, binomial-tree, pipelined-chain, multi-color:4, parameter-server:1, \
                          direct, hierarchical:ring or library:mpi"
                     }
+                    Collective::AllReduceOfNodes => "hierarchical:ring",
                     Collective::ReduceScatter | Collective::AllGather => "ring or direct",
                     Collective::ReduceScatterV { .. }
                     | Collective::AllGatherV { .. }

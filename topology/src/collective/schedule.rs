@@ -78,12 +78,15 @@ struct Nodes {
     largest: u32,
     /// Whether members meet their leader directly.
     star: bool,
+    /// Whether each member contributes, or the leader for its node.
+    sums: bool,
 }
 
 impl Nodes {
     /// Rounds before and after those among the leaders, together.
     fn rounds(&self) -> u32 {
-        2 * if self.star { (self.largest - 1).min(1) } else { self.largest - 1 }
+        let one_way = if self.star { (self.largest - 1).min(1) } else { self.largest - 1 };
+        if self.sums { 2 * one_way } else { one_way }
     }
 }
 
@@ -112,8 +115,11 @@ impl Schedule {
             flat => (flat, None),
         };
         let across = if nodes.is_some() { group.node_count() } else { members };
-        let method = Method::new(collective, flat, across, elements)?;
-        let split = method.split(across, elements, chunk, matches!(algorithm, Algorithm::Hierarchical(_)))?;
+        let hierarchical = matches!(algorithm, Algorithm::Hierarchical(_));
+        // Across nodes, or where each member is one, both sums are the same.
+        let of_leaders = if hierarchical { &Collective::AllReduce } else { collective };
+        let method = Method::new(of_leaders, flat, across, elements)?;
+        let split = method.split(across, elements, chunk, hierarchical)?;
         let buffered = matches!(flat, Algorithm::Library(_));
         Ok(Schedule { collective: collective.clone(), members, method, split, nodes, buffered })
     }
@@ -138,6 +144,17 @@ impl Schedule {
         self.method.contributors(self.members)
     }
 
+    /// Whether the buffer of `member` counts at the start of a sum: not that of a dedicated server, nor where nodes have one
+    /// contribution in common that of a member which does not lead its node.
+    pub fn contributes(&self, member: u32) -> bool {
+        member < self.contributors() && self.leaders_alone().is_none_or(|starts| starts.binary_search(&member).is_ok())
+    }
+
+    /// The leaders, and the number of members, where leaders contribute for their nodes.
+    fn leaders_alone(&self) -> Option<&Arc<[u32]>> {
+        self.nodes.as_ref().filter(|nodes| !nodes.sums).map(|nodes| &nodes.starts)
+    }
+
     /// Whether a send copies its range when it is posted, as a library does with small messages. Where it does not, the
     /// schedule itself leaves a sent range alone until it has been consumed.
     pub fn buffered_sends(&self) -> bool {
@@ -155,7 +172,7 @@ impl Schedule {
             return Lane::new(self.method.kernel(member, self.members, index, &self.split), None);
         };
         let extent = self.split.extent(index);
-        let (place, node) = InNode::new(&nodes.starts, nodes.star, member, (extent.start, extent.end));
+        let (place, node) = InNode::new(&nodes.starts, (nodes.star, nodes.sums), member, (extent.start, extent.end));
         let kernel =
             if place.leads() { self.method.kernel(node, self.leaders(), index, &self.split) } else { Kernel::Idle };
         Lane::new(kernel, Some(place))
@@ -239,6 +256,7 @@ impl Schedule {
             collective: self.collective.clone(),
             members: self.members,
             contributors: self.contributors(),
+            leaders: self.leaders_alone().cloned(),
             elements: self.split.elements,
             lanes: self.lanes(),
             buffered_sends: self.buffered,
@@ -260,7 +278,7 @@ fn nodes(
     elements: u64,
 ) -> Result<Option<Nodes>, InputError> {
     let refuse = |message: String| Err(InputError::new("", algorithm.to_string(), message));
-    if !matches!(collective, Collective::AllReduce) {
+    if !matches!(collective, Collective::AllReduce | Collective::AllReduceOfNodes) {
         return refuse(format!("serves allreduce, not {}: take `{across}` alone", collective.name()));
     }
     match across {
@@ -277,5 +295,6 @@ fn nodes(
         return refuse(format!("node {node} has no member: leave it out of the group"));
     }
     let star = elements < SMALL_BYTES / ELEMENT_BYTES;
-    Ok(Some(Nodes { largest: sizes.max().unwrap_or(1), starts: Arc::clone(starts), star }))
+    let sums = matches!(collective, Collective::AllReduce);
+    Ok(Some(Nodes { largest: sizes.max().unwrap_or(1), starts: Arc::clone(starts), star, sums }))
 }

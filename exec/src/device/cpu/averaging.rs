@@ -73,6 +73,30 @@ pub fn correct(
     }
 }
 
+/// `C ← α'·(r − z)`, `r ← (r + s) − C`, all from the old r; `difference` holds s before and C afterwards. All slices have one
+/// length.
+///
+/// ```
+/// # use lockstep_exec::device::cpu::move_reference;
+/// let (mut r, mut difference) = ([4.0], [1.0]);
+/// move_reference(0.5, &mut r, &[2.0], &mut difference);
+/// assert_eq!((difference, r), ([1.0], [4.0])); // C = 0.5·(4 − 2), r = 4 + 1 − 1
+/// ```
+pub fn move_reference(alpha: f32, reference: &mut [f32], average: &[f32], difference: &mut [f32]) {
+    assert!(reference.len() == average.len() && reference.len() == difference.len(), "slices of one length");
+    let all = reference.iter_mut().zip(average).zip(difference);
+    wide(
+        #[inline(always)]
+        || {
+            for ((r, z), c) in all {
+                let own = alpha * (*r - *z);
+                *r = (*r + *c) - own;
+                *c = own;
+            }
+        },
+    );
+}
+
 /// `z ← (z + Σc) + μ·(z − z_prev)`, `z_prev ← z` as it was; without momentum `z ← z + Σc`. All slices have one length.
 ///
 /// ```

@@ -65,7 +65,7 @@ mod workspace;
 
 use lockstep_models::{Layer, PoolKind, Shape};
 
-pub use averaging::{Slope, average, correct, descend};
+pub use averaging::{Slope, average, correct, descend, move_reference};
 pub use chain::{ChainLayer, Mode};
 pub use demand::workspace_bytes;
 pub use dropout::Draw;

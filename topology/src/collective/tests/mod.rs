@@ -32,6 +32,9 @@ fn allreduces() -> Vec<Algorithm> {
 /// Collectives and algorithms that serve `members`, with the roots, servers and counts that may make a difference.
 fn cases(members: u32) -> Vec<(Collective, Algorithm)> {
     let mut cases: Vec<_> = allreduces().into_iter().map(|algorithm| (Collective::AllReduce, algorithm)).collect();
+    for across in [Algorithm::Ring, Algorithm::HalvingDoubling, Algorithm::PipelinedChain] {
+        cases.push((Collective::AllReduceOfNodes, Algorithm::Hierarchical(Box::new(across))));
+    }
     for (servers, dedicated) in [(2, false), (members, false), (1, true), (3, true)] {
         if servers + u32::from(dedicated) <= members {
             cases.push((Collective::AllReduce, Algorithm::ParameterServer { servers, dedicated }));

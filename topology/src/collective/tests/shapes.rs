@@ -121,6 +121,34 @@ fn a_hierarchical_lane_carries_all_three_phases() {
     );
 }
 
+/// Two nodes of three whose members hold one contribution each node: leaders 0 and 3 exchange it, and hand the sum down.
+#[test]
+fn leaders_contribute_for_their_nodes() {
+    let group = Group::nodes(&[3, 3]);
+    let algorithm = Algorithm::Hierarchical(Box::new(Algorithm::Ring));
+    let of = |elements, chunk| {
+        Schedule::new(&Collective::AllReduceOfNodes, &algorithm, &group, elements, chunk).expect("serves")
+    };
+    let star = of(8, 0);
+    assert_eq!(
+        shown(&star, 3, 0),
+        ["Send 0 0..4", "RecvSum 0 4..8", "Send 0 4..8", "RecvInto 0 0..4", "Send 4 0..8", "Send 5 0..8"]
+    );
+    assert_eq!(shown(&star, 4, 0), ["RecvInto 3 0..8"]);
+    // 256 KiB and more go down a chain.
+    let chain = of(1 << 16, 1 << 16);
+    assert_eq!(shown(&chain, 4, 0), ["RecvInto 3 0..65536", "Send 5 0..65536"]);
+    assert_eq!((star.rounds(), chain.rounds()), (2 + 1, 2 + 2));
+    assert_eq!(
+        (0..6).map(|member| star.contributes(member)).collect::<Vec<_>>(),
+        [true, false, false, true, false, false]
+    );
+    // Where each member is a node there is nothing to hand down.
+    let flat = |collective| Schedule::new(&collective, &algorithm, &Group::flat(4), 8, 0).expect("serves");
+    let (nodes, members) = (flat(Collective::AllReduceOfNodes), flat(Collective::AllReduce));
+    assert!((0..4).all(|member| shown(&nodes, member, 0) == shown(&members, member, 0)));
+}
+
 /// The smallest uneven exchange: send ranges index rows, receive ranges columns.
 #[test]
 fn an_exchange_among_three() {

@@ -130,21 +130,24 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
                 owner(element) == member
             }
             Collective::Broadcast { root } | Collective::Scatter { root } => root == member,
-            _ => member < schedule.contributors(),
+            _ => schedule.contributes(member),
         };
         if has { contribution(member, element) } else { GARBAGE }
     };
     let buffer = |member| (0..elements).map(|element| before(member, element)).collect::<Vec<i64>>();
     let mut output: Vec<Vec<i64>> = (0..members).map(buffer).collect();
     let chain = execute(schedule, &[], &mut output, order)?;
-    let sum = |element| (0..schedule.contributors()).map(|other| contribution(other, element)).sum::<i64>();
+    let counts = |member: &u32| schedule.contributes(*member);
+    let sum = |element| (0..members).filter(counts).map(|other| contribution(other, element)).sum::<i64>();
     let sums: Vec<i64> = (0..elements).map(sum).collect();
     for (member, buffer) in output.iter().enumerate() {
         for (element, got) in buffer.iter().enumerate() {
             let (member, sum) = (member as u32, sums[element]);
             let element = element as u64;
             let expected = match *schedule.collective() {
-                Collective::AllReduce => (member < schedule.contributors()).then_some(sum),
+                Collective::AllReduce | Collective::AllReduceOfNodes => {
+                    (member < schedule.contributors()).then_some(sum)
+                }
                 Collective::ReduceScatter | Collective::ReduceScatterV { .. } => {
                     (owner(element) == member).then_some(sum)
                 }

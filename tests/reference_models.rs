@@ -1,0 +1,100 @@
+//! Reference models between the learners of a device and the average model: Koliousis et al. 2019, §3.3, to the bit, and where
+//! it differs from the form of §4.2.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_exec::{Options, reference, run};
+use lockstep_models::{Bucket, Job, Optimizer, random_model};
+use lockstep_topology::Bytes;
+use proptest::prelude::*;
+
+use crate::learners::{STEPS, bits, data, job, largest_difference, optimizer, run_of_nothing, train};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Koliousis et al. 2019, §3.3: learners follow their device's reference model, references the first device's.
+    #[test]
+    fn learners_with_reference_models_equal_the_flat_algorithm(
+        model in 0u64..200,
+        with_batch_norm: bool,
+        devices in 1u32..=4,
+        each in 1u32..=3,
+        tau in 1u32..=2,
+        mu in prop_oneof![Just(None), Just(Some(0.0)), (0.1f64..0.95).prop_map(Some)],
+        alpha in prop_oneof![Just(None), (0.05f64..1.0).prop_map(Some)],
+        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), (1u64..4000).prop_map(|b| Bucket::Size(Bytes(b)))],
+        algorithm in prop::sample::select(vec!["ring", "halving-doubling", "parameter-server:1", "hierarchical:ring"]),
+        concurrent_exchanges in 1u32..=3,
+        first_come: bool,
+        seed: u64,
+    ) {
+        let setting = |key: &str, value: Option<f64>| value.map_or(String::new(), |value| format!(":{key}={value}"));
+        let first = if first_come { ":first-come" } else { "" };
+        let strategy = format!("sma:reference-models:tau={tau}{}{}{first}", setting("momentum", mu), setting("alpha", alpha));
+        let job = Job {
+            strategy: strategy.parse().unwrap(),
+            learners: each,
+            bucket, concurrent_exchanges, algorithm: algorithm.parse().unwrap(),
+            node_sizes: Some(vec![each; devices as usize]),
+            ..Job::new(Arc::new(random_model(model, with_batch_norm)), devices * each, 2)
+        };
+        let optimizer = Optimizer { learning_rate: 0.002, weight_decay: 1e-3, ..optimizer() };
+        let program = job.program().unwrap();
+        prop_assert_eq!(program.averaging.unwrap().references.is_some(), devices > 1 && each > 1);
+        let data = data(&program, 1);
+        let stall_limit = Duration::from_secs(10);
+        let options =
+            Options { steps: STEPS, warm_up: 0, seed, optimizer: optimizer.clone(), stall_limit, ..Options::default() };
+        let done = run(&program, &data, &options).unwrap();
+        let twin = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
+        prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
+        // Of one level both forms are Alg. 1.
+        if !first_come && (devices == 1 || each == 1) {
+            let one_level = strategy.replace(":reference-models", "").parse().unwrap();
+            let other = run(&Job { strategy: one_level, ..job }.program().unwrap(), &data, &options).unwrap();
+            prop_assert_eq!(other.state_sha256, done.state_sha256);
+        }
+    }
+}
+
+/// Two devices with two learners each.
+pub(crate) fn two_by_two(strategy: &str) -> Job {
+    Job { learners: 2, node_sizes: Some(vec![2, 2]), ..job(strategy, 4) }
+}
+
+/// With several devices of several learners, §3.3's form is another algorithm than §4.2's, at any α.
+#[test]
+fn reference_models_are_no_regrouping_of_one_average() {
+    for settings in ["", ":alpha=0.25", ":momentum=0:alpha=1"] {
+        let z = |form: &str| train(&two_by_two(&format!("sma{form}{settings}")), 6, &optimizer()).parameters;
+        let (one, two) = (z(""), z(":reference-models"));
+        let (moved, differ) = (largest_difference(&one, &run_of_nothing()), largest_difference(&one, &two));
+        assert!(differ > 0.01 * moved, "{settings}: {differ} of {moved}");
+    }
+}
+
+/// Synchronisation moves weight from one model to another and makes none: where nobody learns and z has no momentum, the sum
+/// of all learners, references and z stays as it is.
+#[test]
+fn corrections_only_move_weight_between_models() {
+    let program = two_by_two("sma:reference-models:momentum=0").program().unwrap();
+    let data = data(&program, 4);
+    let still = Optimizer { learning_rate: 0.0, momentum: 0.0, ..optimizer() };
+    let go = |steps, optimizer, start| {
+        let options = Options { steps, warm_up: 0, seed: 7, optimizer, start, ..Options::default() };
+        run(&program, &data, &options).unwrap().state()
+    };
+    let begin = go(3, optimizer(), None);
+    let end = go(2, still, Some(&begin));
+    let models = |state: &lockstep_exec::State| -> Vec<Vec<f32>> {
+        let z = state.average.iter().map(|(z, _)| z.clone());
+        state.weights.iter().chain(&state.references).cloned().chain(z).collect()
+    };
+    assert_eq!((models(&begin).len(), begin.references.len()), (4 + 1 + 1, 1), "the first device's reference is z");
+    let sum = |state, i: usize| models(state).iter().map(|model| f64::from(model[i])).sum::<f64>();
+    let elements = program.model.parameter_elements() as usize;
+    assert!((0..elements).all(|i| (sum(&begin, i) - sum(&end, i)).abs() < 1e-5));
+    assert!(models(&begin).iter().zip(models(&end)).all(|(a, b)| largest_difference(a, &b) > 1e-4), "each has moved");
+}
