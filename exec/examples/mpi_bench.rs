@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for size in sizes {
         let elements = size.0 / 4;
         let mut subjects = vec![Subject { name: "library:mpi".to_owned(), schedule: None }];
-        for name in ["ring", "halving-doubling"] {
+        for name in ["ring", "halving-doubling", "direct"] {
             let algorithm: Algorithm = name.parse()?;
             let chunk = chunk.unwrap_or(0);
             let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &Group::flat(ranks), elements, chunk)?;

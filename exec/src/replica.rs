@@ -4,6 +4,7 @@
 
 mod activations;
 mod evaluation;
+mod layouts;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -103,11 +104,13 @@ impl Replica {
             let chain = chain(model, layers, samples, threads);
             Chain { positions: own.collect(), in_place: activations.in_place(&chain.inputs, chain.output), ..chain }
         });
+        let mut chains: Vec<Chain> = chains.collect();
+        layouts::lay(program, role, &mut chains);
         Replica {
             model: model.clone(),
             seed,
             samples,
-            chains: chains.collect(),
+            chains,
             activations,
             parameters: Arena::new(parameters),
             gradients: Arena::new(vec![0.0; elements]),

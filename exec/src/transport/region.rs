@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use crate::device::cpu::add_into;
+
 /// Elements that may be read until the transport is done with them.
 #[derive(Debug, Clone, Copy)]
 pub struct Region {
@@ -130,9 +132,7 @@ impl RegionMut {
                     let into = std::slice::from_raw_parts_mut(self.start, self.elements);
                     (into, std::slice::from_raw_parts(from.start, from.elements))
                 };
-                for (sum, value) in into.iter_mut().zip(from) {
-                    *sum += *value;
-                }
+                add_into(into, from);
             }
         }
     }

@@ -1,16 +1,20 @@
 //! Batch normalisation (Ioffe & Szegedy 2015, Algorithm 1 and the gradients of §3).
 //!
 //! A thread has a channel's whole batch to itself, so no sum crosses threads. Sums run in f32 inside a plane and in f64 over
-//! the planes.
+//! the planes; those of sixteen planes side by side are the same sums, so the layout changes no bit.
+
+mod sums;
 
 use lockstep_models::BatchNorm as Layer;
 
 use super::elementwise::merge;
+use super::layout::{Layout, lines};
 use super::simd::{sum, sum_pairs, wide};
-use super::tail::{mask, relu};
+use super::tail::relu;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::workspace::Workspace;
 use super::{Gradients, Mode};
+use sums::{slopes, squares, sums};
 
 /// Channels of one tile where planes are smaller than a cache line, so that tiles do not share lines.
 const SMALL: usize = 16;
@@ -23,14 +27,10 @@ pub(crate) struct BatchNorm {
     momentum: f32,
     relu: bool,
     threads: Threads,
+    /// Of input, output and their gradients.
+    pub(crate) layout: Layout,
     /// Per channel: the batch's mean and 1 / √(variance + ε).
     batch: Vec<(f32, f32)>,
-}
-
-/// One channel's planes: the range of each in the batch.
-fn plane_of(sample: usize, channel: usize, channels: usize, plane: usize) -> std::ops::Range<usize> {
-    let start = (sample * channels + channel) * plane;
-    start..start + plane
 }
 
 impl BatchNorm {
@@ -42,17 +42,47 @@ impl BatchNorm {
             momentum: layer.momentum,
             relu,
             threads: threads.clone(),
+            layout: Layout::Planes,
             batch: vec![(0.0, 0.0); channels],
         }
     }
 
-    /// Elements of a backward pass' workspace: per thread a plane of gradients before the ReLU, and one towards the input.
+    /// Elements of a backward pass' workspace: per thread a plane of gradients before the ReLU.
     pub(crate) fn workspace(&self) -> [usize; 1] {
-        [self.threads.count() * 2 * self.plane]
+        [self.threads.count() * self.plane]
     }
 
     fn tile(&self) -> usize {
         if self.plane >= SMALL { 1 } else { SMALL }
+    }
+
+    /// The parts of `channels` in a tensor of `elements`, in the order of the samples: the channel, and a plane or sixteen of them.
+    fn parts(
+        &self,
+        channels: std::ops::Range<usize>,
+        elements: usize,
+    ) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
+        let (all, part) = (self.channels, self.plane * self.layout.samples());
+        (0..elements / (all * part)).flat_map(move |index| {
+            channels.clone().map(move |channel| {
+                let start = (index * all + channel) * part;
+                (channel, start..start + part)
+            })
+        })
+    }
+
+    /// Adds Σ x over each plane of a part to `total`, or Σ (x − mean)², plane by plane.
+    #[inline(always)]
+    fn add_sums(&self, total: &mut f64, xs: &[f32], mean: Option<f32>) {
+        match (self.layout, mean) {
+            (Layout::Planes, None) => *total += f64::from(sum(xs, |x| x)),
+            (Layout::Planes, Some(mean)) => *total += f64::from(sum(xs, |x| (x - mean) * (x - mean))),
+            (Layout::Sixteens, mean) => {
+                let xs = lines(xs);
+                let of_planes = mean.map_or_else(|| sums(xs), |mean| squares(xs, mean));
+                of_planes.iter().for_each(|sum| *total += f64::from(*sum));
+            }
+        }
     }
 
     /// `statistics`: running means, then running variances, updated in training. The running variance takes the unbiased one
@@ -65,22 +95,23 @@ impl BatchNorm {
         statistics: &mut [f32],
         output: &mut [f32],
     ) {
-        let (channels, plane, tile) = (self.channels, self.plane, self.tile());
-        let samples = output.len() / (channels * plane);
-        let count = (samples * plane) as f64;
+        let (channels, tile, elements) = (self.channels, self.tile(), output.len());
+        let count = (elements / channels) as f64;
         let (gamma, beta) = parameters.split_at(channels);
         let (means, variances) = statistics.split_at_mut(channels);
         let (means, variances) = (Disjoint::new(means), Disjoint::new(variances));
-        let (batch, output) = (Disjoint::new(&mut self.batch), Disjoint::new(output));
-        self.threads.each(channels.div_ceil(tile), |_, index| {
+        let mut batch = std::mem::take(&mut self.batch);
+        let this = &*self;
+        let (shared, output) = (Disjoint::new(&mut batch), Disjoint::new(output));
+        this.threads.each(channels.div_ceil(tile), |_, index| {
             let range = tile_range(index, tile, channels);
             // SAFETY: channels belong to one tile.
             let (means, variances, batch) =
-                unsafe { (means.part(range.clone()), variances.part(range.clone()), batch.part(range.clone())) };
-            let planes = || (0..samples).flat_map(|sample| range.clone().map(move |channel| (sample, channel)));
+                unsafe { (means.part(range.clone()), variances.part(range.clone()), shared.part(range.clone())) };
+            let parts = || this.parts(range.clone(), elements);
             // The weight of what the running statistics were.
             let keep = match mode {
-                Mode::Train => Some(self.momentum),
+                Mode::Train => Some(this.momentum),
                 Mode::Statistics { batch } => Some(batch as f32 / (batch as f32 + 1.0)),
                 Mode::Evaluate => None,
             };
@@ -89,55 +120,52 @@ impl BatchNorm {
                 wide(
                     #[inline(always)]
                     || {
-                        for (sample, channel) in planes() {
-                            let xs = &input[plane_of(sample, channel, channels, plane)];
-                            total[channel - range.start] += f64::from(sum(xs, |x| x));
+                        for (channel, part) in parts() {
+                            this.add_sums(&mut total[channel - range.start], &input[part], None);
                         }
-                        for (sample, channel) in planes() {
+                        for (channel, part) in parts() {
                             let mean = (total[channel - range.start] / count) as f32;
-                            let xs = &input[plane_of(sample, channel, channels, plane)];
-                            squares[channel - range.start] += f64::from(sum(xs, |x| (x - mean) * (x - mean)));
+                            this.add_sums(&mut squares[channel - range.start], &input[part], Some(mean));
                         }
                     },
                 );
                 for at in 0..range.len() {
                     let (mean, variance) = (total[at] / count, squares[at] / count);
                     let unbiased = if count > 1.0 { squares[at] / (count - 1.0) } else { variance };
-                    batch[at] = (mean as f32, (1.0 / (variance + f64::from(self.epsilon)).sqrt()) as f32);
+                    batch[at] = (mean as f32, (1.0 / (variance + f64::from(this.epsilon)).sqrt()) as f32);
                     means[at] = keep * means[at] + (1.0 - keep) * mean as f32;
                     variances[at] = keep * variances[at] + (1.0 - keep) * unbiased as f32;
                 }
             } else {
                 for at in 0..range.len() {
-                    let deviation = (f64::from(variances[at]) + f64::from(self.epsilon)).sqrt();
+                    let deviation = (f64::from(variances[at]) + f64::from(this.epsilon)).sqrt();
                     batch[at] = (means[at], (1.0 / deviation) as f32);
                 }
             }
             wide(
                 #[inline(always)]
                 || {
-                    for (sample, channel) in planes() {
+                    for (channel, part) in parts() {
                         let (mean, inverse) = batch[channel - range.start];
                         let (scale, shift) = (gamma[channel] * inverse, beta[channel]);
-                        let part = plane_of(sample, channel, channels, plane);
                         // SAFETY: channels belong to one tile.
                         let ys = unsafe { output.part(part.clone()) };
                         for (y, x) in ys.iter_mut().zip(&input[part]) {
                             let value = (*x - mean) * scale + shift;
-                            *y = if self.relu { relu(value) } else { value };
+                            *y = if this.relu { relu(value) } else { value };
                         }
                     }
                 },
             );
         });
+        self.batch = batch;
     }
 
     pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let (channels, plane, tile) = (self.channels, self.plane, self.tile());
+        let (channels, plane, tile, elements) = (self.channels, self.plane, self.tile(), of.d_output.len());
         let input = of.inputs[0];
-        let samples = of.d_output.len() / (channels * plane);
-        let count = (samples * plane) as f64;
-        let (rectified, accumulate_parameters) = (self.relu, of.accumulate_parameters);
+        let count = (elements / channels) as f64;
+        let accumulate_parameters = of.accumulate_parameters;
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()).map(Disjoint::new);
         let d_parameters = of.d_parameters.map(|d_parameters| {
@@ -146,23 +174,35 @@ impl BatchNorm {
         });
         let [scratch] = workspace.parts(self.workspace());
         let (scratch, batch) = (Disjoint::new(scratch), &self.batch);
+        let (gamma, beta) = of.parameters.split_at(channels);
         self.threads.each(channels.div_ceil(tile), |worker, index| {
             let range = tile_range(index, tile, channels);
             // SAFETY: a worker's scratch is its own.
-            let (masked, d_plane) =
-                unsafe { scratch.part(worker * 2 * plane..(worker + 1) * 2 * plane) }.split_at_mut(plane);
-            let planes = || (0..samples).flat_map(|sample| range.clone().map(move |channel| (sample, channel)));
+            let masked = unsafe { scratch.part(worker * plane..(worker + 1) * plane) };
+            let parts = || self.parts(range.clone(), elements);
             let (mut d_gamma, mut d_beta) = ([0.0f64; SMALL], [0.0f64; SMALL]);
             wide(
                 #[inline(always)]
                 || {
-                    for (sample, channel) in planes() {
-                        let (mean, inverse) = batch[channel];
-                        let part = plane_of(sample, channel, channels, plane);
-                        let ds = before_relu(rectified, of.d_output, of.output, part.clone(), masked);
-                        let products = sum_pairs(ds, &input[part], |d, x| d * (x - mean));
-                        d_gamma[channel - range.start] += f64::from(products * inverse);
-                        d_beta[channel - range.start] += f64::from(sum(ds, |d| d));
+                    for (channel, part) in parts() {
+                        let (at, (mean, inverse)) = (channel - range.start, batch[channel]);
+                        let rectified = self.relu.then(|| (gamma[channel] * inverse, beta[channel]));
+                        let mut add = |products: f32, sum: f32| {
+                            d_gamma[at] += f64::from(products * inverse);
+                            d_beta[at] += f64::from(sum);
+                        };
+                        match self.layout {
+                            Layout::Planes => {
+                                let xs = &input[part.clone()];
+                                let ds = before_relu(&of.d_output[part], xs, mean, rectified, masked);
+                                add(sum_pairs(ds, xs, |d, x| d * (x - mean)), sum(ds, |d| d));
+                            }
+                            Layout::Sixteens => {
+                                let (ds, xs) = (lines(&of.d_output[part.clone()]), lines(&input[part]));
+                                let [products, sums] = slopes(ds, xs, mean, rectified);
+                                products.iter().zip(sums).for_each(|(products, sum)| add(*products, sum));
+                            }
+                        }
                     }
                 },
             );
@@ -178,22 +218,25 @@ impl BatchNorm {
             wide(
                 #[inline(always)]
                 || {
-                    for (sample, channel) in planes() {
+                    for (channel, part) in parts() {
                         let (mean, inverse) = batch[channel];
-                        let part = plane_of(sample, channel, channels, plane);
-                        let ds = before_relu(rectified, of.d_output, of.output, part.clone(), masked);
-                        let scale = of.parameters[channel] * inverse;
+                        let (scale, shift) = (gamma[channel] * inverse, beta[channel]);
                         let along = (d_gamma[channel - range.start] / count) as f32 * inverse;
                         let level = (d_beta[channel - range.start] / count) as f32;
-                        for ((d_x, d), x) in d_plane.iter_mut().zip(ds).zip(&input[part.clone()]) {
-                            *d_x = (*d - level - (*x - mean) * along) * scale;
-                        }
+                        let slope = |d: f32, x: f32| (d - level - (x - mean) * along) * scale;
                         // SAFETY: channels belong to one tile.
-                        let target = unsafe { d_input.part(part) };
-                        if accumulate {
-                            target.iter_mut().zip(&*d_plane).for_each(|(t, d)| *t += *d);
-                        } else {
-                            target.iter_mut().zip(&*d_plane).for_each(|(t, d)| *t = *d);
+                        let target = unsafe { d_input.part(part.clone()) };
+                        let (ds, xs) = (&of.d_output[part.clone()], &input[part]);
+                        let all = target.iter_mut().zip(ds).zip(xs);
+                        match (self.relu, accumulate) {
+                            (false, false) => all.for_each(|((t, d), x)| *t = slope(*d, *x)),
+                            (false, true) => all.for_each(|((t, d), x)| *t += slope(*d, *x)),
+                            (true, false) => all.for_each(|((t, d), x)| {
+                                *t = slope(if (*x - mean) * scale + shift <= 0.0 { 0.0 } else { *d }, *x);
+                            }),
+                            (true, true) => all.for_each(|((t, d), x)| {
+                                *t += slope(if (*x - mean) * scale + shift <= 0.0 { 0.0 } else { *d }, *x);
+                            }),
                         }
                     }
                 },
@@ -202,18 +245,19 @@ impl BatchNorm {
     }
 }
 
-/// The gradient of one plane before the ReLU, if there is one.
+/// The gradient of a plane before the ReLU, if there is one: what was rectified to 0 has no slope. Whether it was follows from
+/// the input, (x − mean) · scale + shift as in the forward pass, so that the output need not be read.
 #[inline(always)]
 fn before_relu<'a>(
-    rectified: bool,
-    d_output: &'a [f32],
-    output: &[f32],
-    part: std::ops::Range<usize>,
+    ds: &'a [f32],
+    xs: &[f32],
+    mean: f32,
+    rectified: Option<(f32, f32)>,
     masked: &'a mut [f32],
 ) -> &'a [f32] {
-    if !rectified {
-        return &d_output[part];
+    let Some((scale, shift)) = rectified else { return ds };
+    for ((target, d), x) in masked.iter_mut().zip(ds).zip(xs) {
+        *target = if (*x - mean) * scale + shift <= 0.0 { 0.0 } else { *d };
     }
-    mask(&d_output[part.clone()], &output[part], masked);
     masked
 }

@@ -4,7 +4,6 @@ use super::Gradients;
 use super::simd::wide;
 use super::tail::{mask, relu};
 use super::threads::{Disjoint, Threads, tile_range};
-use super::workspace::Workspace;
 
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;
@@ -30,11 +29,6 @@ impl Sum {
         Sum { relu, threads: threads.clone() }
     }
 
-    /// Elements of a backward pass' workspace.
-    pub(crate) fn workspace(&self) -> [usize; 1] {
-        [self.threads.count() * TILE]
-    }
-
     pub(crate) fn forward(&self, inputs: &[&[f32]], output: &mut [f32]) {
         let (len, in_place) = (output.len(), inputs.iter().any(|input| input.is_empty()));
         if in_place && inputs.len() == 1 && !self.relu {
@@ -45,44 +39,60 @@ impl Sum {
             let range = tile_range(tile, TILE, len);
             // SAFETY: each tile has its own range.
             let output = unsafe { output.part(range.clone()) };
-            let mut others = inputs.iter().filter(|input| !input.is_empty());
+            let mut others = inputs.iter().filter(|input| !input.is_empty()).map(|input| &input[range.clone()]);
             if let (false, Some(first)) = (in_place, others.clone().next()) {
-                output.copy_from_slice(&first[range.clone()]);
+                output.copy_from_slice(first);
                 others.next();
             }
-            others.for_each(|input| super::add_into(output, &input[range.clone()]));
-            if self.relu {
-                wide(
-                    #[inline(always)]
-                    || output.iter_mut().for_each(|y| *y = relu(*y)),
-                );
+            // The last one is added and rectified in one go.
+            let mut last = others.next();
+            for next in others {
+                super::add_into(output, last.replace(next).unwrap_or_default());
             }
+            wide(
+                #[inline(always)]
+                || match (last, self.relu) {
+                    (Some(last), true) => output.iter_mut().zip(last).for_each(|(y, x)| *y = relu(*y + *x)),
+                    (Some(last), false) => output.iter_mut().zip(last).for_each(|(y, x)| *y += *x),
+                    (None, true) => output.iter_mut().for_each(|y| *y = relu(*y)),
+                    (None, false) => {}
+                },
+            );
         });
     }
 
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let (len, relu) = (of.d_output.len(), self.relu);
-        let [scratch] = workspace.parts(self.workspace());
-        let scratch = Disjoint::new(scratch);
-        for (d_input, accumulate) in of.d_inputs.iter_mut().zip(of.accumulate_inputs) {
-            let Some(d_input) = d_input.as_deref_mut().map(Disjoint::new) else { continue };
-            self.threads.each(len.div_ceil(TILE), |worker, tile| {
-                let range = tile_range(tile, TILE, len);
-                let d_output = &of.d_output[range.clone()];
-                // SAFETY: each tile has its own range, each worker its own scratch.
-                let (d_input, scratch) =
-                    unsafe { (d_input.part(range.clone()), scratch.part(worker * TILE..worker * TILE + range.len())) };
-                if relu {
-                    wide(
-                        #[inline(always)]
-                        || mask(d_output, &of.output[range], scratch),
-                    );
-                    merge(d_input, scratch, *accumulate);
-                } else {
-                    merge(d_input, d_output, *accumulate);
+    /// Gradients towards all inputs, tile by tile, so that each tile's is read from memory once.
+    pub(crate) fn backward(&self, of: Gradients<'_, '_>) {
+        let len = of.d_output.len();
+        let flags = of.accumulate_inputs;
+        let targets = of.d_inputs.iter_mut().zip(flags).filter_map(|(d_input, accumulate)| {
+            d_input.as_deref_mut().map(|d_input| (Disjoint::new(d_input), *accumulate))
+        });
+        let targets: Vec<(Disjoint<'_, f32>, bool)> = targets.collect();
+        self.threads.each(len.div_ceil(TILE), |_, tile| {
+            let range = tile_range(tile, TILE, len);
+            let d_output = &of.d_output[range.clone()];
+            for (d_input, accumulate) in &targets {
+                // SAFETY: each tile has its own range.
+                let target = unsafe { d_input.part(range.clone()) };
+                if !self.relu {
+                    merge(target, d_output, *accumulate);
+                    continue;
                 }
-            });
-        }
+                let output = &of.output[range.clone()];
+                wide(
+                    #[inline(always)]
+                    || {
+                        if *accumulate {
+                            let all = target.iter_mut().zip(d_output).zip(output);
+                            all.for_each(|((t, d), y)| *t += if *y <= 0.0 { 0.0 } else { *d });
+                        } else {
+                            mask(d_output, output, target);
+                        }
+                    },
+                );
+            }
+        });
     }
 }
 

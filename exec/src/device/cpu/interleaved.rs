@@ -6,23 +6,21 @@
 //! gradient have one order whatever the threads.
 
 mod backward;
+mod forward;
 
 use lockstep_models::{Conv2d, Shape};
 
+use super::layout::{Layout, SIDE_BY_SIDE as IMAGES, lines};
 use super::pair;
 use super::register_tiles::{CHANNELS, Offsets, Sixteen, available};
-use super::side_by_side::after_products;
-use super::simd::wide;
+use super::side_by_side::spread;
 use super::tail::Tail;
-use super::threads::{Disjoint, Threads, tile_range};
-use super::transpose::{apart, side_by_side};
+use super::threads::{Disjoint, Threads};
+use super::transpose::side_by_side;
 use super::window::Window;
-use super::winograd::{Direction, Winograd};
+use super::winograd::Winograd;
 use super::winograd_weights::WeightGradient;
-use super::workspace::{Workspace, flat};
 
-/// Images side by side.
-const IMAGES: usize = 16;
 /// Elements of sixteen images' input or output beyond which the caches no longer serve them.
 const CACHED: usize = 1 << 20;
 
@@ -45,6 +43,9 @@ pub(crate) struct Interleaved {
     dense: Vec<u32>,
     offsets: Offsets,
     winograd: Option<(Winograd, WeightGradient)>,
+    /// Of the input and its gradient, and of those behind the tail.
+    input: Layout,
+    output: Layout,
     threads: Threads,
     /// `[sixteen, out_channels, out_plane]`: the places of maxima, with pooling.
     best: Vec<Sixteen<u32>>,
@@ -102,10 +103,17 @@ impl Interleaved {
             inside,
             dense,
             winograd,
+            input: Layout::Planes,
+            output: Layout::Planes,
             threads: threads.clone(),
             best: Vec::new(),
             offsets,
         }
+    }
+
+    /// How input and output lie from now on.
+    pub(crate) fn lay(&mut self, input: Layout, output: Layout) {
+        (self.input, self.output) = (input, output);
     }
 
     /// Elements of one sample's input and output.
@@ -145,7 +153,15 @@ impl Interleaved {
         self.out_channels * (self.offsets.depth() + usize::from(self.bias))
     }
 
-    /// Puts up to sixteen images side by side, zeros for the rest and around them.
+    /// Up to sixteen images side by side, zeros for the rest and around them: made in `side` unless they lie so already.
+    fn images<'a>(&self, input: &'a [f32], side: &'a mut [Sixteen]) -> &'a [Sixteen] {
+        if (self.input, self.padding) == (Layout::Sixteens, (0, 0)) {
+            return lines(input);
+        }
+        self.interleave(input, side);
+        side
+    }
+
     fn interleave(&self, input: &[f32], images: &mut [Sixteen]) {
         let (in_size, in_plane) = (self.sizes().0, self.window.input_size());
         let images = Disjoint::new(images);
@@ -154,7 +170,10 @@ impl Interleaved {
             // SAFETY: channels belong to one tile.
             let target = unsafe { images.part(channel * plane..(channel + 1) * plane) };
             self.clear_border(target);
-            side_by_side(input, in_size, channel * in_plane, &self.inside, target);
+            match self.input {
+                Layout::Planes => side_by_side(input, in_size, channel * in_plane, &self.inside, target),
+                Layout::Sixteens => spread(&lines(input)[channel * in_plane..][..in_plane], &self.inside, target),
+            }
         });
     }
 
@@ -172,70 +191,6 @@ impl Interleaved {
             } else {
                 row.fill(zero);
             }
-        }
-    }
-
-    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32], workspace: &mut Workspace) {
-        let (in_size, out_size) = self.sizes();
-        let [side, outputs, scratch, filters, tiles] = workspace.lines(self.forward_workspace());
-        let filters = flat(filters);
-        if self.tail.pool.is_some() {
-            let lines = (output.len() / out_size).div_ceil(IMAGES) * self.out_channels * self.out_plane;
-            self.best.resize(self.best.len().max(lines), Sixteen([0; IMAGES]));
-        }
-        if let Some((winograd, _)) = &self.winograd {
-            let weights = &parameters[..self.out_channels * self.offsets.depth()];
-            winograd.transform(weights, self.channels, Direction::Forward, filters);
-        }
-        let sixteens = input.chunks(IMAGES * in_size).zip(output.chunks_mut(IMAGES * out_size));
-        for (sixteen, (input, output)) in sixteens.enumerate() {
-            self.interleave(input, side);
-            if let Some((winograd, _)) = &self.winograd {
-                winograd.convolve(side, filters, outputs, tiles);
-            }
-            let images = output.len() / out_size;
-            let mut best = std::mem::take(&mut self.best);
-            {
-                let this = &*self;
-                let (depth, places, out_plane) = (this.offsets.depth(), this.offsets.padded(), this.out_plane);
-                let best_of = if best.is_empty() { 0 } else { this.out_channels * out_plane };
-                let output = Disjoint::new(output);
-                let (side, outputs, shared) = (&*side, Disjoint::new(outputs), Disjoint::new(scratch));
-                let best = Disjoint::new(&mut best[sixteen * best_of..(sixteen + 1) * best_of]);
-                this.threads.each(this.out_channels.div_ceil(CHANNELS), |worker, tile| {
-                    let per_worker = CHANNELS * places + out_plane;
-                    // SAFETY: a worker's scratch is its own.
-                    let scratch = unsafe { shared.part(worker * per_worker..(worker + 1) * per_worker) };
-                    let (products, plane) = scratch.split_at_mut(CHANNELS * places);
-                    let range = tile_range(tile, CHANNELS, this.out_channels);
-                    let (products, distance) = if this.winograd.is_some() {
-                        let plane = this.window.output_size();
-                        // SAFETY: channels belong to one tile.
-                        (unsafe { outputs.part(range.start * plane..range.end * plane) }, plane)
-                    } else {
-                        let row = |o: usize| &parameters[(range.start + o).min(range.end - 1) * depth..][..depth];
-                        this.offsets.products(side, std::array::from_fn(row), products);
-                        (products, places)
-                    };
-                    for (channel, products) in range.zip(products.chunks_exact_mut(distance)) {
-                        let bias = this.bias.then(|| parameters[this.out_channels * depth + channel]);
-                        // SAFETY: channels belong to one tile.
-                        let best = unsafe {
-                            best.part(if best_of > 0 { channel * out_plane..(channel + 1) * out_plane } else { 0..0 })
-                        };
-                        let plane = wide(
-                            #[inline(always)]
-                            || after_products(&this.tail, products, bias, plane, best),
-                        );
-                        // SAFETY: as above.
-                        apart(plane, &this.dense[..out_plane], false, |image| unsafe {
-                            let start = image * out_size + channel * out_plane;
-                            (image < images).then(|| output.part(start..start + out_plane))
-                        });
-                    }
-                });
-            }
-            self.best = best;
         }
     }
 }

@@ -40,6 +40,7 @@ mod dense;
 mod dropout;
 mod elementwise;
 mod interleaved;
+mod layout;
 mod local_response;
 mod loss;
 mod matmul;
@@ -69,6 +70,7 @@ pub use averaging::{Slope, average, correct, descend, move_reference};
 pub use chain::{ChainLayer, Mode};
 pub use demand::workspace_bytes;
 pub use dropout::Draw;
+pub use layout::{Fit, Layout, SIDE_BY_SIDE};
 pub use loss::{CrossEntropy, Loss};
 pub use threads::Threads;
 pub use update::{add_into, copy, sgd_step};
@@ -229,7 +231,7 @@ impl Kernel {
             Head::Interleaved(head) => head.forward(inputs[0], parameters, output, workspace),
             Head::Dense(head) => head.forward(inputs[0], parameters, output, workspace),
             Head::BatchNorm(head) => head.forward(mode, inputs[0], parameters, statistics, output),
-            Head::Pooling(head) => head.forward(inputs[0], output),
+            Head::Pooling(head) => head.forward(inputs[0], output, workspace),
             Head::LocalResponse(head) => head.forward(inputs[0], output),
             Head::Dropout(head) => head.forward(mode, inputs[0], output),
             Head::Activation(head) => head.forward(inputs[0], output),
@@ -324,7 +326,7 @@ impl Kernel {
             Head::Dropout(head) => head.backward(of, workspace),
             Head::Activation(head) => head.backward(of, workspace),
             Head::Scale(head) => head.backward(of, workspace),
-            Head::Sum(head) => head.backward(of, workspace),
+            Head::Sum(head) => head.backward(of),
             Head::Concat(head) => head.backward(of),
         }
     }

@@ -1,14 +1,18 @@
-//! Maximum, average and global pooling, plane by plane.
+//! Maximum, average and global pooling, plane by plane; means also of sixteen planes side by side, with the same bits.
+
+mod means;
 
 use lockstep_models::{Pool2d, PoolKind, Shape};
 
 use super::elementwise::merge;
+use super::layout::Layout;
 use super::simd::{sum, wide};
 use super::tail::{Tail, max_forward};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
 use super::workspace::Workspace;
 use super::{Gradients, pair};
+use means::{average_backward, average_forward};
 
 /// Input elements of one tile.
 const TILE: usize = 16 * 1024;
@@ -25,8 +29,11 @@ enum Kind {
 /// A pooling layer.
 pub(crate) struct Pooling {
     kind: Kind,
+    channels: usize,
     window: Window,
     threads: Threads,
+    /// Of the input and its gradient; maxima want planes.
+    pub(crate) layout: Layout,
     /// Per output element: the place of the maximum; empty for means.
     best: Vec<u32>,
 }
@@ -50,19 +57,30 @@ impl Pooling {
             PoolKind::Max => Kind::Max,
             PoolKind::Average => Kind::Average,
         };
-        Pooling { kind, window, threads: threads.clone(), best: Vec::new() }
+        Pooling::of(kind, input, window, threads)
     }
 
     pub(crate) fn global(input: Shape, threads: &Threads) -> Pooling {
         let size = (input.height as usize, input.width as usize);
         let (one, zero) = ((1, 1), (0, 0));
         let window = Window { kernel: size, stride: one, padding: zero, dilation: one, input: size, output: one };
-        Pooling { kind: Kind::Global, window, threads: threads.clone(), best: Vec::new() }
+        Pooling::of(Kind::Global, input, window, threads)
     }
 
-    /// Elements of a backward pass' workspace: per thread an input plane of gradients.
+    fn of(kind: Kind, input: Shape, window: Window, threads: &Threads) -> Pooling {
+        let (channels, threads, best) = (input.channels as usize, threads.clone(), Vec::new());
+        Pooling { kind, channels, window, threads, layout: Layout::Planes, best }
+    }
+
+    /// Whether sixteen planes side by side will do.
+    pub(crate) fn takes_sixteens(&self) -> bool {
+        self.kind != Kind::Max
+    }
+
+    /// Elements of a pass' workspace: per thread an input plane of gradients, or sixteen with sixteen of the output.
     pub(crate) fn workspace(&self) -> [usize; 1] {
-        [self.threads.count() * self.window.input_size()]
+        let (in_plane, out_plane) = (self.window.input_size(), self.window.output_size());
+        [self.threads.count() * if self.takes_sixteens() { 16 * (in_plane + out_plane) } else { in_plane }]
     }
 
     /// Planes of one tile.
@@ -70,7 +88,10 @@ impl Pooling {
         (TILE / self.window.input_size()).max(1)
     }
 
-    pub(crate) fn forward(&mut self, input: &[f32], output: &mut [f32]) {
+    pub(crate) fn forward(&mut self, input: &[f32], output: &mut [f32], workspace: &mut Workspace) {
+        if self.layout == Layout::Sixteens {
+            return self.forward_sixteens(input, output, workspace);
+        }
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
         let planes = output.len() / out_plane;
@@ -102,6 +123,9 @@ impl Pooling {
     pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        if self.layout == Layout::Sixteens {
+            return self.backward_sixteens(of.d_output, d_input, accumulate, workspace);
+        }
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
         let planes = of.d_output.len() / out_plane;
@@ -129,48 +153,5 @@ impl Pooling {
                 merge(d_input, d_plane, accumulate);
             }
         });
-    }
-}
-
-/// The places of the window of output (y, x) that are inside the image: rows and columns.
-#[inline(always)]
-fn inside(window: &Window, y: usize, x: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
-    let clip = |at: usize, stride: usize, kernel: usize, padding: usize, size: usize| {
-        let end = (at * stride + kernel).saturating_sub(padding).min(size);
-        (at * stride).saturating_sub(padding).min(end)..end
-    };
-    (
-        clip(y, window.stride.0, window.kernel.0, window.padding.0, window.input.0),
-        clip(x, window.stride.1, window.kernel.1, window.padding.1, window.input.1),
-    )
-}
-
-/// The mean over each window's places inside the image.
-#[inline(always)]
-fn average_forward(window: &Window, plane: &[f32], output: &mut [f32]) {
-    for (y, row) in output.chunks_exact_mut(window.output.1).enumerate() {
-        for (x, out) in row.iter_mut().enumerate() {
-            let (rows, columns) = inside(window, y, x);
-            let count = (rows.len() * columns.len()).max(1) as f32;
-            let mut total = 0.0;
-            for row in rows {
-                total += plane[row * window.input.1..][columns.clone()].iter().sum::<f32>();
-            }
-            *out = total / count;
-        }
-    }
-}
-
-#[inline(always)]
-fn average_backward(window: &Window, d_output: &[f32], d_plane: &mut [f32]) {
-    d_plane.fill(0.0);
-    for (y, row) in d_output.chunks_exact(window.output.1).enumerate() {
-        for (x, d) in row.iter().enumerate() {
-            let (rows, columns) = inside(window, y, x);
-            let share = *d / (rows.len() * columns.len()).max(1) as f32;
-            for row in rows {
-                d_plane[row * window.input.1..][columns.clone()].iter_mut().for_each(|d| *d += share);
-            }
-        }
     }
 }

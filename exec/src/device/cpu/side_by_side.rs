@@ -83,6 +83,36 @@ pub(crate) fn to_maxima(window: &Window, d_output: &[Sixteen], best: &[Sixteen<u
     }
 }
 
+/// `target[places[p]] = plane[p]`.
+pub(crate) fn spread(plane: &[Sixteen], places: &[u32], target: &mut [Sixteen]) {
+    for (value, place) in plane.iter().zip(places) {
+        target[*place as usize] = *value;
+    }
+}
+
+/// `target[p] = plane[places[p]]`, or adds it when `accumulate`.
+#[inline(always)]
+pub(crate) fn collect(plane: &[Sixteen], places: &[u32], accumulate: bool, target: &mut [Sixteen]) {
+    for (target, place) in target.iter_mut().zip(places) {
+        let value = plane[*place as usize].0;
+        if accumulate {
+            target.0.iter_mut().zip(value).for_each(|(t, v)| *t += v);
+        } else {
+            target.0 = value;
+        }
+    }
+}
+
+/// `target = d` where the rectified `y` is positive, else 0.
+#[inline(always)]
+pub(crate) fn masked(d: &[Sixteen], y: &[Sixteen], target: &mut [Sixteen]) {
+    for ((target, d), y) in target.iter_mut().zip(d).zip(y) {
+        for image in 0..16 {
+            target.0[image] = if y.0[image] <= 0.0 { 0.0 } else { d.0[image] };
+        }
+    }
+}
+
 /// The sum over places and images.
 #[inline(always)]
 pub(crate) fn total(plane: &[Sixteen]) -> f32 {

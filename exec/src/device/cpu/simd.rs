@@ -38,7 +38,7 @@ fn avx2<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Number of partial sums in the sums below; a multiple of every vector's width.
-const LANES: usize = 32;
+pub(crate) const LANES: usize = 32;
 
 /// Σ f(x, y) over the pairs, in 32 partial sums and then those in pairs: the same order whatever the vectors.
 #[inline(always)]
@@ -68,4 +68,49 @@ pub(crate) fn sum_pairs(xs: &[f32], ys: &[f32], f: impl Fn(f32, f32) -> f32) -> 
 #[inline(always)]
 pub(crate) fn sum(xs: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     sum_pairs(xs, xs, |x, _| f(x))
+}
+
+/// For sixteen images side by side the N sums over `places` of what `f` gives of a place and an image, each image's in the
+/// order of [`sum_pairs`].
+#[inline(always)]
+pub(crate) fn sums_of_sixteen<const N: usize>(places: usize, f: impl Fn(usize, usize) -> [f32; N]) -> [[f32; 16]; N] {
+    let mut lanes = [[[0.0f32; 16]; N]; LANES];
+    for place in 0..places {
+        let lane = &mut lanes[place % LANES];
+        for image in 0..16 {
+            let values = f(place, image);
+            for (lane, value) in lane.iter_mut().zip(values) {
+                lane[image] += value;
+            }
+        }
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        let (first, second) = lanes.split_at_mut(width);
+        for (first, second) in first.iter_mut().zip(second) {
+            let (first, second) = (first.as_flattened_mut(), second.as_flattened());
+            first.iter_mut().zip(second).for_each(|(first, second)| *first += *second);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planes shorter and longer than the lanes, with a rest.
+    #[test]
+    fn sums_of_sixteen_planes_are_those_of_each() {
+        for places in [0, 1, 5, 32, 33, 100] {
+            let value = |place: usize, image: usize| ((place * 37 + image * 11) % 23) as f32 / 7.0 - 1.5;
+            let found = sums_of_sixteen(places, |place, image| [value(place, image), value(place, image) * 3.0]);
+            for (image, (once, thrice)) in found[0].iter().zip(found[1]).enumerate() {
+                let plane: Vec<f32> = (0..places).map(|place| value(place, image)).collect();
+                let expected = [sum(&plane, |x| x), sum(&plane, |x| x * 3.0)].map(f32::to_bits);
+                assert_eq!([once.to_bits(), thrice.to_bits()], expected, "{places} places");
+            }
+        }
+    }
 }

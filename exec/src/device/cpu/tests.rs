@@ -13,6 +13,7 @@ use random_cases::{any_case, any_conv};
 
 mod chains;
 mod dropping;
+mod layouts;
 mod losses;
 mod random_cases;
 

@@ -9,7 +9,7 @@ use std::array::from_fn;
 
 use super::register_tiles::{CHANNELS, PLACES, Sixteen};
 use super::threads::{Disjoint, Threads, tile_range};
-use super::winograd_tiles::{POSITIONS, Tile, multiply, transform_input, transform_output};
+use super::winograd_tiles::{POSITIONS, Tile, multiply, prefetch, prefetch_inputs, transform_input, transform_output};
 
 /// Blocks of tiles below which output channels are shared out too, so that a few threads find work.
 const FEW_BLOCKS: usize = 8;
@@ -50,7 +50,7 @@ impl Winograd {
     /// Lines of its workspace: transformed filters, and what threads need: a block of transformed tiles and one of their
     /// products each.
     pub(crate) fn workspace(&self) -> [usize; 2] {
-        [POSITIONS * filter_step(self.pairs) / 16, self.threads.count() * 2 * POSITIONS * PLACES * self.most_channels]
+        [POSITIONS * filter_step(self.pairs) / 16, self.threads.count() * 2 * POSITIONS * tile_step(self.most_channels)]
     }
 
     /// Transforms the filters `[out_channels, channels, 3, 3]` of the convolutions that follow.
@@ -93,7 +93,7 @@ impl Winograd {
         let blocks = tiles.div_ceil(PLACES);
         let parts = if blocks < FEW_BLOCKS && out_channels.is_multiple_of(2 * CHANNELS) { 2 } else { 1 };
         let part = out_channels / parts;
-        let per_worker = 2 * POSITIONS * PLACES * self.most_channels;
+        let per_worker = 2 * POSITIONS * tile_step(self.most_channels);
         let size = self.size;
         let (scratch, output) = (Disjoint::new(scratch), Disjoint::new(output));
         self.threads.each(blocks * parts, |worker, item| {
@@ -103,16 +103,25 @@ impl Winograd {
             let outs = tile_range(item % parts, part, out_channels);
             let first = item / parts * PLACES;
             // Tiles behind the last are computed as copies of it and dropped.
-            let tiles = from_fn(|at| Tile::at(corner((first + at).min(tiles - 1), size), size));
-            let live = PLACES.min(plane / 4 - first);
-            let block = Block { tiles, channels, outs: outs.clone() };
+            let from = |first: usize| from_fn(|at| Tile::at(corner((first + at).min(tiles - 1), size), size));
+            let live = PLACES.min(tiles - first);
+            // What this thread will probably come to after this block.
+            let ahead = from(first + self.threads.count().div_ceil(parts) * PLACES);
+            let block = Block { tiles: from(first), ahead, channels, outs: outs.clone() };
+            // SAFETY: tiles and channels belong to one item.
+            let row = |start: usize| unsafe { output.part(start..start + 2) };
+            for (out, tile) in outs.clone().flat_map(|out| block.tiles[..live].iter().map(move |tile| (out, tile))) {
+                // Outputs are written long after this; their lines should be here by then.
+                let [first, second] = tile.outputs();
+                row(out * plane + first).iter().for_each(prefetch);
+                row(out * plane + second).iter().for_each(prefetch);
+            }
             block.products(images, filters, out_channels, inputs, products);
             for (index, out) in outs.enumerate() {
                 for (at, tile) in block.tiles[..live].iter().enumerate() {
-                    // SAFETY: tiles and channels belong to one item.
-                    let row = |start: usize| unsafe { output.part(out * plane + start..out * plane + start + 2) };
-                    let rows = tile.outputs().map(row);
-                    transform_output(&products[index * PLACES + at..], block.outs.len() * PLACES, rows);
+                    let [first, second] = tile.outputs();
+                    let rows = [row(out * plane + first), row(out * plane + second)];
+                    transform_output(&products[index * PLACES + at..], tile_step(block.outs.len()), rows);
                 }
             }
         });
@@ -122,6 +131,11 @@ impl Winograd {
 /// Distance of the filters of two places: whole lines, but no power of two, which would send all to one part of the cache.
 fn filter_step(pairs: usize) -> usize {
     pairs.next_multiple_of(16) + 16
+}
+
+/// Distance of the tiles of two positions, in lines; odd for the same reason.
+fn tile_step(channels: usize) -> usize {
+    channels * PLACES + 1
 }
 
 /// (G g)ᵢ for one column g, the rows of G being 1 0 0, ½ ½ ½, ½ −½ ½, 0 0 1.
@@ -138,6 +152,8 @@ pub(crate) fn corner(tile: usize, size: (usize, usize)) -> (usize, usize) {
 /// The tiles of one block and the output channels of one item.
 struct Block {
     tiles: [Tile; PLACES],
+    /// Tiles whose inputs should be in the cache soon.
+    ahead: [Tile; PLACES],
     channels: usize,
     outs: std::ops::Range<usize>,
 }
@@ -152,14 +168,15 @@ impl Block {
         inputs: &mut [Sixteen],
         products: &mut [Sixteen],
     ) {
-        let (in_step, out_step) = (self.channels * PLACES, self.outs.len() * PLACES);
+        let (in_step, out_step) = (tile_step(self.channels), tile_step(self.outs.len()));
         for (channel, plane) in images.chunks_exact(self.tiles[0].plane()).enumerate() {
             for (at, tile) in self.tiles.iter().enumerate() {
                 transform_input(plane, tile, &mut inputs[channel * PLACES + at..], in_step);
             }
+            self.ahead.iter().for_each(|tile| prefetch_inputs(plane, tile));
         }
         for position in 0..POSITIONS {
-            let inputs = &inputs[position * in_step..(position + 1) * in_step];
+            let inputs = &inputs[position * in_step..][..self.channels * PLACES];
             let start = position * filter_step(out_channels * self.channels) + self.outs.start * self.channels;
             let filters = &filters[start..];
             for out in (0..self.outs.len()).step_by(CHANNELS) {

@@ -144,9 +144,16 @@ mod avx512 {
         target: &mut [Sixteen],
         step: usize,
     ) {
-        // SAFETY: the plane is the tile's.
-        let columns: [__m512; 4] =
-            from_fn(|x| of_four::<ROW>(from_fn(|y| unsafe { input(plane.as_ptr(), tile, y, x) })));
+        // Loops in place of closures, which the compiler leaves as calls here.
+        let mut columns = [_mm512_setzero_ps(); 4];
+        for (x, column) in columns.iter_mut().enumerate() {
+            let mut d = [_mm512_setzero_ps(); 4];
+            for (y, d) in d.iter_mut().enumerate() {
+                // SAFETY: the plane is the tile's; what a row does not need is not loaded.
+                *d = unsafe { input(plane.as_ptr(), tile, y, x) };
+            }
+            *column = of_four::<ROW>(d);
+        }
         let row = [of_four::<0>(columns), of_four::<1>(columns), of_four::<2>(columns), of_four::<3>(columns)];
         // SAFETY: 3 · step < target.len().
         unsafe { store(row, target, step) };

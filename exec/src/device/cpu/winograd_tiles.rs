@@ -60,6 +60,24 @@ impl Tile {
     }
 }
 
+/// Asks for the inputs of `tile` that no tile beside or above it has, for when they are wanted.
+pub(crate) fn prefetch_inputs(plane: &[Sixteen], tile: &Tile) {
+    [(2, 1), (2, 2), (3, 1), (3, 2)].iter().for_each(|(y, x)| prefetch(&plane[tile.place(*y, *x).0]));
+}
+
+/// Asks for a line to be brought into the cache.
+#[inline(always)]
+pub(crate) fn prefetch(line: &Sixteen) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has the instruction, and the line is there.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
 /// `target[p · step]` = (Bᵀ d B)ₚ of the inputs d under `tile`.
 pub(crate) fn transform_input(plane: &[Sixteen], tile: &Tile, target: &mut [Sixteen], step: usize) {
     assert!(plane.len() == tile.plane && (POSITIONS - 1) * step < target.len(), "a tile of this plane");
@@ -82,6 +100,7 @@ fn transform_input_slowly(plane: &[Sixteen], tile: &Tile, target: &mut [Sixteen]
 }
 
 /// The two rows of the 2 × 2 outputs Aᵀ m A from m, whose elements are `step` apart.
+#[inline]
 pub(crate) fn transform_output(products: &[Sixteen], step: usize, rows: [&mut [Sixteen]; 2]) {
     assert!((POSITIONS - 1) * step < products.len() && rows.iter().all(|row| row.len() == 2), "a tile and its outputs");
     #[cfg(target_arch = "x86_64")]
@@ -191,12 +210,22 @@ pub(crate) mod avx512 {
     #[target_feature(enable = "avx512f,avx512vl")]
     pub(super) unsafe fn transform_input(plane: &[Sixteen], tile: &Tile, target: &mut [Sixteen], step: usize) {
         let (plane, target) = (plane.as_ptr(), target.as_mut_ptr());
-        // SAFETY: the plane is the tile's.
-        let columns: [[__m512; 4]; 4] = from_fn(|x| four(from_fn(|y| unsafe { input(plane, tile, y, x) })));
-        let tile: [[__m512; 4]; 4] = from_fn(|y| four(from_fn(|x| columns[x][y])));
-        for (position, value) in tile.as_flattened().iter().enumerate() {
-            // SAFETY: 15 · step < target.len().
-            unsafe { store(target, position * step, *value) };
+        // Loops in place of closures, which the compiler leaves as calls here.
+        let mut columns = [[_mm512_setzero_ps(); 4]; 4];
+        for (x, column) in columns.iter_mut().enumerate() {
+            let mut d = [_mm512_setzero_ps(); 4];
+            for (y, d) in d.iter_mut().enumerate() {
+                // SAFETY: the plane is the tile's.
+                *d = unsafe { input(plane, tile, y, x) };
+            }
+            *column = four(d);
+        }
+        let [a, b, c, d] = columns;
+        for (y, row) in [0, 1, 2, 3].map(|y| [a[y], b[y], c[y], d[y]]).into_iter().enumerate() {
+            for (x, value) in four(row).into_iter().enumerate() {
+                // SAFETY: 15 · step < target.len().
+                unsafe { store(target, (4 * y + x) * step, value) };
+            }
         }
     }
 

@@ -43,7 +43,7 @@ impl WeightGradient {
 
     /// Lines of a block.
     fn block(&self) -> usize {
-        ROWS * (self.channels + self.out_channels) * self.tiles
+        ROWS * (position_step(self.channels * self.tiles) + position_step(self.out_channels * self.tiles))
     }
 
     /// Adds to `sums` (from zeros on) what sixteen `images`, `[channels, height, width]`, and the `gradients` of their outputs,
@@ -71,7 +71,7 @@ impl WeightGradient {
                 let live = self.tiles.min(tiles - first);
                 let block: [Tile; MOST_TILES] =
                     std::array::from_fn(|at| Tile::at(corner((first + at).min(tiles - 1), self.size), self.size));
-                let (inputs, slopes) = scratch.split_at_mut(ROWS * self.channels * self.tiles);
+                let (inputs, slopes) = scratch.split_at_mut(ROWS * position_step(self.channels * self.tiles));
                 let gradients = &gradients[outs.start * CHANNELS * plane..outs.end * CHANNELS * plane];
                 let tiles = &block[..live];
                 spread(images, tiles, inputs, |plane, tile, target, step| input_row(plane, tile, row, target, step));
@@ -79,11 +79,12 @@ impl WeightGradient {
                     gradient_row(plane, tile, row, target, step);
                 });
                 let lines = live * CHANNELS;
+                let steps = [fours, outs.len()].map(|fours| position_step(fours * lines));
                 for (out, sums) in sums.chunks_exact_mut(ROWS * fours * SUMS).enumerate() {
                     for (at, sums) in sums.chunks_exact_mut(SUMS).enumerate() {
                         let (position, four) = (at / fours, at % fours);
-                        let slopes = &slopes[(position * outs.len() + out) * lines..][..lines];
-                        add_products(&inputs[(position * fours + four) * lines..][..lines], slopes, sums);
+                        let slopes = &slopes[position * steps[1] + out * lines..][..lines];
+                        add_products(&inputs[position * steps[0] + four * lines..][..lines], slopes, sums);
                     }
                 }
             }
@@ -113,6 +114,11 @@ fn gathered(u: [f32; ROWS]) -> [f32; 3] {
     [u[0] + plus, minus, plus + u[3]]
 }
 
+/// Distance of what two positions have of a block: odd, since a power of two would send all to one part of the cache.
+fn position_step(lines: usize) -> usize {
+    lines + 1
+}
+
 /// Transforms `tiles` of all planes to `target`, `[position in the row, fours of planes, tile, 4]`.
 fn spread(
     planes: &[Sixteen],
@@ -121,7 +127,7 @@ fn spread(
     transform: impl Fn(&[Sixteen], &Tile, &mut [Sixteen], usize),
 ) {
     let size = tiles[0].plane();
-    let step = planes.len() / size * tiles.len();
+    let step = position_step(planes.len() / size * tiles.len());
     for (channel, plane) in planes.chunks_exact(size).enumerate() {
         let start = channel / CHANNELS * tiles.len() * CHANNELS + channel % CHANNELS;
         for (at, tile) in tiles.iter().enumerate() {

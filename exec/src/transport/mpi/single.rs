@@ -9,6 +9,10 @@ use super::super::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, T
 use super::tags::Tags;
 use super::wire::Wire;
 
+/// Looks at the wire before the core is offered to others. Where ranks outnumber cores the library may offer it at every look by
+/// itself; to do so again before the next look would wait for everybody's turn twice.
+const LOOKS: u32 = 8;
+
 /// A wait so long is for a rank that computes: naps then leave it the core, and are short beside the wait.
 const WATCHFUL: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(20);
@@ -95,7 +99,7 @@ impl Transport for SingleEnd<'_> {
 
     fn wait(&mut self, deadline: Option<Instant>) -> Result<(), TransportError> {
         let began = Instant::now();
-        loop {
+        for look in 1u32.. {
             if std::mem::take(&mut self.news) || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(());
             }
@@ -104,12 +108,15 @@ impl Transport for SingleEnd<'_> {
                 continue;
             }
             // Another rank may share this core; it may be the one we wait for.
-            if began.elapsed() < WATCHFUL {
-                std::thread::yield_now();
-            } else {
-                std::thread::sleep(NAP);
+            if look.is_multiple_of(LOOKS) {
+                if began.elapsed() < WATCHFUL {
+                    std::thread::yield_now();
+                } else {
+                    std::thread::sleep(NAP);
+                }
             }
         }
+        Ok(())
     }
 
     fn abort(&mut self, cause: &str) {

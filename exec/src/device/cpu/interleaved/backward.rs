@@ -2,8 +2,9 @@
 
 use super::super::Gradients;
 use super::super::elementwise::merge;
+use super::super::layout::{Layout, lines, lines_mut};
 use super::super::register_tiles::{CHANNELS, Sixteen, TAPS};
-use super::super::side_by_side::{to_maxima, total};
+use super::super::side_by_side::{collect, masked, to_maxima, total};
 use super::super::simd::wide;
 use super::super::threads::{Disjoint, tile_range};
 use super::super::transpose::{apart, rectified_side_by_side, side_by_side};
@@ -27,28 +28,34 @@ impl Interleaved {
         }
         for sixteen in 0..samples.div_ceil(IMAGES) {
             let range = tile_range(sixteen, IMAGES, samples);
-            if of.d_parameters.is_some() {
-                self.interleave(&of.inputs[0][range.start * in_size..range.end * in_size], side);
-            }
+            let images = match &of.d_parameters {
+                Some(_) => self.images(&of.inputs[0][range.start * in_size..range.end * in_size], side),
+                None => &[],
+            };
             let outputs = range.start * out_size..range.end * out_size;
-            self.channels_backward(
-                sixteen,
-                &of.d_output[outputs.clone()],
-                if self.tail.relu { &of.output[outputs] } else { &[] },
-                d_products,
-                scratch,
-                of.d_parameters.is_some().then_some((&*side, &mut *gradient)),
-            );
+            let d_output = &of.d_output[outputs.clone()];
+            let d_products = if self.passes_gradients() {
+                lines(d_output)
+            } else {
+                let output = if self.tail.relu { &of.output[outputs] } else { &[] };
+                let wanted = of.d_parameters.is_some().then_some((images, &mut *gradient));
+                self.channels_backward(sixteen, d_output, output, d_products, scratch, wanted);
+                &*d_products
+            };
             if let (Some((_, weights)), Some(_)) = (&self.winograd, &of.d_parameters) {
-                weights.add(side, d_products, sums, tiles);
+                weights.add(images, d_products, sums, tiles);
             }
-            if let Some(d_input) = d_input.as_deref_mut() {
-                let d_input = &mut d_input[range.start * in_size..range.end * in_size];
-                if let Some((winograd, _)) = &self.winograd {
-                    winograd.convolve(d_products, filters, d_side, tiles);
+            let Some(d_input) = d_input.as_deref_mut() else { continue };
+            let d_input = &mut d_input[range.start * in_size..range.end * in_size];
+            match &self.winograd {
+                Some((winograd, _)) if self.input == Layout::Sixteens && !accumulate => {
+                    winograd.convolve(d_products, filters, lines_mut(d_input), tiles);
+                    continue;
                 }
-                self.images_backward(of.parameters, d_products, d_side, d_input, accumulate);
+                Some((winograd, _)) => winograd.convolve(d_products, filters, d_side, tiles),
+                None => {}
             }
+            self.images_backward(of.parameters, d_products, d_side, d_input, accumulate);
         }
         if let Some(d_parameters) = of.d_parameters {
             if let Some((_, weights)) = &self.winograd {
@@ -56,6 +63,12 @@ impl Interleaved {
             }
             merge(d_parameters, gradient, of.accumulate_parameters);
         }
+    }
+
+    /// Whether the gradient behind the tail is that before it, side by side already.
+    fn passes_gradients(&self) -> bool {
+        let tail = self.tail.relu || self.tail.pool.is_some() || self.bias;
+        self.winograd.is_some() && self.output == Layout::Sixteens && !tail
     }
 
     /// The gradient before the tail of one sixteen, and the parameters' from it and the images where they are wanted.
@@ -90,10 +103,17 @@ impl Interleaved {
                 let start = channel * out_plane;
                 let places = &self.dense[..out_plane];
                 let target = if self.tail.pool.is_some() { &mut *plane } else { &mut *products };
-                if self.tail.relu {
-                    rectified_side_by_side(d_output, output, out_size, start, places, target);
-                } else {
-                    side_by_side(d_output, out_size, start, places, target);
+                let lie = |of| &lines(of)[start..start + out_plane];
+                match (self.output, self.tail.relu) {
+                    (Layout::Planes, true) => {
+                        rectified_side_by_side(d_output, output, out_size, start, places, target);
+                    }
+                    (Layout::Planes, false) => side_by_side(d_output, out_size, start, places, target),
+                    (Layout::Sixteens, true) => wide(
+                        #[inline(always)]
+                        || masked(lie(d_output), lie(output), target),
+                    ),
+                    (Layout::Sixteens, false) => target[..out_plane].copy_from_slice(lie(d_output)),
                 }
                 if let Some(pool) = &self.tail.pool {
                     let best = &self.best[(sixteen * self.out_channels + channel) * out_plane..][..out_plane];
@@ -139,7 +159,11 @@ impl Interleaved {
         let (taps, images) = (self.window.taps(), d_input.len() / in_size);
         let weights = &parameters[..self.out_channels * self.offsets.depth()];
         let plane = self.padded.0 * self.padded.1;
-        let (d_images, d_input) = (Disjoint::new(d_side), Disjoint::new(d_input));
+        let d_images = Disjoint::new(d_side);
+        let (in_planes, in_sixteens) = match self.input {
+            Layout::Planes => (Disjoint::new(d_input), Disjoint::new(&mut [])),
+            Layout::Sixteens => (Disjoint::new(&mut []), Disjoint::new(lines_mut(d_input))),
+        };
         self.threads.each(channels.div_ceil(CHANNELS), |_, tile| {
             let range = tile_range(tile, CHANNELS, channels);
             // SAFETY: channels belong to one tile.
@@ -150,10 +174,19 @@ impl Interleaved {
                 self.offsets.images(d_products, weights, taps, d_images, range.start * plane);
             }
             for (channel, d_plane) in range.zip(d_images.chunks_exact(plane)) {
+                if self.input == Layout::Sixteens {
+                    // SAFETY: channels belong to one tile.
+                    let target = unsafe { in_sixteens.part(channel * in_plane..(channel + 1) * in_plane) };
+                    wide(
+                        #[inline(always)]
+                        || collect(d_plane, &self.inside, accumulate, target),
+                    );
+                    continue;
+                }
                 let part = |image: usize| {
                     let start = image * in_size + channel * in_plane;
-                    // SAFETY: channels belong to one tile.
-                    (image < images).then(|| unsafe { d_input.part(start..start + in_plane) })
+                    // SAFETY: as above.
+                    (image < images).then(|| unsafe { in_planes.part(start..start + in_plane) })
                 };
                 apart(d_plane, &self.inside, accumulate, part);
             }

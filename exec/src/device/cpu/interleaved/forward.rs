@@ -1,0 +1,142 @@
+//! The forward pass over sixteen images at a time: products, the tail on them, and the outputs to where they belong.
+
+use super::super::layout::{Layout, lines_mut};
+use super::super::register_tiles::{CHANNELS, Sixteen};
+use super::super::side_by_side::after_products;
+use super::super::simd::wide;
+use super::super::threads::{Disjoint, tile_range};
+use super::super::transpose::apart;
+use super::super::winograd::Direction;
+use super::super::workspace::{Workspace, flat};
+use super::{IMAGES, Interleaved};
+
+/// The outputs of one sixteen, of which every channel is written by one thread.
+enum Outputs<'a> {
+    /// Planes of so many images.
+    Planes(Disjoint<'a, f32>, usize),
+    Sixteens(Disjoint<'a, Sixteen>),
+}
+
+impl Interleaved {
+    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32], workspace: &mut Workspace) {
+        let (in_size, out_size) = self.sizes();
+        let [side, products, scratch, filters, tiles] = workspace.lines(self.forward_workspace());
+        let filters = flat(filters);
+        let mut best = std::mem::take(&mut self.best);
+        let best_of = if self.tail.pool.is_some() { self.out_channels * self.out_plane } else { 0 };
+        best.resize(best.len().max((output.len() / out_size).div_ceil(IMAGES) * best_of), Sixteen([0; IMAGES]));
+        if let Some((winograd, _)) = &self.winograd {
+            let weights = &parameters[..self.out_channels * self.offsets.depth()];
+            winograd.transform(weights, self.channels, Direction::Forward, filters);
+        }
+        let sixteens = input.chunks(IMAGES * in_size).zip(output.chunks_mut(IMAGES * out_size));
+        for (sixteen, (input, output)) in sixteens.enumerate() {
+            let images = self.images(input, side);
+            let best = &mut best[sixteen * best_of..(sixteen + 1) * best_of];
+            let in_place = self.output == Layout::Sixteens && self.tail.pool.is_none();
+            match &self.winograd {
+                Some((winograd, _)) if in_place => {
+                    let output = lines_mut(output);
+                    winograd.convolve(images, filters, output, tiles);
+                    self.behind_in_place(parameters, output);
+                    continue;
+                }
+                Some((winograd, _)) => winograd.convolve(images, filters, products, tiles),
+                None => {}
+            }
+            let outputs = match self.output {
+                Layout::Planes => {
+                    let images = output.len() / out_size;
+                    Outputs::Planes(Disjoint::new(output), images)
+                }
+                Layout::Sixteens => Outputs::Sixteens(Disjoint::new(lines_mut(output))),
+            };
+            self.behind(images, parameters, products, scratch, best, &outputs);
+        }
+        self.best = best;
+    }
+
+    fn bias_of(&self, channel: usize, parameters: &[f32]) -> Option<f32> {
+        self.bias.then(|| parameters[self.out_channels * self.offsets.depth() + channel])
+    }
+
+    /// What the tail without pooling does to products that lie where the outputs belong.
+    fn behind_in_place(&self, parameters: &[f32], output: &mut [Sixteen]) {
+        if !self.tail.relu && !self.bias {
+            return;
+        }
+        let output = Disjoint::new(output);
+        self.threads.each(self.out_channels, |_, channel| {
+            // SAFETY: a channel belongs to one tile.
+            let plane = unsafe { output.part(channel * self.out_plane..(channel + 1) * self.out_plane) };
+            let bias = self.bias_of(channel, parameters);
+            wide(
+                #[inline(always)]
+                || {
+                    after_products(&self.tail, plane, bias, &mut [], &mut []);
+                },
+            );
+        });
+    }
+
+    /// The outputs of one sixteen, from Winograd's `products` or from those made here.
+    fn behind(
+        &self,
+        images: &[Sixteen],
+        parameters: &[f32],
+        products: &mut [Sixteen],
+        scratch: &mut [Sixteen],
+        best: &mut [Sixteen<u32>],
+        outputs: &Outputs<'_>,
+    ) {
+        let (depth, places, out_plane) = (self.offsets.depth(), self.offsets.padded(), self.out_plane);
+        let (out_size, per_worker, pools) = (self.sizes().1, self.per_worker(), self.tail.pool.is_some());
+        let (all_products, shared, best) = (Disjoint::new(products), Disjoint::new(scratch), Disjoint::new(best));
+        self.threads.each(self.out_channels.div_ceil(CHANNELS), |worker, tile| {
+            // SAFETY: a worker's scratch is its own.
+            let scratch = unsafe { shared.part(worker * per_worker..(worker + 1) * per_worker) };
+            let (products, plane) = scratch.split_at_mut(CHANNELS * places);
+            let range = tile_range(tile, CHANNELS, self.out_channels);
+            let (products, distance) = if self.winograd.is_some() {
+                let plane = self.window.output_size();
+                // SAFETY: channels belong to one tile.
+                (unsafe { all_products.part(range.start * plane..range.end * plane) }, plane)
+            } else {
+                let row = |o: usize| &parameters[(range.start + o).min(range.end - 1) * depth..][..depth];
+                self.offsets.products(images, std::array::from_fn(row), products);
+                (products, places)
+            };
+            for (channel, products) in range.zip(products.chunks_exact_mut(distance)) {
+                let of_channel = channel * out_plane..(channel + 1) * out_plane;
+                let bias = self.bias_of(channel, parameters);
+                // SAFETY: channels belong to one tile.
+                let best = unsafe { best.part(if pools { of_channel.clone() } else { 0..0 }) };
+                let tail = |products, pooled, best| {
+                    wide(
+                        #[inline(always)]
+                        || after_products(&self.tail, products, bias, pooled, best),
+                    )
+                };
+                match outputs {
+                    Outputs::Planes(outputs, images) => {
+                        let found = tail(products, &mut *plane, best);
+                        // SAFETY: as above.
+                        apart(found, &self.dense[..out_plane], false, |image| unsafe {
+                            let start = image * out_size + channel * out_plane;
+                            (image < *images).then(|| outputs.part(start..start + out_plane))
+                        });
+                    }
+                    Outputs::Sixteens(outputs) => {
+                        // SAFETY: as above.
+                        let target = unsafe { outputs.part(of_channel) };
+                        if pools {
+                            tail(products, target, best);
+                        } else {
+                            target.copy_from_slice(&tail(products, &mut [], best)[..out_plane]);
+                        }
+                    }
+                }
+            }
+        });
+    }
+}

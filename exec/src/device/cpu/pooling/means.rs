@@ -1,0 +1,168 @@
+//! Means over windows: of a plane, and of sixteen planes side by side, each of which gets the bits that it would get alone.
+
+use super::super::layout::{SIDE_BY_SIDE, lines, lines_mut};
+use super::super::register_tiles::Sixteen;
+use super::super::simd::{sums_of_sixteen, wide};
+use super::super::threads::Disjoint;
+use super::super::transpose::{apart, side_by_side};
+use super::super::window::Window;
+use super::super::workspace::Workspace;
+use super::{Kind, Pooling};
+
+/// What is averaged: a number, or those of sixteen images.
+pub(super) trait Element: Copy {
+    const ZERO: Self;
+    fn plus(self, other: Self) -> Self;
+    fn over(self, count: f32) -> Self;
+}
+
+impl Element for f32 {
+    const ZERO: f32 = 0.0;
+
+    #[inline(always)]
+    fn plus(self, other: f32) -> f32 {
+        self + other
+    }
+
+    #[inline(always)]
+    fn over(self, count: f32) -> f32 {
+        self / count
+    }
+}
+
+impl Element for Sixteen {
+    const ZERO: Sixteen = Sixteen([0.0; SIDE_BY_SIDE]);
+
+    #[inline(always)]
+    fn plus(mut self, other: Sixteen) -> Sixteen {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a += b);
+        self
+    }
+
+    #[inline(always)]
+    fn over(self, count: f32) -> Sixteen {
+        Sixteen(self.0.map(|sum| sum / count))
+    }
+}
+
+impl Pooling {
+    /// Calls `work` with the numbers of a sixteen and of a channel, and scratch for an input and an output plane of sixteen.
+    fn each_sixteen(
+        &self,
+        samples: usize,
+        workspace: &mut Workspace,
+        work: impl Fn(usize, usize, &mut [Sixteen], &mut [Sixteen]) + Sync,
+    ) {
+        let (in_plane, out_plane) = (self.window.input_size(), self.window.output_size());
+        let [scratch] = workspace.lines([self.threads.count() * (in_plane + out_plane)]);
+        let scratch = Disjoint::new(scratch);
+        self.threads.each(samples / SIDE_BY_SIDE * self.channels, |worker, tile| {
+            let start = worker * (in_plane + out_plane);
+            // SAFETY: a worker's scratch is its own.
+            let scratch = unsafe { scratch.part(start..start + in_plane + out_plane) };
+            let (inner, outer) = scratch.split_at_mut(in_plane);
+            wide(
+                #[inline(always)]
+                || work(tile / self.channels, tile % self.channels, inner, outer),
+            );
+        });
+    }
+
+    /// From images side by side to planes.
+    pub(super) fn forward_sixteens(&self, input: &[f32], output: &mut [f32], workspace: &mut Workspace) {
+        let (window, channels) = (self.window, self.channels);
+        let (in_plane, out_plane) = (window.input_size(), window.output_size());
+        let (input, samples) = (lines(input), output.len() / (channels * out_plane));
+        let places: Vec<u32> = (0..out_plane as u32).collect();
+        let output = Disjoint::new(output);
+        self.each_sixteen(samples, workspace, |sixteen, channel, _, means| {
+            let plane = &input[(sixteen * channels + channel) * in_plane..][..in_plane];
+            match self.kind {
+                Kind::Global => {
+                    let [sums] = sums_of_sixteen(in_plane, |place, image| [plane[place].0[image]]);
+                    means[0] = Sixteen(sums).over(in_plane as f32);
+                }
+                _ => average_forward(&window, plane, means),
+            }
+            apart(means, &places, false, |image| {
+                let start = ((sixteen * SIDE_BY_SIDE + image) * channels + channel) * out_plane;
+                // SAFETY: a plane belongs to one tile.
+                Some(unsafe { output.part(start..start + out_plane) })
+            });
+        });
+    }
+
+    /// From gradients of planes to those of images side by side.
+    pub(super) fn backward_sixteens(
+        &self,
+        d_output: &[f32],
+        d_input: &mut [f32],
+        accumulate: bool,
+        workspace: &mut Workspace,
+    ) {
+        let (window, channels) = (self.window, self.channels);
+        let (in_plane, out_plane) = (window.input_size(), window.output_size());
+        let sample = channels * out_plane;
+        let places: Vec<u32> = (0..out_plane as u32).collect();
+        let d_input = Disjoint::new(lines_mut(d_input));
+        self.each_sixteen(d_output.len() / sample, workspace, |sixteen, channel, d_plane, d_means| {
+            let of_sixteen = &d_output[sixteen * SIDE_BY_SIDE * sample..(sixteen + 1) * SIDE_BY_SIDE * sample];
+            side_by_side(of_sixteen, sample, channel * out_plane, &places, d_means);
+            match self.kind {
+                Kind::Global => d_plane.fill(d_means[0].over(in_plane as f32)),
+                _ => average_backward(&window, d_means, d_plane),
+            }
+            let start = (sixteen * channels + channel) * in_plane;
+            // SAFETY: a plane belongs to one tile.
+            let d_input = unsafe { d_input.part(start..start + in_plane) };
+            for (target, d) in d_input.iter_mut().zip(d_plane) {
+                *target = if accumulate { target.plus(*d) } else { *d };
+            }
+        });
+    }
+}
+
+/// The places of the window of output (y, x) that are inside the image: rows and columns.
+#[inline(always)]
+fn inside(window: &Window, y: usize, x: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    let clip = |at: usize, stride: usize, kernel: usize, padding: usize, size: usize| {
+        let end = (at * stride + kernel).saturating_sub(padding).min(size);
+        (at * stride).saturating_sub(padding).min(end)..end
+    };
+    (
+        clip(y, window.stride.0, window.kernel.0, window.padding.0, window.input.0),
+        clip(x, window.stride.1, window.kernel.1, window.padding.1, window.input.1),
+    )
+}
+
+/// The mean over each window's places inside the image.
+#[inline(always)]
+pub(super) fn average_forward<T: Element>(window: &Window, plane: &[T], output: &mut [T]) {
+    for (y, row) in output.chunks_exact_mut(window.output.1).enumerate() {
+        for (x, out) in row.iter_mut().enumerate() {
+            let (rows, columns) = inside(window, y, x);
+            let count = (rows.len() * columns.len()).max(1) as f32;
+            let mut total = T::ZERO;
+            for row in rows {
+                let row = &plane[row * window.input.1..][columns.clone()];
+                total = total.plus(row.iter().fold(T::ZERO, |sum, value| sum.plus(*value)));
+            }
+            *out = total.over(count);
+        }
+    }
+}
+
+/// The gradient of a plane from that of its means.
+#[inline(always)]
+pub(super) fn average_backward<T: Element>(window: &Window, d_output: &[T], d_plane: &mut [T]) {
+    d_plane.fill(T::ZERO);
+    for (y, row) in d_output.chunks_exact(window.output.1).enumerate() {
+        for (x, d) in row.iter().enumerate() {
+            let (rows, columns) = inside(window, y, x);
+            let share = d.over((rows.len() * columns.len()).max(1) as f32);
+            for row in rows {
+                d_plane[row * window.input.1..][columns.clone()].iter_mut().for_each(|d| *d = d.plus(share));
+            }
+        }
+    }
+}

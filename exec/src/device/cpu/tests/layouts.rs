@@ -1,0 +1,138 @@
+//! Sixteen samples side by side give the bits that planes give, through every kernel and on each of its sides.
+
+use super::super::register_tiles::{Sixteen, available};
+use super::super::workspace::flat;
+use super::*;
+
+/// A tensor as a layout wants it, on whole lines; `elements` a sample.
+fn laid(values: &[f32], elements: usize, layout: Layout) -> Vec<Sixteen> {
+    let mut tensor = vec![Sixteen::default(); values.len() / 16];
+    for (at, target) in flat(&mut tensor).iter_mut().enumerate() {
+        *target = values[planes_at(at, elements, layout)];
+    }
+    tensor
+}
+
+/// The place among planes of what is at `at`.
+fn planes_at(at: usize, elements: usize, layout: Layout) -> usize {
+    match layout {
+        Layout::Planes => at,
+        Layout::Sixteens => {
+            let (line, sample) = (at / 16, at % 16);
+            (line / elements * 16 + sample) * elements + line % elements
+        }
+    }
+}
+
+/// The bits of a tensor, in the order of planes.
+fn in_planes(tensor: &mut [Sixteen], elements: usize, layout: Layout) -> Vec<u32> {
+    let mut found = vec![0; tensor.len() * 16];
+    for (at, value) in flat(tensor).iter().enumerate() {
+        found[planes_at(at, elements, layout)] = value.to_bits();
+    }
+    found
+}
+
+/// A training pass with these layouts; gradients towards the inputs are added to ones when `accumulate`.
+fn pass(kernel: &mut Kernel, data: &Data, samples: usize, layouts: (Layout, Layout), accumulate: bool) -> Pass {
+    kernel.lay(layouts.0, layouts.1);
+    let sizes: Vec<usize> = data.inputs.iter().map(|input| input.len() / samples).collect();
+    let out = data.d_output.len() / samples;
+    let mut inputs: Vec<Vec<Sixteen>> =
+        data.inputs.iter().zip(&sizes).map(|(input, size)| laid(input, *size, layouts.0)).collect();
+    let inputs: Vec<&[f32]> = inputs.iter_mut().map(|input| &*flat(input)).collect();
+    let mut d_output = laid(&data.d_output, out, layouts.1);
+    let mut output = vec![Sixteen([f32::NAN; 16]); d_output.len()];
+    let mut statistics = vec![0.5; data.parameters.len()];
+    kernel.forward(Mode::Train, &inputs, &data.parameters, &mut statistics, flat(&mut output));
+    let first = if accumulate { 1.0 } else { f32::NAN };
+    let mut d_inputs: Vec<Vec<Sixteen>> =
+        inputs.iter().map(|input| vec![Sixteen([first; 16]); input.len() / 16]).collect();
+    let mut gradient = vec![f32::NAN; data.parameters.len()];
+    let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(flat(d))).collect();
+    let (adds, w) = (vec![accumulate; inputs.len()], &data.parameters);
+    kernel.workspace.fill(f32::NAN);
+    kernel.backward(&inputs, flat(&mut output), w, flat(&mut d_output), &mut wanted, &adds, &mut gradient, false);
+    Pass {
+        output: in_planes(&mut output, out, layouts.1),
+        d_inputs: d_inputs.iter_mut().zip(&sizes).map(|(d, size)| in_planes(d, *size, layouts.0)).collect(),
+        d_parameters: bits(&gradient),
+        statistics: bits(&statistics),
+    }
+}
+
+fn check(layers: &[Layer], inputs: &[Shape], samples: usize) {
+    let rng = &mut ChaCha8Rng::seed_from_u64(layers.len() as u64);
+    let mut shapes = vec![inputs.to_vec()];
+    for layer in layers {
+        let output = layer.output_shape(&shapes[shapes.len() - 1]).expect("the chain's shapes fit");
+        shapes.push(vec![output]);
+    }
+    let parameters: usize = layers.iter().zip(&shapes).map(|(layer, inputs)| parameters_of(layer, inputs)).sum();
+    let data = Data {
+        inputs: inputs.iter().map(|shape| spread(samples * size(*shape), rng)).collect(),
+        parameters: spread(parameters, rng),
+        d_output: spread(samples * size(shapes[layers.len()][0]), rng),
+    };
+    let members: Vec<ChainLayer<'_>> =
+        layers.iter().zip(&shapes).map(|(layer, inputs)| ChainLayer { layer, inputs }).collect();
+    let kernel = |threads: usize| Kernel::new(&members, samples, &Threads::new(threads).expect("a few threads"));
+    let (planes, sixteens) = (Layout::Planes, Layout::Sixteens);
+    let others: &[(Layout, Layout)] = match kernel(1).fit() {
+        Fit::Free => &[(sixteens, sixteens), (sixteens, planes), (planes, sixteens)],
+        Fit::Alike => &[(sixteens, sixteens)],
+        Fit::PlanesBehind => &[(sixteens, planes)],
+        Fit::Planes => panic!("{layers:?} takes planes alone"),
+    };
+    for accumulate in [false, true] {
+        let expected = pass(&mut kernel(1), &data, samples, (planes, planes), accumulate);
+        for layouts in others {
+            for threads in [1, 3] {
+                let found = pass(&mut kernel(threads), &data, samples, *layouts, accumulate);
+                assert!(found == expected, "{layers:?} × {samples}, {layouts:?}, {threads} threads, {accumulate}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sixteens_give_the_bits_of_planes() {
+    if !available() {
+        eprintln!("left out: this processor has no AVX-512, without which all tensors lie in planes");
+        return;
+    }
+    let norm = || Layer::BatchNorm(BatchNorm { epsilon: 1e-5, momentum: 0.9 });
+    let average = |padding| {
+        let (kernel, stride, padding) = ((3, 3), (2, 2), (padding, padding));
+        Layer::Pool2d(Pool2d { kind: PoolKind::Average, kernel, stride, padding, ceil: false })
+    };
+    let bare = |layer| match layer {
+        Layer::Conv2d(conv) => Layer::Conv2d(Conv2d { bias: false, ..conv }),
+        other => other,
+    };
+    let cases = [
+        // Winograd's products, with what stands behind them and without.
+        (vec![bare(conv(8, 3, 1, 1, 1))], vec![shape(12, 6, 8)]),
+        (vec![conv(8, 3, 1, 1, 1)], vec![shape(8, 4, 4)]),
+        (vec![conv(12, 3, 1, 1, 1), Layer::Relu], vec![shape(8, 4, 6)]),
+        (vec![conv(8, 3, 1, 1, 1), Layer::Relu, max_pool(2, 2, 0)], vec![shape(8, 6, 6)]),
+        // Sums over taps: with padding, strides, pooling, odd planes.
+        (vec![bare(conv(5, 3, 2, 1, 1))], vec![shape(3, 9, 7)]),
+        (vec![bare(conv(6, 1, 2, 0, 1))], vec![shape(8, 8, 8)]),
+        (vec![conv(4, 5, 1, 2, 1), max_pool(2, 2, 0)], vec![shape(2, 8, 8)]),
+        (vec![conv(5, 3, 1, 0, 1), Layer::Relu], vec![shape(3, 7, 5)]),
+        // Planes shorter and longer than the lanes of a sum.
+        (vec![norm()], vec![shape(19, 1, 1)]),
+        (vec![norm(), Layer::Relu], vec![shape(6, 5, 7)]),
+        (vec![norm(), Layer::Relu], vec![shape(3, 8, 8)]),
+        (vec![Layer::Add, Layer::Relu], vec![shape(6, 5, 7); 2]),
+        (vec![average(0)], vec![shape(3, 7, 9)]),
+        (vec![average(1)], vec![shape(2, 6, 5)]),
+        (vec![Layer::GlobalPool], vec![shape(5, 8, 7)]),
+    ];
+    for (layers, inputs) in cases {
+        for samples in [16, 48] {
+            check(&layers, &inputs, samples);
+        }
+    }
+}

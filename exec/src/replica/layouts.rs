@@ -1,0 +1,97 @@
+//! Which of a replica's tensors lie with sixteen samples side by side, so that the kernels on both sides need not turn them.
+
+use lockstep_models::{Area, LayerId, Op, Program, Role};
+
+use super::{Chain, Work};
+use crate::device::cpu::{Fit, Layout, SIDE_BY_SIDE};
+
+/// What a chain asks of the tensors that it reads and writes.
+struct Demand {
+    inputs: Vec<LayerId>,
+    output: LayerId,
+    fit: Fit,
+}
+
+/// Tells all kernels how their tensors lie: with sixteen samples side by side wherever all that touch a tensor can.
+///
+/// Planes stay where a batch is not whole sixteens, and in roles that copy rows of activations from sample to sample.
+pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
+    let moves = |area: &Area| !matches!(area, Area::Buffer(_));
+    let whole = role.tasks.iter().all(|task| match &task.op {
+        Op::Copy(copy) => ![copy.from, copy.to].iter().any(moves),
+        Op::Compute { samples, .. } | Op::Load { samples, .. } => (*samples as usize).is_multiple_of(SIDE_BY_SIDE),
+        _ => true,
+    });
+    let best = if whole { Layout::Sixteens } else { Layout::Planes };
+    let mut found = vec![best; program.model.layers().len()];
+    // The samples themselves come as they are.
+    found[0] = Layout::Planes;
+    let demand = |chain: &Chain| {
+        let fit = if let Work::Kernel(kernel) = &chain.work { kernel.fit() } else { Fit::Planes };
+        Demand { inputs: chain.inputs.clone(), output: chain.output, fit }
+    };
+    settle(&mut found, &chains.iter().map(demand).collect::<Vec<_>>());
+    for Chain { work, inputs, output, .. } in chains {
+        if let (Work::Kernel(kernel), Some(input)) = (work, inputs.first()) {
+            kernel.lay(found[input.index()], found[output.index()]);
+        }
+    }
+}
+
+/// Takes planes wherever a chain asks for them, until all have what they ask for.
+fn settle(found: &mut [Layout], chains: &[Demand]) {
+    loop {
+        let before = found.to_vec();
+        for Demand { inputs, output, fit } in chains {
+            let all = || inputs.iter().chain([output]);
+            let mixed = all().any(|id| found[id.index()] == Layout::Planes);
+            match fit {
+                Fit::Free => {}
+                Fit::Planes => all().for_each(|id| found[id.index()] = Layout::Planes),
+                Fit::Alike if mixed => all().for_each(|id| found[id.index()] = Layout::Planes),
+                Fit::Alike => {}
+                Fit::PlanesBehind => found[output.index()] = Layout::Planes,
+            }
+        }
+        if before == found {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// input → free → alike → alike, which joins a branch, → planes behind → planes; what a chain in planes touches spreads through those
+    /// that want all alike, and no further than the next free one.
+    #[test]
+    fn planes_spread_as_far_as_they_must() {
+        let id = LayerId;
+        let demand = |inputs: &[LayerId], output, fit| Demand { inputs: inputs.to_vec(), output: id(output), fit };
+        let (first, pair, branch) = ([id(1)], [id(2), id(3)], [id(1)]);
+        let (fourth, fifth, source) = ([id(4)], [id(5)], [id(0)]);
+        let chains = |branch_fit, behind| {
+            vec![
+                demand(&source, 1, Fit::Free),
+                demand(&first, 2, Fit::Alike),
+                demand(&branch, 3, branch_fit),
+                demand(&pair, 4, Fit::Alike),
+                demand(&fourth, 5, behind),
+                demand(&fifth, 6, Fit::Planes),
+            ]
+        };
+        let (p, s) = (Layout::Planes, Layout::Sixteens);
+        for (branch_fit, behind, expected) in [
+            (Fit::Free, Fit::PlanesBehind, [p, s, s, s, s, p, p]),
+            (Fit::Free, Fit::Free, [p, s, s, s, s, p, p]),
+            (Fit::Free, Fit::Planes, [p, p, p, p, p, p, p]),
+            (Fit::Planes, Fit::PlanesBehind, [p, p, p, p, p, p, p]),
+        ] {
+            let mut found = vec![s; 7];
+            found[0] = p;
+            settle(&mut found, &chains(branch_fit, behind));
+            assert_eq!(found, expected, "{branch_fit:?}, {behind:?}");
+        }
+    }
+}
