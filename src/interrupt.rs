@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use signal_hook::consts::SIGUSR1;
+use signal_hook::flag;
+
 use crate::failure::Failure;
 
 /// The exit code after an interrupt: 128 + SIGINT.
@@ -61,5 +64,27 @@ impl Interrupt {
     /// Whether it was.
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether the user has asked what goes on, by SIGUSR1.
+#[derive(Debug, Clone, Default)]
+pub struct Signal(Arc<AtomicBool>);
+
+impl Signal {
+    /// Takes the signal from now on.
+    ///
+    /// # Errors
+    /// A system that refuses.
+    pub fn listen() -> Result<Signal, Failure> {
+        let signal = Signal::default();
+        let taken = flag::register(SIGUSR1, Arc::clone(&signal.0));
+        taken.map_err(|error| Failure::Run(format!("SIGUSR1 cannot be caught: {error}")))?;
+        Ok(signal)
+    }
+
+    /// Whether it has come since this was last asked.
+    pub fn came(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
     }
 }

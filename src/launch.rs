@@ -61,6 +61,15 @@ impl Launch {
         }
     }
 
+    /// Whether all processes are well; each says whether it is, and none goes on to wait for one that is not.
+    pub fn all_well(&self, well: bool) -> bool {
+        match self {
+            Launch::Threads => well,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi(processes) => processes.gather(u32::from(well)).iter().all(|of| *of == 1),
+        }
+    }
+
     /// Refuses configurations whose ranks the processes cannot take, before the first of them runs.
     ///
     /// # Errors

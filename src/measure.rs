@@ -1,9 +1,7 @@
 //! Measurements: each configuration of an experiment trained for real, a row each.
 
-use std::time::Duration;
-
 use lockstep_exec::data::Dataset;
-use lockstep_exec::{Arenas, Evaluations, Options, Run, Saving, State};
+use lockstep_exec::{Arenas, Evaluations, ExecError, Flight, Options, Run, Saving, State, Watch};
 use lockstep_models::{Program, Trial, median};
 use lockstep_topology::{Cluster, InputError};
 
@@ -20,8 +18,6 @@ use crate::tune;
 const WARM_UP: u32 = 5;
 /// A run's error is the median after each of so many last epochs (Goyal et al. 2017, §5.1).
 const LAST_EPOCHS: u32 = 5;
-/// A wait in which nothing moves for so long ends the run.
-const STALL_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a run left, as far as it is in this process.
 pub struct Measured {
@@ -113,10 +109,20 @@ pub(crate) fn segment(
 ) -> Result<Option<Measured>, Failure> {
     let program = configuration.program().map_err(|error| experiment.locate(error))?;
     let progress = Progress::new(launch.speaks(), &configuration.label(), steps, program.global_batch());
-    let show = |step: u32, loss: f64| progress.step(step, loss);
     let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { LAST_EPOCHS } else { 0 };
     let recompute_bn = experiment.recompute_bn;
     let first = operation.first(&program, data.len());
+    let label = configuration.label();
+    let show = |step: u32, loss: f64| {
+        progress.step(step, loss);
+        let done = first + u64::from(step) + 1;
+        operation.metrics.iter().for_each(|file| file.step((&label, seed), done, loss, program.global_batch()));
+    };
+    let (ranks, processes) = (program.ranks(), launch.processes());
+    let asked = || operation.signal.came();
+    let records = |flights: &[Flight]| operation.record(ranks, flights);
+    let stalled = |error: &ExecError| operation.end_stalled(processes, error);
+    let stuck = |error: &ExecError| operation.end_stuck(error);
     let all = first + u64::from(steps);
     let order = |done: u64| operation.order(done, all);
     let keep = |snapshot| operation.keep((experiment, configuration), seed, first, snapshot);
@@ -136,7 +142,9 @@ pub(crate) fn segment(
             recompute_bn,
             target: experiment.target_accuracy,
         }),
-        stall_limit: STALL_LIMIT,
+        stall_limit: operation.stall_limit,
+        watch: Some(Watch { asked: &asked, records: &records, stalled: &stalled, stuck: &stuck }),
+        fault: operation.fault,
         replay: replay.as_deref(),
         progress: Some(&show),
         ..Options::default()
@@ -247,7 +255,7 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         steps_to_target: experiment
             .target_accuracy
             .filter(|target| evaluation.accuracy() >= *target)
-            .map(|_| run.losses.len() as u32),
+            .map(|_| (run.first + run.losses.len() as u64) as u32),
         error_pct: (!errors.is_empty()).then(|| median(errors)),
         error_mean_pct: None,
         error_std_pct: None,

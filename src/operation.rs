@@ -2,17 +2,27 @@
 
 use std::mem::take;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use lockstep_exec::{Log, Order, Run, Snapshot};
+use lockstep_exec::{ExecError, Fault, Flight, Log, Order, Run, Snapshot};
 use lockstep_models::Program;
 use lockstep_topology::InputError;
 
 use crate::checkpoint::{Checkpoint, Folder, claims_behind, identity, setting};
 use crate::experiment::{Configuration, Experiment};
-use crate::interrupt::Interrupt;
+use crate::failure::{STALLED, located};
+use crate::flight::Record;
+use crate::interrupt::{Interrupt, Signal};
+use crate::metrics::Metrics;
+
+/// A wait in which nothing moves for so long ends a run, unless it says otherwise.
+pub const STALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// A process of several that has stalled leaves the others so much time to say what they know.
+const OTHERS: Duration = Duration::from_secs(1);
 
 /// How a run is watched over.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Operation {
     /// Whether the state is kept on the way; the same in all processes.
     pub saves: bool,
@@ -22,6 +32,32 @@ pub struct Operation {
     pub resumed: Option<(Checkpoint, PathBuf)>,
     /// Whether the user has asked for the end.
     pub interrupt: Interrupt,
+    /// A wait in which nothing moves for so long ends the run.
+    pub stall_limit: Duration,
+    /// Where flight records go.
+    pub flight: PathBuf,
+    /// Whether flight records are asked for now.
+    pub signal: Signal,
+    /// A line a step, in the process of rank 0.
+    pub metrics: Option<Metrics>,
+    /// What is to go wrong.
+    pub fault: Option<Fault>,
+}
+
+impl Default for Operation {
+    fn default() -> Operation {
+        Operation {
+            saves: false,
+            folder: None,
+            resumed: None,
+            interrupt: Interrupt::default(),
+            stall_limit: STALL_LIMIT,
+            flight: PathBuf::from("."),
+            signal: Signal::default(),
+            metrics: None,
+            fault: None,
+        }
+    }
 }
 
 impl Operation {
@@ -48,6 +84,30 @@ impl Operation {
         self.resumed
             .as_ref()
             .map_or(0, |(checkpoint, _)| checkpoint.state.position.steps(batch, samples as u64 / batch))
+    }
+
+    /// Writes the flight records of this process's ranks, of so many in the job, and says where they are.
+    pub(crate) fn record(&self, ranks: u32, flights: &[Flight]) {
+        match Record::new(ranks, flights).save(&self.flight) {
+            Ok(path) => eprintln!("flight record: {}; lockstep exec inspect says what is in it", path.display()),
+            Err(error) => eprintln!("{error}"),
+        }
+    }
+
+    /// Ends this process, one of several of a job in which nothing moves: MPI itself would wait for ever. Where there is no
+    /// other, the error finds its own way out.
+    pub(crate) fn end_stalled(&self, processes: u32, error: &ExecError) {
+        if processes > 1 {
+            eprintln!("{}", located(error));
+            std::thread::sleep(OTHERS);
+            std::process::exit(STALLED);
+        }
+    }
+
+    /// Ends this process, for its ranks do not.
+    pub(crate) fn end_stuck(&self, error: &ExecError) {
+        eprintln!("{}", located(error));
+        std::process::exit(STALLED);
     }
 
     /// What rank 0 orders for the step after which `steps` of `all` are done.

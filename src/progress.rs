@@ -47,7 +47,7 @@ impl Progress {
             return;
         }
         let rate = f64::from(step - first) * self.samples_per_step as f64 / elapsed.as_secs_f64();
-        let line = line(&self.label, step + 1, self.steps, rate, loss);
+        let line = line(&self.label, step + 1, self.steps, self.samples_per_step, rate, loss);
         state.since = Some((now, step));
         let mut out = io::stderr().lock();
         // Progress that cannot be shown is no reason to stop training.
@@ -147,8 +147,10 @@ fn estimate(verb: &str, share: f64, elapsed: Duration, what: &str) -> String {
     format!("{verb}: {:.0} % done, {left}; now {what}", share * 100.0)
 }
 
-fn line(label: &str, step: u32, steps: u32, images_per_s: f64, loss: f64) -> String {
-    format!("{label}: step {step}/{steps}, {images_per_s:.0} images/s, loss {loss:.4}")
+fn line(label: &str, step: u32, steps: u32, samples_per_step: u64, images_per_s: f64, loss: f64) -> String {
+    let left = f64::from(steps - step.min(steps)) * samples_per_step as f64 / images_per_s;
+    let left = if left.is_finite() { format!(", about {} left", duration(left)) } else { String::new() };
+    format!("{label}: step {step}/{steps}, {images_per_s:.0} images/s, loss {loss:.4}{left}")
 }
 
 #[cfg(test)]
@@ -165,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_line_says_where_the_run_is() {
-        let text = line("lenet, 2 ranks x 16, ring", 40, 100, 5123.4, 0.12345);
-        assert_eq!(text, "lenet, 2 ranks x 16, ring: step 40/100, 5123 images/s, loss 0.1235");
+        let text = line("lenet, 2 ranks x 16, ring", 40, 100, 32, 64.4, 0.12345);
+        // 60 steps of 32 samples at 64.4 a second.
+        assert_eq!(text, "lenet, 2 ranks x 16, ring: step 40/100, 64 images/s, loss 0.1235, about 30 s left");
     }
 }

@@ -56,7 +56,12 @@ fn same(a: &Checkpoint, b: &Checkpoint) -> bool {
     let all = |one: &Checkpoint| {
         let State { weights, statistics, velocity, average, references, .. } = &one.state;
         let (z, previous) = average.clone().unwrap_or_default();
-        let lists = [weights.clone(), references.clone(), statistics.clone(), vec![velocity.clone(), z, previous.unwrap_or_default()]];
+        let lists = [
+            weights.clone(),
+            references.clone(),
+            statistics.clone(),
+            vec![velocity.clone(), z, previous.unwrap_or_default()],
+        ];
         lists.concat().iter().map(|values| bits(values)).collect::<Vec<_>>()
     };
     let rest = |one: &Checkpoint| (one.state.position, one.state.judge, one.steps, one.log.clone());

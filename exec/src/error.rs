@@ -33,12 +33,12 @@ pub enum ExecError {
     },
     /// Nothing moved for the stall limit.
     Stall {
-        /// Which rank noticed.
+        /// On which rank.
         rank: u32,
-        /// The operations it waits in.
-        waiting: String,
-        /// How long it waited, in seconds.
+        /// For how long, in seconds.
         seconds: f64,
+        /// The collective, who is missing, what each rank of the process does, and the cause; a line each.
+        report: String,
     },
 }
 
@@ -53,8 +53,8 @@ impl fmt::Display for ExecError {
                 "training has diverged: in step {step} the loss on rank {rank} is {loss}, and the first output that is not \
                  finite is that of `{layers}`: take a lower learning rate or a longer warm-up, or look at the data"
             ),
-            ExecError::Stall { rank, waiting, seconds } => {
-                write!(f, "rank {rank} has waited {seconds:.1} s in {waiting}: a peer is stuck or gone")
+            ExecError::Stall { rank, seconds, report } => {
+                write!(f, "the run has stalled: nothing has moved on rank {rank} for {seconds:.1} s\n{report}")
             }
         }
     }

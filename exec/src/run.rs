@@ -11,7 +11,10 @@ use crate::data::{Dataset, Sampler};
 use crate::device::cpu::Threads;
 use crate::error::ExecError;
 use crate::exchange::Traffic;
+use crate::fault::Fault;
 use crate::fingerprint::{Fingerprint, hex};
+use crate::flight::{Aside, Flights};
+use crate::found::Found;
 use crate::gather::{Legacy, gather, mean};
 use crate::holdings::Memory;
 use crate::pin::pin;
@@ -19,7 +22,8 @@ use crate::pool::Arenas;
 use crate::replica::{Evaluation, Replica};
 use crate::room;
 use crate::state::{Position, State};
-use crate::transport::{Transport, TransportError, control, memory};
+use crate::transport::{Transport, control, memory};
+use crate::watch::{Guard, Watch};
 use crate::whole::{assemble, common};
 use crate::worker::{Evaluations, Saving, Setup, Worker, losses_of};
 
@@ -47,6 +51,10 @@ pub struct Options<'a> {
     pub saving: Option<Saving<'a>>,
     /// A wait in which nothing moves for so long ends the run.
     pub stall_limit: Duration,
+    /// Who looks after the run from outside.
+    pub watch: Option<Watch<'a>>,
+    /// What is to go wrong, where that is what is tested.
+    pub fault: Option<Fault>,
     /// Called by each rank, with its number, when it has taken a micro-batch.
     pub on_load: Option<&'a (dyn Fn(u32) + Sync)>,
     /// Called on rank 0 after each step with its number and mean local loss.
@@ -68,6 +76,8 @@ impl Default for Options<'_> {
             saving: None,
             on_load: None,
             stall_limit: Duration::from_secs(60),
+            watch: None,
+            fault: None,
             progress: None,
         }
     }
@@ -132,16 +142,19 @@ pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<R
     room::check(program, 0..ranks, &Threads::new(options.threads_per_rank)?)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let fits = ranks as usize * options.threads_per_rank <= cores;
-    let setup = setup(program, data, options)?;
+    let setup = setup(program, data, options, 0..ranks)?;
     let mut states: Vec<Option<Memory>> = Vec::new();
     states.resize_with(ranks as usize, || None);
     let found = Found::default();
-    let clock = Instant::now();
-    let results = memory::run(states, if fits { memory::SPIN } else { 0 }, |end, state| {
-        pin(end.rank().0 as usize * options.threads_per_rank, options.threads_per_rank);
-        found.note(body(&setup, end, state, clock, &found, false))
+    let clock = setup.guard.flights.clock();
+    let results = setup.guard.during(|| {
+        memory::run(states, if fits { memory::SPIN } else { 0 }, |end, state| {
+            pin(end.rank().0 as usize * options.threads_per_rank, options.threads_per_rank);
+            found.note(body(&setup, end, state, clock, &found, false))
+        })
     });
-    let all = results.map_err(|error| found.cause(error))?.into_iter().flatten().next().unwrap_or_default();
+    let all = results.map_err(|error| found.cause(error, &setup.guard))?;
+    let all = all.into_iter().flatten().next().unwrap_or_default();
     finish(&setup, options, all, found)
 }
 
@@ -165,46 +178,30 @@ pub fn run_processes(
         return Err(InputError::new("--strategy", "first-come", message).into());
     }
     let here = (0..program.ranks()).zip(hosts).filter(|(_, host)| **host == processes.process());
-    room::check(program, here.map(|(rank, _)| rank), &Threads::new(options.threads_per_rank)?)?;
-    let setup = setup(program, data, options)?;
+    let here: Vec<u32> = here.map(|(rank, _)| rank).collect();
+    room::check(program, here.iter().copied(), &Threads::new(options.threads_per_rank)?)?;
+    let setup = setup(program, data, options, here.iter().copied())?;
     let mut states: Vec<Option<Memory>> = Vec::new();
-    states.resize_with(hosts.iter().filter(|host| **host == processes.process()).count(), || None);
+    states.resize_with(here.len(), || None);
     let found = Found::default();
-    let clock = Instant::now();
-    let results =
-        processes.run(hosts, 0, states, |end, state| found.note(body(&setup, end, state, clock, &found, true)));
-    let all = results.map_err(|error| found.cause(error))?.into_iter().flatten().next();
+    let clock = setup.guard.flights.clock();
+    let results = setup.guard.during(|| {
+        processes.run(hosts, 0, states, |end, state| {
+            let rank = end.rank().0;
+            let result = found.note(body(&setup, end, state, clock, &found, true));
+            result.map_err(|error| format!("{error} ({})", setup.guard.place(rank)))
+        })
+    });
+    let all = results.map_err(|error| found.cause(error, &setup.guard))?.into_iter().flatten().next();
     all.map(|all| finish(&setup, options, all, found)).transpose()
 }
 
-/// z and, unless it has just begun, z_prev.
-type AverageModel = (Vec<f32>, Option<Vec<f32>>);
-
-/// What the ranks of a process tell beside their results.
-#[derive(Default)]
-struct Found {
-    /// The first failure that is a rank's own.
-    error: Mutex<Option<ExecError>>,
-    /// Rank 0's, in the end: its replica, and its average model with the one before.
-    replica: Mutex<Option<(Replica, Option<AverageModel>)>>,
-}
-
-impl Found {
-    /// Others' transport errors follow from the first rank's own failure, which is the one to report.
-    fn note<T>(&self, result: Result<T, ExecError>) -> Result<T, ExecError> {
-        result.inspect_err(|error| {
-            if let (Ok(mut slot), false) = (self.error.lock(), matches!(error, ExecError::Transport(_))) {
-                slot.get_or_insert(error.clone());
-            }
-        })
-    }
-
-    fn cause(&self, error: TransportError) -> ExecError {
-        self.error.lock().ok().and_then(|mut slot| slot.take()).unwrap_or(ExecError::Transport(error))
-    }
-}
-
-fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &'a Options<'a>) -> Result<Setup<'a>, InputError> {
+fn setup<'a>(
+    program: &'a Program,
+    data: &'a Dataset,
+    options: &'a Options<'a>,
+    here: impl Iterator<Item = u32>,
+) -> Result<Setup<'a>, InputError> {
     let batches = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
     let (global_batch, steps_per_epoch) = (program.global_batch(), batches.batches_per_epoch());
     let first = match options.start {
@@ -231,7 +228,8 @@ fn setup<'a>(program: &'a Program, data: &'a Dataset, options: &'a Options<'a>) 
         seed: options.seed,
         threads: options.threads_per_rank,
         arenas: &options.arenas,
-        stall_limit: options.stall_limit,
+        guard: Guard::new(Flights::new(program, first, here), options.stall_limit, options.watch),
+        fault: options.fault,
         driver: Mutex::new(driver),
         judge: options.start.map_or_else(|| Judge::new(target), |state| state.judge.aiming(target)),
         start: options.start,
@@ -251,10 +249,15 @@ fn body(
     found: &Found,
     align: bool,
 ) -> Result<Option<Vec<Legacy>>, ExecError> {
+    let flight = setup.guard.flights.of(end.rank().0);
+    let _closing = flight.closing();
+    let record = flight.begin_aside(Aside::Meeting, 0, setup.guard.flights.now());
     let memory = state.insert(Memory::new(setup, end.rank().0)?);
     let before = if align { clock::offset(end, clock)? } else { clock::Offset::default() };
     control::barrier(end)?;
+    flight.end(record, setup.guard.flights.now());
     let mut outcome = Worker::new(setup, end, memory, clock)?.run()?;
+    flight.begin_aside(Aside::Meeting, outcome.losses.len() as u32, setup.guard.flights.now());
     let after = if align { clock::offset(end, clock)? } else { before };
     let clock_residual_s = clock::align(&mut outcome.spans, before, after);
     let averages = setup.program.averaging.is_some();

@@ -107,8 +107,7 @@ impl Checkpoint {
     /// # Errors
     /// A header that is longer than the format allows.
     pub fn to_bytes(&self, model: &Model) -> Result<Vec<u8>, String> {
-        let State { position, weights, statistics: of_workers, velocity, average, references, judge } =
-            &self.state;
+        let State { position, weights, statistics: of_workers, velocity, average, references, judge } = &self.state;
         let trained = average.as_ref().map_or(&weights[0], |(average, _)| average);
         let parameters: Vec<_> = model.layers().iter().flat_map(|node| &node.parameters).collect();
         let mut tensors = Vec::new();

@@ -90,7 +90,12 @@ impl ExecRun {
             eprintln!("seed {}, {} configuration(s)", seeds.join(", "), configurations.len());
             eprintln!("{}", experiment.account_of_training(&configurations));
         }
-        let operation = self.operation.open(&experiment, &configurations[0], &launch)?;
+        let opened = self.operation.open(&experiment, &configurations[0], &launch);
+        if !launch.all_well(opened.is_ok()) {
+            // Who is not well says why; the others just end.
+            return opened.map(drop);
+        }
+        let operation = opened?;
         let mut trace = Trace::new();
         let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let rows = rows(&experiment, &operation, &mut launch, |configuration, measured| {

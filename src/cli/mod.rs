@@ -1,13 +1,14 @@
 //! The command line: what can be asked, and how an answer or an error leaves the process.
 //!
-//! One file a command. Exit codes: 0 done, 1 a run failed (a rank panicked or stalled, a deadlock), 2 bad input. An error
-//! is one line on standard error, `place: value: what is wrong and the cure`, in the same form for flags and for files.
+//! One file a command. Exit codes: 0 done, 1 a run failed (a rank panicked, a deadlock), 2 bad input, 3 a run stalled, 130
+//! interrupted. An error is one line on standard error, `place: value: what is wrong and the cure`, in the same form for flags and for files.
 
 mod calibrate;
 mod clusters;
 mod compare;
 mod doctor;
 mod exec_collective;
+mod exec_inspect;
 mod exec_run;
 mod flags;
 mod models;
@@ -84,6 +85,8 @@ enum Exec {
     Run(Box<exec_run::ExecRun>),
     /// Measure one collective
     Collective(exec_collective::ExecCollective),
+    /// Say who waits for whom in a job that stood still
+    Inspect(exec_inspect::Inspect),
 }
 
 /// Runs the command that `arguments` (the program's name first) ask for, and says how it ended.
@@ -102,6 +105,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Sim(Sim::Collective(command)) => command.run(),
         Command::Exec(Exec::Run(command)) => command.run(),
         Command::Exec(Exec::Collective(command)) => command.run(),
+        Command::Exec(Exec::Inspect(command)) => command.run(),
         Command::Compare(command) => command.run(),
         Command::Papers(command) => command.run(),
         Command::Calibrate(command) => command.run(),

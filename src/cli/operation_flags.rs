@@ -1,17 +1,20 @@
 //! The flags of a run's operation: checkpoints, and going on from one.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use lockstep_exec::Fault;
 use lockstep_topology::InputError;
 
 use super::flags::parsed;
 use crate::checkpoint::{Every, Folder, latest};
 use crate::experiment::{Configuration, Experiment};
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Signal};
 use crate::launch::Launch;
-use crate::operation::Operation;
+use crate::metrics::Metrics;
+use crate::operation::{Operation, STALL_LIMIT};
 
 /// Flags of a run's operation.
 #[derive(Debug, Clone, Args)]
@@ -26,6 +29,25 @@ pub(super) struct OperationFlags {
     /// Go on from the latest checkpoint in this folder that is whole, or from this file; all processes read it
     #[arg(long, value_name = "DIR|FILE")]
     resume: Option<PathBuf>,
+    /// Append a line of JSON for each step to this file: step, loss on rank 0, images_per_s, elapsed_s
+    #[arg(long, value_name = "FILE.jsonl")]
+    metrics: Option<PathBuf>,
+    /// End the run with a report of who waits for whom when nothing has moved for so long [default: 60s]
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    stall_limit: Option<Duration>,
+    /// Where a stall, or SIGUSR1, leaves what each rank did last, for exec inspect [default: the present folder]
+    #[arg(long, value_name = "DIR", default_value = ".", hide_default_value = true)]
+    flight: PathBuf,
+    /// Let something go wrong, e.g. hang:1@3: on rank 1 in step 3
+    #[arg(long, value_parser = parsed::<Fault>, value_name = "FAULT", hide = true)]
+    fault: Option<Fault>,
+}
+
+/// Reads `60`, `60s` and `0.5s`.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.trim().trim_end_matches('s').trim().parse::<f64>().ok();
+    let taken = number.filter(|seconds| (0.1..=1e6).contains(seconds)).map(Duration::from_secs_f64);
+    taken.ok_or_else(|| format!("{text:?}: must be a number of seconds from 0.1 to 1000000, such as 60s"))
 }
 
 impl OperationFlags {
@@ -34,6 +56,10 @@ impl OperationFlags {
     /// # Errors
     /// Several configurations or seeds, a number of learners that is still to be found.
     pub(super) fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
+        if !self.flight.is_dir() {
+            let message = "is no folder: make it, or name another";
+            return Err(InputError::new("--flight", self.flight.display().to_string(), message));
+        }
         let asked = [("--checkpoint", &self.checkpoint), ("--resume", &self.resume)];
         for (flag, path) in asked.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
             let refused = |message: &str| Err(InputError::new(flag, path.display().to_string(), message));
@@ -63,7 +89,17 @@ impl OperationFlags {
                 eprintln!("{text}");
             }
         };
-        let mut operation = Operation { saves: self.checkpoint.is_some(), ..Operation::default() };
+        let mut operation = Operation {
+            saves: self.checkpoint.is_some(),
+            stall_limit: self.stall_limit.unwrap_or(STALL_LIMIT),
+            flight: self.flight.clone(),
+            signal: Signal::listen()?,
+            fault: self.fault,
+            ..Operation::default()
+        };
+        if let (Some(path), true) = (&self.metrics, speaks) {
+            operation.metrics = Some(Metrics::open(path)?);
+        }
         if let Some(path) = &self.resume {
             operation.resumed = Some(latest(path, |error| tell(&error.to_string()))?);
             let told = operation.check(experiment, configuration)?;
@@ -72,7 +108,7 @@ impl OperationFlags {
         if let Some(path) = &self.checkpoint {
             operation.interrupt = Interrupt::listen(speaks)?;
             if speaks {
-                let every = self.checkpoint_every.unwrap_or(Every::Time(std::time::Duration::from_secs(300)));
+                let every = self.checkpoint_every.unwrap_or(Every::Time(Duration::from_secs(300)));
                 let (folder, dead) = Folder::open(path, every)?;
                 dead.iter().for_each(|dead| tell(&format!("{dead} has ended without giving {} back", path.display())));
                 operation.folder = Some(folder);

@@ -6,6 +6,7 @@ use lockstep_topology::Rank;
 use super::Worker;
 use crate::data::Dataset;
 use crate::error::ExecError;
+use crate::flight::Aside;
 use crate::gather::mean;
 use crate::replica::Evaluation;
 use crate::transport::control;
@@ -54,6 +55,7 @@ impl Worker<'_> {
         if !(due || falls || when.aims(done, course)) {
             return Ok((None, Judgement::GoOn));
         }
+        let record = self.flight.begin_aside(Aside::Evaluation, self.iteration, self.now());
         let evaluation = self.evaluate(when)?;
         // What rank 0 says also keeps others from running into the stall limit while it is at it.
         let judgement = match &evaluation {
@@ -70,6 +72,7 @@ impl Worker<'_> {
                 _ => Judgement::GoOn,
             },
         };
+        self.flight.end(record, self.now());
         Ok((evaluation.filter(|_| due), judgement))
     }
 

@@ -9,6 +9,7 @@ use super::Worker;
 use crate::arena::Arena;
 use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange, Progress, Traffic, scratch_elements};
+use crate::fault::Kind;
 use crate::transport::RegionMut;
 
 /// An exchange task, its machinery, and how far it is.
@@ -22,6 +23,8 @@ pub(super) struct Slot {
     pub(super) started: u32,
     ready: Time,
     start: Time,
+    /// Its number in the flight recorder.
+    record: u64,
 }
 
 impl Worker<'_> {
@@ -60,6 +63,7 @@ impl Worker<'_> {
             started: 0,
             ready: Time::ZERO,
             start: Time::ZERO,
+            record: 0,
         });
         Ok(())
     }
@@ -70,11 +74,13 @@ impl Worker<'_> {
         self.transport.poll()?;
         for index in 0..self.slots.len() {
             let (task, started) = (self.slots[index].task, self.slots[index].started);
-            if !self.slots[index].running && started < self.granted && self.satisfied(task, started) {
+            let due = !self.slots[index].running && started < self.granted && self.satisfied(task, started);
+            if due && !self.is_left_out(index) {
                 let (ready, start) = (self.ready(task), self.now());
                 let slot = &mut self.slots[index];
                 slot.exchange.restart();
                 (slot.running, slot.started, slot.ready, slot.start) = (true, started + 1, ready, start);
+                slot.record = self.flight.begin_exchange(index, task, started, start);
                 moved = true;
             }
             let slot = &mut self.slots[index];
@@ -90,8 +96,9 @@ impl Worker<'_> {
             };
             if ended {
                 slot.running = false;
-                let (iteration, ready, start) = (slot.started - 1, slot.ready, slot.start);
+                let (iteration, ready, start, record) = (slot.started - 1, slot.ready, slot.start, slot.record);
                 let end = self.now();
+                self.flight.end(record, end);
                 self.done[task] = iteration + 1;
                 self.ended[task] = end;
                 let rank = self.transport.rank().0;
@@ -107,14 +114,31 @@ impl Worker<'_> {
         self.slots.iter().flat_map(|slot| slot.exchange.sent()).map(|traffic| traffic.messages).sum()
     }
 
-    pub(super) fn stall(&self, seconds: f64) -> ExecError {
-        let waits = self.slots.iter().filter(|slot| slot.running).map(|slot| {
-            let peers: Vec<String> =
-                slot.exchange.waits().map(|(lane, rank)| format!("rank {} (lane {lane})", rank.0)).collect();
-            format!("`{}` iteration {} for {}", self.role.tasks[slot.task].name, slot.started - 1, peers.join(", "))
-        });
-        let waiting = waits.collect::<Vec<_>>().join("; ");
-        ExecError::Stall { rank: self.transport.rank().0, waiting, seconds }
+    /// Whether a fault on purpose keeps the role's `index`th exchange from beginning; makes the first two change places if
+    /// that is the fault.
+    fn is_left_out(&mut self, index: usize) -> bool {
+        let step = self.setup.first + u64::from(self.slots[index].started);
+        let Some(fault) = self.setup.fault.filter(|fault| fault.strikes(self.transport.rank().0, step)) else {
+            return false;
+        };
+        if fault.kind == Kind::Order && index < 2 {
+            self.slots[index].exchange.pose_as(1 - index as u32);
+        }
+        fault.kind == Kind::Skip && index == 0
+    }
+
+    /// Tells the flight recorder whom the exchanges wait for.
+    pub(super) fn tell_waits(&self) {
+        let mut peers: Vec<u32> = self
+            .slots
+            .iter()
+            .filter(|slot| slot.running)
+            .flat_map(|slot| slot.exchange.waits())
+            .map(|(_, rank)| rank.0)
+            .collect();
+        peers.sort_unstable();
+        peers.dedup();
+        self.flight.wait_for(peers.into_iter());
     }
 
     pub(super) fn sent(&self) -> Vec<Traffic> {

@@ -46,8 +46,10 @@ impl Worker<'_> {
                 break;
             }
             let (ready, start) = (self.ready(task), self.now());
+            let record = self.flight.begin(task, iteration, start);
             self.average(task, iteration);
             let (rank, end) = (self.transport.rank().0, self.now());
+            self.flight.end(record, end);
             self.spans.push(Span { rank, task: task as u32, iteration, repetition: 0, ready, start, end });
             (self.done[task], self.ended[task]) = (iteration + 1, end);
             self.beside.step();

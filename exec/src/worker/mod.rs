@@ -20,17 +20,23 @@ use lockstep_topology::Time;
 use crate::data::{Dataset, Sampler};
 use crate::error::ExecError;
 use crate::exchange::Traffic;
+use crate::fault::Fault;
+use crate::flight::Recorder;
 use crate::holdings::Memory;
 use crate::pool::Arenas;
 use crate::replica::Evaluation;
 use crate::state::State;
 use crate::transport::Transport;
+use crate::watch::Guard;
 pub use evaluation::Evaluations;
 use exchanges::Slot;
 use learning::Beside;
 pub(crate) use saving::ORDER_ELEMENTS;
 use saving::Orders;
 pub use saving::{Log, Order, Saving, Snapshot};
+
+/// The longest nap of a rank that waits.
+const NAP: Duration = Duration::from_millis(500);
 
 /// What a worker needs beside the program.
 pub(crate) struct Setup<'a> {
@@ -45,7 +51,10 @@ pub(crate) struct Setup<'a> {
     pub threads: usize,
     /// Where activations lie.
     pub arenas: &'a Arenas,
-    pub stall_limit: Duration,
+    /// Flight recorders and stall limit.
+    pub guard: Guard<'a>,
+    /// What is to go wrong.
+    pub fault: Option<Fault>,
     /// Asked by all ranks of the process.
     pub driver: Mutex<Driver>,
     /// What rank 0 thinks of accuracies.
@@ -95,6 +104,7 @@ pub(crate) struct Worker<'a> {
     role: &'a Role,
     transport: &'a mut dyn Transport,
     clock: Instant,
+    flight: &'a Recorder,
     memory: &'a mut Memory,
     slots: Vec<Slot>,
     /// Iterations that each task has completed.
@@ -135,6 +145,7 @@ impl<'a> Worker<'a> {
     ) -> Result<Self, ExecError> {
         let program = setup.program;
         let role = &program.roles[program.role_of(transport.rank().0)];
+        let flight = setup.guard.flights.of(transport.rank().0);
         let beside = role.tasks.iter().enumerate().filter(|(_, task)| task.stream == Stream::Synchronisation);
         let begun =
             setup.start.and_then(|state| state.average.as_ref()).is_some_and(|(_, previous)| previous.is_some());
@@ -143,6 +154,7 @@ impl<'a> Worker<'a> {
             role,
             transport,
             clock,
+            flight,
             memory,
             slots: Vec::new(),
             done: vec![0; role.tasks.len()],
@@ -270,8 +282,13 @@ impl<'a> Worker<'a> {
         self.wait_until(|worker| worker.satisfied(task, iteration))?;
         let start = self.now();
         let ready = self.ready(task);
+        let record = self.flight.begin(task, iteration, start);
+        if let Some(fault) = self.setup.fault.filter(|fault| fault.strikes(self.transport.rank().0, batch)) {
+            fault.strike();
+        }
         self.execute(task, repetition, sampler, batch)?;
         let end = self.now();
+        self.flight.end(record, end);
         self.spans.push(Span {
             rank: self.transport.rank().0,
             task: task as u32,
@@ -303,6 +320,7 @@ impl<'a> Worker<'a> {
     fn wait_until(&mut self, condition: impl Fn(&Self) -> bool) -> Result<(), ExecError> {
         let mut last_move = Instant::now();
         let mut messages = self.messages();
+        let (limit, mut told) = (self.setup.guard.limit, false);
         while !condition(self) {
             if self.progress()? {
                 last_move = Instant::now();
@@ -312,14 +330,22 @@ impl<'a> Worker<'a> {
             let now = self.messages();
             if now != messages {
                 (last_move, messages) = (Instant::now(), now);
+                self.flight.moved(self.now());
             }
             let waited = last_move.elapsed();
-            if waited > self.setup.stall_limit {
-                let error = self.stall(waited.as_secs_f64());
+            if waited > limit / 4 {
+                told = true;
+                self.tell_waits();
+            }
+            if waited > limit {
+                let error = self.setup.guard.give_up(self.transport.rank().0, waited.as_secs_f64());
                 self.transport.abort(&error.to_string());
                 return Err(error);
             }
-            self.transport.wait(Some(Instant::now() + self.setup.stall_limit.min(Duration::from_millis(500))))?;
+            self.transport.wait(Some(Instant::now() + (limit / 8).min(NAP)))?;
+        }
+        if told {
+            self.flight.wait_for(std::iter::empty());
         }
         Ok(())
     }

@@ -5,13 +5,14 @@
 //! copy is everybody's where all train one model, a file that one process renames is there whole or not at all, and what one
 //! file holds any number of ranks can go on from.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lockstep_models::{Averaging, Claim};
 use lockstep_topology::{InputError, Rank};
 
-use super::Worker;
+use super::{NAP, Worker};
 use crate::error::ExecError;
+use crate::flight::Aside;
 use crate::replica::Evaluation;
 use crate::state::{Position, State};
 use crate::transport::{Combine, RegionMut, SendId, Tag, TransportError, control};
@@ -26,9 +27,6 @@ const WEIGHTS: u32 = 10;
 const REFERENCE: u32 = 12;
 /// Kind of the message that says that rank 0 has kept the state.
 const KEPT: u32 = 11;
-
-/// The longest nap while an order is awaited.
-const NAP: Duration = Duration::from_millis(500);
 
 /// What rank 0 wants done when the present step is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,11 +155,13 @@ impl Worker<'_> {
     pub(super) fn save(&mut self, steps: u64, log: &Log) -> Result<(), ExecError> {
         let Some(saving) = self.setup.saving else { return Ok(()) };
         self.wait_until(Worker::settled)?;
+        let record = self.flight.begin_aside(Aside::Saving, self.iteration, self.now());
         let rank = self.transport.rank().0;
         let state = self.capture(steps)?;
         let Some(state) = state else {
             // What rank 0 says also keeps others from running into the stall limit while it writes.
             control::receive(self.transport, Rank(0), KEPT)?;
+            self.flight.end(record, self.now());
             return Ok(());
         };
         let claims = self.setup.driver.lock().map(|driver| driver.record().to_vec()).unwrap_or_default();
@@ -169,6 +169,7 @@ impl Worker<'_> {
         for other in (0..self.transport.ranks()).filter(|other| *other != rank) {
             control::send(self.transport, Rank(other), KEPT, steps)?;
         }
+        self.flight.end(record, self.now());
         Ok(())
     }
 

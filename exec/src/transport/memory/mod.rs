@@ -108,7 +108,8 @@ pub(crate) fn run_ends<W: Transport + Send, S: Send, T: Send, E: Display>(
             .zip(&mut states)
             .map(|(mut end, state)| {
                 let body = &body;
-                scope.spawn(move || {
+                let thread = std::thread::Builder::new().name(format!("rank {}", end.rank().0));
+                let spawned = thread.spawn_scoped(scope, move || {
                     let cause = match catch_unwind(AssertUnwindSafe(|| body(&mut end, state))) {
                         Ok(Ok(result)) => return Ok(result),
                         Ok(Err(error)) => error.to_string(),
@@ -117,7 +118,8 @@ pub(crate) fn run_ends<W: Transport + Send, S: Send, T: Send, E: Display>(
                     end.abort(&cause);
                     // The first cause of the job, which may be another rank's.
                     Err(end.poll().err().unwrap_or(TransportError::Aborted { rank: end.rank(), cause }))
-                })
+                });
+                spawned.expect("the system gives a thread for each rank")
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("panics are caught inside")).collect()

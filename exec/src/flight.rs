@@ -1,0 +1,339 @@
+//! The flight recorder: what each rank of a process did last, written without locks, read by whoever wants to know.
+//!
+//! A rank notes an operation when it begins and when it ends: four stores into a ring of a thousand entries that it alone
+//! writes. A reader on another thread may meet an entry that is being overwritten; it reads the count before and after and
+//! leaves out what the writer may have reached meanwhile.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Instant;
+
+use lockstep_models::{Op, Program, TaskId};
+use lockstep_topology::Time;
+use serde::{Deserialize, Serialize};
+
+/// Operations that are remembered of each rank.
+pub const OPERATIONS: usize = 1000;
+
+/// Peers that a rank names when it waits; more do not help whoever reads it.
+const PEERS: usize = 8;
+
+/// What a rank does beside the tasks of its program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aside {
+    /// Meets the others before and after the iterations.
+    Meeting,
+    /// Judges the model, or waits for who does.
+    Evaluation,
+    /// Keeps the state, or waits for who does.
+    Saving,
+}
+
+/// Codes of asides in an entry; tasks are below.
+const ASIDES: [(Aside, &str); 3] = [
+    (Aside::Meeting, "meeting of all ranks"),
+    (Aside::Evaluation, "evaluation"),
+    (Aside::Saving, "saving of the state"),
+];
+const FIRST_ASIDE: u32 = u32::MAX - ASIDES.len() as u32;
+
+/// One operation in the ring; all of them words, so that no reader sees half a number.
+#[derive(Default)]
+struct Entry {
+    /// Task or aside, and the iteration above.
+    what: AtomicU64,
+    begun: AtomicU64,
+    /// 0 while it is under way.
+    ended: AtomicU64,
+}
+
+/// The flight recorder of one rank.
+pub(crate) struct Recorder {
+    rank: u32,
+    entries: Vec<Entry>,
+    /// Operations noted so far.
+    count: AtomicU64,
+    /// When something of this rank last moved, in picoseconds.
+    moved: AtomicU64,
+    /// By exchange of the role: iterations that were begun.
+    started: Vec<AtomicU32>,
+    /// Whom it waits for; `u32::MAX` where nobody stands.
+    waits: [AtomicU32; PEERS],
+    over: AtomicBool,
+}
+
+impl Recorder {
+    fn new(rank: u32, exchanges: usize) -> Recorder {
+        let mut entries = Vec::new();
+        entries.resize_with(OPERATIONS, Entry::default);
+        Recorder {
+            rank,
+            entries,
+            count: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+            started: (0..exchanges).map(|_| AtomicU32::new(0)).collect(),
+            waits: std::array::from_fn(|_| AtomicU32::new(u32::MAX)),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    fn note(&self, code: u32, iteration: u32, at: Time) -> u64 {
+        let number = self.count.load(Ordering::Relaxed);
+        let entry = &self.entries[number as usize % OPERATIONS];
+        self.count.store(number + 1, Ordering::Relaxed);
+        // Who sees anything of what follows sees the new count, and so that the old entry is gone.
+        fence(Ordering::Release);
+        entry.ended.store(0, Ordering::Relaxed);
+        entry.what.store(u64::from(code) | u64::from(iteration) << 32, Ordering::Relaxed);
+        entry.begun.store(at.0, Ordering::Relaxed);
+        self.moved.store(at.0, Ordering::Relaxed);
+        number
+    }
+
+    /// Notes that a task begins; gives the number to end it with.
+    pub(crate) fn begin(&self, task: TaskId, iteration: u32, at: Time) -> u64 {
+        self.note(task as u32, iteration, at)
+    }
+
+    /// Notes that the exchange which is the role's `number`th begins.
+    pub(crate) fn begin_exchange(&self, number: usize, task: TaskId, iteration: u32, at: Time) -> u64 {
+        self.started[number].store(iteration + 1, Ordering::Relaxed);
+        self.note(task as u32, iteration, at)
+    }
+
+    /// Notes that what is no task begins.
+    pub(crate) fn begin_aside(&self, aside: Aside, iteration: u32, at: Time) -> u64 {
+        self.note(FIRST_ASIDE + aside as u32, iteration, at)
+    }
+
+    /// Notes that an operation has ended; one that has left the ring meanwhile is forgotten.
+    pub(crate) fn end(&self, number: u64, at: Time) {
+        if self.count.load(Ordering::Relaxed) - number <= OPERATIONS as u64 {
+            self.entries[number as usize % OPERATIONS].ended.store(at.0.max(1), Ordering::Relaxed);
+        }
+        self.moved.store(at.0, Ordering::Relaxed);
+    }
+
+    /// Notes that a message has come or gone.
+    pub(crate) fn moved(&self, at: Time) {
+        self.moved.store(at.0, Ordering::Relaxed);
+    }
+
+    /// Says whom the rank waits for.
+    pub(crate) fn wait_for(&self, peers: impl Iterator<Item = u32>) {
+        let mut peers = peers.fuse();
+        self.waits.iter().for_each(|place| place.store(peers.next().unwrap_or(u32::MAX), Ordering::Relaxed));
+    }
+
+    /// Notes at its end that the rank has ended, well or not.
+    pub(crate) fn closing(&self) -> Closing<'_> {
+        Closing(self)
+    }
+}
+
+/// What a rank holds while it lives.
+pub(crate) struct Closing<'a>(&'a Recorder);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Release);
+    }
+}
+
+/// An operation of a rank, as it is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Operation {
+    /// The how-many-eth of its rank, from 0.
+    pub number: u64,
+    /// The task, as timelines call it.
+    pub name: String,
+    /// The step since training began, from 0.
+    pub step: u64,
+    /// Of a collective: its number among all of the run, the same on every rank that takes part.
+    pub collective: Option<u64>,
+    /// Of a collective: its method, the bytes of its buffer and its first and last rank.
+    pub what: Option<(String, u64, u32, u32)>,
+    /// Seconds since the run began.
+    pub begun_s: f64,
+    /// The same; nothing while it is under way.
+    pub ended_s: Option<f64>,
+    /// Whether it is none of the program's tasks.
+    pub is_aside: bool,
+}
+
+/// What is known of a rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flight {
+    /// Which.
+    pub rank: u32,
+    /// Its last operations in the order in which they began.
+    pub operations: Vec<Operation>,
+    /// Ranks whose messages it waits for, if it has waited for some time.
+    pub waits_for: Vec<u32>,
+    /// Seconds since anything of it moved.
+    pub idle_s: f64,
+    /// Whether it has ended.
+    pub over: bool,
+    /// By exchange of its role: runs that it has begun.
+    pub started: Vec<u32>,
+}
+
+/// The flight recorders of a process.
+pub(crate) struct Flights<'a> {
+    program: &'a Program,
+    /// Steps that were done before this run.
+    first: u64,
+    ranks: u32,
+    clock: Instant,
+    recorders: Vec<Recorder>,
+}
+
+impl<'a> Flights<'a> {
+    /// For the ranks of this process.
+    pub(crate) fn new(program: &'a Program, first: u64, here: impl Iterator<Item = u32>) -> Flights<'a> {
+        let exchanges = |rank| program.roles[program.role_of(rank)].exchanges().count();
+        let recorders = here.map(|rank| Recorder::new(rank, exchanges(rank))).collect();
+        Flights { program, first, ranks: program.ranks(), clock: Instant::now(), recorders }
+    }
+
+    /// Ranks of the whole job.
+    pub(crate) fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// The zero of all records.
+    pub(crate) fn clock(&self) -> Instant {
+        self.clock
+    }
+
+    /// The time on that clock.
+    pub(crate) fn now(&self) -> Time {
+        Time::from_nanos(self.clock.elapsed().as_nanos() as u64)
+    }
+
+    /// That of a rank of this process.
+    pub(crate) fn of(&self, rank: u32) -> &Recorder {
+        self.recorders.iter().find(|recorder| recorder.rank == rank).expect("a recorder for each rank here")
+    }
+
+    /// Whether every rank has ended.
+    pub(crate) fn all_over(&self) -> bool {
+        self.recorders.iter().all(|recorder| recorder.over.load(Ordering::Acquire))
+    }
+
+    /// Seconds since something last moved on the rank of this process that has been still for longest; 0 where all have ended.
+    pub(crate) fn longest_still_s(&self) -> f64 {
+        let now = self.now().0;
+        let live = self.recorders.iter().filter(|recorder| !recorder.over.load(Ordering::Acquire));
+        let idle = live.map(|recorder| now.saturating_sub(recorder.moved.load(Ordering::Relaxed)));
+        idle.max().unwrap_or(0) as f64 * 1e-12
+    }
+
+    /// What is known of all ranks of this process.
+    pub(crate) fn read(&self) -> Vec<Flight> {
+        let now = self.now();
+        self.recorders.iter().map(|recorder| self.read_one(recorder, now)).collect()
+    }
+
+    fn read_one(&self, recorder: &Recorder, now: Time) -> Flight {
+        let before = recorder.count.load(Ordering::Acquire);
+        let first = before.saturating_sub(OPERATIONS as u64);
+        let copies: Vec<(u64, u64, u64, u64)> = (first..before)
+            .map(|number| {
+                let entry = &recorder.entries[number as usize % OPERATIONS];
+                let (begun, ended) = (entry.begun.load(Ordering::Relaxed), entry.ended.load(Ordering::Relaxed));
+                (number, entry.what.load(Ordering::Relaxed), begun, ended)
+            })
+            .collect();
+        fence(Ordering::Acquire);
+        let kept = recorder.count.load(Ordering::Relaxed).saturating_sub(OPERATIONS as u64);
+        // An entry counts as noted before all of it is stored; the last one is under way then.
+        let operations = copies.into_iter().filter(|(number, ..)| *number >= kept);
+        let operations =
+            operations.map(|(number, what, begun, ended)| self.operation(recorder.rank, number, what, begun, ended));
+        let waits = recorder.waits.iter().map(|place| place.load(Ordering::Relaxed));
+        Flight {
+            rank: recorder.rank,
+            operations: operations.collect(),
+            waits_for: waits.take_while(|peer| *peer != u32::MAX).collect(),
+            idle_s: now.0.saturating_sub(recorder.moved.load(Ordering::Relaxed)) as f64 * 1e-12,
+            over: recorder.over.load(Ordering::Acquire),
+            started: recorder.started.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
+        }
+    }
+
+    fn operation(&self, rank: u32, number: u64, what: u64, begun: u64, ended: u64) -> Operation {
+        let (code, iteration) = (what as u32, what >> 32);
+        let role = &self.program.roles[self.program.role_of(rank)];
+        let task = role.tasks.get(code as usize);
+        let aside = ASIDES.get(code.wrapping_sub(FIRST_ASIDE) as usize).map(|(_, name)| *name);
+        let exchanges = role.exchanges().count() as u64;
+        let place = role.exchanges().position(|(task, _)| task == code as usize);
+        let collective = place.map(|place| iteration * exchanges + place as u64);
+        let what = task.and_then(|task| match &task.op {
+            Op::Exchange(exchange) => {
+                let ranks = &self.program.groups[exchange.group].ranks;
+                let bytes = 4 * (exchange.range.end - exchange.range.start);
+                Some((exchange.algorithm.to_string(), bytes, ranks.first, ranks.first + ranks.count - 1))
+            }
+            _ => None,
+        });
+        Operation {
+            number,
+            name: task.map_or(aside.unwrap_or("unknown"), |task| &task.name).to_owned(),
+            step: self.first + iteration,
+            collective,
+            what,
+            begun_s: begun as f64 * 1e-12,
+            ended_s: (ended > 0).then_some(ended as f64 * 1e-12),
+            is_aside: task.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockstep_models::{Job, Model};
+
+    use super::*;
+
+    #[test]
+    fn the_last_thousand_are_kept_while_others_read() {
+        let job = Job::new(Arc::new(Model::load("mlp").unwrap()), 2, 4);
+        let program = job.program().unwrap();
+        let flights = Flights::new(&program, 0, 0..2);
+        let recorder = flights.of(1);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                // An operation's iteration and times all follow from its number, so a reader can tell a torn one.
+                for number in 0..200_000u64 {
+                    let at = Time(2 * number + 1);
+                    let noted = recorder.begin(0, number as u32, at);
+                    recorder.end(noted, Time(at.0 + 1));
+                }
+            });
+            while !writer.is_finished() {
+                let flight = flights.read_one(recorder, Time(0));
+                // The newest may be half written.
+                let whole = flight.operations.len().saturating_sub(1);
+                for operation in &flight.operations[..whole] {
+                    let begun = (2 * operation.number + 1) as f64 * 1e-12;
+                    assert_eq!((operation.step, operation.begun_s), (operation.number, begun));
+                }
+            }
+        });
+        let flight = &flights.read()[1];
+        let numbers: Vec<u64> = flight.operations.iter().map(|operation| operation.number).collect();
+        assert_eq!(numbers, (199_000..200_000).collect::<Vec<_>>());
+        assert!(flight.operations.iter().all(|operation| operation.ended_s.is_some()));
+        // What has left the ring cannot be ended any more.
+        recorder.end(5, Time(77));
+        assert!(flights.read()[1].operations.iter().all(|operation| operation.ended_s != Some(77e-12)));
+        assert!(flights.read()[0].operations.is_empty() && !flights.all_over());
+        drop((flights.of(0).closing(), recorder.closing()));
+        assert!(flights.all_over());
+    }
+}

@@ -1,0 +1,199 @@
+//! What is said of a job that no longer moves: the collective that is stuck, who is missing in it, and what each rank does.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use lockstep_topology::Bytes;
+
+use crate::flight::{Flight, Operation};
+
+/// Who holds up a job, as far as the records at hand tell.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diagnosis {
+    /// Ranks for which others wait and which themselves wait for nobody; none where all wait in a circle.
+    pub culprits: Vec<u32>,
+    /// In words, a line each: the collective, the ranks, the cause.
+    pub report: String,
+}
+
+impl Flight {
+    /// What it is in at the moment: of what has not ended, what began first (an exchange behind which all else queues).
+    pub fn present(&self) -> Option<&Operation> {
+        self.operations.iter().find(|operation| operation.ended_s.is_none())
+    }
+
+    /// What it ended last.
+    pub fn last_ended(&self) -> Option<&Operation> {
+        let ended = self.operations.iter().filter(|operation| operation.ended_s.is_some());
+        ended.max_by(|a, b| a.ended_s.unwrap_or_default().total_cmp(&b.ended_s.unwrap_or_default()))
+    }
+
+    /// The computation, or whatever is no collective, that has begun and not ended.
+    pub(crate) fn stuck_in(&self) -> Option<&Operation> {
+        self.operations.iter().rev().find(|operation| operation.ended_s.is_none() && operation.collective.is_none())
+    }
+
+    fn line(&self) -> String {
+        let mut line = format!("rank {}: ", self.rank);
+        let waits: Vec<String> = self.waits_for.iter().map(|rank| format!("rank {rank}")).collect();
+        let idle = format!("{:.1} s", self.idle_s);
+        let in_step = |operation: &Operation| format!("`{}`, step {}", operation.name, operation.step);
+        let said = match (self.stuck_in(), self.present()) {
+            _ if self.over => line.write_str("has ended"),
+            (Some(operation), _) => write!(line, "in {} for {idle}", in_step(operation)),
+            (None, Some(operation)) if !waits.is_empty() => {
+                write!(line, "waits in {} for {} since {idle}", in_step(operation), waits.join(", "))
+            }
+            (None, Some(operation)) => write!(line, "in {}, nothing moved for {idle}", in_step(operation)),
+            (None, None) => write!(line, "between two operations, nothing moved for {idle}"),
+        };
+        // Writing to a string does not fail.
+        let _ = said;
+        if let Some(last) = self.last_ended() {
+            let _ = write!(line, "; last done: {}", in_step(last));
+        }
+        line
+    }
+}
+
+/// Says who waits for whom and who is to blame, of the ranks in `flights`; `ranks` take part in all.
+pub fn diagnose(flights: &[Flight], ranks: u32) -> Diagnosis {
+    let known: BTreeMap<u32, &Flight> = flights.iter().map(|flight| (flight.rank, flight)).collect();
+    let mut report = String::new();
+    let live = || flights.iter().filter(|flight| !flight.over);
+    // The earliest collective that anybody is in: later ones may only queue behind it.
+    let open = live().flat_map(|flight| &flight.operations).filter(|one| one.ended_s.is_none());
+    let stuck =
+        open.filter_map(|one| Some((one.collective?, one.what.as_ref()?, one))).min_by_key(|(number, ..)| *number);
+    let mut missing = Vec::new();
+    if let Some((number, (method, bytes, first, last), operation)) = &stuck {
+        let in_it = |flight: &&Flight| {
+            let exchanges = flight.started.len() as u64;
+            let (run, place) = (number / exchanges.max(1), number % exchanges.max(1));
+            flight.started.get(place as usize).is_some_and(|started| u64::from(*started) > run)
+        };
+        missing = (*first..=*last).filter(|rank| known.get(rank).is_some_and(|flight| !in_it(flight))).collect();
+        let unknown: Vec<u32> = (*first..=*last).filter(|rank| !known.contains_key(rank)).collect();
+        let who = |ranks: &[u32]| ranks.iter().map(|rank| rank.to_string()).collect::<Vec<_>>().join(", ");
+        let _ = write!(
+            report,
+            "collective {number}: `{}`, step {}, {method}, {} among ranks {first} to {last}",
+            operation.name,
+            operation.step,
+            Bytes(*bytes)
+        );
+        if !missing.is_empty() {
+            let _ = write!(report, "; not begun by rank {}", who(&missing));
+        }
+        if !unknown.is_empty() {
+            let _ = write!(report, "; nothing known here of rank {}", who(&unknown));
+        }
+        report.push('\n');
+    }
+    for flight in flights {
+        let _ = writeln!(report, "{}", flight.line());
+    }
+    let culprits = culprits(&known, &missing, ranks);
+    let causes: Vec<String> = culprits
+        .iter()
+        .map(|rank| match known.get(rank).and_then(|flight| flight.stuck_in().or(flight.present())) {
+            Some(one) => format!("rank {rank}, in `{}`, step {}", one.name, one.step),
+            None if known.contains_key(rank) => format!("rank {rank}"),
+            None => format!("rank {rank}, or whom it waits for: there is no record of it here"),
+        })
+        .collect();
+    let _ = match causes.is_empty() {
+        true => write!(
+            report,
+            "cause: all wait for each other: a rank does its collectives in another order, or not all of them"
+        ),
+        false => write!(report, "cause: {}", causes.join("; ")),
+    };
+    Diagnosis { culprits, report }
+}
+
+/// Those at the ends of the chains of waiting.
+fn culprits(known: &BTreeMap<u32, &Flight>, missing: &[u32], ranks: u32) -> Vec<u32> {
+    let busy = |flight: &Flight| flight.stuck_in().is_some();
+    let mut found: Vec<u32> =
+        known.values().filter(|flight| !flight.over && busy(flight)).map(|one| one.rank).collect();
+    if found.is_empty() {
+        found = missing.to_vec();
+    }
+    if found.is_empty() {
+        // Whoever is waited for and does not wait; ranks of other processes count as not waiting.
+        let waited: Vec<u32> = known.values().flat_map(|flight| flight.waits_for.clone()).collect();
+        let waits = |rank: &u32| known.get(rank).is_some_and(|flight| !flight.waits_for.is_empty());
+        found = waited.into_iter().filter(|rank| *rank < ranks && !waits(rank)).collect();
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(number: u64, collective: Option<u64>, ended_s: Option<f64>) -> Operation {
+        let name = if collective.is_some() { "allreduce" } else { "forward" }.to_owned();
+        let what = collective.map(|_| ("ring".to_owned(), 1024, 0, 3));
+        Operation { number, name, step: 7, collective, what, begun_s: 1.0, ended_s, is_aside: false }
+    }
+
+    fn flight(rank: u32, operations: Vec<Operation>, started: u32, waits_for: &[u32]) -> Flight {
+        let waits_for = waits_for.to_vec();
+        Flight { rank, operations, waits_for, idle_s: 2.0, over: false, started: vec![started] }
+    }
+
+    /// In a ring each waits for the one before: 3 for 2, 2 for 1, 0 for 3.
+    #[test]
+    fn the_one_who_computes_is_to_blame() {
+        let inside = |rank, peer| flight(rank, vec![operation(4, Some(7), None)], 8, &[peer]);
+        let busy = flight(1, vec![operation(3, None, None)], 7, &[]);
+        let found = diagnose(&[inside(0, 3), busy, inside(2, 1), inside(3, 2)], 4);
+        assert_eq!(found.culprits, [1]);
+        assert!(
+            found
+                .report
+                .starts_with("collective 7: `allreduce`, step 7, ring, 1KiB among ranks 0 to 3; not begun by rank 1")
+        );
+        assert!(
+            found.report.contains("rank 2: waits in `allreduce`, step 7 for rank 1 since 2.0 s"),
+            "{}",
+            found.report
+        );
+        assert!(found.report.ends_with("cause: rank 1, in `forward`, step 7"), "{}", found.report);
+    }
+
+    #[test]
+    fn a_rank_without_record_is_to_blame_where_the_chain_ends_there() {
+        let inside = |rank, peer| flight(rank, vec![operation(4, Some(7), None)], 8, &[peer]);
+        let found = diagnose(&[inside(0, 3), inside(2, 1), inside(3, 2)], 4);
+        assert_eq!(found.culprits, [1]);
+        assert!(found.report.contains("nothing known here of rank 1"), "{}", found.report);
+        assert!(
+            found.report.ends_with("cause: rank 1, or whom it waits for: there is no record of it here"),
+            "{}",
+            found.report
+        );
+    }
+
+    #[test]
+    fn a_circle_has_no_culprit_and_who_left_one_out_is_it() {
+        let inside = |rank, peer| flight(rank, vec![operation(4, Some(7), None)], 8, &[peer]);
+        let circle = diagnose(&[inside(0, 1), inside(1, 2), inside(2, 3), inside(3, 0)], 4);
+        assert!(
+            circle.culprits.is_empty() && circle.report.contains("cause: all wait for each other"),
+            "{}",
+            circle.report
+        );
+        let ended = vec![operation(4, Some(6), Some(1.5))];
+        let left_out = diagnose(&[inside(0, 1), inside(1, 2), flight(2, ended, 7, &[]), inside(3, 2)], 4);
+        assert_eq!(left_out.culprits, [2]);
+        assert!(left_out.report.ends_with("cause: rank 2"), "{}", left_out.report);
+        let mut over = inside(2, 1);
+        over.over = true;
+        assert!(diagnose(&[over], 4).report.contains("rank 2: has ended"));
+    }
+}

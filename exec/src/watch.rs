@@ -1,0 +1,137 @@
+//! The watchdog: one thread of each process, which reads the flight recorders and speaks up when nothing moves any more.
+//!
+//! A rank that waits for messages gives up by itself at the stall limit. The watchdog is for all that cannot: an operation that
+//! never returns, a call into MPI that blocks, ranks that wait for each other outside of exchanges, threads that do not end.
+
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use crate::error::ExecError;
+use crate::flight::{Flight, Flights};
+use crate::stall::diagnose;
+
+/// A rank in an operation has so many stall limits, for its peers, who wait, give up after one.
+const IN_OPERATION: f64 = 2.0;
+/// What is no exchange (an evaluation, a checkpoint) has so many.
+const ASIDE: f64 = 10.0;
+/// So long after the job was given up its threads must have ended.
+const GRACE: Duration = Duration::from_secs(1);
+/// Between two looks, at most.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Who looks after a run from outside; called on any thread.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    /// Whether records are wanted now; asked several times a second.
+    pub asked: &'a (dyn Fn() -> bool + Sync),
+    /// Takes the records of the ranks of this process, when they are asked for and when the job is stuck.
+    pub records: &'a (dyn Fn(&[Flight]) + Sync),
+    /// Hears once why the job is given up, before its end.
+    pub stalled: &'a (dyn Fn(&ExecError) + Sync),
+    /// Hears that ranks of a job that was given up do not end: only the end of the process helps.
+    pub stuck: &'a (dyn Fn(&ExecError) + Sync),
+}
+
+/// What the ranks of a process and its watchdog share.
+pub(crate) struct Guard<'a> {
+    pub flights: Flights<'a>,
+    /// A wait in which nothing moves for so long ends the run.
+    pub limit: Duration,
+    watch: Option<Watch<'a>>,
+    /// When the job was given up, and why.
+    given_up: OnceLock<(Instant, ExecError)>,
+}
+
+impl<'a> Guard<'a> {
+    pub(crate) fn new(flights: Flights<'a>, limit: Duration, watch: Option<Watch<'a>>) -> Guard<'a> {
+        Guard { flights, limit, watch, given_up: OnceLock::new() }
+    }
+
+    /// Gives the job up, since nothing has moved on `rank` for so long; the first time it tells who watches.
+    pub(crate) fn give_up(&self, rank: u32, seconds: f64) -> ExecError {
+        let mut first = false;
+        let (_, error) = self.given_up.get_or_init(|| {
+            first = true;
+            let report = diagnose(&self.flights.read(), self.flights.ranks()).report;
+            (Instant::now(), ExecError::Stall { rank, seconds, report })
+        });
+        if let (true, Some(watch)) = (first, self.watch) {
+            (watch.records)(&self.flights.read());
+            (watch.stalled)(error);
+        }
+        error.clone()
+    }
+
+    /// Runs `work` on this thread under the watchdog's eyes.
+    pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        std::thread::scope(|scope| {
+            let (working, ended) = mpsc::channel::<()>();
+            scope.spawn(move || self.look(&ended));
+            let result = work();
+            drop(working);
+            result
+        })
+    }
+
+    /// What a rank of this process was in when it ended, in words.
+    pub(crate) fn place(&self, rank: u32) -> String {
+        let flights = self.flights.read();
+        let flight = flights.iter().find(|flight| flight.rank == rank);
+        match flight.and_then(|flight| flight.stuck_in().or(flight.present()).or(flight.last_ended())) {
+            Some(one) => format!("in `{}`, step {}, begun {:.3} s after the start", one.name, one.step, one.begun_s),
+            None => "before the first step".to_owned(),
+        }
+    }
+
+    /// Looks until the other end of `ended` is gone.
+    fn look(&self, ended: &Receiver<()>) {
+        let (mut told, mut recorded) = (false, false);
+        loop {
+            match ended.recv_timeout(LOOK.min(self.limit / 4)) {
+                Err(RecvTimeoutError::Timeout) => {}
+                _ => return,
+            }
+            if let Some(watch) = self.watch.filter(|watch| (watch.asked)()) {
+                (watch.records)(&self.flights.read());
+            }
+            // A rank that does not return may be ended with its process before anybody hears of it.
+            let silent = self.silent(1.0).is_some();
+            if let (true, false, Some(watch)) = (silent, recorded, self.watch) {
+                (watch.records)(&self.flights.read());
+            }
+            recorded = silent;
+            match self.given_up.get() {
+                Some((since, error)) if !told && since.elapsed() > GRACE && !self.flights.all_over() => {
+                    told = true;
+                    match self.watch {
+                        Some(watch) => (watch.stuck)(error),
+                        None => eprintln!("{error}"),
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    if let Some((rank, seconds)) = self.silent(IN_OPERATION) {
+                        self.give_up(rank, seconds);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A rank of which nothing has moved for so many stall limits, or for more where it is in no task.
+    fn silent(&self, limits: f64) -> Option<(u32, f64)> {
+        let limit = self.limit.as_secs_f64();
+        let most = |flight: &Flight| {
+            let aside = flight.present().is_some_and(|operation| operation.is_aside);
+            limit * if aside { ASIDE } else { limits }
+        };
+        // Reading all operations takes a moment; most looks end here.
+        if self.flights.longest_still_s() <= limit {
+            return None;
+        }
+        let flights = self.flights.read();
+        let silent = flights.iter().filter(|flight| !flight.over && flight.idle_s > most(flight));
+        silent.map(|flight| (flight.rank, flight.idle_s)).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}

@@ -1,0 +1,27 @@
+//! `lockstep exec inspect`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::flight::{Record, account};
+use crate::report;
+
+/// Flags of `exec inspect`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lockstep exec inspect flight-*.json
+      who waits for whom in a job that stood still, or was sent SIGUSR1, when its processes wrote these")]
+pub(super) struct Inspect {
+    /// Flight records of one job, of as many of its processes as there are
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+impl Inspect {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let records: Result<Vec<Record>, _> = self.files.iter().map(|path| Record::load(path)).collect();
+        report::print(&account(&records?))
+    }
+}
