@@ -18,7 +18,7 @@ pub(super) const STRATEGIES: &str = "How training is spread over ranks: ssgd, hy
 pub struct ExperimentFlags {
     /// Experiment file (TOML); flags replace what it says
     pub experiment: Option<PathBuf>,
-    /// Model: a name (lockstep models list), a .toml or .onnx file; variants and sizes behind a colon (resnet-50:image=64)
+    /// Model: a name (lockstep models list), a .toml, .onnx or .prototxt (Caffe) file; variants and sizes behind a colon (resnet-50:image=64)
     #[arg(long)]
     pub model: Option<String>,
     /// Cluster: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file

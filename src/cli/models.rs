@@ -38,7 +38,7 @@ pub(super) struct List {
   lockstep models show resnet-50 --memory --batch 16
       what training it takes of a device's memory, as planned and with a buffer for each operator's output")]
 pub(super) struct Show {
-    /// Name of a model, or a .toml or .onnx file, e.g. lenet, alexnet:ungrouped or resnet-50:image=64
+    /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet, alexnet:ungrouped or resnet-50:image=64
     model: String,
     /// Show what one learner takes of a device's memory instead of the layers
     #[arg(long)]
@@ -56,7 +56,7 @@ pub(super) struct Show {
 #[command(after_help = "Example:
   lockstep models check my-net.toml")]
 pub(super) struct Check {
-    /// Names of models, or .toml or .onnx files, variants and sizes behind a colon
+    /// Names of models, or .toml, .onnx or .prototxt files, variants and sizes behind a colon
     #[arg(required = true)]
     models: Vec<String>,
     /// How to print

@@ -6,6 +6,7 @@
 mod arbitrary;
 mod block;
 mod build;
+mod caffe;
 mod expression;
 mod inits;
 mod kinds;
@@ -15,6 +16,7 @@ mod order;
 mod read;
 mod shard;
 mod sizes;
+mod sketch;
 mod work;
 mod zoo;
 
@@ -166,6 +168,14 @@ impl Model {
     /// The byte or node of the first mistake, or of the first operator without a layer here.
     pub fn from_onnx(file: &str, bytes: &[u8]) -> Result<Model, InputError> {
         onnx::parse(file, bytes)
+    }
+
+    /// The model that `text`, the content of `file`, defines as Caffe's networks are (`.prototxt`), to train or to deploy.
+    ///
+    /// # Errors
+    /// The line of the first mistake, or of the first layer that there is none for here.
+    pub fn from_caffe(file: &str, text: &str) -> Result<Model, InputError> {
+        caffe::parse(file, text)
     }
 
     /// Names of the models that come with the project, each file's variants behind it.

@@ -23,6 +23,9 @@ pub(super) const ZOO: &[(&str, &str)] = &[
     ("vgg-19", include_str!("../../zoo/vgg-19.toml")),
 ];
 
+/// Endings of files that hold models: this project's, ONNX's, Caffe's.
+const FORMATS: [&str; 3] = [".toml", ".onnx", ".prototxt"];
+
 /// Names of all models with their variants.
 pub(super) fn names() -> Vec<String> {
     let of_file = |(name, text): &(&str, &str)| {
@@ -40,21 +43,27 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     if let Some((name, text)) = ZOO.iter().find(|(name, _)| *name == name_or_path) {
         return read::parse(&file(name), text, settings);
     }
+    let foreign = FORMATS[1..].iter().find(|ending| name_or_path.ends_with(*ending));
+    if let (Some(format), false) = (foreign, settings.is_empty()) {
+        let message = format!("a {format} file has no variants or sizes: leave out what stands behind its colon");
+        return Err(InputError::new("", format!("model \"{wanted}\""), message));
+    }
     if name_or_path.ends_with(".onnx") {
-        if !settings.is_empty() {
-            let message = "an ONNX file has no variants or sizes: leave out what stands behind its colon";
-            return Err(InputError::new("", format!("model \"{wanted}\""), message));
-        }
         let bytes = std::fs::read(name_or_path).map_err(|error| unreadable(name_or_path, &error))?;
         return Model::from_onnx(name_or_path, &bytes);
     }
-    let is_path = name_or_path.ends_with(".toml") || name_or_path.contains(std::path::MAIN_SEPARATOR);
+    let is_path =
+        FORMATS.iter().any(|ending| name_or_path.ends_with(ending)) || name_or_path.contains(std::path::MAIN_SEPARATOR);
     if !is_path {
         let cure = suggestion(name_or_path, ZOO.iter().map(|(name, _)| *name));
-        let message = format!("there is no such model in the zoo, and a path ends in .toml or .onnx: {cure}");
+        let message =
+            format!("there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: {cure}");
         return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
     }
     let text = std::fs::read_to_string(name_or_path).map_err(|error| unreadable(name_or_path, &error))?;
+    if foreign.is_some() {
+        return Model::from_caffe(name_or_path, &text);
+    }
     read::parse(name_or_path, &text, settings)
 }
 
@@ -68,9 +77,10 @@ fn file(name: &str) -> String {
 
 /// Name or path, and what stands behind its colon; a path may hold colons of its own.
 fn split(wanted: &str) -> (&str, &str) {
-    match wanted.rfind(".toml:").or_else(|| wanted.rfind(".onnx:")) {
-        Some(dot) => (&wanted[..dot + 5], &wanted[dot + 6..]),
-        None if wanted.ends_with(".toml") || wanted.ends_with(".onnx") => (wanted, ""),
+    let behind = |ending: &&str| Some(wanted.rfind(&format!("{ending}:"))? + ending.len());
+    match FORMATS.iter().find_map(behind) {
+        Some(colon) => (&wanted[..colon], &wanted[colon + 1..]),
+        None if FORMATS.iter().any(|ending| wanted.ends_with(ending)) => (wanted, ""),
         None => wanted.split_once(':').unwrap_or((wanted, "")),
     }
 }

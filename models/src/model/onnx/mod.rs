@@ -17,14 +17,12 @@ use lockstep_topology::InputError;
 
 use super::Model;
 use super::build::{Draft, Inits, build};
+use super::sketch::Sketch;
 use crate::{Layer, Shape};
 use proto::{File, Graph, Node, Tensor};
 
 /// Most nodes that are read.
 const MAX_NODES: usize = 100_000;
-
-/// Most layers of a model, as in a TOML file.
-const MAX_LAYERS: usize = 20_000;
 
 /// A tensor that the file holds: its sizes, and its values where they are whole numbers.
 #[derive(Debug, Clone, Default)]
@@ -50,10 +48,7 @@ struct Import<'a> {
     uses: BTreeMap<&'a str, usize>,
     /// The graph's outputs.
     outputs: &'a [&'a str],
-    drafts: Vec<Draft>,
-    shapes: Vec<Shape>,
-    /// Names of drafts, and how many layers of a kind had none.
-    names: BTreeMap<String, usize>,
+    sketch: Sketch,
 }
 
 /// The model in the bytes of the file `file`.
@@ -80,9 +75,7 @@ fn drafts<'a>(file: &'a str, graph: &'a Graph<'a>) -> Result<Vec<Draft>, InputEr
         values: BTreeMap::new(),
         uses: BTreeMap::new(),
         outputs: &graph.outputs,
-        drafts: Vec::new(),
-        shapes: Vec::new(),
-        names: BTreeMap::new(),
+        sketch: Sketch::default(),
     };
     for tensor in &graph.initializers {
         import.values.insert(tensor.name, Value::Constant(constant(tensor)));
@@ -96,7 +89,7 @@ fn drafts<'a>(file: &'a str, graph: &'a Graph<'a>) -> Result<Vec<Draft>, InputEr
         import.node(node, &place).map_err(|message| InputError::new(&place, called(node), message))?;
     }
     import.end(graph)?;
-    Ok(import.drafts)
+    Ok(import.sketch.finish())
 }
 
 fn constant(tensor: &Tensor<'_>) -> Constant {
@@ -142,11 +135,11 @@ impl<'a> Import<'a> {
             );
             return refuse(input.name, message);
         };
-        let shape = Shape { channels, height, width };
-        if let Err(message) = Layer::Input(shape).output_shape(&[]) {
-            return refuse(input.name, message);
-        }
-        let index = self.push("input".to_owned(), Layer::Input(shape), Vec::new(), shape, place.clone());
+        let samples = Layer::Input(Shape { channels, height, width });
+        let index = match self.layer("input".to_owned(), samples, Vec::new(), &place) {
+            Ok(index) => index,
+            Err(message) => return refuse(input.name, message),
+        };
         self.values.insert(input.name, Value::Draft(index));
         Ok(())
     }
@@ -170,35 +163,7 @@ impl<'a> Import<'a> {
 
     /// Adds a layer whose shape follows from its inputs, and returns its index; the error is without a place.
     fn layer(&mut self, name: String, layer: Layer, inputs: Vec<usize>, place: &str) -> Result<usize, String> {
-        if self.drafts.len() >= MAX_LAYERS {
-            return Err(format!("the model has more than {MAX_LAYERS} layers: make it smaller"));
-        }
-        let shapes: Vec<Shape> = inputs.iter().map(|input| self.shapes[*input]).collect();
-        let shape = layer.output_shape(&shapes)?;
-        Ok(self.push(name, layer, inputs, shape, place.to_owned()))
-    }
-
-    fn push(&mut self, name: String, layer: Layer, inputs: Vec<usize>, shape: Shape, place: String) -> usize {
-        let index = self.drafts.len();
-        self.drafts.push(Draft { name, layer, inputs, inits: Inits::default(), loss_weight: 1.0, place });
-        self.shapes.push(shape);
-        index
-    }
-
-    /// A name for a node's layer that no other has: the node's own, else the kind and its count.
-    fn name(&mut self, node: &Node<'_>, layer: &Layer) -> String {
-        let clean = |letter: char| if letter.is_ascii_alphanumeric() || "_-./".contains(letter) { letter } else { '_' };
-        let wanted: String = node.name.chars().map(clean).collect();
-        let base = if wanted.is_empty() { layer.kind().to_owned() } else { wanted.clone() };
-        let count = self.names.entry(base.clone()).or_default();
-        *count += 1;
-        if !wanted.is_empty() && *count == 1 && !matches!(base.as_str(), "input" | "loss") {
-            return base;
-        }
-        let count = *count;
-        let numbered = (count..).map(|count| format!("{base}{count}")).find(|name| !self.names.contains_key(name));
-        let name = numbered.unwrap_or(base);
-        self.names.insert(name.clone(), 1);
-        name
+        let (inits, place) = (Inits::default(), place.to_owned());
+        self.sketch.add(Draft { name, layer, inputs, inits, loss_weight: 1.0, place })
     }
 }

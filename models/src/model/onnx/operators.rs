@@ -126,7 +126,7 @@ impl<'a> Import<'a> {
                 let (data, factor) = if self.constant(node, 0).is_some() { (1, 0) } else { (0, 1) };
                 let shape = self.shape(node, data)?;
                 self.broadcasts(node, factor, shape)?;
-                let name = self.name(node, &Layer::Scale(Scale { bias: false }));
+                let name = self.sketch.name(node.name, "scale");
                 let input = self.draft(node, data)?;
                 return self.layer(name, Layer::Scale(Scale { bias: false }), vec![input], place);
             }
@@ -146,7 +146,7 @@ impl<'a> Import<'a> {
         let several = matches!(layer, Layer::Add | Layer::Concat);
         let inputs = if several { node.inputs.len() } else { 1 };
         let inputs = (0..inputs).map(|input| self.draft(node, input)).collect::<Result<Vec<_>, _>>()?;
-        let name = self.name(node, &layer);
+        let name = self.sketch.name(node.name, layer.kind());
         self.layer(name, layer, inputs, place)
     }
 
@@ -255,9 +255,9 @@ impl<'a> Import<'a> {
         }
         let data = 1 - summand;
         let draft = self.draft(node, data)?;
-        self.broadcasts(node, summand, self.shapes[draft])?;
+        self.broadcasts(node, summand, self.sketch.shape(draft))?;
         let alone = node.inputs.get(data).and_then(|name| self.uses.get(name)) == Some(&1);
-        let bias = match &mut self.drafts[draft].layer {
+        let bias = match self.sketch.layer_mut(draft) {
             Layer::Conv2d(Conv2d { bias, .. }) | Layer::Dense(Dense { bias, .. }) | Layer::Scale(Scale { bias }) => {
                 bias
             }
@@ -330,7 +330,7 @@ impl<'a> Import<'a> {
     }
 
     fn shape(&self, node: &Node<'a>, input: usize) -> Result<Shape, String> {
-        Ok(self.shapes[self.draft(node, input)?])
+        Ok(self.sketch.shape(self.draft(node, input)?))
     }
 }
 

@@ -129,7 +129,7 @@ fn branches_constants_and_names() {
 #[test]
 fn settings_are_for_toml() {
     let error = Model::load("nets/a.onnx:wide").expect_err("no variants");
-    assert!(error.to_string().contains("an ONNX file has no variants or sizes"), "{error}");
+    assert!(error.to_string().contains("a .onnx file has no variants or sizes"), "{error}");
     let error = Model::load("nowhere/a.onnx").expect_err("no such file");
     assert_eq!(error.place, "nowhere/a.onnx");
     let chained = chain(&["Relu", "Tanh"]);

@@ -204,7 +204,8 @@ fn names_and_paths() {
     let error = Model::load("lennet").expect_err("misspelt");
     assert!(
         error.to_string().contains(
-            "\"lennet\": there is no such model in the zoo, and a path ends in .toml or .onnx: did you mean lenet,"
+            "\"lennet\": there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: did you \
+             mean lenet,"
         ),
         "{error}"
     );
