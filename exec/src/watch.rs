@@ -96,7 +96,7 @@ impl<'a> Guard<'a> {
                 (watch.records)(&self.flights.read());
             }
             // A rank that does not return may be ended with its process before anybody hears of it.
-            let silent = self.silent(1.0).is_some();
+            let silent = self.given_up.get().is_none() && self.silent(1.0).is_some();
             if let (true, false, Some(watch)) = (silent, recorded, self.watch) {
                 (watch.records)(&self.flights.read());
             }
