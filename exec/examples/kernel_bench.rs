@@ -54,6 +54,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let step = medians.next().unwrap_or_default();
-    println!("batch {batch}, {} thread(s): {:.0} images/s", threads.count(), f64::from(batch) / step);
+    println!("batch {batch}, {} thread(s): {:.2} images/s", threads.count(), f64::from(batch) / step);
     Ok(())
 }
