@@ -33,7 +33,7 @@ fn same(one: &Model, other: &Model) {
         model.layers().iter().map(line).collect()
     };
     assert_eq!(seen(one), seen(other));
-    assert_eq!(one.inits().to_string(), other.inits().to_string());
+    assert_eq!(one.inits(), other.inits());
 }
 
 #[test]
