@@ -9,7 +9,7 @@ use lockstep_topology::{Algorithm, Bytes, InputError};
 
 use super::flags::{FoldFlags, STRATEGIES, algorithm, distinct, parsed, positive, positive_long, replace};
 use super::sim_predict::Network;
-use crate::experiment::{Batch, Experiment, TransportKind, chunk_or_auto};
+use crate::experiment::{Batch, Experiment, Learners, TransportKind, chunk_or_auto};
 use crate::failure::Failure;
 use crate::interrupt::on_interrupt;
 use crate::output::{check_writable, write_atomically};
@@ -33,6 +33,8 @@ struct Counts(Vec<RankCount>);
   lockstep sim sweep --model resnet-50 --cluster dgx-a100:1..32@infiniband-hdr --ranks all --batch-per-rank 32 \\
       --bucket 4MiB,25MiB --algorithm ring,hierarchical:halving-doubling --scale nic=0.5,1,2 \\
       --out rows.csv --plot front.svg
+  lockstep sim sweep --model resnet-32 --cluster titanx8-pcie3 --ranks 1..8 --batch-per-rank 16,64 \\
+      --strategy sma,sma:tau=4 --learners 1,2,4 --out learners.csv
   lockstep sim sweep experiments/quickstart.toml --cluster ethernet-4 --ranks 1..64 --out rows.jsonl
       run either again to go on where it was interrupted; docs/sweeps.md works the first one through")]
 pub(super) struct SimSweep {
@@ -47,8 +49,11 @@ pub(super) struct SimSweep {
     /// Numbers of ranks that train: 8,16, doublings such as 1..1024, or all (one on each GPU, or core where there is none)
     #[arg(long, value_delimiter = ',', value_parser = rank_counts, value_name = "N,…", allow_hyphen_values = true)]
     ranks: Option<Vec<Counts>>,
-    #[arg(long, value_parser = parsed::<Strategy>, help = STRATEGIES)]
-    strategy: Option<Strategy>,
+    #[arg(long, value_delimiter = ',', value_parser = parsed::<Strategy>, value_name = "S,…", help = STRATEGIES)]
+    strategy: Option<Vec<Strategy>>,
+    /// Learners on each device (sma, ea-sgd), e.g. 1,2,4: every rank becomes so many
+    #[arg(long, value_delimiter = ',', value_parser = learners, value_name = "M,…", allow_hyphen_values = true)]
+    learners: Option<Vec<u32>>,
     /// Samples per rank and micro-batch, e.g. 16,64
     #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
     batch_per_rank: Option<Vec<u32>>,
@@ -113,6 +118,13 @@ fn chunk(text: &str) -> Result<Chunk, String> {
     chunk_or_auto(text).map(Chunk)
 }
 
+fn learners(text: &str) -> Result<u32, String> {
+    match text.parse::<Learners>()? {
+        Learners::Each(each) => Ok(each),
+        Learners::Auto => Err("a sweep needs to know each configuration: write numbers, e.g. 1,2,4".to_owned()),
+    }
+}
+
 fn rank_counts(text: &str) -> Result<Counts, String> {
     counts(text).map(Counts)
 }
@@ -160,7 +172,8 @@ impl SimSweep {
         replace(e, "cluster", self.cluster.take(), |e, all| e.sweep.clusters = Some(distinct(all)));
         let ranks = self.ranks.take().map(|all| all.into_iter().flat_map(|counts| counts.0).collect());
         replace(e, "ranks", ranks, |e, all| e.sweep.ranks = Some(distinct(all)));
-        replace(e, "strategy", self.strategy.take(), |e, strategy| e.strategy = strategy);
+        replace(e, "strategy", self.strategy.take(), |e, all| e.sweep.strategies = Some(distinct(all)));
+        replace(e, "learners", self.learners.take(), |e, all| e.sweep.learners = Some(distinct(all)));
         replace(e, "batch_per_rank", self.batch_per_rank.take(), |e, all| {
             e.sweep.batch = Some(Batch::PerRank(distinct(all)));
         });

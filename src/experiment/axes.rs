@@ -1,6 +1,6 @@
 //! `Axes`: the lists that `[sweep]` gives in place of the experiment's single values, as they are written.
 
-use lockstep_models::Bucket;
+use lockstep_models::{Bucket, Strategy};
 use lockstep_topology::{Algorithm, Bytes, InputError};
 
 use super::read::each;
@@ -17,6 +17,10 @@ pub struct Axes {
     pub clusters: Option<Vec<String>>,
     /// Numbers of ranks.
     pub ranks: Option<Vec<RankCount>>,
+    /// How training is spread over ranks.
+    pub strategies: Option<Vec<Strategy>>,
+    /// Learners on each device.
+    pub learners: Option<Vec<u32>>,
     /// Samples per step.
     pub batch: Option<Batch>,
     /// Micro-batches per step and rank.
@@ -34,10 +38,12 @@ pub struct Axes {
 }
 
 /// The keys of `[sweep]`.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 13] = [
     "model",
     "cluster",
     "ranks",
+    "strategy",
+    "learners",
     "batch_per_rank",
     "global_batch",
     "accumulate",
@@ -65,6 +71,8 @@ pub(super) fn read(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(),
             "model" => axes.models = Some(each(&entry, |item| item.text().map(str::to_owned))?),
             "cluster" => axes.clusters = Some(each(&entry, |item| item.text().map(str::to_owned))?),
             "ranks" => axes.ranks = Some(ranks(&entry)?),
+            "strategy" => axes.strategies = Some(each(&entry, |item| item.read(str::parse))?),
+            "learners" => axes.learners = Some(each(&entry, learners)?),
             "batch_per_rank" => axes.batch = Some(Batch::PerRank(each(&entry, |item| item.count())?)),
             "global_batch" => axes.batch = Some(Batch::Global(each(&entry, |item| item.whole(1..1 << 48))?)),
             "accumulate" => axes.accumulate = Some(each(&entry, |item| item.count())?),
@@ -97,6 +105,14 @@ fn ranks(entry: &Entry<'_>) -> Result<Vec<RankCount>, InputError> {
         }
     }
     Ok(all)
+}
+
+/// A number of learners; none is found by tuning.
+fn learners(entry: &Entry<'_>) -> Result<u32, InputError> {
+    match entry.text() {
+        Ok(_) => Err(entry.error("a sweep needs to know each configuration: write numbers")),
+        Err(_) => Ok(entry.whole(1..1025)? as u32),
+    }
 }
 
 /// `[sweep.scale]`: for each name its factors.

@@ -27,6 +27,7 @@ pub use axes::Axes;
 pub(crate) use axes::chunk_or_auto;
 pub use configuration::Configuration;
 pub use learners::Learners;
+pub(crate) use learners::default_method;
 pub use noise::Noise;
 pub use recipe::Recipe;
 pub use scenario::{NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};

@@ -73,7 +73,7 @@ impl Answer {
         };
         let mut notes = vec![
             format!(
-                "front: of each cluster, scale, model and batch the points that no other beats with as few ranks and as \
+                "front: of each cluster, scale, model, strategy and batch the points that no other beats with as few ranks and as \
                  many {fixed}"
             ),
             format!("knee: from there on no doubling of the ranks in the sweep brings {PAYS} times the throughput"),
@@ -117,6 +117,9 @@ pub(super) fn label(sweep: &Sweep, question: &Question) -> String {
     let mut parts = vec![sweep.entries[question.entry as usize].clone()];
     if !sweep.scales.is_empty() {
         parts.push(sweep.scale_label(question.scale));
+    }
+    if sweep.strategies.len() > 1 {
+        parts.push(sweep.strategies[question.strategy as usize].to_string());
     }
     let batch = match sweep.batch {
         Batch::PerRank(_) => "per rank",

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lockstep_models::Bucket;
+use lockstep_models::{Bucket, Strategy};
 use sha2::{Digest, Sha256};
 
 use super::plan::Sweep;
@@ -23,6 +23,8 @@ pub fn identity(sweep: &Sweep, how: &How) -> String {
         cluster: String::new(),
         ranks: Vec::new(),
         batch: Batch::PerRank(Vec::new()),
+        strategy: Strategy::Ssgd,
+        learners: 1,
         accumulate: 1,
         algorithms: Vec::new(),
         bucket: Bucket::Whole,

@@ -1,12 +1,12 @@
 //! `Sweep`: the lists of a sweep made ready, and `Plan`: its points in the order of their rows.
 //!
-//! Rows go by cluster, scale, model, batch, accumulation, bucket, chunk, exchanges in flight, ranks and algorithm, the last
-//! one fastest. A cluster is so needed in one stretch, and of points that differ only in their ranks the fewest come first.
+//! Rows go by cluster, scale, model, strategy, learners, batch, accumulation, bucket, chunk, exchanges in flight, ranks and
+//! algorithm, the last one fastest. A cluster is so needed in one stretch, and of points that differ only in their ranks the fewest come first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockstep_models::{Bucket, Job, Model, Op};
+use lockstep_models::{Bucket, Job, Model, Op, Strategy};
 use lockstep_topology::{Algorithm, Bytes, InputError};
 
 use super::range::{RankCount, clusters};
@@ -40,6 +40,10 @@ pub struct Sweep {
     pub models: Vec<Arc<Model>>,
     /// Their names as written.
     pub model_names: Vec<String>,
+    /// How training is spread over ranks.
+    pub strategies: Vec<Strategy>,
+    /// Learners on each device.
+    pub learners: Vec<u32>,
     /// Samples per step.
     pub batch: Batch,
     /// Micro-batches.
@@ -52,8 +56,8 @@ pub struct Sweep {
     pub concurrent_exchanges: Vec<u32>,
     /// Numbers of ranks, ascending.
     pub ranks: Vec<RankCount>,
-    /// Methods of the allreduce.
-    pub algorithms: Vec<Algorithm>,
+    /// Methods of the allreduce; `None`: what so many learners on a device take by default.
+    pub algorithms: Vec<Option<Algorithm>>,
 }
 
 /// One point of a sweep: a position in each list.
@@ -63,6 +67,8 @@ pub struct Point {
     /// The factors of all scales as one number, the last scale's the fastest digit.
     pub(super) scale: u32,
     pub(super) model: u32,
+    pub(super) strategy: u32,
+    pub(super) learners: u32,
     pub(super) batch: u32,
     pub(super) accumulate: u32,
     pub(super) bucket: u32,
@@ -78,6 +84,7 @@ pub struct Question {
     pub(super) entry: u32,
     pub(super) scale: u32,
     pub(super) model: u32,
+    pub(super) strategy: u32,
     /// Samples per step, or per rank and step where the batch is per rank.
     pub samples: u64,
 }
@@ -86,7 +93,7 @@ pub struct Question {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Family {
     entry: u32,
-    rest: [u32; 5],
+    rest: [u32; 7],
     /// Absent of a single rank, which uses none of it.
     exchange: Option<[u32; 3]>,
 }
@@ -111,6 +118,8 @@ impl Sweep {
             let message = "a sweep predicts undisturbed runs: take the scenarios out, or ask sim predict";
             return Err(base.locate(InputError::new("--scenario", scenario.name.clone(), message)));
         }
+        // A list takes the place of what would be tuned.
+        base.tunes &= base.sweep.learners.is_none();
         base.refuse_tuning("a sweep")?;
         let axes = std::mem::take(&mut base.sweep);
         // Each point is simulated once, over as many steps as a steady median needs.
@@ -132,13 +141,18 @@ impl Sweep {
             scales: axes.scales,
             models,
             model_names,
+            strategies: axes.strategies.unwrap_or_else(|| vec![base.strategy.clone()]),
+            learners: axes.learners.unwrap_or_else(|| vec![base.learners]),
             batch: axes.batch.unwrap_or_else(|| base.batch.clone()),
             accumulate: axes.accumulate.unwrap_or_else(|| vec![base.accumulate]),
             buckets: axes.buckets.unwrap_or_else(|| vec![base.bucket]),
             chunks: axes.chunks.unwrap_or_else(|| vec![base.chunk]),
             concurrent_exchanges: axes.concurrent_exchanges.unwrap_or_else(|| vec![base.concurrent_exchanges]),
             ranks,
-            algorithms: axes.algorithms.unwrap_or_else(|| base.methods(base.learners)),
+            algorithms: match axes.algorithms.as_ref().unwrap_or(&base.algorithms).as_slice() {
+                [] => vec![None],
+                named => named.iter().cloned().map(Some).collect(),
+            },
             base,
         };
         let most = sweep.most_points();
@@ -166,6 +180,8 @@ impl Sweep {
         let lists = [
             self.places.len(),
             self.models.len(),
+            self.strategies.len(),
+            self.learners.len(),
             self.batches(),
             self.accumulate.len(),
             self.buckets.len(),
@@ -196,6 +212,16 @@ impl Sweep {
         if texts.is_empty() { "-".to_owned() } else { texts.join(" ") }
     }
 
+    /// How training is spread over the ranks of a point.
+    pub(super) fn strategy_of(&self, point: &Point) -> &Strategy {
+        &self.strategies[point.strategy as usize]
+    }
+
+    /// Learners on each device of a point.
+    pub(super) fn learners_of(&self, point: &Point) -> u32 {
+        self.learners[point.learners as usize]
+    }
+
     /// The ranks of a point, where they do not depend on the cluster.
     pub(super) fn ranks_of(&self, point: &Point) -> Option<u32> {
         match self.ranks[point.ranks as usize] {
@@ -212,16 +238,16 @@ impl Sweep {
             Batch::Global(sizes) => sizes[batch],
         };
         let entry = self.places[point.place as usize].entry as u32;
-        Question { entry, scale: point.scale, model: point.model, samples }
+        Question { entry, scale: point.scale, model: point.model, strategy: point.strategy, samples }
     }
 
     /// The points that a point's efficiency is relative to; `ranks` is what it has.
     pub(super) fn family(&self, point: &Point, ranks: u32) -> Family {
-        let Point { scale, model, batch, accumulate, bucket, chunk, concurrent, algorithm, .. } = *point;
+        let Point { scale, model, strategy, learners, batch, accumulate, bucket, .. } = *point;
         Family {
             entry: self.places[point.place as usize].entry as u32,
-            rest: [scale, model, batch, accumulate, bucket],
-            exchange: (ranks > 1).then_some([chunk, concurrent, algorithm]),
+            rest: [scale, model, strategy, learners, batch, accumulate, bucket],
+            exchange: (ranks > 1).then_some([point.chunk, point.concurrent, point.algorithm]),
         }
     }
 
@@ -244,6 +270,8 @@ impl Sweep {
             self.places.len() as u64,
             self.scalings(),
             self.models.len() as u64,
+            self.strategies.len() as u64,
+            self.learners.len() as u64,
             self.batches() as u64,
             self.accumulate.len() as u64,
             self.buckets.len() as u64,
@@ -254,14 +282,28 @@ impl Sweep {
         ];
         for number in 0..self.most_points() {
             let mut rest = number;
-            let mut digits = [0u32; 10];
+            let mut digits = [0u32; 12];
             for (digit, length) in digits.iter_mut().zip(lists).rev() {
                 *digit = (rest % length) as u32;
                 rest /= length;
             }
-            let [place, scale, model, batch, accumulate, bucket, chunk, concurrent, ranks, algorithm] = digits;
-            let point = Point { place, scale, model, batch, accumulate, bucket, chunk, concurrent, ranks, algorithm };
-            let alone = self.ranks_of(&point) == Some(1);
+            let [place, scale, model, strategy, learners, batch, rest @ ..] = digits;
+            let [accumulate, bucket, chunk, concurrent, ranks, algorithm] = rest;
+            let point = Point {
+                place,
+                scale,
+                model,
+                strategy,
+                learners,
+                batch,
+                accumulate,
+                bucket,
+                chunk,
+                concurrent,
+                ranks,
+                algorithm,
+            };
+            let alone = self.ranks_of(&point) == Some(1) && self.learners_of(&point) == 1;
             if alone && (chunk, concurrent, algorithm) != (0, 0, 0) {
                 // A single rank exchanges nothing and stands once.
                 continue;

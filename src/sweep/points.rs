@@ -8,7 +8,7 @@ use lockstep_topology::{Algorithm, InputError};
 use super::hardware::{Hardware, Shelf};
 use super::plan::{Plan, Point, Sweep};
 use crate::anchor::{Scaled, fit};
-use crate::experiment::{Batch, Experiment};
+use crate::experiment::{Batch, Experiment, default_method};
 use crate::failure::Failure;
 use crate::predict::{Setup, predict};
 use crate::report::{Setting, SweepRow};
@@ -78,7 +78,7 @@ impl<'a> Points<'a> {
         };
         let algorithm = self.algorithm(point);
         // Dedicated servers need places too.
-        let room = || hardware.room().saturating_sub(dedicated(algorithm)).max(1);
+        let room = || hardware.room().saturating_sub(dedicated(&algorithm)).max(1);
         let ranks = self.sweep.ranks_of(point).unwrap_or_else(room);
         match self.predicted(point, ranks, &hardware, self.label(index, ranks)) {
             Ok(row) => Ok(row),
@@ -90,7 +90,7 @@ impl<'a> Points<'a> {
     fn predicted(&self, point: &Point, ranks: u32, hardware: &Hardware, label: SweepRow) -> Result<SweepRow, Failure> {
         let experiment = self.variant(point, ranks);
         let model = &self.sweep.models[point.model as usize];
-        let mut configuration = experiment.configuration(model, 0, ranks, self.algorithm(point))?;
+        let mut configuration = experiment.configuration(model, 0, ranks, &self.algorithm(point))?;
         let costs = Scaled::new(hardware.site().costs.as_ref(), self.factor);
         let setup = self.setup(&experiment, hardware)?;
         let predicted = predict(&mut configuration, &experiment, hardware.cluster(), &costs, &setup)?;
@@ -122,8 +122,10 @@ impl<'a> Points<'a> {
             cluster: sweep.places[point.place as usize].name.clone(),
             ranks: vec![ranks],
             batch,
+            strategy: sweep.strategy_of(point).clone(),
+            learners: sweep.learners_of(point),
             accumulate: sweep.accumulate[point.accumulate as usize],
-            algorithms: vec![self.algorithm(point).clone()],
+            algorithms: vec![self.algorithm(point)],
             bucket: sweep.buckets[point.bucket as usize],
             chunk: sweep.chunks[point.chunk as usize],
             concurrent_exchanges: sweep.concurrent_exchanges[point.concurrent as usize],
@@ -139,16 +141,17 @@ impl<'a> Points<'a> {
         Ok(setup)
     }
 
-    fn algorithm(&self, point: &Point) -> &'a Algorithm {
-        &self.sweep.algorithms[point.algorithm as usize]
+    fn algorithm(&self, point: &Point) -> Algorithm {
+        let named = &self.sweep.algorithms[point.algorithm as usize];
+        named.clone().unwrap_or_else(|| default_method(self.sweep.learners_of(point)))
     }
 
     /// The row of a point of so many ranks before anything is known of it.
     pub fn label(&self, index: u32, ranks: u32) -> SweepRow {
         let (sweep, point) = (self.sweep, &self.plan.points[index as usize]);
         let accumulate = sweep.accumulate[point.accumulate as usize];
-        let period = sweep.base.strategy.period();
-        let each = u64::from(period).saturating_mul(sweep.base.learners.into());
+        let (strategy, learners) = (sweep.strategy_of(point), sweep.learners_of(point));
+        let each = u64::from(strategy.period()).saturating_mul(learners.into());
         let parts = (u64::from(ranks) * u64::from(accumulate)).saturating_mul(each);
         let (batch_per_rank, global_batch) = match &sweep.batch {
             Batch::PerRank(sizes) => {
@@ -162,7 +165,7 @@ impl<'a> Points<'a> {
             }
         };
         let algorithm = self.algorithm(point);
-        let alone = ranks == 1;
+        let alone = ranks == 1 && learners == 1;
         SweepRow {
             sweep: self.identity.to_owned(),
             point: u64::from(index),
@@ -170,9 +173,9 @@ impl<'a> Points<'a> {
             scale: sweep.scale_label(point.scale),
             setting: Setting {
                 model: sweep.models[point.model as usize].name().to_owned(),
-                strategy: sweep.base.strategy.to_string(),
-                learners: sweep.base.learners,
-                ranks: ranks.saturating_mul(sweep.base.learners),
+                strategy: strategy.to_string(),
+                learners,
+                ranks: ranks.saturating_mul(learners),
                 batch_per_rank,
                 accumulate,
                 global_batch,
@@ -182,7 +185,7 @@ impl<'a> Points<'a> {
             chunk: sweep.chunks[point.chunk as usize].map_or_else(|| "auto".to_owned(), |chunk| chunk.to_string()),
             concurrent_exchanges: sweep.concurrent_exchanges[point.concurrent as usize],
             network: Setup { network: self.how.network, ..Setup::default() }.network_name().to_owned(),
-            total_ranks: if alone { 1 } else { ranks.saturating_add(dedicated(algorithm)) },
+            total_ranks: if alone { 1 } else { ranks.saturating_add(dedicated(&algorithm)) },
             ..SweepRow::default()
         }
     }

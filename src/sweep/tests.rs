@@ -133,7 +133,7 @@ fn rows_are_what_predict_says_one_by_one() {
         let factor = if row.scale == "nic=2" { 2.0 } else { 1.0 };
         let nic = |figure| if sweep.scales[0].figures.contains(&figure) { factor } else { 1.0 };
         let setup = Setup::of(&experiment, &site, how.network).unwrap();
-        let algorithm = sweep.algorithms[plan.points[index as usize].algorithm as usize].clone();
+        let algorithm = sweep.algorithms[plan.points[index as usize].algorithm as usize].clone().unwrap();
         let mut configuration = experiment.configuration(&sweep.models[0], 0, row.setting.ranks, &algorithm).unwrap();
         let cluster = site.cluster.scaled(&nic);
         match predict(&mut configuration, &experiment, &cluster, site.costs.as_ref(), &setup) {
@@ -199,6 +199,49 @@ fn points_come_in_the_order_of_their_lists_and_once() {
     assert_eq!(plan.same_as.len(), 2 * 2 * 2 * 2);
     assert!(plan.same_as.iter().all(|(later, earlier)| earlier < later && !plan.same_as.contains_key(earlier)));
     assert!(plan.points.is_sorted());
+}
+
+/// Strategies and numbers of learners are lists like others: each row is what is predicted of its setting alone, learners of a
+/// device exchange as they do by default, and each strategy is a question of its own.
+#[test]
+fn strategies_and_learners_are_lists_too() {
+    let folder = folder("learners");
+    let sweep = sweep(
+        "name = \"s\"\nmodel = \"mlp\"\nbatch_per_rank = 8\n[sweep]\ncluster = \"ethernet-gpu-8\"\nranks = [1, 2]\n\
+         strategy = [\"ssgd\", \"sma\", \"ea-sgd:tau=2\"]\nlearners = [1, 2]\n",
+    );
+    let text = run_into(&sweep, &folder.join("rows.jsonl"), 2).unwrap();
+    let rows: Vec<SweepRow> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let setting =
+        |row: &SweepRow| (row.setting.strategy.clone(), row.setting.learners, row.setting.ranks, row.total_ranks);
+    let expected = ["ssgd", "sma", "ea-sgd:tau=2"]
+        .into_iter()
+        .flat_map(|strategy| [1, 2].map(|learners| (strategy, learners)))
+        .flat_map(|(strategy, learners)| [1, 2].map(|ranks| (strategy.to_owned(), learners, ranks * learners, ranks)));
+    assert!(rows.iter().map(setting).eq(expected));
+    for row in &rows {
+        let (learners, devices) = (row.setting.learners, row.total_ranks);
+        if row.setting.strategy == "ssgd" && learners == 2 {
+            assert!(row.refused.as_ref().is_some_and(|reason| reason.contains("ssgd has no learners")), "{row:?}");
+            continue;
+        }
+        let text = format!(
+            "name = \"s\"\nmodel = \"mlp\"\ncluster = \"ethernet-gpu-8\"\nbatch_per_rank = 8\nranks = {devices}\n\
+             strategy = \"{}\"\nlearners = {learners}\n",
+            row.setting.strategy
+        );
+        let experiment = Experiment::parse("one.toml", &text).unwrap();
+        let site = Site::open(&experiment, None).unwrap();
+        let setup = Setup::of(&experiment, &site, Default::default()).unwrap();
+        let mut one = experiment.configurations().unwrap().remove(0);
+        let alone = predict(&mut one, &experiment, &site.cluster, site.costs.as_ref(), &setup).unwrap();
+        assert_eq!(row.step_time_s, Some(alone.step_time_s), "{row:?}");
+        assert_eq!((&row.setting.algorithm, row.setting.global_batch), (&one.algorithm(), one.job.global_batch()));
+    }
+    let plan = sweep.plan().unwrap();
+    let questions: std::collections::BTreeSet<_> = plan.points.iter().map(|point| sweep.question(point)).collect();
+    assert_eq!(questions.len(), 3);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
