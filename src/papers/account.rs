@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lockstep_models::Op;
 use lockstep_sim::{FoldRule, NetworkModel};
 use lockstep_topology::InputError;
 
@@ -9,9 +10,10 @@ use super::{Mark, Paper, Quantity, Row};
 use crate::anchor::{Scaled, fit};
 use crate::experiment::{Anchor, Experiment};
 use crate::failure::Failure;
-use crate::predict::{Setup, predict};
+use crate::predict::{Predicted, Setup, predict};
 use crate::report::PaperRow;
 use crate::site::Site;
+use crate::tune;
 
 /// All rows, and in sentences what they rest on.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub struct Account {
 #[derive(Debug, Clone)]
 struct Figure {
     step_time_s: f64,
+    task_time_s: f64,
     images_per_s: f64,
     global_batch: u64,
     ranks: u32,
@@ -114,13 +117,13 @@ impl<'a> Reckoning<'a> {
             return Ok(figure.clone());
         }
         let site = self.site(experiment)?;
-        let of_model = self.factors.iter().find(|(model, _)| *model == experiment.model).or(self.factors.first());
-        let costs = Scaled::new(site.costs.as_ref(), of_model.map_or(1.0, |(_, factor)| *factor));
+        let costs = Scaled::new(site.costs.as_ref(), self.factor(experiment));
         let setup = setup(experiment, &site)?;
         let mut configuration = first(experiment)?;
         let predicted = predict(&mut configuration, experiment, &site.cluster, &costs, &setup)?;
         let figure = Figure {
             step_time_s: predicted.step_time_s,
+            task_time_s: task_time_s(&predicted),
             images_per_s: predicted.images_per_s,
             global_batch: predicted.program.global_batch(),
             ranks: predicted.program.workers,
@@ -130,13 +133,20 @@ impl<'a> Reckoning<'a> {
         Ok(figure)
     }
 
+    /// What the computation of an experiment's model is multiplied by.
+    fn factor(&self, experiment: &Experiment) -> f64 {
+        let of_model = self.factors.iter().find(|(model, _)| *model == experiment.model).or(self.factors.first());
+        of_model.map_or(1.0, |(_, factor)| *factor)
+    }
+
     fn row(&mut self, row: &Row) -> Result<PaperRow, Failure> {
         let mut holds = None;
         let (mut predicted, mut bound) = (None, None);
         match &row.quantity {
             None => {}
             Some(Quantity::Computed(computed)) => predicted = Some(computed.value()?),
-            Some(Quantity::Order { cases, grows }) => holds = Some(self.order(cases, *grows)?),
+            Some(Quantity::Order { cases, grows, per_image }) => holds = Some(self.order(cases, *grows, *per_image)?),
+            Some(Quantity::TunedLearners) => predicted = Some(f64::from(self.tuned(&row.at)?)),
             Some(quantity) => {
                 let at = self.figure(&row.at)?;
                 predicted = Some(self.value(quantity, &at)?);
@@ -144,7 +154,9 @@ impl<'a> Reckoning<'a> {
             }
         }
         let predicted = predicted.map(|value| value / row.unit.factor);
-        let error_pct = predicted.zip(row.published).map(|(ours, theirs)| (ours / theirs - 1.0) * 100.0);
+        let both = predicted.zip(row.published);
+        holds = both.filter(|_| row.at_most).map(|(ours, most)| ours <= most).or(holds);
+        let error_pct = both.filter(|_| !row.at_most).map(|(ours, theirs)| (ours / theirs - 1.0) * 100.0);
         Ok(PaperRow {
             paper: self.paper.name.clone(),
             row: row.name.clone(),
@@ -167,6 +179,7 @@ impl<'a> Reckoning<'a> {
             // A step takes a whole global batch; what is left over of an epoch is dropped.
             Quantity::Time { epochs, samples } => epochs * (samples / at.global_batch as f64).floor() * at.step_time_s,
             Quantity::StepTime => at.step_time_s,
+            Quantity::TaskTime => at.task_time_s,
             Quantity::Throughput => at.images_per_s,
             Quantity::Speedup { over } => at.images_per_s / self.figure(over)?.images_per_s,
             Quantity::Slowdown { over } => at.step_time_s / self.figure(over)?.step_time_s,
@@ -174,16 +187,30 @@ impl<'a> Reckoning<'a> {
                 let over = self.figure(over)?;
                 (at.images_per_s / f64::from(at.ranks)) / (over.images_per_s / f64::from(over.ranks))
             }
-            Quantity::Order { .. } | Quantity::Computed(_) => unreachable!("told apart before"),
+            Quantity::Order { .. } | Quantity::TunedLearners | Quantity::Computed(_) => {
+                unreachable!("told apart before")
+            }
         })
     }
 
-    /// Whether a step takes longer from configuration to configuration of each case, and more so from case to case.
-    fn order(&mut self, cases: &[Vec<Experiment>], grows: bool) -> Result<bool, Failure> {
+    /// Learners on each device that the auto-tuner ends with, on predictions of each number.
+    fn tuned(&mut self, experiment: &Experiment) -> Result<u32, Failure> {
+        let (site, factor) = (self.site(experiment)?, self.factor(experiment));
+        let costs = Scaled::new(site.costs.as_ref(), factor);
+        let setup = setup(experiment, &site)?;
+        let (chosen, _) = tune::predicted(&first(experiment)?, experiment, &site.cluster, &costs, &setup)?;
+        Ok(chosen.learners)
+    }
+
+    /// Whether a step, or an image, takes longer from configuration to configuration of each case, and more so from case to case.
+    fn order(&mut self, cases: &[Vec<Experiment>], grows: bool, per_image: bool) -> Result<bool, Failure> {
         let mut spread = 0.0;
         for case in cases {
-            let times =
-                case.iter().map(|of| Ok(self.figure(of)?.step_time_s)).collect::<Result<Vec<f64>, Failure>>()?;
+            let mut times = Vec::new();
+            for of in case {
+                let figure = self.figure(of)?;
+                times.push(if per_image { 1.0 / figure.images_per_s } else { figure.step_time_s });
+            }
             let rises = times.windows(2).all(|pair| pair[0] < pair[1]);
             let of_case = times[times.len() - 1] / times[0];
             if !rises || (grows && of_case <= spread) {
@@ -193,6 +220,20 @@ impl<'a> Reckoning<'a> {
         }
         Ok(true)
     }
+}
+
+/// Seconds of one micro-batch's load, forward and backward passes, the mean over all of a run.
+fn task_time_s(predicted: &Predicted) -> f64 {
+    let program = &predicted.program;
+    let (mut busy_s, mut batches) = (0.0, 0);
+    for (_, role, task, total) in predicted.prediction.timeline.totals(program).iter() {
+        match program.roles[role].tasks[task].op {
+            Op::Load { .. } => (busy_s, batches) = (busy_s + total.busy_s(), batches + total.runs),
+            Op::Compute { .. } => busy_s += total.busy_s(),
+            _ => {}
+        }
+    }
+    busy_s / batches.max(1) as f64
 }
 
 /// The first configuration, which is the only one that a row speaks of.

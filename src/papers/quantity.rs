@@ -19,6 +19,10 @@ pub enum Quantity {
     StepTime,
     /// Images per second over all ranks.
     Throughput,
+    /// Seconds that a learning task takes: one micro-batch's load, forward and backward passes.
+    TaskTime,
+    /// Learners on each device that the auto-tuner ends with.
+    TunedLearners,
     /// Throughput over that of another configuration.
     Speedup {
         /// That one.
@@ -34,12 +38,15 @@ pub enum Quantity {
         /// That one.
         over: Box<Experiment>,
     },
-    /// In each case a step takes less time than in the case's next one; with `grows`, their ratio grows from case to case.
+    /// In each case a step, or an image, takes less time than in the case's next one; with `grows`, their ratio grows from case to
+    /// case.
     Order {
         /// The configurations of each case, fastest first.
         cases: Vec<Vec<Experiment>>,
         /// Whether the last takes more times as long as the first from case to case.
         grows: bool,
+        /// Whether the time of a step is shared out among its images, which are as many in each configuration as an epoch has.
+        per_image: bool,
     },
     /// A closed form over model and algorithm.
     Computed(Computed),
@@ -110,12 +117,13 @@ impl Quantity {
     /// What its unit must measure.
     pub fn dimension(&self) -> Dimension {
         match self {
-            Quantity::Time { .. } | Quantity::StepTime => Dimension::Time,
+            Quantity::Time { .. } | Quantity::StepTime | Quantity::TaskTime => Dimension::Time,
             Quantity::Throughput => Dimension::Throughput,
             Quantity::Computed(computed) => computed.dimension(),
             Quantity::Speedup { .. }
             | Quantity::Slowdown { .. }
             | Quantity::Efficiency { .. }
+            | Quantity::TunedLearners
             | Quantity::Order { .. } => Dimension::Number,
         }
     }

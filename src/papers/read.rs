@@ -7,7 +7,7 @@ use crate::experiment::reader::{Entry, Section, Source};
 use crate::experiment::{Experiment, read};
 
 const KEYS: [&str; 4] = ["name", "source", "experiment", "row"];
-const ROW_KEYS: [&str; 14] = [
+const ROW_KEYS: [&str; 16] = [
     "row",
     "says",
     "cite",
@@ -21,6 +21,8 @@ const ROW_KEYS: [&str; 14] = [
     "samples",
     "cases",
     "grows",
+    "per",
+    "at_most",
     "computed",
 ];
 const COMPUTED_KEYS: [&str; 7] = ["what", "model", "samples", "workers", "bandwidth", "seconds", "algorithm"];
@@ -94,6 +96,7 @@ fn row(common: &Experiment, entry: &Entry<'_>) -> Result<Row, InputError> {
         quantity,
         at,
         published,
+        at_most: row.get("at_most").map_or(Ok(false), |entry| entry.boolean())?,
         unit,
         place: entry.place(),
     })
@@ -114,6 +117,8 @@ fn quantity(common: &Experiment, row: &Section<'_>, whole: &Entry<'_>) -> Result
         "time" => Quantity::Time { epochs: number("epochs", "90")?, samples: number("samples", "1281167")? },
         "step-time" => Quantity::StepTime,
         "throughput" => Quantity::Throughput,
+        "task-time" => Quantity::TaskTime,
+        "tuned-learners" => Quantity::TunedLearners,
         "speedup" => Quantity::Speedup { over: over()? },
         "slowdown" => Quantity::Slowdown { over: over()? },
         "efficiency" => Quantity::Efficiency { over: over()? },
@@ -124,10 +129,16 @@ fn quantity(common: &Experiment, row: &Section<'_>, whole: &Entry<'_>) -> Result
             let cases = row.need("cases", "[[{ ranks = 8 }, { ranks = 4 }]]")?;
             let cases: Vec<Vec<Experiment>> = cases.items()?.into_iter().map(case).collect::<Result<_, _>>()?;
             let grows = row.get("grows").map_or(Ok(false), |entry| entry.boolean())?;
-            Quantity::Order { cases, grows }
+            let per_image = match row.get("per") {
+                None => false,
+                Some(entry) if entry.text()? == "image" => true,
+                Some(entry) => return Err(entry.error("write per = \"image\", or leave it out: a step's time")),
+            };
+            Quantity::Order { cases, grows, per_image }
         }
         _ => {
-            let known = "time, step-time, throughput, speedup, slowdown, efficiency or order";
+            let known =
+                "time, step-time, throughput, task-time, tuned-learners, speedup, slowdown, efficiency or order";
             return Err(entry.error(format!("unknown quantity: write {known}")));
         }
     }))

@@ -69,6 +69,8 @@ pub struct Row {
     pub at: Experiment,
     /// The figure, in `unit`; none of orderings.
     pub published: Option<f64>,
+    /// Whether it is the most that there may be, and the row holds or does not.
+    pub at_most: bool,
     /// Its unit.
     pub unit: Unit,
     /// File and line.
