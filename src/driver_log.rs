@@ -26,7 +26,7 @@ struct Line {
 /// Flags of runs whose learners claim their batches.
 #[derive(Debug, Clone, Args)]
 pub struct DriverFlags {
-    /// Write which learner got which batch, a line of JSON each (--strategy sma:first-come)
+    /// Write which learner got which batch, a line of JSON each (--strategy sma:first-come or sma:round-robin)
     #[arg(long, value_name = "FILE")]
     driver_log: Option<PathBuf>,
     /// Give learners the batches that such a log says, predicted or measured
@@ -50,7 +50,9 @@ impl DriverFlags {
                 return refused("a log is of one run: take one seed and no scenarios");
             }
             if !configuration.program()?.claims() {
-                return refused("only learners that are served first come leave a log: take --strategy sma:first-come");
+                return refused(
+                    "only learners that are served first come, or in turn, leave a log: take --strategy sma:first-come",
+                );
             }
         }
         if let Some(path) = &self.driver_log {

@@ -62,7 +62,7 @@ proptest! {
         first_node in 1u32..=8,
         concurrent_exchanges in 1u32..=3,
         decays: bool,
-        first_come: bool,
+        assignment in prop::sample::select(vec!["", ":first-come", ":round-robin"]),
         fuse: bool,
         seed: u64,
     ) {
@@ -75,8 +75,8 @@ proptest! {
         let rest = learners + servers - node;
         let node_sizes = if rest == 0 { vec![node] } else { vec![node, rest] };
         let setting = |key: &str, value: Option<f64>| value.map_or(String::new(), |value| format!(":{key}={value}"));
-        let first = if first_come { ":first-come" } else { "" };
-        let strategy = format!("sma:tau={tau}{}{}{first}", setting("momentum", mu), setting("alpha", alpha));
+        let one_after_the_other = format!("sma:tau={tau}{}{}", setting("momentum", mu), setting("alpha", alpha));
+        let strategy = format!("{one_after_the_other}{assignment}");
         let job = Job {
             strategy: strategy.parse().unwrap(),
             bucket, algorithm, concurrent_exchanges, fuse, node_sizes: Some(node_sizes),
@@ -93,9 +93,16 @@ proptest! {
         let done = run(&program, &data, &options).unwrap();
         let twin = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
         prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
-        prop_assert_eq!(done.claims.len() as u32, if first_come { STEPS * learners * tau } else { 0 });
+        prop_assert_eq!(done.claims.len() as u32, if assignment.is_empty() { 0 } else { STEPS * learners * tau });
+        // In turn each takes its own batches, only later.
+        if assignment == ":round-robin" {
+            prop_assert!(done.claims.iter().zip((0..learners).cycle()).all(|(claim, rank)| claim.rank == rank));
+            let own = Job { strategy: one_after_the_other.parse().unwrap(), ..job.clone() };
+            let own = run(&own.program().unwrap(), &data, &options).unwrap();
+            prop_assert_eq!(&own.state_sha256, &done.state_sha256);
+        }
         // Made again, the claims give the same run.
-        if first_come {
+        if !assignment.is_empty() {
             let again = run(&program, &data, &Options { replay: Some(&done.claims), ..options }).unwrap();
             prop_assert_eq!((again.weights_sha256, again.state_sha256), (done.weights_sha256, done.state_sha256));
         }
@@ -312,7 +319,10 @@ fn commands_with_learners() {
     for (arguments, message) in [
         (with(&["--learners", "2"]), "--learners: 2: ssgd has no learners"),
         (with(&["--strategy", "sma:mu=1"]), "is no setting of it"),
-        (with(&["--strategy", "sma", "--driver-log", "x.jsonl"]), "only learners that are served first come"),
+        (
+            with(&["--strategy", "sma", "--driver-log", "x.jsonl"]),
+            "only learners that are served first come, or in turn",
+        ),
         (with(&["--strategy", "sma:first-come", "--ranks", "2,4", "--replay", "predicted.jsonl"]), "one configuration"),
         (
             with(&["--strategy", "sma:first-come", "--ranks", "2", "--replay", "predicted.jsonl"]),

@@ -27,12 +27,12 @@ proptest! {
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), (1u64..4000).prop_map(|b| Bucket::Size(Bytes(b)))],
         algorithm in prop::sample::select(vec!["ring", "halving-doubling", "parameter-server:1", "hierarchical:ring"]),
         concurrent_exchanges in 1u32..=3,
-        first_come: bool,
+        assignment in prop::sample::select(vec!["", ":first-come", ":round-robin"]),
         seed: u64,
     ) {
         let setting = |key: &str, value: Option<f64>| value.map_or(String::new(), |value| format!(":{key}={value}"));
-        let first = if first_come { ":first-come" } else { "" };
-        let strategy = format!("sma:reference-models:tau={tau}{}{}{first}", setting("momentum", mu), setting("alpha", alpha));
+        let settings = format!("{}{}{assignment}", setting("momentum", mu), setting("alpha", alpha));
+        let strategy = format!("sma:reference-models:tau={tau}{settings}");
         let job = Job {
             strategy: strategy.parse().unwrap(),
             learners: each,
@@ -51,7 +51,7 @@ proptest! {
         let twin = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
         prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
         // Of one level both forms are Alg. 1.
-        if !first_come && (devices == 1 || each == 1) {
+        if assignment != ":first-come" && (devices == 1 || each == 1) {
             let one_level = strategy.replace(":reference-models", "").parse().unwrap();
             let other = run(&Job { strategy: one_level, ..job }.program().unwrap(), &data, &options).unwrap();
             prop_assert_eq!(other.state_sha256, done.state_sha256);

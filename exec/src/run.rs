@@ -137,12 +137,22 @@ impl Run {
 /// # Errors
 /// Bad input, a rank that panics or stalls.
 pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<Run, ExecError> {
+    on_threads(program, data, options, None)
+}
+
+/// As [`run`]; with `hosts`, ranks claim batches as if they lived in these processes.
+pub(crate) fn on_threads(
+    program: &Program,
+    data: &Dataset,
+    options: &Options<'_>,
+    hosts: Option<&[u32]>,
+) -> Result<Run, ExecError> {
     data.check_fits(&program.model)?;
     let ranks = program.ranks();
     room::check(program, 0..ranks, &Threads::new(options.threads_per_rank)?)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let fits = ranks as usize * options.threads_per_rank <= cores;
-    let setup = setup(program, data, options, 0..ranks)?;
+    let setup = Setup { hosts, ..setup(program, data, options, 0..ranks)? };
     let mut states: Vec<Option<Memory>> = Vec::new();
     states.resize_with(ranks as usize, || None);
     let found = Found::default();
@@ -231,6 +241,7 @@ fn setup<'a>(
         guard: Guard::new(Flights::new(program, first, here), options.stall_limit, options.watch),
         fault: options.fault,
         driver: Mutex::new(driver),
+        hosts: None,
         judge: options.start.map_or_else(|| Judge::new(target), |state| state.judge.aiming(target)),
         start: options.start,
         saving: options.saving,
@@ -348,8 +359,12 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
         spans.extend(legacy.outcome.spans);
         traffic.push(legacy.outcome.sent);
     }
-    // Whoever panicked meanwhile has ended the run.
-    let claims = setup.driver.lock().map(|driver| driver.record().to_vec()).unwrap_or_default();
+    let claims = match options.replay.filter(|_| program.claims() && setup.hosts.is_some()) {
+        // Each process has made its own claims again.
+        Some(record) => record.iter().filter(|claim| (claim.iteration as usize) < steps).copied().collect(),
+        // Whoever panicked meanwhile has ended the run.
+        None => setup.driver.lock().map(|driver| driver.record().to_vec()).unwrap_or_default(),
+    };
     Ok(Run {
         timeline: Timeline::of(spans, options.warm_up),
         losses,

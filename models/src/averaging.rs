@@ -28,9 +28,11 @@ use crate::{Buffer, Declared, Model, Program};
 /// How the batches of an iteration get to the learners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Assignment {
-    /// Each learner has its own, equally many, and all wait for the slowest (Koliousis et al. 2019, §4.3: "wait for a given
-    /// replica to become available").
+    /// Each learner has its own, equally many, and takes the next one when it is free.
     #[default]
+    Own,
+    /// The same batches, handed out in turn: while the learner whose turn it is is not free, those behind it wait, free or not
+    /// (Koliousis et al. 2019, §4.3: schedulers that "wait for a given replica to become available").
     RoundRobin,
     /// A learner that is free takes the next one, until the iteration's are gone.
     FirstCome,
@@ -96,7 +98,7 @@ impl Averaging {
     /// How often a learner of so many may learn in an iteration: all batches may fall to one that is much faster.
     pub(crate) fn repetitions(&self, learners: u32) -> u32 {
         match self.assignment {
-            Assignment::RoundRobin => self.period,
+            Assignment::Own | Assignment::RoundRobin => self.period,
             Assignment::FirstCome => self.period.saturating_mul(learners),
         }
     }

@@ -1,19 +1,19 @@
 //! The driver: every choice that depends on what happens at run time, as one pure state machine.
 //!
 //! Simulator and executor ask it the same questions, with simulated and with measured times; a program itself holds no
-//! choice. Synchronous SGD asks only which batch comes next and when to stop. Learners that are served first come, first
-//! served also claim their batches of an iteration; what they got is on record, and a record can be replayed.
+//! choice. Synchronous SGD asks only which batch comes next and when to stop. Learners that are served in turn, or first come,
+//! first served, also claim their batches of an iteration; what they got is on record, and a record can be replayed.
 
 mod claims;
 mod judge;
 
 use lockstep_topology::{InputError, Time};
 
-pub use claims::Claim;
 use claims::Claims;
+pub use claims::{Answer, Claim};
 pub use judge::{Judge, Judgement};
 
-use crate::Program;
+use crate::{Assignment, Program};
 
 /// What a rank reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,14 +57,18 @@ impl Driver {
         Driver { first, steps, claims: Claims::default() }
     }
 
-    /// The same, for the ranks of `program`: those that claim batches get an iteration's micro-batches first come, first
-    /// served, unless it replays what they got once.
+    /// The same, for the ranks of `program`: those that claim batches get an iteration's micro-batches in turn, or first come,
+    /// first served, unless it replays what they got once.
     pub fn serving(self, program: &Program) -> Driver {
         if self.claims.replays() {
             return self;
         }
-        let batches = if program.claims() { program.workers * program.accumulate } else { 0 };
-        Driver { claims: Claims::first_come(batches), ..self }
+        let claims = match program.averaging.map(|averaging| averaging.assignment) {
+            Some(Assignment::FirstCome) => Claims::first_come(program.workers * program.accumulate),
+            Some(Assignment::RoundRobin) => Claims::in_turn(program.workers, program.accumulate),
+            Some(Assignment::Own) | None => Claims::default(),
+        };
+        Driver { claims, ..self }
     }
 
     /// The same, but claims are answered as `record` says, whoever asks first.
@@ -90,10 +94,19 @@ impl Driver {
         Decision::Run { batch: self.first + u64::from(observation.iteration) }
     }
 
-    /// The micro-batch that a rank which is free takes next, as a number within the iteration's global batch; `None` where no
-    /// more is left for it.
-    pub fn claim(&mut self, observation: &Observation) -> Option<u32> {
+    /// What a rank which is free gets.
+    pub fn claim(&mut self, observation: &Observation) -> Answer {
         self.claims.take(observation)
+    }
+
+    /// Whether claims are answered as they were once, whoever asks first.
+    pub fn replays(&self) -> bool {
+        self.claims.replays()
+    }
+
+    /// The rank whose turn it is, where ranks take turns: what others wait for.
+    pub fn turn(&self) -> Option<u32> {
+        self.claims.turn()
     }
 
     /// All claims so far that got a micro-batch, in the order in which they were made.

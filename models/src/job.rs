@@ -117,9 +117,9 @@ impl Job {
         if self.averaging().is_some() { u64::from(self.batch_per_rank) } else { self.global_batch() }
     }
 
-    /// Whether learners claim their batches.
+    /// Whether learners ask for their batches.
     pub(crate) fn claims(&self) -> bool {
-        self.averaging().is_some_and(|averaging| averaging.assignment == Assignment::FirstCome)
+        self.averaging().is_some_and(|averaging| averaging.assignment != Assignment::Own)
     }
 
     /// Ranks that take part, dedicated servers included.

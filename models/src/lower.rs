@@ -71,7 +71,8 @@ impl Lowering<'_> {
         };
         let (micro, step) = (of_scope(Scope::MicroBatch), of_scope(Scope::Step));
         let claimed = self.job.claims();
-        let count = if claimed { self.job.micro_batches() * self.job.workers } else { self.job.micro_batches() };
+        let repetitions = |averaging: Averaging| averaging.repetitions(self.job.workers);
+        let count = self.job.averaging().map_or(self.job.micro_batches(), repetitions);
         if claimed || count > 1 {
             let op = Op::Repeat { count, body: micro.len(), claimed };
             self.tasks.push(Task { name: "micro-batches".into(), op, stream: Stream::Compute, after: Vec::new() });

@@ -353,9 +353,9 @@ impl Program {
         if self.averaging.is_some() { u64::from(self.batch_per_rank) } else { self.global_batch() }
     }
 
-    /// Whether workers claim their batches, first come, first served.
+    /// Whether workers ask the driver for their batches, which it gives in turn, or first come, first served.
     pub fn claims(&self) -> bool {
-        self.averaging.is_some_and(|averaging| averaging.assignment == Assignment::FirstCome)
+        self.averaging.is_some_and(|averaging| averaging.assignment != Assignment::Own)
     }
 
     /// Index of the role of `rank`.

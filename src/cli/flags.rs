@@ -11,7 +11,8 @@ use crate::experiment::{Anchor, Batch, Experiment, Learners, TransportKind, pars
 
 /// What `--strategy` takes.
 pub(super) const STRATEGIES: &str = "How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b \
-    and c also with :variable-batch), model-parallel, first-device-table, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, ea-sgd:tau=4";
+    and c also with :variable-batch), model-parallel, first-device-table, sma, \
+    sma:momentum=0.9:tau=2:alpha=0.25:first-come, sma:reference-models, ea-sgd:tau=4:round-robin";
 
 /// An experiment file, and flags that make one or replace what the file says.
 #[derive(Debug, Clone, Args)]

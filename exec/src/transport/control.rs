@@ -10,8 +10,13 @@ use super::{Combine, Region, RegionMut, SendId, Tag, Transport, TransportError};
 pub const FIRST_RESERVED_KIND: u32 = 64;
 
 /// The 64 bits of a value as a message; copying does not change them, whatever they mean as numbers.
-fn words(value: u64) -> [f32; 2] {
+pub(crate) fn words(value: u64) -> [f32; 2] {
     [f32::from_bits(value as u32), f32::from_bits((value >> 32) as u32)]
+}
+
+/// The value of such a message.
+pub(crate) fn value(words: [f32; 2]) -> u64 {
+    u64::from(words[0].to_bits()) | u64::from(words[1].to_bits()) << 32
 }
 
 fn wait_sent<T: Transport + ?Sized>(end: &mut T, id: SendId) -> Result<(), TransportError> {
@@ -113,7 +118,7 @@ fn swap_parts<T: Transport + ?Sized>(
     kind: u32,
 ) -> Result<u64, TransportError> {
     let tag = Tag::control(kind);
-    let data = Box::leak(Box::new([words(outgoing.map_or(0, |(_, value)| value)), [0.0; 2]]));
+    let data = Box::leak(Box::new([words(outgoing.map_or(0, |(_, word)| word)), [0.0; 2]]));
     let start = data.as_mut_ptr().cast::<f32>();
     // SAFETY: two disjoint halves of memory that is freed below, after both messages are done, and never on an error.
     let (mine, theirs) = unsafe { (Region::new(start, 2), RegionMut::new(start.add(2), 2)) };
@@ -131,7 +136,7 @@ fn swap_parts<T: Transport + ?Sized>(
     }
     // SAFETY: the leaked box from above, which no message uses any more.
     let [_, got] = *unsafe { Box::from_raw(start.cast::<[[f32; 2]; 2]>()) };
-    Ok(u64::from(got[0].to_bits()) | u64::from(got[1].to_bits()) << 32)
+    Ok(value(got))
 }
 
 /// Returns when all ranks of the job have called it, after ⌈log2 ranks⌉ rounds.

@@ -70,8 +70,8 @@ impl Worker<'_> {
 
     /// Starts exchanges that are ready and moves those that run; true if one was started or ended.
     pub(super) fn progress(&mut self) -> Result<bool, ExecError> {
-        let mut moved = false;
         self.transport.poll()?;
+        let mut moved = self.attend_desk()?;
         for index in 0..self.slots.len() {
             let (task, started) = (self.slots[index].task, self.slots[index].started);
             let due = !self.slots[index].running && started < self.granted && self.satisfied(task, started);
@@ -127,7 +127,7 @@ impl Worker<'_> {
         fault.kind == Kind::Skip && index == 0
     }
 
-    /// Tells the flight recorder whom the exchanges wait for.
+    /// Tells the flight recorder whom exchanges and claims wait for.
     pub(super) fn tell_waits(&self) {
         let mut peers: Vec<u32> = self
             .slots
@@ -135,6 +135,7 @@ impl Worker<'_> {
             .filter(|slot| slot.running)
             .flat_map(|slot| slot.exchange.waits())
             .map(|(_, rank)| rank.0)
+            .chain(self.waits_at_desk())
             .collect();
         peers.sort_unstable();
         peers.dedup();

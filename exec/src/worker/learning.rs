@@ -1,9 +1,8 @@
 //! What only learners do: they claim batches, follow the rules of model averaging, and synchronise beside the compute stream.
 
 use std::ops::Range;
-use std::sync::PoisonError;
 
-use lockstep_models::{Averaging, AveragingRule, Buffer, Observation, Op, Span, TaskId};
+use lockstep_models::{Averaging, AveragingRule, Buffer, Op, Span, TaskId};
 
 use super::{Setup, Worker};
 use crate::error::ExecError;
@@ -104,9 +103,7 @@ impl Worker<'_> {
         self.micro_batch = if claimed {
             // Who still has exchange work to do is not free.
             while self.progress()? {}
-            let observation = Observation { rank, iteration: self.iteration, at: self.now() };
-            let claim = self.setup.driver.lock().unwrap_or_else(PoisonError::into_inner).claim(&observation);
-            let Some(micro_batch) = claim else { return Ok(false) };
+            let Some(micro_batch) = self.claim()? else { return Ok(false) };
             micro_batch
         } else {
             rank * self.setup.program.accumulate + repetition

@@ -4,6 +4,7 @@
 //! exchange starts as soon as what it is `after` is done; whatever exchanges can do comes before the next compute task.
 
 mod compute;
+mod desk;
 mod evaluation;
 mod exchanges;
 mod learning;
@@ -28,6 +29,7 @@ use crate::replica::Evaluation;
 use crate::state::State;
 use crate::transport::Transport;
 use crate::watch::Guard;
+use desk::Desk;
 pub use evaluation::Evaluations;
 use exchanges::Slot;
 use learning::Beside;
@@ -55,8 +57,10 @@ pub(crate) struct Setup<'a> {
     pub guard: Guard<'a>,
     /// What is to go wrong.
     pub fault: Option<Fault>,
-    /// Asked by all ranks of the process.
+    /// Asked by all ranks of the process; of several processes rank 0's alone hears claims.
     pub driver: Mutex<Driver>,
+    /// The process of each rank, where there are several.
+    pub hosts: Option<&'a [u32]>,
     /// What rank 0 thinks of accuracies.
     pub judge: Judge,
     /// Steps that were done before this run.
@@ -116,6 +120,8 @@ pub(crate) struct Worker<'a> {
     granted: u32,
     /// The synchronisation stream.
     beside: Beside,
+    /// Where batches are claimed.
+    desk: Desk,
     spans: Vec<Span>,
     /// The sums of the present iteration.
     losses: Vec<f64>,
@@ -162,6 +168,7 @@ impl<'a> Worker<'a> {
             iteration: 0,
             granted: 0,
             beside: Beside::new(beside.map(|(task, _)| task).collect()),
+            desk: Desk::AtHand,
             spans: Vec::new(),
             losses: Vec::new(),
             micro_batch: 0,
@@ -176,6 +183,7 @@ impl<'a> Worker<'a> {
         for (number, (task, exchange)) in role.exchanges().enumerate() {
             worker.prepare(number as u32, task, exchange)?;
         }
+        worker.open_desk()?;
         Ok(worker)
     }
 
@@ -196,10 +204,8 @@ impl<'a> Worker<'a> {
         let (mut losses, mut log, mut stopped) = (Vec::new(), Log::default(), false);
         loop {
             let at = self.now();
-            let decision = {
-                let mut driver = self.setup.driver.lock().unwrap_or_else(PoisonError::into_inner);
-                driver.next(&Observation { rank, iteration: self.iteration, at })
-            };
+            let observation = Observation { rank, iteration: self.iteration, at };
+            let decision = self.driver(|driver| driver.next(&observation));
             let Decision::Run { batch } = decision else { break };
             self.announce(batch + 1)?;
             self.granted = self.iteration + 1;
@@ -233,6 +239,7 @@ impl<'a> Worker<'a> {
         }
         self.wait_until(Worker::settled)?;
         self.end_orders()?;
+        self.close_desk()?;
         let Log { evaluations, restarts, .. } = log;
         let (judge, moves) = (self.judge, self.without_momentum != self.iteration);
         Ok(Outcome { sent: self.sent(), spans: self.spans, losses, evaluations, restarts, judge, moves, stopped })
@@ -348,6 +355,11 @@ impl<'a> Worker<'a> {
             self.flight.wait_for(std::iter::empty());
         }
         Ok(())
+    }
+
+    /// Asks the driver of this process.
+    fn driver<T>(&self, ask: impl FnOnce(&mut Driver) -> T) -> T {
+        ask(&mut self.setup.driver.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn now(&self) -> Time {

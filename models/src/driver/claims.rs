@@ -1,4 +1,4 @@
-//! Claims: who gets which micro-batch of an iteration, first come, first served or as it was once before.
+//! Claims: who gets which micro-batch of an iteration: first come, first served, in turn, or as it was once before.
 
 use lockstep_topology::{InputError, Time};
 
@@ -17,22 +17,63 @@ pub struct Claim {
     pub at: Time,
 }
 
+/// What a rank that asks for a micro-batch gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// This one, as a number within the iteration's global batch.
+    Take(u32),
+    /// Nothing: no more is left for it in this iteration.
+    Nothing,
+    /// Nothing yet: it is another rank's turn. It asks again.
+    Wait,
+}
+
+/// By which rule micro-batches are handed out.
+#[derive(Debug, Clone)]
+enum Rule {
+    /// To who asks first.
+    FirstCome {
+        /// Micro-batches in an iteration.
+        batches: u32,
+        /// By iteration, how many are gone.
+        taken: Vec<u32>,
+    },
+    /// To one rank after the other, each its own.
+    InTurn {
+        workers: u32,
+        /// Micro-batches of each in an iteration.
+        each: u32,
+        /// How many have been handed out since the run began.
+        given: u64,
+    },
+    /// By rank, what it gets: iteration and micro-batch, in the reverse order.
+    Replay(Vec<Vec<(u32, u32)>>),
+}
+
 /// The micro-batches of each iteration, and who got them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Claims {
-    /// Micro-batches in an iteration.
-    batches: u32,
-    /// By iteration, how many are gone.
-    taken: Vec<u32>,
-    /// By rank, what it gets: iteration and micro-batch, in the reverse order; empty where nothing is replayed.
-    replayed: Vec<Vec<(u32, u32)>>,
+    rule: Rule,
     record: Vec<Claim>,
+}
+
+impl Default for Claims {
+    /// Nothing for anybody.
+    fn default() -> Claims {
+        Claims::first_come(0)
+    }
 }
 
 impl Claims {
     /// `batches` micro-batches an iteration, for whoever comes first.
     pub(super) fn first_come(batches: u32) -> Claims {
-        Claims { batches, ..Claims::default() }
+        Claims { rule: Rule::FirstCome { batches, taken: Vec::new() }, record: Vec::new() }
+    }
+
+    /// `each` micro-batches an iteration for each of `workers` ranks, one after the other: first the first of all ranks in rank
+    /// order, then the second of all, and so on.
+    pub(super) fn in_turn(workers: u32, each: u32) -> Claims {
+        Claims { rule: Rule::InTurn { workers, each, given: 0 }, record: Vec::new() }
     }
 
     /// What `record` says, for `workers` ranks.
@@ -58,34 +99,57 @@ impl Claims {
             return wrong(text, "is missing in the log: replay no more steps than it was written with");
         }
         replayed.iter_mut().for_each(|of_rank| of_rank.reverse());
-        Ok(Claims { batches, replayed, ..Claims::default() })
+        Ok(Claims { rule: Rule::Replay(replayed), record: Vec::new() })
     }
 
     /// Whether it answers as was answered once.
     pub(super) fn replays(&self) -> bool {
-        !self.replayed.is_empty()
+        matches!(self.rule, Rule::Replay(_))
+    }
+
+    /// The rank that the next micro-batch is for, where they are handed out in turn.
+    pub(super) fn turn(&self) -> Option<u32> {
+        match self.rule {
+            Rule::InTurn { workers, given, .. } => Some((given % u64::from(workers)) as u32),
+            _ => None,
+        }
     }
 
     /// The answer to a rank that is free.
-    pub(super) fn take(&mut self, observation: &Observation) -> Option<u32> {
+    pub(super) fn take(&mut self, observation: &Observation) -> Answer {
         let Observation { rank, iteration, at } = *observation;
-        let micro_batch = match self.replayed.get_mut(rank as usize) {
-            Some(of_rank) => of_rank.pop_if(|(of, _)| *of == iteration)?.1,
-            None => {
+        let turn = self.turn();
+        let micro_batch = match &mut self.rule {
+            Rule::Replay(by_rank) => {
+                let of_rank = by_rank.get_mut(rank as usize);
+                let Some((_, micro_batch)) = of_rank.and_then(|all| all.pop_if(|(of, _)| *of == iteration)) else {
+                    return Answer::Nothing;
+                };
+                micro_batch
+            }
+            Rule::FirstCome { batches, taken } => {
                 let index = iteration as usize;
-                if self.taken.len() <= index {
-                    self.taken.resize(index + 1, 0);
+                if taken.len() <= index {
+                    taken.resize(index + 1, 0);
                 }
-                let next = self.taken[index];
-                if next >= self.batches {
-                    return None;
+                let next = taken[index];
+                if next >= *batches {
+                    return Answer::Nothing;
                 }
-                self.taken[index] += 1;
+                taken[index] += 1;
                 next
+            }
+            Rule::InTurn { workers, each, given } => {
+                if turn != Some(rank) {
+                    return Answer::Wait;
+                }
+                let round = *given / u64::from(*workers);
+                *given += 1;
+                rank * *each + (round % u64::from(*each)) as u32
             }
         };
         self.record.push(Claim { iteration, rank, micro_batch, at });
-        Some(micro_batch)
+        Answer::Take(micro_batch)
     }
 
     pub(super) fn record(&self) -> &[Claim] {
@@ -99,8 +163,30 @@ mod tests {
 
     use super::*;
 
-    fn ask(claims: &mut Claims, iteration: u32, rank: u32) -> Option<u32> {
+    fn answer(claims: &mut Claims, iteration: u32, rank: u32) -> Answer {
         claims.take(&Observation { rank, iteration, at: Time(u64::from(rank)) })
+    }
+
+    fn ask(claims: &mut Claims, iteration: u32, rank: u32) -> Option<u32> {
+        match answer(claims, iteration, rank) {
+            Answer::Take(micro_batch) => Some(micro_batch),
+            Answer::Nothing => None,
+            Answer::Wait => panic!("nobody waits where there are no turns"),
+        }
+    }
+
+    #[test]
+    fn who_is_not_in_turn_waits() {
+        // Two ranks with two batches each: 0 and 1 are rank 0's, 2 and 3 rank 1's.
+        let mut claims = Claims::in_turn(2, 2);
+        let asked = [(0, 1), (0, 0), (0, 0), (0, 1), (0, 0), (1, 0), (0, 1), (1, 1), (1, 0), (1, 1)];
+        let got = asked.map(|(iteration, rank)| answer(&mut claims, iteration, rank));
+        use Answer::{Take, Wait};
+        assert_eq!(got, [Wait, Take(0), Wait, Take(2), Take(1), Wait, Take(3), Wait, Take(0), Take(2)]);
+        assert_eq!((claims.turn(), claims.record().len()), (Some(0), 6));
+        // Whoever makes the claims again need not wait.
+        let mut replay = Claims::replay(4, 2, 1, claims.record()).unwrap();
+        assert_eq!([1, 1, 0, 0].map(|rank| ask(&mut replay, 0, rank)), [Some(2), Some(3), Some(0), Some(1)]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub struct EaSgd {
 
 impl Default for EaSgd {
     fn default() -> EaSgd {
-        EaSgd { period: 1, alpha: None, assignment: Assignment::RoundRobin }
+        EaSgd { period: 1, alpha: None, assignment: Assignment::Own }
     }
 }
 
@@ -29,7 +29,7 @@ impl EaSgd {
     pub(super) fn parse(settings: &str) -> Result<EaSgd, String> {
         let settings = Settings::parse(settings, &["tau", "alpha"])?;
         let (period, alpha) = (settings.count("tau")?.unwrap_or(1), settings.alpha()?);
-        Ok(EaSgd { period, alpha, assignment: settings.assignment() })
+        Ok(EaSgd { period, alpha, assignment: settings.assignment()? })
     }
 
     /// Its numbers among so many learners.

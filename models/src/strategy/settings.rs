@@ -8,6 +8,9 @@ use crate::Assignment;
 /// The word that assigns batches first come, first served.
 const FIRST_COME: &str = "first-come";
 
+/// The word that assigns them in turn.
+const ROUND_ROBIN: &str = "round-robin";
+
 /// The word that gives each device a model between its learners' and the average one.
 const REFERENCE_MODELS: &str = "reference-models";
 
@@ -19,14 +22,15 @@ impl<'a> Settings<'a> {
     pub(super) fn parse(text: &'a str, keys: &[&str]) -> Result<Settings<'a>, String> {
         let mut found: Vec<(&str, &str)> = Vec::new();
         for part in text.split(':').filter(|_| !text.is_empty()) {
-            let word = (part == FIRST_COME || part == REFERENCE_MODELS && keys.contains(&part)).then_some((part, ""));
+            let is_word = [FIRST_COME, ROUND_ROBIN].contains(&part) || part == REFERENCE_MODELS && keys.contains(&part);
+            let word = is_word.then_some((part, ""));
             let known = part.split_once('=').filter(|(key, _)| keys.contains(key) && *key != REFERENCE_MODELS);
             let Some((key, value)) = word.or(known) else {
                 let (words, keys): (Vec<&str>, Vec<&str>) = keys.iter().partition(|key| **key == REFERENCE_MODELS);
                 let words: String = words.iter().map(|word| format!(", {word}")).collect();
+                let keys = keys.join("=…, ");
                 return Err(format!(
-                    "{part:?} is no setting of it: write {}=…{words} or {FIRST_COME}",
-                    keys.join("=…, ")
+                    "{part:?} is no setting of it: write {keys}=…{words}, {ROUND_ROBIN} or {FIRST_COME}"
                 ));
             };
             if found.iter().any(|(other, _)| *other == key) {
@@ -60,8 +64,13 @@ impl<'a> Settings<'a> {
     }
 
     /// Who takes which batch.
-    pub(super) fn assignment(&self) -> Assignment {
-        if self.value(FIRST_COME).is_some() { Assignment::FirstCome } else { Assignment::RoundRobin }
+    pub(super) fn assignment(&self) -> Result<Assignment, String> {
+        match (self.value(FIRST_COME), self.value(ROUND_ROBIN)) {
+            (None, None) => Ok(Assignment::Own),
+            (None, Some(_)) => Ok(Assignment::RoundRobin),
+            (Some(_), None) => Ok(Assignment::FirstCome),
+            (Some(_), Some(_)) => Err(format!("{FIRST_COME} and {ROUND_ROBIN} exclude each other: leave one out")),
+        }
     }
 
     /// Whether devices have reference models.
@@ -90,5 +99,9 @@ pub(super) fn write_common(
         write!(f, ":tau={period}")?;
     }
     alpha.map_or(Ok(()), |alpha| write!(f, ":alpha={alpha}"))?;
-    if assignment == Assignment::FirstCome { write!(f, ":{FIRST_COME}") } else { Ok(()) }
+    match assignment {
+        Assignment::Own => Ok(()),
+        Assignment::RoundRobin => write!(f, ":{ROUND_ROBIN}"),
+        Assignment::FirstCome => write!(f, ":{FIRST_COME}"),
+    }
 }

@@ -24,7 +24,7 @@ pub struct Sma {
 
 impl Default for Sma {
     fn default() -> Sma {
-        Sma { momentum: None, period: 1, alpha: None, reference_models: false, assignment: Assignment::RoundRobin }
+        Sma { momentum: None, period: 1, alpha: None, reference_models: false, assignment: Assignment::Own }
     }
 }
 
@@ -37,7 +37,7 @@ impl Sma {
             period: settings.count("tau")?.unwrap_or(1),
             alpha: settings.alpha()?,
             reference_models: settings.reference_models(),
-            assignment: settings.assignment(),
+            assignment: settings.assignment()?,
         };
         Ok(sma)
     }

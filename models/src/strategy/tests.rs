@@ -33,6 +33,7 @@ fn names_are_read_as_they_are_written() {
         "ea-sgd:tau=4",
         "sma:tau=2:first-come",
         "sma:reference-models:tau=2:first-come",
+        "ea-sgd:tau=2:round-robin",
     ] {
         assert_eq!(text.parse::<Strategy>().unwrap().to_string(), text);
     }
@@ -40,15 +41,16 @@ fn names_are_read_as_they_are_written() {
     for (text, message) in [
         ("sgd", "there are: ssgd, sma, ea-sgd"),
         ("ssgd:tau=2", "unknown strategy"),
-        ("sma:mu=0.9", "write momentum=…, tau=…, alpha=…, reference-models or first-come"),
+        ("sma:mu=0.9", "write momentum=…, tau=…, alpha=…, reference-models, round-robin or first-come"),
         ("sma:tau=0", "at least 1"),
         ("sma:tau=2:tau=3", "stands twice"),
         ("sma:momentum=1", "below 1"),
         ("sma:alpha=0", "above 0"),
         ("sma:alpha=nan", "above 0"),
         ("ea-sgd:momentum=0.9", "is no setting"),
-        ("ea-sgd:reference-models", "write tau=…, alpha=… or first-come"),
+        ("ea-sgd:reference-models", "write tau=…, alpha=…, round-robin or first-come"),
         ("sma:reference-models=2", "is no setting"),
+        ("sma:first-come:round-robin", "exclude each other"),
     ] {
         let error = text.parse::<Strategy>().unwrap_err();
         assert!(error.contains(message), "{text}: {error}");
@@ -98,6 +100,9 @@ fn learners_repeat_and_claim() {
     assert!(matches!(fixed.roles[0].tasks[1].op, Op::Averaging { rule: AveragingRule::Descend, .. }));
     assert_eq!(repeat(&program("sma:tau=3:first-come", 4, |_| ())), Some((12, 12, true)));
     assert_eq!(repeat(&program("sma:first-come", 4, |_| ())), Some((4, 12, true)));
+    // In turn each takes its own three, but asks for its turn before each.
+    assert_eq!(repeat(&program("sma:tau=3:round-robin", 4, |_| ())), Some((3, 12, true)));
+    assert_eq!(repeat(&program("sma:round-robin", 4, |_| ())), Some((1, 11, true)));
     assert_eq!(repeat(&program("sma", 4, |_| ())), None);
 }
 

@@ -260,12 +260,19 @@ impl<'a, F: Fluid> Engine<'a, F> {
     /// Lets every unit with news pick what it does next, in order of ranks.
     fn dispatch(&mut self) -> Result<(), InputError> {
         let mut dirty = std::mem::take(&mut self.dirty);
-        if dirty.len() > 1 {
-            dirty.sort_unstable();
-        }
-        for unit in dirty.drain(..) {
-            self.units[unit as usize].dirty = false;
-            self.pick(unit)?;
+        loop {
+            if dirty.len() > 1 {
+                dirty.sort_unstable();
+            }
+            for unit in dirty.drain(..) {
+                self.units[unit as usize].dirty = false;
+                self.pick(unit)?;
+            }
+            // Who takes its turn has news for whose turn is next.
+            if self.dirty.is_empty() {
+                break;
+            }
+            std::mem::swap(&mut dirty, &mut self.dirty);
         }
         self.dirty = dirty;
         if self.background.is_empty() { Ok(()) } else { self.attend_background() }

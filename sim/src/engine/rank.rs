@@ -5,7 +5,7 @@
 //! this one and all its exchanges have started; so it never runs ahead of its exchanges, and those may overlap iterations.
 //! What synchronises beside the compute stream runs as soon as what it is `after` is done, where messages are handled.
 
-use lockstep_models::{Decision, Observation, Span};
+use lockstep_models::{Answer, Decision, Observation, Span};
 use lockstep_topology::cluster::{DeviceId, DeviceKind};
 use lockstep_topology::{InputError, Rank as RankId, Time};
 
@@ -202,7 +202,9 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn compute_ready(&mut self, rank: u32) -> Option<Time> {
         let state = &self.ranks[rank as usize];
         if state.ready.is_none() && state.compute.iteration < state.begun {
-            self.pass_over(rank);
+            if !self.pass_over(rank) {
+                return None;
+            }
             let (state, role) = (&self.ranks[rank as usize], self.role(rank));
             let task = state.compute.task(&role.compute)?;
             if state.missing(role, task, state.compute).next().is_none() {
@@ -213,21 +215,30 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// Claims the batch of the repetition that `rank` is about to begin, and passes over what is left out: repetitions for
-    /// which there is none, and what the first one does not do.
-    fn pass_over(&mut self, rank: u32) {
+    /// which there is none, and what the first one does not do. False while it is not its turn.
+    fn pass_over(&mut self, rank: u32) -> bool {
         let plan = self.plan;
         let role = &plan.roles[self.ranks[rank as usize].role as usize];
         loop {
             let state = &mut self.ranks[rank as usize];
             let cursor @ Cursor { iteration, repetition, position } = state.compute;
-            let Some(slot) = role.compute.get(position as usize) else { return };
+            let Some(slot) = role.compute.get(position as usize) else { return true };
             let task = &role.tasks[slot.task as usize];
             if slot.claims && state.claimed != Some((iteration, repetition)) {
                 if state.missing(role, slot.task, cursor).next().is_some() {
-                    return;
+                    return true;
+                }
+                let answer = self.driver.claim(&Observation { rank, iteration, at: self.now });
+                if answer == Answer::Wait {
+                    return false;
                 }
                 state.claimed = Some((iteration, repetition));
-                if self.driver.claim(&Observation { rank, iteration, at: self.now }).is_none() {
+                // Whoever waits for its turn looks again.
+                if let Some(next) = self.driver.turn() {
+                    self.touch(2 * next);
+                }
+                let state = &mut self.ranks[rank as usize];
+                if answer == Answer::Nothing {
                     state.compute.leave(&role.compute);
                     for left in &role.compute[position as usize..] {
                         let task = &role.tasks[left.task as usize];
@@ -241,8 +252,9 @@ impl<F: Fluid> Engine<'_, F> {
                 }
             }
             if !task.skips_first || repetition > 0 {
-                return;
+                return true;
             }
+            let state = &mut self.ranks[rank as usize];
             state.done[slot.task as usize] += 1;
             state.compute.step(&role.compute);
             state.changed = true;

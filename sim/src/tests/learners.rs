@@ -111,6 +111,9 @@ fn first_come_beats_round_robin_where_a_learner_is_slow() {
         let (fixed, fixed_loads, _) = step(strategy, &slow(3.0));
         let (first, loads, claims) = step(&first_come, &slow(3.0));
         assert!(first < 0.75 * fixed, "{strategy}: {first} against {fixed}");
+        // In turn the others wait before each batch and not after the last: the slow learner's pace it is either way.
+        let (turns, turn_loads, _) = step(&format!("{strategy}:round-robin"), &slow(3.0));
+        assert!(turns >= 0.999 * fixed && turn_loads == fixed_loads, "{strategy}: {turns} against {fixed}");
         assert_eq!(fixed_loads, [tau * 10; 4]);
         assert_eq!(loads.iter().sum::<u32>(), 4 * tau * 10);
         assert!(loads[2] < loads[0] && loads[2] < loads[1] && loads[2] < loads[3], "{loads:?}");
@@ -136,6 +139,41 @@ fn first_come_beats_round_robin_where_a_learner_is_slow() {
         };
         assert_eq!(by_rank(&still.claims), by_rank(&claims));
     }
+}
+
+/// Koliousis et al. 2019, §4.3: round-robin scheduling waits "for a given replica to become available". With batches that
+/// take T, learner 0 three times as slow in its first and learner 1 in its second, each is done after 4 T if it takes its own
+/// batches when it is free. Handed out in turn, learner 1's second waits from T to 3 T for the first learner, and ends after 6 T.
+#[test]
+fn who_is_behind_a_slow_learner_waits_for_its_turn() {
+    let (world, costs) = (World::host(2, 2), Flat { forward: 1e-4, backward: 2e-4, ..Flat::default() });
+    let begins = |strategy: &str, conditions: &Conditions| {
+        let program = learners(strategy, 2);
+        let prediction = on(&world, &costs, &program, conditions, &Options::default());
+        let of = |rank| {
+            let (loads, correct) =
+                (spans(&prediction, &program, rank, "load"), spans(&prediction, &program, rank, "correct"));
+            [loads[0].start, loads[1].start, correct[0].start].map(Time::as_secs_f64)
+        };
+        (of(0), of(1), prediction.claims)
+    };
+    let batch = begins("sma:tau=2", Conditions::none()).0[1];
+    let until = |factor: f64| Time((batch * factor * 1e12) as u64);
+    let slow = |rank, from, until| Slowdown { hosts: Vec::new(), ranks: vec![rank], factor: 3.0, from, until };
+    let slow = vec![slow(0, Time::ZERO, until(3.0)), slow(1, until(1.0), Time::MAX)];
+    let disturbed = Conditions { slow, ..Conditions::default() };
+    let (own, turns) = (begins("sma:tau=2", &disturbed), begins("sma:tau=2:round-robin", &disturbed));
+    for (seen, expected) in
+        [(own.0, [0.0, 3.0, 4.0]), (own.1, [0.0, 1.0, 4.0]), (turns.0, [0.0, 3.0, 4.0]), (turns.1, [0.0, 3.0, 6.0])]
+    {
+        for (seen, expected) in seen.into_iter().zip(expected) {
+            assert!((seen - expected * batch).abs() < 1e-3 * batch, "{seen} is not {expected} batches of {batch}");
+        }
+    }
+    assert!(turns.2.iter().zip([0, 1].iter().cycle()).all(|(claim, rank)| claim.rank == *rank), "{:?}", turns.2);
+    // Where nobody is slow nobody waits.
+    let still = |strategy| begins(strategy, Conditions::none());
+    assert_eq!(still("sma:tau=2").1, still("sma:tau=2:round-robin").1);
 }
 
 /// Batches that each rank took.

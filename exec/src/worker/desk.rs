@@ -1,0 +1,264 @@
+//! The desk: how learners of other processes claim batches of the one driver, which lives with rank 0.
+//!
+//! A claim is a message of one word to rank 0, and an answer of one word comes back. Rank 0 has no thread for that: it looks
+//! for claims where it looks for all messages, between two compute tasks and whenever it waits, and serves those that are
+//! there before its own. Who is not in turn is answered when he is. Whoever has asked moves its exchanges along meanwhile. In
+//! the end each learner says that it asks no more.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use lockstep_models::{Answer, Observation};
+use lockstep_topology::Rank;
+
+use super::Worker;
+use crate::arena::Arena;
+use crate::error::ExecError;
+use crate::transport::{Combine, RecvId, RegionMut, SendId, Tag, Transport, TransportError, control};
+
+/// Kind of the messages that ask for a batch.
+const CLAIM: u32 = 13;
+/// Kind of the messages that give one.
+const ANSWER: u32 = 14;
+/// What is asked for by a rank that asks no more.
+const FAREWELL: u64 = u64::MAX;
+/// What is answered where no batch is left; others are numbered from 1.
+const NOTHING: u64 = 0;
+/// How long a rank that is not in turn waits before it asks again, where the driver is at hand.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Which end of claims a rank is at.
+pub(super) enum Desk {
+    /// The driver is in its process, and nobody asks it for others.
+    AtHand,
+    /// Rank 0's, with a counter for each learner of another process.
+    Serves(Vec<Counter>),
+    /// It asks rank 0.
+    Asks(Words),
+}
+
+/// Where rank 0 serves one learner.
+pub(super) struct Counter {
+    rank: u32,
+    /// The iteration that a batch is asked for, while it is another rank's turn.
+    asked: Option<u32>,
+    words: Words,
+}
+
+/// A word to send and one to receive; they lie among the rank's scratch, which outlives the transport.
+pub(super) struct Words {
+    arena: usize,
+    send: Option<SendId>,
+    receive: Option<RecvId>,
+}
+
+impl Words {
+    fn new(scratch: &mut Vec<Arena>) -> Words {
+        scratch.push(Arena::new(vec![0.0; 4]));
+        Words { arena: scratch.len() - 1, send: None, receive: None }
+    }
+
+    fn post_send(
+        &mut self,
+        end: &mut dyn Transport,
+        scratch: &[Arena],
+        (to, kind, word): (u32, u32, u64),
+    ) -> Result<(), TransportError> {
+        let arena = &scratch[self.arena];
+        // SAFETY: no message is in flight on this half, as `is_sent` has said.
+        unsafe { arena.slice_mut(0..2) }.copy_from_slice(&control::words(word));
+        self.send = Some(end.post_send(Rank(to), Tag::control(kind), arena.region(0..2).read())?);
+        Ok(())
+    }
+
+    fn post_receive(
+        &mut self,
+        end: &mut dyn Transport,
+        scratch: &[Arena],
+        (from, kind): (u32, u32),
+    ) -> Result<(), TransportError> {
+        let into = scratch[self.arena].region(2..4);
+        let id = end.post_recv(Rank(from), Tag::control(kind), into, Combine::Copy, RegionMut::empty())?;
+        self.receive = Some(id);
+        Ok(())
+    }
+
+    /// Whether what was sent has been taken, or nothing was.
+    fn is_sent(&mut self, end: &mut dyn Transport) -> Result<bool, TransportError> {
+        if let Some(id) = self.send
+            && end.send_done(id)?
+        {
+            self.send = None;
+        }
+        Ok(self.send.is_none())
+    }
+
+    /// The word that was waited for, once, when it is there.
+    fn received(&mut self, end: &mut dyn Transport, scratch: &[Arena]) -> Result<Option<u64>, TransportError> {
+        let Some(id) = self.receive else { return Ok(None) };
+        if !end.recv_done(id)? {
+            return Ok(None);
+        }
+        self.receive = None;
+        Ok(Some(self.word(scratch)))
+    }
+
+    /// The word that was received last.
+    fn word(&self, scratch: &[Arena]) -> u64 {
+        // SAFETY: nothing is being received, as `received` has said.
+        let words = unsafe { scratch[self.arena].slice(2..4) };
+        control::value([words[0], words[1]])
+    }
+
+    fn is_idle(&self) -> bool {
+        self.send.is_none() && self.receive.is_none()
+    }
+}
+
+impl Worker<'_> {
+    /// Opens this rank's end of claims.
+    pub(super) fn open_desk(&mut self) -> Result<(), TransportError> {
+        let (program, rank) = (self.setup.program, self.transport.rank().0);
+        let asks = program.claims() && rank < program.workers && !self.driver(|driver| driver.replays());
+        let Some(hosts) = self.setup.hosts.filter(|_| asks) else { return Ok(()) };
+        if rank > 0 {
+            if hosts[rank as usize] != hosts[0] {
+                self.desk = Desk::Asks(Words::new(&mut self.memory.scratch));
+            }
+            return Ok(());
+        }
+        let mut counters = Vec::new();
+        for rank in (1..program.workers).filter(|rank| hosts[*rank as usize] != hosts[0]) {
+            let mut words = Words::new(&mut self.memory.scratch);
+            words.post_receive(self.transport, &self.memory.scratch, (rank, CLAIM))?;
+            counters.push(Counter { rank, asked: None, words });
+        }
+        self.desk = Desk::Serves(counters);
+        Ok(())
+    }
+
+    /// Answers the claims that have arrived and are in turn, or looks for the answer to its own; true if there was one. The
+    /// transport has been polled.
+    pub(super) fn attend_desk(&mut self) -> Result<bool, TransportError> {
+        let (at, setup) = (self.now(), self.setup);
+        let scratch = &self.memory.scratch;
+        let mut moved = false;
+        match &mut self.desk {
+            Desk::AtHand => {}
+            Desk::Serves(counters) => {
+                for Counter { rank, asked, words } in counters {
+                    if asked.is_none() && words.is_sent(self.transport)? {
+                        let claim = words.received(self.transport, scratch)?;
+                        *asked = claim.filter(|claim| *claim != FAREWELL).map(|iteration| iteration as u32);
+                        moved |= claim.is_some();
+                    }
+                    let Some(iteration) = *asked else { continue };
+                    let observation = Observation { rank: *rank, iteration, at };
+                    let answer = match setup.driver.lock().unwrap_or_else(PoisonError::into_inner).claim(&observation) {
+                        Answer::Wait => continue,
+                        Answer::Nothing => NOTHING,
+                        Answer::Take(batch) => u64::from(batch) + 1,
+                    };
+                    (*asked, moved) = (None, true);
+                    words.post_send(self.transport, scratch, (*rank, ANSWER, answer))?;
+                    words.post_receive(self.transport, scratch, (*rank, CLAIM))?;
+                }
+            }
+            Desk::Asks(words) => {
+                let waits = words.send.is_some();
+                moved = words.is_sent(self.transport)? && waits;
+                moved |= words.received(self.transport, scratch)?.is_some();
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Claims a batch of the present iteration of whoever has the driver; `None` where no more is left.
+    pub(super) fn claim(&mut self) -> Result<Option<u32>, ExecError> {
+        let (rank, iteration) = (self.transport.rank().0, self.iteration);
+        if let Desk::Asks(words) = &mut self.desk {
+            words.post_receive(self.transport, &self.memory.scratch, (0, ANSWER))?;
+            words.post_send(self.transport, &self.memory.scratch, (0, CLAIM, u64::from(iteration)))?;
+            self.wait_until(|worker| !worker.at_desk())?;
+            let Desk::Asks(words) = &self.desk else { unreachable!("a rank stays where it is") };
+            let answer = words.word(&self.memory.scratch);
+            return Ok((answer != NOTHING).then(|| answer as u32 - 1));
+        }
+        loop {
+            let observation = Observation { rank, iteration, at: self.now() };
+            match self.driver(|driver| driver.claim(&observation)) {
+                Answer::Take(batch) => return Ok(Some(batch)),
+                Answer::Nothing => return Ok(None),
+                Answer::Wait if self.progress()? => {}
+                Answer::Wait => self.transport.wait(Some(Instant::now() + NAP))?,
+            }
+        }
+    }
+
+    /// Says that no more is claimed, or waits until all have said so.
+    pub(super) fn close_desk(&mut self) -> Result<(), ExecError> {
+        if let Desk::Asks(words) = &mut self.desk {
+            words.post_send(self.transport, &self.memory.scratch, (0, CLAIM, FAREWELL))?;
+        }
+        self.wait_until(|worker| !worker.at_desk())
+    }
+
+    /// Whose messages of claims are missing.
+    pub(super) fn waits_at_desk(&self) -> impl Iterator<Item = u32> {
+        let (asks, serves) = match &self.desk {
+            Desk::AtHand => (None, &[][..]),
+            Desk::Serves(counters) => (None, counters.as_slice()),
+            Desk::Asks(words) => ((!words.is_idle()).then_some(0), &[][..]),
+        };
+        let open = serves.iter().filter(|counter| !counter.words.is_idle());
+        asks.into_iter().chain(open.map(|counter| counter.rank))
+    }
+
+    /// Whether a message of a claim is under way, or may still come.
+    pub(super) fn at_desk(&self) -> bool {
+        match &self.desk {
+            Desk::AtHand => false,
+            Desk::Serves(counters) => counters.iter().any(|counter| !counter.words.is_idle()),
+            Desk::Asks(words) => !words.is_idle(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockstep_models::{Bucket, Job, random_model};
+
+    use super::*;
+    use crate::data::Dataset;
+    use crate::run::{Options, on_threads, run};
+
+    /// Whatever processes learners live in, each batch is claimed once, and who makes the claims again trains the same bits.
+    #[test]
+    fn claims_by_message_are_claims() {
+        let slow = |rank: u32| std::thread::sleep(Duration::from_millis(if rank == 2 { 3 } else { 0 }));
+        for (strategy, hosts) in [
+            ("sma:tau=2:first-come", [0, 1, 2, 3]),
+            ("sma:first-come", [0, 0, 1, 1]),
+            ("ea-sgd:tau=3:first-come", [0, 1, 0, 1]),
+            ("sma:tau=2:round-robin", [0, 1, 2, 0]),
+        ] {
+            let strategy = strategy.parse().unwrap();
+            let model = Arc::new(random_model(3, true));
+            let program = Job { strategy, bucket: Bucket::Layer, ..Job::new(model, 4, 2) }.program().unwrap();
+            let data = Dataset::load("synthetic:200", &program.model).unwrap().0;
+            let options = Options { steps: 5, warm_up: 0, seed: 3, on_load: Some(&slow), ..Options::default() };
+            let done = on_threads(&program, &data, &options, Some(&hosts)).unwrap();
+            let mut batches: Vec<_> = done.claims.iter().map(|claim| (claim.iteration, claim.micro_batch)).collect();
+            batches.sort_unstable();
+            let each = 4 * program.accumulate;
+            let all: Vec<_> = (0..5).flat_map(|iteration| (0..each).map(move |batch| (iteration, batch))).collect();
+            assert_eq!(batches, all, "{hosts:?}");
+            let replay = Options { on_load: None, replay: Some(&done.claims), ..options };
+            assert_eq!(run(&program, &data, &replay).unwrap().state_sha256, done.state_sha256);
+            let again = on_threads(&program, &data, &replay, Some(&hosts)).unwrap();
+            assert_eq!((&again.state_sha256, &again.claims), (&done.state_sha256, &done.claims));
+        }
+    }
+}
