@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use lockstep_exec::{Arenas, Evaluations, Options, data::Dataset, reference, run};
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Bucket, Decay, Job, Model, MomentumForm, Optimizer, Sampling, Scaling, WarmUp, random_model};
+use lockstep_models::{
+    Bucket, Decay, Job, Model, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, WarmUp, random_model,
+};
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
 
@@ -204,5 +206,73 @@ fn losses_add_their_gradients_times_their_weights() {
         assert_equal_bits(&one, &three, "three losses against one");
         // What is reported is the last loss alone.
         assert_eq!(one_losses, three_losses);
+    }
+}
+
+/// What a strategy claims of k ranks against one that accumulates k micro-batches.
+#[derive(Debug, PartialEq)]
+enum Claim {
+    /// The same bits.
+    Bits,
+    /// The same weights up to rounding: sums within a layer are cut in other places.
+    Rounding,
+    /// Another training altogether.
+    Nothing,
+}
+
+/// A new strategy says here what it claims, and stands in the list below.
+fn claim(strategy: &Spread) -> Claim {
+    match strategy {
+        Spread::Ssgd | Spread::FirstDeviceTable => Claim::Bits,
+        Spread::ModelParallel | Spread::Hybrid { variable_batch: false, .. } => Claim::Rounding,
+        Spread::Hybrid { variable_batch: true, .. } | Spread::Sma(_) | Spread::EaSgd(_) => Claim::Nothing,
+    }
+}
+
+/// Every strategy trains as close to accumulated gradients as it claims, and no closer; properties for random models stand in
+/// the tests of each.
+#[test]
+fn each_strategy_is_as_equivalent_as_it_claims() {
+    let text = "name = \"m\"\ninput = [1, 6, 6]\nlayer = [\n{ kind = \"conv2d\", out_channels = 4, kernel = 3 },\n\
+                { kind = \"relu\" },\n{ kind = \"dense\", out_features = 16 },\n{ kind = \"relu\" },\n\
+                { kind = \"dense\", out_features = 4 },\n{ kind = \"softmax_cross_entropy\" },\n]\n";
+    let model = Arc::new(Model::parse("m.toml", text).unwrap());
+    let optimizer = Optimizer { momentum: 0.5, ..plain() };
+    let (data, _) = Dataset::load("synthetic:400", &model).unwrap();
+    let on = |strategy: &str, learners| Job {
+        strategy: strategy.parse().unwrap(),
+        learners,
+        bucket: Bucket::Whole,
+        node_sizes: Some(vec![2, 2]),
+        ..Job::new(model.clone(), 4, 4)
+    };
+    let ssgd = on("ssgd", 1).program().unwrap();
+    let options = Options { steps: 6, warm_up: 0, seed: 7, optimizer: optimizer.clone(), ..Options::default() };
+    let twin = reference::train(&ssgd, &data, 6, 7, &optimizer).unwrap();
+    for (strategy, learners) in [
+        ("ssgd", 1),
+        ("first-device-table", 1),
+        ("model-parallel", 1),
+        ("hybrid:a", 1),
+        ("hybrid:b", 1),
+        ("hybrid:c", 1),
+        ("hybrid:g=2", 1),
+        ("hybrid:b:variable-batch", 1),
+        ("sma", 1),
+        ("sma:reference-models", 2),
+        ("sma:round-robin", 1),
+        ("ea-sgd", 1),
+        ("ea-sgd:first-come", 1),
+    ] {
+        let job = on(strategy, learners);
+        let trained = run(&job.program().unwrap(), &data, &options).unwrap().parameters;
+        let apart = trained.iter().zip(&twin).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
+        let bits = trained.iter().zip(&twin).all(|(x, y)| x.to_bits() == y.to_bits());
+        let found = match apart {
+            _ if bits => Claim::Bits,
+            apart if apart < 1e-4 => Claim::Rounding,
+            _ => Claim::Nothing,
+        };
+        assert_eq!(found, claim(&job.strategy), "{strategy}: {apart}");
     }
 }
