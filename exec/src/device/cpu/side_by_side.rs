@@ -42,7 +42,8 @@ fn places(window: &Window, y: usize, x: usize) -> impl Iterator<Item = usize> {
     rows.flat_map(move |row| {
         (0..window.kernel.1).filter_map(move |tap| {
             let column = (x * window.stride.1 + tap).wrapping_sub(window.padding.1);
-            (column < window.input.1).then_some(row * window.input.1 + column)
+            // Left of the image the column has wrapped around, and no place follows from it.
+            (column < window.input.1).then(|| row * window.input.1 + column)
         })
     })
 }
