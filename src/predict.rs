@@ -180,6 +180,7 @@ pub fn find(
     let blocks = blocks(experiment, &configurations, site, setup)?;
     known.lock().configurations = blocks.len() * configurations.len();
     known.note(&site.basis);
+    experiment.input.iter().for_each(|input| known.note(&input.account()));
     let factor = match &experiment.anchor {
         None => 1.0,
         Some(anchor) => {

@@ -46,12 +46,16 @@ impl Setup {
             (true, _) => TRIAL_STEPS,
         };
         let trials = if varies { trials } else { 0 };
-        let options = Options { counted, ..usual };
+        let input = experiment.input.as_ref().map(|stated| stated.input()).transpose();
+        let input = input.map_err(|error| experiment.locate(error))?;
+        // A pipeline has found its pace when every buffer has been used.
+        let filling = input.as_ref().map_or(0, |input| input.prefetch.min(64) + 2);
+        let options = Options { counted, warm_up: usual.warm_up + filling, ..usual };
         Ok(Setup {
             network,
             options,
             explain: false,
-            conditions: Conditions { noise, ..Conditions::default() },
+            conditions: Conditions { noise, input, ..Conditions::default() },
             trials,
         })
     }

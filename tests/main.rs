@@ -11,6 +11,7 @@ mod firecaffe;
 mod folding;
 mod fuzz;
 mod hybrid;
+mod in_memory;
 mod large_minibatch;
 mod learners;
 mod memory;

@@ -13,7 +13,7 @@ use lockstep_models::memory::Reuse;
 use lockstep_models::{Claim, Course, Exchange, Op, Optimizer, Phase, Program};
 use lockstep_topology::{InputError, check};
 
-use crate::data::{Dataset, Sampler};
+use crate::data::{Dataset, Parts, Sampler};
 use crate::device::cpu::{Mode, Threads, add_into};
 use crate::pool::Arenas;
 use crate::replica::Replica;
@@ -55,6 +55,7 @@ pub fn train_as_claimed(
     let (workers, accumulate) = (program.workers, program.accumulate);
     let samples = program.batch_per_rank;
     let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;
+    let parts = Parts::new(program, data.len() as u32, seed)?;
     // Every tensor has a place of its own: what a memory plan gets wrong shows in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::of_role(program, &program.roles[0], &apart, seed, &Threads::one());
@@ -71,6 +72,9 @@ pub fn train_as_claimed(
             for repetition in 0..accumulate {
                 let mut indices = Vec::new();
                 let place = sampler.micro_batch(u64::from(step), worker, repetition, &mut indices);
+                if let Some(parts) = &parts {
+                    indices = parts.samples(u64::from(step), worker, repetition);
+                }
                 replica.load(data, &indices, place);
                 gradients(program, &mut replica);
                 // SAFETY: nothing else uses this replica.

@@ -7,7 +7,7 @@ use lockstep_models::{Averaging, Claim, Course, Driver, Judge, Optimizer, Progra
 use lockstep_topology::InputError;
 
 use crate::clock;
-use crate::data::{Dataset, Sampler};
+use crate::data::{Dataset, Parts, Sampler};
 use crate::device::cpu::Threads;
 use crate::error::ExecError;
 use crate::exchange::Traffic;
@@ -213,6 +213,7 @@ fn setup<'a>(
     here: impl Iterator<Item = u32>,
 ) -> Result<Setup<'a>, InputError> {
     let batches = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
+    Parts::new(program, data.len() as u32, options.seed)?;
     let (global_batch, steps_per_epoch) = (program.global_batch(), batches.batches_per_epoch());
     let first = match options.start {
         Some(state) if !state.fits(program) => {

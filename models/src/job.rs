@@ -166,9 +166,19 @@ impl Job {
             Some((model, sharding)) if sharding.by_node() => lower::lower_table(&graph, self, &model, &sharding)?,
             Some((model, sharding)) => lower::lower_split(&graph, self, &model, &sharding)?,
         };
+        self.check_partition(&program)?;
         let program = if self.fuse { passes::fuse(program) } else { program };
         program.check()?;
         Ok(program)
+    }
+
+    /// Samples that ranks hold in parts are drawn by each from its own.
+    fn check_partition(&self, program: &Program) -> Result<(), InputError> {
+        if program.partition.is_some() && (program.sharding.is_some() || program.averaging.is_some()) {
+            let message = format!("serves ssgd alone, and not {}: take one-shuffle or per-node", self.strategy);
+            return Err(InputError::new("--sampling", self.sampling.to_string(), message));
+        }
+        Ok(())
     }
 
     /// Settings that learners have no use for.

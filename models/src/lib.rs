@@ -14,8 +14,10 @@ pub mod memory;
 mod model;
 mod optimizer;
 pub mod overlap;
+mod partition;
 mod passes;
 mod program;
+mod ranks;
 mod sampling;
 mod straggling;
 mod strategy;
@@ -34,10 +36,10 @@ pub use model::{
     Gather, Init, InitRules, LayerId, Model, Node, Parameter, Pass, Piece, ShardLayer, Sharding, Work, random_model,
 };
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
+pub use partition::Partition;
 pub use passes::fused_chains;
-pub use program::{
-    After, Buffer, Declared, Exchange, Op, Phase, Program, RankGroup, RankRange, Role, Stream, Task, TaskId,
-};
+pub use program::{After, Buffer, Declared, Exchange, Op, Phase, Program, Role, Stream, Task, TaskId};
+pub use ranks::{RankGroup, RankRange};
 pub use sampling::Sampling;
 pub use straggling::straggling_s;
 pub use strategy::{EaSgd, Scheme, Sma, Strategy};

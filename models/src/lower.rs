@@ -54,6 +54,7 @@ pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
         averaging: job.averaging(),
         sharding: None,
         pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
+        partition: job.sampling.partition(job.workers, job.node_sizes.as_deref())?,
     })
 }
 

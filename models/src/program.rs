@@ -7,33 +7,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
+use lockstep_topology::{Algorithm, Collective, InputError, Schedule};
 
-use crate::{Assignment, Averaging, AveragingRule, Copy, LayerId, Model, Pass, Sharding};
+use crate::{
+    Assignment, Averaging, AveragingRule, Copy, LayerId, Model, Partition, Pass, RankGroup, RankRange, Sharding,
+};
 
 /// Index of a task in its role.
 pub type TaskId = usize;
-
-/// Ranks `first`, `first + 1` … `first + count − 1`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RankRange {
-    /// The lowest rank.
-    pub first: u32,
-    /// How many.
-    pub count: u32,
-}
-
-impl RankRange {
-    /// Whether `rank` is one of them.
-    pub fn contains(self, rank: u32) -> bool {
-        (self.first..self.first + self.count).contains(&rank)
-    }
-
-    /// The ranks in ascending order.
-    pub fn iter(self) -> Range<u32> {
-        self.first..self.first + self.count
-    }
-}
 
 /// A memory area that every rank of a role has one of; sizes in fp32 elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -178,6 +159,12 @@ pub enum Op {
     Exchange(Exchange),
     /// Moves elements inside the rank's memory.
     Copy(Copy),
+    /// The main thread of a node ends jobs of its devices, one after the other, where a strategy has such a thread (Kumar et
+    /// al. 2018, §4.3). The executor's ranks are threads themselves and have nothing to do here.
+    Callback {
+        /// How many.
+        jobs: u32,
+    },
 }
 
 impl Op {
@@ -191,6 +178,7 @@ impl Op {
             Op::Repeat { .. } => "repeat",
             Op::Exchange(_) => "exchange",
             Op::Copy(_) => "copy",
+            Op::Callback { .. } => "callback",
         }
     }
 
@@ -252,15 +240,6 @@ impl Role {
     }
 }
 
-/// Ranks that meet in exchanges; member i of the group is rank `ranks.first + i`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RankGroup {
-    /// The members.
-    pub ranks: RankRange,
-    /// How they lie on nodes.
-    pub shape: Group,
-}
-
 /// A whole program. `PartialEq` is structural, so two lowerings can be compared.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -282,6 +261,8 @@ pub struct Program {
     pub buffers: Vec<Declared>,
     /// How many workers draw from each pool of samples, in rank order.
     pub pools: Vec<u32>,
+    /// Who holds which samples in memory; `None` where every rank has all of them.
+    pub partition: Option<Partition>,
     /// How learners' models are averaged; `None` where all workers train one model.
     pub averaging: Option<Averaging>,
     /// How `model`, a rank's, was cut out of a whole one; `None` where every rank has it whole.

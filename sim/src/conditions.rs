@@ -3,6 +3,7 @@
 use lockstep_topology::Time;
 use lockstep_topology::cluster::{DeviceId, HostId};
 
+use crate::input::Input;
 use crate::noise::Jitter;
 
 /// What disturbs a run.
@@ -16,6 +17,8 @@ pub struct Conditions {
     pub slow: Vec<Slowdown>,
     /// What else uses the links.
     pub background: Vec<Background>,
+    /// How samples reach the devices; without it they are there, and a load takes what costs say.
+    pub input: Option<Input>,
 }
 
 /// Ranks whose work takes longer: all that their threads, or their GPUs, compute, copy and add.
@@ -62,6 +65,7 @@ static UNDISTURBED: Conditions = Conditions {
     trial: 0,
     slow: Vec::new(),
     background: Vec::new(),
+    input: None,
 };
 
 impl Conditions {

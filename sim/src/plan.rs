@@ -30,6 +30,8 @@ pub(crate) struct TaskPlan {
     pub(crate) per_iteration: u32,
     /// Whether it computes a forward pass.
     pub(crate) forward: bool,
+    /// Whether it takes samples.
+    pub(crate) loads: bool,
     /// Whether the first repetition leaves it out.
     pub(crate) skips_first: bool,
     /// The meeting of an exchange; `None` for a task of the compute stream.
@@ -206,7 +208,8 @@ impl Plan {
     pub(crate) fn meeting(name: String, schedule: Schedule, window: u32) -> Plan {
         let ranks = schedule.members();
         let (meeting, needs) = (Some(0), Vec::new());
-        let task = TaskPlan { name, per_iteration: 1, forward: false, skips_first: false, meeting, needs };
+        let task =
+            TaskPlan { name, per_iteration: 1, forward: false, loads: false, skips_first: false, meeting, needs };
         let role = RolePlan {
             first: 0,
             count: ranks,
@@ -256,6 +259,7 @@ fn role_plan(role: &Role, meeting_of: &[Option<u32>]) -> RolePlan {
             name: task.name.clone(),
             per_iteration: count(id),
             forward,
+            loads: matches!(task.op, Op::Load { .. }),
             skips_first: task.op.skips_first(),
             meeting: meeting_of[id],
             needs,

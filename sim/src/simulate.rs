@@ -7,9 +7,10 @@ use lockstep_topology::{InputError, Rank, Time};
 
 use crate::costs::Cost;
 use crate::deadlock::{self, Waiting};
-use crate::engine::{Engine, Job, Jobs};
+use crate::engine::{Engine, Feed, Job, Jobs};
 use crate::fluid::{Fluid, System};
 use crate::fold::{self, FoldRule, Folding};
+use crate::input::Stages;
 use crate::machine::{Resources, Utilisation};
 use crate::plan::Plan;
 use crate::platform::Platform;
@@ -123,6 +124,8 @@ pub fn simulate_with<F: Fluid + Clone>(
 ) -> Result<Prediction, SimError> {
     platform.check(program.ranks())?;
     let driver = driver.serving(program);
+    let input = platform.conditions.input.as_ref();
+    let stages = input.map(|input| input.stages(program, platform)).transpose()?.unwrap_or_default();
     let orbits = fold::of_program(program, platform, options.fold);
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         // Padded buffers are worth their price only where ranks fold.
@@ -133,6 +136,8 @@ pub fn simulate_with<F: Fluid + Clone>(
         let (lists, of_rank) = jobs(program, platform, options, &mut resources, &mut fluid)?;
         let mut engine = Engine::new(&plan, platform, driver.clone(), fluid, resources, lists, &of_rank);
         engine.long_way = options.long_way;
+        let feed = |stages: &Option<Stages>| Some(Feed::new((*stages)?, input?));
+        engine.feeds = stages.iter().take(plan.ranks() as usize).map(feed).collect();
         engine.record.limit = options.max_spans;
         engine.run()
     })?;
@@ -187,6 +192,7 @@ fn jobs(
                             costs.compute(device, program, *chain, *phase, *samples)
                         }
                         Op::Update { range } => costs.update(device, range.end - range.start),
+                        Op::Callback { jobs } => callback(platform, *jobs),
                         Op::Copy(copy) => costs.moved(device, copy.moved()),
                         Op::Averaging { rule, range } => {
                             costs.moved(device, rule.accesses() * (range.end - range.start))
@@ -207,6 +213,13 @@ fn jobs(
         }
     }
     Ok((lists, of_rank))
+}
+
+/// What a node's main thread does about so many jobs, one after the other.
+fn callback(platform: &Platform<'_>, jobs: u32) -> Cost {
+    let each = platform.conditions.input.as_ref().map_or(0.0, |input| input.callback.as_secs_f64());
+    // The device does nothing meanwhile.
+    Cost { seconds: f64::from(jobs) * each, memory: 0.0, occupancy: 0.0 }
 }
 
 fn check(task: &str, cost: Cost) -> Result<(), InputError> {

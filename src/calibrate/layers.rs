@@ -87,6 +87,6 @@ fn run(rank: &mut Rank, op: &Op, data: &Dataset) {
             rank.replica.backward(*chain, *phase, 1.0 / *samples as f32, false);
         }
         Op::Update { range } => rank.replica.update(range.start as usize..range.end as usize, &sgd),
-        Op::Averaging { .. } | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) => {}
+        Op::Averaging { .. } | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Callback { .. } => {}
     }
 }

@@ -66,7 +66,8 @@ pub struct ExperimentFlags {
     /// Share by which another learner must raise the throughput, with --learners auto [default: 0.05]
     #[arg(long, value_parser = checked(threshold), value_name = "SHARE", allow_hyphen_values = true)]
     pub tuner_threshold: Option<f64>,
-    /// Who draws samples together: one-shuffle (all ranks), per-node (each node with a seed of its own)
+    /// Who draws samples together: one-shuffle (all ranks), per-node (each node with a seed of its own), or in memory
+    /// partitioned:groups=2:shuffle-every=100 (nodes of a group hold the set together and shuffle it)
     #[arg(long, value_parser = parsed::<Sampling>, value_name = "RULE")]
     pub sampling: Option<Sampling>,
     /// Threads of each rank

@@ -2,6 +2,7 @@
 
 mod axes;
 mod configuration;
+mod input;
 mod learners;
 mod noise;
 mod optimizer;
@@ -26,6 +27,7 @@ use crate::tuner_log::Logged;
 pub use axes::Axes;
 pub(crate) use axes::chunk_or_auto;
 pub use configuration::Configuration;
+pub use input::Stated as StatedInput;
 pub use learners::Learners;
 pub(crate) use learners::default_method;
 pub use noise::Noise;
@@ -220,6 +222,8 @@ pub struct Experiment {
     pub anchor: Option<Anchor>,
     /// Figures to compare with.
     pub published: Option<Published>,
+    /// How samples reach the devices in predictions; without it they are there.
+    pub input: Option<StatedInput>,
     /// What varies, in place of what the profile recorded.
     pub noise: Option<Noise>,
     /// Lists that `sim sweep` alone goes through.
@@ -266,6 +270,7 @@ impl Default for Experiment {
             inits: InitRules::default(),
             anchor: None,
             published: None,
+            input: None,
             noise: None,
             sweep: Axes::default(),
             scenarios: Vec::new(),

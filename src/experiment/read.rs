@@ -7,7 +7,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Anchor, Batch, Experiment, Learners, Point, Published, Recipe, axes};
 
 /// The keys of an experiment.
-pub(crate) const KEYS: [&str; 34] = [
+pub(crate) const KEYS: [&str; 35] = [
     "name",
     "model",
     "data",
@@ -40,6 +40,7 @@ pub(crate) const KEYS: [&str; 34] = [
     "anchor",
     "published",
     "noise",
+    "input",
     "sweep",
     "scenario",
 ];
@@ -109,6 +110,7 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         "optimizer" => optimizer(&mut experiment.optimizer, entry)?,
         "init" => inits(&mut experiment.inits, entry)?,
         "scenario" => experiment.scenarios = super::scenario::read(entry)?,
+        "input" => experiment.input = Some(super::input::read(experiment.input.as_ref(), entry)?),
         "noise" => experiment.noise = Some(super::noise::read(entry)?),
         "anchor" => experiment.anchor = Some(anchor(entry)?),
         _ => experiment.published = Some(published(entry)?),

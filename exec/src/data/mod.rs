@@ -7,6 +7,7 @@ mod augmentation;
 mod digits;
 mod idx;
 mod normalisation;
+mod parts;
 pub(crate) mod random;
 mod sampler;
 mod split;
@@ -19,6 +20,7 @@ use lockstep_topology::{InputError, nearest};
 
 pub use augmentation::Augmentation;
 pub use normalisation::Normalisation;
+pub use parts::Parts;
 pub use sampler::Sampler;
 
 /// Labelled images of one shape.
@@ -204,7 +206,7 @@ impl Dataset {
     }
 
     /// The samples `indices` as a data set of their own.
-    fn subset(&self, indices: &[u32]) -> Dataset {
+    pub(crate) fn subset(&self, indices: &[u32]) -> Dataset {
         let elements = self.shape.elements() as usize;
         let image = |index: &u32| self.images[*index as usize * elements..][..elements].iter().copied();
         let images = indices.iter().flat_map(image).collect();

@@ -23,6 +23,10 @@ pub(crate) enum Purpose {
     Dropout = 6,
     /// What augmentation does to a sample.
     Augmentation = 7,
+    /// Who holds which samples in memory.
+    Partition = 8,
+    /// The order in which a rank draws what it holds.
+    Draw = 9,
 }
 
 /// The stream number `index` of `purpose` under `seed`; the three are the key, so no two streams overlap.

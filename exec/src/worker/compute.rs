@@ -20,6 +20,9 @@ impl Worker<'_> {
             self.learn(*rule, range, batch);
             return Ok(());
         }
+        if let Op::Callback { .. } = &self.role.tasks[task].op {
+            return Ok(());
+        }
         if let Op::Copy(copy) = &self.role.tasks[task].op {
             self.memory.copy(copy);
             return Ok(());
@@ -64,8 +67,16 @@ impl Worker<'_> {
             Op::Load { .. } => {
                 let mut indices = Vec::new();
                 let each = self.setup.program.accumulate;
-                let place = sampler.micro_batch(batch, self.micro_batch / each, self.micro_batch % each, &mut indices);
-                replica.load(self.setup.data, &indices, place);
+                let (worker, repetition) = (self.micro_batch / each, self.micro_batch % each);
+                let place = sampler.micro_batch(batch, worker, repetition, &mut indices);
+                let data = match &self.store {
+                    Some(store) => {
+                        indices = store.drawn(batch, worker, repetition);
+                        store.data()
+                    }
+                    None => self.setup.data,
+                };
+                replica.load(data, &indices, place);
                 self.turned = Some((batch, None));
                 self.samples += indices.len();
                 if let Some(hook) = self.setup.on_load {
@@ -104,7 +115,7 @@ impl Worker<'_> {
                 let step = self.setup.optimizer.step(batch, &course);
                 replica.update(range.start as usize..range.end as usize, &SgdStep { gradient, ..step });
             }
-            Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Averaging { .. } => {
+            Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Averaging { .. } | Op::Callback { .. } => {
                 unreachable!("not a task that the replica does")
             }
         }

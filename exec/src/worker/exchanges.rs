@@ -143,7 +143,7 @@ impl Worker<'_> {
     }
 
     pub(super) fn sent(&self) -> Vec<Traffic> {
-        let mut sent = vec![Traffic::default(); self.setup.program.ranks() as usize];
+        let mut sent = self.shuffled.clone();
         for slot in &self.slots {
             let Op::Exchange(exchange) = &self.role.tasks[slot.task].op else { continue };
             let first = self.setup.program.groups[exchange.group].ranks.first as usize;

@@ -9,6 +9,7 @@ mod evaluation;
 mod exchanges;
 mod learning;
 mod saving;
+mod shuffle;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,6 +37,7 @@ use learning::Beside;
 pub(crate) use saving::ORDER_ELEMENTS;
 use saving::Orders;
 pub use saving::{Log, Order, Saving, Snapshot};
+use shuffle::Store;
 
 /// The longest nap of a rank that waits.
 const NAP: Duration = Duration::from_millis(500);
@@ -139,6 +141,9 @@ pub(crate) struct Worker<'a> {
     adds: Vec<bool>,
     /// The step and the pass (none: its own micro-batch) whose samples the replica has turned to.
     turned: Option<(u64, Option<u32>)>,
+    /// Its part of the samples, where ranks hold parts, and what shuffles have sent to each rank.
+    store: Option<Store>,
+    shuffled: Vec<Traffic>,
 }
 
 impl<'a> Worker<'a> {
@@ -179,6 +184,8 @@ impl<'a> Worker<'a> {
             orders: Orders::default(),
             adds: (0..role.tasks.len()).map(|task| role.adds_gradients(task)).collect(),
             turned: None,
+            store: None,
+            shuffled: vec![Traffic::default(); program.ranks() as usize],
         };
         for (number, (task, exchange)) in role.exchanges().enumerate() {
             worker.prepare(number as u32, task, exchange)?;
@@ -201,6 +208,9 @@ impl<'a> Worker<'a> {
                 self.setup.seed,
             )?),
         };
+        if sampler.is_some() {
+            self.store = Store::load(self.setup, rank, self.setup.first)?;
+        }
         let (mut losses, mut log, mut stopped) = (Vec::new(), Log::default(), false);
         loop {
             let at = self.now();
@@ -211,6 +221,7 @@ impl<'a> Worker<'a> {
             self.granted = self.iteration + 1;
             (self.samples, self.learned) = (0, false);
             self.losses = vec![0.0; losses_of(program, rank)];
+            self.shuffle_before(batch)?;
             self.iterate(sampler.as_mut(), batch)?;
             losses.extend(&self.losses);
             if let (0, Some(report)) = (rank, self.setup.progress) {

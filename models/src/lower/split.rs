@@ -71,6 +71,7 @@ pub(crate) fn lower(
         accumulate: 1,
         buffers: buffers(model, sharding),
         pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
+        partition: job.sampling.partition(job.workers, job.node_sizes.as_deref())?,
         averaging: None,
         sharding: Some(Arc::clone(sharding)),
     })
@@ -129,7 +130,11 @@ impl Rank<'_> {
         if let Some(gather) = self.samples().filter(|gather| self.model.needs_input_gradient(*gather)) {
             self.take_returned(gather, last);
         }
-        after.into_iter().chain(step).for_each(|node| self.push(node, 0));
+        after.into_iter().for_each(|node| self.push(node, 0));
+        if self.sharding.by_node() {
+            self.end_jobs("end backward jobs".to_owned(), None);
+        }
+        step.into_iter().for_each(|node| self.push(node, 0));
         // In a node's table each exchange waits for the one before anyway, as a library that blocks wants it.
         let all = self.sharding.by_node();
         let counts = |task: &Task| matches!(&task.op, Op::Exchange(e) if all || e.buffer == Buffer::Gradients);
@@ -178,6 +183,7 @@ impl Rank<'_> {
             },
             Work::Averaging { .. } | Work::SumOnDevice { .. } => unreachable!("learners have whole models"),
             Work::Collective { collective, range } => {
+                let jobs = self.tasks.iter().rposition(|task| matches!(task.op, Op::Callback { .. }));
                 let exchange = Exchange {
                     collective,
                     algorithm: self.job.algorithm.clone(),
@@ -187,7 +193,8 @@ impl Rank<'_> {
                     chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
                     window: 0,
                 };
-                let after = self.sources(node);
+                let mut after = self.sources(node);
+                after.extend(jobs.map(|task| After { task, lag: 0 }));
                 self.task(bucket_name(self.model, "allreduce", &range), Op::Exchange(exchange), after);
             }
             Work::Update { range } => {

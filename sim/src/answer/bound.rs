@@ -10,6 +10,7 @@ use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, Time};
 
 use crate::collective::CollectiveTime;
+use crate::input::pace;
 use crate::machine::{Part, Utilisation};
 use crate::platform::Platform;
 use crate::simulate::{Options, Prediction};
@@ -40,7 +41,7 @@ pub struct ClassUse {
 /// What bounds a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
-    /// A resource, [`LATENCY`], [`IMBALANCE`] or [`UNFILLED`].
+    /// A resource, a stage of the input, [`LATENCY`], [`IMBALANCE`] or [`UNFILLED`].
     pub by: String,
     /// For which share of the step, from 0 to 1.
     pub share: f64,
@@ -86,6 +87,9 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &Options, pred
     let mut candidates =
         vec![(LATENCY.to_owned(), latency), (IMBALANCE.to_owned(), imbalance), (UNFILLED.to_owned(), unfilled)];
     candidates.extend(first);
+    if let Ok(Some((stage, seconds))) = pace(program, platform) {
+        candidates.push((stage.to_owned(), share(seconds)));
+    }
     let (by, share) = candidates
         .into_iter()
         .fold((LATENCY.to_owned(), 0.0), |best, other| if other.1 >= best.1 { other } else { best });

@@ -7,6 +7,7 @@
 
 mod background;
 mod exchange;
+mod feed;
 mod flight;
 mod inbox;
 mod message;
@@ -36,6 +37,7 @@ use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::simulate::SimError;
 use crate::traffic::Traffic;
+pub(crate) use feed::Feed;
 pub(crate) use flight::Flight;
 use flight::Meetings;
 use message::Message;
@@ -104,6 +106,8 @@ pub(crate) struct Engine<'a, F> {
     paths: Paths,
     connections: Connections,
     background: Vec<background::Flow>,
+    /// By rank: where its samples come from; empty where they are there.
+    pub(crate) feeds: Vec<Option<Feed>>,
     /// Ranks that compute a task of the forward pass, and those that the driver has told to stop.
     forward: u32,
     stopped: u32,
@@ -159,6 +163,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             paths: Paths::default(),
             connections: Connections::default(),
             background: Vec::new(),
+            feeds: Vec::new(),
             forward: 0,
             stopped: 0,
             record: Record::default(),

@@ -31,7 +31,7 @@ impl<F: Fluid> Engine<'_, F> {
         let undisturbed = undisturbed && state.synchronised(role, cursor.iteration) && !role.claims();
         let undisturbed = undisturbed && state.ready == Some(self.now) && self.platform.conditions.apart().is_none();
         let left_behind = state.apart && self.messages.len() > 0;
-        if self.long_way || cursor.repetition == 0 || !undisturbed || left_behind {
+        if self.long_way || !self.feeds.is_empty() || cursor.repetition == 0 || !undisturbed || left_behind {
             return None;
         }
         let (slots, count) = part(role, cursor.position)?;

@@ -92,6 +92,14 @@ impl<F: Fluid> Engine<'_, F> {
             return self.work(unit, Busy::Synchronise(now), job.class, job.seconds);
         }
         if job.is_some()
+            && let Some(end) = self.fed(rank)
+        {
+            let state = &mut self.units[unit as usize];
+            (state.busy, state.wakes) = (Some(Busy::Compute(now)), None);
+            self.events.push(end, Event::Done(unit));
+            return Ok(());
+        }
+        if job.is_some()
             && let Some(job) = self.next_job(rank)
         {
             if let Some(end) = self.repetitions(rank) {

@@ -32,6 +32,7 @@ fn one_node_of_two_devices_by_hand() {
         rows.extend([("forward hidden+relu", 6, 16), ("forward scores", 16, 26), ("pack scores", 26, 31)]);
         rows.push(("gather scores", 31, 32));
         for (name, own) in [
+            ("end forward jobs scores", own(32, 32, (32, 32))),
             ("unpack scores", own(32, 37, (32, 32))),
             ("forward loss", own(37, 47, (32, 32))),
             ("backward-data loss", own(47, 67, (32, 32))),
@@ -41,7 +42,8 @@ fn one_node_of_two_devices_by_hand() {
             rows.push((name, own.0, own.1));
         }
         rows.extend([("unpack scores gradient", 73, 78), ("backward scores", 78, 98)]);
-        rows.extend([("backward-weight hidden+relu", 98, 118), ("allreduce hidden..scores", 118, 120)]);
+        rows.extend([("backward-weight hidden+relu", 98, 118), ("end backward jobs", 118, 118)]);
+        rows.extend([("allreduce hidden..scores", 118, 120)]);
         rows.push(("update hidden..scores", 120, 125));
         rows
     };

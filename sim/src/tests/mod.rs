@@ -8,6 +8,7 @@ mod device_table;
 mod disturbed;
 mod gpus;
 mod hybrid;
+mod input;
 mod learners;
 mod networks;
 mod noise;

@@ -61,6 +61,7 @@ pub(crate) fn lower(
         accumulate: 1,
         buffers: buffers(model, sharding),
         pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
+        partition: job.sampling.partition(job.workers, job.node_sizes.as_deref())?,
         averaging: None,
         sharding: Some(Arc::clone(sharding)),
     })
@@ -129,9 +130,18 @@ impl Rank<'_> {
         let packed = self.pack(format!("pack {name}"), Area::Activation(producer), SCORES, own);
         let all = u64::from(self.sharding.samples_of(pass)) * elements;
         let gathered = self.meet(format!("gather {name}"), Collective::Gather { root: 0 }, SCORES, all, packed);
+        self.end_jobs(format!("end forward jobs {name}"), Some(gathered));
         let rows = self.all_rows(elements);
         let copy = Copy { rows, ..moved(Area::Buffer(Buffer::Declared(SCORES)), Area::Activation(gather)) };
         self.task(format!("unpack {name}"), Op::Copy(copy), vec![After { task: gathered, lag: 0 }]);
+    }
+
+    /// The ends of one job of each device, which the node's main thread sees to, one after the other.
+    pub(super) fn end_jobs(&mut self, name: String, after: Option<TaskId>) {
+        let pass = self.passes.start;
+        let jobs = if self.is_first(pass) { self.sharding.passes[pass].len() as u32 } else { 0 };
+        let after = after.map(|task| After { task, lag: 0 }).into_iter().collect();
+        self.task(name, Op::Callback { jobs }, after);
     }
 
     /// What the first rank has of all samples of its node, at `elements` each; nothing on the others.

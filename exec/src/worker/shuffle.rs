@@ -1,0 +1,95 @@
+//! Samples in memory: the part that a rank holds, and the shuffle that sends samples to the ranks that hold them next.
+//!
+//! A sample travels as its image and its label behind it, whose bits stand in one more element. The exchange is an alltoallv among
+//! the ranks of a group, by the same lanes as every other (Kumar et al. 2018 §4.1, Algorithm 2).
+
+use std::sync::Arc;
+
+use lockstep_models::RankRange;
+use lockstep_topology::{Algorithm, Collective, Group, Rank, Schedule};
+
+use super::{Setup, Worker};
+use crate::arena::Arena;
+use crate::data::{Dataset, Parts};
+use crate::error::ExecError;
+use crate::exchange::{Buffers, Exchange};
+
+/// What a rank holds.
+pub(super) struct Store {
+    parts: Parts,
+    /// Shuffles that there have been.
+    shuffles: u64,
+    /// The rank's part, in its order.
+    data: Dataset,
+}
+
+impl Store {
+    /// The part that `rank` holds before step `step`, loaded from the whole set; `None` where everybody holds all.
+    pub(super) fn load(setup: &Setup<'_>, rank: u32, step: u64) -> Result<Option<Store>, ExecError> {
+        let Some(parts) = Parts::new(setup.program, setup.data.len() as u32, setup.seed)? else { return Ok(None) };
+        let shuffles = parts.shuffles_before(step);
+        let data = setup.data.subset(&parts.held(rank, shuffles));
+        Ok(Some(Store { parts, shuffles, data }))
+    }
+
+    /// What the rank holds.
+    pub(super) fn data(&self) -> &Dataset {
+        &self.data
+    }
+
+    /// Where the samples of a micro-batch stand in it.
+    pub(super) fn drawn(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
+        self.parts.drawn(step, rank, repetition)
+    }
+}
+
+impl Worker<'_> {
+    /// Brings the rank's samples to where they are before step `step`, with the other ranks of its group.
+    pub(super) fn shuffle_before(&mut self, step: u64) -> Result<(), ExecError> {
+        let rank = self.transport.rank().0;
+        while let Some(store) = self.store.as_ref().filter(|store| store.shuffles < store.parts.shuffles_before(step)) {
+            let group = store.parts.group(rank);
+            // Who waits here must not owe anybody a message of an exchange before.
+            self.wait_until(Worker::settled)?;
+            self.shuffle(group)?;
+        }
+        Ok(())
+    }
+
+    /// One shuffle.
+    fn shuffle(&mut self, group: RankRange) -> Result<(), ExecError> {
+        let rank = self.transport.rank().0;
+        let Some(store) = &mut self.store else { return Ok(()) };
+        let moves = store.parts.moves(rank, store.shuffles);
+        let each = store.data.packed_elements();
+        let counts: Arc<[u64]> = moves.counts.iter().map(|count| count * each as u64).collect();
+        let members = group.count as usize;
+        let sums = |of: &dyn Fn(usize, usize) -> usize| {
+            (0..members).map(|a| (0..members).map(|b| counts[of(a, b)]).sum::<u64>()).max().unwrap_or(0)
+        };
+        let longest = sums(&|a, b| a * members + b).max(sums(&|a, b| b * members + a));
+        let packed = Arena::new(store.data.packed(&moves.sent));
+        let arrived = Arena::new(vec![0.0; moves.places.len() * each]);
+        let collective = Collective::AllToAllV { counts };
+        let schedule = Schedule::new(&collective, &Algorithm::Pairwise, &Group::flat(group.count), longest, 0)?;
+        let window = schedule.window();
+        let ranks: Arc<[Rank]> = group.iter().map(Rank).collect();
+        // Behind the numbers of the program's exchanges.
+        let number = self.slots.len() as u32;
+        let input = packed.region_to_read(0..packed.len());
+        let buffers = Buffers::separate(input, arrived.region(0..arrived.len()));
+        let member = rank - group.first;
+        let mut exchange = Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window);
+        exchange.complete(self.transport)?;
+        for (to, traffic) in group.iter().zip(exchange.sent()) {
+            let sent = &mut self.shuffled[to as usize];
+            sent.messages += traffic.messages;
+            sent.bytes += traffic.bytes;
+        }
+        // SAFETY: the exchange is over.
+        let arrived = unsafe { arrived.slice(0..arrived.len()) };
+        store.data.unpack(arrived, &moves.places);
+        store.shuffles += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! `Partition`: which ranks hold the samples of a set in their memory together, and how often they shuffle them.
+//!
+//! Nodes are divided into groups, and each group owns the whole set (Kumar et al. 2018 §4.1): with one group every node holds 1/N of
+//! it, with as many groups as nodes each node holds all. Inside a node its ranks hold equal parts of what the node holds.
+
+use lockstep_topology::InputError;
+
+use crate::RankRange;
+
+/// How samples lie in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    /// The ranks of each group, in order; together all workers.
+    pub groups: Vec<RankRange>,
+    /// Steps from one shuffle to the next; `None`: samples stay where they are.
+    pub shuffle_every: Option<u32>,
+}
+
+impl Partition {
+    /// So many groups of neighbouring nodes with so many ranks each.
+    ///
+    /// ```
+    /// # use lockstep_models::Partition;
+    /// // Four nodes of two ranks: two groups of two nodes each hold the set.
+    /// let partition = Partition::new(&[2, 2, 2, 2], 2, Some(100)).unwrap();
+    /// assert_eq!(partition.groups.iter().map(|group| group.first).collect::<Vec<_>>(), [0, 4]);
+    /// assert!(Partition::new(&[2, 2, 2, 2], 3, None).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// Groups that do not divide the nodes.
+    pub fn new(nodes: &[u32], groups: u32, shuffle_every: Option<u32>) -> Result<Partition, InputError> {
+        let count = nodes.len() as u32;
+        if groups == 0 || !count.is_multiple_of(groups) {
+            let message = format!("groups do not divide {count} nodes: take a divisor of {count}, or other nodes");
+            return Err(InputError::new("--sampling", format!("groups={groups}"), message));
+        }
+        let mut first = 0;
+        let ranges = nodes.chunks((count / groups) as usize).map(|nodes| {
+            let count = nodes.iter().sum();
+            first += count;
+            RankRange { first: first - count, count }
+        });
+        Ok(Partition { groups: ranges.collect(), shuffle_every })
+    }
+
+    /// The group that `rank` is in, by number.
+    ///
+    /// # Panics
+    /// When it is in none.
+    pub fn group_of(&self, rank: u32) -> usize {
+        self.groups.iter().position(|group| group.contains(rank)).expect("every worker is in a group")
+    }
+
+    /// How many shuffles come before step `step`.
+    pub fn shuffles_before(&self, step: u64) -> u64 {
+        self.shuffle_every.map_or(0, |every| step / u64::from(every))
+    }
+}

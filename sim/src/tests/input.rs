@@ -1,0 +1,184 @@
+//! Input pipelines end to end: the slowest stage decides, prefetching hides the others, and the answer says which it was.
+
+use lockstep_topology::{Bandwidth, Bytes};
+
+use super::world::tree;
+use super::*;
+use crate::answer::bound;
+use crate::{Conditions, Held, Input, Source, TransformAt, shuffle_time};
+
+/// Long enough for a pipeline to fill and to find its pace.
+const LONG: Options = Options { warm_up: 20, counted: 40, ..SHORT };
+const SHORT: Options = Options {
+    warm_up: 2,
+    counted: 3,
+    threads_per_rank: 1,
+    fold: FoldRule::Exact,
+    long_way: false,
+    max_spans: 1_000_000,
+};
+
+/// 3 GB/s of Ethernet, of whose frames of 1538 bytes 1448 are payload.
+const WIRE: f64 = 3e9 * 1448.0 / 1538.0;
+
+fn rate(bytes_per_s: f64) -> Bandwidth {
+    Bandwidth::new(bytes_per_s).expect("positive")
+}
+
+fn ms(millis: f64) -> Time {
+    Time::from_secs_f64(millis * 1e-3)
+}
+
+/// Files of 100 kB, all of them on storage of 100 MB/s; decoding takes 4 ms of one of eight threads.
+fn files() -> Input {
+    Input {
+        samples: 10_000,
+        sample_bytes: Bytes(100_000),
+        source: Source::Files { bandwidth: rate(1e8), latency: Time::ZERO, page_cache: Bytes(0) },
+        threads: 8,
+        decode: ms(4.0),
+        transform: Time::ZERO,
+        transform_at: TransformAt::Host,
+        prefetch: 2,
+        callback: Time::ZERO,
+    }
+}
+
+fn in_memory(groups: u32, shuffle_every: Option<u32>) -> Input {
+    Input { source: Source::Memory { groups, shuffle_every }, ..files() }
+}
+
+/// GPUs of a host that compute for `step` seconds a chain and phase, batches of eight 28 × 28 samples.
+fn predicted(gpus: u32, step: f64, strategy: &str, input: Option<Input>) -> (Program, Prediction, String) {
+    let strategy = strategy.parse().expect("a strategy");
+    let program = program(&Job { strategy, ..mlp(gpus) });
+    let world = World::new(tree(gpus, 1, 1, 1), gpus, &HostingRule::PerHost);
+    let costs = Flat { forward: step, backward: step, ..Flat::default() };
+    let conditions = Conditions { input, ..Conditions::default() };
+    let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+    let prediction = simulate(&program, &platform, LONG.driver(), &LONG).expect("a prediction");
+    let by = bound(&program, &platform, &LONG, &prediction).by;
+    (program, prediction, by)
+}
+
+fn mean_s(prediction: &Prediction) -> f64 {
+    let steps = prediction.timeline.step_times_s();
+    steps.iter().sum::<f64>() / steps.len() as f64
+}
+
+/// With T of computation, production P of 8 samples a GPU and copies C, for storage, threads and depths.
+#[test]
+fn the_slowest_stage_decides() {
+    // 8 samples of 100 kB at 100 MB/s are 8 ms; 4 ms each on eight threads 4 ms; the copy is microseconds.
+    for gpus in [1u32, 2] {
+        let computes = mean_s(&predicted(gpus, 1e-3, "ssgd", None).1);
+        for (storage, threads, prefetch) in
+            [(1e8, 8, 2), (1e8, 8, 1), (1e8, 8, 0), (1e9, 1, 2), (1e9, 1, 0), (1e9, 8, 2), (1e10, 64, 3)]
+        {
+            let source = Source::Files { bandwidth: rate(storage), latency: Time::ZERO, page_cache: Bytes(0) };
+            let (_, prediction, by) =
+                predicted(gpus, 1e-3, "ssgd", Some(Input { source, threads, prefetch, ..files() }));
+            let samples = 8.0 * f64::from(gpus);
+            let (stored, decoded) = (samples * 1e5 / storage, samples * 4e-3 / f64::from(threads));
+            let produced = stored.max(decoded);
+            // 15 GB/s of PCIe and two links' latencies.
+            let copied = 8.0 * 784.0 * 4.0 / 15e9 + 7e-7;
+            let expected = match prefetch {
+                0 => computes + produced + copied,
+                ahead => computes.max(produced).max(copied).max((produced + copied) / f64::from(ahead)),
+            };
+            let found = mean_s(&prediction);
+            assert!(
+                (found / expected - 1.0).abs() < 1e-3,
+                "{gpus}, {storage}, {threads}, {prefetch}: {found}, {expected}"
+            );
+            if prefetch > 0 && produced > 1.2 * computes {
+                let slowest = if stored > decoded { "input: storage" } else { "input: threads" };
+                assert_eq!(by, slowest);
+            } else if produced < 0.5 * computes {
+                assert!(!by.starts_with("input"), "{by}");
+            }
+        }
+    }
+}
+
+/// A request's latency holds a thread up, so more threads hide it; what is in the page cache needs no request.
+#[test]
+fn latency_is_hidden_by_threads_and_caches() {
+    let with = |latency: f64, threads: u32, page_cache: u64| {
+        let source = Source::Files { bandwidth: rate(1e12), latency: ms(latency), page_cache: Bytes(page_cache) };
+        mean_s(&predicted(1, 1e-4, "ssgd", Some(Input { source, threads, ..files() })).1)
+    };
+    let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 2e-3, "{found}, {expected}");
+    close(with(0.0, 8, 0), 4e-3);
+    close(with(12.0, 8, 0), 16e-3);
+    close(with(12.0, 32, 0), 4e-3);
+    // Half of the set of 1 GB is in memory: 6 ms of latency on average.
+    close(with(12.0, 8, 500_000_000), 10e-3);
+    close(with(12.0, 8, 2_000_000_000), 4e-3);
+}
+
+/// In memory nothing is read; groups that hold the set together shuffle it, one that is a single node moves nothing.
+#[test]
+fn shuffles_are_spread_over_steps() {
+    let shuffled = |groups, every| {
+        let program = program(&mlp(4));
+        let world = World::new(tree(1, 4, 1, 1), 4, &HostingRule::PerHost);
+        let costs = Flat { forward: 1e-3, backward: 1e-3, ..Flat::default() };
+        let conditions = Conditions { input: Some(in_memory(groups, every)), ..Conditions::default() };
+        let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+        mean_s(&simulate(&program, &platform, LONG.driver(), &LONG).expect("a prediction"))
+    };
+    let never = shuffled(1, None);
+    assert!(shuffled(1, Some(100)) > shuffled(1, Some(1000)) && shuffled(1, Some(1000)) > never);
+    assert!((shuffled(4, Some(100)) / never - 1.0).abs() < 1e-9, "a node that holds all draws other indices");
+    // 250 MB a node: packed and unpacked at 8 GB/s, and three quarters of them sent.
+    let expected = 2.0 * 0.25e9 / 8e9 + 0.75 * 0.25e9 / WIRE;
+    let spread = (shuffled(1, Some(100)) - never) * 100.0;
+    assert!((spread / expected - 1.0).abs() < 0.01, "{spread}, {expected}");
+}
+
+#[test]
+fn groups_must_divide_nodes_and_fit_their_memory() {
+    let refused = |input: Input| {
+        let world = World::new(tree(1, 4, 1, 1), 4, &HostingRule::PerHost);
+        let (costs, conditions) = (Flat::default(), Conditions { input: Some(input), ..Conditions::default() });
+        let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+        simulate(&program(&mlp(4)), &platform, SHORT.driver(), &SHORT).expect_err("refused").to_string()
+    };
+    assert!(refused(in_memory(3, None)).contains("divisor of the 4 nodes"));
+    let large = Input { samples: 1 << 21, ..in_memory(4, None) };
+    assert!(refused(large).contains("take fewer groups"));
+}
+
+/// Where everything goes through the first device, it copies the batches of all, and its main thread ends jobs one by one.
+#[test]
+fn the_table_copies_all_to_one_device_and_ends_jobs_in_turn() {
+    let input = |callback| Input { prefetch: 0, callback, ..in_memory(1, None) };
+    let with = |strategy: &str, callback| predicted(2, 1e-3, strategy, Some(input(callback))).1;
+    let load = |prediction: &Prediction| {
+        let of = |span: &&lockstep_models::Span| span.rank == 0 && span.task == 0 && span.iteration == 30;
+        prediction.timeline.spans.iter().find(of).map(|span| (span.end - span.start).as_secs_f64()).expect("a load")
+    };
+    let (plain, table) = (with("ssgd", Time::ZERO), with("first-device-table", Time::ZERO));
+    let batch = 8.0 * 784.0 * 4.0 / 15e9;
+    assert!((load(&table) - load(&plain) - batch).abs() < 1e-9, "{} {}", load(&table), load(&plain));
+    // Two devices end a job of the forward and one of the backward pass each.
+    let slower = mean_s(&with("first-device-table", ms(1.0))) - mean_s(&table);
+    assert!((slower - 4e-3).abs() < 1e-6, "{slower}");
+    assert_close(mean_s(&with("ssgd", ms(1.0))), mean_s(&plain), "the optimised table has no such thread");
+}
+
+/// Each node sends the others their parts; beside that, packing and unpacking are what is left.
+#[test]
+fn a_shuffle_alone() {
+    let world = World::new(tree(1, 4, 1, 1), 4, &HostingRule::PerHost);
+    let costs = Flat::default();
+    let platform = world.platform(&costs, NetworkModel::MaxMin);
+    let seconds = |nodes, bytes| shuffle_time(&platform, Held { nodes, bytes }).map(Time::as_secs_f64);
+    assert_eq!(seconds(1, 1 << 30).expect("nothing to do"), 0.0);
+    let expected = 2.0 * 1e9 / 8e9 + 0.5 * 1e9 / WIRE;
+    let found = seconds(2, 1_000_000_000).expect("two nodes");
+    assert!((found / expected - 1.0).abs() < 0.001, "{found}, {expected}");
+    assert!(seconds(5, 1).expect_err("there are four").to_string().contains("only 4"));
+}

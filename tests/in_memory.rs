@@ -1,0 +1,87 @@
+//! Samples that ranks hold in parts and shuffle among themselves: every run trains what its one-rank twin trains, which has the
+//! whole set and no messages, to the bit; so each sample is where the orders say.
+
+use std::sync::Arc;
+
+use lockstep_exec::{Options, data::Dataset, reference, run};
+use lockstep_models::{Job, Optimizer, Program, Sampling, random_model};
+use proptest::prelude::*;
+
+fn options(steps: u32, seed: u64) -> Options<'static> {
+    let stall_limit = std::time::Duration::from_secs(20);
+    let optimizer = Optimizer { learning_rate: 0.05, ..Optimizer::default() };
+    Options { steps, warm_up: 0, seed, optimizer, stall_limit, ..Options::default() }
+}
+
+fn data(program: &Program, samples: u64, seed: u64) -> Dataset {
+    let (data, _) = Dataset::load(&format!("synthetic:{samples}"), &program.model).unwrap();
+    if seed.is_multiple_of(2) { data } else { data.augmented("crop=1,flip".parse().unwrap()) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn parts_train_like_the_twin_that_holds_all(
+        model in 0u64..100,
+        nodes in prop::collection::vec(1u32..=3, 1..=4),
+        whole: bool,
+        shuffle_every in prop::option::of(1u32..4),
+        batch_per_rank in 2u32..=4,
+        accumulate in 1u32..=2,
+        rest in 0u64..5,
+        seed: u64,
+    ) {
+        let groups = if whole { nodes.len() as u32 } else { 1 };
+        let sampling = Sampling::Partitioned { groups, shuffle_every };
+        let workers = nodes.iter().sum();
+        let job = Job {
+            accumulate, sampling, node_sizes: Some(nodes),
+            ..Job::new(Arc::new(random_model(model, false)), workers, batch_per_rank)
+        };
+        let program = job.program().unwrap();
+        // Held out are a tenth and more; the rest is two steps and a little.
+        let data = data(&program, program.global_batch() * 4 + rest, seed);
+        let options = options(7, seed);
+        let spread = run(&program, &data, &options).unwrap();
+        let twin = reference::train(&program, &data, 7, seed, &options.optimizer).unwrap();
+        prop_assert!(spread.parameters.iter().zip(&twin).all(|(a, b)| a.to_bits() == b.to_bits()), "{:?}", job);
+    }
+}
+
+/// A shuffle sends every sample that changes hands once, image and label; who holds all sends nothing.
+#[test]
+fn a_shuffle_sends_what_changes_hands() {
+    let bytes = |groups, shuffle_every| {
+        let sampling = Sampling::Partitioned { groups, shuffle_every };
+        let model = Arc::new(lockstep_models::Model::load("mlp").unwrap());
+        let job = Job { sampling, node_sizes: Some(vec![1; 4]), ..Job::new(model, 4, 8) };
+        let program = job.program().unwrap();
+        let data = data(&program, 400, 2);
+        let traffic = run(&program, &data, &options(6, 2)).unwrap().traffic;
+        let apart = traffic.iter().enumerate().flat_map(|(from, row)| {
+            row.iter().enumerate().filter(move |(to, _)| from != *to).map(|(_, sent)| sent.bytes)
+        });
+        (apart.sum::<u64>(), data.len() as u64)
+    };
+    let ((never, _), (once, samples), (alone, _)) = (bytes(1, None), bytes(1, Some(3)), bytes(4, Some(1)));
+    assert_eq!(alone, never);
+    // Before steps 3 and no other; each sample stays with a chance of one in four.
+    let moved = (once - never) / ((28 * 28 + 1) * 4);
+    assert_eq!((once - never) % ((28 * 28 + 1) * 4), 0);
+    assert!(moved > samples / 2 && moved < samples, "{moved} of {samples}");
+}
+
+#[test]
+fn strategies_that_draw_otherwise_are_refused() {
+    for strategy in ["sma", "hybrid:b", "first-device-table"] {
+        let model = Arc::new(lockstep_models::Model::load("lenet").unwrap());
+        let sampling = "partitioned".parse().unwrap();
+        let job = Job { strategy: strategy.parse().unwrap(), sampling, ..Job::new(model, 4, 8) };
+        let refused = job.program().unwrap_err().to_string();
+        assert!(refused.contains("take one-shuffle or per-node"), "{strategy}: {refused}");
+    }
+    let model = Arc::new(lockstep_models::Model::load("mlp").unwrap());
+    let job = Job { sampling: "partitioned:groups=2".parse().unwrap(), ..Job::new(model, 3, 8) };
+    assert!(job.program().unwrap_err().to_string().contains("do not divide 1 nodes"));
+}
