@@ -54,7 +54,8 @@ proptest! {
     fn the_table_trains_like_ssgd_to_the_bit(
         model in models(),
         nodes in prop::collection::vec(1u32..=4, 1..=3),
-        batch_per_rank in 2u32..=4,
+        // Kernels take sixteen samples side by side where nobody copies rows; that changes no bit either.
+        batch_per_rank in prop::sample::select(vec![2u32, 3, 16]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
         algorithm in prop::sample::select(vec!["ring", "hierarchical:multi-color:2", "halving-doubling"]),
         concurrent_exchanges in 1u32..=3,

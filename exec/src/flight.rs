@@ -26,13 +26,16 @@ pub(crate) enum Aside {
     Evaluation,
     /// Keeps the state, or waits for who does.
     Saving,
+    /// Shuffles the samples that ranks hold.
+    Shuffle,
 }
 
 /// Codes of asides in an entry; tasks are below.
-const ASIDES: [(Aside, &str); 3] = [
+const ASIDES: [(Aside, &str); 4] = [
     (Aside::Meeting, "meeting of all ranks"),
     (Aside::Evaluation, "evaluation"),
     (Aside::Saving, "saving of the state"),
+    (Aside::Shuffle, "shuffle of the samples in memory"),
 ];
 const FIRST_ASIDE: u32 = u32::MAX - ASIDES.len() as u32;
 

@@ -54,6 +54,8 @@ pub fn account(papers: &[Paper], mut progress: impl FnMut(f64, &str)) -> Result<
     for paper in papers {
         let mut reckoning = Reckoning::new(paper);
         notes.push(format!("{}: {}; cluster {}", paper.name, paper.source, paper.common.cluster));
+        let input = paper.common.input.iter();
+        notes.extend(input.map(|input| format!("{}: {}", paper.name, input.account())));
         for row in paper.rows.iter().filter(|row| row.mark == Some(Mark::Anchor)) {
             let factor = reckoning.anchor(row).map_err(|failure| at(row, failure))?;
             let source = format!("{}: computation of {} is scaled by {factor:.4}", paper.name, row.at.model);

@@ -1,7 +1,9 @@
 //! Figures that follow from a model or an algorithm alone: computed, never typed in.
 
 use lockstep_models::{Layer, Model, Pass};
-use lockstep_topology::{Algorithm, Bandwidth, Collective, Group, InputError, Schedule};
+use lockstep_sim::{Conditions, Held, NetworkModel, Platform, Roofline, SimError, shuffle_time};
+use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};
+use lockstep_topology::{Placement, PlacementRule, Schedule};
 
 use super::quantity::Dimension;
 
@@ -31,6 +33,8 @@ pub enum Computed {
     Rounds(Algorithm, u32),
     /// Bytes that each of so many members sends in an allreduce over those of the buffer.
     BytesFactor(Algorithm, u32),
+    /// Seconds in which so many nodes of a cluster that hold so many bytes of samples together shuffle them (Kumar et al. 2018 §4.1).
+    ShuffleTime(String, u32, u64),
 }
 
 impl Computed {
@@ -40,7 +44,7 @@ impl Computed {
             Computed::Parameters(_) | Computed::Rounds(..) | Computed::BytesFactor(..) => Dimension::Number,
             Computed::ParameterBytes(_) | Computed::WeightBytes(_) | Computed::InputBytes(..) => Dimension::Size,
             Computed::TrainingWork(..) => Dimension::Work,
-            Computed::ServerTime(..) | Computed::TreeTime(..) => Dimension::Time,
+            Computed::ServerTime(..) | Computed::TreeTime(..) | Computed::ShuffleTime(..) => Dimension::Time,
             Computed::ExchangeRate(..) => Dimension::Rate,
         }
     }
@@ -79,12 +83,28 @@ impl Computed {
                 let elements = u64::from(*ranks);
                 Ok(f64::from(allreduce(algorithm, *ranks, elements, elements)?.rounds()))
             }
+            Computed::ShuffleTime(cluster, nodes, bytes) => shuffle(&Cluster::load(cluster)?, *nodes, *bytes),
             Computed::BytesFactor(algorithm, ranks) => {
                 let elements = u64::from(*ranks) << 10;
                 let schedule = allreduce(algorithm, *ranks, elements, elements)?;
                 Ok(schedule.bytes_sent(0) as f64 / (ELEMENT_BYTES * elements as f64))
             }
         }
+    }
+}
+
+/// The time of one shuffle by the cluster's first nodes, an equal part of the bytes on each.
+fn shuffle(cluster: &Cluster, nodes: u32, bytes: u64) -> Result<f64, InputError> {
+    let placement = Placement::new(cluster, 1, &PlacementRule::Pack)?;
+    let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
+    let (network, conditions) = (NetworkModel::MaxMin, Conditions::none());
+    let platform =
+        Platform { cluster, placement: &placement, hosting: &hosting, costs: &Roofline, network, conditions };
+    let held = Held { nodes, bytes: bytes / u64::from(nodes.max(1)) };
+    match shuffle_time(&platform, held) {
+        Ok(time) => Ok(time.as_secs_f64()),
+        Err(SimError::Input(error)) => Err(error),
+        Err(other) => Err(InputError::new("shuffle", cluster.name(), other.to_string())),
     }
 }
 

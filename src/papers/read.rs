@@ -25,7 +25,8 @@ const ROW_KEYS: [&str; 16] = [
     "at_most",
     "computed",
 ];
-const COMPUTED_KEYS: [&str; 7] = ["what", "model", "samples", "workers", "bandwidth", "seconds", "algorithm"];
+const COMPUTED_KEYS: [&str; 9] =
+    ["what", "model", "samples", "workers", "bandwidth", "seconds", "algorithm", "cluster", "bytes"];
 
 /// The paper that `text`, the content of `file`, describes.
 pub(super) fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
@@ -162,10 +163,14 @@ fn computed(entry: &Entry<'_>) -> Result<Computed, InputError> {
         "tree-time" => Computed::TreeTime(model()?, workers()?, bandwidth()?),
         "exchange-rate" => Computed::ExchangeRate(model()?, of.need("seconds", "0.125")?.number(f64::MIN_POSITIVE)?),
         "rounds" => Computed::Rounds(algorithm()?, workers()?),
+        "shuffle-time" => {
+            let cluster = of.need("cluster", "\"minsky-edr\"")?.text()?.to_owned();
+            Computed::ShuffleTime(cluster, workers()?, of.need("bytes", "220000000000")?.whole(1..1 << 62)?)
+        }
         "bytes-factor" => Computed::BytesFactor(algorithm()?, workers()?),
         _ => {
             let known = "parameters, parameter-bytes, weight-bytes, input-bytes, training-work, server-time, tree-time, \
-                         exchange-rate, rounds or bytes-factor";
+                         exchange-rate, rounds, shuffle-time or bytes-factor";
             return Err(what.error(format!("is none of {known}")));
         }
     })

@@ -95,7 +95,8 @@ fn computed_rows_are_what_was_published() {
         assert_eq!(paper.name, name);
         for row in &paper.rows {
             assert!(names.insert(row.name.clone()), "{} stands twice", row.name);
-            let Some(Quantity::Computed(computed)) = &row.quantity else { continue };
+            // What a cluster's figures enter into is a prediction like others.
+            let (Some(Quantity::Computed(computed)), Some(Mark::Exact)) = (&row.quantity, row.mark) else { continue };
             let (value, published) = (computed.value().unwrap() / row.unit.factor, row.published.unwrap());
             assert!(
                 (value / published - 1.0).abs() < if row.name == "G-7" { 0.025 } else { 0.02 },

@@ -13,6 +13,7 @@ use crate::arena::Arena;
 use crate::data::{Dataset, Parts};
 use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange};
+use crate::flight::Aside;
 
 /// What a rank holds.
 pub(super) struct Store {
@@ -51,7 +52,9 @@ impl Worker<'_> {
             let group = store.parts.group(rank);
             // Who waits here must not owe anybody a message of an exchange before.
             self.wait_until(Worker::settled)?;
+            let record = self.flight.begin_aside(Aside::Shuffle, self.iteration, self.now());
             self.shuffle(group)?;
+            self.flight.end(record, self.now());
         }
         Ok(())
     }
