@@ -97,7 +97,7 @@ proptest! {
         // In turn each takes its own batches, only later.
         if assignment == ":round-robin" {
             prop_assert!(done.claims.iter().zip((0..learners).cycle()).all(|(claim, rank)| claim.rank == rank));
-            let own = Job { strategy: one_after_the_other.parse().unwrap(), ..job.clone() };
+            let own = Job { strategy: one_after_the_other.parse().unwrap(), ..job };
             let own = run(&own.program().unwrap(), &data, &options).unwrap();
             prop_assert_eq!(&own.state_sha256, &done.state_sha256);
         }
