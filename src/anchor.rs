@@ -84,34 +84,96 @@ pub fn fit(anchor: &Anchor, experiment: &Experiment, site: &Site, setup: &Setup)
     }
     let mut configurations = point.configurations()?;
     let configuration = &mut configurations[0];
-    let mut throughput = |factor: f64| {
+    let throughput = |factor: f64| {
         let costs = Scaled::new(site.costs.as_ref(), factor);
         predict(configuration, &point, &site.cluster, &costs, setup).map(|predicted| predicted.images_per_s)
     };
-    let reached = |simulated: f64| (simulated / anchor.images_per_s - 1.0).abs() < TOLERANCE;
-    // Exact where computation is all there is: on one rank.
-    let proportional = throughput(1.0)? / anchor.images_per_s;
-    if reached(throughput(proportional.clamp(LEAST, MOST))?) {
-        return Ok(proportional);
-    }
-    if throughput(LEAST)? < anchor.images_per_s {
+    factor(anchor.images_per_s, throughput)?.ok_or_else(|| {
         let message = format!(
             "is more than {} ranks of this cluster reach with computation that costs nothing: check the figure, the \
              batch, or the cluster's links",
             anchor.ranks
         );
         let error = InputError::new("--anchor", format!("images_per_s = {}", anchor.images_per_s), message);
-        return Err(experiment.locate(error).into());
-    }
-    // Throughput falls as the factor grows.
+        experiment.locate(error).into()
+    })
+}
+
+/// The factor on computation with which `throughput` gives `wanted` images per second; `None` where even computation that
+/// costs nothing is too slow.
+///
+/// A step is nearly a constant and a part in proportion to the factor, so a line through the last two trials (Newton's
+/// method without derivatives) finds it in a few; where that leaves the interval that holds the answer, its middle is taken.
+///
+/// # Errors
+/// As `throughput`.
+pub(crate) fn factor(
+    wanted: f64,
+    mut throughput: impl FnMut(f64) -> Result<f64, Failure>,
+) -> Result<Option<f64>, Failure> {
     let (mut low, mut high) = (LEAST, MOST);
+    // Factors and how many times too long the step was.
+    let mut last: Option<(f64, f64)> = None;
+    let mut factor = 1.0;
     for _ in 0..MOST_TRIALS {
-        let middle = (low * high).sqrt();
-        let simulated = throughput(middle)?;
-        if reached(simulated) {
-            return Ok(middle);
+        let excess = wanted / throughput(factor)? - 1.0;
+        if excess.abs() < TOLERANCE {
+            return Ok(Some(factor));
         }
-        if simulated > anchor.images_per_s { low = middle } else { high = middle }
+        if factor <= LEAST {
+            return Ok(None);
+        }
+        if excess > 0.0 {
+            high = factor;
+        } else {
+            low = factor;
+        }
+        // Through the origin at first: exact where computation is all there is, on one rank.
+        let line = match last {
+            None => factor / (excess + 1.0),
+            Some((before, was)) => factor - excess * (factor - before) / (excess - was),
+        };
+        last = Some((factor, excess));
+        factor = if line > low && line < high {
+            line
+        } else if low == LEAST && high < 1e-6 {
+            LEAST
+        } else {
+            (low * high).sqrt()
+        };
     }
-    Ok((low * high).sqrt())
+    Ok(Some(factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_of_lines_and_of_kinks_are_found_in_a_few_trials() {
+        // Seconds of a step of one image: what computation takes, beside what it does not touch or behind what hides it.
+        type StepTime = fn(f64) -> f64;
+        let steps: [(&str, StepTime, usize); 3] = [
+            ("computation alone", |factor| 0.02 * factor, 2),
+            ("with a constant", |factor| 0.02 * factor + 0.3, 5),
+            ("hidden at first", |factor| (0.02 * factor).max(0.3) + 0.002 * factor, 25),
+        ];
+        for (name, step, most) in steps {
+            for wanted_s in [0.4, 0.9, 30.0] {
+                let mut trials = 0;
+                let found = factor(1.0 / wanted_s, |factor| {
+                    trials += 1;
+                    Ok(1.0 / step(factor))
+                });
+                let found = found.unwrap().expect("it can be reached");
+                assert!((step(found) / wanted_s - 1.0).abs() < TOLERANCE, "{name}, {wanted_s} s: {found}");
+                assert!(trials <= most, "{name}, {wanted_s} s: {trials} trials");
+            }
+        }
+    }
+
+    #[test]
+    fn what_communication_alone_takes_longer_for_is_told() {
+        assert_eq!(factor(10.0, |factor| Ok(1.0 / (0.2 + factor))).unwrap(), None);
+    }
 }

@@ -1,9 +1,13 @@
 //! `lockstep papers`.
 
+use std::path::PathBuf;
+
 use clap::Args;
+use lockstep_topology::InputError;
 
 use crate::failure::Failure;
-use crate::papers::{PAPERS, Paper, account};
+use crate::output::{check_writable, write_atomically};
+use crate::papers::{PAPERS, Paper, account, check, errors, page};
 use crate::progress::Estimate;
 use crate::report::{Format, Report};
 
@@ -13,11 +17,22 @@ use crate::report::{Format, Report};
   lockstep papers                    every row of every paper, its error, and what bounds it
   lockstep papers goyal2017
   lockstep papers my-paper.toml --format csv
+  lockstep papers --html papers.html
+  lockstep papers --check experiments/papers/errors.csv
 
-Marks: c the paper contradicts itself, o an ordering, s statistical, = computed, anchor; only unmarked rows count.")]
+Marks: c the paper contradicts itself, o an ordering, s statistical, = computed, anchor, fitted; only unmarked rows count.")]
 pub(super) struct Papers {
     /// Which: names, or .toml files of the same form; without any, all that come with lockstep
     papers: Vec<String>,
+    /// Also writes a page for a browser: all rows, machines with the provenance of their figures, charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Fails where a row is worse than this file says by more than one percentage point
+    #[arg(long, value_name = "FILE")]
+    check: Option<PathBuf>,
+    /// Writes the file that --check reads
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    write_errors: Option<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -25,12 +40,43 @@ pub(super) struct Papers {
 
 impl Papers {
     pub(super) fn run(self) -> Result<(), Failure> {
+        for (flag, file) in [("--html", &self.html), ("--write-errors", &self.write_errors)] {
+            if let Some(file) = file {
+                check_writable(flag, file)?;
+            }
+        }
+        let committed = self.check.as_ref().map(read).transpose()?;
         let all = || PAPERS.iter().map(|(name, _)| (*name).to_owned()).collect();
         let names: Vec<String> = if self.papers.is_empty() { all() } else { self.papers };
         let papers = names.iter().map(|name| Paper::load(name)).collect::<Result<Vec<_>, _>>()?;
         let estimate = Estimate::new("predicting");
-        let account = account(&papers, |share, row| estimate.show(share, row))?;
+        let mut account = account(&papers, |share, row| estimate.show(share, row))?;
         estimate.end();
-        Report::new(account.rows, account.notes).print(self.format)
+        if let Some(file) = &self.html {
+            let text = page(&papers, &account)?;
+            write_atomically("--html", file, |out| out.write_all(text.as_bytes()))?;
+        }
+        if let Some(file) = &self.write_errors {
+            let text = errors(&account.rows);
+            write_atomically("--write-errors", file, |out| out.write_all(text.as_bytes()))?;
+        }
+        let checked = committed.map(|(file, text)| check(&file, &text, &account.rows));
+        if let Some(Ok(news)) = &checked {
+            account.notes.extend(news.iter().cloned());
+        }
+        Report::new(account.rows, account.notes).print(self.format)?;
+        checked.transpose().map(|_| ())
+    }
+}
+
+/// A file's name and text.
+fn read(file: &PathBuf) -> Result<(String, String), InputError> {
+    let name = file.display().to_string();
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok((name, text)),
+        Err(error) => {
+            let message = format!("cannot be read: {error}; write it with --write-errors");
+            Err(InputError::new("--check", name, message))
+        }
     }
 }

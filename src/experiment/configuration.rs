@@ -203,6 +203,7 @@ impl Experiment {
                 algorithm: algorithm.clone(),
                 chunk: self.chunk,
                 concurrent_exchanges: self.concurrent_exchanges,
+                fuse: self.fuse,
                 sampling: self.sampling,
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },

@@ -180,6 +180,8 @@ pub struct Experiment {
     pub chunk: Option<Bytes>,
     /// Exchanges in flight at once.
     pub concurrent_exchanges: u32,
+    /// Whether neighbouring layers are fused into one kernel.
+    pub fuse: bool,
     /// Learners on each device: every one of `ranks` becomes so many.
     pub learners: u32,
     /// How ranks meet.
@@ -249,6 +251,7 @@ impl Default for Experiment {
             bucket: Bucket::Size(Bytes(25 << 20)),
             chunk: None,
             concurrent_exchanges: 1,
+            fuse: true,
             learners: 1,
             transport: TransportKind::Threads,
             processes: None,

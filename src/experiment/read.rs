@@ -7,7 +7,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Anchor, Batch, Experiment, Learners, Point, Published, Recipe, axes};
 
 /// The keys of an experiment.
-pub(crate) const KEYS: [&str; 35] = [
+pub(crate) const KEYS: [&str; 36] = [
     "name",
     "model",
     "data",
@@ -22,6 +22,7 @@ pub(crate) const KEYS: [&str; 35] = [
     "bucket",
     "chunk",
     "concurrent_exchanges",
+    "fuse",
     "transport",
     "ranks_per_node",
     "sampling",
@@ -94,6 +95,7 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         "bucket" => experiment.bucket = entry.read(str::parse)?,
         "chunk" => experiment.chunk = Some(entry.read(super::parse_chunk)?),
         "concurrent_exchanges" => experiment.concurrent_exchanges = entry.count()?,
+        "fuse" => experiment.fuse = entry.boolean()?,
         "transport" => experiment.transport = entry.read(str::parse)?,
         "ranks_per_node" => experiment.ranks_per_node = Some(entry.count()?),
         "sampling" => experiment.sampling = entry.read(str::parse)?,

@@ -21,6 +21,7 @@ pub(super) fn parameter(parameter: Parameter) -> String {
         Parameter::Cluster(Figure::CpuMemory) => "host memory bandwidth".to_owned(),
         Parameter::Cluster(Figure::GpuPeak) => "GPU peak FLOP/s".to_owned(),
         Parameter::Cluster(Figure::GpuMemory) => "GPU memory bandwidth".to_owned(),
+        Parameter::Cluster(Figure::Launch) => "time from one GPU kernel to the next".to_owned(),
         Parameter::Own(OwnTime::Kernels) => "kernel times".to_owned(),
         Parameter::Own(OwnTime::MessageLatency) => "message latency".to_owned(),
         Parameter::Own(OwnTime::MessageOverhead) => "overhead per message".to_owned(),
@@ -54,7 +55,7 @@ pub(super) fn provenance(parameter: Parameter, site: &Site, placement: &Placemen
             sources.extend(links.map(|link| link.protocol.provenance.to_string()));
         }
         Parameter::Cluster(figure) => {
-            let gpu = matches!(figure, Figure::GpuPeak | Figure::GpuMemory);
+            let gpu = matches!(figure, Figure::GpuPeak | Figure::GpuMemory | Figure::Launch);
             for rank in placement.all() {
                 let device = &site.cluster.devices()[placement.device(rank).0 as usize];
                 if matches!(device.kind, DeviceKind::Gpu(_)) == gpu {

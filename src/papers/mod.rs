@@ -2,10 +2,20 @@
 //!
 //! A paper is one file of `experiments/papers`: what its experiments have in common, and a row for each published figure. A
 //! machine's figures stand in its cluster file and belong to no row; at most one row of a paper and model is an anchor, to which
-//! the cost of computation is scaled. Every row is printed, also those that fail.
+//! the cost of computation is scaled; what else no source tells of a machine is fitted to rows that say so, whose errors are then those of
+//! a fit without them. Every row is printed, also those that fail.
 
 mod account;
+mod case;
+mod chart;
 mod computed;
+mod errors;
+mod figures;
+mod fit;
+mod html;
+#[cfg(test)]
+mod links;
+mod machine;
 mod quantity;
 mod read;
 mod row;
@@ -20,6 +30,10 @@ use crate::experiment::Experiment;
 
 pub use account::{Account, account};
 pub use computed::Computed;
+pub use errors::{check, errors};
+pub use fit::Fit;
+pub use html::page;
+pub use machine::Parameter;
 pub use quantity::{Quantity, Unit};
 pub use row::{Mark, Row};
 
@@ -41,6 +55,8 @@ pub struct Paper {
     pub source: String,
     /// What all rows have in common.
     pub common: Experiment,
+    /// What is fitted of its machine, in the order in which it is.
+    pub fits: Vec<Fit>,
     /// The published figures, in the paper's order.
     pub rows: Vec<Row>,
 }

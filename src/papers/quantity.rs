@@ -17,6 +17,8 @@ pub enum Quantity {
     },
     /// Seconds of a step.
     StepTime,
+    /// Seconds of a step in which a rank's backward passes run.
+    BackwardTime,
     /// Images per second over all ranks.
     Throughput,
     /// Seconds that a learning task takes: one micro-batch's load, forward and backward passes.
@@ -81,10 +83,11 @@ pub enum Dimension {
 }
 
 /// All units.
-const UNITS: [Unit; 14] = {
+const UNITS: [Unit; 15] = {
     use Dimension::{Number, Rate, Size, Throughput, Time, Work};
     [
         Unit { name: "us", factor: 1e-6, of: Time },
+        Unit { name: "ms", factor: 1e-3, of: Time },
         Unit { name: "s", factor: 1.0, of: Time },
         Unit { name: "min", factor: 60.0, of: Time },
         Unit { name: "h", factor: 3600.0, of: Time },
@@ -117,7 +120,7 @@ impl Quantity {
     /// What its unit must measure.
     pub fn dimension(&self) -> Dimension {
         match self {
-            Quantity::Time { .. } | Quantity::StepTime | Quantity::TaskTime => Dimension::Time,
+            Quantity::Time { .. } | Quantity::StepTime | Quantity::TaskTime | Quantity::BackwardTime => Dimension::Time,
             Quantity::Throughput => Dimension::Throughput,
             Quantity::Computed(computed) => computed.dimension(),
             Quantity::Speedup { .. }

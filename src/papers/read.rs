@@ -2,11 +2,13 @@
 
 use lockstep_topology::{Algorithm, Bandwidth, InputError};
 
-use super::{Computed, Mark, Paper, Quantity, Row, Unit};
+use super::machine::Parameter;
+use super::{Computed, Fit, Mark, Paper, Quantity, Row, Unit};
 use crate::experiment::reader::{Entry, Section, Source};
 use crate::experiment::{Experiment, read};
 
-const KEYS: [&str; 4] = ["name", "source", "experiment", "row"];
+const KEYS: [&str; 5] = ["name", "source", "experiment", "fit", "row"];
+const FIT_KEYS: [&str; 4] = ["parameter", "between", "rows", "why"];
 const ROW_KEYS: [&str; 16] = [
     "row",
     "says",
@@ -50,7 +52,42 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
     }
     let name = root.need("name", "\"goyal2017\"")?.text()?.to_owned();
     let source = root.need("source", "\"Goyal et al. 2017, arXiv:1706.02677\"")?.text()?.to_owned();
-    Ok(Paper { name, source, common, rows })
+    let fits = root.get("fit").map_or(Ok(Vec::new()), |entry| fits(&entry, &rows))?;
+    Ok(Paper { name, source, common, fits, rows })
+}
+
+/// The parameters to be fitted, each to rows that no other is fitted to.
+fn fits(entry: &Entry<'_>, rows: &[Row]) -> Result<Vec<Fit>, InputError> {
+    let mut fits: Vec<Fit> = Vec::new();
+    for entry in entry.items()? {
+        let table = entry.section("a fit", &FIT_KEYS)?;
+        let parameter: Parameter = table.need("parameter", "\"step-overhead\"")?.read(str::parse)?;
+        if fits.iter().any(|other| other.parameter == parameter) {
+            return Err(entry.error(format!("{parameter} is fitted twice: leave one out")));
+        }
+        let between = table.need("between", "[0.0, 0.1]")?;
+        let ends = between.items()?.iter().map(|item| item.number(0.0)).collect::<Result<Vec<f64>, _>>()?;
+        let [low, high] = ends[..] else { return Err(between.error("must be two numbers")) };
+        let factor = matches!(parameter, Parameter::Scale(_));
+        if low >= high || (factor && low == 0.0) {
+            return Err(between.error("must ascend, and factors be above 0"));
+        }
+        let mut names = Vec::new();
+        for item in table.need("rows", "[\"G-2\"]")?.items()? {
+            let name = item.text()?.to_owned();
+            let row = rows.iter().find(|row| row.name == name).ok_or_else(|| item.error("there is no such row"))?;
+            if row.mark.is_some() || row.published.is_none() {
+                return Err(item.error("must have a figure and no mark: nothing is fitted to others"));
+            }
+            if names.contains(&name) || fits.iter().any(|other| other.rows.contains(&name)) {
+                return Err(item.error("is fitted to twice: leave one out"));
+            }
+            names.push(name);
+        }
+        let why = table.need("why", "\"kernels start late\"")?.text()?.to_owned();
+        fits.push(Fit { parameter, between: [low, high], rows: names, why });
+    }
+    Ok(fits)
 }
 
 /// Replaces what the entry's keys say in an experiment.
@@ -117,6 +154,7 @@ fn quantity(common: &Experiment, row: &Section<'_>, whole: &Entry<'_>) -> Result
     Ok(Some(match entry.text()? {
         "time" => Quantity::Time { epochs: number("epochs", "90")?, samples: number("samples", "1281167")? },
         "step-time" => Quantity::StepTime,
+        "backward-time" => Quantity::BackwardTime,
         "throughput" => Quantity::Throughput,
         "task-time" => Quantity::TaskTime,
         "tuned-learners" => Quantity::TunedLearners,
@@ -138,8 +176,8 @@ fn quantity(common: &Experiment, row: &Section<'_>, whole: &Entry<'_>) -> Result
             Quantity::Order { cases, grows, per_image }
         }
         _ => {
-            let known =
-                "time, step-time, throughput, task-time, tuned-learners, speedup, slowdown, efficiency or order";
+            let known = "time, step-time, task-time, backward-time, throughput, tuned-learners, speedup, slowdown, \
+                         efficiency or order";
             return Err(entry.error(format!("unknown quantity: write {known}")));
         }
     }))

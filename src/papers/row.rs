@@ -76,3 +76,25 @@ pub struct Row {
     /// File and line.
     pub place: String,
 }
+
+impl Row {
+    /// The configurations that it speaks of, where anything has to be simulated for it.
+    pub(super) fn experiments(&self) -> Vec<&Experiment> {
+        match &self.quantity {
+            None | Some(Quantity::Computed(_) | Quantity::TunedLearners) => Vec::new(),
+            Some(Quantity::Order { cases, .. }) => cases.iter().flatten().collect(),
+            Some(Quantity::Speedup { over } | Quantity::Slowdown { over } | Quantity::Efficiency { over }) => {
+                vec![&self.at, over]
+            }
+            Some(
+                Quantity::Time { .. }
+                | Quantity::StepTime
+                | Quantity::TaskTime
+                | Quantity::BackwardTime
+                | Quantity::Throughput,
+            ) => {
+                vec![&self.at]
+            }
+        }
+    }
+}

@@ -30,6 +30,8 @@ pub struct PaperRow {
     pub mark: Option<String>,
     /// Whether it counts.
     pub counted: bool,
+    /// Whether a parameter is fitted to the row, and the prediction is of a fit to the other rows alone.
+    pub left_out: bool,
     /// What bounds the step.
     pub bound: Option<String>,
 }

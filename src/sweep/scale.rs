@@ -6,7 +6,7 @@ use lockstep_topology::cluster::{DeviceKind, Figure, LinkKind};
 use lockstep_topology::{Cluster, nearest};
 
 /// What can be scaled: bandwidths by kind of link, peaks of devices, and each kind's latency and overhead per message.
-pub const SCALES: [&str; 28] = [
+pub const SCALES: [&str; 29] = [
     "nic",
     "ethernet",
     "infiniband",
@@ -19,6 +19,7 @@ pub const SCALES: [&str; 28] = [
     "gpu-memory",
     "cpu",
     "gpu",
+    "launch",
     "nic-latency",
     "ethernet-latency",
     "infiniband-latency",
@@ -61,7 +62,7 @@ impl Scale {
     pub fn new(name: &str, factors: Vec<f64>) -> Result<Scale, String> {
         let figures = figures(name).ok_or_else(|| {
             let near = nearest(name, SCALES);
-            let hint = if near.is_empty() { SCALES[..12].join(", ") } else { near.join(" or ") };
+            let hint = if near.is_empty() { SCALES[..13].join(", ") } else { near.join(" or ") };
             format!("{name:?} is nothing that can be scaled; did you mean {hint}?")
         })?;
         if factors.is_empty() {
@@ -93,7 +94,7 @@ impl Scale {
         self.figures.iter().any(|figure| match figure {
             Figure::Bandwidth(kind) | Figure::Latency(kind) | Figure::Overhead(kind) => has(*kind),
             Figure::CpuPeak | Figure::CpuMemory => true,
-            Figure::GpuPeak | Figure::GpuMemory => gpus(),
+            Figure::GpuPeak | Figure::GpuMemory | Figure::Launch => gpus(),
         })
     }
 }
@@ -124,6 +125,7 @@ fn figures(name: &str) -> Option<Vec<Figure>> {
     match name {
         "cpu" => Some(vec![Figure::CpuPeak]),
         "gpu" => Some(vec![Figure::GpuPeak]),
+        "launch" => Some(vec![Figure::Launch]),
         "gpu-memory" => Some(vec![Figure::GpuMemory]),
         _ => match (name.strip_suffix("-latency"), name.strip_suffix("-overhead")) {
             (Some(kind), _) => of(kind, Figure::Latency),

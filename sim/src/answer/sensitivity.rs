@@ -55,10 +55,10 @@ pub fn parameters(platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Para
     for rank in platform.placement.all() {
         let device = &platform.cluster.devices()[platform.placement.device(rank).0 as usize];
         let figures = match device.kind {
-            DeviceKind::Cpu(_) => [Figure::CpuPeak, Figure::CpuMemory],
-            DeviceKind::Gpu(_) => [Figure::GpuPeak, Figure::GpuMemory],
+            DeviceKind::Cpu(_) => [Figure::CpuPeak, Figure::CpuMemory].as_slice(),
+            DeviceKind::Gpu(_) => &[Figure::GpuPeak, Figure::GpuMemory, Figure::Launch],
         };
-        found.extend(figures.map(Parameter::Cluster));
+        found.extend(figures.iter().map(|figure| Parameter::Cluster(*figure)));
     }
     found.insert(Parameter::Own(OwnTime::Kernels));
     if !traffic.pairs.is_empty() {

@@ -19,9 +19,6 @@ const CORES_PER_MEMORY: u32 = 4;
 const COPY_TRAFFIC: f64 = 2.0;
 const SUM_TRAFFIC: f64 = 3.0;
 
-/// Seconds from one kernel of a GPU to the next, however small they are (assumed).
-const LAUNCH_S: f64 = 4e-6;
-
 /// Costs from data sheets alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Roofline;
@@ -37,6 +34,8 @@ struct Roof {
     memory_s: f64,
     /// Of a GPU.
     multiprocessors: Option<u32>,
+    /// Seconds before a kernel.
+    launch_s: f64,
 }
 
 impl Roof {
@@ -45,12 +44,13 @@ impl Roof {
             DeviceKind::Cpu(cpu) => {
                 let memory_s = cpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
                 let bytes_s = memory_s / f64::from(cpu.cores.clamp(1, CORES_PER_MEMORY));
-                Roof { flops_s: cpu.flops_per_core_s, bytes_s, memory_s, multiprocessors: None }
+                Roof { flops_s: cpu.flops_per_core_s, bytes_s, memory_s, multiprocessors: None, launch_s: 0.0 }
             }
             DeviceKind::Gpu(gpu) => {
                 let memory_s = gpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
                 let multiprocessors = Some(gpu.multiprocessors);
-                Roof { flops_s: gpu.peak_flops_s, bytes_s: memory_s, memory_s, multiprocessors }
+                let launch_s = gpu.launch.as_secs_f64();
+                Roof { flops_s: gpu.peak_flops_s, bytes_s: memory_s, memory_s, multiprocessors, launch_s }
             }
         }
     }
@@ -69,19 +69,15 @@ impl Roof {
     fn streaming(self, elements: f64, bytes: f64) -> Cost {
         let Fill { occupancy, .. } = self.multiprocessors.map_or(Fill::WHOLE, |units| streaming(elements, units));
         let busy = bytes / (self.bytes_s * occupancy);
-        self.cost(self.launch(), busy, bytes, occupancy * busy)
-    }
-
-    /// Seconds before a kernel.
-    fn launch(self) -> f64 {
-        if self.multiprocessors.is_some() { LAUNCH_S } else { 0.0 }
+        self.cost(self.launch_s, busy, bytes, occupancy * busy)
     }
 }
 
-/// Share of the peak that a layer's arithmetic reaches when memory does not hold it up (assumed).
-fn efficiency(layer: &Layer) -> f64 {
+/// Share of the peak that a layer's arithmetic reaches when memory does not hold it up (assumed). Groups of a convolution
+/// are products of their own, which on a GPU fill it as far as their shapes do; a core's vectors they leave half empty.
+fn efficiency(layer: &Layer, on_gpu: bool) -> f64 {
     match layer {
-        Layer::Conv2d(conv) if conv.groups > 1 => 0.25,
+        Layer::Conv2d(conv) if conv.groups > 1 && !on_gpu => 0.25,
         Layer::Conv2d(_) => 0.5,
         Layer::Dense(_) => 0.6,
         _ => 0.1,
@@ -114,10 +110,11 @@ fn chain_cost(roof: Roof, program: &Program, layers: &[LayerId], phase: Phase, s
             let bytes = (work.bytes() - inside).max(0.0);
             let Fill { occupancy, useful } =
                 roof.multiprocessors.map_or(Fill::WHOLE, |units| fill(node, *pass, samples, work.flops, units));
-            let arithmetic = work.flops / (roof.flops_s * efficiency(&node.layer) * useful);
+            let arithmetic =
+                work.flops / (roof.flops_s * efficiency(&node.layer, roof.multiprocessors.is_some()) * useful);
             let seconds = arithmetic.max(bytes / roof.bytes_s) / occupancy;
             // What is fused into the first layer's kernels needs none of its own.
-            launches += if position == 0 && seconds > 0.0 { roof.launch() } else { 0.0 };
+            launches += if position == 0 && seconds > 0.0 { roof.launch_s } else { 0.0 };
             busy += seconds;
             filled += occupancy * seconds;
             total += bytes;

@@ -2,7 +2,7 @@
 //!
 //! Peaks are those of dense matrices; where tensor cores exist, theirs.
 
-use crate::{Bandwidth, Bytes};
+use crate::{Bandwidth, Bytes, Time};
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,6 +21,8 @@ pub struct GpuSpec {
     pub memory_bandwidth: Bandwidth,
     /// Size of its own memory.
     pub memory: Bytes,
+    /// From one kernel to the next, however small they are: driver and framework.
+    pub launch: Time,
     /// Its NVLinks, where it has any.
     pub nvlink: Option<Lanes>,
     /// Its PCI Express lanes, where the source tells.

@@ -6,7 +6,7 @@ use super::file::{memory, name};
 use super::gpu::{GpuSpec, Lanes, Precision};
 use super::reader::{Reader, Source};
 use super::{Provenance, parse_flops};
-use crate::{Bandwidth, InputError, nearest};
+use crate::{Bandwidth, InputError, Time, nearest};
 use std::str::FromStr;
 use toml::de::DeTable;
 
@@ -26,6 +26,7 @@ pub(super) const GPU: &[&str] = &[
     "peak_fp8",
     "memory_bandwidth",
     "memory",
+    "launch",
     "nvlink",
     "pcie",
     "provenance",
@@ -43,6 +44,7 @@ const ENTRY: &[&str] = &[
     "peak_fp8",
     "memory_bandwidth",
     "memory",
+    "launch",
     "nvlink",
     "pcie",
     "provenance",
@@ -137,6 +139,8 @@ pub(super) fn host_gpu(
 }
 
 const MOST_MULTIPROCESSORS: u64 = 100_000;
+/// From one kernel to the next, where nobody says (assumed).
+const LAUNCH: Time = Time::from_nanos(4_000);
 
 /// The figures of a table, those that it leaves out from `base`; and the keys of `base` that it changes.
 fn spec(table: &Reader<'_>, base: Option<&GpuSpec>) -> Result<(GpuSpec, Vec<&'static str>), InputError> {
@@ -159,12 +163,14 @@ fn spec(table: &Reader<'_>, base: Option<&GpuSpec>) -> Result<(GpuSpec, Vec<&'st
     let multiprocessors = table.count("multiprocessors", MOST_MULTIPROCESSORS)?.map(|at| at.value as u32);
     let bandwidth = table.read("memory_bandwidth", "\"900GB/s\"", Bandwidth::from_str)?.map(|at| at.value);
     let size = table.read("memory", "\"16GiB\"", memory)?.map(|at| at.value);
+    let launch = table.read("launch", "\"4us\"", Time::from_str)?.map(|at| at.value);
     let nvlink = table.read("nvlink", "\"2.0 x6\"", Lanes::from_str)?.map(|at| at.value);
     let pcie = table.read("pcie", "\"3.0 x16\"", Lanes::from_str)?.map(|at| at.value);
     let given = [
         ("multiprocessors", multiprocessors.is_some()),
         ("memory_bandwidth", bandwidth.is_some()),
         ("memory", size.is_some()),
+        ("launch", launch.is_some()),
         ("nvlink", nvlink.is_some()),
         ("pcie", pcie.is_some()),
     ];
@@ -180,6 +186,7 @@ fn spec(table: &Reader<'_>, base: Option<&GpuSpec>) -> Result<(GpuSpec, Vec<&'st
             .or(base.map(|base| base.memory_bandwidth))
             .ok_or_else(|| table.missing("memory_bandwidth", "\"900GB/s\""))?,
         memory: size.or(base.map(|base| base.memory)).ok_or_else(|| table.missing("memory", "\"16GiB\""))?,
+        launch: launch.or(base.map(|base| base.launch)).unwrap_or(LAUNCH),
         nvlink: nvlink.or(base.and_then(|base| base.nvlink)),
         pcie: pcie.or(base.and_then(|base| base.pcie)),
     };

@@ -21,6 +21,8 @@ pub enum Figure {
     GpuPeak,
     /// Memory bandwidth of GPUs, for kernels and for messages.
     GpuMemory,
+    /// The time from one kernel of a GPU to the next.
+    Launch,
 }
 
 impl Figure {
@@ -35,7 +37,7 @@ impl Figure {
 
     /// Whether it is a rate, of which more is faster, and not a time.
     pub fn is_rate(self) -> bool {
-        !matches!(self, Figure::Latency(_) | Figure::Overhead(_))
+        !matches!(self, Figure::Latency(_) | Figure::Overhead(_) | Figure::Launch)
     }
 }
 
@@ -82,6 +84,7 @@ impl Cluster {
                     let gpu = Arc::make_mut(shared);
                     gpu.peak_flops_s *= factor(Figure::GpuPeak);
                     gpu.memory_bandwidth = times(gpu.memory_bandwidth, Figure::GpuMemory);
+                    gpu.launch = stretched(gpu.launch, factor(Figure::Launch));
                 }
             }
         }

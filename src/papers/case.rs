@@ -1,0 +1,229 @@
+//! `Case`: a paper's machine and models with everything that is adjusted to it, and the figures predicted with them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use lockstep_topology::InputError;
+
+use super::figures::{Cores, Figure, first, setup};
+use super::machine::{Hosted, Machine, host_s, scaled};
+use super::{Mark, Paper, Quantity, Row};
+use crate::anchor::{self, Scaled};
+use crate::experiment::Experiment;
+use crate::failure::Failure;
+use crate::site::Site;
+use crate::tune;
+
+/// One paper while its rows are predicted.
+pub(super) struct Case<'a> {
+    paper: &'a Paper,
+    cores: &'a Cores,
+    machine: Machine<'a>,
+    sites: BTreeMap<String, Site>,
+    /// What computation is multiplied by, per model with an anchor; the first anchor's serves the other models.
+    factors: Vec<(String, f64)>,
+    known: &'a Known,
+}
+
+/// Figures of a paper by configuration and by the values of the machine's parameters, from which all else follows.
+#[derive(Default)]
+pub(super) struct Known(Mutex<Vec<(Experiment, Vec<f64>, Figure)>>);
+
+impl<'a> Case<'a> {
+    /// The paper's clusters with `machine`'s parameters, and computation scaled to its anchors.
+    ///
+    /// # Errors
+    /// At the row: an unknown cluster, an anchor that cannot be reached.
+    pub(super) fn new(
+        paper: &'a Paper,
+        cores: &'a Cores,
+        machine: Machine<'a>,
+        known: &'a Known,
+    ) -> Result<Case<'a>, Failure> {
+        let mut case = Case::unanchored(paper, cores, machine, known)?;
+        let anchors: Vec<&Row> = paper.rows.iter().filter(|row| row.mark == Some(Mark::Anchor)).collect();
+        let found = cores.each(&anchors, |row| case.anchor(row).map_err(|failure| at(row, failure)));
+        for (row, factor) in anchors.iter().zip(found) {
+            case.factors.push((row.at.model.clone(), factor?));
+        }
+        Ok(case)
+    }
+
+    /// As [`Case::new`], with computation as data sheets have it.
+    ///
+    /// # Errors
+    /// An unknown cluster, at the row.
+    pub(super) fn unanchored(
+        paper: &'a Paper,
+        cores: &'a Cores,
+        machine: Machine<'a>,
+        known: &'a Known,
+    ) -> Result<Case<'a>, Failure> {
+        let mut sites: BTreeMap<String, Site> = BTreeMap::new();
+        for row in &paper.rows {
+            for experiment in row.experiments().into_iter().chain([&row.at]) {
+                if !sites.contains_key(&experiment.cluster) {
+                    let site = Site::open(experiment, None).map_err(|error| at(row, error.into()))?;
+                    sites.insert(experiment.cluster.clone(), scaled(&site, &machine));
+                }
+            }
+        }
+        Ok(Case { paper, cores, machine, sites, factors: Vec::new(), known })
+    }
+
+    /// What computation of each model with an anchor is multiplied by.
+    pub(super) fn factors(&self) -> &[(String, f64)] {
+        &self.factors
+    }
+
+    /// The factor on computation with which the row comes out.
+    fn anchor(&self, row: &Row) -> Result<f64, Failure> {
+        let wrong = |message: String| InputError::new(&row.place, &row.name, message);
+        let (Some(quantity), Some(published)) = (&row.quantity, row.published) else {
+            return Err(wrong("an anchor needs a figure".to_owned()).into());
+        };
+        let global_batch = first(&row.at)?.setting().global_batch;
+        let wanted = quantity.images_per_s(published * row.unit.factor, global_batch).map_err(wrong)?;
+        let throughput = |factor: f64| self.simulate(&row.at, factor).map(|figure| figure.images_per_s);
+        let unreachable = || {
+            let message = "is more than computation that costs nothing reaches on this cluster: check the figure, the \
+                           batch, or the cluster's links";
+            wrong(message.to_owned()).into()
+        };
+        anchor::factor(wanted, throughput)?.ok_or_else(unreachable)
+    }
+
+    /// Predicts all that `rows` speak of, side by side; `each` hears of every row that is done.
+    ///
+    /// # Errors
+    /// The first configuration that cannot be predicted, at its row.
+    pub(super) fn predict(&self, rows: &[&Row], each: impl Fn(&Row) + Sync) -> Result<(), Failure> {
+        let mut jobs: Vec<(&Row, &Experiment)> = Vec::new();
+        for row in rows {
+            for experiment in row.experiments() {
+                if !jobs.iter().any(|(_, other)| *other == experiment) && self.known(experiment).is_none() {
+                    jobs.push((row, experiment));
+                }
+            }
+        }
+        // The largest first, so that no core is left alone with it in the end.
+        jobs.sort_by_key(|(_, experiment)| std::cmp::Reverse(experiment.ranks.first().copied()));
+        let found = self.cores.each(&jobs, |(row, experiment)| {
+            each(row);
+            self.compute(experiment).map_err(|failure| at(row, failure))
+        });
+        found.into_iter().collect()
+    }
+
+    /// An experiment where computation takes `factor` times as long, behind what the last rank's host is expected to take.
+    fn simulate(&self, experiment: &Experiment, factor: f64) -> Result<Figure, Failure> {
+        let site = &self.sites[&experiment.cluster];
+        let ranks = experiment.ranks.first().copied().unwrap_or(1);
+        let host_s = host_s(&self.machine, ranks, experiment.strategy.period());
+        let kernels = Scaled::new(site.costs.as_ref(), factor);
+        Figure::of(experiment, site, &Hosted::new(&kernels, host_s))
+    }
+
+    /// What the computation of an experiment's model is multiplied by.
+    fn factor(&self, experiment: &Experiment) -> f64 {
+        let of_model = self.factors.iter().find(|(model, _)| *model == experiment.model).or(self.factors.first());
+        of_model.map_or(1.0, |(_, factor)| *factor)
+    }
+
+    /// Learners on each device that the auto-tuner ends with, on predictions of each number.
+    fn tuned(&self, experiment: &Experiment) -> Result<u32, Failure> {
+        let site = &self.sites[&experiment.cluster];
+        let ranks = experiment.ranks.first().copied().unwrap_or(1);
+        let kernels = Scaled::new(site.costs.as_ref(), self.factor(experiment));
+        let costs = Hosted::new(&kernels, host_s(&self.machine, ranks, experiment.strategy.period()));
+        let setup = setup(experiment, site)?;
+        let (chosen, _) = tune::predicted(&first(experiment)?, experiment, &site.cluster, &costs, &setup)?;
+        Ok(chosen.learners)
+    }
+
+    fn compute(&self, experiment: &Experiment) -> Result<(), Failure> {
+        let figure = self.simulate(experiment, self.factor(experiment))?;
+        let values = self.machine.iter().map(|(_, value)| *value).collect();
+        self.known.0.lock().unwrap_or_else(PoisonError::into_inner).push((experiment.clone(), values, figure));
+        Ok(())
+    }
+
+    fn known(&self, experiment: &Experiment) -> Option<Figure> {
+        let known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = self.machine.iter().map(|(_, value)| value);
+        let same =
+            |known: &&(Experiment, Vec<f64>, Figure)| known.1.iter().eq(values.clone()) && known.0 == *experiment;
+        known.iter().find(same).map(|(.., figure)| figure.clone())
+    }
+
+    /// What is predicted of an experiment.
+    ///
+    /// # Errors
+    /// As [`Figure::of`].
+    pub(super) fn figure(&self, experiment: &Experiment) -> Result<Figure, Failure> {
+        if self.known(experiment).is_none() {
+            self.compute(experiment)?;
+        }
+        let message = format!("{}: {} was not predicted", self.paper.name, experiment.model);
+        self.known(experiment).ok_or(Failure::Run(message))
+    }
+
+    /// The row's quantity in its unit; none of orderings and of what is statistical.
+    ///
+    /// # Errors
+    /// As [`Figure::of`]; a closed form that does not exist.
+    pub(super) fn value(&self, row: &Row) -> Result<Option<f64>, Failure> {
+        let at = || self.figure(&row.at);
+        let value = match &row.quantity {
+            None | Some(Quantity::Order { .. }) => return Ok(None),
+            Some(Quantity::Computed(computed)) => computed.value()?,
+            // A step takes a whole global batch; what is left over of an epoch is dropped.
+            Some(Quantity::Time { epochs, samples }) => {
+                let at = at()?;
+                epochs * (samples / at.global_batch as f64).floor() * at.step_time_s
+            }
+            Some(Quantity::StepTime) => at()?.step_time_s,
+            Some(Quantity::BackwardTime) => at()?.backward_s,
+            Some(Quantity::TaskTime) => at()?.task_time_s,
+            Some(Quantity::TunedLearners) => f64::from(self.tuned(&row.at)?),
+            Some(Quantity::Throughput) => at()?.images_per_s,
+            Some(Quantity::Speedup { over }) => at()?.images_per_s / self.figure(over)?.images_per_s,
+            Some(Quantity::Slowdown { over }) => at()?.step_time_s / self.figure(over)?.step_time_s,
+            Some(Quantity::Efficiency { over }) => {
+                let (at, over) = (at()?, self.figure(over)?);
+                (at.images_per_s / f64::from(at.ranks)) / (over.images_per_s / f64::from(over.ranks))
+            }
+        };
+        Ok(Some(value / row.unit.factor))
+    }
+
+    /// Whether a step, or an image, takes longer from configuration to configuration of each case, and more so from case to case.
+    ///
+    /// # Errors
+    /// As [`Figure::of`].
+    pub(super) fn order(&self, cases: &[Vec<Experiment>], grows: bool, per_image: bool) -> Result<bool, Failure> {
+        let mut spread = 0.0;
+        for case in cases {
+            let time = |figure: Figure| if per_image { 1.0 / figure.images_per_s } else { figure.step_time_s };
+            let times = case.iter().map(|of| self.figure(of).map(time)).collect::<Result<Vec<f64>, Failure>>()?;
+            let rises = times.windows(2).all(|pair| pair[0] < pair[1]);
+            let of_case = times[times.len() - 1] / times[0];
+            if !rises || (grows && of_case <= spread) {
+                return Ok(false);
+            }
+            spread = of_case;
+        }
+        Ok(true)
+    }
+}
+
+/// An error of a row's configuration, at the row.
+pub(super) fn at(row: &Row, failure: Failure) -> Failure {
+    match failure {
+        Failure::Input(error) => {
+            let value = format!("{} {}", error.place, error.value);
+            Failure::Input(InputError { place: row.place.clone(), value: value.trim().to_owned(), ..error })
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,131 @@
+//! Committed errors: what each row's error was when somebody last looked, so that none gets worse unseen.
+
+use std::fmt::Write as _;
+
+use lockstep_topology::InputError;
+
+use crate::failure::Failure;
+use crate::report::PaperRow;
+
+/// Percentage points by which an error may move before somebody has to look.
+const MARGIN: f64 = 1.0;
+/// The columns of the file; a row's name may have commas and stands last.
+const HEADER: &str = "paper,error_pct,holds,row";
+
+/// The errors of all rows that have one, and which orderings hold, as a CSV file.
+pub fn errors(rows: &[PaperRow]) -> String {
+    let mut text = format!("{HEADER}\n");
+    for row in rows.iter().filter(|row| row.error_pct.is_some() || row.holds.is_some()) {
+        let error = row.error_pct.map_or(String::new(), |error| format!("{error:.1}"));
+        let holds = row.holds.map_or(String::new(), |holds| holds.to_string());
+        let _ = writeln!(text, "{},{error},{holds},{}", row.paper, row.row);
+    }
+    text
+}
+
+/// Compares `rows` with what `text`, the content of `file`, says of them: what has become better or is new, in sentences.
+///
+/// # Errors
+/// A file of another form; rows that are worse than committed, or gone.
+pub fn check(file: &str, text: &str, rows: &[PaperRow]) -> Result<Vec<String>, Failure> {
+    let mut lines = text.lines().zip(1..);
+    if lines.next().map(|(header, _)| header) != Some(HEADER) {
+        let message = format!("must begin with {HEADER}: write it anew with --write-errors {file}");
+        return Err(InputError::new(file, text.lines().next().unwrap_or_default(), message).into());
+    }
+    let (mut known, mut worse, mut better) = (Vec::new(), Vec::new(), Vec::new());
+    for (line, number) in lines {
+        let wrong = |message: &str| InputError::new(format!("{file}:{number}"), line, message);
+        let [paper, error, holds, name] = line.splitn(4, ',').collect::<Vec<_>>()[..] else {
+            return Err(wrong("must have four columns").into());
+        };
+        known.push((paper, name));
+        let Some(row) = rows.iter().find(|row| row.paper == paper && row.row == name) else {
+            // Of a paper that is not asked about.
+            if rows.iter().any(|row| row.paper == paper) {
+                worse.push(format!("{paper} {name} is gone"));
+            }
+            continue;
+        };
+        if !error.is_empty() {
+            let committed: f64 = error.parse().map_err(|_| wrong("the error must be a number"))?;
+            let now = row.error_pct.unwrap_or(f64::INFINITY);
+            let moved = now.abs() - committed.abs();
+            if moved > MARGIN {
+                worse.push(format!("{paper} {name}: {now:.1} %, was {committed:.1} %"));
+            } else if moved < -MARGIN {
+                better.push(format!("{paper} {name}: {now:.1} %, was {committed:.1} %: better, commit it"));
+            }
+        }
+        if holds == "true" && row.holds != Some(true) {
+            worse.push(format!("{paper} {name} held"));
+        }
+    }
+    for row in rows.iter().filter(|row| row.error_pct.is_some() || row.holds.is_some()) {
+        if !known.contains(&(row.paper.as_str(), row.row.as_str())) {
+            better.push(format!("{} {} is new: commit it", row.paper, row.row));
+        }
+    }
+    if worse.is_empty() {
+        return Ok(better);
+    }
+    let cure = format!("if that is right, write {file} anew with --write-errors {file} and say why");
+    Err(Failure::Run(format!("worse than {file} says:\n  {}\n{cure}", worse.join("\n  "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, error_pct: Option<f64>, holds: Option<bool>) -> PaperRow {
+        PaperRow {
+            paper: "p".into(),
+            row: name.into(),
+            says: String::new(),
+            cite: String::new(),
+            published: None,
+            predicted: None,
+            unit: "1".into(),
+            error_pct,
+            holds,
+            mark: None,
+            counted: true,
+            left_out: false,
+            bound: None,
+        }
+    }
+
+    #[test]
+    fn what_gets_worse_is_refused_and_what_gets_better_is_told() {
+        let committed = errors(&[row("A", Some(-5.0), None), row("B", Some(4.0), None), row("O", None, Some(true))]);
+        let now = |a: f64, b: f64, holds: bool| {
+            check("e.csv", &committed, &[row("A", Some(a), None), row("B", Some(b), None), row("O", None, Some(holds))])
+        };
+        assert_eq!(now(-5.0, 4.0, true), Ok(Vec::new()));
+        // The sign does not matter, one point neither.
+        assert_eq!(now(5.9, -4.9, true), Ok(Vec::new()));
+        assert_eq!(now(-5.0, 2.5, true).unwrap(), ["p B: 2.5 %, was 4.0 %: better, commit it"]);
+        let told = now(6.5, 4.0, false).unwrap_err().to_string();
+        assert!(told.contains("p A: 6.5 %, was -5.0 %\n  p O held") && told.contains("--write-errors e.csv"), "{told}");
+        let told = check("e.csv", &committed, &[row("A", Some(1.0), None)]).unwrap_err().to_string();
+        assert!(told.contains("p B is gone"), "{told}");
+        assert_eq!(
+            check("e.csv", &format!("{HEADER}\n"), &[row("A", Some(1.0), None)]).unwrap(),
+            ["p A is new: commit it"]
+        );
+        // Of other papers nothing is asked.
+        assert_eq!(check("e.csv", &format!("{HEADER}\nq,1.0,,A\n"), &[]), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn files_of_another_form_are_refused_with_their_line() {
+        for (text, wanted) in [
+            ("row,error\n", "e.csv: row,error: must begin with paper,error"),
+            ("paper,error_pct,holds,row\np,1.0,A\n", "e.csv:2: p,1.0,A: must have four columns"),
+            ("paper,error_pct,holds,row\np,x,,A\n", "e.csv:2: p,x,,A: the error must be a number"),
+        ] {
+            let told = check("e.csv", text, &[row("A", Some(1.0), None)]).unwrap_err().to_string();
+            assert!(told.starts_with(wanted), "{told}");
+        }
+    }
+}

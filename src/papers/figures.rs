@@ -1,0 +1,149 @@
+//! `Figure`: what is predicted of one configuration; and the cores on which configurations are simulated side by side.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use lockstep_models::Op;
+use lockstep_sim::answer::Bound;
+use lockstep_sim::{Costs, FoldRule, NetworkModel};
+use lockstep_topology::InputError;
+
+use crate::experiment::{Configuration, Experiment};
+use crate::failure::Failure;
+use crate::predict::{Predicted, Setup, predict};
+use crate::site::Site;
+
+/// What is predicted of one configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Figure {
+    pub(super) step_time_s: f64,
+    /// Seconds of a step in which a rank's backward passes run.
+    pub(super) backward_s: f64,
+    /// Seconds of one micro-batch's load, forward and backward passes, the mean over all of a run.
+    pub(super) task_time_s: f64,
+    pub(super) images_per_s: f64,
+    pub(super) global_batch: u64,
+    pub(super) ranks: u32,
+    pub(super) bound: String,
+    /// The kind of link that bounds the step, if one does.
+    pub(super) bound_kind: Option<String>,
+    /// Seconds of a step in which computation stands still.
+    pub(super) exposed_s: f64,
+}
+
+impl Figure {
+    /// That of an experiment's first configuration, the only one that a row speaks of.
+    ///
+    /// # Errors
+    /// As [`predict`].
+    pub(super) fn of(experiment: &Experiment, site: &Site, costs: &dyn Costs) -> Result<Figure, Failure> {
+        let setup = setup(experiment, site)?;
+        let mut configuration = first(experiment)?;
+        let predicted = predict(&mut configuration, experiment, &site.cluster, costs, &setup)?;
+        let by_kind = predicted.prediction.timeline.seconds_by_kind(&predicted.program);
+        let task_time_s = task_time_s(&predicted);
+        let Bound { by, classes, .. } = predicted.bound;
+        Ok(Figure {
+            step_time_s: predicted.step_time_s,
+            backward_s: by_kind
+                .iter()
+                .filter(|(kind, _)| kind.starts_with("backward"))
+                .map(|(_, seconds)| seconds)
+                .sum(),
+            task_time_s,
+            images_per_s: predicted.images_per_s,
+            global_batch: predicted.program.global_batch(),
+            ranks: predicted.program.workers,
+            bound_kind: classes.first().filter(|class| class.busiest == by).map(|class| class.class.clone()),
+            exposed_s: predicted.exposed_comm_s,
+            bound: by,
+        })
+    }
+}
+
+/// How an experiment is predicted: messages share links.
+///
+/// # Errors
+/// As [`Setup::of`].
+pub(super) fn setup(experiment: &Experiment, site: &Site) -> Result<Setup, InputError> {
+    let mut setup = Setup::of(experiment, site, NetworkModel::MaxMin)?;
+    // Exchanges are rounded up to equal parts where ranks then fold.
+    setup.options.fold = FoldRule::Padded;
+    if setup.conditions.noise.is_empty() && site.costs.noise().is_none() {
+        // Where nothing varies, steps that have settled are alike: the second, or the third where averaging overlaps the
+        // next step's computation.
+        setup.options.warm_up = 1 + u32::from(experiment.strategy.averaging(1, 1).is_some());
+        setup.options.counted = 1;
+    }
+    Ok(setup)
+}
+
+fn task_time_s(predicted: &Predicted) -> f64 {
+    let program = &predicted.program;
+    let (mut busy_s, mut batches) = (0.0, 0);
+    for (_, role, task, total) in predicted.prediction.timeline.totals(program).iter() {
+        match program.roles[role].tasks[task].op {
+            Op::Load { .. } => (busy_s, batches) = (busy_s + total.busy_s(), batches + total.runs),
+            Op::Compute { .. } => busy_s += total.busy_s(),
+            _ => {}
+        }
+    }
+    busy_s / batches.max(1) as f64
+}
+
+/// The first configuration.
+///
+/// # Errors
+/// An experiment that has none.
+pub(super) fn first(experiment: &Experiment) -> Result<Configuration, Failure> {
+    let message = "has no configuration: check ranks and batch";
+    let none = || InputError::new("experiment", &experiment.model, message);
+    Ok(experiment.configurations()?.into_iter().next().ok_or_else(none)?)
+}
+
+/// The cores of this machine, each of which simulates one configuration at a time, whichever paper it is from.
+pub(super) struct Cores {
+    free: Mutex<usize>,
+    returned: Condvar,
+}
+
+impl Cores {
+    pub(super) fn all() -> Cores {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Cores { free: Mutex::new(cores), returned: Condvar::new() }
+    }
+
+    /// `work` of each of `items`, as soon as there is a core for it; in the order of the items, whenever they are done.
+    pub(super) fn each<T: Sync, R: Send>(&self, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        let found: Vec<Mutex<Option<R>>> = items.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in items {
+                scope.spawn(|| {
+                    let _core = self.take();
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let done = work(&items[index]);
+                    *found[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+                });
+            }
+        });
+        found.into_iter().filter_map(|done| done.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+
+    /// Waits for a core.
+    fn take(&self) -> Core<'_> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.returned.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner) -= 1;
+        Core(self)
+    }
+}
+
+/// A core that is in use; given back when dropped, also where its work panicked.
+struct Core<'a>(&'a Cores);
+
+impl Drop for Core<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.returned.notify_one();
+    }
+}
