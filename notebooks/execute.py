@@ -1,4 +1,4 @@
-"""Executes every notebook of this folder from its first cell to its last; an error in any cell is an error here.
+"""Executes every notebook of this folder, or those named, from the first cell to the last; an error in any cell is an error here.
 
 The executed copies, with their figures, go to out/notebooks/; the sources stay as they are and must hold no outputs.
 """
@@ -16,8 +16,10 @@ target = folder.parent / "out" / "notebooks"
 
 def main():
     notebooks = sorted(folder.glob("*.ipynb"))
+    if len(sys.argv) > 1:
+        notebooks = [path for path in notebooks if path.stem in sys.argv[1:]]
     if not notebooks:
-        sys.exit(f"{folder}: no notebook")
+        sys.exit(f"{folder}: no such notebook")
     target.mkdir(parents=True, exist_ok=True)
     for path in notebooks:
         notebook = nbformat.read(path, as_version=4)

@@ -4,7 +4,7 @@
 //! costs stays as it was.
 
 use lockstep_models::{Phase, Program};
-use lockstep_sim::{Cost, Costs, MessageCost, Noise, Pair};
+use lockstep_sim::{Cost, Costs, MessageCost, Pair};
 use lockstep_topology::InputError;
 use lockstep_topology::cluster::{Device, Route};
 
@@ -40,6 +40,10 @@ impl<'a> Scaled<'a> {
 }
 
 impl Costs for Scaled<'_> {
+    fn adjusted(&self) -> Option<&dyn Costs> {
+        Some(self.inner)
+    }
+
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
         self.scale(self.inner.compute(device, program, chain, phase, samples))
     }
@@ -54,22 +58,6 @@ impl Costs for Scaled<'_> {
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
         self.inner.message(pair, receiver, route)
-    }
-
-    fn traffic(&self, device: &Device) -> f64 {
-        self.inner.traffic(device)
-    }
-
-    fn noise(&self) -> Option<&Noise> {
-        self.inner.noise()
-    }
-
-    fn alike(&self) -> bool {
-        self.inner.alike()
-    }
-
-    fn notes(&self, program: &Program) -> Vec<String> {
-        self.inner.notes(program)
     }
 }
 

@@ -4,15 +4,16 @@
 //! the timed runs work on zeros, which stay zeros.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use lockstep_exec::ExecError;
 use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
 use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError, control};
+use lockstep_exec::{ExecError, patiently};
 use lockstep_topology::{Collective, Rank, Schedule};
 
 use crate::failure::Failure;
-use crate::launch::Launch;
+use crate::launch::{Launch, end_late};
 
 /// Kinds of control messages.
 const COUNT: u32 = 1;
@@ -157,15 +158,24 @@ fn value(member: u32, element: u64) -> f32 {
     ((element + 3 * u64::from(member)) % 16) as f32
 }
 
-/// Runs the meeting on the ranks of `launch`; in processes other than rank 0's there is nothing to tell.
+/// Runs the meeting on the ranks of `launch`; in processes other than rank 0's there is nothing to tell. Where no rank of this
+/// process gets through a repetition within `patience`, the process ends with the exit code of a stall.
 ///
 /// # Errors
 /// A rank that fails.
-pub fn measure(meeting: Meeting, repetitions: Option<u32>, launch: &mut Launch) -> Result<Option<Measured>, Failure> {
+pub fn measure(
+    meeting: Meeting,
+    repetitions: Option<u32>,
+    launch: &mut Launch,
+    patience: Duration,
+) -> Result<Option<Measured>, Failure> {
     let members = meeting.schedule.members();
     let states: Vec<Memory> = launch.here(members).map(|rank| meeting.memory(rank)).collect();
-    let body = |end: &mut dyn Transport, memory: &mut Memory| member(&meeting, end, memory, repetitions);
-    let results = launch.run_ranks(members, states, body).map_err(ExecError::from)?;
+    let moves = AtomicU64::new(0);
+    let body = |end: &mut dyn Transport, memory: &mut Memory| member(&meeting, end, memory, repetitions, &moves);
+    let late = || end_late(patience, "no repetition has ended");
+    let results = patiently(patience, &moves, late, || launch.run_ranks(members, states, body));
+    let results = results.map_err(ExecError::from)?;
     Ok(results.into_iter().flatten().next())
 }
 
@@ -174,6 +184,7 @@ fn member(
     end: &mut dyn Transport,
     memory: &mut Memory,
     repetitions: Option<u32>,
+    moves: &AtomicU64,
 ) -> Result<Option<Measured>, TransportError> {
     let (rank, ranks) = (end.rank().0, end.ranks());
     let mut part = meeting.part(rank, memory);
@@ -186,6 +197,7 @@ fn member(
         control::barrier(end)?;
         let start = Instant::now();
         part.complete(end)?;
+        moves.fetch_add(1, Ordering::Relaxed);
         Ok::<u64, TransportError>(start.elapsed().as_nanos() as u64)
     };
     // The second run is warm; rank 0 takes it as the measure of all others.
@@ -255,7 +267,9 @@ mod tests {
         ] {
             let algorithm: Algorithm = algorithm.parse().unwrap();
             let schedule = Schedule::new(&collective, &algorithm, &Group::flat(3), 101, 0).unwrap();
-            let measured = measure(Meeting::new(schedule), Some(3), &mut Launch::Threads).unwrap().unwrap();
+            let measured = measure(Meeting::new(schedule), Some(3), &mut Launch::Threads, Duration::from_secs(60))
+                .unwrap()
+                .unwrap();
             assert_eq!((measured.seconds.len(), measured.wrong), (3, 0), "{collective} {algorithm}");
         }
     }

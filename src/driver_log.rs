@@ -83,6 +83,14 @@ fn load(path: &Path) -> Result<Arc<[Claim]>, InputError> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|error| InputError::new("--replay", &*shown, format!("cannot be read: {error}")))?;
+    parse(&shown, &text)
+}
+
+/// The claims in `text`, the content of the log that errors call `shown`.
+///
+/// # Errors
+/// The first line that is none of a log.
+pub fn parse(shown: &str, text: &str) -> Result<Arc<[Claim]>, InputError> {
     let claim = |(number, line): (usize, &str)| match serde_json::from_str(line) {
         Ok(Line { iteration, rank, micro_batch, at_ps }) => Ok(Claim { iteration, rank, micro_batch, at: Time(at_ps) }),
         Err(error) => {

@@ -19,6 +19,16 @@ pub enum Failure {
     Input(InputError),
     /// The input was fine, the run was not (a rank panicked, a program that deadlocks): exit code 1.
     Run(String),
+    /// A loss that is no number: exit code 1.
+    Diverged {
+        /// In which step, counted from 0.
+        step: u64,
+        /// What is told.
+        message: String,
+    },
+    /// Another process of the job has failed and says why: exit code 0, for at another `mpirun` would end that one before it has
+    /// spoken.
+    Elsewhere,
     /// Nothing moved for the stall limit: exit code 3.
     Stalled(String),
     /// The user has ended the run, and what it was is kept: exit code 130.
@@ -26,11 +36,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// 2 for bad input, 1 for a run that failed, 3 for one that stalled, 130 for one that was interrupted.
+    /// 2 for bad input, 1 for a run that failed, 0 where another process says that it did, 3 for one that stalled, 130 for one that was interrupted.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
+            Failure::Elsewhere => 0,
             Failure::Input(_) => 2,
-            Failure::Run(_) => 1,
+            Failure::Run(_) | Failure::Diverged { .. } => 1,
             Failure::Stalled(_) => STALLED as u8,
             Failure::Interrupted(_) => INTERRUPTED as u8,
         })
@@ -41,7 +52,11 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Input(error) => error.fmt(f),
-            Failure::Run(message) | Failure::Stalled(message) | Failure::Interrupted(message) => f.write_str(message),
+            Failure::Run(message)
+            | Failure::Diverged { message, .. }
+            | Failure::Stalled(message)
+            | Failure::Interrupted(message) => f.write_str(message),
+            Failure::Elsewhere => f.write_str("another process of the job has failed"),
         }
     }
 }
@@ -58,6 +73,8 @@ impl From<ExecError> for Failure {
     fn from(error: ExecError) -> Failure {
         match error {
             ExecError::Input(error) => Failure::Input(error),
+            ExecError::Diverged { step, .. } => Failure::Diverged { step, message: located(&error) },
+            ExecError::Elsewhere => Failure::Elsewhere,
             stall @ ExecError::Stall { .. } => Failure::Stalled(located(&stall)),
             other => Failure::Run(located(&other)),
         }

@@ -53,9 +53,19 @@ impl Record {
     /// # Errors
     /// A file that cannot be read or is no such record.
     pub fn load(path: &Path) -> Result<Record, InputError> {
-        let wrong = |message: String| InputError::new(path.display().to_string(), "", message);
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        let record: Record = serde_json::from_str(&text)
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| InputError::new(&*shown, "", format!("cannot be read: {error}")))?;
+        Record::parse(&shown, &text)
+    }
+
+    /// The record in `text`, the content of the file that errors call `shown`.
+    ///
+    /// # Errors
+    /// What is no such record.
+    pub fn parse(shown: &str, text: &str) -> Result<Record, InputError> {
+        let wrong = |message: String| InputError::new(shown, "", message);
+        let record: Record = serde_json::from_str(text)
             .map_err(|error| wrong(format!("is no flight record: {error}; name what a stall or SIGUSR1 has left")))?;
         match record.version {
             VERSION => Ok(record),

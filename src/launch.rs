@@ -3,6 +3,7 @@
 //! The one place of the command line that knows the cargo feature `mpi`.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::{Transport, TransportError, memory};
@@ -11,11 +12,25 @@ use lockstep_models::Program;
 use lockstep_topology::{InputError, blocks};
 
 use crate::experiment::{Configuration, Experiment, TransportKind};
-use crate::failure::Failure;
+use crate::failure::{Failure, STALLED};
 use crate::measure::check_transport;
 
 #[cfg(feature = "mpi")]
-use lockstep_exec::transport::mpi::Processes;
+use {
+    lockstep_exec::transport::mpi::Processes,
+    lockstep_exec::{ASIDE, patiently},
+    std::sync::atomic::AtomicU64,
+};
+
+/// What a process waits for that no rank of it can report on.
+#[cfg(feature = "mpi")]
+const OTHERS: &str = "another process of the job has not come so far";
+
+/// Ends this process, in which `what` was so for too long.
+pub(crate) fn end_late(patience: Duration, what: &str) {
+    eprintln!("the run has stalled: for {patience:?} {what}");
+    std::process::exit(STALLED);
+}
 
 /// The processes of a job.
 pub enum Launch {
@@ -23,20 +38,30 @@ pub enum Launch {
     Threads,
     /// Those that `mpirun` started.
     #[cfg(feature = "mpi")]
-    Mpi(Processes),
+    Mpi {
+        /// This one's part.
+        processes: Box<Processes>,
+        /// What waits for all processes may wait for so long.
+        patience: Duration,
+    },
 }
 
 impl Launch {
-    /// As the experiment's transport asks.
+    /// As the experiment's transport asks; a process that never comes ends the others after ten times the stall limit.
     ///
     /// # Errors
     /// MPI in a binary without it, or a library that cannot serve.
-    pub fn new(experiment: &Experiment) -> Result<Launch, Failure> {
+    #[cfg_attr(not(feature = "mpi"), allow(unused_variables))]
+    pub fn new(experiment: &Experiment, stall_limit: Duration) -> Result<Launch, Failure> {
         check_transport(experiment)?;
         match experiment.transport {
             TransportKind::Threads => Ok(Launch::Threads),
             #[cfg(feature = "mpi")]
-            TransportKind::Mpi => Ok(Launch::Mpi(Processes::join().map_err(ExecError::from)?)),
+            TransportKind::Mpi => {
+                let patience = stall_limit * ASIDE;
+                let processes = patiently(patience, &AtomicU64::new(0), || end_late(patience, OTHERS), Processes::join);
+                Ok(Launch::Mpi { processes: Box::new(processes.map_err(ExecError::from)?), patience })
+            }
             #[cfg(not(feature = "mpi"))]
             TransportKind::Mpi => Err(ExecError::from(InputError::new("--transport", "mpi", "is not built in")).into()),
         }
@@ -47,7 +72,7 @@ impl Launch {
         let processes = match self {
             Launch::Threads => None,
             #[cfg(feature = "mpi")]
-            Launch::Mpi(processes) => Some(processes.count()),
+            Launch::Mpi { processes, .. } => Some(processes.count()),
         };
         Experiment { processes, ..experiment.clone() }
     }
@@ -57,16 +82,26 @@ impl Launch {
         match self {
             Launch::Threads => true,
             #[cfg(feature = "mpi")]
-            Launch::Mpi(processes) => processes.process() == 0,
+            Launch::Mpi { processes, .. } => processes.process() == 0,
         }
     }
 
-    /// Whether all processes are well; each says whether it is, and none goes on to wait for one that is not.
-    pub fn all_well(&self, well: bool) -> bool {
+    /// Goes on where all processes can: each hands in what it has, and none goes on to wait for one that failed.
+    ///
+    /// # Errors
+    /// In the first process that failed its own failure, in all others that it was elsewhere.
+    pub fn all<T, E: Into<Failure>>(&self, own: Result<T, E>) -> Result<T, Failure> {
         match self {
-            Launch::Threads => well,
+            Launch::Threads => own.map_err(E::into),
             #[cfg(feature = "mpi")]
-            Launch::Mpi(processes) => processes.gather(u32::from(well)).iter().all(|of| *of == 1),
+            Launch::Mpi { processes, patience } => {
+                let unwell = processes.first_unwell(own.is_ok(), *patience, || end_late(*patience, OTHERS));
+                match (own, unwell) {
+                    (Ok(own), None) => Ok(own),
+                    (Err(error), Some(first)) if first == processes.process() => Err(error.into()),
+                    _ => Err(Failure::Elsewhere),
+                }
+            }
         }
     }
 
@@ -97,7 +132,7 @@ impl Launch {
         match self {
             Launch::Threads => 0..ranks,
             #[cfg(feature = "mpi")]
-            Launch::Mpi(processes) => {
+            Launch::Mpi { processes, .. } => {
                 let each = ranks / processes.count();
                 processes.process() * each..(processes.process() + 1) * each
             }
@@ -121,7 +156,7 @@ impl Launch {
                 memory::run(states, if ranks as usize <= cores { memory::SPIN } else { 0 }, body)
             }
             #[cfg(feature = "mpi")]
-            Launch::Mpi(processes) => {
+            Launch::Mpi { processes, .. } => {
                 let hosts = blocks(ranks, processes.count()).map_err(TransportError::Unsupported)?;
                 processes.run(&hosts, 0, states, body)
             }
@@ -133,7 +168,7 @@ impl Launch {
         match self {
             Launch::Threads => 1,
             #[cfg(feature = "mpi")]
-            Launch::Mpi(processes) => processes.count(),
+            Launch::Mpi { processes, .. } => processes.count(),
         }
     }
 
@@ -145,7 +180,7 @@ impl Launch {
         match self {
             Launch::Threads => lockstep_exec::run(program, data, options).map(Some),
             #[cfg(feature = "mpi")]
-            Launch::Mpi(processes) => {
+            Launch::Mpi { processes, .. } => {
                 let hosts = blocks(program.ranks(), processes.count())
                     .map_err(|message| InputError::new("--ranks", program.ranks().to_string(), message))?;
                 lockstep_exec::run_processes(processes, &hosts, program, data, options)

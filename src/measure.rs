@@ -16,8 +16,6 @@ use crate::tune;
 
 /// Steps at the start that statistics leave out, where there are more.
 const WARM_UP: u32 = 5;
-/// A run's error is the median after each of so many last epochs (Goyal et al. 2017, §5.1).
-const LAST_EPOCHS: u32 = 5;
 
 /// What a run left, as far as it is in this process.
 pub struct Measured {
@@ -84,6 +82,9 @@ pub fn measure(
     if experiment.tunes {
         return tune::measured(configuration, experiment, seed, (data, held_out), launch);
     }
+    if let (Length::Epochs(epochs), false) = (experiment.length, experiment.growth.is_empty()) {
+        return grown(configuration, experiment, seed, (data, held_out), launch, epochs);
+    }
     let program = configuration.program().map_err(|error| experiment.locate(error))?;
     let all = steps(experiment, &program, data.len())?;
     let left = u64::from(all).saturating_sub(operation.first(&program, data.len()));
@@ -92,6 +93,43 @@ pub fn measure(
         return Err(InputError::new("--resume", path.display().to_string(), message).into());
     }
     segment(configuration, experiment, seed, (data, held_out), operation, launch, (left as u32, None))
+}
+
+/// Trains one configuration while learners join it: a segment for each number of them, which the next one goes on from. New ones
+/// begin at the average model, and α follows their number.
+fn grown(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    seed: u64,
+    (data, held_out): (&Dataset, Option<&Dataset>),
+    launch: &mut Launch,
+    epochs: u32,
+) -> Result<Option<Measured>, Failure> {
+    let (mut state, mut begun): (Option<State>, u32) = (None, 0);
+    let (mut losses, mut evaluations, mut whole) = (Vec::new(), Vec::new(), None);
+    for (learners, end) in experiment.stages(epochs) {
+        let more = experiment.with_learners(configuration, learners)?;
+        let program = more.program().map_err(|error| experiment.locate(error))?;
+        let length = Length::Epochs(end - begun);
+        let steps = steps(&Experiment { length, ..experiment.clone() }, &program, data.len())?;
+        let part = (steps, state.as_ref());
+        let operation = Operation::default();
+        let Some(mut measured) = segment(&more, experiment, seed, (data, held_out), &operation, launch, part)? else {
+            return Ok(None);
+        };
+        let reached = (measured.run.losses.len() as u32) < steps;
+        losses.append(&mut measured.run.losses);
+        evaluations.append(&mut measured.run.evaluations);
+        (state, begun) = (Some(measured.run.state()), end);
+        whole = Some(measured);
+        if reached {
+            break;
+        }
+    }
+    Ok(whole.map(|mut measured: Measured| {
+        (measured.run.losses, measured.run.evaluations, measured.run.first) = (losses, evaluations, 0);
+        measured
+    }))
 }
 
 /// So many steps of a configuration's run, from the beginning or from what an earlier segment left.
@@ -109,7 +147,7 @@ pub(crate) fn segment(
 ) -> Result<Option<Measured>, Failure> {
     let program = configuration.program().map_err(|error| experiment.locate(error))?;
     let progress = Progress::new(launch.speaks(), &configuration.label(), steps, program.global_batch());
-    let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { LAST_EPOCHS } else { 0 };
+    let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { experiment.judged_epochs } else { 0 };
     let recompute_bn = experiment.recompute_bn;
     let first = operation.first(&program, data.len());
     let label = configuration.label();
@@ -180,7 +218,7 @@ pub fn rows(
     let model = &configurations[0].job.model;
     let located = |error: InputError| if error.place == "--data" { experiment.locate(error) } else { error };
     let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation);
-    let (train, held_out) = loaded.map_err(located)?;
+    let (train, held_out) = launch.all(loaded.map_err(located))?;
     let (mut rows, mut keys) = (Vec::new(), Vec::new());
     for configuration in &configurations {
         let first = rows.len();

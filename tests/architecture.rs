@@ -91,6 +91,15 @@ fn files_are_short_and_open_with_a_sentence() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// What a run waits for, and how long, must not follow a clock that anybody may set.
+#[test]
+fn the_wall_clock_is_read_in_one_place() {
+    let reads = |path: &PathBuf| std::fs::read_to_string(path).expect("a readable file").contains("SystemTime::now");
+    let places: Vec<PathBuf> = sources().into_iter().filter(|path| !path.starts_with(root().join("tests"))).collect();
+    let places: Vec<PathBuf> = places.into_iter().filter(reads).collect();
+    assert_eq!(places, [root().join("src/host.rs")], "Instant measures; the date is for people");
+}
+
 #[test]
 fn the_binary_only_calls_the_library() {
     let text = std::fs::read_to_string(root().join("src/main.rs")).expect("a readable file");

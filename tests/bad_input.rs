@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::commands::{folder, lockstep};
 
 /// Files that the cases name.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 11] = [
     ("no.txt", "not toml ["),
     ("unknown-layer.toml", "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nkind = \"dens\"\nout_features = 2\n"),
     ("unknown-key.toml", "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nkind = \"dense\"\nfeatures = 2\n"),
@@ -34,6 +34,8 @@ const FILES: [(&str, &str); 9] = [
         "experiment.toml",
         "name = \"e\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\nranks = 4\nalgorithm = \"parameter-server:5\"\n",
     ),
+    ("steps.toml", "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\n"),
+    ("epochs.toml", "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nepochs = 1\n"),
     ("key.toml", "name = \"e\"\nmodel = \"mlp\"\n\nrank = 4\n"),
 ];
 
@@ -58,6 +60,13 @@ const CASES: &[(&str, &[&str])] = &[
     ("sim predict --model mlp", &["--cluster", "this-machine", "calibrate"]),
     ("sim predict --model mlp --profile absent.json", &["--profile", "absent.json", "calibrate"]),
     ("sim predict --model mlp --profile no.txt", &["no.txt:1", "calibrate"]),
+    ("exec sweep absent.toml --out rows.csv", &["absent.toml", "cannot be read"]),
+    ("exec sweep experiment.toml", &["--out"]),
+    ("exec sweep key.toml --out rows.csv", &["key.toml:4", "did you mean ranks?"]),
+    ("exec sweep steps.toml --out rows.csv", &["--steps", "each epoch is judged"]),
+    ("exec sweep epochs.toml --out no/rows.csv", &["--out", "no/rows.csv", "folder that does not exist"]),
+    ("exec sweep epochs.toml --out rows.json", &["--out", "rows.json", "must end in .csv"]),
+    ("exec sweep epochs.toml --data mnist:5000+1 --out rows.csv", &["--data", "mnist:5000+1", "4000 samples"]),
     ("sim predict --model mlp --cluster ethernet-4 --ranks 0", &["--ranks", "0", "from 1"]),
     ("sim predict --model mlp --cluster ethernet-4 --ranks 2,x", &["--ranks", "x", "from 1"]),
     ("sim predict --model mlp --cluster ethernet-4 --ranks 257", &["--ranks", "257", "places for 256"]),

@@ -126,6 +126,29 @@ fn a_newer_version_is_refused_as_such() {
     newer[at + from.len() - 2] = b'9';
     let error = Checkpoint::from_bytes("c", &newer).unwrap_err();
     assert!(error.message.contains("version 9 of the format"), "{error}");
+    // An older one beside it would be of another training: it is not taken in its place.
+    let path = folder("newer");
+    let older = checkpoint(&model, 0, 1, false).to_bytes(&model).unwrap();
+    fs::write(path.join("step-0000000001.safetensors"), older).unwrap();
+    fs::write(path.join("step-0000000002.safetensors"), newer).unwrap();
+    let error = latest(&path, |error| panic!("passed over: {error}")).unwrap_err();
+    assert!(error.message.contains("version 9 of the format"), "{error}");
+    fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn more_steps_than_there_can_be_are_refused() {
+    let model = model();
+    for (steps, position) in [
+        (1 << 33, Position::default()),
+        (1, Position { epoch: 1 << 33, samples: 0 }),
+        (1, Position { epoch: 0, samples: 1 << 33 }),
+    ] {
+        let one = checkpoint(&model, 0, steps, false);
+        let one = Checkpoint { state: State { position, ..one.state }, ..one };
+        let error = Checkpoint::from_bytes("c", &one.to_bytes(&model).unwrap()).unwrap_err();
+        assert!(error.message.contains("more than 2^32"), "{error}");
+    }
 }
 
 fn keep(folder: &Folder, model: &Model, steps: u64) {
@@ -208,6 +231,9 @@ fn folders_that_cannot_be_are_refused() {
     assert!(message.contains("--checkpoint: /proc/no/checkpoints: cannot be made"), "{message}");
     let message = latest(Path::new("no-such-folder"), |_| ()).unwrap_err().to_string();
     assert!(message.contains("no-such-folder") && message.contains("cannot be read"), "{message}");
+    // It is there, but nothing can be made in it, even by root.
+    let message = Folder::open(Path::new("/proc/self"), Every::Steps(1)).unwrap_err().to_string();
+    assert!(message.contains("--checkpoint: /proc/self: cannot be written"), "{message}");
     let empty = folder("empty");
     let message = latest(&empty, |_| ()).unwrap_err().to_string();
     assert!(message.contains("holds no checkpoint"), "{message}");

@@ -57,6 +57,7 @@ fn every_command_has_help_with_an_example() {
         "sim sweep",
         "sim collective",
         "exec run",
+        "exec sweep",
         "exec collective",
         "compare",
         "calibrate",

@@ -56,7 +56,7 @@ proptest! {
         nodes in prop::collection::vec(1u32..=4, 1..=3),
         // Kernels take sixteen samples side by side where nobody copies rows; that changes no bit either.
         batch_per_rank in prop::sample::select(vec![2u32, 3, 16]),
-        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
+        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor)],
         algorithm in prop::sample::select(vec!["ring", "hierarchical:multi-color:2", "halving-doubling"]),
         concurrent_exchanges in 1u32..=3,
         sampling in prop_oneof![Just(Sampling::OneShuffle), Just(Sampling::PerNode)],

@@ -12,6 +12,12 @@ use proptest::prelude::*;
 
 const STEPS: u32 = 3;
 
+/// Buckets of a layer, of the whole gradient, of a tensor, of a few bytes.
+pub(crate) fn buckets() -> impl Strategy<Value = Bucket> {
+    let sizes = (1u64..4000).prop_map(|bytes| Bucket::Size(Bytes(bytes)));
+    prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor), sizes]
+}
+
 fn algorithms() -> Vec<Algorithm> {
     let names = [
         "ring",
@@ -89,7 +95,7 @@ proptest! {
         workers in 1u32..=8,
         batch_per_rank in 2u32..=4,
         accumulate in 1u32..=3,
-        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), (1u64..4000).prop_map(|b| Bucket::Size(Bytes(b)))],
+        bucket in buckets(),
         algorithm in prop::sample::select(algorithms()),
         chunk in prop_oneof![Just(None), (4u64..600).prop_map(|bytes| Some(Bytes(bytes)))],
         concurrent_exchanges in 1u32..=3,
@@ -156,7 +162,7 @@ fn the_memory_plan_changes_no_bit() {
         };
         let apart = train(Reuse::Nothing, false);
         assert!(!apart.1.is_empty() && apart.2.mean_loss.is_finite());
-        for reuse in [Reuse::InPlace, Reuse::Full] {
+        for reuse in [Reuse::InPlace, Reuse::Shared, Reuse::Full] {
             assert_eq!(train(reuse, true), apart, "model {model}, fused: {fuse}, {reuse:?}");
         }
     }

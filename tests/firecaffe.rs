@@ -60,6 +60,30 @@ fn the_exchange_comes_after_the_whole_backward_pass() {
     }
 }
 
+/// Tensor by tensor: every exchange waits for the last backward task, and training is that of one rank all the same.
+#[test]
+fn tensors_go_one_by_one_after_the_whole_backward_pass() {
+    for method in METHODS {
+        let algorithm = method.parse().unwrap();
+        let bucket = Bucket::Tensor;
+        let job = Job { bucket, algorithm, concurrent_exchanges: 3, ..Job::new(model(false), 3, 4) };
+        let program = job.program().unwrap();
+        let worker = &program.roles[0];
+        let last = worker.tasks.iter().rposition(|task| matches!(task.op, Op::Compute { .. })).unwrap();
+        let tensors: usize = program.model.layers().iter().map(|node| node.parameters.len()).sum();
+        assert_eq!(worker.exchanges().count(), tensors);
+        for (id, _) in worker.exchanges() {
+            assert!(worker.tasks[id].after.iter().any(|after| after.task == last && after.lag == 0), "{method}");
+        }
+        let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();
+        let optimizer = Optimizer { weight_decay: 5e-4, ..Optimizer::default() };
+        let options = Options { steps: 4, seed: 3, optimizer: optimizer.clone(), ..Options::default() };
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+        let alone = reference::train(&program, &data, 4, 3, &optimizer).unwrap();
+        assert_eq!(bits(&run(&program, &data, &options).unwrap().parameters), bits(&alone), "{method}");
+    }
+}
+
 /// §6.1: a dedicated server sums and sends back; workers apply the update themselves.
 #[test]
 fn a_dedicated_server_only_serves() {

@@ -1,12 +1,12 @@
-//! A thousand broken inputs for each reader: every one is read or refused, and none panics.
+//! A thousand broken inputs for each reader, and what cargo-fuzz has found: every one is read or refused, and none panics.
+
+mod readers;
 
 use std::collections::BTreeMap;
 
 use lockstep::checkpoint::Checkpoint;
-use lockstep::experiment::Experiment;
 use lockstep_exec::{Log, Position, State};
 use lockstep_models::{Judge, Model};
-use lockstep_topology::Cluster;
 
 const INPUTS: u64 = 1000;
 
@@ -83,49 +83,73 @@ fn broken(whole: &[u8], stream: &mut Stream) -> Vec<u8> {
     bytes
 }
 
-/// Hands every broken input to `read`, which says whether it took it; tells how many were refused.
-fn refused(name: &str, wholes: &[Vec<u8>], mut read: impl FnMut(&[u8]) -> bool) -> u64 {
-    let mut refused = 0;
-    for seed in 0..INPUTS {
-        let mut stream = Stream(seed);
-        let input = broken(&wholes[seed as usize % wholes.len()], &mut stream);
-        let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| read(&input)));
-        let Ok(taken) = taken else { panic!("{name}, seed {seed}: panics on {:?}", String::from_utf8_lossy(&input)) };
-        refused += u64::from(!taken);
-    }
-    refused
-}
-
-/// The texts of all TOML files of a folder, in order of their names.
-fn texts(folder: &str) -> Vec<Vec<u8>> {
+/// The files of a folder of the project whose names end so, in order of their names; none where it has no such folder.
+fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
     let root = env!("CARGO_MANIFEST_DIR");
-    let entries = std::fs::read_dir(format!("{root}/{folder}")).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    let entries = std::fs::read_dir(format!("{root}/{folder}")).into_iter().flatten();
+    let paths = entries.map(|entry| entry.expect("a readable folder").path());
+    let mut files: Vec<_> = paths.filter(|path| path.to_string_lossy().ends_with(ending)).collect();
     files.sort();
-    assert!(!files.is_empty(), "{folder}");
-    files.iter().map(|path| std::fs::read(path).unwrap()).collect()
+    files.iter().map(|path| std::fs::read(path).expect("a readable file")).collect()
 }
 
-fn text(input: &[u8]) -> String {
-    String::from_utf8_lossy(input).into_owned()
+/// Whether `read` takes the input; a panic names it.
+fn taken(name: &str, input: &[u8], read: fn(&[u8]) -> bool) -> bool {
+    let taken = std::panic::catch_unwind(|| read(input));
+    let Ok(taken) = taken else { panic!("{name}: panics on {:?}", String::from_utf8_lossy(input)) };
+    taken
+}
+
+/// Hands a reader what cargo-fuzz has found, as it is, and a thousand broken inputs, made of that and of the `own` files in turn;
+/// these it must take. So many of a thousand must be refused.
+fn holds(name: &str, read: fn(&[u8]) -> bool, own: &[Vec<u8>], least: u64) {
+    let corpus = files(&format!("tests/fuzz/corpus/{name}"), "");
+    assert!(!corpus.is_empty(), "{name}: no corpus");
+    let good = corpus.iter().filter(|input| taken(name, input, read)).count();
+    assert!(good > 0 || !own.is_empty(), "{name}: nothing that is good to begin with");
+    assert!(own.iter().all(|input| taken(name, input, read)), "{name}: refuses a file of the project");
+    let wholes = |seed: u64| if seed.is_multiple_of(2) && !own.is_empty() { own } else { &corpus };
+    let refused = |seed: &u64| {
+        let of = wholes(*seed);
+        !taken(name, &broken(&of[*seed as usize / 2 % of.len()], &mut Stream(*seed)), read)
+    };
+    let refused = (0..INPUTS).filter(refused).count() as u64;
+    assert!(refused >= least, "{name}: {refused} of {INPUTS} refused");
 }
 
 #[test]
 fn models() {
-    let count = refused("model", &texts("models/zoo"), |input| Model::parse("m.toml", &text(input)).is_ok());
-    assert!(count > INPUTS / 4, "{count}");
+    holds("model", readers::model, &files("models/zoo", ".toml"), INPUTS / 4);
+}
+
+#[test]
+fn onnx_files() {
+    holds("onnx", readers::onnx, &[], INPUTS / 4);
+}
+
+#[test]
+fn network_definitions() {
+    holds("caffe", readers::caffe, &files("models/src/model/caffe/tests", ".prototxt"), INPUTS / 4);
 }
 
 #[test]
 fn clusters() {
-    let count = refused("cluster", &texts("topology/clusters"), |input| Cluster::parse("c.toml", &text(input)).is_ok());
-    assert!(count > INPUTS / 4, "{count}");
+    holds("cluster", readers::cluster, &files("topology/clusters", ".toml"), INPUTS / 4);
 }
 
 #[test]
 fn experiments() {
-    let count = refused("experiment", &texts("experiments"), |input| Experiment::parse("e.toml", &text(input)).is_ok());
-    assert!(count > INPUTS / 4, "{count}");
+    holds("experiment", readers::experiment, &files("experiments", ".toml"), INPUTS / 4);
+}
+
+#[test]
+fn flight_records() {
+    holds("record", readers::record, &[], INPUTS / 4);
+}
+
+#[test]
+fn driver_logs() {
+    holds("claims", readers::claims, &[], INPUTS / 4);
 }
 
 #[test]
@@ -149,9 +173,6 @@ fn checkpoints() {
     let maps = BTreeMap::from([("--model".to_owned(), "small".to_owned())]);
     let log = Log { restarts: vec![3], ..Log::default() };
     let one = Checkpoint { identity: maps.clone(), setting: maps, steps: 9, state, log };
-    let whole = vec![one.to_bytes(&model).unwrap()];
-    assert!(Checkpoint::from_bytes("c", &whole[0]).is_ok());
-    let count = refused("checkpoint", &whole, |input| Checkpoint::from_bytes("c", input).is_ok());
     // Whatever is read has the digest that it says, so next to nothing that was changed is.
-    assert!(count > INPUTS * 9 / 10, "{count}");
+    holds("checkpoint", readers::checkpoint, &[one.to_bytes(&model).unwrap()], INPUTS * 9 / 10);
 }

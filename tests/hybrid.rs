@@ -96,7 +96,7 @@ proptest! {
         ranks in 1u32..=5,
         batch_per_rank in 1u32..=5,
         scheme in prop::sample::select(vec!["hybrid:a", "hybrid:b", "hybrid:c", "hybrid:g=2", "model-parallel"]),
-        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
+        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor)],
         algorithm in prop::sample::select(vec!["ring", "direct", "parameter-server:1"]),
         fuse: bool,
         seed: u64,

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use lockstep_exec::{Evaluations, Options, Run, data::Dataset, reference, run};
 use lockstep_models::{Bucket, Decay, Job, Optimizer, Program, random_model};
-use lockstep_topology::{Algorithm, Bytes};
+use lockstep_topology::Algorithm;
 use proptest::prelude::*;
 
 use crate::commands::{folder, lockstep, number, rows};
+use crate::equivalence::buckets;
 use crate::reference_models::two_by_two;
 
 pub(crate) const STEPS: u32 = 4;
@@ -34,6 +35,11 @@ pub(crate) fn train(job: &Job, steps: u32, optimizer: &Optimizer) -> Run {
     run(&program, &data(&program, 4), &options).unwrap()
 }
 
+/// `:key=value` of a strategy, or nothing.
+pub(crate) fn setting(key: &str, value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| format!(":{key}={value}"))
+}
+
 pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
@@ -54,7 +60,7 @@ proptest! {
         tau in 1u32..=3,
         mu in prop_oneof![Just(None), Just(Some(0.0)), (0.1f64..0.95).prop_map(Some)],
         alpha in prop_oneof![Just(None), (0.05f64..1.0).prop_map(Some)],
-        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), (1u64..4000).prop_map(|b| Bucket::Size(Bytes(b)))],
+        bucket in buckets(),
         algorithm in prop::sample::select(vec![
             "ring", "halving-doubling", "binomial-tree", "multi-color:2", "parameter-server:1",
             "parameter-server:1:dedicated", "hierarchical:ring",
@@ -74,7 +80,6 @@ proptest! {
         let node = first_node.min(learners + servers);
         let rest = learners + servers - node;
         let node_sizes = if rest == 0 { vec![node] } else { vec![node, rest] };
-        let setting = |key: &str, value: Option<f64>| value.map_or(String::new(), |value| format!(":{key}={value}"));
         let one_after_the_other = format!("sma:tau={tau}{}{}", setting("momentum", mu), setting("alpha", alpha));
         let strategy = format!("{one_after_the_other}{assignment}");
         let job = Job {

@@ -3,6 +3,7 @@
 mod architecture;
 mod bad_input;
 mod checkpoint;
+mod clock_steps;
 mod commands;
 mod device_table;
 mod equivalence;

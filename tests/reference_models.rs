@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_exec::{Options, reference, run};
-use lockstep_models::{Bucket, Job, Optimizer, random_model};
-use lockstep_topology::Bytes;
+use lockstep_models::{Job, Optimizer, random_model};
 use proptest::prelude::*;
 
-use crate::learners::{STEPS, bits, data, job, largest_difference, optimizer, run_of_nothing, train};
+use crate::equivalence::buckets;
+use crate::learners::{STEPS, bits, data, job, largest_difference, optimizer, run_of_nothing, setting, train};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
@@ -24,13 +24,12 @@ proptest! {
         tau in 1u32..=2,
         mu in prop_oneof![Just(None), Just(Some(0.0)), (0.1f64..0.95).prop_map(Some)],
         alpha in prop_oneof![Just(None), (0.05f64..1.0).prop_map(Some)],
-        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), (1u64..4000).prop_map(|b| Bucket::Size(Bytes(b)))],
+        bucket in buckets(),
         algorithm in prop::sample::select(vec!["ring", "halving-doubling", "parameter-server:1", "hierarchical:ring"]),
         concurrent_exchanges in 1u32..=3,
         assignment in prop::sample::select(vec!["", ":first-come", ":round-robin"]),
         seed: u64,
     ) {
-        let setting = |key: &str, value: Option<f64>| value.map_or(String::new(), |value| format!(":{key}={value}"));
         let settings = format!("{}{}{assignment}", setting("momentum", mu), setting("alpha", alpha));
         let strategy = format!("sma:reference-models:tau={tau}{settings}");
         let job = Job {

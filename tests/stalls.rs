@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::commands::{folder, lockstep};
 
@@ -77,6 +77,28 @@ fn a_rank_that_is_alone_does_not_hang_either() {
     let output = lockstep(&folder, &[&all[..], &["--stall-limit", "0.5", "--fault", "hang:0@1"]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(said(&output).contains("cause: rank 0, in `"), "{}", said(&output));
+}
+
+/// An interrupt waits for the step under way; where that never ends, it does not wait for ever.
+#[test]
+fn an_interrupt_ends_a_run_whose_step_does_not_end() {
+    let folder = folder("stall-interrupt");
+    let mut all = run("hang:1@3", "600");
+    all.extend(["--checkpoint", "kept", "--checkpoint-every", "2", "--metrics", "m.jsonl"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+    let job = command.args(all).current_dir(&folder).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // Three steps are done, so the interrupt is heeded after the fourth, which does not end.
+    while std::fs::read_to_string(folder.join("m.jsonl")).unwrap_or_default().lines().count() < 3 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let asked = Instant::now();
+    assert!(Command::new("kill").args(["-INT", &job.id().to_string()]).status().unwrap().success());
+    let output = job.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert!(said(&output).contains("has not ended in 5s: the last checkpoint stands"), "{}", said(&output));
+    // Five seconds are the rule, and as many are left to a machine that is busy.
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(folder.join("kept/step-0000000002.safetensors").exists());
 }
 
 #[test]

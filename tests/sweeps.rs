@@ -1,4 +1,4 @@
-//! `lockstep sim sweep` as users meet it: fronts in all forms, an interrupt, and going on from it.
+//! `lockstep sim sweep` and `exec sweep` as users meet them: fronts in all forms, an interrupt, and going on from it.
 
 use std::io::BufRead;
 use std::process::{Command, Stdio};
@@ -113,4 +113,30 @@ fn an_interrupted_sweep_goes_on_to_the_same_bytes() {
     let more = std::fs::read_to_string(&path).expect("rows");
     assert!(more.starts_with(&part), "it went on where it was torn, to the same bytes");
     assert!(more.len() > part.len());
+}
+
+#[test]
+fn arms_are_trained_and_what_is_there_is_not_trained_again() {
+    let folder = folder("trained-sweep");
+    let text = "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nepochs = 2\nseeds = 2\n[[arm]]\nname = \"small\"\n\
+                [[arm]]\nname = \"two\"\nranks = 2\n";
+    std::fs::write(folder.join("e.toml"), text).expect("a file");
+    let command = ["exec", "sweep", "e.toml", "--data", "mnist:64+32", "--out", "rows.csv"];
+    let part = stdout(&folder, &[&command[..], &["--most", "1"]].concat());
+    assert!(part.contains("1 of 4 runs are in rows.csv"), "{part}");
+    let first = std::fs::read_to_string(folder.join("rows.csv")).expect("rows");
+    let arms = rows(&folder, "exec-sweep", &command);
+    let found: Vec<(&str, f64)> =
+        arms.iter().map(|row| (row["arm"].as_str().expect("a name"), number(row, "runs"))).collect();
+    assert_eq!(found, [("small", 2.0), ("two", 2.0)]);
+    let whole = std::fs::read_to_string(folder.join("rows.csv")).expect("rows");
+    assert!(whole.starts_with(&first) && whole.lines().count() == 1 + 4 * 2, "{whole}");
+    assert!(
+        whole
+            .lines()
+            .skip(1)
+            .all(|line| line.ends_with("lockstep exec sweep e.toml --data mnist:64+32 --out rows.csv"))
+    );
+    assert_eq!(rows(&folder, "exec-sweep", &command), arms);
+    assert_eq!(std::fs::read_to_string(folder.join("rows.csv")).expect("rows"), whole);
 }

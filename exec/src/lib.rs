@@ -38,5 +38,5 @@ pub use run::run_processes;
 pub use run::{Options, Run, run};
 pub use stall::{Diagnosis, diagnose};
 pub use state::{Position, State};
-pub use watch::Watch;
+pub use watch::{ASIDE, Watch, patiently};
 pub use worker::{Evaluations, Log, Order, Saving, Snapshot};

@@ -1,5 +1,8 @@
 //! `run`: a program and data in, a measured timeline, losses and the trained state out.
 
+#[cfg(feature = "mpi")]
+mod processes;
+
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -26,6 +29,8 @@ use crate::transport::{Transport, control, memory};
 use crate::watch::{Guard, Watch};
 use crate::whole::{assemble, common};
 use crate::worker::{Evaluations, Saving, Setup, Worker, losses_of};
+#[cfg(feature = "mpi")]
+pub use processes::run_processes;
 
 /// What a run needs beside program and data.
 pub struct Options<'a> {
@@ -166,44 +171,6 @@ pub(crate) fn on_threads(
     let all = results.map_err(|error| found.cause(error, &setup.guard))?;
     let all = all.into_iter().flatten().next().unwrap_or_default();
     finish(&setup, options, all, found)
-}
-
-/// Runs a program on the processes that `mpirun` started, rank r in process `hosts[r]`. The result stands in the process of
-/// rank 0, the others get nothing.
-///
-/// # Errors
-/// As [`run`]; a failure while the ranks run ends all processes.
-#[cfg(feature = "mpi")]
-pub fn run_processes(
-    processes: &mut crate::transport::mpi::Processes,
-    hosts: &[u32],
-    program: &Program,
-    data: &Dataset,
-    options: &Options<'_>,
-) -> Result<Option<Run>, ExecError> {
-    data.check_fits(&program.model)?;
-    if program.claims() && options.replay.is_none() && processes.count() > 1 {
-        let message =
-            "one driver must hear all claims, and processes do not share one: take --transport threads, or replay";
-        return Err(InputError::new("--strategy", "first-come", message).into());
-    }
-    let here = (0..program.ranks()).zip(hosts).filter(|(_, host)| **host == processes.process());
-    let here: Vec<u32> = here.map(|(rank, _)| rank).collect();
-    room::check(program, here.iter().copied(), &Threads::new(options.threads_per_rank)?)?;
-    let setup = setup(program, data, options, here.iter().copied())?;
-    let mut states: Vec<Option<Memory>> = Vec::new();
-    states.resize_with(here.len(), || None);
-    let found = Found::default();
-    let clock = setup.guard.flights.clock();
-    let results = setup.guard.during(|| {
-        processes.run(hosts, 0, states, |end, state| {
-            let rank = end.rank().0;
-            let result = found.note(body(&setup, end, state, clock, &found, true));
-            result.map_err(|error| format!("{error} ({})", setup.guard.place(rank)))
-        })
-    });
-    let all = results.map_err(|error| found.cause(error, &setup.guard))?.into_iter().flatten().next();
-    all.map(|all| finish(&setup, options, all, found)).transpose()
 }
 
 fn setup<'a>(

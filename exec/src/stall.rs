@@ -7,6 +7,9 @@ use lockstep_topology::Bytes;
 
 use crate::flight::{Flight, Operation};
 
+/// Ranks of which nothing is known that a report names.
+const MOST_NAMED: usize = 16;
+
 /// Who holds up a job, as far as the records at hand tell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnosis {
@@ -65,15 +68,18 @@ pub fn diagnose(flights: &[Flight], ranks: u32) -> Diagnosis {
     let open = live().flat_map(|flight| &flight.operations).filter(|one| one.ended_s.is_none());
     let stuck =
         open.filter_map(|one| Some((one.collective?, one.what.as_ref()?, one))).min_by_key(|(number, ..)| *number);
-    let mut missing = Vec::new();
+    let (mut missing, mut unknown) = (Vec::new(), Vec::new());
     if let Some((number, (method, bytes, first, last), operation)) = &stuck {
         let in_it = |flight: &&Flight| {
             let exchanges = flight.started.len() as u64;
             let (run, place) = (number / exchanges.max(1), number % exchanges.max(1));
             flight.started.get(place as usize).is_some_and(|started| u64::from(*started) > run)
         };
-        missing = (*first..=*last).filter(|rank| known.get(rank).is_some_and(|flight| !in_it(flight))).collect();
-        let unknown: Vec<u32> = (*first..=*last).filter(|rank| !known.contains_key(rank)).collect();
+        let here = known.iter().filter(|(rank, _)| (*first..=*last).contains(rank));
+        missing = here.clone().filter(|(_, flight)| !in_it(flight)).map(|(rank, _)| *rank).collect();
+        // A job may have more ranks than there are lines to read.
+        unknown = (*first..=*last).filter(|rank| !known.contains_key(rank)).take(MOST_NAMED).collect();
+        let others = (u64::from(*last) + 1).saturating_sub(u64::from(*first) + here.count() as u64);
         let who = |ranks: &[u32]| ranks.iter().map(|rank| rank.to_string()).collect::<Vec<_>>().join(", ");
         let _ = write!(
             report,
@@ -87,13 +93,16 @@ pub fn diagnose(flights: &[Flight], ranks: u32) -> Diagnosis {
         }
         if !unknown.is_empty() {
             let _ = write!(report, "; nothing known here of rank {}", who(&unknown));
+            if others > unknown.len() as u64 {
+                let _ = write!(report, " and {} more", others - unknown.len() as u64);
+            }
         }
         report.push('\n');
     }
     for flight in flights {
         let _ = writeln!(report, "{}", flight.line());
     }
-    let culprits = culprits(&known, &missing, ranks);
+    let culprits = culprits(&known, &missing, &unknown, ranks);
     let causes: Vec<String> = culprits
         .iter()
         .map(|rank| match known.get(rank).and_then(|flight| flight.stuck_in().or(flight.present())) {
@@ -113,7 +122,7 @@ pub fn diagnose(flights: &[Flight], ranks: u32) -> Diagnosis {
 }
 
 /// Those at the ends of the chains of waiting.
-fn culprits(known: &BTreeMap<u32, &Flight>, missing: &[u32], ranks: u32) -> Vec<u32> {
+fn culprits(known: &BTreeMap<u32, &Flight>, missing: &[u32], unknown: &[u32], ranks: u32) -> Vec<u32> {
     let busy = |flight: &Flight| flight.stuck_in().is_some();
     let mut found: Vec<u32> =
         known.values().filter(|flight| !flight.over && busy(flight)).map(|one| one.rank).collect();
@@ -124,7 +133,12 @@ fn culprits(known: &BTreeMap<u32, &Flight>, missing: &[u32], ranks: u32) -> Vec<
         // Whoever is waited for and does not wait; ranks of other processes count as not waiting.
         let waited: Vec<u32> = known.values().flat_map(|flight| flight.waits_for.clone()).collect();
         let waits = |rank: &u32| known.get(rank).is_some_and(|flight| !flight.waits_for.is_empty());
+        let blocked = waited.is_empty();
         found = waited.into_iter().filter(|rank| *rank < ranks && !waits(rank)).collect();
+        // A call into a library does not say for whom it waits; whoever left no record is not well.
+        if blocked {
+            found = unknown.to_vec();
+        }
     }
     found.sort_unstable();
     found.dedup();
@@ -164,6 +178,19 @@ mod tests {
             found.report
         );
         assert!(found.report.ends_with("cause: rank 1, in `forward`, step 7"), "{}", found.report);
+    }
+
+    /// In a library's collective nobody knows for whom it waits.
+    #[test]
+    fn in_a_blocking_call_the_one_without_record_is_to_blame() {
+        let inside = |rank| flight(rank, vec![operation(4, Some(7), None)], 8, &[]);
+        assert_eq!(diagnose(&[inside(0), inside(1), inside(3)], 4).culprits, [2]);
+        assert!(diagnose(&[inside(0), inside(1), inside(2), inside(3)], 4).report.contains("in another order"));
+        // Of very many only some are named.
+        let mut one = inside(0);
+        one.operations[0].what = Some(("library:mpi".to_owned(), 4, 0, u32::MAX));
+        let found = diagnose(&[one], u32::MAX);
+        assert!(found.culprits.len() == MOST_NAMED && found.report.contains("and 4294967279 more"), "{}", found.report);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use petgraph::visit::EdgeRef;
 use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Averaging, Buffer, Exchange, Graph, Job, Layer, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
+    After, Averaging, Bucket, Buffer, Exchange, Graph, Job, Layer, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
     RankRange, Role, Stream, Task, TaskId,
 };
 
@@ -85,6 +85,9 @@ impl Lowering<'_> {
             if let Some(task) = self.task_of[index] {
                 self.tasks[task].after = self.after(NodeIndex::new(index), self.tasks[task].stream);
             }
+        }
+        if self.job.bucket == Bucket::Tensor {
+            await_backward(&mut self.tasks);
         }
         limit_exchanges(&mut self.tasks, self.job.concurrent_exchanges, is_exchange);
     }
@@ -175,8 +178,12 @@ impl Lowering<'_> {
     }
 }
 
-/// `update dense1..dense2`: a bucket is named by its first and last layer.
+/// `update dense1..dense2`: a bucket is named by its first and last layer, one of a layer's tensors by its own name.
 fn bucket_name(model: &Model, verb: &str, range: &Range<u64>) -> String {
+    let several = model.layers().iter().filter(|node| node.parameters.len() > 1);
+    if let Some(tensor) = several.flat_map(|node| &node.parameters).find(|tensor| tensor.range == *range) {
+        return format!("{verb} {}", tensor.name);
+    }
     let inside = |node: &&crate::Node| node.parameters.iter().any(|p| range.contains(&p.range.start));
     let names: Vec<&str> = model.layers().iter().filter(inside).map(|node| node.name.as_str()).collect();
     match names.as_slice() {
@@ -212,6 +219,18 @@ fn limit_exchanges(tasks: &mut [Task], limit: u32, counts: impl Fn(&Task) -> boo
             None => After { task: exchanges[n + exchanges.len() - limit], lag: 1 },
         };
         tasks[*task].after.push(after);
+    }
+}
+
+/// Lets exchanges of gradients wait for the last backward task instead of those that made their gradients.
+fn await_backward(tasks: &mut [Task]) {
+    let backward = |task: &Task| matches!(task.op, Op::Compute { phase, .. } if phase != Phase::Forward);
+    let Some(last) = tasks.iter().rposition(backward) else { return };
+    for task in tasks.iter_mut().skip(last + 1) {
+        if matches!(&task.op, Op::Exchange(exchange) if exchange.buffer == Buffer::Gradients) {
+            task.after.retain(|after| after.lag > 0 || after.task > last);
+            task.after.insert(0, After { task: last, lag: 0 });
+        }
     }
 }
 

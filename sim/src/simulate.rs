@@ -35,20 +35,22 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Two iterations to settle, three counted: without noise they are alike.
     fn default() -> Options {
-        Options {
-            warm_up: 2,
-            counted: 3,
-            threads_per_rank: 1,
-            fold: FoldRule::Exact,
-            long_way: false,
-            max_spans: 1_000_000,
-        }
+        Options::SHORT
     }
 }
 
 impl Options {
+    /// Two iterations to settle, three counted: without noise they are alike.
+    pub const SHORT: Options = Options {
+        warm_up: 2,
+        counted: 3,
+        threads_per_rank: 1,
+        fold: FoldRule::Exact,
+        long_way: false,
+        max_spans: 1_000_000,
+    };
+
     /// The driver that runs these iterations and no more.
     pub fn driver(&self) -> Driver {
         Driver::fixed(self.warm_up.saturating_add(self.counted))

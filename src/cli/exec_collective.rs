@@ -1,15 +1,20 @@
 //! `lockstep exec collective`.
 
+use std::time::Duration;
+
 use clap::Args;
+use lockstep_exec::ASIDE;
 use lockstep_topology::{Algorithm, Group, InputError, Schedule};
 
 use super::flags::{CollectiveFlags, positive};
+use super::operation_flags::seconds;
 use super::sim_collective::{at_algorithm, collective_run};
 use crate::collective::{Meeting, bus_factor, measure};
 use crate::experiment::{Experiment, TransportKind};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::quantile;
+use crate::operation::STALL_LIMIT;
 use crate::report::{CollectiveRow, Format, Report};
 
 /// Flags of `exec collective`.
@@ -24,6 +29,9 @@ pub(super) struct ExecCollective {
     /// Timed repetitions; else as many as fit into a second, from 5 to 200
     #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
     repetitions: Option<u32>,
+    /// End the run when a repetition takes ten times so long [default: 60s]
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    stall_limit: Option<Duration>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -37,7 +45,8 @@ impl ExecCollective {
             let message = "calls MPI: add --transport mpi, or take an algorithm of lockstep's own, such as ring";
             return Err(InputError::new("--algorithm", flags.algorithm.to_string(), message).into());
         }
-        let mut launch = Launch::new(&Experiment { transport: flags.transport, ..Experiment::default() })?;
+        let limit = self.stall_limit.unwrap_or(STALL_LIMIT);
+        let mut launch = Launch::new(&Experiment { transport: flags.transport, ..Experiment::default() }, limit)?;
         launch
             .check_ranks(flags.ranks)
             .map_err(|message| Failure::Input(InputError::new("--ranks", flags.ranks.to_string(), message)))?;
@@ -54,7 +63,7 @@ impl ExecCollective {
             let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);
             let meeting = Meeting::new(schedule.map_err(at_algorithm)?);
             let contributors = meeting.contributors();
-            let Some(mut measured) = measure(meeting, self.repetitions, &mut launch)? else { continue };
+            let Some(mut measured) = measure(meeting, self.repetitions, &mut launch, limit * ASIDE)? else { continue };
             measured.seconds.sort_by(f64::total_cmp);
             let time = quantile(&measured.seconds, 0.5);
             let algbw = (run.elements * 4) as f64 / time;

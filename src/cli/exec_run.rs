@@ -83,19 +83,14 @@ impl ExecRun {
         let configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
         self.operation.check(&experiment, &configurations)?;
-        let mut launch = Launch::new(&experiment)?;
+        let mut launch = Launch::new(&experiment, self.operation.stall_limit())?;
         if launch.speaks() {
             let seeds = experiment.seed..experiment.seed.saturating_add(u64::from(experiment.seeds));
             let seeds: Vec<String> = seeds.map(|seed| seed.to_string()).collect();
             eprintln!("seed {}, {} configuration(s)", seeds.join(", "), configurations.len());
             eprintln!("{}", experiment.account_of_training(&configurations));
         }
-        let opened = self.operation.open(&experiment, &configurations[0], &launch);
-        if !launch.all_well(opened.is_ok()) {
-            // Who is not well says why; the others just end.
-            return opened.map(drop);
-        }
-        let operation = opened?;
+        let operation = launch.all(self.operation.open(&experiment, &configurations[0], &launch))?;
         let mut trace = Trace::new();
         let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let rows = rows(&experiment, &operation, &mut launch, |configuration, measured| {

@@ -47,7 +47,7 @@ pub struct ExperimentFlags {
     /// Allreduce algorithms, e.g. ring,halving-doubling,multi-color:4,parameter-server:2,hierarchical:ring
     #[arg(long, value_delimiter = ',', value_parser = algorithm, value_name = "A,…")]
     pub algorithm: Option<Vec<Algorithm>>,
-    /// How gradients are cut into exchanges: a size such as 25MiB, layer, or whole
+    /// How gradients are cut into exchanges: a size such as 25MiB, layer, whole, or tensor
     #[arg(long, value_parser = parsed::<Bucket>)]
     pub bucket: Option<Bucket>,
     /// Bytes per lane of an exchange, e.g. 256KiB; else the algorithm's own choice

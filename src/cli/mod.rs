@@ -10,6 +10,7 @@ mod doctor;
 mod exec_collective;
 mod exec_inspect;
 mod exec_run;
+mod exec_sweep;
 mod flags;
 mod models;
 mod operation_flags;
@@ -83,6 +84,8 @@ enum Sim {
 enum Exec {
     /// Train each configuration of an experiment
     Run(Box<exec_run::ExecRun>),
+    /// Train the arms of an experiment with several seeds, a row an epoch in a file that can be gone on with
+    Sweep(exec_sweep::ExecSweep),
     /// Measure one collective
     Collective(exec_collective::ExecCollective),
     /// Say who waits for whom in a job that stood still
@@ -104,6 +107,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Sim(Sim::Sweep(command)) => command.run(),
         Command::Sim(Sim::Collective(command)) => command.run(),
         Command::Exec(Exec::Run(command)) => command.run(),
+        Command::Exec(Exec::Sweep(command)) => command.run(),
         Command::Exec(Exec::Collective(command)) => command.run(),
         Command::Exec(Exec::Inspect(command)) => command.run(),
         Command::Compare(command) => command.run(),
@@ -120,7 +124,10 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            // The process that failed says why.
+            if failure != Failure::Elsewhere {
+                eprintln!("{failure}");
+            }
             failure.exit_code()
         }
     }

@@ -44,7 +44,7 @@ pub(super) struct OperationFlags {
 }
 
 /// Reads `60`, `60s` and `0.5s`.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.trim().trim_end_matches('s').trim().parse::<f64>().ok();
     let taken = number.filter(|seconds| (0.1..=1e6).contains(seconds)).map(Duration::from_secs_f64);
     taken.ok_or_else(|| format!("{text:?}: must be a number of seconds from 0.1 to 1000000, such as 60s"))
@@ -66,11 +66,17 @@ impl OperationFlags {
             if configurations.len() != 1 || experiment.seeds > 1 {
                 return refused("a checkpoint is of one run: take one configuration and one seed");
             }
+            experiment.refuse_growth("a checkpoint")?;
             if experiment.tunes {
                 return refused("a checkpoint is of a number of learners: give one in place of --learners auto");
             }
         }
         Ok(())
+    }
+
+    /// A wait in which nothing moves for so long ends the run.
+    pub(super) fn stall_limit(&self) -> Duration {
+        self.stall_limit.unwrap_or(STALL_LIMIT)
     }
 
     /// What is asked for, in this process of `launch`.
@@ -91,7 +97,7 @@ impl OperationFlags {
         };
         let mut operation = Operation {
             saves: self.checkpoint.is_some(),
-            stall_limit: self.stall_limit.unwrap_or(STALL_LIMIT),
+            stall_limit: self.stall_limit(),
             flight: self.flight.clone(),
             signal: Signal::listen()?,
             fault: self.fault,

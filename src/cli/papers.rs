@@ -7,7 +7,7 @@ use lockstep_topology::InputError;
 
 use crate::failure::Failure;
 use crate::output::{check_writable, write_atomically};
-use crate::papers::{PAPERS, Paper, account, check, errors, page};
+use crate::papers::{PAPERS, Paper, account, check, errors, page, told};
 use crate::progress::Estimate;
 use crate::report::{Format, Report};
 
@@ -18,15 +18,19 @@ use crate::report::{Format, Report};
   lockstep papers goyal2017
   lockstep papers my-paper.toml --format csv
   lockstep papers --html papers.html
+  lockstep papers goyal2017 --figures --format json
   lockstep papers --check experiments/papers/errors.csv
 
 Marks: c the paper contradicts itself, o an ordering, s statistical, = computed, anchor, fitted; only unmarked rows count.")]
 pub(super) struct Papers {
     /// Which: names, or .toml files of the same form; without any, all that come with lockstep
     papers: Vec<String>,
-    /// Also writes a page for a browser: all rows, machines with the provenance of their figures, charts
+    /// Also writes a page for a browser: figures, all rows, machines with the provenance of their figures
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Prints the points of the papers' figures in place of the rows: predicted, published, perfect scaling
+    #[arg(long)]
+    figures: bool,
     /// Fails where a row is worse than this file says by more than one percentage point
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
@@ -48,7 +52,9 @@ impl Papers {
         let committed = self.check.as_ref().map(read).transpose()?;
         let all = || PAPERS.iter().map(|(name, _)| (*name).to_owned()).collect();
         let names: Vec<String> = if self.papers.is_empty() { all() } else { self.papers };
-        let papers = names.iter().map(|name| Paper::load(name)).collect::<Result<Vec<_>, _>>()?;
+        let drawn = self.figures || self.html.is_some();
+        let load = |name: &String| if drawn { Paper::with_plots(name) } else { Paper::load(name) };
+        let papers = names.iter().map(load).collect::<Result<Vec<_>, _>>()?;
         let estimate = Estimate::new("predicting");
         let mut account = account(&papers, |share, row| estimate.show(share, row))?;
         estimate.end();
@@ -64,7 +70,16 @@ impl Papers {
         if let Some(Ok(news)) = &checked {
             account.notes.extend(news.iter().cloned());
         }
-        Report::new(account.rows, account.notes).print(self.format)?;
+        if self.figures {
+            let captions = papers.iter().flat_map(|paper| {
+                let own: Vec<_> = account.plots.iter().filter(|row| row.paper == paper.name).cloned().collect();
+                paper.plots.iter().map(move |plot| format!("{} {}: {}", paper.name, plot.name, told(plot, &own)))
+            });
+            let captions = captions.collect();
+            Report::new(account.plots, captions).print(self.format)?;
+        } else {
+            Report::new(account.rows, account.notes).print(self.format)?;
+        }
         checked.transpose().map(|_| ())
     }
 }

@@ -110,6 +110,7 @@ impl Predict {
             });
         })?;
         // What is wrong with the experiment matters more than a profile that is missing.
+        experiment.refuse_growth("a prediction")?;
         let configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
         let site = Site::open(&experiment, self.profile.as_deref())?;

@@ -67,7 +67,7 @@ pub(super) struct SimSweep {
     /// Allreduce algorithms, e.g. ring,hierarchical:halving-doubling
     #[arg(long, value_delimiter = ',', value_parser = algorithm, value_name = "A,…")]
     algorithm: Option<Vec<Algorithm>>,
-    /// How gradients are cut into exchanges: sizes such as 4MiB, layer, whole
+    /// How gradients are cut into exchanges: sizes such as 4MiB, layer, whole, tensor
     #[arg(long, value_delimiter = ',', value_parser = parsed::<Bucket>, value_name = "B,…")]
     bucket: Option<Vec<Bucket>>,
     /// Bytes per lane of an exchange, e.g. 256KiB, or auto (the algorithm's own choice)

@@ -18,7 +18,7 @@ use crate::experiment::{Configuration, Experiment};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::{Measured, lay_out, measure, quantile};
-use crate::operation::Operation;
+use crate::operation::{Operation, STALL_LIMIT};
 use crate::output::write_atomically;
 use crate::predict::{self, Setup};
 use crate::quiet::Quiet;
@@ -83,7 +83,7 @@ pub fn compare(
     mut note: impl FnMut(&str),
 ) -> Result<Option<Comparison>, Failure> {
     experiment.refuse_tuning("a comparison")?;
-    let mut launch = Launch::new(experiment)?;
+    let mut launch = Launch::new(experiment, STALL_LIMIT)?;
     let experiment = &launch.experiment(experiment);
     let setup = Setup::of(experiment, site, Default::default())?;
     let mut compared: Vec<Compared> = Vec::new();
@@ -97,9 +97,10 @@ pub fn compare(
             measured: Vec::new(),
         });
     })?;
+    let path = predictions_path(experiment);
+    let report = launch.speaks().then(|| Report::new(predicted.clone(), notes.clone()));
+    launch.all(report.map_or(Ok(()), |report| save(&path, &report)))?;
     if launch.speaks() {
-        let path = predictions_path(experiment);
-        save(&path, &Report::new(predicted.clone(), notes.clone()))?;
         note(&format!("{} predictions written to {}", predicted.len(), path.display()));
     }
 
@@ -107,7 +108,7 @@ pub fn compare(
     lay_out(experiment, &mut configurations)?;
     launch.check(experiment, &configurations)?;
     let model = &configurations[0].job.model;
-    let (train, held_out) = Dataset::load_augmented(&experiment.data, model, experiment.augmentation)?;
+    let (train, held_out) = launch.all(Dataset::load_augmented(&experiment.data, model, experiment.augmentation))?;
     let mut last: Vec<Measured> = Vec::new();
     let (mut trials, mut slowest) = (0, 1.0f64);
     // Processes of one job would disturb each other's pulses, and could not agree on what to repeat.

@@ -132,15 +132,21 @@ impl Convergence {
 fn mean(samples: &[f64]) -> Samples {
     let count = samples.len() as f64;
     let mean = samples.iter().sum::<f64>() / count;
-    let interval = (samples.len() > 1).then(|| {
-        let variance = samples.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let interval = reach(samples).map(|reach| ((mean - reach).max(0.0), mean + reach));
+    Samples { mean, interval }
+}
+
+/// Half the width of Student's 95 % interval for the mean of `values`; of two or more.
+pub fn reach(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    (values.len() > 1).then(|| {
+        let mean = values.iter().sum::<f64>() / count;
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
         // One degree of freedom and more is what the distribution takes.
         let student =
             StudentsT::new(0.0, 1.0, count - 1.0).map_or(f64::NAN, |t| t.inverse_cdf((1.0 + CONFIDENCE) / 2.0));
-        let reach = student * (variance / count).sqrt();
-        ((mean - reach).max(0.0), mean + reach)
-    });
-    Samples { mean, interval }
+        student * (variance / count).sqrt()
+    })
 }
 
 /// At `batch` between two batches: a power law through both.

@@ -123,6 +123,7 @@ impl Experiment {
     /// built once to find out.
     pub fn configurations(&self) -> Result<Vec<Configuration>, InputError> {
         self.check_tuning()?;
+        self.check_growth()?;
         let model = Arc::new(self.load_model(&self.model)?);
         let batches = match &self.batch {
             Batch::PerRank(sizes) => sizes.len(),

@@ -132,6 +132,16 @@ impl Stated {
         })
     }
 
+    /// The same with another latency of files, if it reads any, and another end of jobs.
+    pub fn with_times(&self, storage_latency: Option<Time>, callback: Option<Time>) -> Stated {
+        let latency = storage_latency.filter(|_| self.in_memory == Some(false));
+        Stated {
+            storage_latency: latency.or(self.storage_latency),
+            callback: callback.or(self.callback),
+            ..self.clone()
+        }
+    }
+
     /// Every figure with where it comes from.
     pub fn account(&self) -> String {
         let figure = |(key, (shown, provenance)): (&String, &(String, Option<Provenance>))| {

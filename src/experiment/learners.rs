@@ -58,11 +58,12 @@ impl Experiment {
         Ok(())
     }
 
-    /// Refuses to tune where each configuration must be known beforehand: `who` wants that.
+    /// Refuses to tune, or to add learners, where each configuration must be known beforehand: `who` wants that.
     ///
     /// # Errors
-    /// `learners = "auto"`.
+    /// `learners = "auto"`, or growth.
     pub fn refuse_tuning(&self, who: &str) -> Result<(), InputError> {
+        self.refuse_growth(who)?;
         if !self.tunes {
             return Ok(());
         }

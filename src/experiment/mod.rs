@@ -1,7 +1,9 @@
 //! `Experiment`: one question as one value, read from a TOML file or made of flags, and the configurations it asks about.
 
+mod arms;
 mod axes;
 mod configuration;
+mod growth;
 mod input;
 mod learners;
 mod noise;
@@ -24,9 +26,11 @@ use lockstep_models::{Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Optimizer, Sa
 use lockstep_topology::{Algorithm, Bytes, HostingRule, InputError};
 
 use crate::tuner_log::Logged;
+pub use arms::Arm;
 pub use axes::Axes;
 pub(crate) use axes::chunk_or_auto;
 pub use configuration::Configuration;
+pub use growth::Growth;
 pub use input::Stated as StatedInput;
 pub use learners::Learners;
 pub(crate) use learners::default_method;
@@ -36,6 +40,9 @@ pub use scenario::{NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
 
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
 pub const THIS_MACHINE: &str = "this-machine";
+
+/// A run's error is the median after each of so many last epochs (Goyal et al. 2017, §5.1).
+const LAST_EPOCHS: u32 = 5;
 
 /// How many samples a step takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,6 +191,8 @@ pub struct Experiment {
     pub fuse: bool,
     /// Learners on each device: every one of `ranks` becomes so many.
     pub learners: u32,
+    /// More of them once some epochs are done.
+    pub growth: Vec<Growth>,
     /// How ranks meet.
     pub transport: TransportKind,
     /// Processes that `mpirun` started, where it did: ranks divide among them.
@@ -210,6 +219,8 @@ pub struct Experiment {
     pub target_accuracy: Option<f64>,
     /// The claims of an earlier run, which learners make again.
     pub replay: Option<Arc<[Claim]>>,
+    /// So many epochs at the end of a run are each followed by an evaluation.
+    pub judged_epochs: u32,
     /// Whether batch norm's statistics are recomputed before each evaluation.
     pub recompute_bn: bool,
     /// What is done to training samples.
@@ -230,6 +241,8 @@ pub struct Experiment {
     pub noise: Option<Noise>,
     /// Lists that `sim sweep` alone goes through.
     pub sweep: Axes,
+    /// Ways to train that `exec sweep` compares; see [`Experiment::arms`].
+    pub arms: Vec<Arm>,
     /// What may go wrong: each is predicted beside the undisturbed run.
     pub scenarios: Vec<Scenario>,
     /// For each key of the file, its file and line.
@@ -253,6 +266,7 @@ impl Default for Experiment {
             concurrent_exchanges: 1,
             fuse: true,
             learners: 1,
+            growth: Vec::new(),
             transport: TransportKind::Threads,
             processes: None,
             ranks_per_node: None,
@@ -266,6 +280,7 @@ impl Default for Experiment {
             seeds: 1,
             target_accuracy: None,
             replay: None,
+            judged_epochs: LAST_EPOCHS,
             recompute_bn: false,
             augmentation: Augmentation::default(),
             recipe: None,
@@ -276,6 +291,7 @@ impl Default for Experiment {
             input: None,
             noise: None,
             sweep: Axes::default(),
+            arms: Vec::new(),
             scenarios: Vec::new(),
             places: BTreeMap::new(),
         }

@@ -4,10 +4,10 @@ use lockstep_topology::InputError;
 
 use super::optimizer::{inits, optimizer};
 use super::reader::{Entry, Section, Source};
-use super::{Anchor, Batch, Experiment, Learners, Point, Published, Recipe, axes};
+use super::{Anchor, Batch, Experiment, Learners, Point, Published, Recipe, arms, axes};
 
 /// The keys of an experiment.
-pub(crate) const KEYS: [&str; 36] = [
+pub(crate) const KEYS: [&str; 38] = [
     "name",
     "model",
     "data",
@@ -18,6 +18,7 @@ pub(crate) const KEYS: [&str; 36] = [
     "accumulate",
     "strategy",
     "learners",
+    "growth",
     "algorithm",
     "bucket",
     "chunk",
@@ -43,6 +44,7 @@ pub(crate) const KEYS: [&str; 36] = [
     "noise",
     "input",
     "sweep",
+    "arm",
     "scenario",
 ];
 
@@ -64,9 +66,13 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     if let Some(entry) = root.get("recipe") {
         experiment.follow(entry.read(|name| Recipe::load(name).map_err(|error| error.message))?);
     }
-    for entry in root.entries().filter(|entry| entry.key() != "sweep") {
+    for entry in root.entries().filter(|entry| !["sweep", "arm"].contains(&entry.key())) {
         set(&mut experiment, &entry)?;
         experiment.places.insert(entry.key().to_owned(), entry.place());
+    }
+    // Arms are what all the rest says, but for their own keys.
+    if let Some(entry) = root.get("arm") {
+        experiment.arms = arms::read(&experiment, &entry)?;
     }
     // Its lists take the place of what stands above them.
     if let Some(entry) = root.get("sweep") {
@@ -91,6 +97,7 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         "accumulate" => experiment.accumulate = entry.count()?,
         "strategy" => experiment.strategy = entry.read(str::parse)?,
         "learners" => experiment.set_learners(learners(entry)?),
+        "growth" => experiment.growth = each(entry, |item| item.read(str::parse))?,
         "algorithm" => experiment.algorithms = each(entry, |item| item.read(str::parse))?,
         "bucket" => experiment.bucket = entry.read(str::parse)?,
         "chunk" => experiment.chunk = Some(entry.read(super::parse_chunk)?),

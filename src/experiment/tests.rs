@@ -181,7 +181,7 @@ fn mistakes_are_told_where_they_stand() {
         ("steps = 1\nepochs = 2", "e.toml:4", "one of the two"),
         ("algorithm = \"rinng\"", "e.toml:3", "did you mean ring?"),
         ("algorithm = \"parameter-server:0\"", "e.toml:3", "at least 1"),
-        ("bucket = \"25MB\"", "e.toml:3", "layer, whole or a size"),
+        ("bucket = \"25MB\"", "e.toml:3", "layer, whole, tensor or a size"),
         ("chunk = \"1B\"", "e.toml:3", "at least one element"),
         ("transport = \"tcp\"", "e.toml:3", "threads or mpi"),
         ("strategy = \"sgd\"", "e.toml:3", "ssgd"),
@@ -280,4 +280,24 @@ fn anchors_on_the_command_line() {
     for text in ["", "ranks=1", "images_per_s=-1", "images_per_s=nan", "ranks=0,images_per_s=1", "speed=1", "219"] {
         assert!(text.parse::<Anchor>().is_err(), "{text}");
     }
+}
+
+/// Every experiment that is committed for `exec sweep` can be: its arms, models and settings fit together.
+#[test]
+fn the_claims_experiments_can_be() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = root.join("experiments/claims");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    let mut arms = 0;
+    for path in &files {
+        for arm in Experiment::load(path).unwrap().arms() {
+            let model = root.join(&arm.experiment.model);
+            let model = if model.exists() { model.display().to_string() } else { arm.experiment.model.clone() };
+            let runs = Experiment { model, ..arm.experiment }.configurations();
+            assert_eq!(runs.map(|runs| runs.len()), Ok(1), "{}: {}", path.display(), arm.name);
+            arms += 1;
+        }
+    }
+    assert!(arms > 40, "{arms} arms");
 }

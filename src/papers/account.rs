@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::case::{Case, Known, at};
 use super::figures::Cores;
 use super::fit::{Found, fit, machine};
-use super::{Fit, Mark, Paper, Quantity, Row};
+use super::{Fit, Mark, Paper, Quantity, Row, plot};
 use crate::failure::Failure;
-use crate::report::PaperRow;
+use crate::report::{PaperRow, PlotRow};
 
 /// All rows, and in sentences what they rest on.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct Account {
     pub rows: Vec<PaperRow>,
     /// Per paper: source, machine, anchors, fitted parameters.
     pub notes: Vec<String>,
+    /// What the papers' plots show, in their order.
+    pub plots: Vec<PlotRow>,
 }
 
 /// Predicts all rows of `papers`, side by side; `progress` hears the share that has begun and the row that begins.
@@ -34,14 +36,15 @@ pub fn account(papers: &[Paper], progress: impl Fn(f64, &str) + Sync) -> Result<
         };
         threads.into_iter().map(join).collect()
     });
-    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let (mut rows, mut notes, mut plots) = (Vec::new(), Vec::new(), Vec::new());
     for of_paper in found {
         let of_paper = of_paper?;
         rows.extend(of_paper.rows);
         notes.extend(of_paper.notes);
+        plots.extend(of_paper.plots);
     }
     notes.extend(summary(&rows));
-    Ok(Account { rows, notes })
+    Ok(Account { rows, notes, plots })
 }
 
 /// The rows of one paper.
@@ -64,7 +67,8 @@ fn of_paper(paper: &Paper, cores: &Cores, each: &(impl Fn(&Row) + Sync)) -> Resu
     let rows = cores.each(&paper.rows, |row| printed(&case, paper, row).map_err(|failure| at(row, failure)));
     let mut rows: Vec<PaperRow> = rows.into_iter().collect::<Result<_, _>>()?;
     leave_out(paper, &found, &mut rows);
-    Ok(Account { rows, notes })
+    let plots = plot::predicted(paper, &case, cores)?;
+    Ok(Account { rows, notes, plots })
 }
 
 /// What is fitted, to what, and what it stands for.

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use lockstep_topology::InputError;
 
 use super::figures::{Cores, Figure, first, setup};
-use super::machine::{Hosted, Machine, host_s, scaled};
-use super::{Mark, Paper, Quantity, Row};
+use super::machine::{Hosted, Machine, Parameter, fed, scaled};
+use super::{Mark, Paper, Plot, Quantity, Row};
 use crate::anchor::{self, Scaled};
 use crate::experiment::Experiment;
 use crate::failure::Failure;
@@ -16,7 +16,6 @@ use crate::tune;
 
 /// One paper while its rows are predicted.
 pub(super) struct Case<'a> {
-    paper: &'a Paper,
     cores: &'a Cores,
     machine: Machine<'a>,
     sites: BTreeMap<String, Site>,
@@ -25,9 +24,18 @@ pub(super) struct Case<'a> {
     known: &'a Known,
 }
 
-/// Figures of a paper by configuration and by the values of the machine's parameters, from which all else follows.
+/// Figures of a paper by configuration, by the values of the machine's parameters outside it, and by the factor on computation:
+/// anchors and fits come back to the same ones again and again.
 #[derive(Default)]
-pub(super) struct Known(Mutex<Vec<(Experiment, Vec<f64>, Figure)>>);
+pub(super) struct Known(Mutex<Vec<Simulated>>);
+
+/// A figure and what it is of.
+struct Simulated {
+    experiment: Experiment,
+    values: Vec<f64>,
+    factor: f64,
+    figure: Figure,
+}
 
 impl<'a> Case<'a> {
     /// The paper's clusters with `machine`'s parameters, and computation scaled to its anchors.
@@ -68,7 +76,12 @@ impl<'a> Case<'a> {
                 }
             }
         }
-        Ok(Case { paper, cores, machine, sites, factors: Vec::new(), known })
+        for experiment in paper.plots.iter().flat_map(Plot::experiments) {
+            if !sites.contains_key(&experiment.cluster) {
+                sites.insert(experiment.cluster.clone(), scaled(&Site::open(experiment, None)?, &machine));
+            }
+        }
+        Ok(Case { cores, machine, sites, factors: Vec::new(), known })
     }
 
     /// What computation of each model with an anchor is multiplied by.
@@ -101,7 +114,7 @@ impl<'a> Case<'a> {
         let mut jobs: Vec<(&Row, &Experiment)> = Vec::new();
         for row in rows {
             for experiment in row.experiments() {
-                if !jobs.iter().any(|(_, other)| *other == experiment) && self.known(experiment).is_none() {
+                if !jobs.iter().any(|(_, other)| *other == experiment) {
                     jobs.push((row, experiment));
                 }
             }
@@ -110,18 +123,39 @@ impl<'a> Case<'a> {
         jobs.sort_by_key(|(_, experiment)| std::cmp::Reverse(experiment.ranks.first().copied()));
         let found = self.cores.each(&jobs, |(row, experiment)| {
             each(row);
-            self.compute(experiment).map_err(|failure| at(row, failure))
+            self.figure(experiment).map(|_| ()).map_err(|failure| at(row, failure))
         });
         found.into_iter().collect()
     }
 
-    /// An experiment where computation takes `factor` times as long, behind what the last rank's host is expected to take.
+    /// An experiment where computation takes `factor` times as long, behind what hosts take; each is simulated once.
     fn simulate(&self, experiment: &Experiment, factor: f64) -> Result<Figure, Failure> {
+        let experiment = fed(experiment, &self.machine);
+        if let Some(figure) = self.remembered(&experiment, factor) {
+            return Ok(figure);
+        }
         let site = &self.sites[&experiment.cluster];
         let ranks = experiment.ranks.first().copied().unwrap_or(1);
-        let host_s = host_s(&self.machine, ranks, experiment.strategy.period());
         let kernels = Scaled::new(site.costs.as_ref(), factor);
-        Figure::of(experiment, site, &Hosted::new(&kernels, host_s))
+        let costs = Hosted::new(&kernels, &self.machine, ranks, experiment.strategy.period());
+        let figure = Figure::of(&experiment, site, &costs)?;
+        let simulated = Simulated { experiment, values: self.values(), factor, figure: figure.clone() };
+        self.known.0.lock().unwrap_or_else(PoisonError::into_inner).push(simulated);
+        Ok(figure)
+    }
+
+    /// The values of the machine's parameters that no experiment holds itself.
+    fn values(&self) -> Vec<f64> {
+        let outside = |parameter: &Parameter| !matches!(parameter, Parameter::StorageLatency | Parameter::Callback);
+        self.machine.iter().filter(|(parameter, _)| outside(parameter)).map(|(_, value)| *value).collect()
+    }
+
+    fn remembered(&self, experiment: &Experiment, factor: f64) -> Option<Figure> {
+        let (known, values) = (self.known.0.lock().unwrap_or_else(PoisonError::into_inner), self.values());
+        let same = |one: &&Simulated| {
+            one.factor.to_bits() == factor.to_bits() && one.values == values && one.experiment == *experiment
+        };
+        known.iter().find(same).map(|one| one.figure.clone())
     }
 
     /// What the computation of an experiment's model is multiplied by.
@@ -132,28 +166,14 @@ impl<'a> Case<'a> {
 
     /// Learners on each device that the auto-tuner ends with, on predictions of each number.
     fn tuned(&self, experiment: &Experiment) -> Result<u32, Failure> {
+        let experiment = &fed(experiment, &self.machine);
         let site = &self.sites[&experiment.cluster];
         let ranks = experiment.ranks.first().copied().unwrap_or(1);
         let kernels = Scaled::new(site.costs.as_ref(), self.factor(experiment));
-        let costs = Hosted::new(&kernels, host_s(&self.machine, ranks, experiment.strategy.period()));
+        let costs = Hosted::new(&kernels, &self.machine, ranks, experiment.strategy.period());
         let setup = setup(experiment, site)?;
         let (chosen, _) = tune::predicted(&first(experiment)?, experiment, &site.cluster, &costs, &setup)?;
         Ok(chosen.learners)
-    }
-
-    fn compute(&self, experiment: &Experiment) -> Result<(), Failure> {
-        let figure = self.simulate(experiment, self.factor(experiment))?;
-        let values = self.machine.iter().map(|(_, value)| *value).collect();
-        self.known.0.lock().unwrap_or_else(PoisonError::into_inner).push((experiment.clone(), values, figure));
-        Ok(())
-    }
-
-    fn known(&self, experiment: &Experiment) -> Option<Figure> {
-        let known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = self.machine.iter().map(|(_, value)| value);
-        let same =
-            |known: &&(Experiment, Vec<f64>, Figure)| known.1.iter().eq(values.clone()) && known.0 == *experiment;
-        known.iter().find(same).map(|(.., figure)| figure.clone())
     }
 
     /// What is predicted of an experiment.
@@ -161,11 +181,12 @@ impl<'a> Case<'a> {
     /// # Errors
     /// As [`Figure::of`].
     pub(super) fn figure(&self, experiment: &Experiment) -> Result<Figure, Failure> {
-        if self.known(experiment).is_none() {
-            self.compute(experiment)?;
-        }
-        let message = format!("{}: {} was not predicted", self.paper.name, experiment.model);
-        self.known(experiment).ok_or(Failure::Run(message))
+        self.simulate(experiment, self.factor(experiment))
+    }
+
+    /// Where an experiment of the paper runs.
+    pub(super) fn site(&self, experiment: &Experiment) -> &Site {
+        &self.sites[&experiment.cluster]
     }
 
     /// The row's quantity in its unit; none of orderings and of what is statistical.
@@ -219,10 +240,15 @@ impl<'a> Case<'a> {
 
 /// An error of a row's configuration, at the row.
 pub(super) fn at(row: &Row, failure: Failure) -> Failure {
+    at_place(&row.place, failure)
+}
+
+/// An error of a configuration, at its file and line.
+pub(super) fn at_place(place: &str, failure: Failure) -> Failure {
     match failure {
         Failure::Input(error) => {
             let value = format!("{} {}", error.place, error.value);
-            Failure::Input(InputError { place: row.place.clone(), value: value.trim().to_owned(), ..error })
+            Failure::Input(InputError { place: place.to_owned(), value: value.trim().to_owned(), ..error })
         }
         other => other,
     }

@@ -1,7 +1,11 @@
 //! Figures that follow from a model or an algorithm alone: computed, never typed in.
 
-use lockstep_models::{Layer, Model, Pass};
-use lockstep_sim::{Conditions, Held, NetworkModel, Platform, Roofline, SimError, shuffle_time};
+use std::sync::Arc;
+
+use lockstep_models::memory::{Plan, Reuse};
+use lockstep_models::{Job, Layer, Model, Pass, Program, Strategy};
+use lockstep_sim::{CollectiveRun, Conditions, FoldRule, Held, NetworkModel, Platform, Roofline, SimError};
+use lockstep_sim::{shuffle_time, simulate_collective};
 use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};
 use lockstep_topology::{Placement, PlacementRule, Schedule};
 
@@ -33,19 +37,84 @@ pub enum Computed {
     Rounds(Algorithm, u32),
     /// Bytes that each of so many members sends in an allreduce over those of the buffer.
     BytesFactor(Algorithm, u32),
+    /// What convolutions and dense layers take in for so many samples over all weights, both in bytes (Iandola et al. 2016, Table 1).
+    DataOverWeights(String, u32),
+    /// Seconds in which so many workers at so many FLOP/s each do their part of a square product for one sample (Krizhevsky 2014,
+    /// footnote 4).
+    ProductTime(u32, u32, f64),
+    /// Seconds in which a worker takes in what one sample has of so many features (as there).
+    TransferTime(u32, Bandwidth),
+    /// Share of the samples' exchange that a scheme's dense layers can hide: of all passes but the first (Krizhevsky 2014 §4).
+    HiddenShare(String, Strategy, u32),
+    /// Passes of a step: a scheme's through dense layers, forward and backward, and both through the convolutions (Fig. 2).
+    Passes(String, Strategy, u32),
+    /// Bytes of all outputs and gradients of so many samples, each in a place of its own (Koliousis et al. 2019 §4.5).
+    OutputBytes(String, u32),
+    /// The share of these that a plan saves which gives a place to one after the other.
+    PlanSaving(String, u32),
+    /// How many times as long as another algorithm one takes among so many hosts of a cluster: over each layer's gradients of a
+    /// model, or over so many bytes (Goyal et al. 2017 §4.1).
+    ExchangeRatio(Box<ExchangeRatio>),
     /// Seconds in which so many nodes of a cluster that hold so many bytes of samples together shuffle them (Kumar et al. 2018 §4.1).
     ShuffleTime(String, u32, u64),
+}
+
+/// Two algorithms among the same hosts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExchangeRatio {
+    /// The cluster.
+    pub cluster: String,
+    /// Its hosts that take part, each with one member.
+    pub workers: u32,
+    /// What is exchanged.
+    pub buffers: Buffers,
+    /// The algorithm whose time is divided by.
+    pub algorithm: Algorithm,
+    /// And the one whose time is divided.
+    pub than: Algorithm,
+}
+
+/// What is exchanged, buffer by buffer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Buffers {
+    /// The gradients of each of a model's layers.
+    Layers(String),
+    /// One buffer of so many bytes.
+    Bytes(u64),
 }
 
 impl Computed {
     /// What its unit must measure.
     pub fn dimension(&self) -> Dimension {
         match self {
-            Computed::Parameters(_) | Computed::Rounds(..) | Computed::BytesFactor(..) => Dimension::Number,
-            Computed::ParameterBytes(_) | Computed::WeightBytes(_) | Computed::InputBytes(..) => Dimension::Size,
+            Computed::Parameters(_)
+            | Computed::Rounds(..)
+            | Computed::BytesFactor(..)
+            | Computed::DataOverWeights(..)
+            | Computed::HiddenShare(..)
+            | Computed::Passes(..)
+            | Computed::PlanSaving(..)
+            | Computed::ExchangeRatio(_) => Dimension::Number,
+            Computed::ParameterBytes(_)
+            | Computed::WeightBytes(_)
+            | Computed::InputBytes(..)
+            | Computed::OutputBytes(..) => Dimension::Size,
+            Computed::ProductTime(..) | Computed::TransferTime(..) => Dimension::Time,
             Computed::TrainingWork(..) => Dimension::Work,
             Computed::ServerTime(..) | Computed::TreeTime(..) | Computed::ShuffleTime(..) => Dimension::Time,
             Computed::ExchangeRate(..) => Dimension::Rate,
+        }
+    }
+
+    /// The same of so many workers, servers' own machines not counted; none where it is of no number of workers.
+    pub(super) fn among(&self, workers: u32) -> Option<Computed> {
+        match self {
+            Computed::ServerTime(model, _, rate) => Some(Computed::ServerTime(model.clone(), workers, *rate)),
+            Computed::TreeTime(model, _, rate) => Some(Computed::TreeTime(model.clone(), workers, *rate)),
+            Computed::Rounds(algorithm, _) => Some(Computed::Rounds(algorithm.clone(), workers)),
+            Computed::BytesFactor(algorithm, _) => Some(Computed::BytesFactor(algorithm.clone(), workers)),
+            Computed::ShuffleTime(cluster, _, bytes) => Some(Computed::ShuffleTime(cluster.clone(), workers, *bytes)),
+            _ => None,
         }
     }
 
@@ -58,10 +127,35 @@ impl Computed {
             Computed::Parameters(model) => Ok(Model::load(model)?.parameter_elements() as f64),
             Computed::ParameterBytes(model) => Ok(ELEMENT_BYTES * Model::load(model)?.parameter_elements() as f64),
             Computed::WeightBytes(model) => Ok(weight_bytes(&Model::load(model)?)),
-            Computed::InputBytes(model, samples) => Ok(f64::from(*samples)
-                * matrix_layers(&Model::load(model)?, |node| {
-                    node.input_shapes.iter().map(|shape| shape.elements() as f64 * ELEMENT_BYTES).sum()
-                })),
+            Computed::InputBytes(model, samples) => Ok(input_bytes(&Model::load(model)?, *samples)),
+            Computed::DataOverWeights(model, samples) => {
+                let model = Model::load(model)?;
+                Ok(input_bytes(&model, *samples) / weight_bytes(&model))
+            }
+            Computed::ProductTime(features, workers, rate) => {
+                Ok(2.0 * f64::from(*features).powi(2) / f64::from(*workers) / rate)
+            }
+            Computed::TransferTime(features, rate) => Ok(ELEMENT_BYTES * f64::from(*features) / rate.bytes_per_s()),
+            Computed::HiddenShare(model, strategy, workers) => {
+                Ok(1.0 - 1.0 / f64::from(dense_passes(model, strategy, *workers)?))
+            }
+            Computed::Passes(model, strategy, workers) => {
+                Ok(2.0 + 2.0 * f64::from(dense_passes(model, strategy, *workers)?))
+            }
+            Computed::OutputBytes(model, samples) => {
+                let program = alone(model, *samples)?;
+                Ok(ELEMENT_BYTES * Plan::of_role(&program, &program.roles[0], Reuse::Nothing).elements as f64)
+            }
+            Computed::PlanSaving(model, samples) => {
+                let program = alone(model, *samples)?;
+                let length = |reuse| Plan::of_role(&program, &program.roles[0], reuse).elements as f64;
+                Ok(1.0 - length(Reuse::Shared) / length(Reuse::Nothing))
+            }
+            Computed::ExchangeRatio(of) => {
+                let cluster = Cluster::load(&of.cluster)?;
+                let time = |algorithm: &Algorithm| among_hosts(&cluster, of.workers, &of.buffers, algorithm);
+                Ok(time(&of.than)? / time(&of.algorithm)?)
+            }
             Computed::TrainingWork(model, samples) => {
                 Ok(3.0 * matrix_layers(&Model::load(model)?, |node| node.work(Pass::Forward, *samples).flops))
             }
@@ -93,6 +187,70 @@ impl Computed {
     }
 }
 
+/// Bytes of what all convolutions and dense layers take in.
+fn input_bytes(model: &Model, samples: u32) -> f64 {
+    let of = |node: &lockstep_models::Node| {
+        node.input_shapes.iter().map(|shape| shape.elements() as f64 * ELEMENT_BYTES).sum::<f64>()
+    };
+    f64::from(samples) * matrix_layers(model, of)
+}
+
+/// Partial passes through the dense layers in a step of so many workers, one sample each.
+fn dense_passes(model: &str, strategy: &Strategy, workers: u32) -> Result<u32, InputError> {
+    let job = Job { strategy: strategy.clone(), ..Job::new(Arc::new(Model::load(model)?), workers, workers) };
+    let sharding = job.program()?.sharding;
+    Ok(sharding.map_or(1, |sharding| sharding.passes.len() as u32))
+}
+
+/// What one rank does that takes so many samples at once, no layer fused into another.
+fn alone(model: &str, samples: u32) -> Result<Program, InputError> {
+    Job { fuse: false, ..Job::new(Arc::new(Model::load(model)?), 1, samples) }.program()
+}
+
+/// Seconds of all buffers' allreduces, one after the other, among the first hosts of a cluster, the first GPU of each.
+fn among_hosts(cluster: &Cluster, workers: u32, buffers: &Buffers, algorithm: &Algorithm) -> Result<f64, InputError> {
+    let elements: Vec<u64> = match buffers {
+        Buffers::Bytes(bytes) => vec![bytes / ELEMENT_BYTES as u64],
+        Buffers::Layers(model) => {
+            let sizes = Model::load(model)?;
+            let of = |node: &lockstep_models::Node| node.parameters.iter().map(|tensor| tensor.elements()).sum::<u64>();
+            sizes.layers().iter().map(of).filter(|elements| *elements > 0).collect()
+        }
+    };
+    let hosts = cluster.hosts().get(..workers as usize).ok_or_else(|| {
+        InputError::new("workers", workers.to_string(), format!("there are only {} hosts", cluster.hosts().len()))
+    })?;
+    let members = hosts.iter().map(|host| *host.devices.get(1).unwrap_or(&host.devices[0])).collect();
+    let placement = Placement::new(cluster, workers, &PlacementRule::Listed(members))?;
+    let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
+    let (network, conditions) = (NetworkModel::MaxMin, Conditions::none());
+    let platform =
+        Platform { cluster, placement: &placement, hosting: &hosting, costs: &Roofline, network, conditions };
+    let mut seconds = 0.0;
+    for elements in elements {
+        let run = CollectiveRun {
+            collective: Collective::AllReduce,
+            algorithm: algorithm.clone(),
+            group: Group::flat(workers),
+            elements,
+            chunk: 0,
+            window: 0,
+            fold: FoldRule::Padded,
+            long_way: false,
+        };
+        let time = simulate_collective(&run, &platform);
+        seconds += time.map_err(|error| of_simulation(error, cluster))?.time.as_secs_f64();
+    }
+    Ok(seconds)
+}
+
+fn of_simulation(error: SimError, cluster: &Cluster) -> InputError {
+    match error {
+        SimError::Input(error) => error,
+        other => InputError::new("computed", cluster.name(), other.to_string()),
+    }
+}
+
 /// The time of one shuffle by the cluster's first nodes, an equal part of the bytes on each.
 fn shuffle(cluster: &Cluster, nodes: u32, bytes: u64) -> Result<f64, InputError> {
     let placement = Placement::new(cluster, 1, &PlacementRule::Pack)?;
@@ -101,11 +259,7 @@ fn shuffle(cluster: &Cluster, nodes: u32, bytes: u64) -> Result<f64, InputError>
     let platform =
         Platform { cluster, placement: &placement, hosting: &hosting, costs: &Roofline, network, conditions };
     let held = Held { nodes, bytes: bytes / u64::from(nodes.max(1)) };
-    match shuffle_time(&platform, held) {
-        Ok(time) => Ok(time.as_secs_f64()),
-        Err(SimError::Input(error)) => Err(error),
-        Err(other) => Err(InputError::new("shuffle", cluster.name(), other.to_string())),
-    }
+    shuffle_time(&platform, held).map(|time| time.as_secs_f64()).map_err(|error| of_simulation(error, cluster))
 }
 
 fn allreduce(algorithm: &Algorithm, members: u32, elements: u64, chunk: u64) -> Result<Schedule, InputError> {

@@ -6,10 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lockstep_models::{Phase, Program};
-use lockstep_sim::{Cost, Costs, Distribution, Family, MessageCost, Noise, Pair};
+use lockstep_models::{Phase, Program, Strategy};
+use lockstep_sim::{Cost, Costs, Distribution, Family, MessageCost, Pair};
+use lockstep_topology::Time;
 use lockstep_topology::cluster::{Device, Route};
 
+use crate::experiment::Experiment;
 use crate::site::Site;
 use crate::sweep::Scale;
 
@@ -20,6 +22,13 @@ pub enum Parameter {
     StepOverhead,
     /// Standard deviation of the seconds that a rank's host takes, from step to step and rank to rank.
     HostJitter,
+    /// Seconds that the one thread which triggers synchronisation takes for each learner of all devices, at the end of an
+    /// iteration, before any of them learns on (Koliousis et al. 2019 §4.1 and §4.3).
+    SyncDispatch,
+    /// Seconds from a request for a file to its first byte.
+    StorageLatency,
+    /// Seconds of a node's main thread at the end of each job of its devices, where a table has such a thread.
+    Callback,
     /// A factor on figures of the cluster, by the name that a sweep has for them.
     Scale(Scale),
 }
@@ -31,9 +40,13 @@ impl FromStr for Parameter {
         match text {
             "step-overhead" => Ok(Parameter::StepOverhead),
             "host-jitter" => Ok(Parameter::HostJitter),
+            "sync-dispatch" => Ok(Parameter::SyncDispatch),
+            "storage-latency" => Ok(Parameter::StorageLatency),
+            "callback" => Ok(Parameter::Callback),
             name => {
                 let scale = Scale::new(name, vec![1.0]);
-                scale.map(Parameter::Scale).map_err(|message| format!("{message}; or step-overhead, host-jitter"))
+                let others = "step-overhead, host-jitter, sync-dispatch, storage-latency, callback";
+                scale.map(Parameter::Scale).map_err(|message| format!("{message}; or {others}"))
             }
         }
     }
@@ -44,6 +57,9 @@ impl fmt::Display for Parameter {
         match self {
             Parameter::StepOverhead => f.write_str("step-overhead"),
             Parameter::HostJitter => f.write_str("host-jitter"),
+            Parameter::SyncDispatch => f.write_str("sync-dispatch"),
+            Parameter::StorageLatency => f.write_str("storage-latency"),
+            Parameter::Callback => f.write_str("callback"),
             Parameter::Scale(scale) => f.write_str(&scale.name),
         }
     }
@@ -58,8 +74,8 @@ impl Parameter {
     /// A value of it as people read it.
     pub(super) fn show(&self, value: f64) -> String {
         match self {
-            Parameter::StepOverhead | Parameter::HostJitter => format!("{:.2} ms", value * 1e3),
             Parameter::Scale(_) => format!("{value:.3} times the cluster's"),
+            _ => format!("{:.2} ms", value * 1e3),
         }
     }
 }
@@ -83,6 +99,18 @@ pub(super) fn scaled(site: &Site, machine: &[(&Parameter, f64)]) -> Site {
         scales.iter().filter(|(scale, _)| scale.figures.contains(&figure)).map(|(_, value)| value).product()
     });
     Site { cluster, ..site.clone() }
+}
+
+/// The experiment with a machine's figures of its input, where these enter into it.
+pub(super) fn fed(experiment: &Experiment, machine: &[(&Parameter, f64)]) -> Experiment {
+    let seconds = |wanted: &Parameter| {
+        let found = machine.iter().find(|(parameter, _)| *parameter == wanted);
+        found.map(|(_, value)| Time::from_secs_f64(*value))
+    };
+    let callback = seconds(&Parameter::Callback).filter(|_| experiment.strategy == Strategy::FirstDeviceTable);
+    let latency = seconds(&Parameter::StorageLatency);
+    let input = experiment.input.as_ref().map(|input| input.with_times(latency, callback));
+    Experiment { input, ..experiment.clone() }
 }
 
 /// Seconds of the host before each micro-batch of the last of `ranks` that wait for each other after every `period` of them.
@@ -110,16 +138,27 @@ fn of(machine: &[(&Parameter, f64)], wanted: &Parameter) -> f64 {
 pub(super) struct Hosted<'a> {
     inner: &'a dyn Costs,
     overhead_s: f64,
+    dispatch_s: f64,
 }
 
 impl<'a> Hosted<'a> {
-    /// `inner` behind so many seconds of the host.
-    pub(super) fn new(inner: &'a dyn Costs, overhead_s: f64) -> Hosted<'a> {
-        Hosted { inner, overhead_s }
+    /// `inner` behind what the machine's hosts take of a step of so many ranks.
+    pub(super) fn new(inner: &'a dyn Costs, machine: &[(&Parameter, f64)], ranks: u32, period: u32) -> Hosted<'a> {
+        Hosted { inner, overhead_s: host_s(machine, ranks, period), dispatch_s: of(machine, &Parameter::SyncDispatch) }
+    }
+
+    /// Seconds before each micro-batch: those of the host, and of an iteration's its part of what triggers all learners.
+    fn idle_s(&self, program: &Program) -> f64 {
+        let learners = if program.averaging.is_some() { program.workers } else { 0 };
+        self.overhead_s + self.dispatch_s * f64::from(learners) / f64::from(program.accumulate.max(1))
     }
 }
 
 impl Costs for Hosted<'_> {
+    fn adjusted(&self) -> Option<&dyn Costs> {
+        Some(self.inner)
+    }
+
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
         self.inner.compute(device, program, chain, phase, samples)
     }
@@ -128,32 +167,16 @@ impl Costs for Hosted<'_> {
         self.inner.update(device, elements)
     }
 
-    /// The overhead fills nothing of the device and moves nothing.
+    /// What is idle fills nothing of the device and moves nothing.
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
         let cost = self.inner.load(device, program, samples);
-        let seconds = cost.seconds + self.overhead_s;
+        let seconds = cost.seconds + self.idle_s(program);
         let share = if seconds > 0.0 { cost.seconds / seconds } else { 1.0 };
         Cost { seconds, memory: cost.memory * share, occupancy: cost.occupancy * share }
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
         self.inner.message(pair, receiver, route)
-    }
-
-    fn traffic(&self, device: &Device) -> f64 {
-        self.inner.traffic(device)
-    }
-
-    fn noise(&self) -> Option<&Noise> {
-        self.inner.noise()
-    }
-
-    fn alike(&self) -> bool {
-        self.inner.alike()
-    }
-
-    fn notes(&self, program: &Program) -> Vec<String> {
-        self.inner.notes(program)
     }
 }
 
@@ -170,5 +193,47 @@ mod tests {
         let jitter = Parameter::HostJitter;
         let late = |period| host_s(&[(&jitter, 0.01)], 8, period);
         assert!((late(1) - 0.014_236).abs() < 1e-5 && (late(4) - late(1) / 2.0).abs() < 1e-12);
+    }
+
+    /// A learner waits for the thread that triggers all of them, once in an iteration of so many batches; others do not.
+    #[test]
+    fn one_thread_triggers_all_learners() {
+        let idle = |strategy: &str, workers| {
+            let model = std::sync::Arc::new(lockstep_models::Model::load("mlp").unwrap());
+            let strategy = strategy.parse().unwrap();
+            let job = lockstep_models::Job { strategy, ..lockstep_models::Job::new(model, workers, 8) };
+            let dispatch = Parameter::SyncDispatch;
+            let costs = Hosted::new(&lockstep_sim::Roofline, &[(&dispatch, 0.001)], workers, 1);
+            costs.idle_s(&job.program().unwrap())
+        };
+        assert_eq!((idle("ssgd", 4), idle("sma", 1), idle("sma", 6), idle("sma:tau=3", 6)), (0.0, 0.001, 0.006, 0.002));
+    }
+
+    /// What a machine's input takes enters where it is asked for: files, and the table that has a main thread.
+    #[test]
+    fn figures_of_the_input_enter_where_they_matter() {
+        let text = |strategy: &str, source: &str| {
+            format!(
+                "name = \"e\"\nmodel = \"mlp\"\nstrategy = \"{strategy}\"\n[input]\nsource = \"{source}\"\nsamples = 100\n\
+                 image = \"1KiB\"\nthreads = 1\ndecode = \"1ms\"\nstorage_bandwidth = \"1GB/s\"\nprovenance = {{ samples = \
+                 \"assumed\", image = \"assumed\", threads = \"assumed\", decode = \"assumed\", storage_bandwidth = \"assumed\" }}\n"
+            )
+        };
+        let machine = [(Parameter::StorageLatency, 0.02), (Parameter::Callback, 0.003)];
+        let machine: Machine<'_> = machine.iter().map(|(parameter, value)| (parameter, *value)).collect();
+        let entered = |strategy: &str, source: &str| {
+            let before = Experiment::parse("e.toml", &text(strategy, source)).unwrap();
+            let after = fed(&before, &machine).input.unwrap().input().unwrap();
+            let latency = match after.source {
+                lockstep_sim::Source::Files { latency, .. } => latency,
+                lockstep_sim::Source::Memory { .. } => Time::ZERO,
+            };
+            (latency.as_secs_f64(), after.callback.as_secs_f64())
+        };
+        assert_eq!(entered("ssgd", "files"), (0.02, 0.0));
+        assert_eq!(entered("first-device-table", "files"), (0.02, 0.003));
+        assert_eq!(entered("ssgd", "memory"), (0.0, 0.0));
+        let before = Experiment::parse("e.toml", &text("ssgd", "memory")).unwrap();
+        assert_eq!(fed(&before, &machine), before, "one simulation serves all values");
     }
 }

@@ -16,6 +16,7 @@ mod html;
 #[cfg(test)]
 mod links;
 mod machine;
+mod plot;
 mod quantity;
 mod read;
 mod row;
@@ -34,6 +35,7 @@ pub use errors::{check, errors};
 pub use fit::Fit;
 pub use html::page;
 pub use machine::Parameter;
+pub use plot::{Plot, told};
 pub use quantity::{Quantity, Unit};
 pub use row::{Mark, Row};
 
@@ -59,6 +61,8 @@ pub struct Paper {
     pub fits: Vec<Fit>,
     /// The published figures, in the paper's order.
     pub rows: Vec<Row>,
+    /// What is drawn of it; none unless asked for.
+    pub plots: Vec<Plot>,
 }
 
 impl Paper {
@@ -79,6 +83,16 @@ impl Paper {
             InputError::new("PAPER", name, format!("cannot be read: {error}; name one of lockstep's, or a .toml file"))
         })?;
         Paper::parse(name, &text)
+    }
+
+    /// The paper called `name` with what is drawn of it.
+    ///
+    /// # Errors
+    /// As [`Paper::load`], and whatever is refused of the file of its figures.
+    pub fn with_plots(name: &str) -> Result<Paper, InputError> {
+        let mut paper = Paper::load(name)?;
+        paper.plots = Plot::of(&paper, name)?;
+        Ok(paper)
     }
 
     /// The paper that `text`, the content of `file`, describes.

@@ -1,7 +1,9 @@
 //! A paper from its TOML text.
 
+use lockstep_models::Strategy;
 use lockstep_topology::{Algorithm, Bandwidth, InputError};
 
+use super::computed::{Buffers, ExchangeRatio};
 use super::machine::Parameter;
 use super::{Computed, Fit, Mark, Paper, Quantity, Row, Unit};
 use crate::experiment::reader::{Entry, Section, Source};
@@ -27,8 +29,21 @@ const ROW_KEYS: [&str; 16] = [
     "at_most",
     "computed",
 ];
-const COMPUTED_KEYS: [&str; 9] =
-    ["what", "model", "samples", "workers", "bandwidth", "seconds", "algorithm", "cluster", "bytes"];
+const COMPUTED_KEYS: [&str; 13] = [
+    "what",
+    "model",
+    "samples",
+    "workers",
+    "bandwidth",
+    "seconds",
+    "algorithm",
+    "than",
+    "cluster",
+    "bytes",
+    "features",
+    "flops",
+    "strategy",
+];
 
 /// The paper that `text`, the content of `file`, describes.
 pub(super) fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
@@ -53,7 +68,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
     let name = root.need("name", "\"goyal2017\"")?.text()?.to_owned();
     let source = root.need("source", "\"Goyal et al. 2017, arXiv:1706.02677\"")?.text()?.to_owned();
     let fits = root.get("fit").map_or(Ok(Vec::new()), |entry| fits(&entry, &rows))?;
-    Ok(Paper { name, source, common, fits, rows })
+    Ok(Paper { name, source, common, fits, rows, plots: Vec::new() })
 }
 
 /// The parameters to be fitted, each to rows that no other is fitted to.
@@ -98,7 +113,7 @@ fn change(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputErr
     Ok(())
 }
 
-fn changed(common: &Experiment, entry: &Entry<'_>) -> Result<Experiment, InputError> {
+pub(super) fn changed(common: &Experiment, entry: &Entry<'_>) -> Result<Experiment, InputError> {
     let mut experiment = common.clone();
     change(&mut experiment, entry)?;
     Ok(experiment)
@@ -112,14 +127,17 @@ fn row(common: &Experiment, entry: &Entry<'_>) -> Result<Row, InputError> {
     let unit: Unit = row.get("unit").map_or("1".parse().map_err(|_| entry.error("unit")), |e| e.read(str::parse))?;
     let published = row.get("published").map(|entry| entry.number(0.0)).transpose()?;
     match &quantity {
-        None if mark != Some(Mark::Statistical) => {
-            return Err(entry.error("says not what it is a figure of: add quantity or computed, or mark = \"s\""));
+        None if !matches!(mark, Some(Mark::Statistical | Mark::Contradiction)) => {
+            return Err(
+                entry.error("says not what it is a figure of: add quantity or computed, or mark = \"s\" or \"c\"")
+            );
         }
         Some(quantity) if quantity.dimension() != unit.of => {
             let message = format!("unit {} is none of {:?}", unit.name, quantity.dimension());
             return Err(row.get("unit").as_ref().unwrap_or(entry).error(message));
         }
         Some(Quantity::Order { .. }) | None => {}
+        Some(Quantity::Computed(_)) if mark == Some(Mark::Ordering) => {}
         Some(_) if published.is_none() => return Err(entry.error("lacks published: add the paper's figure")),
         Some(_) => {}
     }
@@ -183,13 +201,15 @@ fn quantity(common: &Experiment, row: &Section<'_>, whole: &Entry<'_>) -> Result
     }))
 }
 
-fn computed(entry: &Entry<'_>) -> Result<Computed, InputError> {
+pub(super) fn computed(entry: &Entry<'_>) -> Result<Computed, InputError> {
     let of = entry.section("a computed figure", &COMPUTED_KEYS)?;
     let model = || Ok::<_, InputError>(of.need("model", "\"nin\"")?.text()?.to_owned());
     let samples = || of.need("samples", "1024")?.count();
     let workers = || of.need("workers", "32")?.count();
     let bandwidth = || of.need("bandwidth", "\"3GB/s\"")?.read(str::parse::<Bandwidth>);
     let algorithm = || of.need("algorithm", "\"ring\"")?.read(str::parse::<Algorithm>);
+    let features = || of.need("features", "4096")?.count();
+    let strategy = || of.need("strategy", "\"hybrid:b\"")?.read(str::parse::<Strategy>);
     let what = of.need("what", "\"parameters\"")?;
     Ok(match what.text()? {
         "parameters" => Computed::Parameters(model()?),
@@ -206,9 +226,30 @@ fn computed(entry: &Entry<'_>) -> Result<Computed, InputError> {
             Computed::ShuffleTime(cluster, workers()?, of.need("bytes", "220000000000")?.whole(1..1 << 62)?)
         }
         "bytes-factor" => Computed::BytesFactor(algorithm()?, workers()?),
+        "data-over-weights" => Computed::DataOverWeights(model()?, samples()?),
+        "product-time" => {
+            let flops = of.need("flops", "2e12")?.number(f64::MIN_POSITIVE)?;
+            Computed::ProductTime(features()?, workers()?, flops)
+        }
+        "transfer-time" => Computed::TransferTime(features()?, bandwidth()?),
+        "hidden-share" => Computed::HiddenShare(model()?, strategy()?, workers()?),
+        "passes" => Computed::Passes(model()?, strategy()?, workers()?),
+        "output-bytes" => Computed::OutputBytes(model()?, samples()?),
+        "plan-saving" => Computed::PlanSaving(model()?, samples()?),
+        "exchange-ratio" => {
+            let buffers = match of.get("bytes") {
+                Some(entry) => Buffers::Bytes(entry.whole(4..1 << 40)?),
+                None => Buffers::Layers(model()?),
+            };
+            let cluster = of.need("cluster", "\"big-basin-50gbe\"")?.text()?.to_owned();
+            let than = of.need("than", "\"ring\"")?.read(str::parse::<Algorithm>)?;
+            let (workers, algorithm) = (workers()?, algorithm()?);
+            Computed::ExchangeRatio(Box::new(ExchangeRatio { cluster, workers, buffers, algorithm, than }))
+        }
         _ => {
-            let known = "parameters, parameter-bytes, weight-bytes, input-bytes, training-work, server-time, tree-time, \
-                         exchange-rate, rounds, shuffle-time or bytes-factor";
+            let known = "parameters, parameter-bytes, weight-bytes, input-bytes, data-over-weights, training-work, \
+                         server-time, tree-time, exchange-rate, exchange-ratio, rounds, shuffle-time, product-time, \
+                         transfer-time, hidden-share, passes, output-bytes, plan-saving or bytes-factor";
             return Err(what.error(format!("is none of {known}")));
         }
     })

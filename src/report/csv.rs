@@ -1,7 +1,9 @@
 //! The CSV form (RFC 4180): a header, then full precision, an empty cell where there is no figure.
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
+use super::Row;
 use super::columns::Columns;
 
 /// Header and rows.
@@ -38,6 +40,21 @@ pub(super) fn cells(line: &str) -> Option<Vec<String>> {
         }
     }
     (!quoted).then_some(cells)
+}
+
+/// The row of such a line, without its end; `None` where it is none. `texts` are the columns whose cells are no figures.
+pub(super) fn row<R: Row + Default + DeserializeOwned>(line: &str, texts: &[&str]) -> Option<R> {
+    let names = Columns::of(&[R::default()]).names;
+    let value = |name: &str, cell: String| -> Option<Value> {
+        match cell.as_str() {
+            "" => Some(Value::Null),
+            _ if texts.contains(&name) => Some(Value::String(cell)),
+            _ => serde_json::from_str(&cell).ok(),
+        }
+    };
+    let cells = cells(line)?;
+    let fields = names.iter().zip(cells).map(|(name, cell)| Some((name.clone(), value(name, cell)?)));
+    serde_json::from_value(Value::Object(fields.collect::<Option<Map<String, Value>>>()?)).ok()
 }
 
 fn line(cells: impl Iterator<Item = String>) -> String {

@@ -7,10 +7,12 @@ mod columns;
 mod csv;
 pub mod explanation;
 mod paper_row;
+mod plot_row;
 mod row;
 mod schema;
 mod sweep_row;
 mod table;
+mod trained_row;
 
 use std::io::{self, Write};
 
@@ -20,6 +22,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use columns::Columns;
 pub use paper_row::PaperRow;
+pub use plot_row::PlotRow;
 pub use row::{
     CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, MemoryRow, ModelRow, PredictedRow, Setting,
     scaling_efficiencies,
@@ -27,6 +30,7 @@ pub use row::{
 pub use schema::schemas;
 pub use sweep_row::{FrontRow, SweepRow};
 pub use table::aligned;
+pub use trained_row::{ArmRow, EpochRow};
 
 /// The version of the JSON form; it grows when a key changes its meaning or goes away.
 pub const VERSION: u32 = 1;

@@ -7,7 +7,8 @@ use super::row::{
     CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, MemoryRow, ModelRow, PredictedRow,
 };
 use super::sweep_row::{FrontRow, SweepRow};
-use super::{PaperRow, Report};
+use super::trained_row::{ArmRow, EpochRow};
+use super::{PaperRow, PlotRow, Report};
 use crate::calibrate::CalibrationRow;
 use crate::compare::CompareRow;
 
@@ -18,6 +19,8 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("sim-sweep", schema::<FrontRow>()),
         ("sim-sweep-rows", schema_for!(SweepRow).into()),
         ("exec-run", schema::<MeasuredRow>()),
+        ("exec-sweep", schema::<ArmRow>()),
+        ("exec-sweep-rows", schema_for!(EpochRow).into()),
         ("compare", schema::<CompareRow>()),
         ("calibrate", schema::<CalibrationRow>()),
         ("collective", schema::<CollectiveRow>()),
@@ -27,6 +30,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("clusters-list", schema::<ClusterRow>()),
         ("clusters-show", schema::<DetailRow>()),
         ("papers", schema::<PaperRow>()),
+        ("papers-figures", schema::<PlotRow>()),
         ("check", schema::<CheckRow>()),
     ]
 }

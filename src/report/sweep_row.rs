@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::columns::Columns;
 use super::row::{SETTING, Setting};
@@ -70,17 +69,7 @@ impl SweepRow {
 
     /// The row of such a line, without its end; `None` where it is none.
     pub fn from_csv(line: &str) -> Option<SweepRow> {
-        let names = Columns::of(&[SweepRow::default()]).names;
-        let cells = csv::cells(line)?;
-        let value = |name: &str, cell: String| -> Option<Value> {
-            match cell.as_str() {
-                "" => Some(Value::Null),
-                _ if TEXTS.contains(&name) => Some(Value::String(cell)),
-                _ => serde_json::from_str(&cell).ok(),
-            }
-        };
-        let fields = names.iter().zip(cells).map(|(name, cell)| Some((name.clone(), value(name, cell)?)));
-        serde_json::from_value(Value::Object(fields.collect::<Option<Map<String, Value>>>()?)).ok()
+        csv::row(line, &TEXTS)
     }
 
     /// The row as a line of JSON.

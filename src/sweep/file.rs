@@ -2,14 +2,14 @@
 //!
 //! Rows stand in the order of their points and each is one write of one line, so whatever ends a sweep leaves the beginning
 //! of what the whole one would have written, and at most one line that is torn. That one is cut off; each other line must
-//! be to the byte what this sweep writes. A lock keeps a second run away while the first one writes.
+//! be to the byte what this sweep writes.
 
-use std::fs::{File, TryLockError};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead};
+use std::path::Path;
 
 use lockstep_topology::InputError;
 
+use crate::lines::{Lines, wrong};
 use crate::report::SweepRow;
 
 /// How rows are written.
@@ -22,13 +22,9 @@ enum Form {
 /// An open file of rows.
 #[derive(Debug)]
 pub struct RowsFile {
-    path: PathBuf,
     form: Form,
     sweep: String,
-    /// Absent until there is a row to write.
-    file: Option<File>,
-    /// Bytes in whole lines.
-    whole: u64,
+    lines: Lines,
 }
 
 impl RowsFile {
@@ -49,33 +45,17 @@ impl RowsFile {
             Some("jsonl") => Form::JsonLines,
             _ => return Err(wrong(path, "must end in .csv or .jsonl")),
         };
-        let mut rows = RowsFile { path: path.to_owned(), form, sweep: sweep.to_owned(), file: None, whole: 0 };
-        match File::options().read(true).write(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(rows),
-            Err(error) => Err(wrong(path, &format!("cannot be opened: {error}; name another file"))),
-            Ok(file) => {
-                rows.lock(&file)?;
-                rows.go_on(file, points, &mut known)?;
-                Ok(rows)
-            }
-        }
+        let mut rows = RowsFile { form, sweep: sweep.to_owned(), lines: Lines::open(path)? };
+        let whole = rows.known(points, &mut known)?;
+        rows.lines.keep(whole)?;
+        Ok(rows)
     }
 
-    fn lock(&self, file: &File) -> Result<(), InputError> {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                Err(wrong(&self.path, "is being written by another run: wait for it, or stop it"))
-            }
-            // A file system without locks is no reason to refuse.
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes over what `file` holds.
-    fn go_on(&mut self, file: File, points: u64, known: &mut impl FnMut(SweepRow)) -> Result<(), InputError> {
-        let broken = |error: io::Error| wrong(&self.path, &format!("cannot be read: {error}"));
-        let mut reader = BufReader::new(&file);
-        let (mut line, mut lines, mut point) = (Vec::new(), 0u64, 0u64);
+    /// Hands over the rows that the file holds, and says how many bytes of it are whole lines.
+    fn known(&self, points: u64, known: &mut impl FnMut(SweepRow)) -> Result<u64, InputError> {
+        let broken = |error: io::Error| wrong(self.path(), &format!("cannot be read: {error}"));
+        let (mut line, mut lines, mut point, mut whole) = (Vec::new(), 0u64, 0u64, 0u64);
+        let Some(mut reader) = self.lines.reader() else { return Ok(0) };
         loop {
             line.clear();
             if reader.read_until(b'\n', &mut line).map_err(broken)? == 0 {
@@ -99,11 +79,9 @@ impl RowsFile {
                 point += 1;
             }
             lines += 1;
-            self.whole += line.len() as u64;
+            whole += line.len() as u64;
         }
-        file.set_len(self.whole).map_err(broken)?;
-        self.file = Some(file);
-        Ok(())
+        Ok(whole)
     }
 
     /// How line `line` begins, on which the row of `point` stands.
@@ -137,11 +115,11 @@ impl RowsFile {
             line + 1,
             self.sweep
         );
-        wrong(&self.path, &message)
+        wrong(self.path(), &message)
     }
 
     fn damaged(&self, line: u64) -> InputError {
-        wrong(&self.path, &format!("line {} was changed after it was written: remove it and all below it", line + 1))
+        wrong(self.path(), &format!("line {} was changed after it was written: remove it and all below it", line + 1))
     }
 
     /// Adds a row.
@@ -150,28 +128,10 @@ impl RowsFile {
     /// A full disk, say; what was written of the row is taken back.
     pub fn add(&mut self, row: &SweepRow) -> Result<(), InputError> {
         let mut text = self.line(row);
-        if self.whole == 0 && self.form == Form::Csv {
+        if self.lines.is_empty() && self.form == Form::Csv {
             text.insert_str(0, &SweepRow::csv_header());
         }
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                let file = File::options().read(true).write(true).create_new(true).open(&self.path);
-                let file = file.map_err(|error| wrong(&self.path, &format!("cannot be made: {error}")))?;
-                self.lock(&file)?;
-                file
-            }
-        };
-        let written = (&file).seek(SeekFrom::Start(self.whole)).and_then(|_| (&file).write_all(text.as_bytes()));
-        if let Err(error) = written {
-            // The first error is the one to tell.
-            let _ = file.set_len(self.whole);
-            let message = format!("cannot be written: {error}; make room, then the same command goes on from here");
-            return Err(wrong(&self.path, &message));
-        }
-        self.whole += text.len() as u64;
-        self.file = Some(file);
-        Ok(())
+        self.lines.add(&text)
     }
 
     /// Puts everything on the disk.
@@ -179,16 +139,11 @@ impl RowsFile {
     /// # Errors
     /// What the disk says.
     pub fn sync(&self) -> Result<(), InputError> {
-        let synced = self.file.as_ref().map_or(Ok(()), File::sync_all);
-        synced.map_err(|error| wrong(&self.path, &format!("cannot be written: {error}")))
+        self.lines.sync()
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.lines.path()
     }
-}
-
-fn wrong(path: &Path, message: &str) -> InputError {
-    InputError::new("--out", path.display().to_string(), message)
 }

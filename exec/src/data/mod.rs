@@ -11,6 +11,7 @@ mod parts;
 pub(crate) mod random;
 mod sampler;
 mod split;
+mod subset;
 mod synthetic;
 
 use std::path::Path;
@@ -22,6 +23,7 @@ pub use augmentation::Augmentation;
 pub use normalisation::Normalisation;
 pub use parts::Parts;
 pub use sampler::Sampler;
+use subset::Subset;
 
 /// Labelled images of one shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +76,7 @@ impl Dataset {
 
     /// (training part, held-out part), normalised, of what `--data` names: `mnist` (5,000 digits that are part of the
     /// binary), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), or a folder of IDX
-    /// files.
+    /// files; behind any of them `:TRAIN+HELD_OUT` takes so many samples of the two parts, always the same ones.
     ///
     /// # Errors
     /// Unreadable or broken files, and data that do not fit `model`; each with place, value and cure.
@@ -92,13 +94,20 @@ impl Dataset {
         model: &Model,
         augmentation: Augmentation,
     ) -> Result<(Dataset, Dataset), InputError> {
-        let (mut train, mut held_out) = match what.split_once(':') {
-            None if what == "mnist" => digits::load()?,
-            None if what == "synthetic" => synthetic::load(model.input(), model.classes(), None)?,
+        let (name, subset) = match Subset::split(what) {
+            Some((name, subset)) if !Path::new(what).exists() => (name, Some(subset)),
+            _ => (what, None),
+        };
+        let (mut train, mut held_out) = match name.split_once(':') {
+            None if name == "mnist" => digits::load()?,
+            None if name == "synthetic" => synthetic::load(model.input(), model.classes(), None)?,
             Some(("synthetic", samples)) => synthetic::load(model.input(), model.classes(), Some(samples))?,
-            _ if Path::new(what).exists() => idx::load(Path::new(what))?,
+            _ if Path::new(name).exists() => idx::load(Path::new(name))?,
             _ => return Err(unknown(what)),
         };
+        if let Some(subset) = subset {
+            (train, held_out) = subset.of(what, (train, held_out))?;
+        }
         if augmentation.patch {
             (train, held_out) = (train.patches(model.input())?, held_out.patches(model.input())?);
         }
@@ -245,8 +254,10 @@ impl Dataset {
 fn unknown(what: &str) -> InputError {
     let meant = nearest(what, ["mnist", "synthetic"]);
     let hint = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
-    let message =
-        format!("there is no such folder: {hint}write mnist, synthetic, synthetic:SAMPLES or a folder of IDX files");
+    let message = format!(
+        "there is no such folder: {hint}write mnist, synthetic, synthetic:SAMPLES or a folder of IDX files, and behind any \
+         of them :TRAIN+HELD_OUT for so many samples"
+    );
     InputError::new("--data", what, message)
 }
 

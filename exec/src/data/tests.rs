@@ -125,3 +125,33 @@ fn what_is_no_data_set_is_refused_with_the_nearest_name() {
         assert!(error.contains(message), "{error} lacks {message}");
     }
 }
+
+/// Of 400 and 100 digits of each class a tenth: the same ones each time, none twice, normalised by the subset's own figures.
+#[test]
+fn a_subset_is_fixed_and_has_its_share_of_each_class() {
+    let mlp = Model::load("mlp").unwrap();
+    let (train, held_out) = Dataset::load("mnist:400+100", &mlp).unwrap();
+    assert_eq!((train.len(), held_out.len()), (400, 100));
+    for class in 0..10 {
+        let of = |data: &Dataset| data.labels().iter().filter(|label| **label == class).count();
+        assert_eq!((of(&train), of(&held_out)), (40, 10), "digit {class}");
+    }
+    assert_eq!((train.clone(), held_out), Dataset::load("mnist:400+100", &mlp).unwrap());
+    let images: std::collections::BTreeSet<Vec<u32>> =
+        train.images().chunks(784).map(|image| image.iter().map(|pixel| pixel.to_bits()).collect()).collect();
+    assert_eq!(images.len(), 400);
+    let (odd, _) = Dataset::load("mnist:407+1000", &mlp).unwrap();
+    let counts: Vec<usize> =
+        (0..10).map(|class| odd.labels().iter().filter(|label| **label == class).count()).collect();
+    assert_eq!((odd.len(), counts.iter().min(), counts.iter().max()), (407, Some(&40), Some(&41)));
+    let mean = train.images().iter().map(|pixel| f64::from(*pixel)).sum::<f64>() / train.images().len() as f64;
+    assert!(mean.abs() < 1e-4, "{mean}");
+    for (what, message) in [
+        ("mnist:4001+100", "there are 4000 samples to train on: take that many at most"),
+        ("mnist:400+0", "no sample held out is too few: take more"),
+        ("mnsit:400+100", "there is no such folder: "),
+    ] {
+        let error = Dataset::load(what, &mlp).unwrap_err().to_string();
+        assert!(error.contains(message) && error.contains(what), "{error}");
+    }
+}

@@ -18,11 +18,11 @@ use petgraph::visit::EdgeRef;
 
 pub(crate) use table::lower as lower_table;
 
-use super::{bucket_name, chain_of_layers, limit_exchanges};
+use super::{await_backward, bucket_name, chain_of_layers, limit_exchanges};
 use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Buffer, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
+    After, Bucket, Buffer, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
     RankRange, Role, Sharding, Stream, Task, TaskId,
 };
 
@@ -43,38 +43,65 @@ pub(crate) fn lower(
 ) -> Result<Program, InputError> {
     let (chains, chain_of) = chain_of_layers(model);
     let everyone = RankRange { first: 0, count: job.workers };
-    let mut roles = Vec::new();
-    for rank in everyone.iter() {
-        let mut rank = Rank {
-            job,
-            graph,
-            model,
-            sharding,
-            chain_of: &chain_of,
-            rank,
-            passes: 0..sharding.passes.len(),
-            tasks: Vec::new(),
-            task_of: vec![None; graph.dag.node_count()],
-        };
-        rank.run();
-        let ranks = RankRange { first: rank.rank, count: 1 };
-        roles.push(Role { name: format!("worker {}", rank.rank), ranks, tasks: rank.tasks });
-    }
+    let lowering = Lowering { graph, job, model, sharding, chain_of: &chain_of };
+    let role = |rank| {
+        let ranks = RankRange { first: rank, count: 1 };
+        Role { name: format!("worker {rank}"), ranks, tasks: lowering.tasks(rank, 0..sharding.passes.len()) }
+    };
+    let roles = everyone.iter().map(role).collect();
     let group = |shape| RankGroup { ranks: everyone, shape };
-    Ok(Program {
-        model: Arc::clone(model),
-        chains,
-        roles,
-        groups: vec![group(job.group()), group(Group::flat(job.workers))],
-        workers: job.workers,
-        batch_per_rank: job.batch_per_rank,
-        accumulate: 1,
-        buffers: buffers(model, sharding),
-        pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
-        partition: job.sampling.partition(job.workers, job.node_sizes.as_deref())?,
-        averaging: None,
-        sharding: Some(Arc::clone(sharding)),
-    })
+    let groups = vec![group(job.group()), group(Group::flat(job.workers))];
+    lowering.program(chains, roles, groups, buffers(model, sharding))
+}
+
+/// What all ranks' lists of tasks are made from.
+#[derive(Clone, Copy)]
+struct Lowering<'a> {
+    graph: &'a Graph,
+    job: &'a Job,
+    model: &'a Arc<Model>,
+    sharding: &'a Arc<Sharding>,
+    chain_of: &'a [Option<usize>],
+}
+
+impl<'a> Lowering<'a> {
+    /// The list of a rank that takes part in some passes.
+    fn tasks(self, rank: u32, passes: Range<usize>) -> Vec<Task> {
+        let Lowering { graph, job, model, sharding, chain_of } = self;
+        let task_of = vec![None; graph.dag.node_count()];
+        let mut rank = Rank { job, graph, model, sharding, chain_of, rank, passes, tasks: Vec::new(), task_of };
+        rank.run();
+        rank.tasks
+    }
+
+    /// The program of all ranks.
+    ///
+    /// # Errors
+    /// A sampling that does not fit the nodes.
+    fn program(
+        self,
+        chains: Vec<Vec<LayerId>>,
+        roles: Vec<Role>,
+        groups: Vec<RankGroup>,
+        buffers: Vec<Declared>,
+    ) -> Result<Program, InputError> {
+        let Job { workers, batch_per_rank, .. } = *self.job;
+        let nodes = self.job.node_sizes.as_deref();
+        Ok(Program {
+            model: Arc::clone(self.model),
+            chains,
+            roles,
+            groups,
+            workers,
+            batch_per_rank,
+            accumulate: 1,
+            buffers,
+            pools: self.job.sampling.pools(workers, nodes),
+            partition: self.job.sampling.partition(workers, nodes)?,
+            averaging: None,
+            sharding: Some(Arc::clone(self.sharding)),
+        })
+    }
 }
 
 /// Elements of a sample in the block that each rank contributes to a gather of features.
@@ -135,6 +162,9 @@ impl Rank<'_> {
             self.end_jobs("end backward jobs".to_owned(), None);
         }
         step.into_iter().for_each(|node| self.push(node, 0));
+        if self.job.bucket == Bucket::Tensor {
+            await_backward(&mut self.tasks);
+        }
         // In a node's table each exchange waits for the one before anyway, as a library that blocks wants it.
         let all = self.sharding.by_node();
         let counts = |task: &Task| matches!(&task.op, Op::Exchange(e) if all || e.buffer == Buffer::Gradients);

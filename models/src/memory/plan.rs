@@ -19,6 +19,9 @@ pub enum Reuse {
     Nothing,
     /// Layers work in place where they may.
     InPlace,
+    /// Tensors that never live together share a place, and none is worked on in place: what counting references gives
+    /// (Koliousis et al. 2019 §4.5).
+    Shared,
     /// In place, and tensors that never live together share a place.
     #[default]
     Full,
@@ -58,7 +61,7 @@ impl Plan {
         let tensors = activations(program, role);
         let (pieces, piece_of) = pieces(program, role, &tensors, reuse);
         let arrangement = match reuse {
-            Reuse::Full => arrange(&pieces),
+            Reuse::Full | Reuse::Shared => arrange(&pieces),
             _ => arrange(&pieces.iter().map(|piece| Storage { first: 0, last: 0, ..*piece }).collect::<Vec<_>>()),
         };
         let range = |piece: usize, bytes: u64| {
@@ -137,7 +140,8 @@ fn pieces(program: &Program, role: &Role, tensors: &[Tensor], reuse: Reuse) -> (
     for index in order {
         let tensor = &tensors[index];
         let output = tensor.content == Content::Output;
-        let chain = chains.of_layer[tensor.layer.index()].filter(|_| output && reuse != Reuse::Nothing);
+        let chain =
+            chains.of_layer[tensor.layer.index()].filter(|_| output && matches!(reuse, Reuse::InPlace | Reuse::Full));
         let over = chain.and_then(|chain| {
             let (layers, forward) = (&program.chains[chain], chains.forward[chain]?);
             overwritten(program, layers, forward, tensor.bytes, &pieces, &output_piece)

@@ -118,9 +118,11 @@ proptest! {
         let memory = Memory::of_role(&program, 0, 1).unwrap();
         prop_assert!(memory.activations_live <= memory.activations && memory.activations <= memory.activations_unplanned);
         let length = |reuse| symbolic::run(&program, reuse).map_err(TestCaseError::fail);
-        let [nothing, in_place, full] = [Reuse::Nothing, Reuse::InPlace, Reuse::Full].map(length);
-        let (nothing, in_place, full) = (nothing?, in_place?, full?);
+        let all = [Reuse::Nothing, Reuse::InPlace, Reuse::Shared, Reuse::Full].map(length);
+        let [nothing, in_place, shared, full] = all;
+        let (nothing, in_place, shared, full) = (nothing?, in_place?, shared?, full?);
         prop_assert!(full <= in_place && in_place <= nothing, "{full} {in_place} {nothing}");
+        prop_assert!(shared <= nothing, "{shared} {nothing}");
     }
 }
 

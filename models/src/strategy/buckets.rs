@@ -19,7 +19,7 @@ pub(super) fn cuts(model: &Model, bucket: Bucket) -> Vec<Cut> {
 /// The same of the gradients of `layers`, which follow each other.
 pub(super) fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<Cut> {
     let full = |cut: &Cut| match bucket {
-        Bucket::Layer => true,
+        Bucket::Layer | Bucket::Tensor => true,
         Bucket::Whole => false,
         Bucket::Size(bytes) => (cut.range.end - cut.range.start) * 4 >= bytes.0,
     };
@@ -27,6 +27,11 @@ pub(super) fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<
     for id in layers.iter().rev().copied() {
         let parameters = &model.node(id).parameters;
         let (Some(first), Some(last)) = (parameters.first(), parameters.last()) else { continue };
+        if bucket == Bucket::Tensor {
+            let tensors = parameters.iter().rev();
+            cuts.extend(tensors.map(|tensor| Cut { layers: vec![id], range: tensor.range.clone() }));
+            continue;
+        }
         match cuts.last_mut() {
             Some(cut) if !full(cut) => {
                 cut.range.start = first.range.start;

@@ -8,7 +8,6 @@ use lockstep_models::{Phase, Program};
 use lockstep_topology::cluster::{Cluster, Device, Figure, Route};
 
 use crate::costs::{Cost, Costs, MessageCost, Pair};
-use crate::noise::Noise;
 
 /// A time that costs hold of their own, beside what they take from the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +63,10 @@ impl<'a> Perturbed<'a> {
 }
 
 impl Costs for Perturbed<'_> {
+    fn adjusted(&self) -> Option<&dyn Costs> {
+        Some(self.inner)
+    }
+
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
         self.kernel(device, |device| self.inner.compute(device, program, chain, phase, samples))
     }
@@ -101,21 +104,5 @@ impl Costs for Perturbed<'_> {
             }
         }
         cost
-    }
-
-    fn traffic(&self, device: &Device) -> f64 {
-        self.inner.traffic(device)
-    }
-
-    fn noise(&self) -> Option<&Noise> {
-        self.inner.noise()
-    }
-
-    fn alike(&self) -> bool {
-        self.inner.alike()
-    }
-
-    fn notes(&self, program: &Program) -> Vec<String> {
-        self.inner.notes(program)
     }
 }

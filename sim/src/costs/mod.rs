@@ -71,6 +71,11 @@ pub struct MessageCost {
 
 /// A source of costs; equal questions get equal answers.
 pub trait Costs: Send + Sync {
+    /// The costs that these adjust, which answer whatever these leave to them.
+    fn adjusted(&self) -> Option<&dyn Costs> {
+        None
+    }
+
     /// A phase of a chain of `program`, which may come from any strategy, for `samples` samples.
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost;
 
@@ -90,23 +95,21 @@ pub trait Costs: Send + Sync {
 
     /// Seconds of a GPU's memory, all of its bandwidth, for each byte that a link reads or writes there.
     fn traffic(&self, device: &Device) -> f64 {
-        let _ = device;
-        0.0
+        self.adjusted().map_or(0.0, |inner| inner.traffic(device))
     }
 
     /// How the durations of work on CPUs vary; `None` where every run of a task takes its median.
     fn noise(&self) -> Option<&Noise> {
-        None
+        self.adjusted().and_then(|inner| inner.noise())
     }
 
     /// Whether equal devices always cost the same, so that ranks on them may stand for each other.
     fn alike(&self) -> bool {
-        false
+        self.adjusted().is_some_and(|inner| inner.alike())
     }
 
     /// What these costs had to assume about `program`, for people to read.
     fn notes(&self, program: &Program) -> Vec<String> {
-        let _ = program;
-        Vec::new()
+        self.adjusted().map_or_else(Vec::new, |inner| inner.notes(program))
     }
 }

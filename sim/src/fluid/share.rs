@@ -104,7 +104,11 @@ impl Part<'_> {
         }
         let mut levels = BinaryHeap::from(start);
         let mut reached = 0.0_f64;
-        while let Some(mut stop) = levels.peek_mut() {
+        // Most levels are never reached: their users have settled at others.
+        let mut left = self.members.len();
+        while left > 0
+            && let Some(mut stop) = levels.peek_mut()
+        {
             let level = self.fills[stop.whose as usize].level();
             if level > stop.at {
                 // Others have settled below since it was noted; it fills later, or never.
@@ -122,6 +126,7 @@ impl Part<'_> {
                 for user in users {
                     if user.limit < stop.at && self.drafts[user.group as usize].speed == WAITING {
                         self.give(user.group, self.groups[user.group as usize].bound);
+                        left -= 1;
                         below = true;
                     }
                 }
@@ -135,6 +140,7 @@ impl Part<'_> {
                 let Draft { speed, per_speed, .. } = self.drafts[user.group as usize];
                 if speed == WAITING {
                     self.give(user.group, reached / per_speed);
+                    left -= 1;
                 }
             }
         }

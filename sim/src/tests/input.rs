@@ -8,15 +8,7 @@ use crate::answer::bound;
 use crate::{Conditions, Held, Input, Source, TransformAt, shuffle_time};
 
 /// Long enough for a pipeline to fill and to find its pace.
-const LONG: Options = Options { warm_up: 20, counted: 40, ..SHORT };
-const SHORT: Options = Options {
-    warm_up: 2,
-    counted: 3,
-    threads_per_rank: 1,
-    fold: FoldRule::Exact,
-    long_way: false,
-    max_spans: 1_000_000,
-};
+const LONG: Options = Options { warm_up: 20, counted: 40, ..Options::SHORT };
 
 /// 3 GB/s of Ethernet, of whose frames of 1538 bytes 1448 are payload.
 const WIRE: f64 = 3e9 * 1448.0 / 1538.0;
@@ -144,7 +136,9 @@ fn groups_must_divide_nodes_and_fit_their_memory() {
         let world = World::new(tree(1, 4, 1, 1), 4, &HostingRule::PerHost);
         let (costs, conditions) = (Flat::default(), Conditions { input: Some(input), ..Conditions::default() });
         let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
-        simulate(&program(&mlp(4)), &platform, SHORT.driver(), &SHORT).expect_err("refused").to_string()
+        simulate(&program(&mlp(4)), &platform, Options::SHORT.driver(), &Options::SHORT)
+            .expect_err("refused")
+            .to_string()
     };
     assert!(refused(in_memory(3, None)).contains("divisor of the 4 nodes"));
     let large = Input { samples: 1 << 21, ..in_memory(4, None) };

@@ -1,6 +1,6 @@
 //! Whole programs: shared cores, overlap, accumulation, lags, determinism.
 
-use lockstep_models::{Bucket, Span, Stream};
+use lockstep_models::{Bucket, Op, Span, Stream};
 
 use super::*;
 
@@ -25,9 +25,9 @@ fn computed(program: &Program, costs: &Flat) -> f64 {
         let runs = f64::from(role.repeat_of(id).map_or(1, |(_, count)| count));
         seconds += runs
             * match &task.op {
-                lockstep_models::Op::Compute { phase: Phase::Forward, .. } => costs.forward,
-                lockstep_models::Op::Compute { .. } => costs.backward,
-                lockstep_models::Op::Update { .. } => costs.update,
+                Op::Compute { phase: Phase::Forward, .. } => costs.forward,
+                Op::Compute { .. } => costs.backward,
+                Op::Update { .. } => costs.update,
                 _ => 0.0,
             };
     }
@@ -106,6 +106,28 @@ fn exchanges_hide_behind_backward() {
     assert_close(split_exposed, exchange_s(buckets[0]) / 2.0 + exchange_s(buckets[1]), "one round hidden");
     let compute: f64 = prediction.timeline.exposed_comm_s(&split);
     assert_close(compute, split_exposed, "exposed communication");
+}
+
+/// Tensor by tensor after the backward pass (Iandola et al. 2016 §6): nothing is hidden, and each tensor pays for both rounds.
+#[test]
+fn tensors_after_the_backward_pass_each_pay_for_their_rounds() {
+    let costs = Flat { forward: 5e-3, backward: 5e-3, ..Flat::default() };
+    let program = program(&Job { bucket: Bucket::Tensor, ..mlp(2) });
+    let prediction = World::star(2).predict(&program, &costs, &OPTIONS).expect("runs");
+    let role = &program.roles[0];
+    let exchange_s = |elements: u64| 2.0 * (10e-6 + elements as f64 * 4.0 / 2.0 * 1e-9);
+    let all: f64 = role.exchanges().map(|(_, e)| exchange_s(e.range.end - e.range.start)).sum();
+    assert_eq!(role.exchanges().count(), 4);
+    let exposed = prediction.timeline.step_time_s() - computed(&program, &costs);
+    assert_close(exposed, all, "four tensors, one after the other");
+    // In the timeline: no exchange of a step is ready before the last backward task has ended.
+    let last = role.tasks.iter().rposition(|task| matches!(task.op, Op::Compute { .. })).expect("computes");
+    for span in spans(&prediction, &program, Stream::Exchange) {
+        let same =
+            |other: &&Span| (other.rank, other.iteration, other.task as usize) == (span.rank, span.iteration, last);
+        let backward = prediction.timeline.spans.iter().find(same).expect("a backward task");
+        assert!(span.ready >= backward.end, "{span:?} {backward:?}");
+    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn expanded(program: &Program, iterations: u64) -> BTreeMap<(u32, u32), Sent> {
 }
 
 fn jobs() -> impl Strategy<Value = (Job, u32, Flat)> {
-    let sizes = (0u64..1000, 1u32..8, 1u32..4, 1u32..4, 0..ALGORITHMS.len(), 0usize..3, 0u64..3, any::<bool>());
+    let sizes = (0u64..1000, 1u32..8, 1u32..4, 1u32..4, 0..ALGORITHMS.len(), 0usize..4, 0u64..3, any::<bool>());
     let costs = (0.0..1e-3, 0.0..1e-3, 0.0..1e-4, 0.0..1.0, 0.0..1e-5, 0.0..1e-6, 0.0..1e-8, 0.0..1e-8, 0.0..1.0);
     (sizes, 1u32..5, costs).prop_map(
         |((seed, workers, accumulate, concurrent, algorithm, bucket, chunk, fuse), cores, c)| {
@@ -46,7 +46,7 @@ fn jobs() -> impl Strategy<Value = (Job, u32, Flat)> {
             job.accumulate = accumulate;
             job.algorithm = ALGORITHMS[algorithm].parse().expect("known");
             job.concurrent_exchanges = if ALGORITHMS[algorithm].starts_with("library") { 1 } else { concurrent };
-            job.bucket = [Bucket::Layer, Bucket::Whole, Bucket::Size(Bytes(512))][bucket];
+            job.bucket = [Bucket::Layer, Bucket::Whole, Bucket::Size(Bytes(512)), Bucket::Tensor][bucket];
             job.chunk = (chunk > 0).then_some(Bytes(64 * chunk));
             job.fuse = fuse;
             let (latency, overhead, copy, sum, share) = (c.4, c.5, c.6, c.7, c.8);

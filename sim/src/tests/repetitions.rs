@@ -18,7 +18,7 @@ fn world(which: usize, ranks: u32) -> World {
 }
 
 fn jobs() -> impl Strategy<Value = (Job, usize, Flat, u32)> {
-    let sizes = (0u64..1000, 1u32..7, 1u32..9, 1u32..4, 0usize..4, 0usize..3, 0usize..3);
+    let sizes = (0u64..1000, 1u32..7, 1u32..9, 1u32..4, 0usize..4, 0usize..4, 0usize..3);
     let costs = (0.0..1e-3, 0.0..1e-3, 0.0..1e-4, prop_oneof![Just(0.0), 0.0..1.5], 0.0..1e-5, 0.0..1e-8);
     (sizes, costs, 1u32..4).prop_map(
         |((seed, workers, accumulate, concurrent, algorithm, bucket, which), c, counted)| {
@@ -29,7 +29,7 @@ fn jobs() -> impl Strategy<Value = (Job, usize, Flat, u32)> {
                 .parse()
                 .expect("known");
             job.concurrent_exchanges = concurrent;
-            job.bucket = [Bucket::Layer, Bucket::Whole, Bucket::Size(Bytes(512))][bucket];
+            job.bucket = [Bucket::Layer, Bucket::Whole, Bucket::Size(Bytes(512)), Bucket::Tensor][bucket];
             let message = MessageCost { latency: c.4, sum: c.5, eager_bytes: 256, ..MessageCost::default() };
             (job, which, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message }, counted)
         },

@@ -289,15 +289,16 @@ mod avx512 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn numbers(len: usize, seed: usize) -> Vec<Sixteen> {
+    /// Some values, others for each `seed`.
+    pub(crate) fn numbers(len: usize, seed: usize) -> Vec<Sixteen> {
         let value = |at: usize| ((at * 37 + seed * 11) % 23) as f32 / 7.0 - 1.5;
         (0..len).map(|at| Sixteen(std::array::from_fn(|image| value(at * 16 + image)))).collect()
     }
 
-    fn bits(values: &[Sixteen]) -> Vec<u32> {
+    pub(crate) fn bits(values: &[Sixteen]) -> Vec<u32> {
         values.iter().flat_map(|value| value.0.map(f32::to_bits)).collect()
     }
 

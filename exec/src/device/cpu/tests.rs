@@ -75,6 +75,23 @@ struct Data {
     d_output: Vec<f32>,
 }
 
+/// The input shapes of each layer of a chain and its output's, and tensors for it.
+fn chain(layers: &[Layer], inputs: &[Shape], samples: usize) -> (Vec<Vec<Shape>>, Data) {
+    let rng = &mut ChaCha8Rng::seed_from_u64(layers.len() as u64);
+    let mut shapes = vec![inputs.to_vec()];
+    for layer in layers {
+        let output = layer.output_shape(&shapes[shapes.len() - 1]).expect("the chain's shapes fit");
+        shapes.push(vec![output]);
+    }
+    let parameters: usize = layers.iter().zip(&shapes).map(|(layer, inputs)| parameters_of(layer, inputs)).sum();
+    let data = Data {
+        inputs: inputs.iter().map(|shape| spread(samples * size(*shape), rng)).collect(),
+        parameters: spread(parameters, rng),
+        d_output: spread(samples * size(shapes[layers.len()][0]), rng),
+    };
+    (shapes, data)
+}
+
 impl Case {
     fn data(&self, seed: u64) -> Data {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);

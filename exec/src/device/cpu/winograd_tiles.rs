@@ -270,16 +270,8 @@ pub(crate) mod avx512 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::register_tiles::tests::{bits, numbers};
     use super::*;
-
-    fn numbers(len: usize, seed: usize) -> Vec<Sixteen> {
-        let value = |at: usize| ((at * 37 + seed * 11) % 23) as f32 / 7.0 - 1.5;
-        (0..len).map(|at| Sixteen(from_fn(|image| value(at * 16 + image)))).collect()
-    }
-
-    fn bits(values: &[Sixteen]) -> Vec<u32> {
-        values.iter().flat_map(|value| value.0.map(f32::to_bits)).collect()
-    }
 
     #[test]
     fn fast_and_slow_loops_agree() {

@@ -5,11 +5,14 @@
 //! process ends the whole job with one message: MPI itself would wait for ever.
 
 use std::fmt::Display;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use lockstep_topology::Rank;
 
 use super::memory::run_ends;
 use super::{Transport, TransportError};
+use crate::watch::patiently;
 
 mod gateway;
 mod single;
@@ -65,6 +68,13 @@ impl Processes {
     /// One number of each process, in order; every process calls it.
     pub fn gather(&self, mine: u32) -> Vec<u32> {
         self.wire.gather(mine)
+    }
+
+    /// The first process that is not well, as each says of itself; every process calls it, and none goes on to wait for one that
+    /// cannot. Where one does not come within `limit`, `late` is called on a thread of its own.
+    pub fn first_unwell(&self, well: bool, limit: Duration, late: impl FnOnce() + Send) -> Option<u32> {
+        let all = patiently(limit, &AtomicU64::new(0), late, || self.gather(u32::from(well)));
+        all.iter().position(|well| *well == 0).map(|process| process as u32)
     }
 
     /// Runs `body` for each rank of this process, rank r living in process `hosts[r]`; `states` are those of this

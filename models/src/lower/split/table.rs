@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lockstep_topology::{Collective, Group, InputError};
 
-use super::{Rank, chain_of_layers};
+use super::{Lowering, Rank, chain_of_layers};
 use crate::{
     After, Area, Buffer, Copy, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass, Program, RankGroup,
     RankRange, Role, Rows, Sharding, TaskId,
@@ -28,6 +28,7 @@ pub(crate) fn lower(
     sharding: &Arc<Sharding>,
 ) -> Result<Program, InputError> {
     let (chains, chain_of) = chain_of_layers(model);
+    let lowering = Lowering { graph, job, model, sharding, chain_of: &chain_of };
     let everyone = RankRange { first: 0, count: job.workers };
     let (mut roles, mut groups) = (Vec::new(), vec![RankGroup { ranks: everyone, shape: job.group() }]);
     for (node, pieces) in sharding.passes.iter().enumerate() {
@@ -36,35 +37,11 @@ pub(crate) fn lower(
         let seats =
             [("first", RankRange { first, count: 1 }), ("others", RankRange { first: first + 1, count: count - 1 })];
         for (name, ranks) in seats.into_iter().filter(|(_, ranks)| ranks.count > 0) {
-            let mut rank = Rank {
-                job,
-                graph,
-                model,
-                sharding,
-                chain_of: &chain_of,
-                rank: ranks.first,
-                passes: node..node + 1,
-                tasks: Vec::new(),
-                task_of: vec![None; graph.dag.node_count()],
-            };
-            rank.run();
-            roles.push(Role { name: format!("{name} of node {node}"), ranks, tasks: rank.tasks });
+            let tasks = lowering.tasks(ranks.first, node..node + 1);
+            roles.push(Role { name: format!("{name} of node {node}"), ranks, tasks });
         }
     }
-    Ok(Program {
-        model: Arc::clone(model),
-        chains,
-        roles,
-        groups,
-        workers: job.workers,
-        batch_per_rank: job.batch_per_rank,
-        accumulate: 1,
-        buffers: buffers(model, sharding),
-        pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
-        partition: job.sampling.partition(job.workers, job.node_sizes.as_deref())?,
-        averaging: None,
-        sharding: Some(Arc::clone(sharding)),
-    })
+    lowering.program(chains, roles, groups, buffers(model, sharding))
 }
 
 fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {

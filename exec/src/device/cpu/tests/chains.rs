@@ -25,18 +25,7 @@ fn fused_equals_unfused() {
 }
 
 fn check_chain(layers: &[Layer], inputs: &[Shape], samples: usize) {
-    let rng = &mut ChaCha8Rng::seed_from_u64(layers.len() as u64);
-    let mut shapes = vec![inputs.to_vec()];
-    for layer in layers {
-        let output = layer.output_shape(&shapes[shapes.len() - 1]).expect("the chain's shapes fit");
-        shapes.push(vec![output]);
-    }
-    let parameters: usize = layers.iter().zip(&shapes).map(|(layer, inputs)| parameters_of(layer, inputs)).sum();
-    let data = Data {
-        inputs: inputs.iter().map(|shape| spread(samples * size(*shape), rng)).collect(),
-        parameters: spread(parameters, rng),
-        d_output: spread(samples * size(shapes[layers.len()][0]), rng),
-    };
+    let (shapes, data) = chain(layers, inputs, samples);
     let members: Vec<ChainLayer<'_>> =
         layers.iter().zip(&shapes).map(|(layer, inputs)| ChainLayer { layer, inputs }).collect();
     let fused = run(&mut Kernel::new(&members, samples, &Threads::new(2).expect("two threads")), &data);
@@ -45,6 +34,7 @@ fn check_chain(layers: &[Layer], inputs: &[Shape], samples: usize) {
     let mut kernels: Vec<Kernel> =
         members.iter().map(|member| Kernel::new(&[*member], samples, &Threads::one())).collect();
     let mut tensors: Vec<Vec<Vec<f32>>> = vec![data.inputs.clone()];
+    let parameters = data.parameters.len();
     let mut statistics = vec![0.5; parameters];
     for (at, kernel) in kernels.iter_mut().enumerate() {
         let ins: Vec<&[f32]> = tensors[at].iter().map(Vec::as_slice).collect();

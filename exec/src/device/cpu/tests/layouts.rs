@@ -62,18 +62,7 @@ fn pass(kernel: &mut Kernel, data: &Data, samples: usize, layouts: (Layout, Layo
 }
 
 fn check(layers: &[Layer], inputs: &[Shape], samples: usize) {
-    let rng = &mut ChaCha8Rng::seed_from_u64(layers.len() as u64);
-    let mut shapes = vec![inputs.to_vec()];
-    for layer in layers {
-        let output = layer.output_shape(&shapes[shapes.len() - 1]).expect("the chain's shapes fit");
-        shapes.push(vec![output]);
-    }
-    let parameters: usize = layers.iter().zip(&shapes).map(|(layer, inputs)| parameters_of(layer, inputs)).sum();
-    let data = Data {
-        inputs: inputs.iter().map(|shape| spread(samples * size(*shape), rng)).collect(),
-        parameters: spread(parameters, rng),
-        d_output: spread(samples * size(shapes[layers.len()][0]), rng),
-    };
+    let (shapes, data) = chain(layers, inputs, samples);
     let members: Vec<ChainLayer<'_>> =
         layers.iter().zip(&shapes).map(|(layer, inputs)| ChainLayer { layer, inputs }).collect();
     let kernel = |threads: usize| Kernel::new(&members, samples, &Threads::new(threads).expect("a few threads"));

@@ -1,0 +1,78 @@
+//! A run on the processes that `mpirun` started: set up in all of them or in none, then a rank in each or several.
+
+use lockstep_models::Program;
+use lockstep_topology::InputError;
+
+use super::{Options, Run, body, finish, room, setup};
+use crate::data::Dataset;
+use crate::device::cpu::Threads;
+use crate::error::ExecError;
+use crate::found::Found;
+use crate::holdings::Memory;
+use crate::transport::mpi::Processes;
+use crate::watch::ASIDE;
+use crate::worker::Setup;
+
+/// Runs a program on the processes that `mpirun` started, rank r in process `hosts[r]`. The result stands in the process of
+/// rank 0, the others get nothing.
+///
+/// # Errors
+/// As [`run`]; a failure while the ranks run ends all processes.
+pub fn run_processes(
+    processes: &mut Processes,
+    hosts: &[u32],
+    program: &Program,
+    data: &Dataset,
+    options: &Options<'_>,
+) -> Result<Option<Run>, ExecError> {
+    let here = (0..program.ranks()).zip(hosts).filter(|(_, host)| **host == processes.process());
+    let here: Vec<u32> = here.map(|(rank, _)| rank).collect();
+    let own = set_up_process(program, data, options, &here, processes.count());
+    let limit = options.stall_limit * ASIDE;
+    let unwell = processes.first_unwell(own.is_ok(), limit, || {
+        let report = "before the first step: another process of the job has not come so far".to_owned();
+        let rank = here.first().copied().unwrap_or_default();
+        let error = ExecError::Stall { rank, seconds: limit.as_secs_f64(), report };
+        match options.watch {
+            Some(watch) => (watch.stuck)(&error),
+            None => eprintln!("{error}"),
+        }
+    });
+    let setup = match (own, unwell) {
+        (Ok(setup), None) => setup,
+        // What is wrong in many processes is told once.
+        (Err(error), Some(first)) if first == processes.process() => return Err(error),
+        _ => return Err(ExecError::Elsewhere),
+    };
+    let mut states: Vec<Option<Memory>> = Vec::new();
+    states.resize_with(here.len(), || None);
+    let found = Found::default();
+    let clock = setup.guard.flights.clock();
+    let results = setup.guard.during(|| {
+        processes.run(hosts, 0, states, |end, state| {
+            let rank = end.rank().0;
+            let result = found.note(body(&setup, end, state, clock, &found, true));
+            result.map_err(|error| format!("{error} ({})", setup.guard.place(rank)))
+        })
+    });
+    let all = results.map_err(|error| found.cause(error, &setup.guard))?.into_iter().flatten().next();
+    all.map(|all| finish(&setup, options, all, found)).transpose()
+}
+
+/// What the ranks `here` of one of so many processes share, if they can be run.
+fn set_up_process<'a>(
+    program: &'a Program,
+    data: &'a Dataset,
+    options: &'a Options<'a>,
+    here: &[u32],
+    processes: u32,
+) -> Result<Setup<'a>, ExecError> {
+    data.check_fits(&program.model)?;
+    if program.claims() && options.replay.is_none() && processes > 1 {
+        let message =
+            "one driver must hear all claims, and processes do not share one: take --transport threads, or replay";
+        return Err(InputError::new("--strategy", "first-come", message).into());
+    }
+    room::check(program, here.iter().copied(), &Threads::new(options.threads_per_rank)?)?;
+    Ok(setup(program, data, options, here.iter().copied())?)
+}

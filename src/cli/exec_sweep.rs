@@ -1,0 +1,90 @@
+//! `lockstep exec sweep`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+
+use super::flags::positive;
+use crate::experiment::{Arm, Experiment};
+use crate::failure::Failure;
+use crate::output::check_writable;
+use crate::progress::duration;
+use crate::report::{Format, Report};
+use crate::trained::{Data, RunsFile, answer, plan, train};
+
+/// Flags of `exec sweep`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lockstep exec sweep experiments/claims/warm-up.toml --out experiments/claims/results/warm-up.csv
+  lockstep exec sweep experiments/claims/learners.toml --data mnist:256+100 --seeds 2 --out small.csv
+      run either again to go on where it was interrupted; docs/sweeps.md says what stands in the file")]
+pub(super) struct ExecSweep {
+    /// Experiment file (TOML) with its arms
+    experiment: PathBuf,
+    /// Add the rows of each run when it is done to a .csv file; the same command goes on with such a file
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Data in place of the file's, for all arms
+    #[arg(long)]
+    data: Option<String>,
+    /// Runs of each configuration: seed, seed + 1, …
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    seeds: Option<u32>,
+    /// Do so many runs at most, and leave the others to the next command
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    most: Option<u32>,
+    /// How to print the arms
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl ExecSweep {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let mut experiment = Experiment::load(&self.experiment)?;
+        if let Some(data) = &self.data {
+            for Arm { experiment, .. } in &mut experiment.arms {
+                replace_data(experiment, data);
+            }
+            replace_data(&mut experiment, data);
+        }
+        experiment.seeds = self.seeds.unwrap_or(experiment.seeds);
+        let plan = plan(&experiment)?;
+        check_writable("--out", &self.out)?;
+        let mut file = RunsFile::open(&self.out, &plan)?;
+        let left: Vec<_> = plan.iter().filter(|planned| !file.has(planned)).collect();
+        eprintln!("{} runs, of which {} are in {}", plan.len(), plan.len() - left.len(), self.out.display());
+        let (begun, mut data, command) = (Instant::now(), Data::default(), self.command());
+        let now = left.len().min(self.most.map_or(usize::MAX, |most| most as usize));
+        for (done, planned) in (1..).zip(&left[..now]) {
+            let rows = train(planned, &mut data, &command)?;
+            let told = match rows.last() {
+                Some(row) if row.diverged_step.is_some() => "diverged".to_owned(),
+                row => {
+                    row.and_then(|row| row.error_pct).map_or_else(String::new, |error| format!("error {error:.2} %"))
+                }
+            };
+            file.add(rows)?;
+            let rest = begun.elapsed().as_secs_f64() / f64::from(done) * (now - done as usize) as f64;
+            let label = planned.configuration.label();
+            eprintln!("{}, {label}, seed {}: {told}; {} left", planned.arm, planned.seed, duration(rest));
+        }
+        let rows = file.rows();
+        let done = plan.iter().filter(|planned| file.has(planned)).count();
+        let note = format!("{done} of {} runs are in {}", plan.len(), self.out.display());
+        Report::new(answer(rows), vec![note]).print(self.format)
+    }
+
+    /// What a row says it was made by.
+    fn command(&self) -> String {
+        let data = self.data.iter().map(|data| format!(" --data {data}"));
+        let seeds = self.seeds.iter().map(|seeds| format!(" --seeds {seeds}"));
+        let flags: String = data.chain(seeds).collect();
+        format!("lockstep exec sweep {}{flags} --out {}", self.experiment.display(), self.out.display())
+    }
+}
+
+fn replace_data(experiment: &mut Experiment, data: &str) {
+    data.clone_into(&mut experiment.data);
+    experiment.overridden("data");
+}

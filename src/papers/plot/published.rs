@@ -1,0 +1,106 @@
+//! Where a published row stands on an axis: its figure, or what follows from it and the batch, or from it and a second row.
+//!
+//! Hours of training are seconds of a step where samples, passes and batch are known; what is so many times the throughput of
+//! a configuration that the paper has a figure of is a throughput itself. Nothing predicted enters.
+
+use crate::experiment::Experiment;
+use crate::failure::Failure;
+use crate::papers::figures::first;
+use crate::papers::{Paper, Quantity, Row};
+
+/// The published figure of `row` as `wanted` of the same configuration; none where it does not follow.
+///
+/// # Errors
+/// A configuration that does not exist.
+pub(super) fn published(paper: &Paper, row: &Row, wanted: &Quantity) -> Result<Option<f64>, Failure> {
+    let (Some(figure), Some(quantity)) = (row.published.map(|figure| figure * row.unit.factor), &row.quantity) else {
+        return Ok(None);
+    };
+    let rate = |rate: Result<Option<f64>, Failure>, of: &dyn Fn(f64) -> f64| Ok(rate?.map(of));
+    match (quantity, wanted) {
+        (Quantity::BackwardTime, Quantity::BackwardTime) | (Quantity::TaskTime, Quantity::TaskTime) => Ok(Some(figure)),
+        (Quantity::Computed(ours), Quantity::Computed(theirs)) => Ok((ours == theirs).then_some(figure)),
+        (_, Quantity::Throughput) => images_per_s(paper, row),
+        (_, Quantity::StepTime) => {
+            let batch = batch(&row.at)?;
+            rate(images_per_s(paper, row), &|images| batch / images)
+        }
+        (_, Quantity::Time { epochs, samples }) => {
+            let batch = batch(&row.at)?;
+            rate(images_per_s(paper, row), &|images| epochs * (samples / batch).floor() * batch / images)
+        }
+        (_, Quantity::Speedup { over }) => times(paper, row, over),
+        (_, Quantity::Slowdown { over }) => {
+            let batches = batch(&row.at)? / batch(over)?;
+            rate(times(paper, row, over), &|times| batches / times)
+        }
+        (_, Quantity::Efficiency { over }) => {
+            let ranks = ranks(&row.at) / ranks(over);
+            rate(times(paper, row, over), &|times| times / ranks)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Images per second that a row's figure means.
+fn images_per_s(paper: &Paper, row: &Row) -> Result<Option<f64>, Failure> {
+    let Some(figure) = row.published.map(|figure| figure * row.unit.factor) else { return Ok(None) };
+    match &row.quantity {
+        Some(Quantity::Throughput) => Ok(Some(figure)),
+        Some(Quantity::StepTime) => Ok(Some(batch(&row.at)? / figure)),
+        // Whole batches: what is left over of an epoch is dropped, as in predictions.
+        Some(Quantity::Time { epochs, samples }) => {
+            let batch = batch(&row.at)?;
+            Ok(Some(epochs * (samples / batch).floor() * batch / figure))
+        }
+        Some(Quantity::Speedup { over } | Quantity::Slowdown { over } | Quantity::Efficiency { over }) => {
+            let Some(theirs) = absolute(paper, over) else { return Ok(None) };
+            let theirs = images_per_s(paper, theirs)?;
+            Ok(theirs.zip(own(row, figure)?).map(|(theirs, times)| theirs * times))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// How many times the throughput of `over` a row's figure means.
+fn times(paper: &Paper, row: &Row, over: &Experiment) -> Result<Option<f64>, Failure> {
+    if let Some(
+        Quantity::Speedup { over: own_over }
+        | Quantity::Slowdown { over: own_over }
+        | Quantity::Efficiency { over: own_over },
+    ) = &row.quantity
+        && **own_over == *over
+    {
+        return row.published.map_or(Ok(None), |figure| own(row, figure * row.unit.factor));
+    }
+    let Some(theirs) = absolute(paper, over) else { return Ok(None) };
+    let theirs = images_per_s(paper, theirs)?;
+    Ok(images_per_s(paper, row)?.zip(theirs).map(|(ours, theirs)| ours / theirs))
+}
+
+/// The row with a time or throughput of just this configuration.
+fn absolute<'a>(paper: &'a Paper, of: &Experiment) -> Option<&'a Row> {
+    let absolute = |row: &&Row| {
+        matches!(row.quantity, Some(Quantity::Time { .. } | Quantity::StepTime | Quantity::Throughput)) && row.at == *of
+    };
+    paper.rows.iter().find(absolute)
+}
+
+/// How many times the throughput of its own `over` a row's figure means.
+fn own(row: &Row, figure: f64) -> Result<Option<f64>, Failure> {
+    Ok(match &row.quantity {
+        Some(Quantity::Speedup { .. }) => Some(figure),
+        Some(Quantity::Slowdown { over }) => Some(batch(&row.at)? / batch(over)? / figure),
+        Some(Quantity::Efficiency { over }) => Some(figure * ranks(&row.at) / ranks(over)),
+        _ => None,
+    })
+}
+
+/// Samples of a step.
+fn batch(of: &Experiment) -> Result<f64, Failure> {
+    Ok(first(of)?.setting().global_batch as f64)
+}
+
+fn ranks(of: &Experiment) -> f64 {
+    f64::from(of.ranks.first().copied().unwrap_or(1))
+}

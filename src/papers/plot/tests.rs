@@ -1,0 +1,118 @@
+//! Tests of plots: what files are refused, where published points stand, and that the papers' own files draw what they say.
+
+use super::*;
+use crate::papers::{PAPERS, account};
+
+const PAPER: &str = "name = \"p\"\nsource = \"a test\"\n[experiment]\ncluster = \"ethernet-gpu-8\"\nmodel = \"lenet\"\nbatch_per_rank = 16\n\
+    [[row]]\nrow = \"A\"\nsays = \"so\"\ncite = \"there\"\nmark = \"anchor\"\nquantity = \"time\"\nepochs = 2\nsamples = 1610\npublished = 3\nunit = \"s\"\n\
+    [[row]]\nrow = \"B\"\nsays = \"so\"\ncite = \"there\"\nquantity = \"efficiency\"\nat = { ranks = 4 }\nover = { ranks = 1 }\npublished = 50\nunit = \"%\"\n";
+const X: &str = "x = { key = \"ranks\", label = \"GPUs\", values = [1, 4] }\n";
+
+fn paper() -> Paper {
+    Paper::parse("p.toml", PAPER).unwrap()
+}
+
+/// The plots of one figure with these further lines.
+fn plots(lines: &str) -> Result<Vec<Plot>, InputError> {
+    let head = "[[figure]]\nname = \"f\"\ntitle = \"t\"\nlike = \"Fig. 1\"\ncaption = \"c\"\n";
+    read::parse(&paper(), "p.figures.toml", &format!("{head}{lines}"))
+}
+
+/// 2 · 1,600 images in 3 s are 200 steps of 15 ms on one GPU; half of four times its throughput is twice of it.
+#[test]
+fn published_points_follow_from_the_text_alone() {
+    for (quantity, wanted) in [
+        ("quantity = \"step-time\", unit = \"ms\"", [15.0, 30.0]),
+        ("quantity = \"throughput\", unit = \"images/s\"", [3200.0 / 3.0, 6400.0 / 3.0]),
+        ("quantity = \"time\", epochs = 2, samples = 1610, unit = \"s\"", [3.0, 1.5]),
+        ("quantity = \"speedup\", unit = \"x\"", [1.0, 2.0]),
+        ("quantity = \"slowdown\", unit = \"x\"", [1.0, 2.0]),
+        ("quantity = \"efficiency\", unit = \"%\"", [100.0, 50.0]),
+    ] {
+        let y = format!("y = {{ {quantity}, label = \"up\" }}\n");
+        let line = "line = [{ name = \"l\", over = { ranks = 1 }, rows = [\"A\", \"B\"] }]\n";
+        let plots = plots(&format!("{X}{y}{line}")).unwrap();
+        let points: Vec<(f64, f64)> =
+            plots[0].lines[0].points.iter().map(|point| (point.x, point.y.unwrap())).collect();
+        // 1,610 images are 25 batches of 64 and 100 of 16.
+        for ((x, y), (wanted_x, wanted_y)) in points.iter().zip([(1.0, wanted[0]), (4.0, wanted[1])]) {
+            assert!(*x == wanted_x && (y / wanted_y - 1.0).abs() < 1e-9, "{quantity}: {points:?}");
+        }
+    }
+}
+
+#[test]
+fn lines_are_predictions_of_the_papers_machine() {
+    let y = "y = { quantity = \"throughput\", unit = \"images/s\", label = \"a < b\", scale = \"log\" }\n";
+    let line = "line = [{ name = \"l\", rows = [\"A\", \"B\"], perfect = true }, { name = \"server\", at = { algorithm = \"parameter-server:1\" } }]\n";
+    let meeting = "[[figure]]\nname = \"g\"\ntitle = \"t\"\nlike = \"Fig. 2\"\ncaption = \"c\"\n\
+        x = { key = \"bytes\", label = \"bytes\", values = [\"1KiB\", \"1MiB\"], scale = \"log\" }\n\
+        y = { quantity = \"exchange-rate\", label = \"rate\", unit = \"Gbit/s\" }\nline = [{ name = \"ring\", at = { ranks = 4 } }]\n";
+    let mut paper = paper();
+    paper.plots = plots(&format!("{X}{y}{line}{meeting}")).unwrap();
+    let found = account(&[paper.clone()], |_, _| ()).unwrap().plots;
+    let of = |figure: &str, line: &str, source: &str| -> Vec<f64> {
+        let same = |row: &&crate::report::PlotRow| (&*row.figure, &*row.line, &*row.source) == (figure, line, source);
+        found.iter().filter(same).map(|row| row.y).collect()
+    };
+    let (predicted, published, perfect) =
+        (of("f", "l", "predicted"), of("f", "l", "published"), of("f", "l", "perfect"));
+    // Computation is scaled to the anchor's 1,610 images an epoch, of which whole steps are 1,600; a server's wire is worse than a
+    // ring's.
+    assert!((predicted[0] / published[0] - 1.00625).abs() < 1e-3 && perfect == [predicted[0], 4.0 * predicted[0]]);
+    assert!(of("f", "server", "predicted")[1] < predicted[1] && published.len() == 2);
+    let rates = of("g", "ring", "predicted");
+    assert!(rates.len() == 2 && rates[0] < rates[1], "latency bounds small buffers: {rates:?}");
+    assert!(
+        told(&paper.plots[1], &found).starts_with("c Predicted bound: waiting: latency"),
+        "{}",
+        told(&paper.plots[1], &found)
+    );
+    let drawn = svg(&paper.plots[0], &found);
+    assert_eq!((drawn.matches("<circle").count(), drawn.matches("class=\"p").count()), (4, 2));
+    assert!(drawn.contains("a &lt; b, images/s") && drawn.contains(">B</text>") && drawn.contains("p hollow q0"));
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused_with_its_line() {
+    let y = "y = { quantity = \"step-time\", unit = \"ms\", label = \"up\" }\n";
+    let line = "line = [{ name = \"l\" }]\n";
+    for (text, wanted) in [
+        (
+            format!("{X}{y}line = [{{ name = \"l\", rows = [\"Z\"] }}]\n"),
+            "p.figures.toml:8: \"Z\": there is no such row",
+        ),
+        (
+            format!("{X}{y}line = [{{ name = \"l\", at = {{ batch_per_rank = 8 }}, rows = [\"A\"] }}]\n"),
+            "is of no configuration",
+        ),
+        (format!("{X}{}{line}", y.replace("step-time", "speedup")), "lacks over"),
+        (
+            format!("{X}{}{line}", y.replace("step-time", "hours")),
+            "p.figures.toml:7: quantity = \"hours\": unknown quantity",
+        ),
+        (format!("{X}{}{line}", y.replace("\"ms\"", "\"%\"")), "unit % is none of Time"),
+        (format!("{X}{}{line}", y.replace("step-time", "exchange-time")), "lacks the key bytes"),
+        (format!("{}{y}{line}", X.replace("\"ranks\"", "\"rank\"")), "did you mean ranks"),
+        (format!("{}{y}{line}", X.replace("[1, 4]", "[1, 0.5]")), "ranks must be a whole number"),
+        (format!("{X}{y}lines = []\n"), "did you mean line"),
+        (
+            format!("{X}{y}line = [{{ name = \"l\", computed = {{ what = \"parameters\", model = \"lenet\" }} }}]\n"),
+            "is not a figure of so many",
+        ),
+    ] {
+        let error = plots(&text).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}\nlacks\n{wanted}");
+    }
+}
+
+/// Every paper has figures, all of whose points stand on a line.
+#[test]
+fn the_papers_own_figures_are_read() {
+    for (name, _) in PAPERS {
+        let paper = Paper::with_plots(name).unwrap();
+        let points: usize = paper.plots.iter().flat_map(|plot| &plot.lines).map(|line| line.points.len()).sum();
+        assert!(paper.plots.len() >= 2 && points >= 3, "{name}");
+    }
+    assert!(Plot::of(&paper(), "of/nowhere.toml").unwrap().is_empty());
+}

@@ -1,0 +1,137 @@
+//! `Axis`: from values to places on a picture, and at which values its ticks stand.
+
+/// How an axis spreads its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Spacing {
+    /// Equal differences are equal distances; from zero.
+    #[default]
+    Linear,
+    /// Equal ratios are equal distances.
+    Log,
+}
+
+/// One axis: from which to which value, on how many points.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Axis {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    spacing: Spacing,
+}
+
+impl Axis {
+    /// The axis of `values`, all above zero on a logarithmic one, with a little room at its ends.
+    pub(crate) fn of(values: impl Iterator<Item = f64>, spacing: Spacing, from: f64, to: f64) -> Axis {
+        let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) = if low <= high && high > 0.0 { (low, high) } else { (1.0, 10.0) };
+        match spacing {
+            Spacing::Linear => Axis { low: 0.0, high: 1.08 * high, from, to, spacing },
+            Spacing::Log => {
+                let room = (high / low).powf(0.04).max(1.1);
+                Axis { low: low / room, high: high * room, from, to, spacing }
+            }
+        }
+    }
+
+    /// The same linear axis from `low`, which is below its end; a logarithmic one as it is.
+    pub(crate) fn begin(self, low: f64) -> Axis {
+        if self.spacing == Spacing::Log || low >= self.high { self } else { Axis { low, ..self } }
+    }
+
+    /// A logarithmic axis from `1 / end` to `end`.
+    pub(crate) fn around_one(end: f64, from: f64, to: f64) -> Axis {
+        Axis { low: 1.0 / end, high: end, from, to, spacing: Spacing::Log }
+    }
+
+    /// Where a value stands.
+    pub(crate) fn at(&self, value: f64) -> f64 {
+        let share = match self.spacing {
+            Spacing::Linear => (value - self.low) / (self.high - self.low),
+            Spacing::Log => (value / self.low).ln() / (self.high / self.low).ln(),
+        };
+        self.from + (self.to - self.from) * share
+    }
+
+    /// Whether a value stands on the axis.
+    pub(crate) fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
+    /// Powers of two on the axis, at most a dozen.
+    pub(crate) fn doublings(&self) -> Vec<f64> {
+        let all: Vec<f64> = (0..32).map(|power| f64::from(1u32 << power)).filter(|value| self.holds(*value)).collect();
+        all.iter().copied().step_by(all.len().div_ceil(12).max(1)).collect()
+    }
+
+    /// Ones, twos and fives of each power of ten; ones alone over many powers, and multiples of one of them on a linear axis.
+    pub(crate) fn ticks(&self) -> Vec<f64> {
+        let powers = |steps: &'static [f64]| {
+            let each = move |power: i32| steps.iter().map(move |step| step * 10f64.powi(power));
+            (-15..16).flat_map(each)
+        };
+        match self.spacing {
+            Spacing::Linear => {
+                let step = powers(&[1.0, 2.0, 5.0]).find(|step| (self.high - self.low) / step <= 7.0);
+                let step = step.unwrap_or(self.high);
+                let first = (self.low / step).ceil();
+                (0..=7u32).map(|count| (first + f64::from(count)) * step).filter(|value| self.holds(*value)).collect()
+            }
+            Spacing::Log => {
+                let many = (self.high / self.low).log10() > 4.0;
+                let steps: &[f64] = if many { &[1.0] } else { &[1.0, 2.0, 5.0] };
+                powers(steps).filter(|value| self.holds(*value)).collect()
+            }
+        }
+    }
+}
+
+/// `200000`, `0.05`, and with an exponent where that is shorter.
+pub(crate) fn tick(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        value if value >= 1e7 => format!("{value:.0e}"),
+        value if value >= 1.0 => format!("{}", (value * 1e3).round() / 1e3),
+        value if value >= 1e-4 => {
+            let places = (-value.log10()).ceil().max(0.0) as usize;
+            format!("{value:.places$}")
+        }
+        value => format!("{value:.0e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_ratios_or_differences_are_equal_distances() {
+        let axis = Axis { low: 1.0, high: 100.0, from: 0.0, to: 10.0, spacing: Spacing::Log };
+        assert_eq!((axis.at(1.0), axis.at(10.0), axis.at(100.0)), (0.0, 5.0, 10.0));
+        let axis = Axis { low: 0.0, high: 100.0, from: 0.0, to: 10.0, spacing: Spacing::Linear };
+        assert_eq!((axis.at(0.0), axis.at(10.0), axis.at(100.0)), (0.0, 1.0, 10.0));
+        let axis = Axis::around_one(4.0, 0.0, 10.0);
+        assert!((axis.at(1.0) - 5.0).abs() < 1e-12 && (axis.at(2.0) - 7.5).abs() < 1e-12);
+        // One value, and none at all, still span something.
+        for (values, spacing) in [(vec![5.0], Spacing::Log), (vec![], Spacing::Log), (vec![0.0], Spacing::Linear)] {
+            let axis = Axis::of(values.into_iter(), spacing, 0.0, 10.0);
+            assert!(axis.low < axis.high && axis.at(5.0).is_finite());
+        }
+    }
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        let of = |low: f64, high: f64, spacing| Axis { low, high, from: 0.0, to: 1.0, spacing }.ticks();
+        assert_eq!(of(0.0, 283.0, Spacing::Linear), [0.0, 50.0, 100.0, 150.0, 200.0, 250.0]);
+        assert_eq!(of(0.0, 1.5, Spacing::Linear).len(), 4);
+        assert_eq!(of(0.9, 1.45, Spacing::Linear).len(), 6);
+        assert_eq!(of(15.0, 120.0, Spacing::Log), [20.0, 50.0, 100.0]);
+        assert_eq!(of(0.5, 1e6, Spacing::Log).len(), 7);
+    }
+
+    #[test]
+    fn figures_on_axes_are_short() {
+        let shown = [200_000.0, 5.0, 2.5, 0.05, 0.5, 2e-4, 1e-5, 2e7].map(tick);
+        assert_eq!(shown, ["200000", "5", "2.5", "0.05", "0.5", "0.0002", "1e-5", "2e7"]);
+    }
+}

@@ -1,0 +1,80 @@
+//! What pictures in SVG have in common: axes, the lines of a grid with their figures, strokes, text.
+
+mod axis;
+
+use std::fmt::{Display, Write as _};
+
+pub(crate) use axis::{Axis, Spacing, tick};
+
+/// Strokes of the first seven lines of a picture, of the next seven, and of the rest.
+pub(crate) const DASHES: [&str; 3] = ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""];
+
+/// The room between two axes, in points.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame {
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) top: f64,
+    pub(crate) bottom: f64,
+    /// Attributes of the grid's lines.
+    pub(crate) lines: &'static str,
+    /// Attributes of the figures on the axes.
+    pub(crate) figures: &'static str,
+}
+
+impl Frame {
+    /// A line upwards at `x` with its figure below.
+    pub(crate) fn upward(&self, out: &mut String, x: f64, figure: impl Display) {
+        let (top, bottom, lines, figures) = (self.top, self.bottom, self.lines, self.figures);
+        let _ = writeln!(
+            out,
+            "<line x1=\"{x:.1}\" y1=\"{top}\" x2=\"{x:.1}\" y2=\"{bottom}\" {lines}/>\n\
+             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\"{figures}>{figure}</text>",
+            bottom + 15.0
+        );
+    }
+
+    /// A line across at `y` with its figure to the left.
+    pub(crate) fn across(&self, out: &mut String, y: f64, figure: impl Display) {
+        let (left, right, lines, figures) = (self.left, self.right, self.lines, self.figures);
+        let _ = writeln!(
+            out,
+            "<line x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" {lines}/>\n\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\"{figures}>{figure}</text>",
+            left - 6.0,
+            y + 4.0
+        );
+    }
+}
+
+/// Places as a polyline takes them.
+pub(crate) fn points(places: impl Iterator<Item = (f64, f64)>) -> String {
+    places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
+}
+
+/// Text as SVG and HTML show it.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Four digits, as far as they say something.
+pub(crate) fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = (3.0 - value.abs().log10().floor()).clamp(0.0, 6.0) as usize;
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits() {
+        for (value, text) in [(0.0, "0"), (15500.0, "15500"), (1.9375, "1.938"), (0.1012, "0.1012"), (29.0, "29")] {
+            assert_eq!(significant(value), text);
+        }
+    }
+}

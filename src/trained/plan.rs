@@ -1,0 +1,83 @@
+//! `Planned`: one run of a trained sweep, and what tells it from all others.
+
+use lockstep_models::Node;
+use lockstep_topology::InputError;
+use sha2::{Digest, Sha256};
+
+use crate::checkpoint::{identity, setting};
+use crate::experiment::{Configuration, Experiment, Length, TransportKind};
+
+/// Digits of a run's hash that stand in its rows.
+const DIGITS: usize = 12;
+
+/// One run: a configuration of an arm with a seed.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// Name of the arm.
+    pub arm: String,
+    /// What the arm says.
+    pub experiment: Experiment,
+    /// What is trained and how.
+    pub configuration: Configuration,
+    /// Of initial parameters, of the order of the samples and of dropout.
+    pub seed: u64,
+    /// The first digits of the SHA-256 of everything that decides what it trains.
+    pub run: String,
+}
+
+/// All runs: for each seed all arms, each with all its configurations, so that a beginning compares all of them.
+///
+/// # Errors
+/// An arm that cannot be, one whose runs are not by epochs, one that is not the same each time.
+pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
+    let mut arms = Vec::new();
+    for arm in experiment.arms() {
+        let own = Experiment { judged_epochs: u32::MAX, target_accuracy: None, ..arm.experiment };
+        if let Length::Steps(steps) = own.length {
+            let message = "each epoch is judged: give epochs in place of steps";
+            return Err(own.locate(InputError::new("--steps", steps.to_string(), message)));
+        }
+        if own.tunes {
+            let message = "depends on the machine's speed: give a number, or let learners join by growth";
+            return Err(own.locate(InputError::new("--learners", "auto", message)));
+        }
+        if own.transport == TransportKind::Mpi {
+            let message = "a trained sweep is one process: take threads, or exec run";
+            return Err(own.locate(InputError::new("--transport", "mpi", message)));
+        }
+        let configurations = own.configurations()?;
+        arms.push((arm.name, own, configurations));
+    }
+    let mut runs = Vec::new();
+    for seed in (0..u64::from(experiment.seeds)).map(|more| experiment.seed.wrapping_add(more)) {
+        for (arm, own, configurations) in &arms {
+            runs.extend(configurations.iter().map(|configuration| Planned {
+                arm: arm.clone(),
+                experiment: own.clone(),
+                configuration: configuration.clone(),
+                seed,
+                run: hash(arm, own, configuration, seed),
+            }));
+        }
+    }
+    Ok(runs)
+}
+
+/// The version of lockstep is left out: an old file can be gone on with, and each row says by which command it was made.
+fn hash(arm: &str, experiment: &Experiment, configuration: &Configuration, seed: u64) -> String {
+    let job = &configuration.job;
+    let layer = |node: &Node| format!("{} {:?} {:?} {}", node.name, node.layer, node.inputs, node.output);
+    let text = format!(
+        "{} {arm} {:?} {:?} {} {:?} {} {} {:?}",
+        experiment.name,
+        identity(experiment, configuration, seed),
+        setting(experiment, configuration),
+        configuration.learners,
+        job.node_sizes,
+        experiment.recompute_bn,
+        experiment.growth_text(),
+        job.model.layers().iter().map(layer).collect::<Vec<_>>(),
+    );
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,79 @@
+//! The readers of everything that comes from outside, each as a function that takes any bytes and says whether it took them.
+//!
+//! The thousand broken inputs of `tests/fuzz.rs` and the targets of cargo-fuzz call the same ones. What was read is used as a
+//! command would use it first, for a reader that lets nonsense through only moves the panic.
+
+use std::sync::Arc;
+
+use lockstep::checkpoint::Checkpoint;
+use lockstep::experiment::Experiment;
+use lockstep::flight::{Record, account};
+use lockstep_models::{Driver, Job, Model, Pass};
+use lockstep_topology::cluster::{Cluster, DeviceId};
+
+fn text(input: &[u8]) -> String {
+    String::from_utf8_lossy(input).into_owned()
+}
+
+/// A checkpoint, with the digest that it says and, since anybody can compute one, with any.
+pub(crate) fn checkpoint(input: &[u8]) -> bool {
+    let sealed = Checkpoint::from_bytes("c", input).is_ok();
+    if let Ok(any) = Checkpoint::from_bytes_of_any_digest("c", input) {
+        let _ = any.state.position.steps(1, u64::from(u32::MAX));
+        let _ = any.check("c", &any.setting).and(Ok(any.changes(&any.identity)));
+    }
+    sealed
+}
+
+/// An experiment and its configurations.
+pub(crate) fn experiment(input: &[u8]) -> bool {
+    Experiment::parse("e.toml", &text(input)).and_then(|experiment| experiment.configurations()).is_ok()
+}
+
+/// A cluster, what is shown of it, and a route across it.
+pub(crate) fn cluster(input: &[u8]) -> bool {
+    let Ok(cluster) = Cluster::parse("c.toml", &text(input)) else { return false };
+    let last = DeviceId(cluster.devices().len() as u32 - 1);
+    let _ = (cluster.describe().len(), cluster.route(DeviceId(0), last));
+    true
+}
+
+fn used(model: Result<Model, lockstep_topology::InputError>) -> bool {
+    let Ok(model) = model else { return false };
+    let flops = |pass| model.layers().iter().map(|node| node.work(pass, 1).flops).sum::<f64>();
+    assert!(flops(Pass::Forward) >= 0.0 && model.classes() > 0);
+    true
+}
+
+/// A model in the project's own form.
+pub(crate) fn model(input: &[u8]) -> bool {
+    used(Model::parse("m.toml", &text(input)))
+}
+
+/// A model in ONNX's.
+pub(crate) fn onnx(input: &[u8]) -> bool {
+    used(Model::from_onnx("m.onnx", input))
+}
+
+/// A model in Caffe's.
+pub(crate) fn caffe(input: &[u8]) -> bool {
+    used(Model::from_caffe("m.prototxt", &text(input)))
+}
+
+/// A flight record, and what `exec inspect` says of it.
+pub(crate) fn record(input: &[u8]) -> bool {
+    Record::parse("r.json", &text(input)).map(|record| account(&[record])).is_ok()
+}
+
+/// A driver's log, replayed for two learners.
+pub(crate) fn claims(input: &[u8]) -> bool {
+    let Ok(claims) = lockstep::driver_log::parse("l.jsonl", &text(input)) else { return false };
+    let model = Model::parse(
+        "m.toml",
+        "name = \"small\"\ninput = [1, 2, 2]\n[[layer]]\nkind = \"dense\"\nout_features = 2\n\
+         [[layer]]\nkind = \"softmax_cross_entropy\"\n",
+    );
+    let job = model.map(|model| Job::new(Arc::new(model), 2, 1)).expect("a model");
+    let program = Job { strategy: "sma:first-come".parse().expect("a strategy"), ..job }.program().expect("a program");
+    Driver::fixed(4).replaying(&program, &claims).is_ok()
+}
