@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 fn options(steps: u32, seed: u64) -> Options<'static> {
     let stall_limit = std::time::Duration::from_secs(20);
-    let optimizer = Optimizer { learning_rate: 0.05, ..Optimizer::default() };
+    // Small enough that no net of the random ones diverges within the steps: what is compared is bits, not progress.
+    let optimizer = Optimizer { learning_rate: 0.002, ..Optimizer::default() };
     Options { steps, warm_up: 0, seed, optimizer, stall_limit, ..Options::default() }
 }
 
