@@ -50,6 +50,7 @@ mod scale;
 mod side_by_side;
 mod simd;
 mod tail;
+mod team;
 #[cfg(test)]
 mod tests;
 mod threads;

@@ -1,7 +1,7 @@
 //! The threads of one rank's CPU device.
 //!
 //! Work is cut into tiles whose number depends on the layer alone, and each tile's result on the tile alone; threads only
-//! decide who does a tile. So one thread and sixteen give the same bits. With one thread there is no pool at all.
+//! decide who does a tile. So one thread and sixteen give the same bits. With one thread there is no team at all.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -10,17 +10,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lockstep_topology::InputError;
 
-/// How many threads a rank's kernels run on: the caller's own and `count − 1` of a pool.
+use super::team::Team;
+
+/// How many threads a rank's kernels run on: the caller's own and `count − 1` of a team.
 #[derive(Clone)]
 pub struct Threads {
     count: usize,
-    pool: Option<Arc<rayon::ThreadPool>>,
+    team: Option<Arc<Team>>,
 }
 
 impl Threads {
     /// The caller's thread alone.
     pub fn one() -> Threads {
-        Threads { count: 1, pool: None }
+        Threads { count: 1, team: None }
     }
 
     /// `count` threads (at least one), the caller's among them.
@@ -31,15 +33,11 @@ impl Threads {
         if count <= 1 {
             return Ok(Threads::one());
         }
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(count - 1)
-            .thread_name(|index| format!("kernel-{}", index + 1))
-            .build()
-            .map_err(|error| {
-                let message = format!("the system gives no {count} threads ({error}): ask for fewer");
-                InputError::new("threads per rank", count.to_string(), message)
-            })?;
-        Ok(Threads { count, pool: Some(Arc::new(pool)) })
+        let team = Team::new(count - 1).map_err(|error| {
+            let message = format!("the system gives no {count} threads ({error}): ask for fewer");
+            InputError::new("threads per rank", count.to_string(), message)
+        })?;
+        Ok(Threads { count, team: Some(Arc::new(team)) })
     }
 
     /// Number of threads.
@@ -50,10 +48,6 @@ impl Threads {
     /// Calls `work(worker, tile)` once for every tile below `tiles`, `worker < self.count()`; no two calls at one time have
     /// the same worker.
     pub(crate) fn each(&self, tiles: usize, work: impl Fn(usize, usize) + Sync) {
-        let Some(pool) = self.pool.as_deref().filter(|_| tiles > 1) else {
-            (0..tiles).for_each(|tile| work(0, tile));
-            return;
-        };
         let next = AtomicUsize::new(0);
         let take = |worker: usize| {
             loop {
@@ -64,13 +58,10 @@ impl Threads {
                 work(worker, tile);
             }
         };
-        pool.in_place_scope(|scope| {
-            for worker in 1..self.count.min(tiles) {
-                let take = &take;
-                scope.spawn(move |_| take(worker));
-            }
+        let together = self.team.as_deref().filter(|_| tiles > 1).is_some_and(|team| team.all(&take));
+        if !together {
             take(0);
-        });
+        }
     }
 }
 
