@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 
 /// Looks at a number before a thread that waits for it goes to sleep: some tens of microseconds.
 const LOOKS: usize = 4000;
+/// Looks between which a waiting thread offers its core to others, for where they outnumber the cores.
+const OFFER_EVERY: usize = 32;
 
 /// What one thread tells others: a number, for whose change they wait awake at first and asleep in the end.
 #[derive(Default)]
@@ -32,12 +34,12 @@ impl Signal {
     }
 
     fn wait_until(&self, is_so: impl Fn(usize) -> bool) -> usize {
-        for _ in 0..LOOKS {
+        for look in 1..=LOOKS {
             let number = self.number.load(Ordering::Acquire);
             if is_so(number) {
                 return number;
             }
-            std::hint::spin_loop();
+            if look % OFFER_EVERY == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.fetch_add(1, Ordering::SeqCst);
