@@ -1,3 +1,4 @@
 //! The devices a rank computes on, one folder each.
 
 pub mod cpu;
+pub mod cuda;

@@ -1,0 +1,181 @@
+//! What a kernel is given: tensors on the device, numbers, and small structs by value, each with its type in CUDA C.
+
+use std::marker::PhantomData;
+
+/// A number that tensors on the device are made of.
+pub trait Element: Copy {
+    /// The type of a tensor that is read, in CUDA C.
+    const READ: &'static str;
+    /// The type of a tensor that is written.
+    const WRITE: &'static str;
+}
+
+macro_rules! elements {
+    ($($type:ty: $read:literal, $write:literal;)*) => { $(
+        impl Element for $type {
+            const READ: &'static str = $read;
+            const WRITE: &'static str = $write;
+        }
+    )* };
+}
+
+elements! {
+    f32: "const float*", "float*";
+    f64: "const double*", "double*";
+    u16: "const u16*", "u16*";
+    u32: "const u32*", "u32*";
+    u64: "const u64*", "u64*";
+}
+
+/// A tensor on the device that a kernel only reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View<T> {
+    address: u64,
+    elements: u64,
+    of: PhantomData<T>,
+}
+
+/// A tensor on the device that a kernel writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViewMut<T> {
+    address: u64,
+    elements: u64,
+    of: PhantomData<T>,
+}
+
+impl<T> View<T> {
+    /// `elements` from the device address `address` on.
+    pub fn new(address: u64, elements: u64) -> View<T> {
+        View { address, elements, of: PhantomData }
+    }
+}
+
+impl<T> ViewMut<T> {
+    /// `elements` from the device address `address` on.
+    pub fn new(address: u64, elements: u64) -> ViewMut<T> {
+        ViewMut { address, elements, of: PhantomData }
+    }
+
+    /// The same tensor, to be read.
+    pub fn view(self) -> View<T> {
+        View::new(self.address, self.elements)
+    }
+}
+
+/// Where a tensor argument lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tensor {
+    /// On the device.
+    pub address: u64,
+    /// Bytes that the kernel may touch.
+    pub bytes: u64,
+    /// Whether it writes there.
+    pub written: bool,
+}
+
+/// One argument of a launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Argument {
+    /// Its name in the kernel.
+    pub name: &'static str,
+    /// The value as it is handed over, little end first; of a tensor its address.
+    pub value: Vec<u8>,
+    /// The tensor behind an address that is not null.
+    pub tensor: Option<Tensor>,
+}
+
+/// What can be an argument.
+pub trait Parameter {
+    /// Its type in CUDA C.
+    const TYPE: &'static str;
+
+    /// The argument; a tensor must have at least `extent` elements.
+    ///
+    /// # Panics
+    /// When it has fewer: the kernel would read or write beyond it.
+    fn argument(&self, name: &'static str, extent: u64) -> Argument;
+}
+
+fn tensor<T>(name: &'static str, address: u64, elements: u64, extent: u64, written: bool) -> Argument {
+    assert!(extent <= elements, "{name} holds {elements} elements, the kernel takes {extent}");
+    let bytes = extent * size_of::<T>() as u64;
+    Argument { name, value: address.to_le_bytes().to_vec(), tensor: Some(Tensor { address, bytes, written }) }
+}
+
+fn null(name: &'static str) -> Argument {
+    Argument { name, value: vec![0; 8], tensor: None }
+}
+
+impl<T: Element> Parameter for View<T> {
+    const TYPE: &'static str = T::READ;
+
+    fn argument(&self, name: &'static str, extent: u64) -> Argument {
+        tensor::<T>(name, self.address, self.elements, extent, false)
+    }
+}
+
+impl<T: Element> Parameter for ViewMut<T> {
+    const TYPE: &'static str = T::WRITE;
+
+    fn argument(&self, name: &'static str, extent: u64) -> Argument {
+        tensor::<T>(name, self.address, self.elements, extent, true)
+    }
+}
+
+/// A tensor that may be missing: the kernel's null pointer.
+impl<P: Parameter> Parameter for Option<P> {
+    const TYPE: &'static str = P::TYPE;
+
+    fn argument(&self, name: &'static str, extent: u64) -> Argument {
+        self.as_ref().map_or_else(|| null(name), |there| there.argument(name, extent))
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty: $name:literal;)*) => { $(
+        impl Parameter for $type {
+            const TYPE: &'static str = $name;
+
+            fn argument(&self, name: &'static str, _: u64) -> Argument {
+                Argument { name, value: self.to_le_bytes().to_vec(), tensor: None }
+            }
+        }
+    )* };
+}
+
+numbers! {
+    u32: "u32";
+    u64: "u64";
+    f32: "float";
+}
+
+impl Parameter for bool {
+    const TYPE: &'static str = "bool";
+
+    fn argument(&self, name: &'static str, _: u64) -> Argument {
+        Argument { name, value: vec![u8::from(*self)], tensor: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_handed_over_as_cuda_reads_them() {
+        assert_eq!(0x0102_0304u32.argument("n", 0).value, [4, 3, 2, 1]);
+        assert_eq!(1.0f32.argument("rate", 0).value, [0, 0, 0x80, 0x3f]);
+        assert_eq!(true.argument("rectified", 0).value, [1]);
+        let there = ViewMut::<f32>::new(0x1_0000, 7).argument("y", 5);
+        assert_eq!(there.value, [0, 0, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(there.tensor, Some(Tensor { address: 0x1_0000, bytes: 20, written: true }));
+        assert_eq!(None::<View<f64>>.argument("x", 5), null("x"));
+        assert_eq!((<Option<View<f64>>>::TYPE, <ViewMut<u16>>::TYPE), ("const double*", "u16*"));
+    }
+
+    #[test]
+    #[should_panic(expected = "y holds 4 elements, the kernel takes 5")]
+    fn a_tensor_that_is_too_short_is_refused() {
+        View::<f32>::new(16, 4).argument("y", 5);
+    }
+}

@@ -1,0 +1,84 @@
+// Factors and summands of channels: biases, scale layers, and the sums over a channel that their gradients and batch
+// normalisation's are.
+
+// y ← f·x + s of the element's channel, rectified or not, or adds that; null factors are 1, null summands 0. A bias, a bias
+// with ReLU, a scale layer, and its gradient towards x. y may be x.
+extern "C" __global__ void channel_affine(
+    const float* x, const float* factors, const float* summands, float* y, u32 samples, u32 channels, u32 plane,
+    bool rectified, bool accumulate) {
+    each_group(u64(samples) * channels * plane, [&](const Group& group) {
+        float values[4];
+        load(x, group, values);
+        Channel at(channels, plane, group.first + group.from);
+#pragma unroll
+        for (u32 lane = 0; lane < 4; ++lane) {
+            if (!group.has(lane)) continue;
+            float value = values[lane];
+            if (factors) value = factors[at.channel] * value;
+            if (summands) value = value + summands[at.channel];
+            values[lane] = rectified ? relu(value) : value;
+            at.step();
+        }
+        merge(y, group, values, accumulate);
+    }, y, x);
+}
+
+// Per channel and part of it p₀ = Σ d·(x − mean) and p₁ = Σ d, where d is d_y, or with a ReLU d_y where its output is above 0.
+// That output is y, or, if y is null, follows from x as in batch normalisation: (x − mean)·(γ·inverse) + β. Null x: no p₀; null
+// means are 0. `masked` gets d.
+//
+// A block has one part: float sums within threads, double ones of them.
+extern "C" __global__ void channel_slopes(
+    const float* d_y, const float* x, const float* y, const float* means, const float* inverses, const float* gammas,
+    const float* betas, float* masked, double* partials, u32 channels, u32 plane, Parts parts, bool rectified) {
+    SHARED(double, scratch);
+    const u32 channel = blockIdx.x / parts.parts, part = blockIdx.x % parts.parts;
+    const float mean = means ? means[channel] : 0.0f;
+    const bool from_input = rectified && !y;
+    const float scale = from_input ? gammas[channel] * inverses[channel] : 0.0f;
+    const float shift = from_input ? betas[channel] : 0.0f;
+    float products = 0.0f, sum = 0.0f;
+    each_of_channel(channels, plane, channel, parts.begin(part), parts.end(part), in_fours(plane, d_y, x, y, masked), [&](const Group& group) {
+        float slopes[4], values[4] = {}, outputs[4];
+        load(d_y, group, slopes);
+        if (x) load(x, group, values);
+        if (rectified && y) load(y, group, outputs);
+#pragma unroll
+        for (u32 lane = 0; lane < 4; ++lane) {
+            if (!group.has(lane)) continue;
+            const float off = values[lane] - mean;
+            if (rectified && (from_input ? off * scale + shift : outputs[lane]) <= 0.0f) slopes[lane] = 0.0f;
+            products += slopes[lane] * off;
+            sum += slopes[lane];
+        }
+        if (masked) store(masked, group, slopes);
+    });
+    const double all_products = block_sum(products, scratch), all = block_sum(sum, scratch);
+    if (threadIdx.x == 0) {
+        partials[2 * u64(blockIdx.x)] = all_products;
+        partials[2 * u64(blockIdx.x) + 1] = all;
+    }
+}
+
+// What the parts of a channel come to: d_factors gets or has added inverse · Σ p₀ (null inverses are 1), d_summands Σ p₁.
+// `along` gets inverse² · Σ p₀ / count and `level` Σ p₁ / count, which batch normalisation's gradient wants. A warp a channel.
+extern "C" __global__ void channel_slopes_finish(
+    const double* partials, const float* inverses, float* d_factors, float* d_summands, float* along, float* level,
+    u32 channels, Parts parts, bool accumulate) {
+    const u32 channel = u32(thread_of_grid() / WARP), lane = threadIdx.x % WARP;
+    if (channel >= channels) return;
+    double products = 0.0, sum = 0.0;
+    for (u32 part = lane; part < parts.parts; part += WARP) {
+        const u64 at = 2 * (u64(channel) * parts.parts + part);
+        products += partials[at];
+        sum += partials[at + 1];
+    }
+    products = warp_sum(products), sum = warp_sum(sum);
+    if (lane > 0) return;
+    const float inverse = inverses ? inverses[channel] : 1.0f;
+    products *= inverse;
+    if (d_factors) merge(d_factors[channel], float(products), accumulate);
+    if (d_summands) merge(d_summands[channel], float(sum), accumulate);
+    if (along) along[channel] = float(products / parts.count) * inverse;
+    if (level) level[channel] = float(sum / parts.count);
+}

@@ -1,0 +1,168 @@
+// Pooling over windows and over whole planes. Backward passes gather: a thread has one place of the input and adds what the
+// windows over it send, in their order.
+
+// The windows on a plane; as the host's struct of this name.
+struct Window {
+    u32 input_height, input_width, output_height, output_width;
+    u32 kernel_height, kernel_width, stride_height, stride_width, padding_height, padding_width;
+};
+
+// The places from..to of an axis.
+struct Span {
+    u32 from, to;
+};
+
+// The places of one axis that window `at` covers inside the image.
+__device__ inline Span covered(u32 at, u32 kernel, u32 stride, u32 padding, u32 size) {
+    const u32 start = at * stride, stop = start + kernel;
+    u32 to = stop > padding ? stop - padding : 0;
+    to = to < size ? to : size;
+    const u32 from = start > padding ? start - padding : 0;
+    return Span{from < to ? from : to, to};
+}
+
+// The windows of one axis that cover place `at`.
+__device__ inline Span covering(u32 at, u32 kernel, u32 stride, u32 padding, u32 windows) {
+    const u32 shifted = at + padding, last = shifted / stride + 1;
+    const u32 from = shifted + 1 > kernel ? (shifted + 1 - kernel + stride - 1) / stride : 0;
+    return Span{from, last < windows ? last : windows};
+}
+
+// y ← the largest x + bias of each window, rectified or not, and `best` its place in the plane, the first of equals; null biases
+// are 0. What is outside the image never wins.
+extern "C" __global__ void max_pool_forward(
+    const float* x, const float* biases, float* y, u32* best, u32 samples, u32 channels, Window window, bool rectified) {
+    const u32 width = window.output_width, plane = window.output_height * width;
+    const u64 all = u64(samples) * channels * plane;
+    for (u64 index = thread_of_grid(); index < all; index += threads_of_grid()) {
+        const u32 image = u32(index) / plane, place = u32(index) - image * plane, row = place / width;
+        const Span rows =
+            covered(row, window.kernel_height, window.stride_height, window.padding_height, window.input_height);
+        const Span columns = covered(
+            place - row * width, window.kernel_width, window.stride_width, window.padding_width, window.input_width);
+        const float bias = biases ? biases[image % channels] : 0.0f;
+        const float* from = x + u64(image) * window.input_height * window.input_width;
+        float largest = __uint_as_float(0xff800000u);
+        u32 found = 0;
+        bool empty = true;
+        for (u32 r = rows.from; r < rows.to; ++r) {
+            for (u32 c = columns.from; c < columns.to; ++c) {
+                const u32 at = r * window.input_width + c;
+                const float value = biases ? from[at] + bias : from[at];
+                if (empty || value > largest) largest = value, found = at, empty = false;
+            }
+        }
+        y[index] = rectified ? relu(largest) : largest;
+        best[index] = found;
+    }
+}
+
+// d_x ← Σ d_y of the windows whose largest is at this place, with a ReLU of those whose y is above 0, or adds that.
+extern "C" __global__ void max_pool_backward(
+    const float* d_y, const float* y, const u32* best, float* d_x, u32 planes, Window window, bool rectified,
+    bool accumulate) {
+    const u32 width = window.input_width, plane = window.input_height * width;
+    const u32 outputs = window.output_height * window.output_width;
+    const u64 all = u64(planes) * plane;
+    for (u64 index = thread_of_grid(); index < all; index += threads_of_grid()) {
+        const u32 image = u32(index) / plane, place = u32(index) - image * plane, row = place / width;
+        const Span rows =
+            covering(row, window.kernel_height, window.stride_height, window.padding_height, window.output_height);
+        const Span columns = covering(
+            place - row * width, window.kernel_width, window.stride_width, window.padding_width, window.output_width);
+        const u64 first = u64(image) * outputs;
+        float sum = 0.0f;
+        for (u32 r = rows.from; r < rows.to; ++r) {
+            for (u32 c = columns.from; c < columns.to; ++c) {
+                const u64 at = first + r * window.output_width + c;
+                if (best[at] == place && !(rectified && y[at] <= 0.0f)) sum += d_y[at];
+            }
+        }
+        merge(d_x[index], sum, accumulate);
+    }
+}
+
+// y ← the mean over each window's places inside the image.
+extern "C" __global__ void mean_pool_forward(const float* x, float* y, u32 planes, Window window) {
+    const u32 width = window.output_width, plane = window.output_height * width;
+    const u64 all = u64(planes) * plane;
+    for (u64 index = thread_of_grid(); index < all; index += threads_of_grid()) {
+        const u32 image = u32(index) / plane, place = u32(index) - image * plane, row = place / width;
+        const Span rows =
+            covered(row, window.kernel_height, window.stride_height, window.padding_height, window.input_height);
+        const Span columns = covered(
+            place - row * width, window.kernel_width, window.stride_width, window.padding_width, window.input_width);
+        const float* from = x + u64(image) * window.input_height * window.input_width;
+        float total = 0.0f;
+        for (u32 r = rows.from; r < rows.to; ++r) {
+            float of_row = 0.0f;
+            for (u32 c = columns.from; c < columns.to; ++c) of_row += from[r * window.input_width + c];
+            total += of_row;
+        }
+        const u32 count = (rows.to - rows.from) * (columns.to - columns.from);
+        y[index] = total / float(count > 0 ? count : 1);
+    }
+}
+
+// d_x ← Σ d_y / places of the windows over this place, or adds that.
+extern "C" __global__ void mean_pool_backward(
+    const float* d_y, float* d_x, u32 planes, Window window, bool accumulate) {
+    const u32 width = window.input_width, plane = window.input_height * width;
+    const u32 outputs = window.output_height * window.output_width;
+    const u64 all = u64(planes) * plane;
+    for (u64 index = thread_of_grid(); index < all; index += threads_of_grid()) {
+        const u32 image = u32(index) / plane, place = u32(index) - image * plane, row = place / width;
+        const Span rows =
+            covering(row, window.kernel_height, window.stride_height, window.padding_height, window.output_height);
+        const Span columns = covering(
+            place - row * width, window.kernel_width, window.stride_width, window.padding_width, window.output_width);
+        const u64 first = u64(image) * outputs;
+        float sum = 0.0f;
+        for (u32 r = rows.from; r < rows.to; ++r) {
+            const Span high =
+                covered(r, window.kernel_height, window.stride_height, window.padding_height, window.input_height);
+            for (u32 c = columns.from; c < columns.to; ++c) {
+                const Span wide =
+                    covered(c, window.kernel_width, window.stride_width, window.padding_width, window.input_width);
+                const u32 count = (high.to - high.from) * (wide.to - wide.from);
+                sum += d_y[first + r * window.output_width + c] / float(count);
+            }
+        }
+        merge(d_x[index], sum, accumulate);
+    }
+}
+
+// y ← the mean of each plane; a warp a plane.
+extern "C" __global__ void global_pool_forward(const float* x, float* y, u32 planes, u32 plane) {
+    const u32 lane = threadIdx.x % WARP;
+    for (u64 image = thread_of_grid() / WARP; image < planes; image += threads_of_grid() / WARP) {
+        const float* from = x + image * plane;
+        float sum = 0.0f;
+        if (in_fours(plane, x)) {
+            for (u32 at = 4 * lane; at < plane; at += 4 * WARP) {
+                float values[4];
+                load(from, Group{at, 0, 4, true}, values);
+                sum += (values[0] + values[1]) + (values[2] + values[3]);
+            }
+        } else {
+            for (u32 at = lane; at < plane; at += WARP) sum += from[at];
+        }
+        sum = warp_sum(sum);
+        if (lane == 0) y[image] = sum / float(plane);
+    }
+}
+
+// d_x ← d_y / plane, or adds that.
+extern "C" __global__ void global_pool_backward(const float* d_y, float* d_x, u32 planes, u32 plane, bool accumulate) {
+    each_group(u64(planes) * plane, [&](const Group& group) {
+        float slopes[4] = {};
+        Channel at(planes, plane, group.first + group.from);
+#pragma unroll
+        for (u32 lane = 0; lane < 4; ++lane) {
+            if (!group.has(lane)) continue;
+            slopes[lane] = d_y[at.channel] / float(plane);
+            at.step();
+        }
+        merge(d_x, group, slopes, accumulate);
+    }, d_x);
+}

@@ -1,0 +1,26 @@
+//! The project's own kernels for NVIDIA GPUs, in CUDA C, and how they are launched; nothing here runs on a device yet.
+//!
+//! The folder `kernels` holds the sources, a file a theme, which NVRTC compiles at run time. [`table`] has a struct for each
+//! kernel whose fields are its arguments; [`Launch::call`] makes of it what a device is given, and checks that each tensor is
+//! as long as the kernel takes it to be. Convolutions and dense layers are not here: cuDNN and cuBLASLt have them.
+//!
+//! ```
+//! use lockstep_exec::device::cuda::table::Add;
+//! use lockstep_exec::device::cuda::{Launch, View, ViewMut};
+//!
+//! // Three tensors of 1,000 elements, at addresses that a device's allocator gave.
+//! let (a, b, y) = (View::new(0x1000, 1000), View::new(0x2000, 1000), ViewMut::new(0x3000, 1000));
+//! let call = Add { a, b, y, elements: 1000, rectified: true }.call();
+//! assert_eq!(call.entry.function, "add");
+//! assert_eq!((call.geometry.blocks, call.geometry.threads), (1, 256)); // 250 groups of four, and one for an odd beginning
+//! ```
+
+mod argument;
+mod geometry;
+mod source;
+pub mod table;
+
+pub use argument::{Argument, Element, Parameter, Tensor, View, ViewMut};
+pub use geometry::{BLOCK, Geometry, Parts, WARP};
+pub use source::{PRELUDE, Source};
+pub use table::{Call, Entry, Launch};

@@ -1,0 +1,207 @@
+//! The kernels' arithmetic without a GPU: their sources compiled as C++ and held against the CPU device.
+//!
+//! Every property draws sizes, alignments and values anew and prints them, with their seed, when it fails. Additions and
+//! multiplications must give the CPU device's very bits, sums of many and transcendental functions 1e-5 of the tensor's norm.
+
+mod channels;
+mod elementwise;
+mod faults;
+mod losses;
+mod memory;
+mod normalisation;
+mod parameters;
+mod program;
+mod twin;
+mod windows;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use lockstep_exec::device::cpu::{ChainLayer, Draw, Kernel, Mode, Threads};
+use lockstep_exec::device::cuda::table;
+use lockstep_models::{Layer, Shape};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use memory::Memory;
+use twin::Twin;
+
+/// What is held against the CPU device in one go, and the kernels that it plays.
+struct Theme {
+    kernels: &'static [&'static str],
+    play: fn(&RefCell<Twin>),
+}
+
+const THEMES: [&Theme; 6] =
+    [&elementwise::THEME, &channels::THEME, &normalisation::THEME, &windows::THEME, &losses::THEME, &parameters::THEME];
+
+impl Theme {
+    /// Plays it, if there is a compiler; then exactly its kernels have been played.
+    fn run(&self) {
+        let Some(twin) = Twin::start() else { return };
+        let twin = RefCell::new(twin);
+        (self.play)(&twin);
+        let expected: BTreeSet<&str> = self.kernels.iter().copied().collect();
+        assert_eq!(*twin.borrow().played(), expected);
+    }
+}
+
+#[test]
+fn every_kernel_of_the_table_has_a_case() {
+    let covered: BTreeSet<&str> = THEMES.iter().flat_map(|theme| theme.kernels).copied().collect();
+    let all: BTreeSet<&str> = table::all().iter().map(|entry| entry.function).collect();
+    assert_eq!(covered, all);
+}
+
+#[test]
+fn elementwise_layers() {
+    elementwise::THEME.run();
+}
+
+#[test]
+fn factors_and_summands_of_channels() {
+    channels::THEME.run();
+}
+
+#[test]
+fn batch_normalisation() {
+    normalisation::THEME.run();
+}
+
+#[test]
+fn pooling_and_local_response() {
+    windows::THEME.run();
+}
+
+#[test]
+fn dropout_and_losses() {
+    losses::THEME.run();
+}
+
+#[test]
+fn steps_on_parameters() {
+    parameters::THEME.run();
+}
+
+/// Runs a property over `strategy` and a seed for values and alignments.
+fn property<S: Strategy>(strategy: S, cases: u32, test: impl Fn(S::Value, &mut Memory))
+where
+    S::Value: Debug + Clone,
+{
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let found = TestRunner::new(config).run(&(strategy, any::<u64>()), |(case, seed)| {
+        test(case, &mut Memory::new(seed));
+        Ok(())
+    });
+    if let Err(failure) = found {
+        panic!("{failure}");
+    }
+}
+
+/// Shapes of batches with odd planes and such of a multiple of four, some of a single place.
+fn any_batch() -> impl Strategy<Value = (u32, Shape)> {
+    (1..5u32, 1..20u32, 1..9u32, 1..9u32)
+        .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }))
+}
+
+fn size(shape: Shape) -> usize {
+    shape.channels as usize * shape.height as usize * shape.width as usize
+}
+
+fn plane(shape: Shape) -> u32 {
+    shape.height * shape.width
+}
+
+/// Uniform numbers around 0, some of them exactly 0.
+fn values(elements: usize, rng: &mut ChaCha8Rng) -> Vec<f32> {
+    (0..elements).map(|_| if rng.random_range(0..16) == 0 { 0.0 } else { rng.random_range(-2.0f32..2.0) }).collect()
+}
+
+fn rng(seed: u64) -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+/// A layer on the CPU device with what its passes gave.
+struct OnCpu {
+    kernel: Kernel,
+    inputs: Vec<Vec<f32>>,
+    parameters: Vec<f32>,
+    output: Vec<f32>,
+}
+
+impl OnCpu {
+    /// The forward pass of `layer`; `statistics` are moved.
+    fn forward(
+        layer: &Layer,
+        shapes: &[Shape],
+        samples: u32,
+        inputs: &[&[f32]],
+        parameters: &[f32],
+        statistics: &mut [f32],
+        mode: Mode,
+    ) -> OnCpu {
+        let chain = [ChainLayer { layer, inputs: shapes }];
+        let kernel = Kernel::new(&chain, samples as usize, &Threads::one());
+        let shape = layer.output_shape(shapes).expect("shapes that fit");
+        let output = vec![f32::NAN; samples as usize * size(shape)];
+        let inputs = inputs.iter().map(|input| input.to_vec()).collect();
+        let mut on_cpu = OnCpu { kernel, inputs, parameters: parameters.to_vec(), output };
+        on_cpu.run(mode, statistics);
+        on_cpu
+    }
+
+    /// That of a layer without parameters.
+    fn plain(layer: &Layer, shapes: &[Shape], samples: u32, inputs: &[&[f32]]) -> OnCpu {
+        OnCpu::forward(layer, shapes, samples, inputs, &[], &mut [], Mode::Train)
+    }
+
+    fn run(&mut self, mode: Mode, statistics: &mut [f32]) {
+        let inputs: Vec<&[f32]> = self.inputs.iter().map(Vec::as_slice).collect();
+        self.kernel.forward(mode, &inputs, &self.parameters, statistics, &mut self.output);
+    }
+
+    /// Runs a dropout layer again with the numbers of `draw`.
+    fn draw(&mut self, draw: Draw, places: &[u64]) {
+        self.kernel.draw(draw, places);
+        self.run(Mode::Train, &mut []);
+    }
+
+    /// The gradients towards inputs and parameters.
+    fn backward(&mut self, d_output: &[f32]) -> (Vec<Vec<f32>>, Vec<f32>) {
+        let inputs: Vec<&[f32]> = self.inputs.iter().map(Vec::as_slice).collect();
+        let mut d_inputs: Vec<Vec<f32>> = self.inputs.iter().map(|input| vec![f32::NAN; input.len()]).collect();
+        let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
+        let mut gradient = vec![f32::NAN; self.parameters.len()];
+        let no = vec![false; inputs.len()];
+        let (w, y) = (&self.parameters, &self.output);
+        self.kernel.backward(&inputs, y, w, d_output, &mut wanted, &no, &mut gradient, false);
+        (d_inputs, gradient)
+    }
+}
+
+/// The same bits; what is no number equals itself.
+fn same(got: &[f32], expected: &[f32], what: &str) {
+    assert_eq!(got.len(), expected.len(), "{what}");
+    for (at, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let alike = got.to_bits() == expected.to_bits() || (got.is_nan() && expected.is_nan());
+        assert!(alike, "{what}: {got:e} at {at}, on the CPU {expected:e}");
+    }
+}
+
+/// |got − expected| ≤ 1e-5 · |expected| as vectors, of tensors that are not all but zero.
+fn near(got: &[f32], expected: &[f32], what: &str) {
+    assert_eq!(got.len(), expected.len(), "{what}");
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+    let error = norm(&mut got.iter().zip(expected).map(|(g, e)| f64::from(*g) - f64::from(*e)));
+    let scale = norm(&mut expected.iter().map(|e| f64::from(*e))).max(1e-2);
+    assert!(error <= 1e-5 * scale, "{what}: off by {error:e} of {scale:e}\n{got:?}\non the CPU\n{expected:?}");
+}
+
+/// `before + gradient` element by element if the pass accumulates, else the gradient.
+fn merged(before: &[f32], gradient: &[f32], accumulate: bool) -> Vec<f32> {
+    let sum = |(before, gradient): (&f32, &f32)| if accumulate { before + gradient } else { *gradient };
+    before.iter().zip(gradient).map(sum).collect()
+}

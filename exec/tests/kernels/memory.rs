@@ -1,0 +1,140 @@
+//! Tensors for launches on the twin, each at an odd or even address of its own.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use lockstep_exec::device::cuda::{Element, View, ViewMut};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use crate::rng;
+
+/// A number as bytes, little end first.
+pub(crate) trait Number: Element {
+    /// What memory holds before anybody wrote it.
+    const NOTHING: Self;
+    fn bytes(self) -> Vec<u8>;
+    fn of(bytes: &[u8]) -> Self;
+}
+
+macro_rules! numbers {
+    ($($type:ty: $nothing:expr;)*) => { $(
+        impl Number for $type {
+            const NOTHING: $type = $nothing;
+
+            fn bytes(self) -> Vec<u8> {
+                self.to_le_bytes().to_vec()
+            }
+
+            fn of(bytes: &[u8]) -> $type {
+                <$type>::from_le_bytes(bytes.try_into().expect("the bytes of a number"))
+            }
+        }
+    )* };
+}
+
+numbers! {
+    f32: f32::NAN;
+    f64: f64::NAN;
+    u16: 0xffff;
+    u32: u32::MAX;
+    u64: u64::MAX;
+}
+
+/// A tensor of the memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held<T> {
+    index: usize,
+    address: u64,
+    elements: u64,
+    of: PhantomData<T>,
+}
+
+impl<T> Held<T> {
+    pub(crate) fn read(self) -> View<T> {
+        View::new(self.address, self.elements)
+    }
+
+    pub(crate) fn write(self) -> ViewMut<T> {
+        ViewMut::new(self.address, self.elements)
+    }
+
+    /// A range of it.
+    pub(crate) fn part(self, range: Range<usize>) -> Held<T> {
+        let address = self.address + (range.start * size_of::<T>()) as u64;
+        Held { address, elements: range.len() as u64, ..self }
+    }
+}
+
+/// One tensor's bytes, `shift` of them behind an aligned address.
+pub(crate) struct Buffer {
+    pub(crate) shift: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// All tensors of a case.
+pub(crate) struct Memory {
+    pub(crate) buffers: Vec<Buffer>,
+    pub(crate) rng: ChaCha8Rng,
+    alignment: Alignment,
+}
+
+/// Where tensors begin.
+#[derive(Clone, Copy, PartialEq)]
+enum Alignment {
+    /// At aligned addresses, as a device's allocator leaves them.
+    Aligned,
+    /// One element behind them.
+    Odd,
+    /// Anywhere.
+    Random,
+}
+
+impl Memory {
+    pub(crate) fn new(seed: u64) -> Memory {
+        let alignment = if seed.is_multiple_of(3) { Alignment::Aligned } else { Alignment::Random };
+        Memory { buffers: Vec::new(), rng: rng(seed), alignment }
+    }
+
+    /// One whose tensors begin at odd addresses.
+    pub(crate) fn odd() -> Memory {
+        Memory { buffers: Vec::new(), rng: rng(0), alignment: Alignment::Odd }
+    }
+
+    /// A tensor of these values.
+    pub(crate) fn put<T: Number>(&mut self, values: &[T]) -> Held<T> {
+        let elements = match self.alignment {
+            Alignment::Aligned => 0,
+            Alignment::Odd => 1,
+            Alignment::Random => self.rng.random_range(0..4),
+        };
+        let shift = elements * size_of::<T>() as u32;
+        self.buffers.push(Buffer { shift, bytes: values.iter().flat_map(|value| value.bytes()).collect() });
+        let index = self.buffers.len() - 1;
+        let address = ((index as u64 + 1) << 32) + u64::from(shift);
+        Held { index, address, elements: values.len() as u64, of: PhantomData }
+    }
+
+    /// A tensor that nobody has written.
+    pub(crate) fn space<T: Number>(&mut self, elements: usize) -> Held<T> {
+        self.put(&vec![T::NOTHING; elements])
+    }
+
+    /// Numbers to accumulate on.
+    pub(crate) fn values(&mut self, elements: usize) -> Vec<f32> {
+        crate::values(elements, &mut self.rng)
+    }
+
+    /// What a tensor holds.
+    pub(crate) fn get<T: Number>(&self, held: Held<T>) -> Vec<T> {
+        let (start, width) = (self.place(held.address).1 as usize, size_of::<T>());
+        let bytes = &self.buffers[held.index].bytes[start..start + held.elements as usize * width];
+        bytes.chunks_exact(width).map(T::of).collect()
+    }
+
+    /// The buffer that an address lies in, and the bytes before it there.
+    pub(crate) fn place(&self, address: u64) -> (usize, u64) {
+        let index = (address >> 32) as usize - 1;
+        (index, (address & 0xffff_ffff) - u64::from(self.buffers[index].shift))
+    }
+}

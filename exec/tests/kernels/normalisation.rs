@@ -1,0 +1,234 @@
+//! Batch normalisation alone, with a ReLU, and with an addition and a ReLU, in training, evaluation and between.
+
+use std::cell::RefCell;
+
+use lockstep_exec::device::cpu::Mode;
+use lockstep_exec::device::cuda::Parts;
+use lockstep_exec::device::cuda::table::{
+    BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelSlopes,
+    ChannelSlopesFinish,
+};
+use lockstep_models::{BatchNorm, Layer, Shape};
+use proptest::prelude::*;
+
+use crate::memory::{Held, Memory};
+use crate::twin::Twin;
+use crate::{OnCpu, Theme, any_batch, merged, near, plane, property, size};
+
+pub(crate) const THEME: Theme = Theme {
+    kernels: &[
+        "batch_norm_backward",
+        "batch_norm_forward",
+        "batch_norm_inverses",
+        "batch_norm_moments",
+        "batch_norm_statistics",
+        "channel_slopes",
+        "channel_slopes_finish",
+    ],
+    play,
+};
+
+const EPSILON: f32 = 1e-3;
+const MOMENTUM: f32 = 0.9;
+
+/// What stands behind the normalisation, how far the channels' means lie from 0, and whether gradients are added up.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    samples: u32,
+    shape: Shape,
+    adds: bool,
+    rectified: bool,
+    level: f32,
+    batch: Option<u32>,
+    accumulate: bool,
+}
+
+fn play(twin: &RefCell<Twin>) {
+    let large = (2..4u32, 1..4u32, 50..70u32, 60..70u32)
+        .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }));
+    let batch = prop_oneof![8 => any_batch(), 1 => large];
+    let level = prop_oneof![Just(0.0f32), Just(30.0)];
+    let case = (batch, any::<bool>(), any::<bool>(), level, proptest::option::of(0..3u32), any::<bool>()).prop_map(
+        |((samples, shape), adds, rectified, level, batch, accumulate)| Case {
+            samples,
+            shape,
+            adds,
+            rectified,
+            level,
+            batch,
+            accumulate,
+        },
+    );
+    property(case, 60, |case, memory| case.agrees(&mut twin.borrow_mut(), memory));
+}
+
+impl Case {
+    fn agrees(self, twin: &mut Twin, memory: &mut Memory) {
+        let Case { samples, shape, adds, rectified, level, .. } = self;
+        let (elements, channels) = (samples as usize * size(shape), shape.channels as usize);
+        let values: Vec<f32> = memory.values(elements).iter().map(|value| level + value).collect();
+        let (parameters, others) = (memory.values(2 * channels), memory.values(elements));
+        let statistics: Vec<f32> = memory.values(2 * channels).iter().map(|value| value.abs()).collect();
+        let layer = Layer::BatchNorm(BatchNorm { epsilon: EPSILON, momentum: MOMENTUM });
+        let (mode, keep) = match self.batch {
+            None => (Mode::Train, MOMENTUM),
+            Some(batch) => (Mode::Statistics { batch }, batch as f32 / (batch as f32 + 1.0)),
+        };
+        let mut moved = statistics.clone();
+        let cpu = |mode, statistics: &mut [f32]| {
+            OnCpu::forward(&layer, &[shape], samples, &[&values], &parameters, statistics, mode)
+        };
+        let mut norm = cpu(mode, &mut moved);
+        let finished = |normal: &[f32]| self.finished(normal, &others);
+
+        let (x, held) = (memory.put(&values), memory.put(&parameters));
+        let (means, inverses) = (memory.space::<f32>(channels), memory.space::<f32>(channels));
+        let running = memory.put(&statistics);
+        let parts = Parts::of(samples * plane(shape));
+        let moments = BatchNormMoments {
+            x: x.read(),
+            partials: memory.space(2 * channels * parts.parts() as usize).write(),
+            channels: shape.channels,
+            plane: plane(shape),
+            parts,
+        };
+        twin.play(memory, &moments);
+        let statistics_of_batch = BatchNormStatistics {
+            partials: moments.partials.view(),
+            means: means.write(),
+            inverses: inverses.write(),
+            running_means: running.part(0..channels).write(),
+            running_variances: running.part(channels..2 * channels).write(),
+            channels: shape.channels,
+            parts,
+            epsilon: EPSILON,
+            keep,
+        };
+        twin.play(memory, &statistics_of_batch);
+        near(&memory.get(running), &moved, "running statistics");
+        let addend = memory.put(&others);
+        let mut forward = BatchNormForward {
+            x: x.read(),
+            means: means.read(),
+            inverses: inverses.read(),
+            gammas: held.part(0..channels).read(),
+            betas: held.part(channels..2 * channels).read(),
+            addend: adds.then(|| addend.read()),
+            y: memory.space(elements).write(),
+            samples,
+            channels: shape.channels,
+            plane: plane(shape),
+            rectified,
+        };
+        let y = memory.space(elements);
+        forward.y = y.write();
+        twin.play(memory, &forward);
+        let mut output = finished(&norm.output);
+        near(&memory.get(y), &output, "normalised");
+
+        // Its own output says what a ReLU let through: where the CPU's lies within rounding of 0 they may differ.
+        output = memory.get(y);
+        self.gradients_agree(twin, memory, &forward, y, &output, &mut norm);
+
+        let running = memory.put(&statistics);
+        let inverse = memory.space::<f32>(channels);
+        let launch = BatchNormInverses {
+            running_variances: running.part(channels..2 * channels).read(),
+            inverses: inverse.write(),
+            channels: shape.channels,
+            epsilon: EPSILON,
+        };
+        twin.play(memory, &launch);
+        forward.means = running.part(0..channels).read();
+        forward.inverses = inverse.read();
+        twin.play(memory, &forward);
+        let mut same = statistics.clone();
+        near(&memory.get(y), &finished(&cpu(Mode::Evaluate, &mut same).output), "normalised to infer");
+    }
+
+    /// The addition and the ReLU behind the normalisation.
+    fn finished(self, normal: &[f32], others: &[f32]) -> Vec<f32> {
+        let sum = |(normal, other): (&f32, &f32)| if self.adds { normal + other } else { *normal };
+        let rectify = |value: f32| if self.rectified { value.max(0.0) } else { value };
+        normal.iter().zip(others).map(sum).map(rectify).collect()
+    }
+
+    fn gradients_agree(
+        self,
+        twin: &mut Twin,
+        memory: &mut Memory,
+        forward: &BatchNormForward,
+        y: Held<f32>,
+        output: &[f32],
+        norm: &mut OnCpu,
+    ) {
+        let Case { samples, shape, adds, rectified, accumulate, .. } = self;
+        let (elements, channels) = (output.len(), shape.channels as usize);
+        let d = memory.values(elements);
+        let through = |(d, y): (&f32, &f32)| if rectified && *y <= 0.0 { 0.0 } else { *d };
+        let slopes: Vec<f32> = d.iter().zip(output).map(through).collect();
+        let (d_inputs, gradient) = norm.backward(&slopes);
+
+        let d_y = memory.put(&d);
+        let parts = Parts::of(samples * plane(shape));
+        let sums = ChannelSlopes {
+            d_y: d_y.read(),
+            x: Some(forward.x),
+            y: adds.then(|| y.read()),
+            means: Some(forward.means),
+            inverses: Some(forward.inverses),
+            gammas: Some(forward.gammas),
+            betas: Some(forward.betas),
+            masked: None,
+            partials: memory.space(2 * channels * parts.parts() as usize).write(),
+            channels: shape.channels,
+            plane: plane(shape),
+            parts,
+            rectified,
+        };
+        twin.play(memory, &sums);
+        let before = memory.values(2 * channels);
+        let (held, along, level) = (memory.put(&before), memory.space::<f32>(channels), memory.space::<f32>(channels));
+        let finish = ChannelSlopesFinish {
+            partials: sums.partials.view(),
+            inverses: Some(forward.inverses),
+            d_factors: Some(held.part(0..channels).write()),
+            d_summands: Some(held.part(channels..2 * channels).write()),
+            along: Some(along.write()),
+            level: Some(level.write()),
+            channels: shape.channels,
+            parts,
+            accumulate,
+        };
+        twin.play(memory, &finish);
+        near(&memory.get(held), &merged(&before, &gradient, accumulate), "gradients of γ and β");
+
+        let (before, before_addend) = (memory.values(elements), memory.values(elements));
+        let (d_x, d_addend) = (memory.put(&before), memory.put(&before_addend));
+        let backward = BatchNormBackward {
+            d_y: d_y.read(),
+            x: forward.x,
+            y: adds.then(|| y.read()),
+            means: forward.means,
+            inverses: forward.inverses,
+            gammas: forward.gammas,
+            betas: forward.betas,
+            along: along.read(),
+            level: level.read(),
+            d_x: d_x.write(),
+            d_addend: adds.then(|| d_addend.write()),
+            samples,
+            channels: shape.channels,
+            plane: plane(shape),
+            rectified,
+            accumulate,
+            accumulate_addend: !accumulate,
+        };
+        twin.play(memory, &backward);
+        near(&memory.get(d_x), &merged(&before, &d_inputs[0], accumulate), "gradient towards the input");
+        if adds {
+            let expected = merged(&before_addend, &slopes, !accumulate);
+            crate::same(&memory.get(d_addend), &expected, "gradient towards the addend");
+        }
+    }
+}
