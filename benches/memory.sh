@@ -1,18 +1,18 @@
 #!/bin/sh
 # Peak resident memory of training ResNet-50 on this machine's CPU, beside PyTorch and beside what the memory plan says.
 #
-#   benches/memory.sh [BATCH [STEPS [PYTHON]]]     3 steps of batch 8; PYTHON is one that has torch
+#   benches/memory.sh [BATCH [STEPS]]     3 steps of batch 8
 #
-# Without PYTHON it makes .venv/bench and installs torch there (5 GB).
+# PYTHON names an interpreter with torch; without it torch is installed into .venv-torch (5 GB).
 set -eu
 cd "$(dirname "$0")/.."
 batch=${1:-8}
 steps=${2:-3}
-python=${3:-.venv/bench/bin/python}
+python=${PYTHON:-.venv-torch/bin/python}
 
-if [ $# -lt 3 ] && ! "$python" -c 'import torch' 2>/dev/null; then
-    python3 -m venv .venv/bench
-    .venv/bench/bin/pip install --quiet torch numpy
+if [ -z "${PYTHON:-}" ] && ! "$python" -c 'import torch' 2>/dev/null; then
+    python3 -m venv .venv-torch
+    .venv-torch/bin/pip install --quiet --disable-pip-version-check torch numpy
 fi
 cargo build --quiet --release
 

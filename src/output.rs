@@ -58,21 +58,24 @@ pub fn check_writable(flag: &str, path: &Path) -> Result<(), InputError> {
     Err(InputError::new(flag, path.display().to_string(), message))
 }
 
+/// A new empty folder of a test, whose name no other test takes.
+#[cfg(test)]
+pub(crate) fn new_folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("lockstep-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    match fs::create_dir_all(&folder) {
+        Ok(()) => folder,
+        Err(error) => panic!("{}: {error}", folder.display()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// An empty folder of its own for each test.
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("lockstep-output-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
     #[test]
     fn a_failure_leaves_the_old_file_and_no_draft() {
-        let folder = folder("failure");
+        let folder = new_folder("output-failure");
         let path = folder.join("a.json");
         write_atomically("--trace", &path, |file| file.write_all(b"old")).unwrap();
         let error = write_atomically("--trace", &path, |file| {
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn places_that_cannot_be_written_are_refused_beforehand() {
-        let folder = folder("beforehand");
+        let folder = new_folder("output-beforehand");
         assert!(check_writable("--trace", &folder).unwrap_err().to_string().contains("is a folder"));
         assert!(
             check_writable("--trace", &folder.join("no/a.json")).unwrap_err().to_string().contains("does not exist")

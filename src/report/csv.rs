@@ -1,5 +1,7 @@
 //! The CSV form (RFC 4180): a header, then full precision, an empty cell where there is no figure.
 
+use std::marker::PhantomData;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -9,16 +11,16 @@ use super::columns::Columns;
 /// Header and rows.
 pub(super) fn render(columns: &Columns) -> String {
     let rows = columns.rows.iter().map(|row| record(row));
-    std::iter::once(header(columns)).chain(rows).collect()
+    std::iter::once(header(&columns.names)).chain(rows).collect()
 }
 
 /// The line of names.
-pub(super) fn header(columns: &Columns) -> String {
-    line(columns.names.iter().map(|name| quoted(name)))
+fn header(names: &[String]) -> String {
+    line(names.iter().map(|name| quoted(name)))
 }
 
 /// The line of a row.
-pub(super) fn record(row: &[Value]) -> String {
+fn record(row: &[Value]) -> String {
     line(row.iter().map(|cell| match cell {
         Value::Null => String::new(),
         Value::String(text) => quoted(text),
@@ -27,7 +29,7 @@ pub(super) fn record(row: &[Value]) -> String {
 }
 
 /// The cells of a line as [`record`] writes it; `None` where quotes do not close.
-pub(super) fn cells(line: &str) -> Option<Vec<String>> {
+fn cells(line: &str) -> Option<Vec<String>> {
     let mut cells = vec![String::new()];
     let mut characters = line.chars().peekable();
     let mut quoted = false;
@@ -42,19 +44,48 @@ pub(super) fn cells(line: &str) -> Option<Vec<String>> {
     (!quoted).then_some(cells)
 }
 
-/// The row of such a line, without its end; `None` where it is none. `texts` are the columns whose cells are no figures.
-pub(super) fn row<R: Row + Default + DeserializeOwned>(line: &str, texts: &[&str]) -> Option<R> {
-    let names = Columns::of(&[R::default()]).names;
-    let value = |name: &str, cell: String| -> Option<Value> {
-        match cell.as_str() {
-            "" => Some(Value::Null),
-            _ if texts.contains(&name) => Some(Value::String(cell)),
-            _ => serde_json::from_str(&cell).ok(),
-        }
-    };
-    let cells = cells(line)?;
-    let fields = names.iter().zip(cells).map(|(name, cell)| Some((name.clone(), value(name, cell)?)));
-    serde_json::from_value(Value::Object(fields.collect::<Option<Map<String, Value>>>()?)).ok()
+/// A row that is also read back from CSV.
+pub trait CsvRow: Row + Default + DeserializeOwned {
+    /// Columns that hold text; all others hold figures, or yes and no.
+    const TEXTS: &'static [&'static str];
+}
+
+/// The lines of a file of such rows, whose columns are found once.
+#[derive(Debug)]
+pub struct CsvForm<R> {
+    names: Vec<String>,
+    of: PhantomData<R>,
+}
+
+impl<R: CsvRow> CsvForm<R> {
+    /// The form of these rows.
+    #[expect(clippy::new_without_default, reason = "there is nothing to choose, and one way to say it is enough")]
+    pub fn new() -> CsvForm<R> {
+        CsvForm { names: Columns::of(&[R::default()]).names, of: PhantomData }
+    }
+
+    /// The names of the columns, a file's first line.
+    pub fn header(&self) -> String {
+        header(&self.names)
+    }
+
+    /// The line of a row.
+    pub fn line(&self, row: &R) -> String {
+        record(&Columns::of(std::slice::from_ref(row)).rows[0])
+    }
+
+    /// The row of such a line, without its end; `None` where it is none.
+    pub fn row(&self, line: &str) -> Option<R> {
+        let value = |name: &str, cell: String| -> Option<Value> {
+            match cell.as_str() {
+                "" => Some(Value::Null),
+                _ if R::TEXTS.contains(&name) => Some(Value::String(cell)),
+                _ => serde_json::from_str(&cell).ok(),
+            }
+        };
+        let fields = self.names.iter().zip(cells(line)?).map(|(name, cell)| Some((name.clone(), value(name, cell)?)));
+        serde_json::from_value(Value::Object(fields.collect::<Option<Map<String, Value>>>()?)).ok()
+    }
 }
 
 fn line(cells: impl Iterator<Item = String>) -> String {

@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use columns::Columns;
+pub use csv::{CsvForm, CsvRow};
 pub use paper_row::PaperRow;
 pub use plot_row::PlotRow;
 pub use row::{

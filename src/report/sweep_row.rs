@@ -3,13 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::columns::Columns;
+use super::Row;
+use super::csv::CsvRow;
 use super::row::{SETTING, Setting};
-use super::{Row, csv};
-
-/// Columns that hold text; all others hold figures, or yes and no.
-const TEXTS: [&str; 11] =
-    ["sweep", "cluster", "scale", "model", "strategy", "algorithm", "bucket", "chunk", "network", "bound", "refused"];
 
 /// A line of the file that `sim sweep --out` writes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -57,21 +53,6 @@ pub struct SweepRow {
 }
 
 impl SweepRow {
-    /// The names of the columns as the first line of a CSV file.
-    pub fn csv_header() -> String {
-        csv::header(&Columns::of(&[SweepRow::default()]))
-    }
-
-    /// The row as a line of a CSV file.
-    pub fn csv_line(&self) -> String {
-        csv::record(&Columns::of(std::slice::from_ref(self)).rows[0])
-    }
-
-    /// The row of such a line, without its end; `None` where it is none.
-    pub fn from_csv(line: &str) -> Option<SweepRow> {
-        csv::row(line, &TEXTS)
-    }
-
     /// The row as a line of JSON.
     pub fn json_line(&self) -> String {
         match serde_json::to_string(self) {
@@ -116,6 +97,22 @@ const SHOWN_ONCE: [&str; SETTING.len() + 6] = {
 
 impl Row for SweepRow {
     const SETTING: &'static [&'static str] = &SHOWN_ONCE;
+}
+
+impl CsvRow for SweepRow {
+    const TEXTS: &'static [&'static str] = &[
+        "sweep",
+        "cluster",
+        "scale",
+        "model",
+        "strategy",
+        "algorithm",
+        "bucket",
+        "chunk",
+        "network",
+        "bound",
+        "refused",
+    ];
 }
 
 /// A row of `sim sweep`: a point of a front.

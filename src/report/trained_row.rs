@@ -3,26 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::columns::Columns;
+use super::Row;
+use super::csv::CsvRow;
 use super::row::Setting;
-use super::{Row, csv};
-
-/// Columns that hold text; all others hold figures, or yes and no.
-const TEXTS: [&str; 13] = [
-    "run",
-    "experiment",
-    "arm",
-    "model",
-    "strategy",
-    "algorithm",
-    "bucket",
-    "growth",
-    "data",
-    "sampling",
-    "training",
-    "weights_sha256",
-    "command",
-];
 
 /// A line of the file that `exec sweep --out` writes: a run after one of its epochs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -75,21 +58,6 @@ pub struct EpochRow {
 }
 
 impl EpochRow {
-    /// The names of the columns as the first line of a CSV file.
-    pub fn csv_header() -> String {
-        csv::header(&Columns::of(&[EpochRow::default()]))
-    }
-
-    /// The row as a line of a CSV file.
-    pub fn csv_line(&self) -> String {
-        csv::record(&Columns::of(std::slice::from_ref(self)).rows[0])
-    }
-
-    /// The row of such a line, without its end; `None` where it is none.
-    pub fn from_csv(line: &str) -> Option<EpochRow> {
-        csv::row(line, &TEXTS)
-    }
-
     /// Whether no further epoch follows.
     pub fn ends_run(&self) -> bool {
         self.weights_sha256.is_some() || self.diverged_step.is_some()
@@ -97,6 +65,24 @@ impl EpochRow {
 }
 
 impl Row for EpochRow {}
+
+impl CsvRow for EpochRow {
+    const TEXTS: &'static [&'static str] = &[
+        "run",
+        "experiment",
+        "arm",
+        "model",
+        "strategy",
+        "algorithm",
+        "bucket",
+        "growth",
+        "data",
+        "sampling",
+        "training",
+        "weights_sha256",
+        "command",
+    ];
+}
 
 /// A row of `exec sweep`: all runs of one configuration of an arm.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -129,6 +115,7 @@ impl Row for ArmRow {
 
 #[cfg(test)]
 mod tests {
+    use super::super::csv::CsvForm;
     use super::*;
 
     #[test]
@@ -139,10 +126,11 @@ mod tests {
         let row: EpochRow = serde_json::from_value(fields).unwrap();
         let whole = EpochRow { accuracy: Some(0.5), weights_sha256: Some("00".to_owned()), ..row };
         let torn = EpochRow { diverged_step: Some(7), weights_sha256: None, ..whole.clone() };
+        let form = CsvForm::new();
         for row in [whole, torn] {
-            assert_eq!(EpochRow::from_csv(row.csv_line().trim_end()), Some(row.clone()));
+            assert_eq!(form.row(form.line(&row).trim_end()).as_ref(), Some(&row));
             assert!(row.ends_run());
         }
-        assert_eq!(EpochRow::from_csv("1,2"), None);
+        assert_eq!(form.row("1,2"), None);
     }
 }

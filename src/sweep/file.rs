@@ -10,12 +10,12 @@ use std::path::Path;
 use lockstep_topology::InputError;
 
 use crate::lines::{Lines, wrong};
-use crate::report::SweepRow;
+use crate::report::{CsvForm, SweepRow};
 
 /// How rows are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Form {
-    Csv,
+    Csv(CsvForm<SweepRow>),
     JsonLines,
 }
 
@@ -41,7 +41,7 @@ impl RowsFile {
         mut known: impl FnMut(SweepRow),
     ) -> Result<RowsFile, InputError> {
         let form = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("csv") => Form::Csv,
+            Some("csv") => Form::Csv(CsvForm::new()),
             Some("jsonl") => Form::JsonLines,
             _ => return Err(wrong(path, "must end in .csv or .jsonl")),
         };
@@ -73,7 +73,7 @@ impl RowsFile {
             if !line.starts_with(expected.as_bytes()) {
                 return Err(self.foreign(lines));
             }
-            if !(self.form == Form::Csv && lines == 0) {
+            if lines > 0 || matches!(self.form, Form::JsonLines) {
                 let row = self.parse(&line).filter(|_| point < points);
                 known(row.ok_or_else(|| self.damaged(lines))?);
                 point += 1;
@@ -86,25 +86,25 @@ impl RowsFile {
 
     /// How line `line` begins, on which the row of `point` stands.
     fn opening(&self, line: u64, point: u64) -> String {
-        match self.form {
-            Form::Csv if line == 0 => SweepRow::csv_header(),
-            Form::Csv => format!("{},{point},", self.sweep),
+        match &self.form {
+            Form::Csv(form) if line == 0 => form.header(),
+            Form::Csv(_) => format!("{},{point},", self.sweep),
             Form::JsonLines => format!("{{\"sweep\":\"{}\",\"point\":{point},", self.sweep),
         }
     }
 
     fn parse(&self, line: &[u8]) -> Option<SweepRow> {
         let text = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
-        let row = match self.form {
-            Form::Csv => SweepRow::from_csv(text)?,
+        let row = match &self.form {
+            Form::Csv(form) => form.row(text)?,
             Form::JsonLines => serde_json::from_str(text).ok()?,
         };
         (self.line(&row).as_bytes() == line).then_some(row)
     }
 
     fn line(&self, row: &SweepRow) -> String {
-        match self.form {
-            Form::Csv => row.csv_line(),
+        match &self.form {
+            Form::Csv(form) => form.line(row),
             Form::JsonLines => row.json_line(),
         }
     }
@@ -128,8 +128,8 @@ impl RowsFile {
     /// A full disk, say; what was written of the row is taken back.
     pub fn add(&mut self, row: &SweepRow) -> Result<(), InputError> {
         let mut text = self.line(row);
-        if self.lines.is_empty() && self.form == Form::Csv {
-            text.insert_str(0, &SweepRow::csv_header());
+        if let (true, Form::Csv(form)) = (self.lines.is_empty(), &self.form) {
+            text.insert_str(0, &form.header());
         }
         self.lines.add(&text)
     }

@@ -1,13 +1,12 @@
 //! Tests of whole sweeps: the order of rows, going on, what is shared, what is refused.
 
-use std::path::PathBuf;
-
 use super::*;
 use crate::experiment::Experiment;
 use crate::failure::Failure;
+use crate::output::new_folder;
 use crate::predict::{Setup, predict};
 use crate::progress::Estimate;
-use crate::report::SweepRow;
+use crate::report::{CsvForm, SweepRow};
 use crate::site::Site;
 
 /// Forty points, of which ten are the same as others, two are out of memory and some cannot be.
@@ -17,14 +16,6 @@ const SMALL: &str = "name = \"s\"\nmodel = \"mlp\"\n[sweep]\ncluster = [\"ethern
 
 fn sweep(text: &str) -> Sweep {
     Sweep::new(Experiment::parse("s.toml", text).unwrap()).unwrap()
-}
-
-/// A new empty folder.
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("lockstep-sweep-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 /// Runs a sweep into a file; what the file was when it ended.
@@ -40,7 +31,7 @@ fn run_into(sweep: &Sweep, path: &std::path::Path, jobs: usize) -> Result<String
 
 #[test]
 fn any_number_of_threads_writes_the_same_bytes() {
-    let folder = folder("threads");
+    let folder = new_folder("sweep-threads");
     let sweep = sweep(SMALL);
     let of = |name: &str, jobs| run_into(&sweep, &folder.join(name), jobs).unwrap();
     let one = of("1.csv", 1);
@@ -51,14 +42,15 @@ fn any_number_of_threads_writes_the_same_bytes() {
     assert_eq!(lines, more);
     // Both forms hold the same rows.
     let from_json = lines.lines().map(|line| serde_json::from_str::<SweepRow>(line).unwrap());
-    let from_csv = one.lines().skip(1).map(|line| SweepRow::from_csv(line).unwrap());
+    let form = CsvForm::new();
+    let from_csv = one.lines().skip(1).map(|line| form.row(line).unwrap());
     assert!(from_json.eq(from_csv));
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_sweep_goes_on_wherever_it_was_torn() {
-    let folder = folder("torn");
+    let folder = new_folder("sweep-torn");
     let text = "name = \"s\"\nmodel = \"mlp\"\ncluster = \"workstation\"\nranks = [1, 2, 4]\n";
     let sweep = sweep(text);
     for name in ["rows.csv", "rows.jsonl"] {
@@ -79,7 +71,7 @@ fn a_sweep_goes_on_wherever_it_was_torn() {
 
 #[test]
 fn files_of_something_else_are_refused_and_left_alone() {
-    let folder = folder("foreign");
+    let folder = new_folder("sweep-foreign");
     let text = "name = \"s\"\nmodel = \"mlp\"\ncluster = \"workstation\"\nranks = [1, 2]\n";
     let own = sweep(text);
     let other = sweep(&text.replace("[1, 2]", "[1, 4]"));
@@ -155,11 +147,12 @@ fn rows_are_what_predict_says_one_by_one() {
 
 #[test]
 fn what_does_not_fit_is_a_row_and_on_no_front() {
-    let folder = folder("memory");
+    let folder = new_folder("sweep-memory");
     let sweep = sweep(SMALL);
     let plan = sweep.plan().unwrap();
     let text = run_into(&sweep, &folder.join("rows.csv"), 2).unwrap();
-    let rows: Vec<SweepRow> = text.lines().skip(1).map(|line| SweepRow::from_csv(line).unwrap()).collect();
+    let form = CsvForm::new();
+    let rows: Vec<SweepRow> = text.lines().skip(1).map(|line| form.row(line).unwrap()).collect();
     let mut answer = Answer::default();
     rows.iter().for_each(|row| answer.add(&sweep, &plan, row));
     let full = rows.iter().filter(|row| row.fits_memory == Some(false)).count();
@@ -205,7 +198,7 @@ fn points_come_in_the_order_of_their_lists_and_once() {
 /// device exchange as they do by default, and each strategy is a question of its own.
 #[test]
 fn strategies_and_learners_are_lists_too() {
-    let folder = folder("learners");
+    let folder = new_folder("sweep-learners");
     let sweep = sweep(
         "name = \"s\"\nmodel = \"mlp\"\nbatch_per_rank = 8\n[sweep]\ncluster = \"ethernet-gpu-8\"\nranks = [1, 2]\n\
          strategy = [\"ssgd\", \"sma\", \"ea-sgd:tau=2\"]\nlearners = [1, 2]\n",
@@ -246,7 +239,7 @@ fn strategies_and_learners_are_lists_too() {
 
 #[test]
 fn all_ranks_are_one_for_each_gpu_or_core() {
-    let folder = folder("all");
+    let folder = new_folder("sweep-all");
     for (cluster, algorithm, expected) in [
         ("ethernet-gpu-8:1..2", "ring", vec![(4, 4), (8, 8)]),
         ("workstation", "parameter-server:2:dedicated", vec![(14, 16)]),

@@ -11,12 +11,13 @@ use lockstep_topology::InputError;
 
 use super::plan::Planned;
 use crate::lines::{Lines, wrong};
-use crate::report::EpochRow;
+use crate::report::{CsvForm, EpochRow};
 
 /// An open file of runs.
 #[derive(Debug)]
 pub struct RunsFile {
     lines: Lines,
+    form: CsvForm<EpochRow>,
     /// The rows of runs that are done.
     rows: Vec<EpochRow>,
 }
@@ -31,18 +32,18 @@ impl RunsFile {
         if path.extension().is_none_or(|extension| extension != "csv") {
             return Err(wrong(path, "must end in .csv"));
         }
-        let mut lines = Lines::open(path)?;
+        let (mut lines, form) = (Lines::open(path)?, CsvForm::new());
         let (rows, whole) = match lines.reader() {
             None => (Vec::new(), 0),
             Some(mut reader) => {
                 let mut bytes = Vec::new();
                 let read = reader.rewind().and_then(|()| reader.read_to_end(&mut bytes));
                 read.map_err(|error| wrong(path, &format!("cannot be read: {error}")))?;
-                known(path, &String::from_utf8_lossy(&bytes), plan)?
+                known(path, &String::from_utf8_lossy(&bytes), &form, plan)?
             }
         };
         lines.keep(whole)?;
-        Ok(RunsFile { lines, rows })
+        Ok(RunsFile { lines, form, rows })
     }
 
     /// Whether the rows of `planned` are there.
@@ -55,8 +56,8 @@ impl RunsFile {
     /// # Errors
     /// A full disk, say; what was written of them is taken back.
     pub fn add(&mut self, rows: Vec<EpochRow>) -> Result<(), InputError> {
-        let header = if self.lines.is_empty() { EpochRow::csv_header() } else { String::new() };
-        let text = rows.iter().map(EpochRow::csv_line);
+        let header = if self.lines.is_empty() { self.form.header() } else { String::new() };
+        let text = rows.iter().map(|row| self.form.line(row));
         self.lines.add(&std::iter::once(header).chain(text).collect::<String>())?;
         self.lines.sync()?;
         self.rows.extend(rows);
@@ -70,7 +71,12 @@ impl RunsFile {
 }
 
 /// The rows of whole runs that stand in `text`, and the bytes up to their end.
-fn known(path: &Path, text: &str, plan: &[Planned]) -> Result<(Vec<EpochRow>, u64), InputError> {
+fn known(
+    path: &Path,
+    text: &str,
+    form: &CsvForm<EpochRow>,
+    plan: &[Planned],
+) -> Result<(Vec<EpochRow>, u64), InputError> {
     let seeds: BTreeMap<&str, u64> = plan.iter().map(|planned| (planned.run.as_str(), planned.seed)).collect();
     let foreign = |line: usize| {
         let message = format!(
@@ -79,7 +85,7 @@ fn known(path: &Path, text: &str, plan: &[Planned]) -> Result<(Vec<EpochRow>, u6
         );
         wrong(path, &message)
     };
-    let header = EpochRow::csv_header();
+    let header = form.header();
     if !text.starts_with(&header) {
         // Torn by whatever ended the last run, unless it never was ours.
         return if header.starts_with(text) { Ok((Vec::new(), 0)) } else { Err(foreign(0)) };
@@ -94,7 +100,7 @@ fn known(path: &Path, text: &str, plan: &[Planned]) -> Result<(Vec<EpochRow>, u6
             }
             break;
         };
-        let row = EpochRow::from_csv(bare).filter(|row| row.csv_line() == line);
+        let row = form.row(bare).filter(|row| form.line(row) == line);
         let Some(row) = row else {
             let message = format!("line {} was changed after it was written: remove the rows of its run", number + 1);
             return Err(wrong(path, &message));

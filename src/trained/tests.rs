@@ -1,9 +1,10 @@
 //! Tests of plans, of the file, and of what is read from it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::*;
 use crate::experiment::Experiment;
+use crate::output::new_folder;
 use crate::report::EpochRow;
 
 /// Two arms with two seeds each, two epochs of 40 digits.
@@ -13,13 +14,6 @@ const TEXT: &str = "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist:40+20\"\nbatch
 fn planned(text: &str) -> Result<Vec<Planned>, String> {
     let experiment = Experiment::parse("e.toml", text).map_err(|error| error.to_string())?;
     plan(&experiment).map_err(|error| error.to_string())
-}
-
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("lockstep-trained-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 /// Does the runs of `plan` that `path` lacks, `most` of them, and says what the file holds then.
@@ -75,7 +69,7 @@ fn what_cannot_be_is_refused_with_line_and_cure() {
 /// Whatever ends a sweep, the same command goes on to the same rows.
 #[test]
 fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
-    let (folder, plan) = (folder("torn"), planned(TEXT).unwrap());
+    let (folder, plan) = (new_folder("trained-torn"), planned(TEXT).unwrap());
     let whole = go_on(&folder.join("whole.csv"), &plan, 4);
     assert_eq!(whole.lines().count(), 1 + 4 * 2);
     let path = folder.join("part.csv");
@@ -101,7 +95,7 @@ fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
 
 #[test]
 fn a_file_of_something_else_is_left_alone() {
-    let (folder, plan) = (folder("foreign"), planned(TEXT).unwrap());
+    let (folder, plan) = (new_folder("trained-foreign"), planned(TEXT).unwrap());
     let path = folder.join("rows.csv");
     let rows = go_on(&path, &plan, 1);
     let hash = &plan[0].run;
@@ -155,7 +149,8 @@ fn learners_join_between_epochs() {
 /// The rows that are committed are those of all runs of the experiments that are committed, so that nothing is left to train.
 #[test]
 fn committed_rows_are_those_of_the_committed_experiments() {
-    let (claims, folder) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/claims"), folder("committed"));
+    let (claims, folder) =
+        (Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/claims"), new_folder("trained-committed"));
     let mut runs = 0;
     for file in std::fs::read_dir(claims.join("results")).unwrap().map(|file| file.unwrap().path()) {
         let name = file.file_stem().unwrap().to_str().unwrap();
