@@ -192,7 +192,8 @@ fn setup<'a>(
     let course =
         Course { global_batch: program.gradient_samples(), steps_per_epoch, steps: first + u64::from(options.steps) };
     let driver = Driver::fixed_from(first, options.steps);
-    let driver = match options.replay.filter(|_| program.claims()) {
+    let replay = options.replay.filter(|_| program.claims());
+    let driver = match replay {
         Some(record) => driver.replaying(program, record)?,
         None => driver.serving(program),
     };
@@ -209,6 +210,7 @@ fn setup<'a>(
         guard: Guard::new(Flights::new(program, first, here), options.stall_limit, options.watch),
         fault: options.fault,
         driver: Mutex::new(driver),
+        replay,
         hosts: None,
         judge: options.start.map_or_else(|| Judge::new(target), |state| state.judge.aiming(target)),
         start: options.start,
@@ -327,12 +329,6 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
         spans.extend(legacy.outcome.spans);
         traffic.push(legacy.outcome.sent);
     }
-    let claims = match options.replay.filter(|_| program.claims() && setup.hosts.is_some()) {
-        // Each process has made its own claims again.
-        Some(record) => record.iter().filter(|claim| (claim.iteration as usize) < steps).copied().collect(),
-        // Whoever panicked meanwhile has ended the run.
-        None => setup.driver.lock().map(|driver| driver.record().to_vec()).unwrap_or_default(),
-    };
     Ok(Run {
         timeline: Timeline::of(spans, options.warm_up),
         losses,
@@ -341,7 +337,7 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
         weights_sha256: hex(weights.words()),
         state_sha256: hex(state.words()),
         parameters,
-        claims,
+        claims: setup.claims(steps as u32),
         restarts,
         first: setup.first,
         stopped,

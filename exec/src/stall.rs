@@ -48,6 +48,9 @@ impl Flight {
                 write!(line, "waits in {} for {} since {idle}", in_step(operation), waits.join(", "))
             }
             (None, Some(operation)) => write!(line, "in {}, nothing moved for {idle}", in_step(operation)),
+            (None, None) if !waits.is_empty() => {
+                write!(line, "between two operations waits for {} since {idle}", waits.join(", "))
+            }
             (None, None) => write!(line, "between two operations, nothing moved for {idle}"),
         };
         // Writing to a string does not fail.
@@ -204,6 +207,21 @@ mod tests {
             "{}",
             found.report
         );
+    }
+
+    /// Learners of other processes ask rank 0 for batches between two operations.
+    #[test]
+    fn who_does_not_answer_is_to_blame() {
+        let asks = |rank| flight(rank, vec![operation(3, None, Some(1.5))], 7, &[0]);
+        let found = diagnose(&[asks(1), asks(2)], 3);
+        assert_eq!(found.culprits, [0]);
+        assert!(
+            found.report.contains("rank 2: between two operations waits for rank 0 since 2.0 s; last done: `forward`"),
+            "{}",
+            found.report
+        );
+        let busy = flight(0, vec![operation(3, None, None)], 7, &[]);
+        assert!(diagnose(&[busy, asks(1)], 3).report.ends_with("cause: rank 0, in `forward`, step 7"));
     }
 
     #[test]

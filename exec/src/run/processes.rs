@@ -1,7 +1,6 @@
 //! A run on the processes that `mpirun` started: set up in all of them or in none, then a rank in each or several.
 
 use lockstep_models::Program;
-use lockstep_topology::InputError;
 
 use super::{Options, Run, body, finish, room, setup};
 use crate::data::Dataset;
@@ -27,7 +26,7 @@ pub fn run_processes(
 ) -> Result<Option<Run>, ExecError> {
     let here = (0..program.ranks()).zip(hosts).filter(|(_, host)| **host == processes.process());
     let here: Vec<u32> = here.map(|(rank, _)| rank).collect();
-    let own = set_up_process(program, data, options, &here, processes.count());
+    let own = set_up_process(program, data, options, &here, hosts);
     let limit = options.stall_limit * ASIDE;
     let unwell = processes.first_unwell(own.is_ok(), limit, || {
         let report = "before the first step: another process of the job has not come so far".to_owned();
@@ -59,20 +58,15 @@ pub fn run_processes(
     all.map(|all| finish(&setup, options, all, found)).transpose()
 }
 
-/// What the ranks `here` of one of so many processes share, if they can be run.
+/// What the ranks `here` of one process share, if they can be run; `hosts` are the processes of all ranks.
 fn set_up_process<'a>(
     program: &'a Program,
     data: &'a Dataset,
     options: &'a Options<'a>,
     here: &[u32],
-    processes: u32,
+    hosts: &'a [u32],
 ) -> Result<Setup<'a>, ExecError> {
     data.check_fits(&program.model)?;
-    if program.claims() && options.replay.is_none() && processes > 1 {
-        let message =
-            "one driver must hear all claims, and processes do not share one: take --transport threads, or replay";
-        return Err(InputError::new("--strategy", "first-come", message).into());
-    }
     room::check(program, here.iter().copied(), &Threads::new(options.threads_per_rank)?)?;
-    Ok(setup(program, data, options, here.iter().copied())?)
+    Ok(Setup { hosts: Some(hosts), ..setup(program, data, options, here.iter().copied())? })
 }

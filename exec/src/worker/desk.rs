@@ -5,13 +5,14 @@
 //! there before its own. Who is not in turn is answered when he is. Whoever has asked moves its exchanges along meanwhile. In
 //! the end each learner says that it asks no more.
 
+use std::cell::Cell;
 use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lockstep_models::{Answer, Observation};
+use lockstep_models::{Answer, Claim, Observation};
 use lockstep_topology::Rank;
 
-use super::Worker;
+use super::{Setup, Worker};
 use crate::arena::Arena;
 use crate::error::ExecError;
 use crate::transport::{Combine, RecvId, RegionMut, SendId, Tag, Transport, TransportError, control};
@@ -115,6 +116,18 @@ impl Words {
     }
 }
 
+impl Setup<'_> {
+    /// Which learner got which micro-batch of the first `iterations`, as far as rank 0's process knows, and it knows all.
+    pub(crate) fn claims(&self, iterations: u32) -> Vec<Claim> {
+        match self.replay.filter(|_| self.hosts.is_some()) {
+            // Each process has made its own claims again.
+            Some(record) => record.iter().filter(|claim| claim.iteration < iterations).copied().collect(),
+            // Whoever panicked meanwhile has ended the run.
+            None => self.driver.lock().map(|driver| driver.record().to_vec()).unwrap_or_default(),
+        }
+    }
+}
+
 impl Worker<'_> {
     /// Opens this rank's end of claims.
     pub(super) fn open_desk(&mut self) -> Result<(), TransportError> {
@@ -184,14 +197,15 @@ impl Worker<'_> {
             let answer = words.word(&self.memory.scratch);
             return Ok((answer != NOTHING).then(|| answer as u32 - 1));
         }
-        loop {
-            let observation = Observation { rank, iteration, at: self.now() };
-            match self.driver(|driver| driver.claim(&observation)) {
-                Answer::Take(batch) => return Ok(Some(batch)),
-                Answer::Nothing => return Ok(None),
-                Answer::Wait if self.progress()? => {}
-                Answer::Wait => self.transport.wait(Some(Instant::now() + NAP))?,
-            }
+        let answer = Cell::new(Answer::Wait);
+        self.wait_napping(NAP, |worker| {
+            let observation = Observation { rank, iteration, at: worker.now() };
+            answer.set(worker.driver(|driver| driver.claim(&observation)));
+            answer.get() != Answer::Wait
+        })?;
+        match answer.get() {
+            Answer::Take(batch) => Ok(Some(batch)),
+            Answer::Wait | Answer::Nothing => Ok(None),
         }
     }
 
@@ -203,15 +217,24 @@ impl Worker<'_> {
         self.wait_until(|worker| !worker.at_desk())
     }
 
-    /// Whose messages of claims are missing.
-    pub(super) fn waits_at_desk(&self) -> impl Iterator<Item = u32> {
-        let (asks, serves) = match &self.desk {
-            Desk::AtHand => (None, &[][..]),
-            Desk::Serves(counters) => (None, counters.as_slice()),
-            Desk::Asks(words) => ((!words.is_idle()).then_some(0), &[][..]),
-        };
-        let open = serves.iter().filter(|counter| !counter.words.is_idle());
-        asks.into_iter().chain(open.map(|counter| counter.rank))
+    /// Whose messages of claims are missing: rank 0's where it is asked; where no exchange runs, of whoever's turn it is, and after
+    /// the last iteration of those that have not said that they ask no more.
+    pub(super) fn waits_at_desk(&self) -> Vec<u32> {
+        let is_through = self.iteration == self.granted;
+        match &self.desk {
+            Desk::Asks(words) => {
+                if words.is_idle() {
+                    Vec::new()
+                } else {
+                    vec![0]
+                }
+            }
+            _ if self.slots.iter().any(|slot| slot.running) => Vec::new(),
+            Desk::Serves(counters) if is_through => {
+                counters.iter().filter(|counter| !counter.words.is_idle()).map(|counter| counter.rank).collect()
+            }
+            _ => self.driver(|driver| driver.turn()).into_iter().collect(),
+        }
     }
 
     /// Whether a message of a claim is under way, or may still come.

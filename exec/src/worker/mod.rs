@@ -10,12 +10,13 @@ mod exchanges;
 mod learning;
 mod saving;
 mod shuffle;
+mod waiting;
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lockstep_models::{
-    Course, Decision, Driver, Judge, Judgement, Observation, Op, Optimizer, Program, Role, Span, Stream, TaskId,
+    Claim, Course, Decision, Driver, Judge, Judgement, Observation, Op, Optimizer, Program, Role, Span, Stream, TaskId,
 };
 use lockstep_topology::Time;
 
@@ -39,9 +40,6 @@ use saving::Orders;
 pub use saving::{Log, Order, Saving, Snapshot};
 use shuffle::Store;
 
-/// The longest nap of a rank that waits.
-const NAP: Duration = Duration::from_millis(500);
-
 /// What a worker needs beside the program.
 pub(crate) struct Setup<'a> {
     pub program: &'a Program,
@@ -61,6 +59,8 @@ pub(crate) struct Setup<'a> {
     pub fault: Option<Fault>,
     /// Asked by all ranks of the process; of several processes rank 0's alone hears claims.
     pub driver: Mutex<Driver>,
+    /// The claims that are made again, where they are.
+    pub replay: Option<&'a [Claim]>,
     /// The process of each rank, where there are several.
     pub hosts: Option<&'a [u32]>,
     /// What rank 0 thinks of accuracies.
@@ -319,51 +319,6 @@ impl<'a> Worker<'a> {
         if last {
             self.done[task] = iteration + 1;
             self.ended[task] = end;
-        }
-        Ok(())
-    }
-
-    fn satisfied(&self, task: TaskId, iteration: u32) -> bool {
-        self.role.tasks[task].after.iter().all(|after| self.done[after.task] + after.lag > iteration)
-    }
-
-    /// When the last thing that `task` is after ended, or the task before it on its stream.
-    fn ready(&self, task: TaskId) -> Time {
-        let after = self.role.tasks[task].after.iter().map(|after| self.ended[after.task]).max().unwrap_or(Time::ZERO);
-        let before = self.spans.last().map_or(Time::ZERO, |span| span.end);
-        if self.role.tasks[task].stream == Stream::Compute { after.max(before) } else { after }
-    }
-
-    /// Makes progress until the condition holds; blocks where nothing moves, and gives up at the stall limit.
-    fn wait_until(&mut self, condition: impl Fn(&Self) -> bool) -> Result<(), ExecError> {
-        let mut last_move = Instant::now();
-        let mut messages = self.messages();
-        let (limit, mut told) = (self.setup.guard.limit, false);
-        while !condition(self) {
-            if self.progress()? {
-                last_move = Instant::now();
-                continue;
-            }
-            // A long exchange moves message by message.
-            let now = self.messages();
-            if now != messages {
-                (last_move, messages) = (Instant::now(), now);
-                self.flight.moved(self.now());
-            }
-            let waited = last_move.elapsed();
-            if waited > limit / 4 {
-                told = true;
-                self.tell_waits();
-            }
-            if waited > limit {
-                let error = self.setup.guard.give_up(self.transport.rank().0, waited.as_secs_f64());
-                self.transport.abort(&error.to_string());
-                return Err(error);
-            }
-            self.transport.wait(Some(Instant::now() + (limit / 8).min(NAP)))?;
-        }
-        if told {
-            self.flight.wait_for(std::iter::empty());
         }
         Ok(())
     }

@@ -10,7 +10,8 @@ use std::time::Instant;
 use lockstep_models::{Averaging, Claim};
 use lockstep_topology::{InputError, Rank};
 
-use super::{NAP, Worker};
+use super::Worker;
+use super::waiting::NAP;
 use crate::error::ExecError;
 use crate::flight::Aside;
 use crate::replica::Evaluation;
@@ -164,7 +165,7 @@ impl Worker<'_> {
             self.flight.end(record, self.now());
             return Ok(());
         };
-        let claims = self.setup.driver.lock().map(|driver| driver.record().to_vec()).unwrap_or_default();
+        let claims = self.setup.claims(self.iteration);
         (saving.keep)(Snapshot { steps, state, log: Log { claims, ..log.clone() } })?;
         for other in (0..self.transport.ranks()).filter(|other| *other != rank) {
             control::send(self.transport, Rank(other), KEPT, steps)?;

@@ -5,6 +5,7 @@
 
 #[path = "../collectives/cases.rs"]
 mod cases;
+mod claims;
 mod launch;
 
 use std::process::ExitCode;
@@ -48,9 +49,14 @@ fn main() -> ExitCode {
 fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for hosts in HOSTS {
-        for name in ["each", "together", "small", "library"] {
-            // The library serves one rank in each process.
-            if name != "library" || hosts.is_sorted_by(|a, b| a < b) {
+        for name in ["each", "together", "small", "library", "claims"] {
+            // The library serves one rank in each process; of claims of one process there is nothing to be said here.
+            let runs = match name {
+                "library" => hosts.is_sorted_by(|a, b| a < b),
+                "claims" => hosts.iter().any(|host| *host > 0),
+                _ => true,
+            };
+            if runs {
                 all.push(Scenario::new(name, hosts, None));
             }
         }
@@ -68,6 +74,10 @@ fn in_process(scenario: &str, hosts: &str) -> ExitCode {
     let hosts: Vec<u32> = hosts.split(',').map(|host| host.parse().unwrap()).collect();
     let members = hosts.len() as u32;
     let mut processes = Processes::join().unwrap();
+    if scenario == "claims" {
+        claims::claims(&mut processes, &hosts);
+        return ExitCode::SUCCESS;
+    }
     let all = cases(members);
     let process = processes.process();
     let mine = (0..members).filter(|rank| hosts[*rank as usize] == process);

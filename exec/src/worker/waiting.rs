@@ -1,0 +1,65 @@
+//! How a rank waits: it moves along whatever it can, naps where nothing moves, and gives up at the stall limit.
+
+use std::time::{Duration, Instant};
+
+use lockstep_models::{Stream, TaskId};
+use lockstep_topology::Time;
+
+use super::Worker;
+use crate::error::ExecError;
+
+/// The longest nap of a rank that waits.
+pub(super) const NAP: Duration = Duration::from_millis(500);
+
+impl Worker<'_> {
+    /// Whether what `task` is after is done.
+    pub(super) fn satisfied(&self, task: TaskId, iteration: u32) -> bool {
+        self.role.tasks[task].after.iter().all(|after| self.done[after.task] + after.lag > iteration)
+    }
+
+    /// When the last thing that `task` is after ended, or the task before it on its stream.
+    pub(super) fn ready(&self, task: TaskId) -> Time {
+        let after = self.role.tasks[task].after.iter().map(|after| self.ended[after.task]).max().unwrap_or(Time::ZERO);
+        let before = self.spans.last().map_or(Time::ZERO, |span| span.end);
+        if self.role.tasks[task].stream == Stream::Compute { after.max(before) } else { after }
+    }
+
+    /// Makes progress until the condition holds; blocks where nothing moves, and gives up at the stall limit.
+    pub(super) fn wait_until(&mut self, condition: impl Fn(&Self) -> bool) -> Result<(), ExecError> {
+        self.wait_napping((self.setup.guard.limit / 8).min(NAP), condition)
+    }
+
+    /// As [`Worker::wait_until`], with naps of at most `nap`, since no message ends the wait.
+    pub(super) fn wait_napping(&mut self, nap: Duration, condition: impl Fn(&Self) -> bool) -> Result<(), ExecError> {
+        let mut last_move = Instant::now();
+        let mut messages = self.messages();
+        let (limit, mut told) = (self.setup.guard.limit, false);
+        while !condition(self) {
+            if self.progress()? {
+                last_move = Instant::now();
+                continue;
+            }
+            // A long exchange moves message by message.
+            let now = self.messages();
+            if now != messages {
+                (last_move, messages) = (Instant::now(), now);
+                self.flight.moved(self.now());
+            }
+            let waited = last_move.elapsed();
+            if waited > limit / 4 {
+                told = true;
+                self.tell_waits();
+            }
+            if waited > limit {
+                let error = self.setup.guard.give_up(self.transport.rank().0, waited.as_secs_f64());
+                self.transport.abort(&error.to_string());
+                return Err(error);
+            }
+            self.transport.wait(Some(Instant::now() + nap))?;
+        }
+        if told {
+            self.flight.wait_for(std::iter::empty());
+        }
+        Ok(())
+    }
+}
