@@ -178,7 +178,7 @@ pub(crate) fn segment(
             held_out,
             last_epochs,
             recompute_bn,
-            target: experiment.target_accuracy,
+            target: experiment.target,
         }),
         stall_limit: operation.stall_limit,
         watch: Some(Watch { asked: &asked, records: &records, stalled: &stalled, stuck: &stuck }),
@@ -289,11 +289,9 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         train_loss: run.losses.last().copied().unwrap_or(0.0),
         held_out_loss: evaluation.mean_loss,
         accuracy: evaluation.accuracy(),
-        target_accuracy: experiment.target_accuracy,
-        steps_to_target: experiment
-            .target_accuracy
-            .filter(|target| evaluation.accuracy() >= *target)
-            .map(|_| (run.first + run.losses.len() as u64) as u32),
+        target_accuracy: experiment.target.accuracy,
+        target_epochs: experiment.target.accuracy.map(|_| experiment.target.epochs),
+        steps_to_target: run.is_content().then(|| (run.first + run.losses.len() as u64) as u32),
         error_pct: (!errors.is_empty()).then(|| median(errors)),
         error_mean_pct: None,
         error_std_pct: None,

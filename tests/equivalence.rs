@@ -5,7 +5,8 @@ use std::sync::Arc;
 use lockstep_exec::{Arenas, Evaluations, Options, data::Dataset, reference, run};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
-    Bucket, Decay, Job, Model, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, WarmUp, random_model,
+    Bucket, Decay, Job, Model, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, Target, WarmUp,
+    random_model,
 };
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
@@ -149,8 +150,12 @@ fn the_memory_plan_changes_no_bit() {
         let (data, held_out) = Dataset::load("synthetic:50", &job.model).unwrap();
         let train = |reuse, poison| {
             let arenas = Arenas { reuse, poison, ..Arenas::default() };
-            let evaluations =
-                Some(Evaluations { held_out: &held_out, last_epochs: 2, recompute_bn: true, target: None });
+            let evaluations = Some(Evaluations {
+                held_out: &held_out,
+                last_epochs: 2,
+                recompute_bn: true,
+                target: Target::default(),
+            });
             let options = Options { steps: 6, optimizer: plain(), evaluations, arenas, ..Options::default() };
             let mut run = run(&program, &data, &options).unwrap();
             let made = options.arenas.pool.made();

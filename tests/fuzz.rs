@@ -168,7 +168,7 @@ fn checkpoints() {
         velocity: Vec::new(),
         average: Some((vec![0.25; parameters], None)),
         references: Vec::new(),
-        judge: Judge::new(None),
+        judge: Judge::default(),
     };
     let maps = BTreeMap::from([("--model".to_owned(), "small".to_owned())]);
     let log = Log { restarts: vec![3], ..Log::default() };

@@ -8,7 +8,7 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Evaluations, ExecError, Options, run};
-use lockstep_models::{Job, Model, MomentumForm, Op, Optimizer, Phase, Program, SgdStep, random_model};
+use lockstep_models::{Job, Model, MomentumForm, Op, Optimizer, Phase, Program, SgdStep, Target, random_model};
 
 fn program(model: &str, workers: u32, batch_per_rank: u32) -> Program {
     Job::new(Arc::new(Model::load(model).unwrap()), workers, batch_per_rank).program().unwrap()
@@ -157,7 +157,8 @@ fn evaluation_on_the_way_changes_nothing() {
     let (data, held_out) = Dataset::load("synthetic:60", &program.model).unwrap();
     let per_epoch = data.len() as u32 / 8;
     let train = |last_epochs, recompute_bn| {
-        let evaluations = Some(Evaluations { held_out: &held_out, last_epochs, recompute_bn, target: None });
+        let evaluations =
+            Some(Evaluations { held_out: &held_out, last_epochs, recompute_bn, target: Target::default() });
         let mut run =
             run(&program, &data, &Options { steps: 3 * per_epoch, evaluations, ..Options::default() }).unwrap();
         let last = run.evaluate(&held_out);

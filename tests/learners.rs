@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockstep_exec::{Evaluations, Options, Run, data::Dataset, reference, run};
-use lockstep_models::{Bucket, Decay, Job, Optimizer, Program, random_model};
+use lockstep_models::{Bucket, Decay, Job, Optimizer, Program, Target, random_model};
 use lockstep_topology::Algorithm;
 use proptest::prelude::*;
 
@@ -267,7 +267,7 @@ fn restarts(job: &Job, epochs: u32) {
         let options = Options { steps, warm_up: 0, optimizer, evaluations, ..Options::default() };
         run(&job.program().unwrap(), &data, &options).unwrap()
     };
-    let still = run(job, 1e-7, None);
+    let still = run(job, 1e-7, Target::default());
     let steps: Vec<u64> = (2..=epochs).map(|epoch| u64::from(epoch * per_epoch)).collect();
     assert_eq!(still.restarts, steps, "at the first rate step there is nothing to compare with");
     assert_eq!(still.evaluations.len(), 2, "looking for restarts puts nothing else on record");
@@ -277,15 +277,20 @@ fn restarts(job: &Job, epochs: u32) {
     assert!(state.weights.iter().chain(&state.references).all(|weights| bits(weights) == bits(&average)));
     // S-SGD has nothing to begin again at.
     assert_eq!(
-        run(&Job { strategy: lockstep_models::Strategy::Ssgd, ..job.clone() }, 1e-7, None).restarts,
+        run(&Job { strategy: lockstep_models::Strategy::Ssgd, ..job.clone() }, 1e-7, Target::default()).restarts,
         Vec::<u64>::new()
     );
     // The first epoch reaches a target that is below any accuracy there is.
     let accuracy = still.evaluations[0].accuracy();
-    let ended = run(job, 1e-7, Some(accuracy * 0.5 + 1e-9));
-    assert!(accuracy > 0.0);
+    let target = Target { accuracy: Some(accuracy * 0.5 + 1e-9), epochs: 1 };
+    let ended = run(job, 1e-7, target);
+    assert!(accuracy > 0.0 && ended.is_content());
     assert_eq!((ended.losses.len() as u32, ended.restarts.len()), (per_epoch, 0));
-    assert_eq!(run(job, 1e-7, Some(1.0)).losses.len() as u32, epochs * per_epoch);
+    // A median of two epochs takes two (§5.1).
+    let median = run(job, 1e-7, Target { epochs: 2, ..target });
+    assert_eq!((median.losses.len() as u32, median.is_content()), (2 * per_epoch, true));
+    let never = run(job, 1e-7, Target { accuracy: Some(1.0), epochs: 1 });
+    assert_eq!((never.losses.len() as u32, never.is_content()), (epochs * per_epoch, false));
 }
 
 /// The command line: learners share devices, a log of claims is replayed by a run and by a prediction, nonsense is refused.

@@ -2,18 +2,18 @@
 
 #[cfg(feature = "mpi")]
 mod processes;
+mod result;
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Averaging, Claim, Course, Driver, Judge, Optimizer, Program, Timeline};
+use lockstep_models::{Averaging, Claim, Course, Driver, Judge, Optimizer, Program, Target, Timeline};
 use lockstep_topology::InputError;
 
 use crate::clock;
 use crate::data::{Dataset, Parts, Sampler};
 use crate::device::cpu::Threads;
 use crate::error::ExecError;
-use crate::exchange::Traffic;
 use crate::fault::Fault;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::flight::{Aside, Flights};
@@ -22,7 +22,6 @@ use crate::gather::{Legacy, gather, mean};
 use crate::holdings::Memory;
 use crate::pin::pin;
 use crate::pool::Arenas;
-use crate::replica::{Evaluation, Replica};
 use crate::room;
 use crate::state::{Position, State};
 use crate::transport::{Transport, control, memory};
@@ -31,6 +30,7 @@ use crate::whole::{assemble, common};
 use crate::worker::{Evaluations, Saving, Setup, Worker, losses_of};
 #[cfg(feature = "mpi")]
 pub use processes::run_processes;
+pub use result::Run;
 
 /// What a run needs beside program and data.
 pub struct Options<'a> {
@@ -85,55 +85,6 @@ impl Default for Options<'_> {
             fault: None,
             progress: None,
         }
-    }
-}
-
-/// What a run leaves.
-pub struct Run {
-    /// When every task ran.
-    pub timeline: Timeline,
-    /// Mean loss over the global batch, per step.
-    pub losses: Vec<f64>,
-    /// How the model did on held-out samples at the ends of the epochs that were to be judged.
-    pub evaluations: Vec<Evaluation>,
-    /// Messages and bytes, `[from][to]`.
-    pub traffic: Vec<Vec<Traffic>>,
-    /// SHA-256 of the learnable parameters, equal on all workers; of learners, of their average model.
-    pub weights_sha256: String,
-    /// SHA-256 of parameters, optimizer state and every worker's batch norm statistics; of learners, also of each one's own
-    /// weights.
-    pub state_sha256: String,
-    /// The learnable parameters; of learners, those of their average model.
-    pub parameters: Vec<f32>,
-    /// Which learner got which micro-batch, where they claim them; in the order of claims.
-    pub claims: Vec<Claim>,
-    /// Steps since training began after which learners began again at their average model.
-    pub restarts: Vec<u64>,
-    /// Steps since training began that were done before this run.
-    pub first: u64,
-    /// Whether it ended early, because [`Saving`] ordered so.
-    pub stopped: bool,
-    /// How far the processes' clocks may be apart in the timeline, in seconds; zero inside one process.
-    pub clock_residual_s: f64,
-    /// The trained replica, its running statistics averaged over workers or recomputed.
-    replica: Replica,
-    state: State,
-}
-
-impl Run {
-    /// What a further run can go on from, also one with another number of ranks.
-    pub fn state(&self) -> State {
-        let learners = self.state.average.is_some();
-        let (weights, velocity) = match learners {
-            true => (self.state.weights.clone(), Vec::new()),
-            false => (vec![self.parameters.clone()], self.replica.velocity().to_vec()),
-        };
-        State { weights, velocity, ..self.state.clone() }
-    }
-
-    /// How the trained model does on held-out data.
-    pub fn evaluate(&mut self, held_out: &Dataset) -> Evaluation {
-        self.replica.evaluate(held_out)
     }
 }
 
@@ -197,7 +148,7 @@ fn setup<'a>(
         Some(record) => driver.replaying(program, record)?,
         None => driver.serving(program),
     };
-    let target = options.evaluations.and_then(|when| when.target);
+    let target = options.evaluations.map_or_else(Target::default, |when| when.target);
     Ok(Setup {
         program,
         data,
@@ -300,7 +251,7 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
     }
     let own = &mut legacies[0].outcome;
     let (evaluations, restarts) = (std::mem::take(&mut own.evaluations), std::mem::take(&mut own.restarts));
-    let (steps, judge) = (own.losses.len() / losses_of(program, 0), own.judge);
+    let (steps, judge) = (own.losses.len() / losses_of(program, 0), std::mem::take(&mut own.judge));
     let done = setup.first + steps as u64;
     let position = Position::after(done, program.global_batch(), setup.course.steps_per_epoch);
     let mut of_workers = |part: fn(&mut Legacy) -> &mut Vec<f32>| -> Vec<Vec<f32>> {

@@ -11,7 +11,7 @@ use lockstep_topology::{InputError, Time};
 
 use claims::Claims;
 pub use claims::{Answer, Claim};
-pub use judge::{Judge, Judgement};
+pub use judge::{Judge, Judgement, Target};
 
 use crate::{Assignment, Program};
 

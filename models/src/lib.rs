@@ -28,7 +28,7 @@ mod tuner;
 pub use averaging::{Assignment, Averaging, AveragingRule, References};
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
-pub use driver::{Answer, Claim, Decision, Driver, Judge, Judgement, Observation};
+pub use driver::{Answer, Claim, Decision, Driver, Judge, Judgement, Observation, Target};
 pub use graph::{Graph, Layout};
 pub use job::{Bucket, Job};
 pub use layer::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};

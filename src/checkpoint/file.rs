@@ -59,6 +59,9 @@ struct Header {
     references: usize,
     /// Numbers as bits, for JSON has no NaN.
     judge_before: Option<u64>,
+    /// The same, of accuracies after the last epochs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    judge_recent: Vec<u64>,
     /// Samples, correct ones, and the bits of the mean loss.
     evaluations: Vec<(u64, u64, u64)>,
     restarts: Vec<u64>,
@@ -143,6 +146,7 @@ impl Checkpoint {
             previous: previous.is_some(),
             references: references.len(),
             judge_before: judge.before().map(f64::to_bits),
+            judge_recent: judge.recent().iter().copied().map(f64::to_bits).collect(),
             evaluations: self.log.evaluations.iter().map(evaluation).collect(),
             restarts: self.log.restarts.clone(),
             identity: self.identity.clone(),
@@ -248,7 +252,10 @@ impl Checkpoint {
             velocity,
             average,
             references: references?,
-            judge: Judge::new(None).recalling(header.judge_before.map(f64::from_bits)),
+            judge: Judge::default().recalling(
+                header.judge_before.map(f64::from_bits),
+                header.judge_recent.iter().copied().map(f64::from_bits).collect(),
+            ),
         };
         Ok(Checkpoint { identity: header.identity, setting: header.setting, steps: header.steps, state, log })
     }

@@ -32,6 +32,9 @@ pub(super) struct RunFlags {
     /// End a run when the model (of learners: their average) is that accurate after an epoch, e.g. 0.99
     #[arg(long, value_parser = checked(accuracy), value_name = "X", allow_hyphen_values = true)]
     target_accuracy: Option<f64>,
+    /// Look for it in the median accuracy of the last N epochs, e.g. 5
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    target_epochs: Option<u32>,
     /// Recompute batch norm's statistics over an epoch of training samples before each evaluation
     #[arg(long)]
     recompute_bn: bool,
@@ -90,7 +93,8 @@ impl RunFlags {
         replace(experiment, "epochs", self.epochs, |e, epochs| e.length = Length::Epochs(epochs));
         replace(experiment, "seed", self.seed, |e, seed| e.seed = seed);
         replace(experiment, "seeds", self.seeds, |e, seeds| e.seeds = seeds);
-        replace(experiment, "target_accuracy", self.target_accuracy, |e, target| e.target_accuracy = Some(target));
+        replace(experiment, "target_accuracy", self.target_accuracy, |e, target| e.target.accuracy = Some(target));
+        replace(experiment, "target_epochs", self.target_epochs, |e, epochs| e.target.epochs = epochs);
         replace(experiment, "recompute_bn", self.recompute_bn.then_some(true), |e, yes| e.recompute_bn = yes);
         replace(experiment, "augment", self.augment, |e, augmentation| e.augmentation = augmentation);
         let flags = self.optimizer;

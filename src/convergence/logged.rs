@@ -21,6 +21,8 @@ struct Run {
     setting: Setting,
     data: String,
     target_accuracy: Option<f64>,
+    #[serde(default)]
+    target_epochs: Option<u32>,
     steps_to_target: Option<u32>,
 }
 
@@ -35,7 +37,12 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Convergence, InputError> {
     let Some(target) = first.target_accuracy else {
         return Err(wrong("no target", "train with a target: exec run --target-accuracy 0.97 --format json"));
     };
-    if logged.rows.iter().any(|run| run.target_accuracy != Some(target) || run.setting.model != first.setting.model) {
+    let same = |run: &Run| {
+        run.target_accuracy == Some(target)
+            && run.target_epochs == first.target_epochs
+            && run.setting.model == first.setting.model
+    };
+    if !logged.rows.iter().all(same) {
         return Err(wrong("several models or targets", "keep the runs of one model and one target in a file"));
     }
     let mut points: BTreeMap<(u64, String, u32), Point> = BTreeMap::new();
@@ -49,13 +56,17 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Convergence, InputError> {
             None => point.missed += 1,
         }
     }
+    let median = match first.target_epochs.filter(|epochs| *epochs > 1) {
+        Some(epochs) => format!(", median of {epochs} epochs"),
+        None => String::new(),
+    };
     let points: Vec<Point> = points.into_values().collect();
     if points.iter().all(|point| point.samples.is_empty()) {
         return Err(wrong("no run reached its target", "train longer, or take a lower target"));
     }
     Ok(Convergence {
         model: first.setting.model.clone(),
-        target: format!("{} % of the held-out samples of {}", 100.0 * target, first.data),
+        target: format!("{} % of the held-out samples of {}{median}", 100.0 * target, first.data),
         source: format!("{} runs in {file}", logged.rows.len()),
         points,
     })

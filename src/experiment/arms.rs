@@ -7,8 +7,19 @@ use super::reader::Entry;
 use super::{Experiment, Recipe};
 
 /// Keys that all arms share: what the experiment is called, how it is judged, and what only predictions ask for.
-const SHARED: [&str; 10] =
-    ["arm", "seed", "seeds", "target_accuracy", "transport", "cluster", "sweep", "scenario", "noise", "anchor"];
+const SHARED: [&str; 11] = [
+    "arm",
+    "seed",
+    "seeds",
+    "target_accuracy",
+    "target_epochs",
+    "transport",
+    "cluster",
+    "sweep",
+    "scenario",
+    "noise",
+    "anchor",
+];
 
 /// One way to train.
 #[derive(Debug, Clone, PartialEq)]

@@ -22,7 +22,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use lockstep_exec::data::Augmentation;
-use lockstep_models::{Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Optimizer, Sampling, Strategy};
+use lockstep_models::{Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Optimizer, Sampling, Strategy, Target};
 use lockstep_topology::{Algorithm, Bytes, HostingRule, InputError};
 
 use crate::tuner_log::Logged;
@@ -215,8 +215,8 @@ pub struct Experiment {
     pub seed: u64,
     /// Measured runs of each configuration, with seeds `seed`, `seed + 1`, …
     pub seeds: u32,
-    /// The accuracy at which a run ends, 0 to 1; each epoch is judged then.
-    pub target_accuracy: Option<f64>,
+    /// The accuracy at which a run ends; each epoch is judged then.
+    pub target: Target,
     /// The claims of an earlier run, which learners make again.
     pub replay: Option<Arc<[Claim]>>,
     /// So many epochs at the end of a run are each followed by an evaluation.
@@ -278,7 +278,7 @@ impl Default for Experiment {
             length: Length::Steps(50),
             seed: 1,
             seeds: 1,
-            target_accuracy: None,
+            target: Target::default(),
             replay: None,
             judged_epochs: LAST_EPOCHS,
             recompute_bn: false,

@@ -7,7 +7,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Anchor, Batch, Experiment, Learners, Point, Published, Recipe, arms, axes};
 
 /// The keys of an experiment.
-pub(crate) const KEYS: [&str; 38] = [
+pub(crate) const KEYS: [&str; 39] = [
     "name",
     "model",
     "data",
@@ -35,6 +35,7 @@ pub(crate) const KEYS: [&str; 38] = [
     "seeds",
     "recompute_bn",
     "target_accuracy",
+    "target_epochs",
     "augment",
     "recipe",
     "optimizer",
@@ -112,7 +113,8 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         "epochs" => experiment.length = super::Length::Epochs(entry.count()?),
         "seed" => experiment.seed = entry.whole(0..1 << 63)?,
         "seeds" => experiment.seeds = entry.count()?,
-        "target_accuracy" => experiment.target_accuracy = Some(entry.checked(super::accuracy)?),
+        "target_accuracy" => experiment.target.accuracy = Some(entry.checked(super::accuracy)?),
+        "target_epochs" => experiment.target.epochs = entry.count()?,
         "recompute_bn" => experiment.recompute_bn = entry.boolean()?,
         "augment" => experiment.augmentation = entry.read(str::parse)?,
         "recipe" => {}

@@ -1,6 +1,6 @@
 //! Tests of reading experiments and expanding them.
 
-use lockstep_models::{Bucket, Decay, Init, MomentumForm, Scaling, WarmUp};
+use lockstep_models::{Bucket, Decay, Init, MomentumForm, Scaling, Target, WarmUp};
 use lockstep_topology::cluster::HostId;
 use lockstep_topology::{Algorithm, Bytes, Cluster, InputError, Rank};
 
@@ -50,7 +50,7 @@ fn lists_and_single_values_expand() {
 fn every_key_arrives() {
     let text = "data = \"mnist\"\ncluster = \"ethernet-4\"\nstrategy = \"ssgd\"\nbucket = \"layer\"\nchunk = \"4KiB\"\n\
                 concurrent_exchanges = 2\ntransport = \"mpi\"\nthreads_per_rank = 3\nepochs = 4\nseed = 5\n\
-                seeds = 5\nrecompute_bn = true\naugment = \"crop=4,flip\"\ntarget_accuracy = 0.9\ntuner_threshold = 0.1\n\
+                seeds = 5\nrecompute_bn = true\naugment = \"crop=4,flip\"\ntarget_accuracy = 0.9\ntarget_epochs = 5\ntuner_threshold = 0.1\n\
                 [optimizer]\nlearning_rate = 0.5\nmomentum = 0\nweight_decay = 1e-4\nnesterov = true\n\
                 scaling = \"linear:256\"\nwarm_up = \"gradual:5@0.1\"\ndecay = \"steps:0.1@30,60\"\n\
                 momentum_form = \"corrected\"\ndecay_batch_norm = true\n\
@@ -76,7 +76,7 @@ fn every_key_arrives() {
     let dense = Some(Init::Gaussian(0.01));
     assert_eq!(e.inits, InitRules { dense, residual_gamma: Some(0.0), ..InitRules::default() });
     assert_eq!((e.seeds, e.recompute_bn), (5, true));
-    assert_eq!((e.target_accuracy, e.tuner_threshold), (Some(0.9), 0.1));
+    assert_eq!((e.target, e.tuner_threshold), (Target { accuracy: Some(0.9), epochs: 5 }, 0.1));
     assert_eq!(e.augmentation, Augmentation { crop: 4, flip: true, ..Augmentation::default() });
     assert_eq!(e.anchor, Some(Anchor { ranks: 1, batch_per_rank: None, images_per_s: 219.0 }));
     let configuration = &e.configurations().unwrap()[0];

@@ -160,7 +160,9 @@ pub struct MeasuredRow {
     pub accuracy: f64,
     /// The accuracy at which the run was to end; `null` without one.
     pub target_accuracy: Option<f64>,
-    /// Optimizer steps after which it was seen, at the end of an epoch; `null` where it was not.
+    /// Epochs whose median accuracy, after each of the last of them, had to be that high; `null` without a target.
+    pub target_epochs: Option<u32>,
+    /// Optimizer steps after which it was, at the end of an epoch; `null` where it was not.
     pub steps_to_target: Option<u32>,
     /// Percent of held-out samples that are not: the median after each of the last five epochs; only of runs by epochs.
     pub error_pct: Option<f64>,

@@ -1,6 +1,6 @@
 //! `Planned`: one run of a trained sweep, and what tells it from all others.
 
-use lockstep_models::Node;
+use lockstep_models::{Node, Target};
 use lockstep_topology::InputError;
 use sha2::{Digest, Sha256};
 
@@ -32,7 +32,7 @@ pub struct Planned {
 pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
     let mut arms = Vec::new();
     for arm in experiment.arms() {
-        let own = Experiment { judged_epochs: u32::MAX, target_accuracy: None, ..arm.experiment };
+        let own = Experiment { judged_epochs: u32::MAX, target: Target::default(), ..arm.experiment };
         if let Length::Steps(steps) = own.length {
             let message = "each epoch is judged: give epochs in place of steps";
             return Err(own.locate(InputError::new("--steps", steps.to_string(), message)));

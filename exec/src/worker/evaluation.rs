@@ -1,6 +1,6 @@
 //! Evaluation on the way: at the ends of the last epochs the model is judged on held-out samples (Goyal et al. 2017, §5.1).
 
-use lockstep_models::{Course, Judgement};
+use lockstep_models::{Course, Judgement, Target};
 use lockstep_topology::Rank;
 
 use super::Worker;
@@ -26,8 +26,8 @@ pub struct Evaluations<'a> {
     pub last_epochs: u32,
     /// Whether batch norm's statistics are recomputed over an epoch of training samples before each.
     pub recompute_bn: bool,
-    /// The accuracy at whose sight a run ends, 0 to 1; every epoch is judged then.
-    pub target: Option<f64>,
+    /// The accuracy at whose sight a run ends; every epoch is judged then.
+    pub target: Target,
 }
 
 impl Evaluations<'_> {
@@ -39,7 +39,7 @@ impl Evaluations<'_> {
 
     /// Whether it is looked for the target then.
     fn aims(&self, done: u64, course: &Course) -> bool {
-        self.target.is_some() && done.is_multiple_of(course.steps_per_epoch)
+        self.target.accuracy.is_some() && done.is_multiple_of(course.steps_per_epoch)
     }
 }
 
@@ -52,7 +52,8 @@ impl Worker<'_> {
         let course = &self.setup.course;
         let falls = self.setup.program.averaging.is_some() && self.setup.optimizer.falls_at(done, course);
         let due = when.due(done, course);
-        if !(due || falls || when.aims(done, course)) {
+        let aims = when.aims(done, course);
+        if !(due || falls || aims) {
             return Ok((None, Judgement::GoOn));
         }
         let record = self.flight.begin_aside(Aside::Evaluation, self.iteration, self.now());
@@ -60,7 +61,7 @@ impl Worker<'_> {
         // What rank 0 says also keeps others from running into the stall limit while it is at it.
         let judgement = match &evaluation {
             Some(evaluation) => {
-                let judgement = self.judge.judge(evaluation.accuracy(), falls);
+                let judgement = self.judge.judge(evaluation.accuracy(), aims, falls);
                 for rank in 1..self.setup.program.ranks() {
                     control::send(self.transport, Rank(rank), JUDGEMENT, judgement as u64)?;
                 }

@@ -180,7 +180,7 @@ impl<'a> Worker<'a> {
             samples: 0,
             learned: false,
             without_momentum: if begun { u32::MAX } else { 0 },
-            judge: setup.judge,
+            judge: setup.judge.clone(),
             orders: Orders::default(),
             adds: (0..role.tasks.len()).map(|task| role.adds_gradients(task)).collect(),
             turned: None,
@@ -252,7 +252,7 @@ impl<'a> Worker<'a> {
         self.end_orders()?;
         self.close_desk()?;
         let Log { evaluations, restarts, .. } = log;
-        let (judge, moves) = (self.judge, self.without_momentum != self.iteration);
+        let (judge, moves) = (self.judge.clone(), self.without_momentum != self.iteration);
         Ok(Outcome { sent: self.sent(), spans: self.spans, losses, evaluations, restarts, judge, moves, stopped })
     }
 

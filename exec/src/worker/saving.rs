@@ -220,6 +220,6 @@ impl Worker<'_> {
             }
         }
         let position = Position::after(steps, program.global_batch(), self.setup.course.steps_per_epoch);
-        Ok(Some(State { position, weights, statistics, velocity, average, references, judge: self.judge }))
+        Ok(Some(State { position, weights, statistics, velocity, average, references, judge: self.judge.clone() }))
     }
 }

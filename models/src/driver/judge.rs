@@ -2,7 +2,8 @@
 //!
 //! Koliousis et al. 2019, §3.2: "the accuracy may not necessarily improve each time the learning rate changes. When detecting
 //! such a situation, we therefore restart SMA: Alg. 1 is executed again with the latest version of the central average model
-//! z as the new initial model". And line 3: the algorithm ends when the target accuracy is reached.
+//! z as the new initial model". And line 3: the algorithm ends when the target accuracy is reached, which §5.1 looks for in the
+//! median of the last five epochs, so that one lucky evaluation is no result.
 
 /// What follows from an accuracy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,23 +16,41 @@ pub enum Judgement {
     Stop,
 }
 
+/// The accuracy at which a training is done.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Target {
+    /// Share of the held-out samples that are classified correctly, 0 to 1; `None`: it lasts as long as it was told to.
+    pub accuracy: Option<f64>,
+    /// The median after each of so many epochs, the last ones, must be that high.
+    pub epochs: u32,
+}
+
+impl Default for Target {
+    /// No accuracy, which the last epoch alone would have to reach.
+    fn default() -> Target {
+        Target { accuracy: None, epochs: 1 }
+    }
+}
+
 /// Sees the accuracies of a run in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Judge {
-    target: Option<f64>,
+    target: Target,
     /// The accuracy at the last change of the rate.
     before: Option<f64>,
+    /// The accuracies after the last epochs, no more of them than the target asks for.
+    recent: Vec<f64>,
 }
 
 impl Judge {
-    /// One that ends the run at `target`, if there is one; 0 to 1.
-    pub fn new(target: Option<f64>) -> Judge {
-        Judge { target, before: None }
+    /// One that ends the run at `target`.
+    pub fn new(target: Target) -> Judge {
+        Judge { target, before: None, recent: Vec::new() }
     }
 
-    /// The same, where `before` was the accuracy at the last change of the rate.
-    pub fn recalling(self, before: Option<f64>) -> Judge {
-        Judge { before, ..self }
+    /// The same, where `before` was the accuracy at the last change of the rate, and `recent` those after the last epochs.
+    pub fn recalling(self, before: Option<f64>, recent: Vec<f64>) -> Judge {
+        Judge { before, recent, ..self }
     }
 
     /// The accuracy at the last change of the rate.
@@ -39,16 +58,37 @@ impl Judge {
         self.before
     }
 
-    /// The same, with another target.
-    pub fn aiming(self, target: Option<f64>) -> Judge {
-        Judge { target, ..self }
+    /// The accuracies after the last epochs, as far as the target asks for them.
+    pub fn recent(&self) -> &[f64] {
+        &self.recent
     }
 
-    /// What follows from `accuracy`, which is that of the moment before the rate falls where `rate_falls`; the first time there
-    /// is nothing that it could have improved on.
-    pub fn judge(&mut self, accuracy: f64, rate_falls: bool) -> Judgement {
-        if self.target.is_some_and(|target| accuracy >= target) {
-            return Judgement::Stop;
+    /// The same, with another target.
+    pub fn aiming(&self, target: Target) -> Judge {
+        let mut judge = Judge { target, ..self.clone() };
+        judge.forget();
+        judge
+    }
+
+    /// Whether the median accuracy of the last epochs is the target's or higher.
+    pub fn is_content(&self) -> bool {
+        let mut sorted = self.recent.clone();
+        sorted.sort_by(f64::total_cmp);
+        let count = sorted.len();
+        let enough = count > 0 && count >= self.target.epochs as usize;
+        let median = |sorted: &[f64]| (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0;
+        self.target.accuracy.is_some_and(|target| enough && median(&sorted) >= target)
+    }
+
+    /// What follows from `accuracy`, which is that after an epoch where `epoch_ends`, and that of the moment before the rate
+    /// falls where `rate_falls`; the first time there is nothing that it could have improved on.
+    pub fn judge(&mut self, accuracy: f64, epoch_ends: bool, rate_falls: bool) -> Judgement {
+        if epoch_ends && self.target.accuracy.is_some() {
+            self.recent.push(accuracy);
+            self.forget();
+            if self.is_content() {
+                return Judgement::Stop;
+            }
         }
         if !rate_falls {
             return Judgement::GoOn;
@@ -58,15 +98,25 @@ impl Judge {
             _ => Judgement::GoOn,
         }
     }
+
+    /// Keeps the accuracies that the target asks for.
+    fn forget(&mut self) {
+        let more = self.recent.len().saturating_sub(self.target.epochs as usize);
+        self.recent.drain(..more);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(accuracy: f64, epochs: u32) -> Target {
+        Target { accuracy: Some(accuracy), epochs }
+    }
+
     #[test]
     fn restarts_only_without_improvement_since_the_last_rate_step() {
-        let mut judge = Judge::new(Some(0.9));
+        let mut judge = Judge::new(at(0.9, 1));
         let seen = [
             (0.5, false, Judgement::GoOn),
             (0.6, true, Judgement::GoOn), // nothing to compare with
@@ -79,8 +129,26 @@ mod tests {
             (0.9, true, Judgement::Stop),
         ];
         for (accuracy, rate_falls, expected) in seen {
-            assert_eq!(judge.judge(accuracy, rate_falls), expected, "{accuracy}");
+            assert_eq!(judge.judge(accuracy, true, rate_falls), expected, "{accuracy}");
         }
-        assert_eq!(Judge::new(None).judge(1.0, false), Judgement::GoOn);
+        assert_eq!(Judge::default().judge(1.0, true, false), Judgement::GoOn);
+        // Between the ends of epochs it is not looked for the target.
+        assert_eq!(Judge::new(at(0.9, 1)).judge(1.0, false, true), Judgement::GoOn);
+    }
+
+    /// Of 0.5, 0.9, 0.4 and 0.8 the last three have the median 0.8, the three before 0.5.
+    #[test]
+    fn the_target_is_the_median_of_the_last_epochs() {
+        let mut judge = Judge::new(at(0.8, 3));
+        let seen = [0.5, 0.9, 0.4, 0.8].map(|accuracy| judge.judge(accuracy, true, false));
+        assert_eq!(seen, [Judgement::GoOn, Judgement::GoOn, Judgement::GoOn, Judgement::Stop]);
+        assert_eq!(judge.recent(), [0.9, 0.4, 0.8]);
+        // Two in the middle: (0.4 + 0.8) / 2 of the last two, (0.8 + 0.7) / 2 with one more.
+        let mut two = judge.aiming(at(0.75, 2));
+        assert_eq!((two.recent(), two.is_content()), (&[0.4, 0.8][..], false));
+        assert_eq!(two.judge(0.7, true, false), Judgement::Stop);
+        // Fewer epochs than are asked for have no such median, however accurate they are.
+        let mut young = Judge::new(at(0.8, 2));
+        assert_eq!(young.judge(1.0, true, false), Judgement::GoOn);
     }
 }

@@ -1,0 +1,63 @@
+//! `Run`: what a run leaves.
+
+use lockstep_models::{Claim, Timeline};
+
+use crate::data::Dataset;
+use crate::exchange::Traffic;
+use crate::replica::{Evaluation, Replica};
+use crate::state::State;
+
+/// What a run leaves.
+pub struct Run {
+    /// When every task ran.
+    pub timeline: Timeline,
+    /// Mean loss over the global batch, per step.
+    pub losses: Vec<f64>,
+    /// How the model did on held-out samples at the ends of the epochs that were to be judged.
+    pub evaluations: Vec<Evaluation>,
+    /// Messages and bytes, `[from][to]`.
+    pub traffic: Vec<Vec<Traffic>>,
+    /// SHA-256 of the learnable parameters, equal on all workers; of learners, of their average model.
+    pub weights_sha256: String,
+    /// SHA-256 of parameters, optimizer state and every worker's batch norm statistics; of learners, also of each one's own
+    /// weights.
+    pub state_sha256: String,
+    /// The learnable parameters; of learners, those of their average model.
+    pub parameters: Vec<f32>,
+    /// Which learner got which micro-batch, where they claim them; in the order of claims.
+    pub claims: Vec<Claim>,
+    /// Steps since training began after which learners began again at their average model.
+    pub restarts: Vec<u64>,
+    /// Steps since training began that were done before this run.
+    pub first: u64,
+    /// Whether it ended early, because [`Saving`] ordered so.
+    pub stopped: bool,
+    /// How far the processes' clocks may be apart in the timeline, in seconds; zero inside one process.
+    pub clock_residual_s: f64,
+    /// The trained replica, its running statistics averaged over workers or recomputed.
+    pub(super) replica: Replica,
+    /// How it can go on.
+    pub(super) state: State,
+}
+
+impl Run {
+    /// What a further run can go on from, also one with another number of ranks.
+    pub fn state(&self) -> State {
+        let learners = self.state.average.is_some();
+        let (weights, velocity) = match learners {
+            true => (self.state.weights.clone(), Vec::new()),
+            false => (vec![self.parameters.clone()], self.replica.velocity().to_vec()),
+        };
+        State { weights, velocity, ..self.state.clone() }
+    }
+
+    /// Whether the target accuracy was reached.
+    pub fn is_content(&self) -> bool {
+        self.state.judge.is_content()
+    }
+
+    /// How the trained model does on held-out data.
+    pub fn evaluate(&mut self, held_out: &Dataset) -> Evaluation {
+        self.replica.evaluate(held_out)
+    }
+}
