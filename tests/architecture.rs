@@ -105,3 +105,24 @@ fn the_binary_only_calls_the_library() {
     let text = std::fs::read_to_string(root().join("src/main.rs")).expect("a readable file");
     assert!(text.lines().count() <= MOST_MAIN_LINES);
 }
+
+/// The table of the papers' mechanisms names files that exist, and in its last column tests that do.
+#[test]
+fn the_table_of_mechanisms_is_true() {
+    let text = std::fs::read_to_string(root().join("docs/mechanisms.md")).expect("a readable file");
+    let all: String = sources().iter().map(|path| std::fs::read_to_string(path).expect("a readable file")).collect();
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let (mut faults, mut rows) = (Vec::new(), 0);
+    for line in text.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
+        assert_eq!(cells.len(), 4, "{line}");
+        rows += 1;
+        let is_place = |name: &String| name.contains('/');
+        let places = quoted(cells[2]).into_iter().chain(quoted(cells[3]).into_iter().filter(is_place));
+        faults.extend(places.filter(|place| !root().join(place).exists()).map(|place| format!("no file {place}")));
+        let tests = quoted(cells[3]).into_iter().filter(|name| !is_place(name));
+        faults.extend(tests.filter(|name| !all.contains(&format!("fn {name}("))).map(|name| format!("no test {name}")));
+    }
+    assert!(rows > 80, "the tables are where this test looks for them");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
