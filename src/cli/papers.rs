@@ -50,7 +50,7 @@ impl Papers {
             }
         }
         let committed = self.check.as_ref().map(read).transpose()?;
-        let all = || PAPERS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let all = || PAPERS.map(|shipped| shipped.name.to_owned()).into();
         let names: Vec<String> = if self.papers.is_empty() { all() } else { self.papers };
         let drawn = self.figures || self.html.is_some();
         let load = |name: &String| if drawn { Paper::with_plots(name) } else { Paper::load(name) };

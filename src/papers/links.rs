@@ -4,7 +4,7 @@
 use super::case::{Case, Known};
 use super::figures::{Cores, Figure};
 use super::machine::{Machine, Parameter};
-use super::{PAPERS, Paper};
+use super::{PAPERS, Paper, Shipped};
 use crate::experiment::Experiment;
 use crate::site::Site;
 use crate::sweep::Scale;
@@ -34,7 +34,7 @@ fn a_links_bandwidth_matters_where_it_bounds_and_nowhere_else() {
     let scale = |name: &str| Parameter::Scale(Scale::new(name, vec![1.0]).unwrap());
     let faster = [(scale("gpu"), 1000.0), (scale("gpu-memory"), 1000.0), (scale("launch"), 0.001)];
     let mut bounded = 0;
-    for (name, _) in PAPERS {
+    for Shipped { name, .. } in PAPERS {
         let paper = Paper::load(name).unwrap();
         let cores = Cores::all();
         let configurations = configurations(&paper);

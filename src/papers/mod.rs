@@ -39,14 +39,43 @@ pub use plot::{Plot, told};
 pub use quantity::{Quantity, Unit};
 pub use row::{Mark, Row};
 
-/// The papers that come with lockstep, as `lockstep papers` names them, and their files.
-pub const PAPERS: [(&str, &str); 5] = [
-    ("goyal2017", include_str!("../../experiments/papers/goyal2017.toml")),
-    ("iandola2016", include_str!("../../experiments/papers/iandola2016.toml")),
-    ("krizhevsky2014", include_str!("../../experiments/papers/krizhevsky2014.toml")),
-    ("kumar2018", include_str!("../../experiments/papers/kumar2018.toml")),
-    ("koliousis2019", include_str!("../../experiments/papers/koliousis2019.toml")),
+/// What comes with lockstep of a paper.
+#[derive(Debug, Clone, Copy)]
+pub struct Shipped {
+    /// As `lockstep papers` names it.
+    pub name: &'static str,
+    /// The text of `experiments/papers/NAME.toml`: its rows.
+    rows: &'static str,
+    /// The text of `experiments/papers/NAME.figures.toml`: what is drawn of it.
+    figures: &'static str,
+}
+
+/// The files of the paper called `$name`.
+macro_rules! shipped {
+    ($name:literal) => {
+        Shipped {
+            name: $name,
+            rows: include_str!(concat!("../../experiments/papers/", $name, ".toml")),
+            figures: include_str!(concat!("../../experiments/papers/", $name, ".figures.toml")),
+        }
+    };
+}
+
+/// The papers that come with lockstep, in the order in which they are printed.
+pub const PAPERS: [Shipped; 5] = [
+    shipped!("goyal2017"),
+    shipped!("iandola2016"),
+    shipped!("krizhevsky2014"),
+    shipped!("kumar2018"),
+    shipped!("koliousis2019"),
 ];
+
+impl Shipped {
+    /// That with this name.
+    fn called(name: &str) -> Option<Shipped> {
+        PAPERS.into_iter().find(|shipped| shipped.name == name)
+    }
+}
 
 /// One paper: its rows and what they have in common.
 #[derive(Debug, Clone)]
@@ -71,12 +100,12 @@ impl Paper {
     /// # Errors
     /// An unknown name, an unreadable file, and whatever [`Paper::parse`] refuses.
     pub fn load(name: &str) -> Result<Paper, InputError> {
-        if let Some((known, text)) = PAPERS.iter().find(|(known, _)| *known == name) {
-            return Paper::parse(&format!("experiments/papers/{known}.toml"), text);
+        if let Some(shipped) = Shipped::called(name) {
+            return Paper::parse(&format!("experiments/papers/{name}.toml"), shipped.rows);
         }
         if !name.ends_with(".toml") {
-            let names: Vec<&str> = PAPERS.iter().map(|(known, _)| *known).collect();
-            let message = format!("there is no such paper: there are {}, or name a .toml file", names.join(", "));
+            let names = PAPERS.map(|shipped| shipped.name).join(", ");
+            let message = format!("there is no such paper: there are {names}, or name a .toml file");
             return Err(InputError::new("PAPER", name, message));
         }
         let text = std::fs::read_to_string(Path::new(name)).map_err(|error| {

@@ -17,22 +17,13 @@ use std::path::Path;
 
 use lockstep_topology::InputError;
 
-use super::{Paper, Row, Unit};
+use super::{Paper, Row, Shipped, Unit};
 use crate::experiment::Experiment;
 use crate::svg::Spacing;
 
 pub use bounds::told;
 pub(super) use draw::svg;
 pub(super) use point::predicted;
-
-/// The plots of the papers that come with lockstep, by the papers' names.
-const FILES: [(&str, &str); 5] = [
-    ("goyal2017", include_str!("../../../experiments/papers/goyal2017.figures.toml")),
-    ("iandola2016", include_str!("../../../experiments/papers/iandola2016.figures.toml")),
-    ("krizhevsky2014", include_str!("../../../experiments/papers/krizhevsky2014.figures.toml")),
-    ("kumar2018", include_str!("../../../experiments/papers/kumar2018.figures.toml")),
-    ("koliousis2019", include_str!("../../../experiments/papers/koliousis2019.figures.toml")),
-];
 
 /// One plot.
 #[derive(Debug, Clone)]
@@ -118,8 +109,8 @@ impl Plot {
     /// # Errors
     /// An unreadable file, unknown or missing keys, units that do not fit, points that no line goes by: with file, line and cure.
     pub fn of(paper: &Paper, file: &str) -> Result<Vec<Plot>, InputError> {
-        if let Some((known, text)) = FILES.iter().find(|(known, _)| *known == file) {
-            return read::parse(paper, &format!("experiments/papers/{known}.figures.toml"), text);
+        if let Some(shipped) = Shipped::called(file) {
+            return read::parse(paper, &format!("experiments/papers/{file}.figures.toml"), shipped.figures);
         }
         let beside = Path::new(file).with_extension("figures.toml");
         match std::fs::read_to_string(&beside) {

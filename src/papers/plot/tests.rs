@@ -1,7 +1,7 @@
 //! Tests of plots: what files are refused, where published points stand, and that the papers' own files draw what they say.
 
 use super::*;
-use crate::papers::{PAPERS, account};
+use crate::papers::{PAPERS, Shipped, account};
 
 const PAPER: &str = "name = \"p\"\nsource = \"a test\"\n[experiment]\ncluster = \"ethernet-gpu-8\"\nmodel = \"lenet\"\nbatch_per_rank = 16\n\
     [[row]]\nrow = \"A\"\nsays = \"so\"\ncite = \"there\"\nmark = \"anchor\"\nquantity = \"time\"\nepochs = 2\nsamples = 1610\npublished = 3\nunit = \"s\"\n\
@@ -109,7 +109,7 @@ fn what_cannot_be_drawn_is_refused_with_its_line() {
 /// Every paper has figures, all of whose points stand on a line.
 #[test]
 fn the_papers_own_figures_are_read() {
-    for (name, _) in PAPERS {
+    for Shipped { name, .. } in PAPERS {
         let paper = Paper::with_plots(name).unwrap();
         let points: usize = paper.plots.iter().flat_map(|plot| &plot.lines).map(|line| line.points.len()).sum();
         assert!(paper.plots.len() >= 2 && points >= 3, "{name}");
