@@ -13,6 +13,9 @@ use crate::failure::Failure;
 use crate::predict::{Predicted, Setup, predict};
 use crate::site::Site;
 
+/// Runs of tasks of which each is kept, to tell who waits for whom.
+const MOST_SPANS: usize = 100_000;
+
 /// What is predicted of one configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Figure {
@@ -69,6 +72,8 @@ pub(super) fn setup(experiment: &Experiment, site: &Site) -> Result<Setup, Input
     let mut setup = Setup::of(experiment, site, NetworkModel::MaxMin)?;
     // Exchanges are rounded up to equal parts where ranks then fold.
     setup.options.fold = FoldRule::Padded;
+    // What is asked of a run follows from totals.
+    setup.options.max_spans = MOST_SPANS;
     if setup.conditions.noise.is_empty() && site.costs.noise().is_none() {
         // Where nothing varies, steps that have settled are alike: the second, or the third where averaging overlaps the
         // next step's computation.

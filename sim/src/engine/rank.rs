@@ -25,6 +25,8 @@ pub(crate) struct Rank {
     pub(crate) apart: bool,
     /// Whether no other rank is on its device.
     pub(super) sole: bool,
+    /// The ranks of its device, it among them; none where some of them stand for others.
+    pub(super) mates: Vec<u32>,
     /// Which of the engine's job lists is its own.
     pub(super) jobs: u32,
     /// Iterations that the driver has let it begin.
@@ -65,6 +67,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 device,
                 apart: matches!(platform.cluster.devices()[device.0 as usize].kind, DeviceKind::Gpu(_)),
                 sole: platform.placement.ranks_on(device) == 1,
+                mates: Vec::new(),
                 jobs: jobs[rank as usize],
                 begun: 0,
                 stopped: false,
@@ -85,6 +88,16 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
     }
     if let Some(noise) = platform.costs.noise() {
         hear(&mut ranks, noise, platform);
+    }
+    let mut on = vec![Vec::new(); platform.cluster.devices().len()];
+    for (rank, state) in (0..).zip(&ranks) {
+        on[state.device.0 as usize].push(rank);
+    }
+    for state in &mut ranks {
+        let mates = &on[state.device.0 as usize];
+        if mates.len() == platform.placement.ranks_on(state.device) as usize {
+            state.mates.clone_from(mates);
+        }
     }
     ranks
 }

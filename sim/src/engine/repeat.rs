@@ -1,5 +1,6 @@
 //! Repetitions that pass alike: a rank that has its device to itself and exchanges nothing does the second micro-batch
-//! in the very picoseconds of every other, so all but the first and the last are one event.
+//! in the very picoseconds of every other, so all but the first and the last are one event. So do ranks that share a device, if
+//! they are in step: at the same task of the same program at the same instant, they stay so.
 //!
 //! Nothing can come between: only ranks on the device use its cores and memory, messages reach a rank's units only
 //! through exchanges that it has started, and what waits for the body of a `Repeat` waits for its last repetition. A GPU's
@@ -8,7 +9,8 @@
 use lockstep_models::Span;
 use lockstep_topology::Time;
 
-use super::{Engine, Job};
+use super::unit::Busy;
+use super::{Engine, Event, Job};
 use crate::fluid::Fluid;
 use crate::plan::{RolePlan, Slot};
 
@@ -21,41 +23,68 @@ fn part(role: &RolePlan, position: u32) -> Option<(&[Slot], u32)> {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Has `rank` do, from now on, all repetitions of its compute stream but the last, and says until when; `None` where
-    /// something might disturb it, and at the first.
-    pub(super) fn repetitions(&mut self, rank: u32) -> Option<Time> {
+    /// Has `rank`, and those that share its device, do from now on all repetitions of the compute stream but the last; false where
+    /// something might disturb them, and at the first.
+    pub(super) fn repetitions(&mut self, rank: u32) -> bool {
         let state = &self.ranks[rank as usize];
         let role = &self.plan.roles[state.role as usize];
-        let cursor = state.compute;
-        let undisturbed = state.sole && state.noise.is_none() && state.flights.is_empty() && role.repeats_alone;
-        let undisturbed = undisturbed && state.synchronised(role, cursor.iteration) && !role.claims();
-        let undisturbed = undisturbed && state.ready == Some(self.now) && self.platform.conditions.apart().is_none();
+        let wanted = state.compute.repetition > 0 && role.repeats_alone && !role.claims() && !self.long_way;
+        let undisturbed = self.feeds.is_empty() && self.platform.conditions.apart().is_none();
         let left_behind = state.apart && self.messages.len() > 0;
-        if self.long_way || !self.feeds.is_empty() || cursor.repetition == 0 || !undisturbed || left_behind {
-            return None;
+        if !wanted || !undisturbed || left_behind || part(role, state.compute.position).is_none() {
+            return false;
         }
+        let mates = std::mem::take(&mut self.ranks[rank as usize].mates);
+        let together = !mates.is_empty() && mates.iter().all(|mate| self.in_step(*mate, rank));
+        let done = together && self.repeat(rank, &mates).is_some();
+        self.ranks[rank as usize].mates = mates;
+        done
+    }
+
+    /// Whether `mate` is about to begin at this instant what `rank` is, and nothing else goes on of it.
+    fn in_step(&mut self, mate: u32, rank: u32) -> bool {
+        if self.units[2 * mate as usize].busy.is_some() || self.compute_ready(mate) != Some(self.now) {
+            return false;
+        }
+        let [mate, rank] = [mate, rank].map(|rank| &self.ranks[rank as usize]);
+        let role = &self.plan.roles[mate.role as usize];
+        let same = (mate.role, mate.jobs, mate.compute) == (rank.role, rank.jobs, rank.compute);
+        same && mate.noise.is_none() && mate.flights.is_empty() && mate.synchronised(role, mate.compute.iteration)
+    }
+
+    /// Puts the repetitions of ranks in step on record and keeps them busy until they are over; `None` where there are none to be
+    /// put together, or they last too long.
+    fn repeat(&mut self, rank: u32, mates: &[u32]) -> Option<()> {
+        let cursor = self.ranks[rank as usize].compute;
+        let role = &self.plan.roles[self.ranks[rank as usize].role as usize];
         let (slots, count) = part(role, cursor.position)?;
         let times = (count - 1).checked_sub(cursor.repetition).filter(|times| *times > 1)?;
-        let once = self.once(rank, slots);
+        let mut once = self.once(rank, slots, mates.len() as u32);
         let span = once.last()?.end - self.now;
         let end = span.0.checked_mul(u64::from(times))?.checked_add(self.now.0).map(Time)?;
         if end == Time::MAX {
             return None;
         }
-        let state = &mut self.ranks[rank as usize];
-        (state.ready, state.compute.repetition) = (None, cursor.repetition + times);
-        for span in &once {
-            state.done[span.task as usize] += u64::from(times);
-            if let Some(Job { class, seconds }) = self.job_lists[state.jobs as usize][span.task as usize] {
-                self.resources.take(class, seconds * f64::from(times));
+        for mate in mates {
+            let state = &mut self.ranks[*mate as usize];
+            (state.ready, state.compute.repetition) = (None, cursor.repetition + times);
+            for span in &mut once {
+                span.rank = *mate;
+                state.done[span.task as usize] += u64::from(times);
+                if let Some(Job { class, seconds }) = self.job_lists[state.jobs as usize][span.task as usize] {
+                    self.resources.take(class, seconds * f64::from(times));
+                }
             }
+            self.record.add_repetitions(state.role, &once, times, span);
+            let unit = 2 * *mate;
+            self.units[unit as usize].keep_busy(Busy::Repeat(self.now));
+            self.events.push(end, Event::Done(unit));
         }
-        self.record.add_repetitions(state.role, &once, times, span);
-        Some(end)
+        Some(())
     }
 
-    /// One repetition of `rank` from now on, task by task.
-    fn once(&mut self, rank: u32, slots: &[Slot]) -> Vec<Span> {
+    /// One repetition of `rank` from now on, task by task, beside as many others as make `crowd` ranks.
+    fn once(&mut self, rank: u32, slots: &[Slot], crowd: u32) -> Vec<Span> {
         let state = &self.ranks[rank as usize];
         let (cursor, jobs) = (state.compute, &self.job_lists[state.jobs as usize]);
         let (iteration, repetition) = (cursor.iteration, cursor.repetition);
@@ -63,7 +92,7 @@ impl<F: Fluid> Engine<'_, F> {
         let mut spans = Vec::with_capacity(slots.len());
         for slot in slots {
             let Some(Job { class, seconds }) = jobs[slot.task as usize] else { continue };
-            let (start, end) = (at, at + self.fluid.span_alone(class, seconds));
+            let (start, end) = (at, at + self.fluid.span_of(class, seconds, crowd));
             spans.push(Span { rank, task: slot.task, iteration, repetition, ready: start, start, end });
             at = end;
         }

@@ -57,6 +57,13 @@ pub(crate) struct Unit {
     pub(super) dirty: bool,
 }
 
+impl Unit {
+    /// Begins something of which its end is known, so that nothing wakes it before.
+    pub(super) fn keep_busy(&mut self, busy: Busy) {
+        (self.busy, self.wakes) = (Some(busy), None);
+    }
+}
+
 impl<F: Fluid> Engine<'_, F> {
     /// The unit of `rank` that handles messages.
     pub(super) fn exchange_unit(&self, rank: u32) -> u32 {
@@ -94,18 +101,14 @@ impl<F: Fluid> Engine<'_, F> {
         if job.is_some()
             && let Some(end) = self.fed(rank)
         {
-            let state = &mut self.units[unit as usize];
-            (state.busy, state.wakes) = (Some(Busy::Compute(now)), None);
+            self.units[unit as usize].keep_busy(Busy::Compute(now));
             self.events.push(end, Event::Done(unit));
             return Ok(());
         }
         if job.is_some()
             && let Some(job) = self.next_job(rank)
         {
-            if let Some(end) = self.repetitions(rank) {
-                let state = &mut self.units[unit as usize];
-                (state.busy, state.wakes) = (Some(Busy::Repeat(now)), None);
-                self.events.push(end, Event::Done(unit));
+            if self.repetitions(rank) {
                 return Ok(());
             }
             return self.work(unit, Busy::Compute(now), job.class, job.seconds);

@@ -8,11 +8,10 @@
 //! A large component that mostly stays together is searched once in a while and otherwise kept: solving two pieces as
 //! if they were one gives the same speeds.
 
-use lockstep_topology::Time;
-
-use super::classes::NONE;
-use super::fast::System;
-use super::{picoseconds, share};
+use super::classes::{Classes, NONE};
+use super::fast::{Resource, System};
+use super::repair::Reached;
+use super::share;
 
 /// A component: its classes and tight resources.
 #[derive(Debug, Clone)]
@@ -20,12 +19,33 @@ pub(super) struct Component {
     pub(super) groups: Vec<u32>,
     pub(super) resources: Vec<u32>,
     /// The class that stands in the schedule for it, or none.
-    leader: u32,
+    pub(super) leader: u32,
+    /// Whether its speeds were found by filling, so that each class's draft names its neck.
+    pub(super) filled: bool,
 }
 
 impl Default for Component {
     fn default() -> Component {
-        Component { groups: Vec::new(), resources: Vec::new(), leader: NONE }
+        Component { groups: Vec::new(), resources: Vec::new(), leader: NONE, filled: false }
+    }
+}
+
+impl Component {
+    /// Takes in a class and those of its tight resources that are not in; `by` is the search that all of it carries.
+    pub(super) fn join(&mut self, class: u32, by: u64, classes: &mut Classes, resources: &mut [Resource]) {
+        let group = &mut classes.groups[class as usize];
+        if group.seen != by {
+            group.seen = by;
+            group.place = self.groups.len() as u32;
+            self.groups.push(class);
+        }
+        for link in &classes.links[group.range()] {
+            let resource = &mut resources[link.resource as usize];
+            if resource.tight && resource.seen != by {
+                resource.seen = by;
+                self.resources.push(link.resource);
+            }
+        }
     }
 }
 
@@ -51,7 +71,10 @@ pub(super) struct Work {
     /// Whether a class of it was detached since the last settling.
     pub(super) left: bool,
     turns: u32,
-    share: share::Scratch,
+    /// Classes that are about to join something.
+    pub(super) joining: Vec<u32>,
+    pub(super) reached: Reached,
+    pub(super) share: share::Scratch,
 }
 
 impl Default for Work {
@@ -68,8 +91,17 @@ impl Default for Work {
             kept_by: 0,
             left: false,
             turns: 0,
+            joining: Vec::new(),
+            reached: Reached::default(),
             share: share::Scratch::default(),
         }
+    }
+}
+
+impl Work {
+    /// Whether what is kept is to be searched anew.
+    pub(super) fn is_due(&self) -> bool {
+        self.turns == 0
     }
 }
 
@@ -122,19 +154,7 @@ impl System {
             });
         }
         for class in &self.work.alive {
-            let group = &mut self.classes.groups[*class as usize];
-            if group.seen != kept_by {
-                group.seen = kept_by;
-                group.place = kept.groups.len() as u32;
-                kept.groups.push(*class);
-            }
-            for link in &self.classes.links[group.range()] {
-                let resource = &mut self.resources[link.resource as usize];
-                if resource.tight && resource.seen != kept_by {
-                    resource.seen = kept_by;
-                    kept.resources.push(link.resource);
-                }
-            }
+            kept.join(*class, kept_by, &mut self.classes, &mut self.resources);
         }
         kept
     }
@@ -248,36 +268,9 @@ impl System {
             members: &component.groups,
             tight: &mut component.resources,
         };
-        part.solve(&mut work.share);
-        let mut first = Time::MAX;
-        let (mut leader, mut peers) = (NONE, NONE);
-        for class in &component.groups {
-            let (pace, speed) = (&mut self.classes.paces[*class as usize], self.classes.drafts[*class as usize].speed);
-            if pace.speed != speed || pace.due == Time::MAX {
-                pace.catch_up(self.now);
-                pace.speed = speed;
-                pace.due = self.now + Time(picoseconds(pace.first.mark - pace.progress, speed));
-            }
-            if pace.due < first {
-                (first, leader, peers) = (pace.due, *class, NONE);
-            } else if pace.due == first {
-                pace.next_due = peers;
-                peers = *class;
-            }
-        }
-        let before = std::mem::replace(&mut component.leader, leader);
-        if before != NONE && before != leader && self.classes.groups[before as usize].seen == self.work.kept_by {
-            self.unschedule(before);
-        }
-        if leader != NONE {
-            self.classes.paces[leader as usize].next_due = peers;
-            self.classes.groups[leader as usize].leads = true;
-            self.schedule.set(leader, first);
-        }
-        // The first class with taps makes capacities change.
-        if self.capacities > 0 {
-            component.groups.iter().for_each(|class| self.retap(*class));
-        }
+        component.filled = part.solve(&mut work.share);
+        self.set_paces(&component.groups);
+        self.lead(component);
     }
 
     pub(super) fn unschedule(&mut self, class: u32) {

@@ -6,7 +6,7 @@
 use lockstep_topology::{InputError, Time};
 
 use super::alone::{FREE, SHARED};
-use super::classes::{Classes, Member, NONE};
+use super::classes::{Classes, Link, Member, NONE};
 use super::schedule::Schedule;
 use super::tap::{Role, check, left};
 use super::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
@@ -59,6 +59,8 @@ pub(super) struct Fill {
     pub(super) waiting: f64,
     /// The level, where sweeps look for it.
     pub(super) level: f64,
+    /// Whether a repair gives it out.
+    pub(super) asked: bool,
 }
 
 /// The incremental fluid system; see [the module](crate::fluid) for what it computes.
@@ -296,8 +298,13 @@ impl Fluid for System {
         self.classes.paces[class.0 as usize].speed
     }
 
-    fn span_alone(&mut self, class: ClassId, work: f64) -> Time {
-        if work > 0.0 { Time(picoseconds(work, self.bound(class.0))) } else { Time::ZERO }
+    fn span_of(&mut self, class: ClassId, work: f64, crowd: u32) -> Time {
+        let bound = self.bound(class.0);
+        let links = &self.classes.links[self.classes.groups[class.0 as usize].range()];
+        let share = |link: &Link| self.resources[link.resource as usize].capacity / (f64::from(crowd) * link.per_speed);
+        // One alone runs at its bound, to the bit.
+        let speed = if crowd > 1 { links.iter().map(share).fold(bound, f64::min) } else { bound };
+        if work > 0.0 { Time(picoseconds(work, speed)) } else { Time::ZERO }
     }
 
     fn load(&mut self, resource: ResourceId) -> f64 {

@@ -31,6 +31,7 @@ mod classes;
 mod component;
 mod draft;
 mod fast;
+mod repair;
 mod schedule;
 mod settle;
 mod share;
@@ -152,7 +153,12 @@ pub trait Fluid {
     fn speed(&mut self, class: ClassId) -> f64;
 
     /// How long an activity with `work` takes where nobody shares its resources.
-    fn span_alone(&mut self, class: ClassId, work: f64) -> Time;
+    fn span_alone(&mut self, class: ClassId, work: f64) -> Time {
+        self.span_of(class, work, 1)
+    }
+
+    /// How long each of `crowd` activities of a class takes, of so much work, where nobody else shares their resources.
+    fn span_of(&mut self, class: ClassId, work: f64, crowd: u32) -> Time;
 
     /// What all activities together take of a resource at present, in its unit.
     fn load(&mut self, resource: ResourceId) -> f64;

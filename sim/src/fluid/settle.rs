@@ -40,9 +40,13 @@ impl System {
             }
         }
         work.alive.iter().for_each(|class| classes.redraft(*class, is_tight));
-        if self.stays_in_kept() {
+        if self.stays_in_kept() || self.absorb() {
             let mut kept = self.refresh_kept();
-            self.solve(&mut kept);
+            if self.repair(&kept) {
+                self.lead(&mut kept);
+            } else {
+                self.solve(&mut kept);
+            }
             self.work.kept = kept;
         } else {
             self.solve_found();

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use super::classes::{Group, Link};
+use super::classes::{Group, Link, NONE};
 use super::draft::Draft;
 use super::fast::{Fill, Resource};
 
@@ -64,19 +64,34 @@ pub(super) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Writes each class's speed.
-    pub(super) fn solve(mut self, scratch: &mut Scratch) {
+    /// Writes each class's speed; returns whether by filling, which also writes its neck.
+    pub(super) fn solve(mut self, scratch: &mut Scratch) -> bool {
         if let [only] = self.members {
             let group = &self.groups[*only as usize];
             let links = &self.links[group.range()];
             let crowd = f64::from(group.attached);
             let share = |link: &Link| self.resources[link.resource as usize].capacity / (crowd * link.per_speed);
             self.drafts[*only as usize].speed = links.iter().map(share).fold(group.cap, f64::min);
-        } else if self.prepare() {
+            return false;
+        }
+        let even = self.prepare();
+        if even {
+            for number in self.tight.iter() {
+                let Resource { capacity, crowd, .. } = self.resources[*number as usize];
+                let fill = &mut self.fills[*number as usize];
+                *fill = Fill { rest: capacity, waiting: crowd, ..*fill };
+            }
             self.fill(scratch);
         } else {
             self.sweep(scratch);
         }
+        even
+    }
+
+    /// Writes the speeds of even classes among which the rests of their resources are shared out.
+    pub(super) fn refill(mut self, scratch: &mut Scratch) {
+        self.prepare();
+        self.fill(scratch);
     }
 
     /// Marks every class as without speed; returns whether all use is even.
@@ -97,10 +112,7 @@ impl Part<'_> {
         let mut start = std::mem::take(&mut scratch.levels).into_vec();
         start.clear();
         for number in self.tight.iter() {
-            let Resource { capacity, crowd, .. } = self.resources[*number as usize];
-            let fill = Fill { rest: capacity, waiting: crowd, level: 0.0 };
-            self.fills[*number as usize] = fill;
-            start.push(Stop { at: fill.level(), whose: *number });
+            start.push(Stop { at: self.fills[*number as usize].level(), whose: *number });
         }
         let mut levels = BinaryHeap::from(start);
         let mut reached = 0.0_f64;
@@ -125,7 +137,7 @@ impl Part<'_> {
             if *lowest < stop.at {
                 for user in users {
                     if user.limit < stop.at && self.drafts[user.group as usize].speed == WAITING {
-                        self.give(user.group, self.groups[user.group as usize].bound);
+                        self.give(user.group, self.groups[user.group as usize].bound, NONE);
                         left -= 1;
                         below = true;
                     }
@@ -134,28 +146,29 @@ impl Part<'_> {
             if below {
                 continue;
             }
-            let Stop { at, .. } = PeekMut::pop(stop);
+            let Stop { at, whose } = PeekMut::pop(stop);
             reached = reached.max(at);
             for user in users {
                 let Draft { speed, per_speed, .. } = self.drafts[user.group as usize];
                 if speed == WAITING {
-                    self.give(user.group, reached / per_speed);
+                    self.give(user.group, reached / per_speed, whose);
                     left -= 1;
                 }
             }
         }
         scratch.levels = levels;
         for member in self.members {
-            if self.drafts[*member as usize].speed == WAITING {
-                self.drafts[*member as usize].speed = self.groups[*member as usize].bound;
+            let draft = &mut self.drafts[*member as usize];
+            if draft.speed == WAITING {
+                (draft.speed, draft.neck) = (self.groups[*member as usize].bound, NONE);
             }
         }
     }
 
-    /// Fixes a class's speed and takes what it uses off its resources.
-    fn give(&mut self, class: u32, speed: f64) {
+    /// Fixes a class's speed, which is the level of `neck` or its bound, and takes what it uses off its resources.
+    fn give(&mut self, class: u32, speed: f64, neck: u32) {
         let draft = &mut self.drafts[class as usize];
-        draft.speed = speed;
+        (draft.speed, draft.neck) = (speed, neck);
         let crowd = f64::from(draft.attached);
         let take = crowd * speed * draft.per_speed;
         let fills = &mut *self.fills;

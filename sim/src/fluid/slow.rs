@@ -217,9 +217,10 @@ impl Fluid for SlowSystem {
         self.activities.iter().find(|activity| activity.class == class.0).map_or(0.0, |activity| activity.speed)
     }
 
-    fn span_alone(&mut self, class: ClassId, work: f64) -> Time {
+    fn span_of(&mut self, class: ClassId, work: f64, crowd: u32) -> Time {
         let (cap, uses) = &self.classes[class.0 as usize];
-        let limits = uses.iter().map(|used| self.capacities[used.resource.0 as usize] / used.per_speed);
+        let crowd = f64::from(crowd);
+        let limits = uses.iter().map(|used| self.capacities[used.resource.0 as usize] / (crowd * used.per_speed));
         if work > 0.0 { Time(picoseconds(work, limits.fold(*cap, f64::min))) } else { Time::ZERO }
     }
 

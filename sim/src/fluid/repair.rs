@@ -1,0 +1,224 @@
+//! Repairs: new speeds for the few classes of a kept component that an instant's changes reach.
+//!
+//! Speeds are right where each class runs at its bound or uses a full resource, its neck, on which no activity consumes more
+//! ([the certificate](crate::fluid)). A change spoils that for few: the users of the resources that it touches. So these alone
+//! are filled anew, with what all others take off the top, and then the others' certificates are looked at on every resource
+//! that was given out: whose neck is full no more, or has somebody above it, and who is above a neck that was found, is reached
+//! as well, and all those reached are filled again. When nobody is left to be reached every certificate holds, and even use
+//! has one set of speeds for which they do.
+
+use lockstep_topology::Time;
+
+use super::classes::NONE;
+use super::component::Component;
+use super::fast::{Fill, System};
+use super::share::Part;
+
+/// Consumptions within this share of each other are equal: they are sums of rounded terms.
+const NEAR: f64 = 1e-12;
+
+/// The classes that a repair reaches and their tight resources; kept to save the allocation.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reached {
+    groups: Vec<u32>,
+    resources: Vec<u32>,
+}
+
+impl System {
+    /// Has classes that meet what has changed join the kept component, with all that hang together with them, so that it is
+    /// repaired and not searched; returns whether they may, for levels of uneven use follow from no filling.
+    pub(super) fn absorb(&mut self) -> bool {
+        let (kept_by, filled) = (self.work.kept_by, self.work.kept.filled);
+        if kept_by == 0 || !filled || self.work.is_due() {
+            return false;
+        }
+        self.searches += 1;
+        let mut joining = std::mem::take(&mut self.work.joining);
+        joining.clear();
+        let System { classes, resources, work, searches, .. } = self;
+        let mut even = true;
+        let mut meet = |class: u32, joining: &mut Vec<u32>| {
+            let group = &classes.groups[class as usize];
+            even &= group.even;
+            let draft = &mut classes.drafts[class as usize];
+            if group.seen != kept_by && draft.met != *searches {
+                draft.met = *searches;
+                joining.push(class);
+            }
+        };
+        for (number, was_tight) in &work.changed {
+            let resource = &resources[*number as usize];
+            if *was_tight || resource.tight {
+                resource.users.iter().for_each(|user| meet(user.group, &mut joining));
+            }
+        }
+        work.alive.iter().for_each(|class| meet(*class, &mut joining));
+        let mut at = 0;
+        while at < joining.len() {
+            for link in &classes.links[classes.groups[joining[at] as usize].range()] {
+                let resource = &resources[link.resource as usize];
+                if resource.tight && resource.seen != kept_by {
+                    resource.users.iter().for_each(|user| meet(user.group, &mut joining));
+                }
+            }
+            at += 1;
+        }
+        for class in joining.iter().filter(|_| even) {
+            self.unschedule(*class);
+            self.work.kept.join(*class, kept_by, &mut self.classes, &mut self.resources);
+        }
+        self.work.joining = joining;
+        even
+    }
+
+    /// Finds the speeds of the kept component from those that it had; `false`, and nothing done, where its speeds do not tell
+    /// their necks or a good part of it is reached.
+    pub(super) fn repair(&mut self, component: &Component) -> bool {
+        let alive = &self.work.alive;
+        if !component.filled || alive.iter().any(|class| !self.classes.groups[*class as usize].even) {
+            return false;
+        }
+        let mut reached = std::mem::take(&mut self.work.reached);
+        reached.groups.clear();
+        reached.resources.clear();
+        let mut news = std::mem::take(&mut self.work.joining);
+        news.clear();
+        for (number, was_tight) in &self.work.changed {
+            let resource = &self.resources[*number as usize];
+            if *was_tight || resource.tight {
+                news.extend(resource.users.iter().map(|user| user.group));
+            }
+        }
+        news.extend(&self.work.alive);
+        let most = component.groups.len() / 2;
+        while !news.is_empty() && reached.groups.len() <= most {
+            news.drain(..).for_each(|class| self.reach(class, &mut reached));
+            self.refill(&mut reached);
+            self.spoilt(&reached, &mut news);
+        }
+        let found = news.is_empty();
+        news.clear();
+        self.work.joining = news;
+        for class in &reached.groups {
+            self.classes.drafts[*class as usize].reached = false;
+        }
+        for number in &reached.resources {
+            self.fills[*number as usize].asked = false;
+        }
+        if found {
+            self.set_paces(&reached.groups);
+        }
+        self.work.reached = reached;
+        found
+    }
+
+    /// Counts a class and its tight resources among what is filled anew.
+    fn reach(&mut self, class: u32, reached: &mut Reached) {
+        let draft = &mut self.classes.drafts[class as usize];
+        if std::mem::replace(&mut draft.reached, true) {
+            return;
+        }
+        reached.groups.push(class);
+        for link in &self.classes.links[self.classes.groups[class as usize].range()] {
+            let number = link.resource as usize;
+            if self.resources[number].tight && !std::mem::replace(&mut self.fills[number].asked, true) {
+                reached.resources.push(link.resource);
+            }
+        }
+    }
+
+    /// Gives what the others leave of each resource to the classes that are reached.
+    fn refill(&mut self, reached: &mut Reached) {
+        let System { classes, resources, fills, work, .. } = self;
+        for number in &reached.resources {
+            let resource = &resources[*number as usize];
+            let fill = &mut fills[*number as usize];
+            *fill = Fill { rest: resource.capacity, waiting: 0.0, ..*fill };
+            for user in &resource.users {
+                let draft = &classes.drafts[user.group as usize];
+                let crowd = f64::from(draft.attached);
+                if draft.reached {
+                    fill.waiting += crowd;
+                } else {
+                    fill.rest -= crowd * draft.speed * draft.per_speed;
+                }
+            }
+        }
+        let part = Part {
+            groups: &classes.groups,
+            links: &classes.links,
+            drafts: &mut classes.drafts,
+            resources,
+            fills,
+            members: &reached.groups,
+            tight: &mut reached.resources,
+        };
+        part.refill(&mut work.share);
+    }
+
+    /// Lists classes that are not reached and whose speed is not right beside those that have been found.
+    fn spoilt(&self, reached: &Reached, news: &mut Vec<u32>) {
+        for number in &reached.resources {
+            let resource = &self.resources[*number as usize];
+            let (mut load, mut top, mut level) = (0.0_f64, 0.0_f64, f64::INFINITY);
+            for user in &resource.users {
+                let draft = &self.classes.drafts[user.group as usize];
+                let takes = draft.speed * draft.per_speed;
+                load += f64::from(draft.attached) * takes;
+                top = top.max(takes);
+                if draft.reached && draft.neck == *number {
+                    level = level.min(takes);
+                }
+            }
+            let full = load >= resource.capacity * (1.0 - NEAR);
+            for user in &resource.users {
+                let draft = &self.classes.drafts[user.group as usize];
+                let takes = draft.speed * draft.per_speed;
+                let unheld = draft.neck == *number && (!full || top > takes * (1.0 + NEAR));
+                if !draft.reached && (unheld || takes > level * (1.0 + NEAR)) {
+                    news.push(user.group);
+                }
+            }
+        }
+    }
+
+    /// Has classes go on at the speeds that their drafts say, and finds when each is done.
+    pub(super) fn set_paces(&mut self, groups: &[u32]) {
+        for class in groups {
+            let (pace, speed) = (&mut self.classes.paces[*class as usize], self.classes.drafts[*class as usize].speed);
+            if pace.speed != speed || pace.due == Time::MAX {
+                pace.catch_up(self.now);
+                pace.speed = speed;
+                pace.due = self.now + Time(super::picoseconds(pace.first.mark - pace.progress, speed));
+            }
+        }
+        // The first class with taps makes capacities change.
+        if self.capacities > 0 {
+            groups.iter().for_each(|class| self.retap(*class));
+        }
+    }
+
+    /// Enters a component's next completion into the schedule.
+    pub(super) fn lead(&mut self, component: &mut Component) {
+        let mut first = Time::MAX;
+        let (mut leader, mut peers) = (NONE, NONE);
+        for class in &component.groups {
+            let pace = &mut self.classes.paces[*class as usize];
+            if pace.due < first {
+                (first, leader, peers) = (pace.due, *class, NONE);
+            } else if pace.due == first {
+                pace.next_due = peers;
+                peers = *class;
+            }
+        }
+        let before = std::mem::replace(&mut component.leader, leader);
+        if before != NONE && before != leader && self.classes.groups[before as usize].seen == self.work.kept_by {
+            self.unschedule(before);
+        }
+        if leader != NONE {
+            self.classes.paces[leader as usize].next_due = peers;
+            self.classes.groups[leader as usize].leads = true;
+            self.schedule.set(leader, first);
+        }
+    }
+}
