@@ -50,7 +50,7 @@ pub enum Computed {
     Passes(String, Strategy, u32),
     /// Bytes of all outputs and gradients of so many samples, each in a place of its own (Koliousis et al. 2019 §4.5).
     OutputBytes(String, u32),
-    /// The share of these that a plan saves which gives a place to one after the other.
+    /// The share of these that a plan saves which counts the references of operators (as there).
     PlanSaving(String, u32),
     /// How many times as long as another algorithm one takes among so many hosts of a cluster: over each layer's gradients of a
     /// model, or over so many bytes (Goyal et al. 2017 §4.1).
@@ -149,7 +149,7 @@ impl Computed {
             Computed::PlanSaving(model, samples) => {
                 let program = alone(model, *samples)?;
                 let length = |reuse| Plan::of_role(&program, &program.roles[0], reuse).elements as f64;
-                Ok(1.0 - length(Reuse::Shared) / length(Reuse::Nothing))
+                Ok(1.0 - length(Reuse::Counted) / length(Reuse::Nothing))
             }
             Computed::ExchangeRatio(of) => {
                 let cluster = Cluster::load(&of.cluster)?;

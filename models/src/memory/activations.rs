@@ -62,6 +62,12 @@ impl Chains {
         Chains { forward, of_layer, last_backward, samples }
     }
 
+    /// The last task that is of the layer or takes in its output.
+    pub(super) fn referred_until(&self, model: &Model, id: LayerId) -> usize {
+        let of = |id: &LayerId| self.of_layer[id.index()].and_then(|chain| self.last_backward[chain]);
+        of(&id).into_iter().chain(model.consumers(id).iter().filter_map(of)).max().unwrap_or(0)
+    }
+
     /// Samples in the output of a layer, as [`Program::samples_in`].
     pub(super) fn samples_in(&self, model: &Model, id: LayerId) -> u64 {
         let of = |id: &LayerId| self.of_layer[id.index()].map(|chain| self.samples[chain]);

@@ -19,9 +19,11 @@ pub enum Reuse {
     Nothing,
     /// Layers work in place where they may.
     InPlace,
-    /// Tensors that never live together share a place, and none is worked on in place: what counting references gives
-    /// (Koliousis et al. 2019 §4.5).
+    /// Tensors that never live together share a place, and none is worked on in place.
     Shared,
+    /// As shared, where a backward pass refers to all that its layer took in and gave, whether its kernel reads it or not: what
+    /// counting the references of operators gives (Koliousis et al. 2019 §4.5).
+    Counted,
     /// In place, and tensors that never live together share a place.
     #[default]
     Full,
@@ -58,10 +60,16 @@ pub struct Activations {
 impl Plan {
     /// The plan for the ranks of a role.
     pub fn of_role(program: &Program, role: &Role, reuse: Reuse) -> Plan {
-        let tensors = activations(program, role);
+        let chains = Chains::of(program, role);
+        let mut tensors = activations(program, role);
+        if reuse == Reuse::Counted {
+            for tensor in tensors.iter_mut().filter(|tensor| tensor.content == Content::Output) {
+                tensor.last = tensor.last.max(chains.referred_until(&program.model, tensor.layer));
+            }
+        }
         let (pieces, piece_of) = pieces(program, role, &tensors, reuse);
         let arrangement = match reuse {
-            Reuse::Full | Reuse::Shared => arrange(&pieces),
+            Reuse::Full | Reuse::Shared | Reuse::Counted => arrange(&pieces),
             _ => arrange(&pieces.iter().map(|piece| Storage { first: 0, last: 0, ..*piece }).collect::<Vec<_>>()),
         };
         let range = |piece: usize, bytes: u64| {
@@ -76,7 +84,6 @@ impl Plan {
             dead: vec![Vec::new(); role.tasks.len()],
             last: last_compute(role),
         };
-        let chains = Chains::of(program, role);
         for (tensor, piece) in tensors.iter().zip(&piece_of) {
             let Some(piece) = *piece else { continue };
             let elements = program.model.node(tensor.layer).output.elements();

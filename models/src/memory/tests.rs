@@ -118,11 +118,11 @@ proptest! {
         let memory = Memory::of_role(&program, 0, 1).unwrap();
         prop_assert!(memory.activations_live <= memory.activations && memory.activations <= memory.activations_unplanned);
         let length = |reuse| symbolic::run(&program, reuse).map_err(TestCaseError::fail);
-        let all = [Reuse::Nothing, Reuse::InPlace, Reuse::Shared, Reuse::Full].map(length);
-        let [nothing, in_place, shared, full] = all;
-        let (nothing, in_place, shared, full) = (nothing?, in_place?, shared?, full?);
+        let all = [Reuse::Nothing, Reuse::InPlace, Reuse::Shared, Reuse::Counted, Reuse::Full].map(length);
+        let [nothing, in_place, shared, counted, full] = all;
+        let (nothing, in_place, shared, counted, full) = (nothing?, in_place?, shared?, counted?, full?);
         prop_assert!(full <= in_place && in_place <= nothing, "{full} {in_place} {nothing}");
-        prop_assert!(shared <= nothing, "{shared} {nothing}");
+        prop_assert!(shared <= nothing && counted <= nothing, "{shared} {counted} {nothing}");
     }
 }
 
