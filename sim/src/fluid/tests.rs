@@ -174,6 +174,24 @@ fn tapped_scenarios() -> impl Strategy<Value = Scenario> {
         .prop_map(|(capacities, deeds)| Scenario { capacities, deeds: cumulate(deeds) })
 }
 
+/// Flows over two or three of thirty links in a row, most of them at once: a change reaches few of many that hang together.
+fn long_scenarios() -> impl Strategy<Value = Scenario> {
+    let cap = prop_oneof![3 => Just(f64::INFINITY), 1 => 0.05..1.0];
+    let start = (cap, 0u32..28, 2u32..4, 0.5..20.0f64).prop_map(|(cap, first, links, work)| {
+        let uses = (first..first + links).map(|link| (link, 1.0)).collect();
+        Deed::Start { cap, uses, taps: Vec::new(), work }
+    });
+    let deed = prop_oneof![
+        12 => start,
+        1 => (0usize..90).prop_map(Deed::Cancel),
+        1 => (0u32..30, 0.5..4.0).prop_map(|(resource, capacity)| Deed::Capacity(resource, capacity)),
+    ];
+    let gap = prop_oneof![6 => Just(0), 1 => 0..SECOND];
+    let capacity = prop_oneof![2 => Just(1.0), 1 => 0.5..4.0];
+    (prop::collection::vec(capacity, 30), prop::collection::vec((gap, deed), 30..90))
+        .prop_map(|(capacities, deeds)| Scenario { capacities, deeds })
+}
+
 /// Uses listed once per resource: the helper's own sums then agree with the system's.
 fn cumulate(mut deeds: Vec<(u64, Deed)>) -> Vec<(u64, Deed)> {
     for (_, deed) in &mut deeds {
@@ -216,6 +234,11 @@ proptest! {
 
     #[test]
     fn fast_is_slow_for_any_use(scenario in scenarios(prop_oneof![Just(1.0), 0.1..10.0])) {
+        same_story(&scenario)?;
+    }
+
+    #[test]
+    fn fast_is_slow_where_a_change_reaches_few(scenario in long_scenarios()) {
         same_story(&scenario)?;
     }
 
