@@ -24,6 +24,7 @@ fn algorithms() -> Vec<Algorithm> {
         "ring",
         "halving-doubling",
         "binomial-tree",
+        "tree:3",
         "pipelined-chain",
         "multi-color:2",
         "multi-color:4",

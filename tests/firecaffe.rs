@@ -25,7 +25,7 @@ fn program(algorithm: &str, workers: u32, dropout: bool) -> Program {
     Job { bucket: Bucket::Whole, algorithm, ..Job::new(model(dropout), workers, 4) }.program().unwrap()
 }
 
-const METHODS: [&str; 3] = ["parameter-server:1:dedicated", "parameter-server:1", "binomial-tree"];
+const METHODS: [&str; 4] = ["parameter-server:1:dedicated", "parameter-server:1", "binomial-tree", "tree:2"];
 
 /// §6 and FAQ 6: the sum over the batch gives the numbers of one rank, and a seed gives the same bits again; here with
 /// dropout too, which the paper's one-GPU equality leaves out.

@@ -136,7 +136,7 @@ pub struct CollectiveFlags {
     /// gather:ROOT, alltoallv (equal blocks)
     #[arg(long, default_value = "allreduce", value_name = "NAME")]
     pub collective: String,
-    /// ring, halving-doubling, binomial-tree, pipelined-chain, multi-color:4, parameter-server:1, pairwise,
+    /// ring, halving-doubling, binomial-tree, tree:4, pipelined-chain, multi-color:4, parameter-server:1, pairwise,
     /// direct, hierarchical:ring
     #[arg(long, default_value = "ring", value_parser = algorithm, value_name = "A")]
     pub algorithm: Algorithm,

@@ -40,6 +40,7 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
         "ring",
         "halving-doubling",
         "binomial-tree",
+        "tree:3",
         "pipelined-chain",
         "multi-color:4",
         "parameter-server:2",

@@ -107,9 +107,15 @@ fn overhead_is_paid_per_message_received() {
 
 #[test]
 fn traffic_equals_the_schedules_count() {
-    for algorithm in
-        ["ring", "halving-doubling", "binomial-tree", "pipelined-chain", "multi-color:2", "parameter-server:2"]
-    {
+    for algorithm in [
+        "ring",
+        "halving-doubling",
+        "binomial-tree",
+        "tree:3",
+        "pipelined-chain",
+        "multi-color:2",
+        "parameter-server:2",
+    ] {
         for p in 2..=9 {
             let run = World::host(p, p).allreduce(algorithm, 1001, 100, &in_memory(), NetworkModel::MaxMin);
             let schedule = lockstep_topology::Schedule::new(

@@ -14,6 +14,12 @@ pub enum Algorithm {
     HalvingDoubling,
     /// `binomial-tree`: up and down a binomial tree.
     BinomialTree,
+    /// `tree:4`: up and down a tree in which each inner member has that many children; with all of them below the root it is a
+    /// server.
+    Tree {
+        /// The children of an inner member.
+        branching: u32,
+    },
     /// `pipelined-chain`: chunks are summed along the ring to one root and return in the opposite direction.
     PipelinedChain,
     /// `multi-color:4`: that many k-ary trees, each with its share of the buffer.
@@ -47,10 +53,11 @@ pub enum Library {
 }
 
 /// What can be written, for error messages.
-const FORMS: [&str; 10] = [
+const FORMS: [&str; 11] = [
     "ring",
     "halving-doubling",
     "binomial-tree",
+    "tree:4",
     "pipelined-chain",
     "multi-color:4",
     "parameter-server:1",
@@ -66,6 +73,7 @@ impl fmt::Display for Algorithm {
             Algorithm::Ring => f.write_str("ring"),
             Algorithm::HalvingDoubling => f.write_str("halving-doubling"),
             Algorithm::BinomialTree => f.write_str("binomial-tree"),
+            Algorithm::Tree { branching } => write!(f, "tree:{branching}"),
             Algorithm::PipelinedChain => f.write_str("pipelined-chain"),
             Algorithm::MultiColor { colors } => write!(f, "multi-color:{colors}"),
             Algorithm::ParameterServer { servers, dedicated } => {
@@ -92,6 +100,7 @@ impl FromStr for Algorithm {
             ("pairwise", None) => Ok(Algorithm::Pairwise),
             ("direct", None) => Ok(Algorithm::Direct),
             ("library", Some("mpi")) => Ok(Algorithm::Library(Library::Mpi)),
+            ("tree", Some(count)) => Ok(Algorithm::Tree { branching: positive(text, count)? }),
             ("multi-color", Some(count)) => Ok(Algorithm::MultiColor { colors: positive(text, count)? }),
             ("parameter-server", Some(rest)) => {
                 let (count, dedicated) = match rest.split_once(':') {
@@ -107,6 +116,7 @@ impl FromStr for Algorithm {
                 }
                 across => Ok(Algorithm::Hierarchical(Box::new(across))),
             },
+            ("tree", None) => Err(refusal(text, "needs the children of an inner member: write `tree:4`")),
             ("multi-color", None) => Err(refusal(text, "needs the number of colours: write `multi-color:4`")),
             ("parameter-server", None) => Err(refusal(text, "needs the number of servers: write `parameter-server:1`")),
             ("hierarchical", None) => Err(refusal(text, "needs the algorithm across nodes: write `hierarchical:ring`")),

@@ -46,7 +46,7 @@ pub(super) enum Method {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Family {
     Binomial { root: u32 },
-    Chain { root: u32 },
+    Kary { root: u32, arity: u32 },
     MultiColor { colors: u32 },
     Server { servers: u32, dedicated: bool },
 }
@@ -94,13 +94,16 @@ impl Method {
             }
             (
                 Collective::AllReduce | Collective::Broadcast { .. } | Collective::Reduce { .. },
-                Algorithm::BinomialTree | Algorithm::PipelinedChain,
+                Algorithm::BinomialTree | Algorithm::Tree { .. } | Algorithm::PipelinedChain,
             ) => {
                 if root >= members {
                     return Err(no_root(collective, root, members));
                 }
-                let binomial = matches!(algorithm, Algorithm::BinomialTree);
-                tree(if binomial { Family::Binomial { root } } else { Family::Chain { root } })
+                tree(match *algorithm {
+                    Algorithm::Tree { branching: arity } => Family::Kary { root, arity },
+                    Algorithm::PipelinedChain => Family::Kary { root, arity: pipelined_chain::ARITY },
+                    _ => Family::Binomial { root },
+                })
             }
             (Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather, Algorithm::Direct) => {
                 let ways = direct::Ways {
@@ -144,7 +147,7 @@ impl Method {
             _ => {
                 let serving = match collective {
                     Collective::AllReduce => {
-                        "ring, halving-doubling, binomial-tree, pipelined-chain, multi-color:4, parameter-server:1, \
+                        "ring, halving-doubling, binomial-tree, tree:4, pipelined-chain, multi-color:4, parameter-server:1, \
                          direct, hierarchical:ring or library:mpi"
                     }
                     Collective::AllReduceOfNodes => "hierarchical:ring",
@@ -153,7 +156,9 @@ impl Method {
                     | Collective::AllGatherV { .. }
                     | Collective::Scatter { .. }
                     | Collective::Gather { .. } => "direct",
-                    Collective::Broadcast { .. } | Collective::Reduce { .. } => "binomial-tree or pipelined-chain",
+                    Collective::Broadcast { .. } | Collective::Reduce { .. } => {
+                        "binomial-tree, tree:4 or pipelined-chain"
+                    }
                     Collective::AllToAllV { .. } => "pairwise",
                 };
                 refuse(format!("does not serve {}: take {serving}", collective.name()))
@@ -180,7 +185,10 @@ impl Method {
 
     /// Whether `chunk = 0` means chunks of [`PIPELINE_CHUNK`] and not one lane.
     fn pipelined(&self) -> bool {
-        matches!(self, Method::Tree { family: Family::Chain { .. } | Family::MultiColor { .. }, .. })
+        matches!(
+            self,
+            Method::Tree { family: Family::Kary { arity: pipelined_chain::ARITY, .. } | Family::MultiColor { .. }, .. }
+        )
     }
 
     /// Cuts the buffer into lanes of about `chunk` elements (0: the algorithm's default).
@@ -352,7 +360,7 @@ impl Family {
     fn shape(self, member: u32, members: u32, group: u32) -> Option<Shape> {
         Some(match self {
             Family::Binomial { root } => Shape::Binomial(Binomial::new(member, members, root)),
-            Family::Chain { root } => Shape::Kary(pipelined_chain::link(member, members, root)),
+            Family::Kary { root, arity } => Shape::Kary(Kary::new(member, members, arity, root)),
             Family::MultiColor { colors } => {
                 Shape::Kary(Kary::new(member, members, colors, Kary::root_of(group, colors, members)))
             }
@@ -371,7 +379,7 @@ impl Family {
     fn depth(self, members: u32) -> u32 {
         match self {
             Family::Binomial { .. } => Binomial::depth(members),
-            Family::Chain { .. } => members - 1,
+            Family::Kary { arity, .. } => Kary::depth(members, arity),
             Family::MultiColor { colors } => Kary::depth(members, colors),
             Family::Server { .. } => 1,
         }

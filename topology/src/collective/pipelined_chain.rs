@@ -4,9 +4,5 @@
 //! flight the latency is hidden and a member inside the chain sends 2n elements: n towards the root, n away from it.
 //! It is the tree in which every member has one child, so it needs no steps of its own.
 
-use super::multi_color::Kary;
-
-/// The place of `member` in the chain root, root + 1, … around the ring.
-pub(super) fn link(member: u32, members: u32, root: u32) -> Kary {
-    Kary::new(member, members, 1, root)
-}
+/// Children of each member: root, root + 1, … stand in a row around the ring.
+pub(super) const ARITY: u32 = 1;

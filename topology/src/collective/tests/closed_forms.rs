@@ -71,7 +71,7 @@ fn log(p: u64) -> u64 {
 }
 
 /// The table of `docs/collectives.md`, for p = 2, 4, 8, 16, 32 and n a multiple of p (and of the number of servers).
-const TABLE: [Row; 19] = [
+const TABLE: [Row; 20] = [
     Row {
         collective: "allreduce",
         algorithm: "ring",
@@ -91,6 +91,14 @@ const TABLE: [Row; 19] = [
         algorithm: "binomial-tree",
         rounds: |p| 2 * log(p),
         most: |p, n| n * log(p),
+        total: |p, n| 2 * n * (p - 1),
+    },
+    // Inner members have two below them and one above, as soon as there are eight.
+    Row {
+        collective: "allreduce",
+        algorithm: "tree:2",
+        rounds: |p| 2 * log(p),
+        most: |p, n| n * log(p).min(3),
         total: |p, n| 2 * n * (p - 1),
     },
     Row {

@@ -17,6 +17,8 @@ fn allreduces() -> Vec<Algorithm> {
         Algorithm::Ring,
         Algorithm::HalvingDoubling,
         Algorithm::BinomialTree,
+        Algorithm::Tree { branching: 2 },
+        Algorithm::Tree { branching: 5 },
         Algorithm::PipelinedChain,
         Algorithm::MultiColor { colors: 1 },
         Algorithm::MultiColor { colors: 3 },
@@ -47,7 +49,7 @@ fn cases(members: u32) -> Vec<(Collective, Algorithm)> {
     let mut roots = vec![0, members / 3, members - 1];
     roots.dedup();
     for root in roots {
-        for algorithm in [Algorithm::BinomialTree, Algorithm::PipelinedChain] {
+        for algorithm in [Algorithm::BinomialTree, Algorithm::Tree { branching: 3 }, Algorithm::PipelinedChain] {
             cases.push((Collective::Broadcast { root }, algorithm.clone()));
             cases.push((Collective::Reduce { root }, algorithm));
         }

@@ -108,6 +108,22 @@ fn a_binomial_tree_on_six() {
     assert_eq!(shown(&schedule, 4, 0), ["RecvSum 5 0..5", "Send 0 0..5", "RecvInto 0 0..5", "Send 5 0..5"]);
 }
 
+/// A tree on six with two children each: 0 has 1 and 2 below it, 1 has 3 and 4, 2 has 5. With five below one it is a server.
+#[test]
+fn a_tree_of_two_children_on_six() {
+    let schedule = allreduce("tree:2", 6, 5, 0);
+    assert_eq!(shown(&schedule, 0, 0), ["RecvSum 2 0..5", "RecvSum 1 0..5", "Send 1 0..5", "Send 2 0..5"]);
+    assert_eq!(
+        shown(&schedule, 1, 0),
+        ["RecvSum 4 0..5", "RecvSum 3 0..5", "Send 0 0..5", "RecvInto 0 0..5", "Send 3 0..5", "Send 4 0..5"]
+    );
+    assert_eq!(shown(&schedule, 2, 0), ["RecvSum 5 0..5", "Send 0 0..5", "RecvInto 0 0..5", "Send 5 0..5"]);
+    // Iandola 2016 §6.2: the number of rounds is the logarithm to the base of the branching factor.
+    let rounds = |branching: &str| allreduce(branching, 31, 5, 0).rounds();
+    assert_eq!(["tree:1", "tree:2", "tree:5", "tree:30"].map(rounds), [60, 8, 4, 2]);
+    assert_eq!(rounds("tree:30"), rounds("parameter-server:1"));
+}
+
 /// Two nodes of two: a lane carries its chunk up the node, across the leaders 0 and 2, and down again.
 #[test]
 fn a_hierarchical_lane_carries_all_three_phases() {
