@@ -59,6 +59,7 @@ fn every_command_has_help_with_an_example() {
         "exec run",
         "exec sweep",
         "exec collective",
+        "exec devices",
         "compare",
         "calibrate",
         "models list",

@@ -6,6 +6,7 @@ mod checkpoint;
 mod clock_steps;
 mod commands;
 mod device_table;
+mod devices;
 mod equivalence;
 mod fabrics;
 mod firecaffe;

@@ -8,6 +8,7 @@ mod clusters;
 mod compare;
 mod doctor;
 mod exec_collective;
+mod exec_devices;
 mod exec_inspect;
 mod exec_run;
 mod exec_sweep;
@@ -88,6 +89,8 @@ enum Exec {
     Sweep(exec_sweep::ExecSweep),
     /// Measure one collective
     Collective(exec_collective::ExecCollective),
+    /// Look at what runs can compute on, and say why something cannot be used
+    Devices(exec_devices::Devices),
     /// Say who waits for whom in a job that stood still
     Inspect(exec_inspect::Inspect),
 }
@@ -109,6 +112,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Exec(Exec::Run(command)) => command.run(),
         Command::Exec(Exec::Sweep(command)) => command.run(),
         Command::Exec(Exec::Collective(command)) => command.run(),
+        Command::Exec(Exec::Devices(command)) => command.run(),
         Command::Exec(Exec::Inspect(command)) => command.run(),
         Command::Compare(command) => command.run(),
         Command::Papers(command) => command.run(),

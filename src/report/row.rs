@@ -339,7 +339,7 @@ pub struct DetailRow {
 
 impl Row for DetailRow {}
 
-/// A row of `doctor`, `models check` and `clusters check`.
+/// A row of `doctor`, `exec devices`, `models check` and `clusters check`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CheckRow {
     /// What was looked at.

@@ -17,10 +17,16 @@
 
 mod argument;
 mod geometry;
+mod libraries;
+mod nvrtc;
+mod probe;
 mod source;
 pub mod table;
 
 pub use argument::{Argument, Element, Parameter, Tensor, View, ViewMut};
 pub use geometry::{BLOCK, Geometry, Parts, WARP};
+pub use libraries::{Found, Library, Missing, Places};
+pub use nvrtc::{CompileError, Nvrtc};
+pub use probe::{Gpu, Machine, Unavailable, probe};
 pub use source::{PRELUDE, Source};
 pub use table::{Call, Entry, Launch};

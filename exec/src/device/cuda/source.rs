@@ -1,5 +1,7 @@
 //! The kernels' sources, as they stand in the binary.
 
+use super::table::{self, Entry};
+
 /// What every source begins with.
 pub const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
@@ -49,6 +51,22 @@ impl Source {
             Source::Losses => "losses.cu",
             Source::Optimizer => "optimizer.cu",
         }
+    }
+
+    /// The text that the compiler is given: the prelude, the file, and for each of its kernels a check that its parameters have
+    /// the types that the table hands over.
+    pub fn program(self) -> String {
+        let mut program = format!("#line 1 \"prelude.cuh\"\n{PRELUDE}#line 1 \"{}\"\n{}", self.name(), self.text());
+        program.push_str("#line 1 \"table\"\n");
+        program.push_str("template <class A, class B> struct Alike { static constexpr bool value = false; };\n");
+        program.push_str("template <class A> struct Alike<A, A> { static constexpr bool value = true; };\n");
+        for Entry { function, types, .. } in table::all().into_iter().filter(|entry| entry.source == self) {
+            let types = types.join(", ");
+            program.push_str(&format!(
+                "static_assert(Alike<decltype(&{function}), void (*)({types})>::value, \"{function}\");\n"
+            ));
+        }
+        program
     }
 
     /// The file's text, which needs [`PRELUDE`] before it.

@@ -1,0 +1,236 @@
+//! NVIDIA's libraries, which are looked for at run time: the program is built and runs without them.
+//!
+//! The bindings (cudarc) end the process where a library is missing, and look in the loader's path alone. So each is loaded here
+//! first, from where Python's packages or an installer leave it, and stays loaded: the bindings then get it by its name.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_NOW};
+
+/// A library that the device needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Library {
+    /// The driver, which comes with the GPU's kernel module.
+    Driver,
+    /// Compiles the project's kernels.
+    Nvrtc,
+    /// Matrix products.
+    Cublas,
+    /// Matrix products with what follows them.
+    CublasLt,
+    /// Convolutions.
+    Cudnn,
+    /// Collectives among GPUs; a single one needs none.
+    Nccl,
+}
+
+impl Library {
+    /// All of them.
+    pub const ALL: [Library; 6] =
+        [Library::Driver, Library::Nvrtc, Library::Cublas, Library::CublasLt, Library::Cudnn, Library::Nccl];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Library::Driver => "driver",
+            Library::Nvrtc => "NVRTC",
+            Library::Cublas => "cuBLAS",
+            Library::CublasLt => "cuBLASLt",
+            Library::Cudnn => "cuDNN",
+            Library::Nccl => "NCCL",
+        }
+    }
+
+    /// The file, of the version that the bindings are for.
+    pub fn file(self) -> &'static str {
+        match self {
+            Library::Driver => "libcuda.so.1",
+            Library::Nvrtc => "libnvrtc.so.13",
+            Library::Cublas => "libcublas.so.13",
+            Library::CublasLt => "libcublasLt.so.13",
+            Library::Cudnn => "libcudnn.so.9",
+            Library::Nccl => "libnccl.so.2",
+        }
+    }
+
+    /// What to do where it is missing.
+    pub fn cure(self) -> &'static str {
+        match self {
+            Library::Driver => "install NVIDIA's driver, 580 or newer, on a machine with a GPU",
+            Library::Nvrtc => "pip install nvidia-cuda-nvrtc",
+            Library::Cublas | Library::CublasLt => "pip install nvidia-cublas",
+            Library::Cudnn => "pip install nvidia-cudnn-cu13",
+            Library::Nccl => "only for several GPUs: pip install nvidia-nccl-cu13",
+        }
+    }
+
+    /// Whether the bindings will find it too.
+    fn is_bound(self) -> bool {
+        // SAFETY: it is loaded already, so nothing new is run.
+        unsafe {
+            match self {
+                Library::Driver => cudarc::driver::sys::is_culib_present(),
+                Library::Nvrtc => cudarc::nvrtc::sys::is_culib_present(),
+                Library::Cublas => cudarc::cublas::sys::is_culib_present(),
+                Library::CublasLt => cudarc::cublaslt::sys::is_culib_present(),
+                Library::Cudnn => cudarc::cudnn::sys::is_culib_present(),
+                Library::Nccl => cudarc::nccl::sys::is_culib_present(),
+            }
+        }
+    }
+}
+
+/// A library that is loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Which.
+    pub library: Library,
+    /// From where; the bare name where the loader found it.
+    pub path: PathBuf,
+}
+
+/// A library that cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// Which.
+    pub library: Library,
+    /// Each place that was looked at, and what was wrong there.
+    pub tried: Vec<String>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Missing { library, tried } = self;
+        let (name, file, tried) = (library.name(), library.file(), tried.join(", "));
+        write!(f, "no {name} ({file}) in: {tried}; {}", library.cure())
+    }
+}
+
+/// Folders in which libraries are looked for: some before, some after the loader's own.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Places {
+    before: Vec<PathBuf>,
+    after: Vec<PathBuf>,
+}
+
+/// Where drivers and installers leave libraries.
+const USUAL: [&str; 6] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/cuda/lib64",
+    "/usr/lib/aarch64-linux-gnu",
+];
+
+impl Places {
+    /// The usual ones, and the Python environment in `.venv` of the working folder.
+    pub fn usual() -> Places {
+        let after = USUAL.iter().map(PathBuf::from).collect();
+        Places { before: Vec::new(), after }.with_python(Path::new(".venv"))
+    }
+
+    /// `folder` before all others.
+    #[must_use]
+    pub fn with(mut self, folder: &Path) -> Places {
+        self.before.insert(0, folder.to_owned());
+        self
+    }
+
+    /// NVIDIA's packages in a Python environment, after all others.
+    #[must_use]
+    pub fn with_python(mut self, environment: &Path) -> Places {
+        for python in folders(&environment.join("lib")) {
+            for package in folders(&python.join("site-packages/nvidia")) {
+                self.after.push(package.join("lib"));
+            }
+        }
+        self
+    }
+}
+
+/// The folders in a folder, by name; none where it cannot be read.
+fn folders(of: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(of).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    found.sort();
+    found
+}
+
+/// Loads a library for as long as the process lives.
+///
+/// # Errors
+/// It is nowhere, or what is there cannot be loaded.
+pub(super) fn load(library: Library, places: &Places) -> Result<Found, Missing> {
+    let mut tried = Vec::new();
+    let inside = |folder: &PathBuf| folder.join(library.file());
+    let before = places.before.iter().map(inside);
+    let all = before.chain([PathBuf::from(library.file())]).chain(places.after.iter().map(inside));
+    for path in all {
+        let by_loader = path.components().count() == 1;
+        if !by_loader && !path.is_file() {
+            tried.push(path.parent().unwrap_or(&path).display().to_string());
+            continue;
+        }
+        match open(library, &path) {
+            Ok(()) if library.is_bound() => return Ok(Found { library, path }),
+            Ok(()) => {
+                let cure = "but the bindings look for it by another name: put a folder with a link of the name without a \
+                            version into LD_LIBRARY_PATH";
+                tried.push(format!("{}, {cure}", path.display()));
+            }
+            Err(_) if by_loader => tried.push("the loader's path".to_owned()),
+            Err(error) => tried.push(format!("{} ({error})", path.display())),
+        }
+    }
+    Err(Missing { library, tried })
+}
+
+fn open(library: Library, path: &Path) -> Result<(), libloading::Error> {
+    if library == Library::Nvrtc {
+        // NVRTC asks the loader for its built-in functions by name, and does not say where they are.
+        for companion in companions(path) {
+            // SAFETY: the library of the same package has no initialisation that others could disturb.
+            std::mem::forget(unsafe { Handle::open(Some(companion), RTLD_NOW | RTLD_GLOBAL) }?);
+        }
+    }
+    // SAFETY: NVIDIA's libraries may be loaded at any time, and this one is never unloaded.
+    std::mem::forget(unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }?);
+    Ok(())
+}
+
+/// The files beside NVRTC that hold its built-in functions.
+fn companions(path: &Path) -> Vec<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let is_companion = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc-builtins.so."))
+    };
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_companion).collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is nowhere is said to be missing with every place, and a file that is no library with its reason.
+    #[test]
+    fn missing_libraries_say_where_they_were_looked_for() {
+        let folder = std::env::temp_dir().join(format!("lockstep-libraries-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join(Library::Cudnn.file()), "no library").expect("a file");
+        let places = Places { before: vec!["/nowhere".into(), folder.clone()], after: vec!["/nowhere/else".into()] };
+        let missing = load(Library::Cudnn, &places);
+        std::fs::remove_dir_all(&folder).expect("a folder to remove");
+        // A machine that has the library is no place for this test.
+        let Err(missing) = missing else { return };
+        assert_eq!(missing.tried.len(), 4);
+        assert_eq!((missing.tried[0].as_str(), missing.tried[3].as_str()), ("/nowhere", "/nowhere/else"));
+        assert!(missing.tried[1].contains("libcudnn.so.9 ("), "{missing}");
+        assert!(missing.to_string().starts_with("no cuDNN (libcudnn.so.9) in: /nowhere, "), "{missing}");
+        assert!(missing.to_string().ends_with("; pip install nvidia-cudnn-cu13"), "{missing}");
+    }
+}

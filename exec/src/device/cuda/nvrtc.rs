@@ -1,0 +1,125 @@
+//! The kernels compiled by NVRTC for a device, with a check that their parameters are those of the table.
+
+use std::ffi::{CString, c_char};
+use std::fmt;
+
+use cudarc::nvrtc::result;
+use cudarc::nvrtc::sys::{
+    nvrtcGetCUBIN, nvrtcGetCUBINSize, nvrtcGetNumSupportedArchs, nvrtcGetSupportedArchs, nvrtcProgram, nvrtcVersion,
+};
+
+use super::libraries::{Found, Library, Missing, Places, load};
+use super::source::Source;
+
+/// The compiler, loaded.
+#[derive(Debug, Clone)]
+pub struct Nvrtc {
+    found: Found,
+}
+
+/// Why a source gave no program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompileError {
+    /// The file, or what was asked of the compiler.
+    pub what: String,
+    /// The compiler's words.
+    pub log: String,
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NVRTC: {}: {}", self.what, self.log)
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+/// How all kernels are compiled: products and sums are rounded one by one, so that they have the CPU device's bits.
+const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
+
+impl Nvrtc {
+    /// Loads it.
+    ///
+    /// # Errors
+    /// It is nowhere.
+    pub fn load(places: &Places) -> Result<Nvrtc, Missing> {
+        load(Library::Nvrtc, places).map(|found| Nvrtc { found })
+    }
+
+    /// Where it came from, and its version.
+    ///
+    /// # Errors
+    /// It does not tell.
+    pub fn describe(&self) -> Result<String, CompileError> {
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the library is loaded; both numbers outlive the call.
+        unsafe { nvrtcVersion(&mut major, &mut minor) }.result().map_err(|error| refused("its version", &error))?;
+        Ok(format!("{}, version {major}.{minor}", self.found.path.display()))
+    }
+
+    /// The architectures that it compiles for, as 90 for `sm_90`.
+    ///
+    /// # Errors
+    /// It does not tell.
+    pub fn architectures(&self) -> Result<Vec<i32>, CompileError> {
+        let refusal = |error: result::NvrtcError| refused("its architectures", &error);
+        let mut count = 0;
+        // SAFETY: the library is loaded; the number outlives the call.
+        unsafe { nvrtcGetNumSupportedArchs(&mut count) }.result().map_err(refusal)?;
+        let mut all = vec![0; count as usize];
+        // SAFETY: as above, and there is room for as many as it said.
+        unsafe { nvrtcGetSupportedArchs(all.as_mut_ptr()) }.result().map_err(refusal)?;
+        Ok(all)
+    }
+
+    /// The program of a source for one architecture, as the driver loads it.
+    ///
+    /// # Errors
+    /// The compiler's log: the architecture is none of its own, or the source is wrong.
+    pub fn compile(&self, source: Source, architecture: i32) -> Result<Vec<u8>, CompileError> {
+        self.compile_text(source.name(), &source.program(), architecture)
+    }
+
+    /// The program of any text.
+    ///
+    /// # Errors
+    /// As [`Nvrtc::compile`].
+    pub fn compile_text(&self, name: &str, text: &str, architecture: i32) -> Result<Vec<u8>, CompileError> {
+        let what = format!("{name} for sm_{architecture}");
+        let text = CString::new(text).map_err(|error| refused(&what, &error))?;
+        let file = CString::new(name).map_err(|error| refused(&what, &error))?;
+        let program = result::create_program(&text, Some(&file)).map_err(|error| refused(&what, &error))?;
+        let target = format!("--gpu-architecture=sm_{architecture}");
+        let options = [OPTIONS[0], OPTIONS[1], target.as_str()];
+        // SAFETY: the program has just been made, and `text` and `file` live as long as it.
+        let compiled = unsafe { result::compile_program(program, &options) };
+        let answer = match compiled {
+            Ok(()) => cubin(program).map_err(|error| refused(&what, &error)),
+            Err(error) => Err(CompileError { what, log: log(program).unwrap_or_else(|| error.to_string()) }),
+        };
+        // SAFETY: nobody uses it any more. What it refuses to free is the process's end to free.
+        let _ = unsafe { result::destroy_program(program) };
+        answer
+    }
+}
+
+fn refused(what: &str, error: &dyn fmt::Display) -> CompileError {
+    CompileError { what: what.to_owned(), log: error.to_string() }
+}
+
+fn cubin(program: nvrtcProgram) -> Result<Vec<u8>, result::NvrtcError> {
+    let mut bytes = 0;
+    // SAFETY: the program has been compiled; the number outlives the call.
+    unsafe { nvrtcGetCUBINSize(program, &mut bytes) }.result()?;
+    let mut cubin = vec![0u8; bytes];
+    // SAFETY: there is room for as many bytes as it said.
+    unsafe { nvrtcGetCUBIN(program, cubin.as_mut_ptr().cast::<c_char>()) }.result()?;
+    Ok(cubin)
+}
+
+fn log(program: nvrtcProgram) -> Option<String> {
+    // SAFETY: the program is alive.
+    let log = unsafe { result::get_program_log(program) }.ok()?;
+    let bytes: Vec<u8> = log.into_iter().map(|letter| letter as u8).take_while(|letter| *letter != 0).collect();
+    Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+}

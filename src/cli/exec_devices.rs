@@ -1,0 +1,81 @@
+//! `lockstep exec devices`: what runs can compute on, and why something else cannot be used.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lockstep_exec::device::cuda::{Found, Gpu, Missing, Places, probe};
+use lockstep_topology::{Bytes, InputError};
+
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::report::{CheckRow, Format, Report};
+
+/// Flags of `exec devices`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  lockstep exec devices --format json
+      which of NVIDIA's libraries and GPUs are there, and where the missing ones were looked for")]
+pub(super) struct Devices {
+    /// Folder in which to look for NVIDIA's libraries before all others
+    #[arg(long, value_name = "DIR")]
+    cuda_libraries: Option<PathBuf>,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl Devices {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let mut places = Places::usual();
+        if let Some(folder) = &self.cuda_libraries {
+            if !folder.is_dir() {
+                let cure = "is no folder; name the one that holds libnvrtc.so.13, or leave the flag out";
+                return Err(InputError::new("--cuda-libraries", folder.display().to_string(), cure).into());
+            }
+            places = places.with(folder);
+        }
+        let host = Host::find();
+        let mut rows = vec![ok("cpu".to_owned(), format!("{}, {} cores for this process", host.cpu, host.cores))];
+        let (found, missing, gpus, devices) = match probe(&places) {
+            Ok(machine) => (machine.found, machine.missing, machine.gpus, None),
+            Err(unavailable) => (unavailable.found, unavailable.missing, Vec::new(), unavailable.devices),
+        };
+        rows.extend(found.iter().map(there));
+        rows.extend(missing.iter().map(not_there));
+        rows.extend(gpus.iter().enumerate().map(gpu));
+        rows.extend(
+            devices.map(|reason| row("cuda gpu".to_owned(), "missing", reason, "see what the driver says of it")),
+        );
+        let yet = "this version does not train on GPUs";
+        rows.push(row(
+            "--device cuda".to_owned(),
+            "missing",
+            yet.to_owned(),
+            "train with --device cpu; predictions need no GPU",
+        ));
+        Report::new(rows, Vec::new()).print(self.format)
+    }
+}
+
+fn row(check: String, status: &str, found: String, cure: &str) -> CheckRow {
+    CheckRow { check, status: status.to_owned(), found, cure: cure.to_owned() }
+}
+
+fn ok(check: String, found: String) -> CheckRow {
+    row(check, "ok", found, "")
+}
+
+fn there(found: &Found) -> CheckRow {
+    ok(format!("cuda {}", found.library.name()), found.path.display().to_string())
+}
+
+fn not_there(missing: &Missing) -> CheckRow {
+    let (library, tried) = (missing.library, missing.tried.join(", "));
+    row(format!("cuda {}", library.name()), "missing", format!("no {} in: {tried}", library.file()), library.cure())
+}
+
+fn gpu((index, gpu): (usize, &Gpu)) -> CheckRow {
+    let Gpu { name, capability: (major, minor), memory, multiprocessors } = gpu;
+    let found = format!("{name}, sm_{major}{minor}, {}, {multiprocessors} multiprocessors", Bytes(*memory));
+    ok(format!("cuda gpu {index}"), found)
+}
