@@ -1,9 +1,10 @@
 //! Matrix products of slices, on the caller's thread alone.
 //!
-//! The `gemm` crate chooses its blocks from the sizes and the processor's caches, so equal sizes give equal bits; who wants
+//! `gemm-f32` chooses its blocks from the sizes and the processor's caches, so equal sizes give equal bits; who wants
 //! several threads calls it on fixed tiles.
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
+use gemm_f32::gemm::f32::get_gemm_fn;
 
 /// A matrix inside a slice: its first element's place and the distances between rows and between columns.
 #[derive(Clone, Copy)]
@@ -53,22 +54,27 @@ pub(crate) fn multiply(
     a.check(m, k);
     b.check(k, n);
     assert!(n <= stride && (m - 1) * stride + n <= product.len(), "the product does not fit");
+    // The library wants the product's columns in a piece, so what it computes is productᵀ = bᵀ · aᵀ.
+    let transposed = stride > 1;
+    let ((m, n), (first, second)) =
+        if transposed { ((n, m), (b.transpose(), a.transpose())) } else { ((m, n), (a, b)) };
+    let (column, row) = if transposed { (stride, 1) } else { (1, stride) };
     // SAFETY: the three matrices lie inside their slices as just asserted, and `product` is borrowed alone.
     unsafe {
-        gemm::gemm(
+        get_gemm_fn()(
             m,
             n,
             k,
             product.as_mut_ptr(),
-            1,
-            stride as isize,
+            column as isize,
+            row as isize,
             add,
-            a.data.as_ptr(),
-            a.column as isize,
-            a.row as isize,
-            b.data.as_ptr(),
-            b.column as isize,
-            b.row as isize,
+            first.data.as_ptr(),
+            first.column as isize,
+            first.row as isize,
+            second.data.as_ptr(),
+            second.column as isize,
+            second.row as isize,
             1.0,
             1.0,
             false,
