@@ -193,11 +193,19 @@ fn same(got: &[f32], expected: &[f32], what: &str) {
 
 /// |got − expected| ≤ 1e-5 · |expected| as vectors, of tensors that are not all but zero.
 fn near(got: &[f32], expected: &[f32], what: &str) {
+    near_within(1e-5, got, expected, expected, what);
+}
+
+/// |got − expected| ≤ bound · |terms| as vectors, of which `terms` are what the elements are sums of and may cancel out.
+fn near_within(bound: f64, got: &[f32], expected: &[f32], terms: &[f32], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
     let error = norm(&mut got.iter().zip(expected).map(|(g, e)| f64::from(*g) - f64::from(*e)));
-    let scale = norm(&mut expected.iter().map(|e| f64::from(*e))).max(1e-2);
-    assert!(error <= 1e-5 * scale, "{what}: off by {error:e} of {scale:e}\n{got:?}\non the CPU\n{expected:?}");
+    let scale = norm(&mut terms.iter().map(|e| f64::from(*e))).max(1e-2);
+    assert!(
+        error <= bound * scale,
+        "{what}: off by {error:e} of {scale:e}, bound {bound:e}\n{got:?}\non the CPU\n{expected:?}"
+    );
 }
 
 /// `before + gradient` element by element if the pass accumulates, else the gradient.
