@@ -2,3 +2,6 @@
 
 pub mod cpu;
 pub mod cuda;
+mod error;
+
+pub use error::DeviceError;

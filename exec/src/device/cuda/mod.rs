@@ -16,6 +16,7 @@
 //! ```
 
 mod argument;
+mod command;
 mod geometry;
 mod libraries;
 mod nvrtc;
@@ -24,6 +25,7 @@ mod source;
 pub mod table;
 
 pub use argument::{Argument, Element, Parameter, Tensor, View, ViewMut};
+pub use command::{Command, Convolution, ConvolutionPass, Convolve, Multiply, Precision};
 pub use geometry::{BLOCK, Geometry, Parts, WARP};
 pub use libraries::{Found, Library, Missing, Places};
 pub use nvrtc::{CompileError, Nvrtc};

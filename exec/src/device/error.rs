@@ -1,0 +1,62 @@
+//! What a device can say instead of doing what it was asked.
+
+use std::fmt;
+
+use lockstep_topology::Bytes;
+
+/// A device's refusal. The CPU never refuses.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DeviceError {
+    /// Its memory does not hold what it was asked for.
+    OutOfMemory {
+        /// What the memory was for.
+        what: String,
+        /// Bytes that were asked for.
+        asked: u64,
+        /// Bytes that were free.
+        free: u64,
+        /// Bytes that the device has.
+        total: u64,
+    },
+    /// It does not answer any more, or has done what it must not: nothing on it can be trusted.
+    Lost {
+        /// The call that said so.
+        call: String,
+        /// The library's word for it.
+        reason: String,
+    },
+    /// A library will not do a call.
+    Refused {
+        /// The call.
+        call: String,
+        /// The library's word for it.
+        reason: String,
+    },
+    /// A kernel's source gave no program.
+    Compiler(String),
+    /// There is no such device, or a library is missing.
+    Unavailable(String),
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceError::OutOfMemory { what, asked, free, total } => write!(
+                f,
+                "the device is out of memory: {what} takes {}, and {} of its {} are free",
+                Bytes(*asked),
+                Bytes(*free),
+                Bytes(*total)
+            ),
+            DeviceError::Lost { call, reason } => write!(
+                f,
+                "the device is lost: {call} says {reason}; look at `nvidia-smi` and the system's log, then go on from the last \
+                 checkpoint with `--resume`"
+            ),
+            DeviceError::Refused { call, reason } => write!(f, "the device refuses {call}: {reason}"),
+            DeviceError::Compiler(message) | DeviceError::Unavailable(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
