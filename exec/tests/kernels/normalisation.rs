@@ -115,6 +115,7 @@ impl Case {
         twin.play(memory, &statistics_of_batch);
         near(&memory.get(running), &moved, "running statistics");
         let addend = memory.put(&others);
+        let y = memory.space(elements);
         let mut forward = BatchNormForward {
             x: x.read(),
             means: means.read(),
@@ -122,14 +123,12 @@ impl Case {
             gammas: held.part(0..channels).read(),
             betas: held.part(channels..2 * channels).read(),
             addend: adds.then(|| addend.read()),
-            y: memory.space(elements).write(),
+            y: y.write(),
             samples,
             channels: shape.channels,
             plane: plane(shape),
             rectified,
         };
-        let y = memory.space(elements);
-        forward.y = y.write();
         twin.play(memory, &forward);
         let mut output = finished(&norm.output);
         let precision = self.precision(&values, &parameters);

@@ -1,15 +1,11 @@
 // Pooling over windows and over whole planes. Backward passes gather: a thread has one place of the input and adds what the
 // windows over it send, in their order.
 
-// The windows on a plane; as the host's struct of this name.
-struct Window {
-    u32 input_height, input_width, output_height, output_width;
-    u32 kernel_height, kernel_width, stride_height, stride_width, padding_height, padding_width;
-};
-
 // The places from..to of an axis.
 struct Span {
     u32 from, to;
+
+    __device__ u32 count() const { return to - from; }
 };
 
 // The places of one axis that window `at` covers inside the image.
@@ -28,108 +24,128 @@ __device__ inline Span covering(u32 at, u32 kernel, u32 stride, u32 padding, u32
     return Span{from, last < windows ? last : windows};
 }
 
+// The windows on a plane; as the host's struct of this name.
+struct Window {
+    u32 input_height, input_width, output_height, output_width;
+    u32 kernel_height, kernel_width, stride_height, stride_width, padding_height, padding_width;
+
+    // What the windows of an output's row or column cover.
+    __device__ Span under_row(u32 row) const {
+        return covered(row, kernel_height, stride_height, padding_height, input_height);
+    }
+    __device__ Span under_column(u32 column) const {
+        return covered(column, kernel_width, stride_width, padding_width, input_width);
+    }
+
+    // Which rows or columns of windows cover an input's row or column.
+    __device__ Span over_row(u32 row) const {
+        return covering(row, kernel_height, stride_height, padding_height, output_height);
+    }
+    __device__ Span over_column(u32 column) const {
+        return covering(column, kernel_width, stride_width, padding_width, output_width);
+    }
+};
+
+// Where element `index` of [images, height, width] lies.
+struct Place {
+    u32 image, within, row, column;
+
+    __device__ Place(u64 index, u32 height, u32 width) {
+        const u32 plane = height * width;
+        image = u32(index) / plane, within = u32(index) - image * plane;
+        row = within / width, column = within - row * width;
+    }
+};
+
+// Calls `body` with the elements of [images, window's outputs] and where they lie.
+template <class Body>
+__device__ inline void each_output(u64 images, const Window& window, Body body) {
+    const u64 all = images * window.output_height * window.output_width;
+    for (u64 index = thread_of_grid(); index < all; index += threads_of_grid())
+        body(index, Place(index, window.output_height, window.output_width));
+}
+
+// Calls `body` with the elements of [images, window's inputs] and where they lie.
+template <class Body>
+__device__ inline void each_input(u64 images, const Window& window, Body body) {
+    const u64 all = images * window.input_height * window.input_width;
+    for (u64 index = thread_of_grid(); index < all; index += threads_of_grid())
+        body(index, Place(index, window.input_height, window.input_width));
+}
+
 // y ← the largest x + bias of each window, rectified or not, and `best` its place in the plane, the first of equals; null biases
 // are 0. What is outside the image never wins.
 extern "C" __global__ void max_pool_forward(
     const float* x, const float* biases, float* y, u32* best, u32 samples, u32 channels, Window window, bool rectified) {
-    const u32 width = window.output_width, plane = window.output_height * width;
-    const u64 all = u64(samples) * channels * plane;
-    for (u64 index = thread_of_grid(); index < all; index += threads_of_grid()) {
-        const u32 image = u32(index) / plane, place = u32(index) - image * plane, row = place / width;
-        const Span rows =
-            covered(row, window.kernel_height, window.stride_height, window.padding_height, window.input_height);
-        const Span columns = covered(
-            place - row * width, window.kernel_width, window.stride_width, window.padding_width, window.input_width);
-        const float bias = biases ? biases[image % channels] : 0.0f;
-        const float* from = x + u64(image) * window.input_height * window.input_width;
+    each_output(u64(samples) * channels, window, [&](u64 index, const Place& at) {
+        const Span rows = window.under_row(at.row), columns = window.under_column(at.column);
+        const float bias = biases ? biases[at.image % channels] : 0.0f;
+        const float* from = x + u64(at.image) * window.input_height * window.input_width;
         float largest = __uint_as_float(0xff800000u);
         u32 found = 0;
         bool empty = true;
         for (u32 r = rows.from; r < rows.to; ++r) {
             for (u32 c = columns.from; c < columns.to; ++c) {
-                const u32 at = r * window.input_width + c;
-                const float value = biases ? from[at] + bias : from[at];
-                if (empty || value > largest) largest = value, found = at, empty = false;
+                const u32 place = r * window.input_width + c;
+                const float value = biases ? from[place] + bias : from[place];
+                if (empty || value > largest) largest = value, found = place, empty = false;
             }
         }
         y[index] = rectified ? relu(largest) : largest;
         best[index] = found;
-    }
+    });
 }
 
 // d_x ← Σ d_y of the windows whose largest is at this place, with a ReLU of those whose y is above 0, or adds that.
 extern "C" __global__ void max_pool_backward(
     const float* d_y, const float* y, const u32* best, float* d_x, u32 planes, Window window, bool rectified,
     bool accumulate) {
-    const u32 width = window.input_width, plane = window.input_height * width;
-    const u32 outputs = window.output_height * window.output_width;
-    const u64 all = u64(planes) * plane;
-    for (u64 index = thread_of_grid(); index < all; index += threads_of_grid()) {
-        const u32 image = u32(index) / plane, place = u32(index) - image * plane, row = place / width;
-        const Span rows =
-            covering(row, window.kernel_height, window.stride_height, window.padding_height, window.output_height);
-        const Span columns = covering(
-            place - row * width, window.kernel_width, window.stride_width, window.padding_width, window.output_width);
-        const u64 first = u64(image) * outputs;
+    each_input(planes, window, [&](u64 index, const Place& at) {
+        const Span rows = window.over_row(at.row), columns = window.over_column(at.column);
+        const u64 first = u64(at.image) * window.output_height * window.output_width;
         float sum = 0.0f;
         for (u32 r = rows.from; r < rows.to; ++r) {
             for (u32 c = columns.from; c < columns.to; ++c) {
-                const u64 at = first + r * window.output_width + c;
-                if (best[at] == place && !(rectified && y[at] <= 0.0f)) sum += d_y[at];
+                const u64 from = first + r * window.output_width + c;
+                if (best[from] == at.within && !(rectified && y[from] <= 0.0f)) sum += d_y[from];
             }
         }
         merge(d_x[index], sum, accumulate);
-    }
+    });
 }
 
 // y ← the mean over each window's places inside the image.
 extern "C" __global__ void mean_pool_forward(const float* x, float* y, u32 planes, Window window) {
-    const u32 width = window.output_width, plane = window.output_height * width;
-    const u64 all = u64(planes) * plane;
-    for (u64 index = thread_of_grid(); index < all; index += threads_of_grid()) {
-        const u32 image = u32(index) / plane, place = u32(index) - image * plane, row = place / width;
-        const Span rows =
-            covered(row, window.kernel_height, window.stride_height, window.padding_height, window.input_height);
-        const Span columns = covered(
-            place - row * width, window.kernel_width, window.stride_width, window.padding_width, window.input_width);
-        const float* from = x + u64(image) * window.input_height * window.input_width;
+    each_output(planes, window, [&](u64 index, const Place& at) {
+        const Span rows = window.under_row(at.row), columns = window.under_column(at.column);
+        const float* from = x + u64(at.image) * window.input_height * window.input_width;
         float total = 0.0f;
         for (u32 r = rows.from; r < rows.to; ++r) {
             float of_row = 0.0f;
             for (u32 c = columns.from; c < columns.to; ++c) of_row += from[r * window.input_width + c];
             total += of_row;
         }
-        const u32 count = (rows.to - rows.from) * (columns.to - columns.from);
+        const u32 count = rows.count() * columns.count();
         y[index] = total / float(count > 0 ? count : 1);
-    }
+    });
 }
 
 // d_x ← Σ d_y / places of the windows over this place, or adds that.
 extern "C" __global__ void mean_pool_backward(
     const float* d_y, float* d_x, u32 planes, Window window, bool accumulate) {
-    const u32 width = window.input_width, plane = window.input_height * width;
-    const u32 outputs = window.output_height * window.output_width;
-    const u64 all = u64(planes) * plane;
-    for (u64 index = thread_of_grid(); index < all; index += threads_of_grid()) {
-        const u32 image = u32(index) / plane, place = u32(index) - image * plane, row = place / width;
-        const Span rows =
-            covering(row, window.kernel_height, window.stride_height, window.padding_height, window.output_height);
-        const Span columns = covering(
-            place - row * width, window.kernel_width, window.stride_width, window.padding_width, window.output_width);
-        const u64 first = u64(image) * outputs;
+    each_input(planes, window, [&](u64 index, const Place& at) {
+        const Span rows = window.over_row(at.row), columns = window.over_column(at.column);
+        const u64 first = u64(at.image) * window.output_height * window.output_width;
         float sum = 0.0f;
         for (u32 r = rows.from; r < rows.to; ++r) {
-            const Span high =
-                covered(r, window.kernel_height, window.stride_height, window.padding_height, window.input_height);
+            const u32 high = window.under_row(r).count();
             for (u32 c = columns.from; c < columns.to; ++c) {
-                const Span wide =
-                    covered(c, window.kernel_width, window.stride_width, window.padding_width, window.input_width);
-                const u32 count = (high.to - high.from) * (wide.to - wide.from);
+                const u32 count = high * window.under_column(c).count();
                 sum += d_y[first + r * window.output_width + c] / float(count);
             }
         }
         merge(d_x[index], sum, accumulate);
-    }
+    });
 }
 
 // y ← the mean of each plane; a warp a plane.
