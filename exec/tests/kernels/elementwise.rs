@@ -183,8 +183,11 @@ fn buffers(twin: &mut Twin, memory: &mut Memory, elements: usize) {
         let right = if value.is_nan() { back.is_nan() } else { *bits == nearest(*value) };
         assert!(right, "{value:e} became {back:e}");
     }
-    let back = memory.space::<f32>(elements);
-    twin.play(memory, &FromBf16 { x: y.read(), y: back.write(), elements: count });
     let expected: Vec<f32> = rounded.iter().map(|bits| f32::from_bits(u32::from(*bits) << 16)).collect();
-    same(&memory.get(back), &expected, "bf16 as fp32");
+    for accumulate in [false, true] {
+        let before = memory.values(elements);
+        let back = memory.put(&before);
+        twin.play(memory, &FromBf16 { x: y.read(), y: back.write(), elements: count, accumulate });
+        same(&memory.get(back), &merged(&before, &expected, accumulate), "bf16 as fp32");
+    }
 }

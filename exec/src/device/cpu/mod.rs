@@ -68,6 +68,7 @@ mod workspace;
 use lockstep_models::{Layer, PoolKind, Shape};
 
 pub use averaging::{Slope, average, correct, descend, move_reference};
+pub(super) use chain::output_of;
 pub use chain::{ChainLayer, Mode};
 pub use demand::workspace_bytes;
 pub use dropout::Draw;
@@ -79,7 +80,6 @@ pub use workspace::Workspace;
 
 use activation::{Activation, Curve};
 use batch_norm::BatchNorm;
-use chain::output_of;
 use convolution::Convolution;
 use dense::Dense;
 use dropout::Dropout;

@@ -1,6 +1,7 @@
 //! What a kernel is given: tensors on the device, numbers, and small structs by value, each with its type in CUDA C.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// A number that tensors on the device are made of.
 pub trait Element: Copy {
@@ -43,19 +44,40 @@ pub struct ViewMut<T> {
     of: PhantomData<T>,
 }
 
-impl<T> View<T> {
-    /// `elements` from the device address `address` on.
-    pub fn new(address: u64, elements: u64) -> View<T> {
-        View { address, elements, of: PhantomData }
-    }
+macro_rules! views {
+    ($($view:ident)*) => { $(
+        impl<T> $view<T> {
+            /// `elements` from the device address `address` on.
+            pub fn new(address: u64, elements: u64) -> $view<T> {
+                $view { address, elements, of: PhantomData }
+            }
+
+            /// Where it begins on the device.
+            pub fn address(&self) -> u64 {
+                self.address
+            }
+
+            /// How many elements it has.
+            pub fn elements(&self) -> u64 {
+                self.elements
+            }
+
+            /// A range of its elements.
+            ///
+            /// # Panics
+            /// When it does not have them.
+            pub fn part(&self, range: Range<u64>) -> $view<T> {
+                let fits = range.start <= range.end && range.end <= self.elements;
+                assert!(fits, "a tensor of {} elements has no {range:?}", self.elements);
+                $view::new(self.address + range.start * size_of::<T>() as u64, range.end - range.start)
+            }
+        }
+    )* };
 }
 
-impl<T> ViewMut<T> {
-    /// `elements` from the device address `address` on.
-    pub fn new(address: u64, elements: u64) -> ViewMut<T> {
-        ViewMut { address, elements, of: PhantomData }
-    }
+views! { View ViewMut }
 
+impl<T> ViewMut<T> {
     /// The same tensor, to be read.
     pub fn view(self) -> View<T> {
         View::new(self.address, self.elements)
@@ -171,6 +193,19 @@ mod tests {
         assert_eq!(there.tensor, Some(Tensor { address: 0x1_0000, bytes: 20, written: true }));
         assert_eq!(None::<View<f64>>.argument("x", 5), null("x"));
         assert_eq!((<Option<View<f64>>>::TYPE, <ViewMut<u16>>::TYPE), ("const double*", "u16*"));
+    }
+
+    #[test]
+    fn parts_lie_where_their_elements_do() {
+        let part = View::<f64>::new(0x100, 10).part(3..7);
+        assert_eq!((part.address(), part.elements()), (0x100 + 3 * 8, 4));
+        assert_eq!(ViewMut::<u16>::new(2, 5).part(5..5), ViewMut::new(12, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "a tensor of 4 elements has no 2..5")]
+    fn a_part_beyond_the_end_is_refused() {
+        View::<f32>::new(16, 4).part(2..5);
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct Convolution {
     pub stride: (u32, u32),
     /// Zeros at each side.
     pub padding: (u32, u32),
+    /// Distance between filter taps.
+    pub dilation: (u32, u32),
     /// Groups of channels that see only each other.
     pub groups: u32,
     /// Of the tensors: bf16 ones, all three of a pass, under [`Precision::Bf16`], else fp32.

@@ -18,6 +18,7 @@
 mod argument;
 mod command;
 mod geometry;
+pub mod layers;
 mod libraries;
 mod nvrtc;
 mod probe;

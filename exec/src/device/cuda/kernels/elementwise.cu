@@ -108,11 +108,11 @@ extern "C" __global__ void to_bf16(const float* x, u16* y, u64 elements) {
     }, y, x);
 }
 
-// y ← x, exactly.
-extern "C" __global__ void from_bf16(const u16* x, float* y, u64 elements) {
+// y ← x, exactly, or adds that.
+extern "C" __global__ void from_bf16(const u16* x, float* y, u64 elements, bool accumulate) {
     each_group(elements, [&](const Group& group) {
         float values[4];
         load(x, group, values);
-        store(y, group, values);
+        merge(y, group, values, accumulate);
     }, y, x);
 }

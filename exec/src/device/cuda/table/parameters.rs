@@ -83,10 +83,11 @@ kernels! {
         elements: u64,
     }
 
-    /// `y ← x` from bf16.
+    /// `y ← x` from bf16, or adds that.
     FromBf16 = Elementwise::from_bf16 on Geometry::groups(elements); {
         x: View<u16>[elements],
         y: ViewMut<f32>[elements],
         elements: u64,
+        accumulate: bool,
     }
 }

@@ -1,0 +1,74 @@
+//! The commands of a pass as they are written down, and the scratch that they have taken.
+
+use crate::device::cuda::table::{AddInto, MoveRows, ToBf16};
+use crate::device::cuda::{Command, Convolve, Launch, Multiply, View, ViewMut};
+
+/// What tensors of ours begin at multiples of.
+pub(super) const ALIGNMENT: u64 = 256;
+
+/// A pass' commands.
+pub(super) struct Script<'a> {
+    into: &'a mut Vec<Command>,
+    scratch: u64,
+    taken: u64,
+}
+
+impl Script<'_> {
+    /// A pass whose commands are put behind those of `into`, its scratch from the address `scratch` on.
+    pub(super) fn new(into: &mut Vec<Command>, scratch: u64) -> Script<'_> {
+        Script { into, scratch, taken: 0 }
+    }
+
+    /// Bytes of scratch that the pass has taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// A tensor for this pass alone, whose content is anything.
+    pub(super) fn take<T>(&mut self, elements: u64) -> ViewMut<T> {
+        let tensor = ViewMut::new(self.scratch + self.taken, elements);
+        self.taken += (elements * size_of::<T>() as u64).next_multiple_of(ALIGNMENT);
+        tensor
+    }
+
+    /// One as large as `target` and as far behind an aligned address: a library that looks at alignment takes the same method.
+    pub(super) fn take_like(&mut self, target: ViewMut<f32>) -> ViewMut<f32> {
+        let shift = target.address() % ALIGNMENT / size_of::<f32>() as u64;
+        self.take(shift + target.elements()).part(shift..shift + target.elements())
+    }
+
+    pub(super) fn launch(&mut self, kernel: &impl Launch) {
+        self.into.push(Command::Launch(kernel.call()));
+    }
+
+    pub(super) fn convolve(&mut self, convolve: Convolve) {
+        self.into.push(Command::Convolve(convolve));
+    }
+
+    pub(super) fn multiply(&mut self, multiply: Multiply) {
+        self.into.push(Command::Multiply(multiply));
+    }
+
+    /// `to ← from`, or `to ← to + from`.
+    pub(super) fn merge(&mut self, from: View<f32>, to: ViewMut<f32>, accumulate: bool) {
+        let elements = to.elements();
+        if accumulate {
+            return self.launch(&AddInto { a: to, b: from, elements });
+        }
+        let (rows, length) = (1, count(elements));
+        let (from_first, from_stride, to_first, to_stride) = (0, elements, 0, elements);
+        self.launch(&MoveRows { from, from_first, from_stride, to, to_first, to_stride, rows, length, accumulate });
+    }
+
+    /// A tensor rounded to bf16, in scratch.
+    pub(super) fn halves(&mut self, x: View<f32>) -> View<u16> {
+        let (y, elements) = (self.take(x.elements()), x.elements());
+        self.launch(&ToBf16 { x, y, elements });
+        y.view()
+    }
+}
+
+/// Elements of a tensor as kernels count them.
+pub(super) fn count(elements: u64) -> u32 {
+    u32::try_from(elements).expect("`Kernel::fits` has looked at the sizes")
+}
