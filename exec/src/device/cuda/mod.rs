@@ -17,6 +17,7 @@
 
 mod argument;
 mod command;
+pub mod driver;
 mod geometry;
 pub mod layers;
 mod libraries;

@@ -35,7 +35,7 @@ impl fmt::Display for CompileError {
 impl std::error::Error for CompileError {}
 
 /// How all kernels are compiled: products and sums are rounded one by one, so that they have the CPU device's bits.
-const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
+pub(super) const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
 impl Nvrtc {
     /// Loads it.
@@ -51,10 +51,19 @@ impl Nvrtc {
     /// # Errors
     /// It does not tell.
     pub fn describe(&self) -> Result<String, CompileError> {
+        let (major, minor) = self.version()?;
+        Ok(format!("{}, version {major}.{minor}", self.found.path.display()))
+    }
+
+    /// Its version, major and minor.
+    ///
+    /// # Errors
+    /// It does not tell.
+    pub fn version(&self) -> Result<(i32, i32), CompileError> {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the library is loaded; both numbers outlive the call.
         unsafe { nvrtcVersion(&mut major, &mut minor) }.result().map_err(|error| refused("its version", &error))?;
-        Ok(format!("{}, version {major}.{minor}", self.found.path.display()))
+        Ok((major, minor))
     }
 
     /// The architectures that it compiles for, as 90 for `sm_90`.

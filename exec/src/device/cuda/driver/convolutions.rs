@@ -1,0 +1,173 @@
+//! Convolutions by cuDNN: a plan for each that a stream is given, made once.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+
+use cudarc::cudnn::sys as dnn;
+
+use super::algorithms::{Algorithm, Shapes};
+use super::bias;
+use super::descriptors::{Rectifier, TensorShape};
+use super::executor::Limits;
+use super::status::Status;
+use super::stream::Stream;
+use crate::device::DeviceError;
+use crate::device::cuda::command::{Convolution, ConvolutionPass, Convolve, Precision};
+use crate::device::cuda::table::Call;
+
+/// cuDNN on a stream, with the plans made so far.
+#[derive(Debug)]
+pub(super) struct Convolutions {
+    handle: Handle,
+    rectifier: Rectifier,
+    plans: HashMap<(Convolution, ConvolutionPass), Plan>,
+}
+
+#[derive(Debug)]
+struct Plan {
+    shapes: Shapes,
+    bias: TensorShape,
+    algorithm: Algorithm,
+    workspace: usize,
+    /// Whether cuDNN adds biases and rectifies in the same pass, as far as is known: it says so only when asked to do it.
+    fuses: bool,
+}
+
+#[derive(Debug)]
+struct Handle(dnn::cudnnHandle_t);
+
+// SAFETY: cuDNN's handles may go from thread to thread, as long as one uses them at a time: whoever has it borrows it for that.
+unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it. What is not freed ends with the process.
+        let _ = unsafe { dnn::cudnnDestroy(self.0) };
+    }
+}
+
+impl Convolutions {
+    /// cuDNN for the stream's context, which must be current.
+    pub(super) fn new(stream: &Stream) -> Result<Convolutions, DeviceError> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the address outlives the call.
+        unsafe { dnn::cudnnCreate(&mut raw) }.of("cudnnCreate")?;
+        let handle = Handle(raw);
+        // SAFETY: both are alive, and whoever has this has the stream.
+        unsafe { dnn::cudnnSetStream(raw, stream.raw().cast()) }.of("cudnnSetStream")?;
+        Ok(Convolutions { handle, rectifier: Rectifier::new()?, plans: HashMap::new() })
+    }
+
+    /// Makes the plan of a pass, if there is none yet, and says how many bytes of workspace it wants.
+    pub(super) fn prepare(&mut self, of: &Convolve, limits: Limits) -> Result<u64, DeviceError> {
+        check(of)?;
+        if let Some(plan) = self.plans.get(&(of.of, of.pass)) {
+            return Ok(plan.workspace as u64);
+        }
+        let shapes = Shapes::new(&of.of)?;
+        let (algorithm, workspace) = shapes.choose(self.handle.0, &of.of, of.pass, limits)?;
+        let channels = [1, of.of.output.channels, 1, 1];
+        let bias = TensorShape::new(dnn::cudnnDataType_t::CUDNN_DATA_FLOAT, channels)?;
+        self.plans.insert((of.of, of.pass), Plan { shapes, bias, algorithm, workspace, fuses: true });
+        Ok(workspace as u64)
+    }
+
+    /// Plays a pass that was prepared, with a workspace of at least as many bytes as that said; what is left to do is given back.
+    ///
+    /// # Safety
+    /// The addresses are those of tensors with the convolution's sizes.
+    pub(super) unsafe fn play(&mut self, of: &Convolve, workspace: u64) -> Result<Option<Call>, DeviceError> {
+        let (handle, rectifier) = (self.handle.0, self.rectifier.raw());
+        let Some(plan) = self.plans.get_mut(&(of.of, of.pass)) else {
+            let reason = "nobody prepared it".to_owned();
+            return Err(DeviceError::Refused { call: format!("{:?}", of.pass), reason });
+        };
+        let Shapes { input, filters, output, window } = &plan.shapes;
+        let (x, w, y, window) = (input.raw(), filters.raw(), output.raw(), window.raw());
+        let (left, right, result) = (at(of.left).cast_const(), at(of.right).cast_const(), at(of.result));
+        let (space, bytes) = (at(workspace), plan.workspace);
+        let (one, zero) = ((&raw const ONE).cast(), (&raw const ZERO).cast());
+        let kept = if of.accumulate { one } else { zero };
+        if let (Algorithm::Forward(algorithm), Some(bias), true, true) =
+            (plan.algorithm, of.bias, of.rectified, plan.fuses)
+        {
+            let bias = at(bias).cast_const();
+            // SAFETY: the descriptors are alive and describe what the caller says is there; factors are the host's.
+            let status = unsafe {
+                dnn::cudnnConvolutionBiasActivationForward(
+                    handle,
+                    one,
+                    x,
+                    left,
+                    w,
+                    right,
+                    window,
+                    algorithm,
+                    space,
+                    bytes,
+                    zero,
+                    y,
+                    result,
+                    plan.bias.raw(),
+                    bias,
+                    rectifier,
+                    y,
+                    result,
+                )
+            };
+            if !declines(status) {
+                return status.of("cudnnConvolutionBiasActivationForward").map(|()| None);
+            }
+            plan.fuses = false;
+        }
+        // SAFETY: as above.
+        let (status, call) = unsafe {
+            match plan.algorithm {
+                Algorithm::Forward(algorithm) => (
+                    dnn::cudnnConvolutionForward(
+                        handle, one, x, left, w, right, window, algorithm, space, bytes, kept, y, result,
+                    ),
+                    "cudnnConvolutionForward",
+                ),
+                Algorithm::BackwardData(algorithm) => (
+                    dnn::cudnnConvolutionBackwardData(
+                        handle, one, w, right, y, left, window, algorithm, space, bytes, kept, x, result,
+                    ),
+                    "cudnnConvolutionBackwardData",
+                ),
+                Algorithm::BackwardWeight(algorithm) => (
+                    dnn::cudnnConvolutionBackwardFilter(
+                        handle, one, x, left, y, right, window, algorithm, space, bytes, kept, w, result,
+                    ),
+                    "cudnnConvolutionBackwardFilter",
+                ),
+            }
+        };
+        status.of(call)?;
+        Ok(bias::of_channels(of))
+    }
+}
+
+static ONE: f32 = 1.0;
+static ZERO: f32 = 0.0;
+
+fn at(address: u64) -> *mut c_void {
+    address as *mut c_void
+}
+
+/// Whether cuDNN has done nothing because it does not do this.
+fn declines(status: dnn::cudnnStatus_t) -> bool {
+    let code = status as u32;
+    (2000..4000).contains(&code)
+}
+
+/// What a command must be beside its sizes, which cuDNN checks.
+fn check(of: &Convolve) -> Result<(), DeviceError> {
+    let plain = of.pass == ConvolutionPass::Forward && !of.accumulate && of.of.precision != Precision::Bf16;
+    let reason = match of {
+        Convolve { bias: Some(_), .. } if !plain => "a bias is for a forward pass in fp32 that does not accumulate",
+        Convolve { bias: None, rectified: true, .. } => "only what has a bias is rectified",
+        _ => return Ok(()),
+    };
+    Err(DeviceError::Refused { call: format!("a convolution ({:?})", of.pass), reason: reason.to_owned() })
+}

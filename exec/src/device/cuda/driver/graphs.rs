@@ -1,0 +1,205 @@
+//! Lists of commands that are given again and again, caught once as CUDA graphs and launched as such.
+//!
+//! A list is played when it is first seen, caught when it is seen again, and launched from then on: a step of a training run
+//! costs one launch for each of its lists. Lists are told apart by comparison, addresses and numbers included.
+
+use cudarc::driver::sys::{
+    CUgraphExec, CUresult, CUstreamCaptureMode, cuGraphDestroy, cuGraphExecDestroy, cuGraphInstantiateWithFlags,
+    cuGraphLaunch, cuStreamBeginCapture_v2, cuStreamEndCapture,
+};
+
+use super::executor::Executor;
+use super::status::Status;
+use crate::device::DeviceError;
+use crate::device::cuda::command::Command;
+
+/// Lists that are remembered at most.
+const KEPT: usize = 64;
+/// Commands of a list that is worth a graph.
+const LEAST: usize = 2;
+
+/// Plays lists on an executor's stream, as graphs where they repeat.
+#[derive(Debug)]
+pub struct Graphs {
+    lists: Vec<List>,
+    counts: Counts,
+    clock: u64,
+    on: bool,
+    executor: Executor,
+}
+
+/// How often lists were played in which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Command by command.
+    pub eager: u64,
+    /// Caught.
+    pub caught: u64,
+    /// As a graph, the first time after it was caught included.
+    pub launched: u64,
+    /// Lists that a library would not have caught.
+    pub refused: u64,
+}
+
+#[derive(Debug)]
+struct List {
+    commands: Vec<Command>,
+    state: State,
+    /// When it was last played.
+    used: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Once.
+    Seen,
+    /// Caught, with the workspace that the executor had after so many moves.
+    Caught { graph: Graph, moves: u64 },
+    /// A library does not let it be caught.
+    Refused,
+}
+
+#[derive(Debug)]
+struct Graph(CUgraphExec);
+
+// SAFETY: it is only handed to the driver, whose calls may come from any thread.
+unsafe impl Send for Graph {}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it; the driver ends what still runs of it first. A lost device has nothing to give back.
+        let _ = unsafe { cuGraphExecDestroy(self.0) };
+    }
+}
+
+impl Graphs {
+    /// For an executor; without `on` every list is played command by command.
+    pub fn new(executor: Executor, on: bool) -> Graphs {
+        Graphs { lists: Vec::new(), counts: Counts::default(), clock: 0, on, executor }
+    }
+
+    /// The executor.
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// The executor, to prepare lists or to play what does not repeat.
+    pub fn executor_mut(&mut self) -> &mut Executor {
+        &mut self.executor
+    }
+
+    /// What has been played so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Gives the stream all of `commands`. The thread must be bound to the context.
+    ///
+    /// # Errors
+    /// As [`Executor::play`].
+    ///
+    /// # Safety
+    /// As [`Executor::play`].
+    pub unsafe fn play(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
+        if !self.on || commands.len() < LEAST {
+            // SAFETY: as the caller says.
+            return unsafe { self.eagerly(commands) };
+        }
+        self.clock += 1;
+        let Some(at) = self.lists.iter().position(|list| list.commands == commands) else {
+            self.remember(commands);
+            // SAFETY: as the caller says.
+            return unsafe { self.eagerly(commands) };
+        };
+        self.lists[at].used = self.clock;
+        let moves = self.executor.moves();
+        let stale = match &self.lists[at].state {
+            State::Seen => true,
+            State::Caught { moves: then, .. } => *then != moves,
+            State::Refused => false,
+        };
+        if stale {
+            // SAFETY: as the caller says.
+            self.lists[at].state = unsafe { self.catch(commands) }?;
+        }
+        match &self.lists[at].state {
+            State::Caught { graph, .. } => {
+                let stream = self.executor.stream().raw();
+                // SAFETY: both are alive, and the addresses in it are as the caller says.
+                unsafe { cuGraphLaunch(graph.0, stream) }.of("cuGraphLaunch")?;
+                self.counts.launched += 1;
+                Ok(())
+            }
+            // SAFETY: as the caller says.
+            _ => unsafe { self.eagerly(commands) },
+        }
+    }
+
+    /// # Safety
+    /// As [`Executor::play`].
+    unsafe fn eagerly(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
+        self.counts.eager += 1;
+        // SAFETY: as the caller says.
+        unsafe { self.executor.play(commands) }
+    }
+
+    /// A new list, in the place of the one that has not been played for longest where there are too many.
+    fn remember(&mut self, commands: &[Command]) {
+        if self.lists.len() == KEPT {
+            let oldest = (0..KEPT).min_by_key(|at| self.lists[*at].used);
+            oldest.map(|at| self.lists.swap_remove(at));
+        }
+        self.lists.push(List { commands: commands.to_vec(), state: State::Seen, used: self.clock });
+    }
+
+    /// Catches a list; nothing of it is played by that.
+    ///
+    /// # Errors
+    /// The device is lost. Any other reason is one to play the list command by command, which finds it again if it matters.
+    ///
+    /// # Safety
+    /// As [`Executor::play`].
+    unsafe fn catch(&mut self, commands: &[Command]) -> Result<State, DeviceError> {
+        // Memory cannot be taken while the stream is being caught.
+        self.executor.prepare(commands)?;
+        // SAFETY: as the caller says.
+        match unsafe { self.instance(commands) } {
+            Ok(graph) => {
+                self.counts.caught += 1;
+                Ok(State::Caught { graph, moves: self.executor.moves() })
+            }
+            Err(lost @ DeviceError::Lost { .. }) => Err(lost),
+            Err(_) => {
+                self.counts.refused += 1;
+                Ok(State::Refused)
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Executor::play`].
+    unsafe fn instance(&mut self, commands: &[Command]) -> Result<Graph, DeviceError> {
+        let stream = self.executor.stream().raw();
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is alive, and this thread ends below what it begins here.
+        unsafe { cuStreamBeginCapture_v2(stream, mode) }.of("cuStreamBeginCapture")?;
+        // SAFETY: as the caller says.
+        let played = unsafe { self.executor.play(commands) };
+        let mut caught = std::ptr::null_mut();
+        // SAFETY: the capture was begun above; the address outlives the call.
+        let ended = unsafe { cuStreamEndCapture(stream, &mut caught) };
+        let mut graph = std::ptr::null_mut();
+        let made = match (&played, ended) {
+            // SAFETY: the graph has just been made; the address outlives the call.
+            (Ok(()), CUresult::CUDA_SUCCESS) => unsafe { cuGraphInstantiateWithFlags(&mut graph, caught, 0) },
+            _ => ended,
+        };
+        if !caught.is_null() {
+            // SAFETY: nobody else has it, and its instance does not need it.
+            let _ = unsafe { cuGraphDestroy(caught) };
+        }
+        played?;
+        made.of("a graph's capture")?;
+        Ok(Graph(graph))
+    }
+}

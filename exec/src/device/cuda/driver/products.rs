@@ -1,0 +1,275 @@
+//! Products of matrices by cuBLASLt: a plan for each that a stream is given, made once.
+//!
+//! cuBLASLt's matrices lie column by column. A matrix that lies row by row is the transposed one that lies column by column, so
+//! `C = A·B` is asked for as `Cᵀ = Bᵀ·Aᵀ`: B goes in first, and what was not transposed needs no transposition.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+use cudarc::cublaslt::sys as lt;
+use lt::cublasLtMatmulDescAttributes_t as Attribute;
+use lt::cublasLtMatmulPreferenceAttributes_t as Wish;
+
+use super::bias;
+use super::descriptors::{MatrixShape, Operation, Preference};
+use super::executor::Limits;
+use super::status::Status;
+use super::stream::Stream;
+use crate::device::DeviceError;
+use crate::device::cuda::command::{Multiply, Precision};
+use crate::device::cuda::table::Call;
+
+/// Algorithms that cuBLASLt is asked for.
+const ASKED: usize = 8;
+/// The largest alignment that counts, in bytes.
+const ALIGNMENT: u64 = 256;
+
+/// cuBLASLt, with the plans made so far.
+#[derive(Debug)]
+pub(super) struct Products {
+    handle: Handle,
+    plans: HashMap<Key, Plan>,
+}
+
+/// All of a product but its addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    rows: u32,
+    columns: u32,
+    depth: u32,
+    transposed: (bool, bool),
+    precision: Precision,
+    bias: bool,
+    rectified: bool,
+    /// The powers of two that the addresses of A, B and C are multiples of; that of C counts for the bias too.
+    aligned: [u32; 3],
+}
+
+#[derive(Debug)]
+struct Plan {
+    operation: Operation,
+    first: MatrixShape,
+    second: MatrixShape,
+    result: MatrixShape,
+    algorithm: lt::cublasLtMatmulAlgo_t,
+    workspace: usize,
+    /// Whether the bias, and the ReLU if there is one, are part of it.
+    fuses: bool,
+}
+
+#[derive(Debug)]
+struct Handle(lt::cublasLtHandle_t);
+
+// SAFETY: cuBLASLt's handles hold nothing that belongs to a thread.
+unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it. What is not freed ends with the process.
+        let _ = unsafe { lt::cublasLtDestroy(self.0) };
+    }
+}
+
+impl Products {
+    /// cuBLASLt for the context that is current.
+    pub(super) fn new() -> Result<Products, DeviceError> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the address outlives the call.
+        unsafe { lt::cublasLtCreate(&mut raw) }.of("cublasLtCreate")?;
+        Ok(Products { handle: Handle(raw), plans: HashMap::new() })
+    }
+
+    /// Makes the plan of a product, if there is none yet, and says how many bytes of workspace it wants.
+    pub(super) fn prepare(&mut self, of: &Multiply, limits: Limits) -> Result<u64, DeviceError> {
+        check(of)?;
+        let key = key(of);
+        if let Some(plan) = self.plans.get(&key) {
+            return Ok(plan.workspace as u64);
+        }
+        let fused = if of.bias.is_some() { self.plan(of, key, true, limits)? } else { None };
+        let plan = match fused {
+            Some(plan) => Some(plan),
+            None => self.plan(of, key, false, limits)?,
+        };
+        let Some(plan) = plan else {
+            let reason = format!("no algorithm for {of:?} with a workspace of at most {} bytes", limits.workspace);
+            return Err(DeviceError::Refused { call: "a product of matrices".to_owned(), reason });
+        };
+        let workspace = plan.workspace as u64;
+        self.plans.insert(key, plan);
+        Ok(workspace)
+    }
+
+    /// Plays a product that was prepared, with a workspace of at least as many bytes as that said; what is left to do is given
+    /// back.
+    ///
+    /// # Safety
+    /// The addresses are those of matrices with the product's sizes.
+    pub(super) unsafe fn play(
+        &mut self,
+        of: &Multiply,
+        stream: &Stream,
+        workspace: u64,
+    ) -> Result<Option<Call>, DeviceError> {
+        let Some(plan) = self.plans.get(&key(of)) else {
+            let reason = "nobody prepared it".to_owned();
+            return Err(DeviceError::Refused { call: "a product of matrices".to_owned(), reason });
+        };
+        if let (true, Some(bias)) = (plan.fuses, of.bias) {
+            plan.operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+        }
+        let (alpha, beta) = (1.0f32, if of.accumulate { 1.0f32 } else { 0.0 });
+        let at = |address: u64| address as *mut c_void;
+        let c = plan.result.raw();
+        // SAFETY: the descriptors are alive and describe what the caller says is there; both factors outlive the call.
+        let status = unsafe {
+            lt::cublasLtMatmul(
+                self.handle.0,
+                plan.operation.raw(),
+                (&raw const alpha).cast(),
+                at(of.b),
+                plan.first.raw(),
+                at(of.a),
+                plan.second.raw(),
+                (&raw const beta).cast(),
+                at(of.c),
+                c,
+                at(of.c),
+                c,
+                &plan.algorithm,
+                at(workspace),
+                plan.workspace,
+                stream.raw().cast(),
+            )
+        };
+        status.of("cublasLtMatmul")?;
+        Ok(if plan.fuses { None } else { bias::of_columns(of) })
+    }
+
+    /// The plan of a product, if cuBLASLt has an algorithm for it; `fused` with what follows it.
+    fn plan(&self, of: &Multiply, key: Key, fused: bool, limits: Limits) -> Result<Option<Plan>, DeviceError> {
+        let (element, factors) = match of.precision {
+            Precision::F32 => (lt::cudaDataType::CUDA_R_32F, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F),
+            Precision::Tf32 => (lt::cudaDataType::CUDA_R_32F, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32),
+            Precision::Bf16 => (lt::cudaDataType::CUDA_R_16BF, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F),
+        };
+        let matrix = |rows, columns, transposed: bool| {
+            let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
+            MatrixShape::new(element, rows, columns)
+        };
+        let operation = Operation::new(factors)?;
+        let turned = |transposed: bool| i32::from(transposed);
+        operation.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, turned(of.transposed_b))?;
+        operation.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, turned(of.transposed_a))?;
+        let epilogue = match (fused, of.rectified) {
+            (false, _) => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
+            (true, false) => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
+            (true, true) => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU_BIAS,
+        };
+        operation.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue as u32)?;
+        if let (true, Some(bias)) = (fused, of.bias) {
+            operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+        }
+        let first = matrix(of.columns, of.depth, of.transposed_b)?;
+        let second = matrix(of.depth, of.rows, of.transposed_a)?;
+        let result = MatrixShape::new(lt::cudaDataType::CUDA_R_32F, of.columns, of.rows)?;
+        let wishes = Preference::new()?;
+        wishes.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limits.workspace)?;
+        let [a, b, c] = key.aligned;
+        for (wish, aligned) in [
+            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b),
+            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a),
+            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c),
+            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c),
+        ] {
+            wishes.set(wish, aligned)?;
+        }
+        let mut answers: [MaybeUninit<lt::cublasLtMatmulHeuristicResult_t>; ASKED] = [MaybeUninit::uninit(); ASKED];
+        let mut count = 0;
+        // SAFETY: the descriptors are alive, and there is room for as many answers as are asked for.
+        let status = unsafe {
+            lt::cublasLtMatmulAlgoGetHeuristic(
+                self.handle.0,
+                operation.raw(),
+                first.raw(),
+                second.raw(),
+                result.raw(),
+                result.raw(),
+                wishes.raw(),
+                ASKED as i32,
+                answers.as_mut_ptr().cast(),
+                &mut count,
+            )
+        };
+        if status == lt::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED {
+            return Ok(None);
+        }
+        status.of("cublasLtMatmulAlgoGetHeuristic")?;
+        let given = usize::try_from(count).unwrap_or(0).min(ASKED);
+        // SAFETY: cuBLASLt has written as many answers as it says.
+        let mut given = answers[..given].iter().map(|answer| unsafe { answer.assume_init() });
+        let fit = |answer: &lt::cublasLtMatmulHeuristicResult_t| {
+            answer.state == lt::cublasStatus_t::CUBLAS_STATUS_SUCCESS && answer.workspaceSize as u64 <= limits.workspace
+        };
+        let chosen = given.find(fit);
+        Ok(chosen.map(|chosen| Plan {
+            operation,
+            first,
+            second,
+            result,
+            algorithm: chosen.algo,
+            workspace: chosen.workspaceSize,
+            fuses: fused,
+        }))
+    }
+}
+
+fn key(of: &Multiply) -> Key {
+    let aligned = |address: u64| 1 << (address | ALIGNMENT).trailing_zeros();
+    Key {
+        rows: of.rows,
+        columns: of.columns,
+        depth: of.depth,
+        transposed: (of.transposed_a, of.transposed_b),
+        precision: of.precision,
+        bias: of.bias.is_some(),
+        rectified: of.rectified,
+        aligned: [aligned(of.a), aligned(of.b), aligned(of.c | of.bias.unwrap_or(0))],
+    }
+}
+
+/// What a command must be beside its sizes, which cuBLASLt checks.
+fn check(of: &Multiply) -> Result<(), DeviceError> {
+    let reason = match of {
+        Multiply { bias: Some(_), accumulate: true, .. } => "a bias is for a product that does not accumulate",
+        Multiply { bias: None, rectified: true, .. } => "only what has a bias is rectified",
+        _ => return Ok(()),
+    };
+    Err(DeviceError::Refused { call: "a product of matrices".to_owned(), reason: reason.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alignments_are_powers_of_two_up_to_256() {
+        let product = Multiply {
+            rows: 2,
+            columns: 3,
+            depth: 4,
+            a: 0x1_0000,
+            transposed_a: false,
+            b: 0x1_0040,
+            transposed_b: true,
+            c: 0x2_0020,
+            bias: Some(0x3_0004),
+            rectified: false,
+            accumulate: false,
+            precision: Precision::F32,
+        };
+        assert_eq!(key(&product).aligned, [256, 64, 4]);
+        assert_eq!(key(&Multiply { bias: None, ..product }).aligned, [256, 64, 32]);
+    }
+}

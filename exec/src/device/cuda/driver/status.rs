@@ -1,0 +1,140 @@
+//! What the libraries' calls answer, as what a device says.
+
+use cudarc::cublaslt::sys::cublasStatus_t as Cublas;
+use cudarc::cudnn::sys::cudnnStatus_t as Cudnn;
+use cudarc::driver::result::DriverError;
+use cudarc::driver::sys::{CUresult, cuMemGetInfo_v2};
+
+use crate::device::DeviceError;
+
+/// A library's answer to a call.
+pub(super) trait Status {
+    /// Nothing if the call did what it should.
+    ///
+    /// # Errors
+    /// The device's memory is full, the device is lost, or else the library refuses `call`.
+    fn of(self, call: &str) -> Result<(), DeviceError>;
+}
+
+impl Status for CUresult {
+    fn of(self, call: &str) -> Result<(), DeviceError> {
+        match self {
+            CUresult::CUDA_SUCCESS => Ok(()),
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(full(&untold(call), 0)),
+            lost if is_lost(lost) => Err(DeviceError::Lost { call: call.to_owned(), reason: words(lost) }),
+            other => Err(DeviceError::Refused { call: call.to_owned(), reason: words(other) }),
+        }
+    }
+}
+
+impl Status for Cudnn {
+    fn of(self, call: &str) -> Result<(), DeviceError> {
+        let reason = format!("{self:?}");
+        match self {
+            Cudnn::CUDNN_STATUS_SUCCESS => Ok(()),
+            Cudnn::CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED => Err(full(&untold(call), 0)),
+            _ => Err(refused_or_lost(call, reason.starts_with("CUDNN_STATUS_EXECUTION_FAILED"), reason)),
+        }
+    }
+}
+
+impl Status for Cublas {
+    fn of(self, call: &str) -> Result<(), DeviceError> {
+        match self {
+            Cublas::CUBLAS_STATUS_SUCCESS => Ok(()),
+            Cublas::CUBLAS_STATUS_ALLOC_FAILED => Err(full(&untold(call), 0)),
+            other => {
+                let failed = other == Cublas::CUBLAS_STATUS_EXECUTION_FAILED;
+                Err(refused_or_lost(call, failed, format!("{other:?}")))
+            }
+        }
+    }
+}
+
+/// The memory is full: `what` asked for `asked` bytes.
+pub(super) fn full(what: &str, asked: u64) -> DeviceError {
+    // A full device still says how full it is; one that is lost does not.
+    let (free, total) = room().unwrap_or((0, 0));
+    DeviceError::OutOfMemory { what: what.to_owned(), asked, free, total }
+}
+
+/// Free and all bytes of the current context's device.
+pub(super) fn room() -> Result<(u64, u64), CUresult> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both numbers outlive the call.
+    match unsafe { cuMemGetInfo_v2(&mut free, &mut total) } {
+        CUresult::CUDA_SUCCESS => Ok((free as u64, total as u64)),
+        other => Err(other),
+    }
+}
+
+fn untold(call: &str) -> String {
+    format!("{call} (it does not say how much)")
+}
+
+/// A library on top of the driver knows less than the driver, which repeats why it lost a device.
+fn refused_or_lost(call: &str, failed: bool, reason: String) -> DeviceError {
+    let call = call.to_owned();
+    match room() {
+        Err(code) if is_lost(code) => DeviceError::Lost { call, reason: format!("{reason}, {}", words(code)) },
+        _ if failed => DeviceError::Lost { call, reason },
+        _ => DeviceError::Refused { call, reason },
+    }
+}
+
+/// Whether a context that said so is of no use any more.
+fn is_lost(code: CUresult) -> bool {
+    matches!(
+        code,
+        CUresult::CUDA_ERROR_DEINITIALIZED
+            | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
+            | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_CONTAINED
+            | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+            | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
+            | CUresult::CUDA_ERROR_MPS_RPC_FAILURE
+            | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED
+            | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
+            | CUresult::CUDA_ERROR_UNKNOWN
+    )
+}
+
+/// The code's name, and what the driver says it means.
+fn words(code: CUresult) -> String {
+    match DriverError(code).error_string() {
+        Ok(meaning) => format!("{code:?} ({})", meaning.to_string_lossy()),
+        Err(_) => format!("{code:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What leaves a context usable is a refusal: the run may free memory or choose another way.
+    #[test]
+    fn only_what_ends_a_context_is_a_loss() {
+        for code in [CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, CUresult::CUDA_ERROR_ECC_UNCORRECTABLE] {
+            assert!(is_lost(code), "{code:?}");
+        }
+        for code in [
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+            CUresult::CUDA_ERROR_INVALID_VALUE,
+            CUresult::CUDA_ERROR_NOT_READY,
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+            CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        ] {
+            assert!(!is_lost(code), "{code:?}");
+        }
+    }
+}
