@@ -51,7 +51,7 @@ impl Shapes {
             input: TensorShape::new(element, [of.samples, input.channels, input.height, input.width])?,
             filters: FilterShape::new(element, [output.channels, each, of.kernel.0, of.kernel.1])?,
             output: TensorShape::new(element, [of.samples, output.channels, output.height, output.width])?,
-            window: Window::new(of.padding, of.stride, of.groups)?,
+            window: Window::new(of)?,
         })
     }
 

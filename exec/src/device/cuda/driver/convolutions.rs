@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use cudarc::cudnn::sys as dnn;
 
 use super::algorithms::{Algorithm, Shapes};
 use super::bias;
+use super::context::Context;
 use super::descriptors::{Rectifier, TensorShape};
 use super::executor::Limits;
 use super::status::Status;
@@ -34,15 +36,19 @@ struct Plan {
 }
 
 #[derive(Debug)]
-struct Handle(dnn::cudnnHandle_t);
+struct Handle {
+    raw: dnn::cudnnHandle_t,
+    context: Arc<Context>,
+}
 
 // SAFETY: cuDNN's handles may go from thread to thread, as long as one uses them at a time: whoever has it borrows it for that.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        let raw = self.raw;
         // SAFETY: nobody else has it. What is not freed ends with the process.
-        let _ = unsafe { dnn::cudnnDestroy(self.0) };
+        let _ = self.context.within(|| unsafe { dnn::cudnnDestroy(raw) }.of("cudnnDestroy"));
     }
 }
 
@@ -52,7 +58,7 @@ impl Convolutions {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
         unsafe { dnn::cudnnCreate(&mut raw) }.of("cudnnCreate")?;
-        let handle = Handle(raw);
+        let handle = Handle { raw, context: Arc::clone(stream.context()) };
         // SAFETY: both are alive, and whoever has this has the stream.
         unsafe { dnn::cudnnSetStream(raw, stream.raw().cast()) }.of("cudnnSetStream")?;
         Ok(Convolutions { handle, rectifier: Rectifier::new()?, plans: HashMap::new() })
@@ -65,7 +71,7 @@ impl Convolutions {
             return Ok(plan.workspace as u64);
         }
         let shapes = Shapes::new(&of.of)?;
-        let (algorithm, workspace) = shapes.choose(self.handle.0, &of.of, of.pass, limits)?;
+        let (algorithm, workspace) = shapes.choose(self.handle.raw, &of.of, of.pass, limits)?;
         let channels = [1, of.of.output.channels, 1, 1];
         let bias = TensorShape::new(dnn::cudnnDataType_t::CUDNN_DATA_FLOAT, channels)?;
         self.plans.insert((of.of, of.pass), Plan { shapes, bias, algorithm, workspace, fuses: true });
@@ -77,7 +83,7 @@ impl Convolutions {
     /// # Safety
     /// The addresses are those of tensors with the convolution's sizes.
     pub(super) unsafe fn play(&mut self, of: &Convolve, workspace: u64) -> Result<Option<Call>, DeviceError> {
-        let (handle, rectifier) = (self.handle.0, self.rectifier.raw());
+        let (handle, rectifier) = (self.handle.raw, self.rectifier.raw());
         let Some(plan) = self.plans.get_mut(&(of.of, of.pass)) else {
             let reason = "nobody prepared it".to_owned();
             return Err(DeviceError::Refused { call: format!("{:?}", of.pass), reason });

@@ -7,6 +7,7 @@ use cudarc::cudnn::sys as dnn;
 
 use super::status::Status;
 use crate::device::DeviceError;
+use crate::device::cuda::command::Convolution;
 
 /// Defines owners: `Name = type, function that destroys it;`.
 macro_rules! owners {
@@ -80,10 +81,10 @@ impl FilterShape {
 
 impl Window {
     /// Sums are fp32; the filters are not mirrored.
-    pub(super) fn new(padding: (u32, u32), stride: (u32, u32), groups: u32) -> Result<Window, DeviceError> {
-        let sizes = [padding.0, padding.1, stride.0, stride.1];
-        let [pad_h, pad_w, down, right] = sizes_of("a window", sizes)?;
-        let [groups] = sizes_of("groups", [groups])?;
+    pub(super) fn new(of: &Convolution) -> Result<Window, DeviceError> {
+        let ((pad_h, pad_w), (down, right), (high, wide)) = (of.padding, of.stride, of.dilation);
+        let sizes = [pad_h, pad_w, down, right, high, wide, of.groups];
+        let [pad_h, pad_w, down, right, high, wide, groups] = sizes_of("a window", sizes)?;
         let mode = dnn::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
         let sums = dnn::cudnnDataType_t::CUDNN_DATA_FLOAT;
         let mut raw = std::ptr::null_mut();
@@ -91,7 +92,7 @@ impl Window {
         unsafe { dnn::cudnnCreateConvolutionDescriptor(&mut raw) }.of("cudnnCreateConvolutionDescriptor")?;
         let window = Window(raw);
         // SAFETY: it has just been made.
-        unsafe { dnn::cudnnSetConvolution2dDescriptor(raw, pad_h, pad_w, down, right, 1, 1, mode, sums) }
+        unsafe { dnn::cudnnSetConvolution2dDescriptor(raw, pad_h, pad_w, down, right, high, wide, mode, sums) }
             .of("cudnnSetConvolution2dDescriptor")?;
         // SAFETY: as above.
         unsafe { dnn::cudnnSetConvolutionGroupCount(raw, groups) }.of("cudnnSetConvolutionGroupCount")?;

@@ -3,11 +3,14 @@
 //! A list is played when it is first seen, caught when it is seen again, and launched from then on: a step of a training run
 //! costs one launch for each of its lists. Lists are told apart by comparison, addresses and numbers included.
 
+use std::sync::Arc;
+
 use cudarc::driver::sys::{
     CUgraphExec, CUresult, CUstreamCaptureMode, cuGraphDestroy, cuGraphExecDestroy, cuGraphInstantiateWithFlags,
     cuGraphLaunch, cuStreamBeginCapture_v2, cuStreamEndCapture,
 };
 
+use super::context::Context;
 use super::executor::Executor;
 use super::status::Status;
 use crate::device::DeviceError;
@@ -60,15 +63,19 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Graph(CUgraphExec);
+struct Graph {
+    raw: CUgraphExec,
+    context: Arc<Context>,
+}
 
 // SAFETY: it is only handed to the driver, whose calls may come from any thread.
 unsafe impl Send for Graph {}
 
 impl Drop for Graph {
     fn drop(&mut self) {
+        let raw = self.raw;
         // SAFETY: nobody else has it; the driver ends what still runs of it first. A lost device has nothing to give back.
-        let _ = unsafe { cuGraphExecDestroy(self.0) };
+        let _ = self.context.within(|| unsafe { cuGraphExecDestroy(raw) }.of("cuGraphExecDestroy"));
     }
 }
 
@@ -126,7 +133,7 @@ impl Graphs {
             State::Caught { graph, .. } => {
                 let stream = self.executor.stream().raw();
                 // SAFETY: both are alive, and the addresses in it are as the caller says.
-                unsafe { cuGraphLaunch(graph.0, stream) }.of("cuGraphLaunch")?;
+                unsafe { cuGraphLaunch(graph.raw, stream) }.of("cuGraphLaunch")?;
                 self.counts.launched += 1;
                 Ok(())
             }
@@ -188,10 +195,10 @@ impl Graphs {
         let mut caught = std::ptr::null_mut();
         // SAFETY: the capture was begun above; the address outlives the call.
         let ended = unsafe { cuStreamEndCapture(stream, &mut caught) };
-        let mut graph = std::ptr::null_mut();
+        let mut raw = std::ptr::null_mut();
         let made = match (&played, ended) {
             // SAFETY: the graph has just been made; the address outlives the call.
-            (Ok(()), CUresult::CUDA_SUCCESS) => unsafe { cuGraphInstantiateWithFlags(&mut graph, caught, 0) },
+            (Ok(()), CUresult::CUDA_SUCCESS) => unsafe { cuGraphInstantiateWithFlags(&mut raw, caught, 0) },
             _ => ended,
         };
         if !caught.is_null() {
@@ -200,6 +207,6 @@ impl Graphs {
         }
         played?;
         made.of("a graph's capture")?;
-        Ok(Graph(graph))
+        Ok(Graph { raw, context: Arc::clone(self.executor.context()) })
     }
 }

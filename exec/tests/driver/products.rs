@@ -1,0 +1,129 @@
+//! Products of matrices by cuBLASLt against plain loops.
+
+use lockstep_exec::device::DeviceError;
+use lockstep_exec::device::cuda::driver::{DeviceMemory, Limits};
+use lockstep_exec::device::cuda::{Command, Multiply, Precision};
+use rand::RngExt;
+
+use crate::bench::{Bench, play, rng, whole};
+use crate::scene;
+
+/// A·B of matrices that lie row by row, transposed where they are, added to `sums`.
+fn by_loops(of: &Multiply, a: &[f32], b: &[f32], sums: &mut [f32]) {
+    let (rows, columns, depth) = (of.rows as usize, of.columns as usize, of.depth as usize);
+    for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+        for inner in 0..depth {
+            let left = if of.transposed_a { a[inner * rows + row] } else { a[row * depth + inner] };
+            let right = if of.transposed_b { b[column * depth + inner] } else { b[inner * columns + column] };
+            sums[row * columns + column] += left * right;
+        }
+    }
+}
+
+/// What follows a product.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Then {
+    Nothing,
+    Bias,
+    Rectified,
+    Accumulate,
+}
+
+/// All transpositions, endings and precisions, at any alignment, with workspaces and without.
+#[test]
+fn products_are_those_of_plain_loops() {
+    scene("products::products_are_those_of_plain_loops", &[], |_, places| {
+        let bench = Bench::open(&places);
+        let mut executor = bench.executor(Limits::default());
+        let mut case = 0;
+        let endings = [Then::Nothing, Then::Bias, Then::Rectified, Then::Accumulate];
+        for (then, transposed) in endings.into_iter().flat_map(|then| (0..4).map(move |t| (then, t))) {
+            for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+                for _ in 0..4 {
+                    case += 1;
+                    let rng = &mut rng(case);
+                    let [rows, columns, depth] = [(); 3].map(|()| rng.random_range(1..=40u32));
+                    let elements = [rows * depth, depth * columns, rows * columns, columns];
+                    let values = elements.map(|elements| whole(elements as usize, rng));
+                    // Tensors begin any number of elements behind an address that a device gives.
+                    let mut place = |values: &[f32], half: bool| -> (DeviceMemory, u64, usize) {
+                        let shift = rng.random_range(0..5);
+                        let all = [&vec![0.0; shift], values].concat();
+                        let memory = if half { bench.halves(&all) } else { bench.floats(&all) };
+                        let address = memory.address() + (shift * if half { 2 } else { 4 }) as u64;
+                        (memory, address, shift)
+                    };
+                    let bf16 = precision == Precision::Bf16;
+                    let [a, b, c, bias] = &values;
+                    let accumulate = then == Then::Accumulate;
+                    let before = if accumulate { c.clone() } else { vec![f32::NAN; c.len()] };
+                    let (a_at, b_at) = (place(a, bf16), place(b, bf16));
+                    let (c_at, bias_at) = (place(&before, false), place(bias, false));
+                    let product = Multiply {
+                        rows,
+                        columns,
+                        depth,
+                        a: a_at.1,
+                        transposed_a: transposed & 1 != 0,
+                        b: b_at.1,
+                        transposed_b: transposed & 2 != 0,
+                        c: c_at.1,
+                        bias: matches!(then, Then::Bias | Then::Rectified).then_some(bias_at.1),
+                        rectified: then == Then::Rectified,
+                        accumulate,
+                        precision,
+                    };
+                    let mut expected = if accumulate { before } else { vec![0.0; c.len()] };
+                    by_loops(&product, a, b, &mut expected);
+                    for (at, sum) in expected.iter_mut().enumerate() {
+                        if product.bias.is_some() {
+                            *sum += bias[at % columns as usize];
+                        }
+                        if product.rectified {
+                            *sum = sum.max(0.0);
+                        }
+                    }
+                    play(&mut executor, &[Command::Multiply(product)]);
+                    assert_eq!(bench.read(&c_at.0)[c_at.2..], expected, "case {case}: {then:?} {product:?}");
+                }
+            }
+        }
+        assert!(executor.workspace_bytes() > 0, "some of them take one");
+    });
+}
+
+#[test]
+fn factors_are_rounded_only_where_that_was_asked_for() {
+    scene("products::factors_are_rounded_only_where_that_was_asked_for", &[], |_, places| {
+        let bench = Bench::open(&places);
+        let mut executor = bench.executor(Limits::default());
+        let fine = 1.0 + 2f32.powi(-12);
+        for (precision, expected) in [(Precision::F32, fine), (Precision::Tf32, 1.0)] {
+            let [a, b, c] = [fine, 1.0, f32::NAN].map(|value| bench.floats(&[value]));
+            let product = Multiply {
+                rows: 1,
+                columns: 1,
+                depth: 1,
+                a: a.address(),
+                transposed_a: false,
+                b: b.address(),
+                transposed_b: false,
+                c: c.address(),
+                bias: None,
+                rectified: false,
+                accumulate: false,
+                precision,
+            };
+            play(&mut executor, &[Command::Multiply(product)]);
+            assert_eq!(bench.read(&c), [expected], "{precision:?}");
+            for wrong in [
+                Multiply { rectified: true, ..product },
+                Multiply { bias: Some(0x1000), accumulate: true, ..product },
+                Multiply { depth: 0, ..product },
+            ] {
+                let refused = executor.prepare(&[Command::Multiply(wrong)]);
+                assert!(matches!(refused, Err(DeviceError::Refused { .. })), "{wrong:?}: {refused:?}");
+            }
+        }
+    });
+}
