@@ -6,6 +6,7 @@
 mod channels;
 mod elementwise;
 mod faults;
+mod layers;
 mod losses;
 mod memory;
 mod normalisation;
@@ -84,6 +85,16 @@ fn dropout_and_losses() {
 #[test]
 fn steps_on_parameters() {
     parameters::THEME.run();
+}
+
+#[test]
+fn chains_with_products() {
+    layers::PRODUCTS.run();
+}
+
+#[test]
+fn chains_without_products() {
+    layers::OTHERS.run();
 }
 
 /// Runs a property over `strategy` and a seed for values and alignments.

@@ -51,6 +51,12 @@ pub(crate) struct Held<T> {
 }
 
 impl<T> Held<T> {
+    /// What a view shows.
+    pub(crate) fn of(view: View<T>) -> Held<T> {
+        let (address, elements) = (view.address(), view.elements());
+        Held { index: (address >> 32) as usize - 1, address, elements, of: PhantomData }
+    }
+
     pub(crate) fn read(self) -> View<T> {
         View::new(self.address, self.elements)
     }
@@ -118,6 +124,26 @@ impl Memory {
     /// A tensor that nobody has written.
     pub(crate) fn space<T: Number>(&mut self, elements: usize) -> Held<T> {
         self.put(&vec![T::NOTHING; elements])
+    }
+
+    /// The address, an aligned one, of `bytes` bytes that are [`Memory::poison`].
+    pub(crate) fn room(&mut self, bytes: u64) -> u64 {
+        self.buffers.push(Buffer { shift: 0, bytes: vec![0; bytes as usize] });
+        let address = (self.buffers.len() as u64) << 32;
+        self.poison(address);
+        address
+    }
+
+    /// Makes every number of the buffer at `address` none: all bits are set, which is NaN in each format.
+    pub(crate) fn poison(&mut self, address: u64) {
+        let index = self.place(address).0;
+        self.buffers[index].bytes.fill(0xff);
+    }
+
+    /// `count` bytes from an address on.
+    pub(crate) fn bytes(&mut self, address: u64, count: usize) -> &mut [u8] {
+        let (index, start) = self.place(address);
+        &mut self.buffers[index].bytes[start as usize..][..count]
     }
 
     /// Numbers to accumulate on.

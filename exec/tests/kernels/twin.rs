@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use lockstep_exec::device::cuda::table;
+use lockstep_exec::device::cuda::table::{self, Call};
 use lockstep_exec::device::cuda::{Argument, Launch};
 
 use crate::memory::Memory;
@@ -49,7 +49,11 @@ impl Twin {
     /// # Panics
     /// When the twin ends: its own words and those of the sanitizers stand on standard error.
     pub(crate) fn play(&mut self, memory: &mut Memory, launch: &impl Launch) {
-        let call = launch.call();
+        self.call(memory, &launch.call());
+    }
+
+    /// Plays what a device would be given, as [`Twin::play`] does.
+    pub(crate) fn call(&mut self, memory: &mut Memory, call: &Call) {
         let name = call.entry.function;
         self.played.insert(name);
         let tensors: Vec<_> = call.arguments.iter().filter_map(|argument| argument.tensor).collect();

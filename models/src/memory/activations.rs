@@ -200,12 +200,16 @@ pub struct Reads {
 impl Reads {
     /// What `phase` reads of a chain of `layers`; a forward pass reads its inputs and writes its output.
     pub fn of(model: &Model, layers: &[LayerId], phase: Phase) -> Reads {
+        Reads::of_layers(layers.iter().map(|id| &model.node(*id).layer), phase)
+    }
+
+    /// The same of layers without a model.
+    pub fn of_layers<'a>(mut layers: impl Iterator<Item = &'a Layer> + Clone, phase: Phase) -> Reads {
         if phase == Phase::Forward {
             return Reads { input: true, output: false };
         }
-        let layer = |id: &LayerId| &model.node(*id).layer;
         // A flattened input is the same memory as its dense layer's.
-        let head = layers.iter().map(layer).find(|layer| **layer != Layer::Flatten);
+        let head = layers.clone().find(|layer| **layer != Layer::Flatten);
         let input = match head {
             Some(Layer::BatchNorm(_) | Layer::LocalResponseNorm(_)) => true,
             Some(Layer::Conv2d(_) | Layer::Dense(_) | Layer::Scale(_)) => phase != Phase::BackwardData,
@@ -213,6 +217,6 @@ impl Reads {
         };
         let slope_of_output =
             |layer: &Layer| matches!(layer, Layer::Relu | Layer::Sigmoid | Layer::Tanh | Layer::LocalResponseNorm(_));
-        Reads { input, output: layers.iter().map(layer).any(slope_of_output) }
+        Reads { input, output: layers.any(slope_of_output) }
     }
 }

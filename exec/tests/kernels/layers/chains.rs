@@ -1,0 +1,126 @@
+//! Random chains of layers, of every kind that is fused and of every layer alone.
+
+use lockstep_models::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
+use proptest::prelude::*;
+
+use crate::{any_batch, size};
+
+/// A chain and the batch it is run on.
+#[derive(Debug, Clone)]
+pub(crate) struct Chain {
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) inputs: Vec<Shape>,
+    pub(crate) samples: u32,
+}
+
+impl Chain {
+    /// The input shapes of each layer, and the output's behind them; nothing where they do not fit.
+    pub(crate) fn shapes(&self) -> Option<Vec<Vec<Shape>>> {
+        let mut shapes = vec![self.inputs.clone()];
+        for layer in &self.layers {
+            let output = layer.output_shape(shapes.last()?).ok()?;
+            shapes.push(vec![output]);
+        }
+        Some(shapes)
+    }
+
+    /// Learnable parameters, all of which are the first layer's that computes.
+    pub(crate) fn parameters(&self) -> usize {
+        let channels = self.inputs[0].channels;
+        let of = |layer: &Layer| match layer {
+            Layer::Conv2d(conv) => {
+                let taps = conv.kernel.0 * conv.kernel.1 * channels / conv.groups;
+                (conv.out_channels * (taps + u32::from(conv.bias))) as usize
+            }
+            Layer::Dense(dense) => dense.out_features as usize * (size(self.inputs[0]) + usize::from(dense.bias)),
+            Layer::BatchNorm(_) => 2 * channels as usize,
+            Layer::Scale(scale) => (1 + usize::from(scale.bias)) * channels as usize,
+            _ => 0,
+        };
+        self.layers.iter().map(of).sum()
+    }
+
+    pub(crate) fn has(&self, is: impl Fn(&Layer) -> bool) -> bool {
+        self.layers.iter().any(is)
+    }
+}
+
+fn pair(range: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = (u32, u32)> {
+    (range.clone(), range)
+}
+
+fn any_pool(kind: PoolKind) -> impl Strategy<Value = Layer> {
+    let sizes = (pair(1..=3), pair(1..=3), pair(0..=1), any::<bool>());
+    sizes.prop_map(move |(kernel, stride, padding, ceil)| Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil }))
+}
+
+/// A convolution alone, with a ReLU, with a max pooling, with both.
+pub(crate) fn convolutions() -> impl Strategy<Value = Chain> {
+    let sizes = (1..3u32, 1..4u32, 1..4u32, pair(3..=8), 1..4u32);
+    let filter = (pair(1..=3), pair(1..=3), pair(0..=2), pair(1..=2), any::<bool>());
+    let tail = (any::<bool>(), proptest::option::of(any_pool(PoolKind::Max)));
+    let chain = (sizes, filter, tail).prop_map(|((groups, ins, outs, side, samples), filter, (relu, pool))| {
+        let (kernel, stride, padding, dilation, bias) = filter;
+        let out_channels = outs * groups;
+        let first = Layer::Conv2d(Conv2d { out_channels, kernel, stride, padding, dilation, groups, bias });
+        let layers = [first].into_iter().chain(relu.then_some(Layer::Relu)).chain(pool).collect();
+        Chain { layers, inputs: vec![Shape { channels: ins * groups, height: side.0, width: side.1 }], samples }
+    });
+    chain.prop_filter("shapes that fit", |chain| chain.shapes().is_some())
+}
+
+/// A dense layer with a ReLU or none, flattened before or behind.
+pub(crate) fn dense() -> impl Strategy<Value = Chain> {
+    (any_batch(), 1..20u32, any::<[bool; 4]>()).prop_map(
+        |((samples, shape), out_features, [bias, relu, before, behind])| {
+            let dense = Layer::Dense(Dense { out_features, bias });
+            let first = before.then_some(Layer::Flatten).into_iter().chain([dense]);
+            let layers = first.chain(relu.then_some(Layer::Relu)).chain(behind.then_some(Layer::Flatten)).collect();
+            Chain { layers, inputs: vec![shape], samples }
+        },
+    )
+}
+
+/// A batch normalisation with a ReLU or none; of enough elements that a deviation says something.
+pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
+    let batch = (2..5u32, 1..12u32, pair(2..=8), any::<bool>());
+    batch.prop_map(|(samples, channels, (height, width), relu)| {
+        let first = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
+        let layers = [first].into_iter().chain(relu.then_some(Layer::Relu)).collect();
+        Chain { layers, inputs: vec![Shape { channels, height, width }], samples }
+    })
+}
+
+/// Layers that work element by element or channel by channel, and flattening, which is free behind them.
+pub(crate) fn others() -> impl Strategy<Value = Chain> {
+    let which = (0..9u32, 2..4usize, 0..10u32, any::<[bool; 2]>());
+    (any_batch(), which).prop_map(|((samples, shape), (which, many, more, [relu, flat]))| {
+        let wider = Shape { channels: more + 1, ..shape };
+        let local = LocalResponseNorm { size: 2 * (more % 4) + 1, alpha: 0.3, beta: 0.5 + more as f32 / 20.0, k: 1.5 };
+        let (layer, inputs) = match which {
+            0 => (Layer::Relu, vec![shape]),
+            1 => (Layer::Sigmoid, vec![shape]),
+            2 => (Layer::Tanh, vec![shape]),
+            3 => (Layer::Add, vec![shape; many]),
+            4 => (Layer::Concat, if relu { vec![shape, wider, shape] } else { vec![wider, shape] }),
+            5 => (Layer::Scale(Scale { bias: relu }), vec![shape]),
+            6 => (Layer::LocalResponseNorm(local), vec![shape]),
+            7 => (Layer::Dropout(Dropout { rate: more as f32 / 12.0 }), vec![shape]),
+            _ => (Layer::Flatten, vec![shape]),
+        };
+        let relu = relu && layer == Layer::Add;
+        let layers = [layer].into_iter().chain(relu.then_some(Layer::Relu)).chain(flat.then_some(Layer::Flatten));
+        Chain { layers: layers.collect(), inputs, samples }
+    })
+}
+
+/// Poolings.
+pub(crate) fn pools() -> impl Strategy<Value = Chain> {
+    let pool = prop_oneof![any_pool(PoolKind::Max), any_pool(PoolKind::Average), Just(Layer::GlobalPool)];
+    let chain = (any_batch(), pool).prop_map(|((samples, shape), pool)| Chain {
+        layers: vec![pool],
+        inputs: vec![shape],
+        samples,
+    });
+    chain.prop_filter("shapes that fit", |chain| chain.shapes().is_some())
+}

@@ -1,0 +1,114 @@
+//! Chains of layers as lists of commands, played whole on the twin and held against the CPU device.
+//!
+//! Whole numbers must give the CPU's values exactly, whatever the precision of products, for all of their sums fit bf16; others
+//! 1e-5 of what was added up. Scratch, and what nobody may read, holds what is no number.
+
+mod case;
+mod chains;
+mod libraries;
+mod losses;
+mod rounding;
+
+use std::cell::RefCell;
+
+use lockstep_exec::device::cuda::Precision;
+use lockstep_exec::device::cuda::layers::Space;
+use proptest::prelude::*;
+
+use crate::memory::Memory;
+use crate::twin::Twin;
+use crate::{Theme, property};
+use case::Case;
+use chains::Chain;
+
+/// Convolutions and dense layers, in all precisions.
+pub(crate) const PRODUCTS: Theme = Theme {
+    kernels: &[
+        "add_into",
+        "channel_affine",
+        "channel_slopes",
+        "channel_slopes_finish",
+        "from_bf16",
+        "max_pool_backward",
+        "max_pool_forward",
+        "relu_backward",
+        "relu_forward",
+        "to_bf16",
+    ],
+    play: products,
+};
+
+/// All others, and the losses.
+pub(crate) const OTHERS: Theme = Theme {
+    kernels: &[
+        "add",
+        "add_into",
+        "batch_norm_backward",
+        "batch_norm_forward",
+        "batch_norm_inverses",
+        "batch_norm_moments",
+        "batch_norm_statistics",
+        "channel_affine",
+        "channel_slopes",
+        "channel_slopes_finish",
+        "curve_backward",
+        "curve_forward",
+        "dropout_backward",
+        "dropout_forward",
+        "global_pool_backward",
+        "global_pool_forward",
+        "local_response_backward",
+        "local_response_forward",
+        "local_response_ratios",
+        "logistic_forward",
+        "loss_backward",
+        "loss_totals",
+        "max_pool_backward",
+        "max_pool_forward",
+        "mean_pool_backward",
+        "mean_pool_forward",
+        "move_rows",
+        "relu_backward",
+        "relu_forward",
+        "softmax_forward",
+    ],
+    play: others,
+};
+
+/// Where the layers' own tensors come from: the twin's memory.
+struct Own<'a>(&'a mut Memory);
+
+impl Space for Own<'_> {
+    fn take(&mut self, bytes: u64) -> u64 {
+        self.0.room(bytes)
+    }
+}
+
+/// Plays cases of a strategy; `whole` ones have small whole numbers in their tensors.
+fn agree(twin: &RefCell<Twin>, cases: u32, chains: impl Strategy<Value = Chain>, precisions: bool) {
+    let precision = prop_oneof![Just(Precision::F32), Just(Precision::Tf32), Just(Precision::Bf16)];
+    let rest = (0..3u32, any::<bool>(), any::<bool>(), 0..5u32, proptest::option::of(0..3u32));
+    property((chains, precision, rest), cases, |(chain, precision, (spare, whole, in_place, mode, batch)), memory| {
+        let precision = if precisions { precision } else { Precision::F32 };
+        let whole = precisions && (whole || precision != Precision::F32);
+        let batch = batch.filter(|_| mode == 0);
+        Case { chain, precision, whole, spare, in_place, batch }.agrees(&mut twin.borrow_mut(), memory);
+    });
+}
+
+fn products(twin: &RefCell<Twin>) {
+    agree(twin, 40, chains::convolutions(), true);
+    agree(twin, 25, chains::dense(), true);
+    property(chains::convolutions(), 10, |chain, memory| rounding::is_bounded(&mut twin.borrow_mut(), memory, chain));
+    property(chains::dense(), 10, |chain, memory| rounding::is_bounded(&mut twin.borrow_mut(), memory, chain));
+}
+
+fn others(twin: &RefCell<Twin>) {
+    agree(twin, 20, chains::batch_norms(), false);
+    agree(twin, 60, chains::others(), false);
+    agree(twin, 25, chains::pools(), false);
+    let sizes = (1..20u32, 1..60u32, 0..3u32, any::<[bool; 2]>());
+    property(sizes, 20, |(samples, classes, spare, flags), memory| {
+        losses::agree(&mut twin.borrow_mut(), memory, samples, classes, spare, flags);
+    });
+}
