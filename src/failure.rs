@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use lockstep_exec::ExecError;
+use lockstep_exec::device::DeviceError;
 use lockstep_topology::InputError;
 
 use crate::host::Host;
@@ -66,6 +67,12 @@ impl std::error::Error for Failure {}
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Failure {
         Failure::Input(error)
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Failure {
+        ExecError::Device(error).into()
     }
 }
 

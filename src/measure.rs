@@ -171,6 +171,7 @@ pub(crate) fn segment(
         seed,
         start: operation.resumed.as_ref().map(|(checkpoint, _)| &checkpoint.state).or(start),
         saving: operation.saves.then_some(Saving { order: &order, keep: &keep }),
+        devices: experiment.devices()?,
         threads_per_rank: experiment.threads_per_rank as usize,
         arenas: Arenas::default(),
         optimizer: experiment.optimizer.clone(),
@@ -227,7 +228,7 @@ pub fn rows(
             let Some(mut measured) = measure(configuration, experiment, seed, data, operation, launch)? else {
                 continue;
             };
-            rows.push(row(experiment, &mut measured, &held_out));
+            rows.push(row(experiment, &mut measured, &held_out)?);
             each(configuration, &measured);
         }
         tell_spread(&mut rows[first..]);
@@ -262,19 +263,19 @@ fn mean_and_deviation(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, (squares / (count - 1.0)).sqrt()))
 }
 
-fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> MeasuredRow {
+fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> Result<MeasuredRow, Failure> {
     let Measured { configuration, program, run, seed, .. } = measured;
-    let evaluation = run.evaluate(held_out);
+    let evaluation = run.evaluate(held_out)?;
     let mut times = run.timeline.step_times_s();
     times.sort_by(f64::total_cmp);
     let step_time_s = run.timeline.step_time_s();
     let errors: Vec<f64> = run.evaluations.iter().map(|one| 100.0 * (1.0 - one.accuracy())).collect();
     let initial = configuration.job.model.inits();
-    MeasuredRow {
+    Ok(MeasuredRow {
         setting: configuration.setting(),
         data: experiment.data.clone(),
         transport: experiment.transport.to_string(),
-        device: "cpu".to_owned(),
+        device: experiment.device.to_string(),
         threads_per_rank: experiment.threads_per_rank,
         training: format!("{}; initial values: {initial}", experiment.optimizer),
         learning_rate: experiment.optimizer.target_rate(program.gradient_samples()),
@@ -299,7 +300,7 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         restart_steps: (!run.restarts.is_empty()).then(|| run.restarts.clone()),
         weights_sha256: run.weights_sha256.clone(),
         state_sha256: run.state_sha256.clone(),
-    }
+    })
 }
 
 /// The value below which `share` of the ascending `values` lie, interpolated; zero of none.

@@ -164,7 +164,7 @@ fn the_memory_plan_changes_no_bit() {
                 (1..=3).contains(&made),
                 "{made}: an arena for each learner at most, and one for the last evaluation"
             );
-            (run.state_sha256.clone(), run.evaluations.clone(), run.evaluate(&held_out))
+            (run.state_sha256.clone(), run.evaluations.clone(), run.evaluate(&held_out).unwrap())
         };
         let apart = train(Reuse::Nothing, false);
         assert!(!apart.1.is_empty() && apart.2.mean_loss.is_finite());

@@ -30,18 +30,19 @@ fn trained(scale: f32, step: SgdStep, steps: u32) -> Vec<f32> {
     let (data, _) = digits(&program);
     let mut replica = Replica::new(&program, 1, &Threads::one());
     for _ in 0..steps {
-        replica.load(&data, &(0..16).collect::<Vec<u32>>(), 0);
+        replica.load(&data, &(0..16).collect::<Vec<u32>>(), 0).unwrap();
         for task in &program.roles[0].tasks {
             match task.op {
-                Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(chain, Mode::Train)),
-                Op::Compute { chain, phase, .. } => replica.backward(chain, phase, scale, false),
+                Op::Compute { chain, phase: Phase::Forward, .. } => {
+                    replica.forward(chain, Mode::Train).unwrap();
+                }
+                Op::Compute { chain, phase, .. } => replica.backward(chain, phase, scale, false).unwrap(),
                 _ => {}
             }
         }
-        replica.update(0..program.model.parameter_elements() as usize, &step);
+        replica.update(0..program.model.parameter_elements() as usize, &step).unwrap();
     }
-    // SAFETY: nothing else uses this replica.
-    unsafe { replica.parameters.to_vec() }
+    replica.parameters().unwrap()
 }
 
 /// Remark 1: scaling the loss is scaling the rate only without weight decay; with it, it is another decay.
@@ -89,17 +90,18 @@ fn summed(workers: u32, scale: f32) -> Vec<f32> {
     let mut indices = Vec::new();
     for rank in 0..workers {
         let place = sampler.micro_batch(0, rank, 0, &mut indices);
-        replica.load(&data, &indices, place);
+        replica.load(&data, &indices, place).unwrap();
         for task in &program.roles[0].tasks {
             match task.op {
-                Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(chain, Mode::Train)),
-                Op::Compute { chain, phase, .. } => replica.backward(chain, phase, scale, rank > 0),
+                Op::Compute { chain, phase: Phase::Forward, .. } => {
+                    replica.forward(chain, Mode::Train).unwrap();
+                }
+                Op::Compute { chain, phase, .. } => replica.backward(chain, phase, scale, rank > 0).unwrap(),
                 _ => {}
             }
         }
     }
-    // SAFETY: nothing else uses this replica.
-    unsafe { replica.gradients.to_vec() }
+    replica.gradients().unwrap()
 }
 
 /// Remark 3: allreduce sums, so the loss is divided by kn; divided by n the gradient is k times too large. "Cancelling k"
@@ -161,7 +163,7 @@ fn evaluation_on_the_way_changes_nothing() {
             Some(Evaluations { held_out: &held_out, last_epochs, recompute_bn, target: Target::default() });
         let mut run =
             run(&program, &data, &Options { steps: 3 * per_epoch, evaluations, ..Options::default() }).unwrap();
-        let last = run.evaluate(&held_out);
+        let last = run.evaluate(&held_out).unwrap();
         (run.state_sha256, run.evaluations, last)
     };
     let (state, none, last) = train(0, false);
@@ -182,12 +184,12 @@ fn recomputed_statistics_forget_what_was_before() {
     let (data, held_out) = Dataset::load("synthetic:40", &program.model).unwrap();
     let replica = || Replica::new(&program, 3, &Threads::one());
     let (mut one, mut other) = (replica(), replica());
-    let noise: Vec<f32> = (0..other.statistics().len()).map(|i| 1.0 + (i % 7) as f32).collect();
-    other.set_statistics(&noise);
+    let noise: Vec<f32> = (0..other.statistics().unwrap().len()).map(|i| 1.0 + (i % 7) as f32).collect();
+    other.set_statistics(&noise).unwrap();
     one.recompute_statistics(&data).unwrap();
     other.recompute_statistics(&data).unwrap();
     assert_eq!(one.statistics(), other.statistics());
-    assert_eq!(one.evaluate(&held_out), other.evaluate(&held_out));
+    assert_eq!(one.evaluate(&held_out).unwrap(), other.evaluate(&held_out).unwrap());
 }
 
 /// A loss that is no number ends the run at once and says where.

@@ -12,8 +12,10 @@ use lockstep_models::{Job, Model, Op, Phase, Program, random_model};
 fn learn(replica: &mut Replica, program: &Program, half: bool) {
     for task in &program.roles[0].tasks {
         match task.op {
-            Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(chain, Mode::Train)),
-            Op::Compute { chain, phase, .. } if !half => replica.backward(chain, phase, 1.0, false),
+            Op::Compute { chain, phase: Phase::Forward, .. } => {
+                replica.forward(chain, Mode::Train).unwrap();
+            }
+            Op::Compute { chain, phase, .. } if !half => replica.backward(chain, phase, 1.0, false).unwrap(),
             _ => {}
         }
     }
@@ -29,15 +31,15 @@ fn an_arena_serves_learners_that_take_turns() {
     assert_eq!(arenas.pool.made(), 0, "none before there is work");
     for _ in 0..2 {
         for replica in &mut learners {
-            replica.load(&data, &[0, 1, 2, 3], 0);
+            replica.load(&data, &[0, 1, 2, 3], 0).unwrap();
             learn(replica, &program, false);
-            replica.evaluate(&held_out);
+            replica.evaluate(&held_out).unwrap();
         }
     }
     assert_eq!(arenas.pool.made(), 1);
     // Who stands between forward and backward pass keeps its own.
     for replica in &mut learners[..3] {
-        replica.load(&data, &[0, 1, 2, 3], 0);
+        replica.load(&data, &[0, 1, 2, 3], 0).unwrap();
         learn(replica, &program, true);
     }
     assert_eq!(arenas.pool.made(), 3);
@@ -53,7 +55,7 @@ fn a_run_takes_what_its_plan_says() {
         assert!(arena as u64 <= memory.activations, "{name}: what kernels keep comes on top");
         let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();
         let mut replica = Replica::new(&program, 1, &Threads::one());
-        replica.load(&data, &[0, 1], 0);
+        replica.load(&data, &[0, 1], 0).unwrap();
         learn(&mut replica, &program, false);
         let (of_arena, of_workspace) = replica.scratch_bytes();
         assert_eq!(of_arena, arena, "{name}");

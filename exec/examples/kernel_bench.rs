@@ -31,12 +31,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for (task, times) in tasks.iter().zip(&mut times) {
             let began = Instant::now();
             match &task.op {
-                Op::Load { .. } => replica.load(&data, &indices, 0),
-                Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(*chain, Mode::Train)),
-                Op::Compute { chain, phase, .. } => replica.backward(*chain, *phase, 1.0 / batch as f32, false),
+                Op::Load { .. } => replica.load(&data, &indices, 0)?,
+                Op::Compute { chain, phase: Phase::Forward, .. } => {
+                    replica.forward(*chain, Mode::Train)?;
+                }
+                Op::Compute { chain, phase, .. } => {
+                    replica.backward(*chain, *phase, 1.0 / batch as f32, false)?;
+                }
                 Op::Update { range } => {
                     let range = range.start as usize..range.end as usize;
-                    replica.update(range, &SgdStep::plain(1e-6, 0.9));
+                    replica.update(range, &SgdStep::plain(1e-6, 0.9))?;
                 }
                 _ => {}
             }

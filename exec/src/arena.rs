@@ -3,6 +3,7 @@
 //! While an exchange reads or sums into one bucket of the gradients, the backward pass writes others. The program's order
 //! keeps the ranges apart; the arena only hands out pointers that stay valid and never borrow the whole.
 
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 
@@ -10,28 +11,60 @@ use crate::transport::{Region, RegionMut};
 
 /// Memory of a fixed length that is never moved.
 pub struct Arena {
-    cells: Box<[UnsafeCell<f32>]>,
+    cells: Cells,
 }
+
+enum Cells {
+    Own(Box<[UnsafeCell<f32>]>),
+    /// Memory that somebody else allocated, and who frees it.
+    Over {
+        start: *mut f32,
+        elements: usize,
+        _keeper: Box<dyn Any + Send + Sync>,
+    },
+}
+
+// SAFETY: who keeps the memory may be sent, and the memory is used through the arena alone.
+unsafe impl Send for Arena {}
+
+// SAFETY: shared access is by `slice` and `slice_mut`, whose callers promise that nobody is in each other's way.
+unsafe impl Sync for Arena {}
 
 impl Arena {
     /// An arena that holds `values`.
     pub fn new(values: Vec<f32>) -> Arena {
-        Arena { cells: values.into_iter().map(UnsafeCell::new).collect() }
+        Arena { cells: Cells::Own(values.into_iter().map(UnsafeCell::new).collect()) }
+    }
+
+    /// The memory of `keeper`.
+    ///
+    /// # Safety
+    /// There are as many initialised elements, they stay where they are until the keeper is dropped, and nobody uses them but
+    /// through the arena.
+    pub(crate) unsafe fn over(start: *mut f32, elements: usize, keeper: Box<dyn Any + Send + Sync>) -> Arena {
+        Arena { cells: Cells::Over { start, elements, _keeper: keeper } }
     }
 
     /// Elements.
     pub fn len(&self) -> usize {
-        self.cells.len()
+        match &self.cells {
+            Cells::Own(cells) => cells.len(),
+            Cells::Over { elements, .. } => *elements,
+        }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+        self.len() == 0
     }
 
     fn pointer(&self, range: &Range<usize>) -> *mut f32 {
-        assert!(range.start <= range.end && range.end <= self.cells.len(), "range of an arena");
-        self.cells[range.start..range.end].as_ptr().cast_mut().cast::<f32>()
+        assert!(range.start <= range.end && range.end <= self.len(), "range of an arena");
+        match &self.cells {
+            Cells::Own(cells) => cells[range.start..range.end].as_ptr().cast_mut().cast::<f32>(),
+            // SAFETY: the range lies inside, as just checked.
+            Cells::Over { start, .. } => unsafe { start.add(range.start) },
+        }
     }
 
     /// A range to read.

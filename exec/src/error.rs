@@ -4,6 +4,7 @@ use std::fmt;
 
 use lockstep_topology::InputError;
 
+use crate::device::DeviceError;
 use crate::transport::TransportError;
 
 /// A failure of a run; every rank stops on the first.
@@ -13,6 +14,8 @@ pub enum ExecError {
     Input(InputError),
     /// A rank failed or its messages did.
     Transport(TransportError),
+    /// A device refused or is lost.
+    Device(DeviceError),
     /// A rank panicked.
     Panic {
         /// Which.
@@ -49,6 +52,7 @@ impl fmt::Display for ExecError {
         match self {
             ExecError::Input(error) => error.fmt(f),
             ExecError::Transport(error) => error.fmt(f),
+            ExecError::Device(error) => error.fmt(f),
             ExecError::Panic { rank, message } => write!(f, "rank {rank} panicked: {message}"),
             ExecError::Diverged { rank, step, loss, layers } => write!(
                 f,
@@ -68,6 +72,12 @@ impl std::error::Error for ExecError {}
 impl From<InputError> for ExecError {
     fn from(error: InputError) -> ExecError {
         ExecError::Input(error)
+    }
+}
+
+impl From<DeviceError> for ExecError {
+    fn from(error: DeviceError) -> ExecError {
+        ExecError::Device(error)
     }
 }
 

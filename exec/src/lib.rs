@@ -13,7 +13,6 @@ mod found;
 mod gather;
 mod holdings;
 pub mod init;
-mod learner;
 mod pin;
 mod pool;
 pub mod reference;

@@ -14,7 +14,8 @@ use lockstep_models::{Claim, Course, Exchange, Op, Optimizer, Phase, Program};
 use lockstep_topology::{InputError, check};
 
 use crate::data::{Dataset, Parts, Sampler};
-use crate::device::cpu::{Mode, Threads, add_into};
+use crate::device::cpu::{Threads, add_into};
+use crate::device::{DeviceError, Mode};
 use crate::pool::Arenas;
 use crate::replica::Replica;
 
@@ -68,40 +69,39 @@ pub fn train_as_claimed(
     for step in 0..steps {
         let mut sums: Vec<Vec<f32>> = Vec::new();
         for worker in 0..workers {
-            let mut sum = vec![0.0; elements];
+            let mut sum = Vec::new();
             for repetition in 0..accumulate {
                 let mut indices = Vec::new();
                 let place = sampler.micro_batch(u64::from(step), worker, repetition, &mut indices);
                 if let Some(parts) = &parts {
                     indices = parts.samples(u64::from(step), worker, repetition);
                 }
-                replica.load(data, &indices, place);
-                gradients(program, &mut replica);
-                // SAFETY: nothing else uses this replica.
-                let gradient = unsafe { replica.gradients.slice(0..elements) };
-                if repetition == 0 { sum.copy_from_slice(gradient) } else { add_into(&mut sum, gradient) }
+                replica.load(data, &indices, place)?;
+                let gradient = gradients(program, &mut replica)?;
+                if repetition == 0 { sum = gradient } else { add_into(&mut sum, &gradient) }
             }
             sums.push(sum);
         }
         let total = bracketed(program, program.roles[0].exchanges().map(|(_, exchange)| exchange), &sums)?;
-        // SAFETY: as above.
-        unsafe { replica.gradients.slice_mut(0..elements) }.copy_from_slice(&total);
-        replica.update(0..elements, &optimizer.step(u64::from(step), &course));
+        replica.set_gradients(&total)?;
+        replica.update(0..elements, &optimizer.step(u64::from(step), &course))?;
     }
-    // SAFETY: as above.
-    Ok(unsafe { replica.parameters.to_vec() })
+    Ok(replica.parameters()?)
 }
 
 /// Forward and backward of one micro-batch, its gradient alone.
-fn gradients(program: &Program, replica: &mut Replica) {
+fn gradients(program: &Program, replica: &mut Replica) -> Result<Vec<f32>, DeviceError> {
     let scale = 1.0 / program.gradient_samples() as f32;
     for task in &program.roles[0].tasks {
         match task.op {
-            Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(chain, Mode::Train)),
-            Op::Compute { chain, phase, .. } => replica.backward(chain, phase, scale, false),
+            Op::Compute { chain, phase: Phase::Forward, .. } => {
+                replica.forward(chain, Mode::Train)?;
+            }
+            Op::Compute { chain, phase, .. } => replica.backward(chain, phase, scale, false)?,
             _ => {}
         }
     }
+    replica.gradients()
 }
 
 /// The sums of the members of a group added up, element by element in the bracketing of the exchange that does it.

@@ -1,35 +1,27 @@
-//! A replica: one copy of the model with its gradients, optimizer state, activations and kernels, run chain by chain.
+//! A replica: one copy of the model with its gradients, optimizer state and activations on a device, run chain by chain.
 //!
-//! It knows nothing of ranks or time: the worker drives it task by task, evaluation and the one-rank reference drive it too.
+//! It knows which tensors a task reads and writes and where they lie, but nothing of ranks or time: the worker drives it task
+//! by task, evaluation and the one-rank reference drive it too.
 
-mod activations;
 mod evaluation;
-mod layouts;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::memory::Reads;
-use lockstep_models::{Area, Buffer, LayerId, Model, Op, Phase, Program, Role, SgdStep};
+use lockstep_models::memory::{Plan, Reads};
+use lockstep_models::{Area, Buffer, Copy, LayerId, Model, Op, Phase, Program, Role, SgdStep};
 
-use crate::arena::Arena;
 use crate::data::Dataset;
-use crate::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Loss, Mode, Threads, sgd_step};
+use crate::device::cpu::Threads;
+use crate::device::{
+    Backward, Blueprint, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot, Step, Values,
+};
 use crate::init;
 use crate::pool::Arenas;
-use activations::{Activations, Slot};
 pub use evaluation::Evaluation;
 
-/// What a chain computes.
-enum Work {
-    Kernel(Kernel),
-    /// A loss, and what it counts in the sum of losses.
-    Loss(CrossEntropy, f32),
-}
-
-/// One kernel or loss and where its tensors are.
+/// A fused chain of layers in the graph.
 struct Chain {
-    work: Work,
     layers: Vec<LayerId>,
     /// What its dropout layer draws by: the layer's number in the whole model, and the first of its numbers in a sample.
     draws: (u32, u64),
@@ -39,8 +31,6 @@ struct Chain {
     output: LayerId,
     /// The input that lies where the output goes.
     in_place: Option<usize>,
-    parameters: Range<usize>,
-    statistics: Range<usize>,
 }
 
 impl Chain {
@@ -55,23 +45,32 @@ pub struct Replica {
     seed: u64,
     samples: usize,
     chains: Vec<Chain>,
-    /// Learnable parameters.
-    pub parameters: Arena,
-    /// Their gradients, summed over the micro-batches of a step.
-    pub gradients: Arena,
-    velocity: Vec<f32>,
-    statistics: Vec<f32>,
-    /// Outputs of chains and their gradients.
-    activations: Activations,
+    /// Where outputs of chains and their gradients lie.
+    plan: Plan,
     /// Whether a consumer has already written its part of the gradient in this micro-batch.
     written: Vec<bool>,
     labels: Vec<u32>,
-    /// Places of the samples among all since training began.
-    places: Vec<u64>,
+    device: Box<dyn Device>,
+}
+
+/// What a replica is made on and with.
+pub(crate) struct Making<'a> {
+    /// The device's kind.
+    pub devices: &'a Devices,
+    /// The rank, of which a device may be one of several.
+    pub rank: u32,
+    /// Where activations lie.
+    pub arenas: &'a Arenas,
+    /// Elements of the declared buffers that the rank holds.
+    pub declared: Vec<usize>,
+    /// Of initial values and dropout.
+    pub seed: u64,
+    /// A CPU's.
+    pub threads: &'a Threads,
 }
 
 impl Replica {
-    /// A replica for the micro-batches of a program's first role, its parameters drawn with `seed`.
+    /// A replica on the CPU for the micro-batches of a program's first role, its parameters drawn with `seed`.
     pub fn new(program: &Program, seed: u64, threads: &Threads) -> Replica {
         Replica::of_role(program, &program.roles[0], &Arenas::default(), seed, threads)
     }
@@ -79,149 +78,165 @@ impl Replica {
     /// As [`Replica::new`], for the tasks of `role`, which may run in their order alone, its activations in `arenas`.
     pub fn of_role(program: &Program, role: &Role, arenas: &Arenas, seed: u64, threads: &Threads) -> Replica {
         let parameters = init::parameters(&program.model, seed);
-        Replica::with_parameters(program, role, arenas, parameters, seed, threads)
+        let (devices, declared) = (&Devices::Cpu, Vec::new());
+        let making = Making { devices, rank: role.ranks.first, arenas, declared, seed, threads };
+        Replica::with_parameters(program, role, parameters, making).expect("the CPU refuses nothing")
     }
 
-    /// As [`Replica::of_role`], with these parameters.
+    /// A replica with these parameters.
+    ///
+    /// # Errors
+    /// The device's.
     pub(crate) fn with_parameters(
         program: &Program,
         role: &Role,
-        arenas: &Arenas,
         parameters: Vec<f32>,
-        seed: u64,
-        threads: &Threads,
-    ) -> Replica {
-        let (model, samples) = (&program.model, program.batch_per_rank as usize);
-        let elements = parameters.len();
-        let activations = Activations::new(program, role, arenas);
-        let chains = program.chains.iter().enumerate().map(|(index, layers)| {
+        making: Making<'_>,
+    ) -> Result<Replica, DeviceError> {
+        let model = &program.model;
+        let plan = Plan::of_role(program, role, making.arenas.reuse);
+        let Making { devices, rank, arenas, declared, seed, threads } = making;
+        let begin = (parameters, init::statistics(model));
+        let device = devices.device(rank, Blueprint::new(program, role, (&plan, arenas), declared, begin), threads)?;
+        let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let tasks = role.tasks.iter().enumerate();
             let own = tasks.filter_map(|(position, task)| match task.op {
                 Op::Compute { chain, phase, .. } if chain == index => Some((phase, position)),
                 _ => None,
             });
-            let samples = program.samples_in(role, layers[0]) as usize;
-            let chain = chain(model, layers, samples, threads);
-            Chain { positions: own.collect(), in_place: activations.in_place(&chain.inputs, chain.output), ..chain }
-        });
-        let mut chains: Vec<Chain> = chains.collect();
-        layouts::lay(program, role, &mut chains);
-        Replica {
+            let (inputs, output) = (model.node(layers[0]).inputs.clone(), layers[layers.len() - 1]);
+            let place = |id: LayerId| plan.outputs[id.index()].as_ref();
+            let in_place = inputs.iter().position(|id| place(*id).is_some() && place(*id) == place(output));
+            Chain {
+                layers: layers.clone(),
+                draws: (layers[0].0, 0),
+                positions: own.collect(),
+                inputs,
+                output,
+                in_place,
+            }
+        };
+        let samples = program.batch_per_rank as usize;
+        Ok(Replica {
             model: model.clone(),
             seed,
             samples,
-            chains,
-            activations,
-            parameters: Arena::new(parameters),
-            gradients: Arena::new(vec![0.0; elements]),
-            velocity: vec![0.0; elements],
-            statistics: init::statistics(model),
+            chains: program.chains.iter().enumerate().map(chain).collect(),
+            plan,
             written: vec![false; model.layers().len()],
             labels: vec![0; samples],
-            places: Vec::new(),
-        }
+            device,
+        })
+    }
+
+    /// What it lies on.
+    pub(crate) fn device(&mut self) -> &mut dyn Device {
+        &mut *self.device
+    }
+
+    /// Where messages read and write a buffer.
+    pub(crate) fn host(&self, buffer: Buffer) -> &crate::arena::Arena {
+        self.device.host(buffer)
     }
 
     /// Bytes of the arena and of the workspace that the last micro-batch had.
     pub fn scratch_bytes(&mut self) -> (usize, usize) {
-        let workspace = self.activations.workspace().bytes();
-        let arena = size_of_val(self.activations.begin());
-        self.activations.end();
-        (arena, workspace)
+        self.device.scratch_bytes()
     }
 
-    /// The tensor that a copy reads.
-    pub(crate) fn tensor(&self, area: Area) -> &[f32] {
-        self.activations.tensor(area.into())
+    /// Learnable parameters.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn parameters(&mut self) -> Result<Vec<f32>, DeviceError> {
+        self.device.read(Values::Buffer(Buffer::Parameters))
     }
 
-    /// Gives `work` the first elements of a buffer, which may be one of those that the program declares, and a tensor to
-    /// copy them to.
-    pub(crate) fn receive(
-        &mut self,
-        from: Buffer,
-        elements: usize,
-        declared: &[Arena],
-        to: Area,
-        work: impl FnOnce(&[f32], &mut [f32]),
-    ) {
-        let arena = match from {
-            Buffer::Parameters => &self.parameters,
-            Buffer::Gradients => &self.gradients,
-            Buffer::Declared(index) => &declared[index],
-        };
-        // SAFETY: nobody writes what a copy reads, by the program's order.
-        work(unsafe { arena.slice(0..elements) }, self.activations.tensor_mut(to.into()));
-        self.copied(to);
+    /// Replaces the learnable parameters.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn set_parameters(&mut self, parameters: &[f32]) -> Result<(), DeviceError> {
+        self.device.write(Values::Buffer(Buffer::Parameters), parameters)
     }
 
-    /// Gives `work` a tensor to read and another to copy it to.
-    pub(crate) fn move_tensor(&mut self, from: Area, to: Area, work: impl FnOnce(&[f32], &mut [f32])) {
-        let (read, mut written) = self.activations.views(&[from.into()], &[to.into()]);
-        work(read[0], written[0]);
-        self.copied(to);
+    /// The parameters' gradients, summed over the micro-batches of a step.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn gradients(&mut self) -> Result<Vec<f32>, DeviceError> {
+        self.device.read(Values::Buffer(Buffer::Gradients))
     }
 
-    /// Notes what a copy has written: a gradient is there, or an activation for which there is none yet.
-    fn copied(&mut self, to: Area) {
-        match to {
-            Area::Activation(id) => self.written[id.index()] = false,
-            Area::Gradient(id) => self.written[id.index()] = true,
-            Area::Buffer(_) => {}
-        }
+    /// Replaces the gradients, by a sum that somebody else has made.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn set_gradients(&mut self, gradients: &[f32]) -> Result<(), DeviceError> {
+        self.device.write(Values::Buffer(Buffer::Gradients), gradients)
     }
 
     /// The optimizer's momentum buffer.
-    pub fn velocity(&self) -> &[f32] {
-        &self.velocity
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn velocity(&mut self) -> Result<Vec<f32>, DeviceError> {
+        self.device.read(Values::Velocity)
     }
 
     /// Replaces the momentum buffer, by that of an earlier run.
-    pub(crate) fn set_velocity(&mut self, velocity: &[f32]) {
-        self.velocity.copy_from_slice(velocity);
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn set_velocity(&mut self, velocity: &[f32]) -> Result<(), DeviceError> {
+        self.device.write(Values::Velocity, velocity)
     }
 
     /// Running statistics of batch normalisation.
-    pub fn statistics(&self) -> &[f32] {
-        &self.statistics
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn statistics(&mut self) -> Result<Vec<f32>, DeviceError> {
+        self.device.read(Values::Statistics)
     }
 
     /// Replaces the running statistics, e.g. by their mean over ranks.
-    pub fn set_statistics(&mut self, statistics: &[f32]) {
-        self.statistics.copy_from_slice(statistics);
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn set_statistics(&mut self, statistics: &[f32]) -> Result<(), DeviceError> {
+        self.device.write(Values::Statistics, statistics)
     }
 
-    /// Reads what the task before this one would just have written, so that a chain can be timed alone as it runs in a step.
-    pub fn warm_inputs(&mut self, chain: usize, phase: Phase) -> f32 {
+    /// Reads what the task before this one would just have written, so that a task can be timed alone as it runs in a step.
+    pub fn warm_inputs(&mut self, chain: usize, phase: Phase) {
         let of = &self.chains[chain];
-        let reads: Vec<Slot> = match phase {
-            Phase::Forward => of.inputs.iter().map(|id| Slot::Output(*id)).collect(),
-            _ => vec![Slot::Gradient(of.output)],
+        let places: Vec<Place> = match phase {
+            Phase::Forward => of.inputs.iter().map(|id| self.output(*id)).collect(),
+            _ => vec![self.gradient(of.output)],
         };
-        let (tensors, _) = self.activations.views(&reads, &[]);
-        tensors.iter().map(|tensor| tensor.iter().step_by(16).sum::<f32>()).sum()
+        self.device.warm(&places);
     }
 
     /// Reads the gradients of a range, as [`Replica::warm_inputs`] does for a chain.
-    pub fn warm_gradients(&self, range: Range<usize>) -> f32 {
+    pub fn warm_gradients(&self, range: Range<usize>) {
         // SAFETY: between tasks no message is in flight and nobody writes.
-        unsafe { self.gradients.slice(range) }.iter().step_by(16).sum()
+        let gradients = unsafe { self.device.host(Buffer::Gradients).slice(range) };
+        std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
     }
 
     /// Takes the next micro-batch: the samples of `data` named by `indices`, the first of which is the `place`-th of all since
     /// training began, which is what dropout draws its numbers by.
-    pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) {
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) -> Result<(), DeviceError> {
         self.labels.resize(indices.len(), 0);
-        data.draw(indices, self.seed, place, &mut self.activations.input, &mut self.labels);
-        self.activations.begin();
-        self.places.clear();
-        self.places.extend((place..).take(indices.len()));
+        data.draw(indices, self.seed, place, self.device.input()?, &mut self.labels);
+        self.device.load()?;
+        let places: Vec<u64> = (place..).take(indices.len()).collect();
         self.written.fill(false);
-    }
-
-    /// Turns to samples that other layers see than the first ones: their labels, and their places.
-    pub(crate) fn turn_to(&mut self, labels: Vec<u32>, places: Vec<u64>) {
-        (self.labels, self.places) = (labels, places);
+        self.device.turn_to(&self.labels, &places)
     }
 
     /// Lets dropout layers draw as layers of a whole model do: by layer, that one's number and the first of its features here.
@@ -231,148 +246,144 @@ impl Replica {
         }
     }
 
-    /// Runs a chain forward; gives the loss if the chain is the model's last. The other losses only make gradients.
-    pub fn forward(&mut self, chain: usize, mode: Mode) -> Option<Loss> {
-        let is_last = chain + 1 == self.chains.len();
-        let of = &mut self.chains[chain];
-        // An input that lies where the output goes is there already.
-        let slot = |(index, id): (usize, &LayerId)| {
-            if of.in_place == Some(index) { Slot::Nothing } else { Slot::Output(*id) }
+    /// Where a layer's output lies.
+    fn output(&self, id: LayerId) -> Place {
+        match &self.plan.outputs[id.index()] {
+            _ if id == LayerId(0) => Place::Input,
+            Some(range) => Place::Arena(range.clone()),
+            None => Place::Nothing,
+        }
+    }
+
+    /// Where the gradient towards a layer's output lies.
+    fn gradient(&self, id: LayerId) -> Place {
+        self.plan.gradients[id.index()].clone().map_or(Place::Nothing, Place::Arena)
+    }
+
+    fn spot(&self, area: Area) -> Spot {
+        match area {
+            Area::Buffer(buffer) => Spot::Buffer(buffer),
+            Area::Activation(id) => Spot::Tensor(self.output(id)),
+            Area::Gradient(id) => Spot::Tensor(self.gradient(id)),
+        }
+    }
+
+    /// Does what a copy says.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn copy(&mut self, of: &Copy) -> Result<(), DeviceError> {
+        let (from, to) = (self.spot(of.from), self.spot(of.to));
+        self.device.copy(of, &from, &to)?;
+        // A gradient is there now, or an activation for which there is none yet.
+        match of.to {
+            Area::Activation(id) => self.written[id.index()] = false,
+            Area::Gradient(id) => self.written[id.index()] = true,
+            Area::Buffer(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Runs a chain forward; gives the loss if the chain is the model's last, unless the device defers it. The other losses only
+    /// make gradients.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn forward(&mut self, chain: usize, mode: Mode) -> Result<Option<Loss>, DeviceError> {
+        let of = &self.chains[chain];
+        let place = |(index, id): (usize, &LayerId)| {
+            if of.in_place == Some(index) { Place::InPlace } else { self.output(*id) }
         };
-        let reads: Vec<Slot> = of.inputs.iter().enumerate().map(slot).collect();
-        let mut workspace = std::mem::take(self.activations.workspace());
-        let (inputs, mut outputs) = self.activations.views(&reads, &[Slot::Output(of.output)]);
-        let found = match &mut of.work {
-            Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.labels)),
-            Work::Kernel(kernel) => {
-                let (layer, offset) = of.draws;
-                kernel.draw(Draw { seed: self.seed, layer, first: 0, offset }, &self.places);
-                // SAFETY: no message is in flight on parameters, and updates run on this thread.
-                let parameters = unsafe { self.parameters.slice(of.parameters.clone()) };
-                let statistics = &mut self.statistics[of.statistics.clone()];
-                kernel.swap_workspace(&mut workspace);
-                kernel.forward(mode, &inputs, parameters, statistics, outputs[0]);
-                kernel.swap_workspace(&mut workspace);
-                None
-            }
-        };
+        let inputs: Vec<Place> = of.inputs.iter().enumerate().map(place).collect();
+        let (layer, offset) = of.draws;
+        let draw = Draw { seed: self.seed, layer, first: 0, offset };
+        let pass = Forward { chain, mode, draw, inputs: &inputs, output: self.output(of.output) };
+        let found = self.device.forward(&pass)?;
         self.written[of.output.index()] = false;
-        *self.activations.workspace() = workspace;
-        self.activations.done(of.position(Phase::Forward));
-        found.filter(|_| is_last)
+        let position = of.position(Phase::Forward);
+        self.done(position)?;
+        Ok(found.filter(|_| self.is_last(chain)))
+    }
+
+    /// Whether a chain is the model's last, whose loss counts.
+    pub(crate) fn is_last(&self, chain: usize) -> bool {
+        chain + 1 == self.chains.len()
     }
 
     /// The losses that the last forward pass of a loss's chain found, by sample; none of another chain.
-    pub fn losses(&self, chain: usize) -> &[f64] {
-        match &self.chains[chain].work {
-            Work::Loss(loss, _) => loss.losses(),
-            Work::Kernel(_) => &[],
-        }
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
+        self.device.losses(chain)
     }
 
     /// Runs a chain backward. `scale` is 1 / global batch, applied once, at the loss. With `accumulate` the parameter
     /// gradient is added to that of earlier micro-batches. After the last chain the arena is the next learner's.
-    pub fn backward(&mut self, chain: usize, phase: Phase, scale: f32, accumulate: bool) {
-        let of = &mut self.chains[chain];
-        let data = phase != Phase::BackwardWeight;
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn backward(&mut self, chain: usize, phase: Phase, scale: f32, accumulate: bool) -> Result<(), DeviceError> {
+        let of = &self.chains[chain];
         let needed = Reads::of(&self.model, &of.layers, phase);
-        let held = |wanted: bool, slot: Slot| if wanted { slot } else { Slot::Nothing };
-        let mut reads: Vec<Slot> = of.inputs.iter().map(|id| held(needed.input, Slot::Output(*id))).collect();
-        reads.push(held(needed.output, Slot::Output(of.output)));
-        reads.push(Slot::Gradient(of.output));
-        let wanted: Vec<bool> = of.inputs.iter().map(|id| data && self.activations.wants_gradient(*id)).collect();
-        let writes: Vec<Slot> =
-            of.inputs.iter().zip(&wanted).map(|(id, wanted)| held(*wanted, Slot::Gradient(*id))).collect();
-        let flags: Vec<bool> = of.inputs.iter().map(|id| self.written[id.index()]).collect();
-        let mut workspace = std::mem::take(self.activations.workspace());
-        let (tensors, mut d_inputs) = self.activations.views(&reads, &writes);
-        let (inputs, y, d_output) =
-            (&tensors[..of.inputs.len()], tensors[tensors.len() - 2], tensors[tensors.len() - 1]);
-        match &mut of.work {
-            Work::Loss(loss, weight) => loss.backward(scale * *weight, d_inputs[0], flags[0]),
-            Work::Kernel(kernel) => {
-                let mut d_inputs: Vec<Option<&mut [f32]>> =
-                    d_inputs.into_iter().zip(&wanted).map(|(slice, wanted)| wanted.then_some(slice)).collect();
-                // SAFETY: no message is in flight on parameters; exchanges of this gradient range start after this task,
-                // by the program's order, and those of the previous step ended before its update.
-                let (w, g) = unsafe {
-                    (self.parameters.slice(of.parameters.clone()), self.gradients.slice_mut(of.parameters.clone()))
-                };
-                kernel.swap_workspace(&mut workspace);
-                match phase {
-                    Phase::Backward => {
-                        kernel.backward(inputs, y, w, d_output, &mut d_inputs, &flags, g, accumulate);
-                    }
-                    Phase::BackwardWeight => kernel.backward_weight(inputs, y, d_output, w, g, accumulate),
-                    _ => kernel.backward_data(inputs, y, w, d_output, &mut d_inputs, &flags),
-                }
-                kernel.swap_workspace(&mut workspace);
-            }
-        }
-        for (id, _) in of.inputs.iter().zip(&wanted).filter(|(_, wanted)| **wanted) {
+        let held = |wanted: bool, id: LayerId| if wanted { self.output(id) } else { Place::Nothing };
+        let inputs: Vec<Place> = of.inputs.iter().map(|id| held(needed.input, *id)).collect();
+        let gradient = |id: &LayerId| {
+            let wanted = phase != Phase::BackwardWeight && self.plan.gradients[id.index()].is_some();
+            wanted.then(|| (self.gradient(*id), self.written[id.index()]))
+        };
+        let d_inputs: Vec<Option<(Place, bool)>> = of.inputs.iter().map(gradient).collect();
+        self.device.backward(&Backward {
+            chain,
+            inputs: &inputs,
+            output: held(needed.output, of.output),
+            d_output: self.gradient(of.output),
+            d_inputs: &d_inputs,
+            d_parameters: (phase != Phase::BackwardData).then_some(accumulate),
+            scale,
+        })?;
+        for (id, _) in of.inputs.iter().zip(&d_inputs).filter(|(_, wanted)| wanted.is_some()) {
             self.written[id.index()] = true;
         }
-        *self.activations.workspace() = workspace;
-        self.activations.done(of.position(phase));
-        if self.activations.is_last(chain, phase) {
-            self.activations.end();
+        let position = of.position(phase);
+        self.done(position)?;
+        if self.plan.last == Some((chain, phase)) {
+            self.device.release();
         }
+        Ok(())
+    }
+
+    /// Called when the task at `position` of the role has run.
+    fn done(&mut self, position: Option<usize>) -> Result<(), DeviceError> {
+        position.map_or(Ok(()), |position| self.device.forget(&self.plan.dead[position]))
     }
 
     /// One optimizer step on a range of the parameters.
-    pub fn update(&mut self, range: Range<usize>, step: &SgdStep) {
-        for parameter in self.model.layers().iter().flat_map(|node| &node.parameters) {
-            let part = range.start.max(parameter.range.start as usize)..range.end.min(parameter.range.end as usize);
-            if part.is_empty() {
-                continue;
-            }
-            let decays = parameter.decay || step.decay_batch_norm;
-            let step = SgdStep { weight_decay: if decays { step.weight_decay } else { 0.0 }, ..*step };
-            // SAFETY: the exchange of this range has ended, by the program's order; nothing else touches it now.
-            let (weights, gradients) =
-                unsafe { (self.parameters.slice_mut(part.clone()), self.gradients.slice(part.clone())) };
-            sgd_step(&step, weights, &mut self.velocity[part], gradients);
-        }
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn update(&mut self, range: Range<usize>, step: &SgdStep) -> Result<(), DeviceError> {
+        self.device.step(range, &Step::Sgd(*step))
     }
 
     /// The first chain whose output for the micro-batch at hand is not finite everywhere, of those before the loss. Runs them
-    /// again, for what nobody needs any more has been overwritten.
-    pub(crate) fn first_not_finite(&mut self) -> Option<usize> {
-        (0..self.chains.len() - 1).find(|chain| {
-            self.forward(*chain, Mode::Train);
-            let (output, _) = self.activations.views(&[Slot::Output(self.chains[*chain].output)], &[]);
-            !output[0].iter().all(|value| value.is_finite())
-        })
-    }
-}
-
-fn chain(model: &Arc<Model>, layers: &[LayerId], samples: usize, threads: &Threads) -> Chain {
-    let (head, last) = (model.node(layers[0]), layers[layers.len() - 1]);
-    let members: Vec<ChainLayer<'_>> = layers
-        .iter()
-        .map(|id| ChainLayer { layer: &model.node(*id).layer, inputs: &model.node(*id).input_shapes })
-        .collect();
-    let work = if head.layer.is_loss() {
-        Work::Loss(CrossEntropy::new(&head.layer, model.classes() as usize, samples), head.loss_weight)
-    } else {
-        Work::Kernel(Kernel::new(&members, samples, threads))
-    };
-    let span = |ranges: Vec<Range<u64>>| -> Range<usize> {
-        match (ranges.first(), ranges.last()) {
-            (Some(first), Some(last)) => first.start as usize..last.end as usize,
-            _ => 0..0,
+    /// again, for what nobody needs any more has been overwritten; where a device defers, the step may have spoilt the
+    /// parameters meanwhile, and nobody can say.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn first_not_finite(&mut self) -> Result<Option<usize>, DeviceError> {
+        let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
+        if self.device.defers() && !finite(&self.parameters()?) {
+            return Ok(None);
         }
-    };
-    let nodes = || layers.iter().map(|id| model.node(*id));
-    Chain {
-        work,
-        layers: layers.to_vec(),
-        draws: (layers[0].0, 0),
-        positions: Vec::new(),
-        inputs: head.inputs.clone(),
-        output: last,
-        in_place: None,
-        parameters: span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect()),
-        statistics: span(nodes().filter_map(|node| node.statistics.clone()).collect()),
+        for chain in 0..self.chains.len() - 1 {
+            self.forward(chain, Mode::Train)?;
+            let place = self.output(self.chains[chain].output);
+            if !finite(&self.device.tensor(&place)?) {
+                return Ok(Some(chain));
+            }
+        }
+        Ok(None)
     }
 }

@@ -6,7 +6,9 @@ use lockstep_models::Program;
 use lockstep_models::memory::Memory;
 use lockstep_topology::{Bytes, InputError};
 
+use crate::device::Devices;
 use crate::device::cpu::{Threads, workspace_bytes};
+use crate::run::Options;
 
 /// Optimizer state of a replica per parameter: its velocity.
 const OPTIMIZER_ELEMENTS: u64 = 1;
@@ -22,15 +24,21 @@ pub fn most_ranks(program: &Program, threads: usize) -> Result<u32, InputError> 
     Ok((available / each.max(1)).min(u64::from(u32::MAX)) as u32)
 }
 
-/// Refuses a program of which `ranks` of this process need more than there is.
+/// Refuses a program of which `ranks` of this process need more of the host's memory than there is.
 ///
 /// # Errors
 /// The plan's figure, what there is, and what would fit.
-pub(crate) fn check(program: &Program, ranks: impl Iterator<Item = u32>, threads: &Threads) -> Result<(), InputError> {
-    match available() {
-        Some(available) => check_against(available, program, ranks, threads),
-        // Nobody can say: the system will.
-        None => Ok(()),
+pub(crate) fn check(
+    program: &Program,
+    ranks: impl Iterator<Item = u32>,
+    options: &Options<'_>,
+) -> Result<(), InputError> {
+    match (&options.devices, available()) {
+        (Devices::Cpu, Some(available)) => {
+            check_against(available, program, ranks, &Threads::new(options.threads_per_rank)?)
+        }
+        // Nobody can say: the system will. GPUs ask for themselves, and what computes nothing takes little.
+        _ => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ use lockstep_topology::InputError;
 
 use crate::clock;
 use crate::data::{Dataset, Parts, Sampler};
-use crate::device::cpu::Threads;
+use crate::device::Devices;
 use crate::error::ExecError;
 use crate::fault::Fault;
 use crate::fingerprint::{Fingerprint, hex};
@@ -40,8 +40,13 @@ pub struct Options<'a> {
     pub warm_up: u32,
     /// Seed of initial parameters and sampling.
     pub seed: u64,
+    /// What ranks compute on.
+    pub devices: Devices,
     /// Threads of each rank.
     pub threads_per_rank: usize,
+    /// Whether a device that answers before its work is done tells when each task began and ended; that costs a few
+    /// microseconds a task. Without it the timeline says when tasks were handed over, and steps are timed as a whole.
+    pub timed: bool,
     /// Where the learners of this process have their activations.
     pub arenas: Arenas,
     /// Learning rate and its schedule, momentum, weight decay.
@@ -72,7 +77,9 @@ impl Default for Options<'_> {
             steps: 10,
             warm_up: 2,
             seed: 1,
+            devices: Devices::default(),
             threads_per_rank: 1,
+            timed: false,
             arenas: Arenas::default(),
             optimizer: Optimizer::default(),
             evaluations: None,
@@ -105,7 +112,7 @@ pub(crate) fn on_threads(
 ) -> Result<Run, ExecError> {
     data.check_fits(&program.model)?;
     let ranks = program.ranks();
-    room::check(program, 0..ranks, &Threads::new(options.threads_per_rank)?)?;
+    room::check(program, 0..ranks, options)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let fits = ranks as usize * options.threads_per_rank <= cores;
     let setup = Setup { hosts, ..setup(program, data, options, 0..ranks)? };
@@ -156,7 +163,9 @@ fn setup<'a>(
         course,
         evaluations: options.evaluations,
         seed: options.seed,
+        devices: &options.devices,
         threads: options.threads_per_rank,
+        timed: options.timed,
         arenas: &options.arenas,
         guard: Guard::new(Flights::new(program, first, here), options.stall_limit, options.watch),
         fault: options.fault,
@@ -196,19 +205,21 @@ fn body(
     let (mut statistics, mut weights, mut reference) = (Vec::new(), Vec::new(), Vec::new());
     let (mut fingerprint, mut average) = (None, None);
     let mut whole = None;
-    if let Some(replica) = &memory.replica {
-        statistics = replica.statistics().to_vec();
+    if memory.replica.is_some() {
+        let model = memory.model(averages)?;
+        let Some(replica) = &mut memory.replica else { unreachable!("just seen") };
+        statistics = replica.statistics()?;
         fingerprint = Some(match &setup.program.sharding {
-            Some(sharding) => Fingerprint::of(&common(setup.program, sharding, replica)).words(),
-            None => Fingerprint::of(memory.model(averages)).words(),
+            Some(sharding) => Fingerprint::of(&common(setup.program, sharding, replica)?).words(),
+            None => Fingerprint::of(&model).words(),
         });
         whole = assemble(end, setup.program, replica, setup.seed)?;
         if averages {
-            weights = memory.be_average();
-            average =
-                Some((memory.model(true).to_vec(), outcome.moves.then(|| memory.shared(Averaging::PREVIOUS).to_vec())));
+            weights = memory.be_average()?;
+            let previous = if outcome.moves { Some(memory.shared(Averaging::PREVIOUS)?) } else { None };
+            average = Some((model, previous));
             if setup.program.tells_reference(end.rank().0) {
-                reference = memory.shared(Averaging::REFERENCE).to_vec();
+                reference = memory.shared(Averaging::REFERENCE)?;
             }
         }
     }
@@ -224,6 +235,7 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
     let program = setup.program;
     // What the ranks worked in goes back before the results are copied.
     options.arenas.pool.clear();
+    options.devices.clear();
     let replica = found.replica.into_inner().ok().flatten();
     let (mut replica, average) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers as usize;
@@ -233,18 +245,18 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
         let message = format!("rank {rank} ended with other parameters than rank 0: replicas have diverged");
         return Err(InputError::new("run", "", message).into());
     }
-    // SAFETY: the ranks have ended, nothing is in flight.
-    let parameters = unsafe { replica.parameters.to_vec() };
+    let parameters = replica.parameters()?;
+    let velocity = replica.velocity()?;
     let weights = Fingerprint::of(&parameters);
     let mut state = weights.clone();
     match &average {
-        None => state.add(replica.velocity()),
+        None => state.add(&velocity),
         Some((_, previous)) => previous.iter().for_each(|previous| state.add(previous)),
     }
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.weights));
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.reference));
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.statistics));
-    replica.set_statistics(&mean(legacies[..workers].iter().map(|legacy| legacy.statistics.as_slice())));
+    replica.set_statistics(&mean(legacies[..workers].iter().map(|legacy| legacy.statistics.as_slice())))?;
     let stopped = legacies[0].outcome.stopped;
     if !stopped && options.evaluations.is_some_and(|when| when.recompute_bn) {
         replica.recompute_statistics(setup.data)?;
@@ -262,7 +274,7 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
         weights: of_workers(|legacy| &mut legacy.weights),
         statistics: of_workers(|legacy| &mut legacy.statistics),
         references: of_workers(|legacy| &mut legacy.reference).into_iter().filter(|model| !model.is_empty()).collect(),
-        velocity: Vec::new(),
+        velocity: if average.is_some() { Vec::new() } else { velocity },
         average,
         judge,
     };

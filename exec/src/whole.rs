@@ -6,9 +6,10 @@ use lockstep_models::{Job, Program, Sharding};
 use lockstep_topology::Rank;
 
 use crate::device::cpu::Threads;
+use crate::device::{DeviceError, Devices};
 use crate::error::ExecError;
 use crate::pool::Arenas;
-use crate::replica::Replica;
+use crate::replica::{Making, Replica};
 use crate::transport::{Transport, control};
 
 /// Kind of the messages that carry a rank's parameters and momentum.
@@ -40,14 +41,13 @@ fn put(program: &Program, sharding: &Sharding, rank: u32, own: &[f32], whole: &m
 pub(crate) fn assemble(
     end: &mut dyn Transport,
     program: &Program,
-    replica: &Replica,
+    replica: &mut Replica,
     seed: u64,
 ) -> Result<Option<Replica>, ExecError> {
     let Some(sharding) = &program.sharding else { return Ok(None) };
-    // SAFETY: between steps nothing writes parameters.
-    let mut values = unsafe { replica.parameters.to_vec() };
+    let mut values = replica.parameters()?;
     let elements = values.len();
-    values.extend_from_slice(replica.velocity());
+    values.extend_from_slice(&replica.velocity()?);
     // Where nobody has a part of the weights, rank 0's are everybody's.
     let parts = if sharding.splits_weights() { program.workers } else { 1 };
     if end.rank().0 != 0 {
@@ -67,18 +67,21 @@ pub(crate) fn assemble(
         put(program, sharding, rank, own_velocity, &mut velocity);
     }
     let alone = Job::new(Arc::clone(&sharding.whole), 1, program.batch_per_rank).program()?;
-    let (role, arenas) = (&alone.roles[0], Arenas::default());
-    let mut whole = Replica::with_parameters(&alone, role, &arenas, parameters, seed, &Threads::one());
-    whole.set_velocity(&velocity);
-    whole.set_statistics(replica.statistics());
+    let (arenas, threads) = (&Arenas::default(), &Threads::one());
+    let making = Making { devices: &Devices::Cpu, rank: 0, arenas, declared: Vec::new(), seed, threads };
+    let mut whole = Replica::with_parameters(&alone, &alone.roles[0], parameters, making)?;
+    whole.set_velocity(&velocity)?;
+    whole.set_statistics(&replica.statistics()?)?;
     Ok(Some(whole))
 }
 
 /// The parameters that every rank must have alike: those of the layers that are not split.
-pub(crate) fn common(program: &Program, sharding: &Sharding, replica: &Replica) -> Vec<f32> {
-    // SAFETY: between steps nothing writes parameters.
-    let values = unsafe { replica.parameters.to_vec() };
+///
+/// # Errors
+/// The device's.
+pub(crate) fn common(program: &Program, sharding: &Sharding, replica: &mut Replica) -> Result<Vec<f32>, DeviceError> {
+    let values = replica.parameters()?;
     let kept = program.model.iter().filter(|(id, _)| !sharding.in_passes(*id));
     let ranges = kept.flat_map(|(_, node)| &node.parameters).map(|parameter| parameter.range.clone());
-    ranges.flat_map(|range| values[range.start as usize..range.end as usize].to_vec()).collect()
+    Ok(ranges.flat_map(|range| values[range.start as usize..range.end as usize].to_vec()).collect())
 }

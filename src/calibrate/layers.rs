@@ -44,12 +44,10 @@ pub(super) fn turns<'a>(program: &'a Program, data: &'a Dataset, repetitions: us
         filled.iter().for_each(|op| run(&mut rank, op, data)); // fills what backward passes read
         rank
     };
-    let prepare = move |rank: &mut Rank, task: usize| {
-        std::hint::black_box(match prepared[task] {
-            Op::Compute { chain, phase, .. } => rank.replica.warm_inputs(*chain, *phase),
-            Op::Update { range } => rank.replica.warm_gradients(range.start as usize..range.end as usize),
-            _ => 0.0,
-        });
+    let prepare = move |rank: &mut Rank, task: usize| match prepared[task] {
+        Op::Compute { chain, phase, .. } => rank.replica.warm_inputs(*chain, *phase),
+        Op::Update { range } => rank.replica.warm_gradients(range.start as usize..range.end as usize),
+        _ => {}
     };
     Turns::new(tasks.len(), repetitions, make, prepare, move |rank, task| run(rank, tasks[task], data))
 }
@@ -77,16 +75,21 @@ pub(super) fn read(program: &Program, figures: Vec<Figure>) -> Layers {
     layers
 }
 
+/// Runs a task.
+///
+/// # Panics
+/// Never on the CPU, which refuses nothing.
 fn run(rank: &mut Rank, op: &Op, data: &Dataset) {
     // So small a rate leaves the weights where they are, however often the update is timed.
     let sgd = SgdStep::plain(1e-9, 0.9);
-    match op {
+    let done = match op {
         Op::Load { .. } => rank.replica.load(data, &rank.indices, 0),
-        Op::Compute { chain, phase: Phase::Forward, .. } => drop(rank.replica.forward(*chain, Mode::Train)),
+        Op::Compute { chain, phase: Phase::Forward, .. } => rank.replica.forward(*chain, Mode::Train).map(drop),
         Op::Compute { chain, phase, samples, .. } => {
-            rank.replica.backward(*chain, *phase, 1.0 / *samples as f32, false);
+            rank.replica.backward(*chain, *phase, 1.0 / *samples as f32, false)
         }
         Op::Update { range } => rank.replica.update(range.start as usize..range.end as usize, &sgd),
-        Op::Averaging { .. } | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Callback { .. } => {}
-    }
+        Op::Averaging { .. } | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Callback { .. } => Ok(()),
+    };
+    done.expect("the CPU refuses nothing");
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use lockstep_exec::device::cuda::{Places, probe};
 use lockstep_sim::Profile;
 use lockstep_topology::Bytes;
 
@@ -16,15 +17,6 @@ use crate::site::PROFILE_PATH;
 
 /// Where Debian's package of Fashion-MNIST puts its files.
 const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";
-/// Folders in which an NVIDIA driver leaves its library.
-const CUDA_FOLDERS: [&str; 5] = [
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib/wsl/lib",
-    "/usr/local/nvidia/lib64",
-    "/usr/lib/aarch64-linux-gnu",
-];
-
 /// Flags of `doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
@@ -123,17 +115,17 @@ fn mpi() -> CheckRow {
     if HAS_MPI { ok("mpi", found) } else { missing("mpi", format!("{found}, but not in this binary"), build) }
 }
 
-/// The NVIDIA driver's library, if there is one.
-pub(super) fn cuda_driver() -> Option<PathBuf> {
-    CUDA_FOLDERS.iter().map(|folder| Path::new(folder).join("libcuda.so.1")).find(|file| file.exists())
-}
-
 fn cuda() -> CheckRow {
-    let version = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
-    match (cuda_driver(), version.lines().next()) {
-        (Some(_), Some(line)) => ok("cuda", line.trim()),
-        (Some(file), None) => missing("cuda", format!("{}, but no device", file.display()), "predictions need none"),
-        (None, _) => missing("cuda", "no libcuda.so.1", "only for GPUs of this machine; predictions need none"),
+    match probe(&Places::usual()) {
+        Ok(machine) => {
+            let gpus: Vec<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+            ok("cuda", gpus.join(", "))
+        }
+        Err(unavailable) => {
+            let lacks: Vec<&str> = unavailable.missing.iter().map(|not| not.library.file()).collect();
+            let found = unavailable.devices.unwrap_or_else(|| format!("no {}", lacks.join(", ")));
+            missing("cuda", found, "only for --device cuda (lockstep exec devices says more); predictions need none")
+        }
     }
 }
 

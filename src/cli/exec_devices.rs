@@ -46,13 +46,13 @@ impl Devices {
         rows.extend(
             devices.map(|reason| row("cuda gpu".to_owned(), "missing", reason, "see what the driver says of it")),
         );
-        let yet = "this version does not train on GPUs";
-        rows.push(row(
-            "--device cuda".to_owned(),
-            "missing",
-            yet.to_owned(),
-            "train with --device cpu; predictions need no GPU",
-        ));
+        rows.push(if gpus.is_empty() {
+            let cure = "see above; train with --device cpu; predictions need no GPU";
+            row("--device cuda".to_owned(), "missing", "not on this machine".to_owned(), cure)
+        } else {
+            let ranks = format!("{} for ranks in turn; cuda, cuda:tf32 and cuda:bf16", gpus.len());
+            ok("--device cuda".to_owned(), ranks)
+        });
         Report::new(rows, Vec::new()).print(self.format)
     }
 }

@@ -2,13 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use lockstep_topology::InputError;
+use clap::Args;
 
 use super::flags::ExperimentFlags;
 use super::operation_flags::OperationFlags;
 use super::run_flags::RunFlags;
-use crate::cli::doctor::cuda_driver;
 use crate::driver_log::DriverFlags;
 use crate::failure::Failure;
 use crate::launch::Launch;
@@ -17,17 +15,6 @@ use crate::output::check_writable;
 use crate::report::{Format, Report};
 use crate::trace::Trace;
 use crate::tuner_log::Logged;
-
-/// What computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Device {
-    /// The cores of this machine.
-    Cpu,
-    /// NVIDIA GPUs.
-    Cuda,
-    /// Nothing: only the exchanges run.
-    Null,
-}
 
 /// Flags of `exec run`.
 #[derive(Debug, Args)]
@@ -41,6 +28,7 @@ enum Device {
       --tuner-log tuned.json
   lockstep exec run --model lenet --data mnist --ranks 2 --epochs 20 --checkpoint kept --checkpoint-every 30s
   lockstep exec run --model lenet --data mnist --ranks 2 --epochs 20 --checkpoint kept --resume kept
+  lockstep exec run --model resnet-50 --data synthetic --device cuda:bf16 --batch-per-rank 256 --steps 100
   mpirun -n 4 lockstep exec run --model lenet --data mnist --ranks 4 --transport mpi --steps 100")]
 pub(super) struct ExecRun {
     #[command(flatten)]
@@ -51,9 +39,6 @@ pub(super) struct ExecRun {
     driver: DriverFlags,
     #[command(flatten)]
     operation: OperationFlags,
-    /// What computes
-    #[arg(long, value_enum, default_value = "cpu")]
-    device: Device,
     /// With --learners auto: write what the tuner observed
     #[arg(long, value_name = "FILE")]
     tuner_log: Option<PathBuf>,
@@ -72,7 +57,7 @@ impl ExecRun {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.experiment.resolve()?;
         self.run.apply(&mut experiment)?;
-        check_device(self.device)?;
+        experiment.devices()?;
         if let Some(path) = &self.replay_tuner {
             experiment.tuning = Logged::load(path)?;
         }
@@ -118,18 +103,4 @@ impl ExecRun {
         }
         Report::new(rows, notes).print(self.format)
     }
-}
-
-/// Refuses devices that cannot compute here.
-fn check_device(device: Device) -> Result<(), InputError> {
-    let (name, message) = match (device, cuda_driver()) {
-        (Device::Cpu, _) => return Ok(()),
-        (Device::Cuda, None) => {
-            let message = "no NVIDIA driver was found (libcuda.so.1): install it, or take --device cpu";
-            ("cuda", message)
-        }
-        (Device::Cuda, Some(_)) => ("cuda", "there is a driver, but no CUDA device in this version: take --device cpu"),
-        (Device::Null, _) => ("null", "there is no null device in this version: take --device cpu, or sim predict"),
-    };
-    Err(InputError::new("--device", name, message))
 }

@@ -7,7 +7,7 @@ use lockstep_models::{Bucket, Sampling, Strategy};
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, InputError};
 
-use crate::experiment::{Anchor, Batch, Experiment, Learners, TransportKind, parse_chunk, threshold};
+use crate::experiment::{Anchor, Batch, Device, Experiment, Learners, TransportKind, parse_chunk, threshold};
 
 /// What `--strategy` takes.
 pub(super) const STRATEGIES: &str = "How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b \
@@ -70,6 +70,9 @@ pub struct ExperimentFlags {
     /// partitioned:groups=2:shuffle-every=100 (nodes of a group hold the set together and shuffle it)
     #[arg(long, value_parser = parsed::<Sampling>, value_name = "RULE")]
     pub sampling: Option<Sampling>,
+    /// What measured runs compute on: cpu, cuda (fp32), cuda:tf32, cuda:bf16, or null, on which computing takes no time
+    #[arg(long, value_parser = parsed::<Device>, value_name = "DEVICE")]
+    pub device: Option<Device>,
     /// Threads of each rank
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     pub threads_per_rank: Option<u32>,
@@ -102,6 +105,7 @@ impl ExperimentFlags {
         replace(e, "ranks_per_node", self.ranks_per_node, |e, count| e.ranks_per_node = Some(count));
         replace(e, "tuner_threshold", self.tuner_threshold, |e, threshold| e.tuner_threshold = threshold);
         replace(e, "sampling", self.sampling, |e, sampling| e.sampling = sampling);
+        replace(e, "device", self.device, |e, device| e.device = device);
         replace(e, "threads_per_rank", self.threads_per_rank, |e, count| e.threads_per_rank = count);
         Ok(experiment)
     }

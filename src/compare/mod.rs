@@ -154,7 +154,7 @@ pub fn compare(
         times.sort_by(f64::total_cmp);
         let step_time_s = quantile(&times, 0.5);
         let exposed = median(of.measured.iter().map(|timeline| timeline.exposed_comm_s(&of.program)).collect());
-        let evaluation = measured.run.evaluate(&held_out);
+        let evaluation = measured.run.evaluate(&held_out)?;
         rows.push(CompareRow {
             setting: of.configuration.setting(),
             data: experiment.data.clone(),

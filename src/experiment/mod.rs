@@ -3,40 +3,45 @@
 mod arms;
 mod axes;
 mod configuration;
+mod device;
 mod growth;
 mod input;
 mod learners;
 mod noise;
 mod optimizer;
+mod published;
 pub(crate) mod read;
 pub(crate) mod reader;
 mod recipe;
 mod scenario;
 #[cfg(test)]
 mod tests;
+mod transport;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use lockstep_exec::data::Augmentation;
+use lockstep_exec::device::Devices;
 use lockstep_models::{Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Optimizer, Sampling, Strategy, Target};
-use lockstep_topology::{Algorithm, Bytes, HostingRule, InputError};
+use lockstep_topology::{Algorithm, Bytes, InputError};
 
 use crate::tuner_log::Logged;
 pub use arms::Arm;
 pub use axes::Axes;
 pub(crate) use axes::chunk_or_auto;
 pub use configuration::Configuration;
+pub use device::Device;
 pub use growth::Growth;
 pub use input::Stated as StatedInput;
 pub use learners::Learners;
 pub(crate) use learners::default_method;
 pub use noise::Noise;
+pub use published::{Anchor, Point, Published};
 pub use recipe::Recipe;
 pub use scenario::{NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
+pub use transport::TransportKind;
 
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
 pub const THIS_MACHINE: &str = "this-machine";
@@ -60,104 +65,6 @@ pub enum Length {
     Steps(u32),
     /// Passes over the training samples.
     Epochs(u32),
-}
-
-/// How the ranks of a job meet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TransportKind {
-    /// A process per host, a thread per rank: messages through memory.
-    #[default]
-    Threads,
-    /// A process per rank, or for several neighbours: messages between processes through MPI.
-    Mpi,
-}
-
-impl TransportKind {
-    /// How it gathers ranks into processes where nobody has started any.
-    pub fn hosting(self) -> HostingRule {
-        match self {
-            TransportKind::Threads => HostingRule::PerHost,
-            TransportKind::Mpi => HostingRule::PerRank,
-        }
-    }
-}
-
-impl fmt::Display for TransportKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TransportKind::Threads => "threads",
-            TransportKind::Mpi => "mpi",
-        })
-    }
-}
-
-impl FromStr for TransportKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<TransportKind, String> {
-        match text {
-            "threads" => Ok(TransportKind::Threads),
-            "mpi" => Ok(TransportKind::Mpi),
-            _ => Err(format!("{text:?}: unknown transport: write threads or mpi")),
-        }
-    }
-}
-
-/// One measured point, to which the cost of computation is scaled.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Anchor {
-    /// Ranks it was measured on.
-    pub ranks: u32,
-    /// Its batch; `None`: the experiment's first.
-    pub batch_per_rank: Option<u32>,
-    /// What was measured, over all ranks.
-    pub images_per_s: f64,
-}
-
-impl FromStr for Anchor {
-    type Err = String;
-
-    /// Reads `ranks=1,images_per_s=219` and `ranks=8,batch_per_rank=32,images_per_s=1500`.
-    fn from_str(text: &str) -> Result<Anchor, String> {
-        let cure = || format!("{text:?}: write it like ranks=1,images_per_s=219");
-        let mut anchor = Anchor { ranks: 1, batch_per_rank: None, images_per_s: 0.0 };
-        for part in text.split(',') {
-            let (key, value) = part.split_once('=').ok_or_else(cure)?;
-            let count = || value.trim().parse::<u32>().ok().filter(|count| *count > 0).ok_or_else(cure);
-            match key.trim() {
-                "ranks" => anchor.ranks = count()?,
-                "batch_per_rank" => anchor.batch_per_rank = Some(count()?),
-                "images_per_s" => anchor.images_per_s = value.trim().parse().map_err(|_| cure())?,
-                _ => return Err(cure()),
-            }
-        }
-        if !(anchor.images_per_s > 0.0 && anchor.images_per_s.is_finite()) {
-            return Err(format!("{text:?}: images_per_s must be a number above 0"));
-        }
-        Ok(anchor)
-    }
-}
-
-/// Figures that somebody published, to compare with.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Published {
-    /// Who, where.
-    pub source: String,
-    /// The figures.
-    pub points: Vec<Point>,
-}
-
-/// One published figure.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Point {
-    /// Of so many ranks.
-    pub ranks: u32,
-    /// Of this batch; `None`: of any.
-    pub batch_per_rank: Option<u32>,
-    /// Of this algorithm; `None`: of any.
-    pub algorithm: Option<Algorithm>,
-    /// Samples per second over all ranks.
-    pub images_per_s: f64,
 }
 
 /// A question: what is trained, on what, in which configurations.
@@ -207,7 +114,9 @@ pub struct Experiment {
     pub tuning: Vec<Logged>,
     /// Who draws samples together.
     pub sampling: Sampling,
-    /// Threads of each rank.
+    /// What measured runs compute on.
+    pub device: Device,
+    /// Threads of each rank, on the CPU.
     pub threads_per_rank: u32,
     /// How long a measured run is.
     pub length: Length,
@@ -274,6 +183,7 @@ impl Default for Experiment {
             tuner_threshold: DEFAULT_THRESHOLD,
             tuning: Vec::new(),
             sampling: Sampling::OneShuffle,
+            device: Device::Cpu,
             threads_per_rank: 1,
             length: Length::Steps(50),
             seed: 1,
@@ -321,6 +231,14 @@ impl Experiment {
     /// Anything that is no TOML, an unknown or missing key, a value out of range: with file, line, value and cure.
     pub fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
         read::parse(file, text)
+    }
+
+    /// What measured runs compute on.
+    ///
+    /// # Errors
+    /// See [`Device::open`].
+    pub fn devices(&self) -> Result<Devices, InputError> {
+        self.device.open().map_err(|error| self.locate(error))
     }
 
     /// Says that a flag has replaced the file's value under `key`, so that errors name the flag.

@@ -7,7 +7,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Anchor, Batch, Experiment, Learners, Point, Published, Recipe, arms, axes};
 
 /// The keys of an experiment.
-pub(crate) const KEYS: [&str; 39] = [
+pub(crate) const KEYS: [&str; 40] = [
     "name",
     "model",
     "data",
@@ -28,6 +28,7 @@ pub(crate) const KEYS: [&str; 39] = [
     "ranks_per_node",
     "sampling",
     "tuner_threshold",
+    "device",
     "threads_per_rank",
     "steps",
     "epochs",
@@ -108,6 +109,7 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         "ranks_per_node" => experiment.ranks_per_node = Some(entry.count()?),
         "sampling" => experiment.sampling = entry.read(str::parse)?,
         "tuner_threshold" => experiment.tuner_threshold = entry.checked(super::threshold)?,
+        "device" => experiment.device = entry.read(str::parse)?,
         "threads_per_rank" => experiment.threads_per_rank = entry.count()?,
         "steps" => experiment.length = super::Length::Steps(entry.count()?),
         "epochs" => experiment.length = super::Length::Epochs(entry.count()?),

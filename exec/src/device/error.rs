@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lockstep_topology::Bytes;
+use lockstep_topology::{Bytes, InputError};
 
 /// A device's refusal. The CPU never refuses.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,3 +60,9 @@ impl fmt::Display for DeviceError {
 }
 
 impl std::error::Error for DeviceError {}
+
+impl From<DeviceError> for InputError {
+    fn from(error: DeviceError) -> InputError {
+        InputError::new("device", "", error.to_string())
+    }
+}

@@ -32,8 +32,7 @@ pub(super) fn train(
     let momentum = averaging.momentum.unwrap_or(optimizer.momentum) as f32;
     let elements = program.model.parameter_elements() as usize;
 
-    // SAFETY: nothing else uses this replica.
-    let mut z = unsafe { replica.parameters.to_vec() };
+    let mut z = replica.parameters()?;
     let mut z_prev: Option<Vec<f32>> = None;
     let mut w = vec![z.clone(); k as usize];
     let each = averaging.references.map_or(k, |references| references.learners);
@@ -57,12 +56,9 @@ pub(super) fn train(
                 }
                 let mut indices = Vec::new();
                 let place = sampler.micro_batch(u64::from(step), *batch / tau, *batch % tau, &mut indices);
-                replica.load(data, &indices, place);
-                // SAFETY: as above.
-                unsafe { replica.parameters.slice_mut(0..elements) }.copy_from_slice(w);
-                gradients(program, &mut replica);
-                // SAFETY: as above.
-                let gradient = unsafe { replica.gradients.slice(0..elements) };
+                replica.load(data, &indices, place)?;
+                replica.set_parameters(w)?;
+                let gradient = gradients(program, &mut replica)?;
                 (0..elements).for_each(|i| g[i] = rate * (gradient[i] + decays[i] * w[i]));
             }
             let device = (learner / each) as usize;

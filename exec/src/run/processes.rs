@@ -4,7 +4,6 @@ use lockstep_models::Program;
 
 use super::{Options, Run, body, finish, room, setup};
 use crate::data::Dataset;
-use crate::device::cpu::Threads;
 use crate::error::ExecError;
 use crate::found::Found;
 use crate::holdings::Memory;
@@ -67,6 +66,6 @@ fn set_up_process<'a>(
     hosts: &'a [u32],
 ) -> Result<Setup<'a>, ExecError> {
     data.check_fits(&program.model)?;
-    room::check(program, here.iter().copied(), &Threads::new(options.threads_per_rank)?)?;
+    room::check(program, here.iter().copied(), options)?;
     Ok(Setup { hosts: Some(hosts), ..setup(program, data, options, here.iter().copied())? })
 }

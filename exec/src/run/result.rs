@@ -3,6 +3,7 @@
 use lockstep_models::{Claim, Timeline};
 
 use crate::data::Dataset;
+use crate::device::DeviceError;
 use crate::exchange::Traffic;
 use crate::replica::{Evaluation, Replica};
 use crate::state::State;
@@ -44,11 +45,8 @@ impl Run {
     /// What a further run can go on from, also one with another number of ranks.
     pub fn state(&self) -> State {
         let learners = self.state.average.is_some();
-        let (weights, velocity) = match learners {
-            true => (self.state.weights.clone(), Vec::new()),
-            false => (vec![self.parameters.clone()], self.replica.velocity().to_vec()),
-        };
-        State { weights, velocity, ..self.state.clone() }
+        let weights = if learners { self.state.weights.clone() } else { vec![self.parameters.clone()] };
+        State { weights, ..self.state.clone() }
     }
 
     /// Whether the target accuracy was reached.
@@ -57,7 +55,10 @@ impl Run {
     }
 
     /// How the trained model does on held-out data.
-    pub fn evaluate(&mut self, held_out: &Dataset) -> Evaluation {
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn evaluate(&mut self, held_out: &Dataset) -> Result<Evaluation, DeviceError> {
         self.replica.evaluate(held_out)
     }
 }

@@ -2,9 +2,9 @@
 
 use lockstep_models::{Buffer, Op, Phase, Piece, Program, SgdStep, TaskId};
 
-use super::Worker;
+use super::{Worker, losses_of};
 use crate::data::Sampler;
-use crate::device::cpu::Mode;
+use crate::device::{Loss, Mode, Values};
 use crate::error::ExecError;
 
 impl Worker<'_> {
@@ -17,15 +17,13 @@ impl Worker<'_> {
         batch: u64,
     ) -> Result<(), ExecError> {
         if let Op::Averaging { rule, range } = &self.role.tasks[task].op {
-            self.learn(*rule, range, batch);
-            return Ok(());
+            return self.learn(*rule, range, batch);
         }
         if let Op::Callback { .. } = &self.role.tasks[task].op {
             return Ok(());
         }
         if let Op::Copy(copy) = &self.role.tasks[task].op {
-            self.memory.copy(copy);
-            return Ok(());
+            return Ok(self.memory.copy(copy)?);
         }
         let (Some(replica), Some(sampler)) = (&mut self.memory.replica, sampler) else {
             unreachable!("check: ranks that only serve have no compute tasks");
@@ -40,7 +38,7 @@ impl Worker<'_> {
             let own = self.transport.rank().0;
             let (indices, places) = samples_of(self.setup.program, sampler, batch, pass, own);
             let labels: Vec<u32> = indices.iter().map(|index| self.setup.data.labels()[*index as usize]).collect();
-            replica.turn_to(labels, places);
+            replica.device().turn_to(&labels, &places)?;
             self.turned = Some((batch, pass));
         }
         match &self.role.tasks[task].op {
@@ -49,14 +47,12 @@ impl Worker<'_> {
                 let own = self.transport.rank().0;
                 let (indices, places) = samples_of(self.setup.program, sampler, batch, Some(*pass), own);
                 match into {
-                    None => replica.load(self.setup.data, &indices, places[0]),
+                    None => replica.load(self.setup.data, &indices, places[0])?,
                     Some(buffer) => {
                         let elements = indices.len() * self.setup.data.shape().elements() as usize;
-                        let arena = self.memory.arena(Buffer::Declared(*buffer));
-                        // SAFETY: the exchange that read the last batch is over, by the program's order.
-                        let images = unsafe { arena.slice_mut(0..elements) };
-                        let mut labels = vec![0; indices.len()];
-                        self.setup.data.draw(&indices, self.setup.seed, places[0], images, &mut labels);
+                        let (mut images, mut labels) = (vec![0.0; elements], vec![0; indices.len()]);
+                        self.setup.data.draw(&indices, self.setup.seed, places[0], &mut images, &mut labels);
+                        replica.device().write(Values::Buffer(Buffer::Declared(*buffer)), &images)?;
                         self.samples += indices.len();
                         if let Some(hook) = self.setup.on_load {
                             hook(self.transport.rank().0);
@@ -76,7 +72,7 @@ impl Worker<'_> {
                     }
                     None => self.setup.data,
                 };
-                replica.load(data, &indices, place);
+                replica.load(data, &indices, place)?;
                 self.turned = Some((batch, None));
                 self.samples += indices.len();
                 if let Some(hook) = self.setup.on_load {
@@ -84,27 +80,19 @@ impl Worker<'_> {
                 }
             }
             Op::Compute { chain, phase: Phase::Forward, pass, .. } => {
-                if let Some(loss) = replica.forward(*chain, Mode::Train) {
-                    if !loss.sum.is_finite() {
-                        return Err(self.diverged(*chain, batch, loss.sum));
-                    }
-                    let program = self.setup.program;
-                    if program.sharding.as_ref().is_some_and(|sharding| sharding.by_node()) {
-                        let of_worker = program.batch_per_rank as usize;
-                        let sum = |losses: &[f64]| losses.iter().fold(0.0, |sum, loss| sum + loss);
-                        self.losses = replica.losses(*chain).chunks(of_worker).map(sum).collect();
-                    } else {
-                        // All ranks see the samples of a pass, and their sums are added up in the end.
-                        let share = if pass.is_some() { f64::from(program.workers) } else { 1.0 };
-                        self.losses[0] += loss.sum / share;
-                    }
+                let found = replica.forward(*chain, Mode::Train)?;
+                if replica.device().defers() && replica.is_last(*chain) {
+                    self.deferred.due(*chain, pass.is_some());
+                }
+                if let Some(loss) = found {
+                    self.count(loss, (*chain, pass.is_some()), (self.iteration, batch))?;
                 }
             }
             Op::Compute { chain, phase, .. } => {
                 let program = self.setup.program;
                 let scale = 1.0 / program.gradient_samples() as f32;
                 let adds = (repetition > 0 || self.adds[task]) && program.averaging.is_none();
-                replica.backward(*chain, *phase, scale, adds);
+                replica.backward(*chain, *phase, scale, adds)?;
             }
             Op::Update { range } => {
                 let (program, mut course, mut gradient) = (self.setup.program, self.setup.course, 1.0);
@@ -113,7 +101,7 @@ impl Worker<'_> {
                     gradient = (program.global_batch() as f64 / course.global_batch as f64) as f32;
                 }
                 let step = self.setup.optimizer.step(batch, &course);
-                replica.update(range.start as usize..range.end as usize, &SgdStep { gradient, ..step });
+                replica.update(range.start as usize..range.end as usize, &SgdStep { gradient, ..step })?;
             }
             Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Averaging { .. } | Op::Callback { .. } => {
                 unreachable!("not a task that the replica does")
@@ -122,9 +110,41 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// Adds the loss of a chain, over the samples of a pass that all ranks see or of its own, to those of an iteration, which is
+    /// step `batch` since training began.
+    pub(super) fn count(
+        &mut self,
+        loss: Loss,
+        (chain, in_pass): (usize, bool),
+        (iteration, batch): (u32, u64),
+    ) -> Result<(), ExecError> {
+        if !loss.sum.is_finite() {
+            return Err(self.diverged(chain, batch, loss.sum));
+        }
+        let program = self.setup.program;
+        let first = iteration as usize * losses_of(program, self.transport.rank().0);
+        if let (true, Some(replica)) =
+            (program.sharding.as_ref().is_some_and(|sharding| sharding.by_node()), &mut self.memory.replica)
+        {
+            let of_worker = program.batch_per_rank as usize;
+            let sum = |losses: &[f64]| losses.iter().fold(0.0, |sum, loss| sum + loss);
+            let all = replica.losses(chain)?;
+            self.losses[first..].iter_mut().zip(all.chunks(of_worker)).for_each(|(loss, own)| *loss = sum(own));
+        } else {
+            // All ranks see the samples of a pass, and their sums are added up in the end.
+            let share = if in_pass { f64::from(program.workers) } else { 1.0 };
+            self.losses[first] += loss.sum / share;
+        }
+        Ok(())
+    }
+
     /// The error for a loss that is no finite number, found in the chain of the loss.
     fn diverged(&mut self, loss_chain: usize, step: u64, loss: f64) -> ExecError {
-        let found = self.memory.replica.as_mut().and_then(|replica| replica.first_not_finite());
+        let found = self.memory.replica.as_mut().map_or(Ok(None), |replica| replica.first_not_finite());
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return error.into(),
+        };
         let layers = self.setup.program.chain_name(found.unwrap_or(loss_chain));
         ExecError::Diverged { rank: self.transport.rank().0, step, loss, layers }
     }

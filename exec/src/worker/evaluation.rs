@@ -80,11 +80,12 @@ impl Worker<'_> {
     /// Judges the model, which is the average model where learners have their own, with the workers' mean running statistics;
     /// the result is rank 0's. Training goes on as if nothing had been: all that ranks have stays as it was.
     fn evaluate(&mut self, when: Evaluations<'_>) -> Result<Option<Evaluation>, ExecError> {
+        self.settle(0)?;
         self.wait_until(Worker::settled)?;
-        let own = self.memory.replica.as_ref().map(|replica| replica.statistics().to_vec());
+        let own = self.memory.replica.as_mut().map(|replica| replica.statistics()).transpose()?;
         let averages = self.setup.program.averaging.is_some();
         let mut result = None;
-        let mut whole = match &self.memory.replica {
+        let mut whole = match &mut self.memory.replica {
             Some(replica) => assemble(self.transport, self.setup.program, replica, self.setup.seed)?,
             None => None,
         };
@@ -93,16 +94,18 @@ impl Worker<'_> {
             for rank in 1..self.setup.program.workers {
                 all.push(control::receive_elements(self.transport, Rank(rank), STATISTICS, own.len())?);
             }
-            let learner = averages.then(|| self.memory.be_average());
+            let learner = if averages { Some(self.memory.be_average()?) } else { None };
             if let Some(replica) = whole.as_mut().or(self.memory.replica.as_mut()) {
-                replica.set_statistics(&mean(all.iter().map(Vec::as_slice)));
+                replica.set_statistics(&mean(all.iter().map(Vec::as_slice)))?;
                 if when.recompute_bn {
                     replica.recompute_statistics(self.setup.data)?;
                 }
-                result = Some(replica.evaluate(when.held_out));
-                replica.set_statistics(own);
+                result = Some(replica.evaluate(when.held_out)?);
+                replica.set_statistics(own)?;
             }
-            learner.iter().for_each(|own| self.memory.be_learner(own));
+            if let Some(own) = learner {
+                self.memory.be_learner(&own)?;
+            }
         } else if let Some(own) = own {
             control::send_elements(self.transport, Rank(0), STATISTICS, own)?;
         }

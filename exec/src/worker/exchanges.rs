@@ -1,5 +1,6 @@
 //! A worker's exchanges: prepared once, started when what they are after is done, moved along whenever there is time.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_models::{Buffer, Op, Program, Span, TaskId};
@@ -7,6 +8,7 @@ use lockstep_topology::{Algorithm, Rank, Time};
 
 use super::Worker;
 use crate::arena::Arena;
+use crate::device::Arrival;
 use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange, Progress, Traffic, scratch_elements};
 use crate::fault::Kind;
@@ -19,6 +21,11 @@ pub(super) struct Slot {
     /// For a library's collective, which is one blocking call.
     library: Option<(Arc<[Rank]>, RegionMut)>,
     pub(super) running: bool,
+    /// What it sums is still on its way from the device.
+    arrival: Option<Arrival>,
+    buffer: Buffer,
+    /// Its part of the buffer.
+    part: Range<usize>,
     /// Iterations that have been started.
     pub(super) started: u32,
     ready: Time,
@@ -48,7 +55,8 @@ impl Worker<'_> {
         let needed = if self.transport.needs_scratch() { scratch_elements(&schedule, window) as usize } else { 0 };
         let scratch = Arena::new(vec![0.0; needed]);
         let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
-        let data = self.memory.arena(exchange.buffer).region((start - offset) as usize..(end - offset) as usize);
+        let part = (start - offset) as usize..(end - offset) as usize;
+        let data = self.memory.arena(exchange.buffer).region(part.clone());
         let first = (start - exchange.range.start) as usize;
         let buffers = Buffers::in_place(data, scratch.region(0..needed)).from_element(first);
         self.memory.scratch.push(scratch);
@@ -60,6 +68,9 @@ impl Worker<'_> {
             exchange: Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window),
             library,
             running: false,
+            arrival: None,
+            buffer: exchange.buffer,
+            part,
             started: 0,
             ready: Time::ZERO,
             start: Time::ZERO,
@@ -81,12 +92,13 @@ impl Worker<'_> {
                 slot.exchange.restart();
                 (slot.running, slot.started, slot.ready, slot.start) = (true, started + 1, ready, start);
                 slot.record = self.flight.begin_exchange(index, task, started, start);
+                slot.arrival = self.memory.bring_out(slot.buffer, slot.part.clone())?;
                 moved = true;
             }
-            let slot = &mut self.slots[index];
-            if !slot.running {
+            if !self.slots[index].running || !self.has_arrived(index)? {
                 continue;
             }
+            let slot = &mut self.slots[index];
             let ended = match &slot.library {
                 Some((ranks, data)) => {
                     self.transport.library_allreduce(ranks, *data)?;
@@ -95,6 +107,7 @@ impl Worker<'_> {
                 None => slot.exchange.turn(self.transport)? == Progress::Done,
             };
             if ended {
+                self.memory.bring_in(slot.buffer, slot.part.clone())?;
                 slot.running = false;
                 let (iteration, ready, start, record) = (slot.started - 1, slot.ready, slot.start, slot.record);
                 let end = self.now();
@@ -106,7 +119,24 @@ impl Worker<'_> {
                 moved = true;
             }
         }
-        Ok(self.synchronise() || moved)
+        Ok(self.synchronise()? || moved)
+    }
+
+    /// Whether what the role's `index`th exchange sums is on the host; it begins with that.
+    fn has_arrived(&mut self, index: usize) -> Result<bool, ExecError> {
+        let Some(arrival) = self.slots[index].arrival else { return Ok(true) };
+        if !self.memory.arrived(arrival)? {
+            return Ok(false);
+        }
+        let now = self.now();
+        let slot = &mut self.slots[index];
+        (slot.arrival, slot.ready, slot.start) = (None, now, now);
+        Ok(true)
+    }
+
+    /// Whether something is on its way from the device, of whose arrival no message tells.
+    pub(super) fn awaits_arrivals(&self) -> bool {
+        self.slots.iter().any(|slot| slot.arrival.is_some())
     }
 
     /// Messages sent so far.

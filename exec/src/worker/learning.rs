@@ -5,6 +5,7 @@ use std::ops::Range;
 use lockstep_models::{Averaging, AveragingRule, Buffer, Op, Span, TaskId};
 
 use super::{Setup, Worker};
+use crate::device::Step;
 use crate::error::ExecError;
 
 /// The tasks of the synchronisation stream, and which of them comes next.
@@ -37,7 +38,7 @@ impl Worker<'_> {
     }
 
     /// Runs the tasks of the synchronisation stream that are ready; true if there were any.
-    pub(super) fn synchronise(&mut self) -> bool {
+    pub(super) fn synchronise(&mut self) -> Result<bool, ExecError> {
         let mut moved = false;
         while let Some(&task) = self.beside.tasks.get(self.beside.next) {
             let iteration = self.beside.iteration;
@@ -46,7 +47,7 @@ impl Worker<'_> {
             }
             let (ready, start) = (self.ready(task), self.now());
             let record = self.flight.begin(task, iteration, start);
-            self.average(task, iteration);
+            self.average(task, iteration)?;
             let (rank, end) = (self.transport.rank().0, self.now());
             self.flight.end(record, end);
             self.spans.push(Span { rank, task: task as u32, iteration, repetition: 0, ready, start, end });
@@ -54,11 +55,11 @@ impl Worker<'_> {
             self.beside.step();
             moved = true;
         }
-        moved
+        Ok(moved)
     }
 
     /// Does what the rule of a task of the synchronisation stream says.
-    fn average(&mut self, task: TaskId, iteration: u32) {
+    fn average(&mut self, task: TaskId, iteration: u32) -> Result<(), ExecError> {
         let (Op::Averaging { rule, range }, Some(averaging)) =
             (&self.role.tasks[task].op, self.setup.program.averaging)
         else {
@@ -66,28 +67,30 @@ impl Worker<'_> {
         };
         let range = range.start as usize..range.end as usize;
         if let (AveragingRule::Reference, Some(references)) = (rule, averaging.references) {
-            return self.memory.move_reference(range, references.alpha as f32);
+            let step = Step::MoveReference { alpha: references.alpha as f32 };
+            return Ok(self.memory.step(range, &step)?);
         }
         let momentum = averaging.momentum.unwrap_or(self.setup.optimizer.momentum) as f32;
         let momentum = (iteration != self.without_momentum).then_some(momentum);
-        self.memory.average(range, momentum);
+        Ok(self.memory.step(range, &Step::Average { momentum })?)
     }
 
     /// Does what the rule of a task of the compute stream says, in step `batch` since training began.
-    pub(super) fn learn(&mut self, rule: AveragingRule, range: &Range<u64>, batch: u64) {
+    pub(super) fn learn(&mut self, rule: AveragingRule, range: &Range<u64>, batch: u64) -> Result<(), ExecError> {
         let Setup { program, optimizer, course, .. } = self.setup;
         let range = range.start as usize..range.end as usize;
         let step = optimizer.step(batch, course);
-        match rule {
-            AveragingRule::Descend => self.memory.descend(&program.model, range, &step),
+        let step = match rule {
+            AveragingRule::Descend => Step::Descend(step),
             AveragingRule::Correct => {
                 let alpha = program.averaging.map_or(0.0, |averaging| averaging.alpha as f32);
-                self.memory.correct(&program.model, range, &step, (alpha, self.consensus()), self.learned);
+                Step::Correct { step, alpha, consensus: self.consensus(), learned: self.learned }
             }
             AveragingRule::Reference | AveragingRule::Average => {
                 unreachable!("check: it stands on the synchronisation stream")
             }
-        }
+        };
+        Ok(self.memory.step(range, &step)?)
     }
 
     /// The model that this learner is corrected against.

@@ -4,6 +4,7 @@
 //! exchange starts as soon as what it is `after` is done; whatever exchanges can do comes before the next compute task.
 
 mod compute;
+mod deferred;
 mod desk;
 mod evaluation;
 mod exchanges;
@@ -21,6 +22,7 @@ use lockstep_models::{
 use lockstep_topology::Time;
 
 use crate::data::{Dataset, Sampler};
+use crate::device::Devices;
 use crate::error::ExecError;
 use crate::exchange::Traffic;
 use crate::fault::Fault;
@@ -31,6 +33,7 @@ use crate::replica::Evaluation;
 use crate::state::State;
 use crate::transport::Transport;
 use crate::watch::Guard;
+use deferred::Deferred;
 use desk::Desk;
 pub use evaluation::Evaluations;
 use exchanges::Slot;
@@ -50,7 +53,10 @@ pub(crate) struct Setup<'a> {
     /// When the model is judged on the way.
     pub evaluations: Option<Evaluations<'a>>,
     pub seed: u64,
+    pub devices: &'a Devices,
     pub threads: usize,
+    /// Whether a device that defers tells when each task began and ended.
+    pub timed: bool,
     /// Where activations lie.
     pub arenas: &'a Arenas,
     /// Flight recorders and stall limit.
@@ -125,8 +131,10 @@ pub(crate) struct Worker<'a> {
     /// Where batches are claimed.
     desk: Desk,
     spans: Vec<Span>,
-    /// The sums of the present iteration.
+    /// The sums of all iterations, [`losses_of`] each.
     losses: Vec<f64>,
+    /// What a device that defers has still to say.
+    deferred: Deferred,
     /// The micro-batch of the present repetition, as a number within the global batch.
     micro_batch: u32,
     /// Samples taken in this iteration.
@@ -176,6 +184,7 @@ impl<'a> Worker<'a> {
             desk: Desk::AtHand,
             spans: Vec::new(),
             losses: Vec::new(),
+            deferred: Deferred::default(),
             micro_batch: 0,
             samples: 0,
             learned: false,
@@ -211,7 +220,7 @@ impl<'a> Worker<'a> {
         if sampler.is_some() {
             self.store = Store::load(self.setup, rank, self.setup.first)?;
         }
-        let (mut losses, mut log, mut stopped) = (Vec::new(), Log::default(), false);
+        let (mut log, mut stopped) = (Log::default(), false);
         loop {
             let at = self.now();
             let observation = Observation { rank, iteration: self.iteration, at };
@@ -220,13 +229,11 @@ impl<'a> Worker<'a> {
             self.announce(batch + 1)?;
             self.granted = self.iteration + 1;
             (self.samples, self.learned) = (0, false);
-            self.losses = vec![0.0; losses_of(program, rank)];
+            self.losses.resize(self.losses.len() + losses_of(program, rank), 0.0);
             self.shuffle_before(batch)?;
             self.iterate(sampler.as_mut(), batch)?;
-            losses.extend(&self.losses);
-            if let (0, Some(report)) = (rank, self.setup.progress) {
-                report(self.iteration, self.losses.iter().sum::<f64>() / self.samples.max(1) as f64);
-            }
+            self.seal(batch)?;
+            self.settle(1)?;
             self.iteration += 1;
             // A rank with nothing to compute must not run ahead of its exchanges.
             let iteration = self.iteration;
@@ -236,7 +243,7 @@ impl<'a> Worker<'a> {
             log.evaluations.extend(evaluation);
             if judgement == Judgement::Restart {
                 log.restarts.push(batch + 1);
-                self.memory.restart(self.consensus());
+                self.memory.restart(self.consensus())?;
                 self.without_momentum = self.iteration;
             }
             let reached = judgement == Judgement::Stop;
@@ -248,12 +255,14 @@ impl<'a> Worker<'a> {
                 break;
             }
         }
+        self.settle(0)?;
         self.wait_until(Worker::settled)?;
         self.end_orders()?;
         self.close_desk()?;
         let Log { evaluations, restarts, .. } = log;
         let (judge, moves) = (self.judge.clone(), self.without_momentum != self.iteration);
-        Ok(Outcome { sent: self.sent(), spans: self.spans, losses, evaluations, restarts, judge, moves, stopped })
+        let (sent, losses) = (self.sent(), self.losses);
+        Ok(Outcome { sent, spans: self.spans, losses, evaluations, restarts, judge, moves, stopped })
     }
 
     fn iterate(&mut self, mut sampler: Option<&mut Sampler>, batch: u64) -> Result<(), ExecError> {
@@ -301,12 +310,14 @@ impl<'a> Worker<'a> {
         let start = self.now();
         let ready = self.ready(task);
         let record = self.flight.begin(task, iteration, start);
+        let from = self.mark()?;
         if let Some(fault) = self.setup.fault.filter(|fault| fault.strikes(self.transport.rank().0, batch)) {
             fault.strike();
         }
         self.execute(task, repetition, sampler, batch)?;
         let end = self.now();
         self.flight.end(record, end);
+        self.note_marks(from)?;
         self.spans.push(Span {
             rank: self.transport.rank().0,
             task: task as u32,

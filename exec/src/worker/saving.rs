@@ -155,6 +155,7 @@ impl Worker<'_> {
     /// Hands the state after `steps` steps to who keeps it; every rank calls it and returns when it is kept.
     pub(super) fn save(&mut self, steps: u64, log: &Log) -> Result<(), ExecError> {
         let Some(saving) = self.setup.saving else { return Ok(()) };
+        self.settle(0)?;
         self.wait_until(Worker::settled)?;
         let record = self.flight.begin_aside(Aside::Saving, self.iteration, self.now());
         let rank = self.transport.rank().0;
@@ -179,10 +180,10 @@ impl Worker<'_> {
         let program = self.setup.program;
         let rank = self.transport.rank().0;
         let learners = program.averaging.is_some();
-        let Some(replica) = &self.memory.replica else { return Ok(None) };
-        let own_statistics = replica.statistics().to_vec();
-        let own_weights = if learners { self.memory.model(false).to_vec() } else { Vec::new() };
-        let whole = assemble(self.transport, program, replica, self.setup.seed)?;
+        let Some(replica) = &mut self.memory.replica else { return Ok(None) };
+        let own_statistics = replica.statistics()?;
+        let own_weights = if learners { replica.parameters()? } else { Vec::new() };
+        let mut whole = assemble(self.transport, program, replica, self.setup.seed)?;
         if rank != 0 {
             if !own_statistics.is_empty() {
                 control::send_elements(self.transport, Rank(0), STATISTICS, own_statistics)?;
@@ -191,19 +192,18 @@ impl Worker<'_> {
                 control::send_elements(self.transport, Rank(0), WEIGHTS, own_weights)?;
             }
             if program.tells_reference(rank) {
-                let reference = self.memory.shared(Averaging::REFERENCE).to_vec();
+                let reference = self.memory.shared(Averaging::REFERENCE)?;
                 control::send_elements(self.transport, Rank(0), REFERENCE, reference)?;
             }
             return Ok(None);
         }
         let (mut weights, velocity, average) = if learners {
             let moves = self.without_momentum != self.iteration;
-            let previous = moves.then(|| self.memory.shared(Averaging::PREVIOUS).to_vec());
-            (vec![own_weights], Vec::new(), Some((self.memory.model(true).to_vec(), previous)))
+            let previous = if moves { Some(self.memory.shared(Averaging::PREVIOUS)?) } else { None };
+            (vec![own_weights], Vec::new(), Some((self.memory.model(true)?, previous)))
         } else {
-            let replica = whole.as_ref().unwrap_or(replica);
-            // SAFETY: between steps nothing writes parameters.
-            (vec![unsafe { replica.parameters.to_vec() }], replica.velocity().to_vec(), None)
+            let replica = whole.as_mut().unwrap_or(replica);
+            (vec![replica.parameters()?], replica.velocity()?, None)
         };
         let (mut statistics, mut references) = (vec![own_statistics], Vec::new());
         for other in 1..program.workers {

@@ -55,7 +55,11 @@ impl Worker<'_> {
                 self.transport.abort(&error.to_string());
                 return Err(error);
             }
-            self.transport.wait(Some(Instant::now() + nap))?;
+            if self.awaits_arrivals() {
+                std::thread::yield_now();
+            } else {
+                self.transport.wait(Some(Instant::now() + nap))?;
+            }
         }
         if told {
             self.flight.wait_for(std::iter::empty());

@@ -161,16 +161,19 @@ fn library_step(end: &mut dyn Transport) -> Result<(), TransportError> {
     let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();
     let mut replica = Replica::new(&program, 1, &Threads::one());
     let mut gradient = |rank: u32| -> Vec<f32> {
-        replica.load(&data, &[4 * rank, 4 * rank + 1, 4 * rank + 2, 4 * rank + 3], 4 * u64::from(rank));
+        replica.load(&data, &[4 * rank, 4 * rank + 1, 4 * rank + 2, 4 * rank + 3], 4 * u64::from(rank)).unwrap();
         for task in &program.roles[0].tasks {
             match task.op {
-                Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(chain, Mode::Train)),
-                Op::Compute { chain, phase, .. } => replica.backward(chain, phase, 1.0 / (4 * ranks) as f32, false),
+                Op::Compute { chain, phase: Phase::Forward, .. } => {
+                    replica.forward(chain, Mode::Train).unwrap();
+                }
+                Op::Compute { chain, phase, .. } => {
+                    replica.backward(chain, phase, 1.0 / (4 * ranks) as f32, false).unwrap();
+                }
                 _ => {}
             }
         }
-        // SAFETY: no message is in flight.
-        unsafe { replica.gradients.to_vec() }
+        replica.gradients().unwrap()
     };
     let all: Vec<Vec<f32>> = (0..ranks).map(&mut gradient).collect();
     let own: &mut [f32] = Vec::leak(all[end.rank().0 as usize].clone());

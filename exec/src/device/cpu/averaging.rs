@@ -1,23 +1,7 @@
 //! The rules of model averaging (Koliousis et al. 2019, Alg. 1), element by element and each in one order of rounding.
 
+use super::Slope;
 use super::simd::wide;
-
-/// What a learner's gradient moves its weights by: γ, and the weight decay λ that is part of the gradient.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Slope {
-    /// γ.
-    pub rate: f32,
-    /// λ.
-    pub weight_decay: f32,
-}
-
-impl Slope {
-    /// γ·(g + λ·w).
-    #[inline(always)]
-    fn at(self, gradient: f32, weight: f32) -> f32 {
-        self.rate * (gradient + self.weight_decay * weight)
-    }
-}
 
 /// `w ← w − γ·(g + λ·w)`; both slices have one length.
 pub fn descend(slope: Slope, weights: &mut [f32], gradient: &[f32]) {

@@ -8,21 +8,8 @@ use rand_chacha::rand_core::Rng;
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
 use super::workspace::Workspace;
-use super::{Gradients, Mode};
+use super::{Draw, Gradients, Mode};
 use crate::data::random::{Purpose, stream_within};
-
-/// Which random numbers a batch gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Draw {
-    /// Of the run.
-    pub seed: u64,
-    /// Position of the dropout layer in its model.
-    pub layer: u32,
-    /// Place of the batch's first sample among all samples since training began; the others follow.
-    pub first: u64,
-    /// The first of a sample's numbers that is this layer's, where ranks share the features of a dropout layer.
-    pub offset: u64,
-}
 
 /// The layer and what it kept in the last training pass.
 pub(crate) struct Dropout {

@@ -2,17 +2,9 @@
 
 use lockstep_models::Layer;
 
+use super::Loss;
 use super::elementwise::merge;
 use super::simd::wide;
-
-/// What one forward pass of the loss says of its samples.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Loss {
-    /// Σ −ln p(label) over the samples, in nats; divide by their number for the mean.
-    pub sum: f64,
-    /// Samples whose largest logit is their label's (the first of equals counts).
-    pub correct: usize,
-}
 
 /// How scores become probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

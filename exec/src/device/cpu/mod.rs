@@ -33,14 +33,15 @@
 mod activation;
 mod averaging;
 mod batch_norm;
-mod chain;
 mod convolution;
 mod demand;
 mod dense;
+mod device;
 mod dropout;
 mod elementwise;
 mod interleaved;
 mod layout;
+mod layouts;
 mod local_response;
 mod loss;
 mod matmul;
@@ -51,6 +52,7 @@ mod side_by_side;
 mod simd;
 mod tail;
 mod team;
+mod tensors;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -67,17 +69,17 @@ mod workspace;
 
 use lockstep_models::{Layer, PoolKind, Shape};
 
-pub use averaging::{Slope, average, correct, descend, move_reference};
-pub(super) use chain::output_of;
-pub use chain::{ChainLayer, Mode};
+pub use super::{ChainLayer, Draw, Loss, Mode, Slope};
+pub use averaging::{average, correct, descend, move_reference};
 pub use demand::workspace_bytes;
-pub use dropout::Draw;
+pub use device::Cpu;
 pub use layout::{Fit, Layout, SIDE_BY_SIDE};
-pub use loss::{CrossEntropy, Loss};
+pub use loss::CrossEntropy;
 pub use threads::Threads;
 pub use update::{add_into, copy, sgd_step};
 pub use workspace::Workspace;
 
+use super::output_of;
 use activation::{Activation, Curve};
 use batch_norm::BatchNorm;
 use convolution::Convolution;

@@ -23,6 +23,7 @@ pub mod layers;
 mod libraries;
 mod nvrtc;
 mod probe;
+mod rank;
 mod source;
 pub mod table;
 
@@ -32,5 +33,6 @@ pub use geometry::{BLOCK, Geometry, Parts, WARP};
 pub use libraries::{Found, Library, Missing, Places};
 pub use nvrtc::{CompileError, Nvrtc};
 pub use probe::{Gpu, Machine, Unavailable, probe};
+pub use rank::{Gpus, Rank};
 pub use source::{PRELUDE, Source};
 pub use table::{Call, Entry, Launch};

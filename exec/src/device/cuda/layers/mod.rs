@@ -52,7 +52,7 @@ mod slopes;
 use lockstep_models::{Layer, Shape};
 
 use super::{Command, Precision, View, ViewMut};
-use crate::device::cpu::{self, ChainLayer, Draw, Mode, output_of};
+use crate::device::{ChainLayer, Draw, Mode, cpu, output_of};
 use batch_norm::BatchNorm;
 use convolution::Convolution;
 use dense::Dense;

@@ -1,9 +1,9 @@
-//! Which of a replica's tensors lie with sixteen samples side by side, so that the kernels on both sides need not turn them.
+//! Which of a rank's tensors lie with sixteen samples side by side, so that the kernels on both sides need not turn them.
 
 use lockstep_models::{Area, LayerId, Op, Program, Role};
 
-use super::{Chain, Work};
-use crate::device::cpu::{Fit, Layout, SIDE_BY_SIDE};
+use super::device::{Chain, Work};
+use super::{Fit, Layout, SIDE_BY_SIDE};
 
 /// What a chain asks of the tensors that it reads and writes.
 struct Demand {

@@ -1,0 +1,93 @@
+//! What a device is made for: the chains of a rank's role, the memory that they need, and what it begins with.
+
+use std::ops::Range;
+
+use lockstep_models::memory::Plan;
+use lockstep_models::{LayerId, Op, Program, Role};
+
+use crate::pool::Arenas;
+
+use super::ChainLayer;
+
+/// A fused chain of layers.
+#[derive(Debug, Clone)]
+pub struct ChainPlan {
+    /// Its layers.
+    pub layers: Vec<LayerId>,
+    /// The most samples that it sees at once.
+    pub samples: usize,
+    /// Its parameters among all.
+    pub parameters: Range<usize>,
+    /// Its running statistics among all.
+    pub statistics: Range<usize>,
+}
+
+/// What a device is made for.
+pub struct Blueprint<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// The role of its rank.
+    pub role: &'a Role,
+    /// Where tensors lie.
+    pub plan: &'a Plan,
+    /// Who lends memory for them, and whether it is poisoned.
+    pub arenas: &'a Arenas,
+    /// The program's chains.
+    pub chains: Vec<ChainPlan>,
+    /// Elements of the buffers that the program declares, as far as this rank holds them.
+    pub declared: Vec<usize>,
+    /// Learnable parameters to begin with.
+    pub parameters: Vec<f32>,
+    /// Running statistics to begin with.
+    pub statistics: Vec<f32>,
+}
+
+impl<'a> Blueprint<'a> {
+    /// That of a rank of `role` which begins with these values.
+    pub fn new(
+        program: &'a Program,
+        role: &'a Role,
+        (plan, arenas): (&'a Plan, &'a Arenas),
+        declared: Vec<usize>,
+        (parameters, statistics): (Vec<f32>, Vec<f32>),
+    ) -> Blueprint<'a> {
+        let span = |ranges: Vec<Range<u64>>| -> Range<usize> {
+            match (ranges.first(), ranges.last()) {
+                (Some(first), Some(last)) => first.start as usize..last.end as usize,
+                _ => 0..0,
+            }
+        };
+        let chain = |layers: &Vec<LayerId>| {
+            let nodes = || layers.iter().map(|id| program.model.node(*id));
+            ChainPlan {
+                layers: layers.clone(),
+                samples: program.samples_in(role, layers[0]) as usize,
+                parameters: span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect()),
+                statistics: span(nodes().filter_map(|node| node.statistics.clone()).collect()),
+            }
+        };
+        let chains = program.chains.iter().map(chain).collect();
+        Blueprint { program, role, plan, arenas, chains, declared, parameters, statistics }
+    }
+
+    /// Samples of a micro-batch, as it is loaded.
+    pub fn loaded(&self) -> usize {
+        let loaded = self.role.tasks.iter().find_map(|task| match task.op {
+            Op::Load { samples, into: None, .. } => Some(samples),
+            _ => None,
+        });
+        loaded.unwrap_or(self.program.batch_per_rank) as usize
+    }
+
+    /// Elements of it.
+    pub fn input_elements(&self) -> usize {
+        self.loaded() * self.program.model.input().elements() as usize
+    }
+
+    /// A chain's layers with their shapes.
+    pub fn members(&self, chain: usize) -> Vec<ChainLayer<'a>> {
+        let node = |id: &LayerId| self.program.model.node(*id);
+        let member = |id| ChainLayer { layer: &node(id).layer, inputs: &node(id).input_shapes };
+        self.chains[chain].layers.iter().map(member).collect()
+    }
+}

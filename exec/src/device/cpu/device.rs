@@ -1,0 +1,338 @@
+//! The CPU as a rank's device: its kernels on buffers and tensors in host memory. What it is told is done when it answers.
+
+use std::ops::Range;
+
+use lockstep_models::{Averaging, Buffer, Copy, LayerId, Model, SgdStep};
+
+use super::tensors::Tensors;
+use super::threads::tile_range;
+use super::{CrossEntropy, Kernel, Threads, average, correct, descend, layouts, move_reference, sgd_step};
+use crate::arena::Arena;
+use crate::device::buffers::move_rows;
+use crate::device::step::Decays;
+use crate::device::{
+    Backward, Blueprint, Buffers, Device, DeviceError, Forward, Loss, Place, Slope, Spot, Step, Values,
+};
+
+/// Elements of a step that one thread moves at once; half of a core's second cache holds their four tensors.
+const TILE: usize = 1 << 14;
+
+/// What a chain computes.
+pub(super) enum Work {
+    Kernel(Kernel),
+    /// A loss, and what it counts in the sum of losses.
+    Loss(CrossEntropy, f32),
+}
+
+/// One kernel or loss, what it reads and gives, and where its parameters are.
+pub(super) struct Chain {
+    pub(super) work: Work,
+    pub(super) inputs: Vec<LayerId>,
+    pub(super) output: LayerId,
+    parameters: Range<usize>,
+    statistics: Range<usize>,
+}
+
+/// One rank's memory and kernels.
+pub struct Cpu {
+    chains: Vec<Chain>,
+    buffers: Buffers,
+    velocity: Arena,
+    statistics: Vec<f32>,
+    tensors: Tensors,
+    labels: Vec<u32>,
+    /// Places of the samples among all since training began.
+    places: Vec<u64>,
+    decays: Decays,
+    threads: Threads,
+}
+
+impl Cpu {
+    /// The device of a rank, whose kernels run on `threads`.
+    pub fn new(of: Blueprint<'_>, threads: &Threads) -> Cpu {
+        let mut chains: Vec<Chain> = (0..of.chains.len()).map(|index| chain(&of, index, threads)).collect();
+        layouts::lay(of.program, of.role, &mut chains);
+        Cpu {
+            chains,
+            tensors: Tensors::new(of.plan.elements, of.input_elements(), of.arenas),
+            velocity: Arena::new(vec![0.0; of.parameters.len()]),
+            labels: Vec::new(),
+            places: Vec::new(),
+            decays: Decays::of(&of.program.model),
+            threads: threads.clone(),
+            buffers: Buffers::of_worker(of.parameters, &of.declared),
+            statistics: of.statistics,
+        }
+    }
+
+    /// Calls `work` for tiles of ranges of the parameters, on all threads.
+    fn each_tile<T: std::marker::Copy + Sync>(
+        &self,
+        parts: impl Iterator<Item = (Range<usize>, T)>,
+        work: impl Fn(Range<usize>, T) + Sync,
+    ) {
+        let mut tiles = Vec::new();
+        for (part, of) in parts {
+            let within = (0..part.len().div_ceil(TILE)).map(|tile| tile_range(tile, TILE, part.len()));
+            tiles.extend(within.map(|tile| (part.start + tile.start..part.start + tile.end, of)));
+        }
+        self.threads.each(tiles.len(), |_, tile| work(tiles[tile].0.clone(), tiles[tile].1));
+    }
+
+    fn slopes(&self, range: Range<usize>, step: &SgdStep) -> impl Iterator<Item = (Range<usize>, Slope)> {
+        let rate = step.rate;
+        self.decays.parts(range, step).map(move |(part, weight_decay)| (part, Slope { rate, weight_decay }))
+    }
+
+    fn sgd(&self, range: Range<usize>, step: &SgdStep) {
+        let velocity = &self.velocity;
+        let (weights, gradients) = (self.buffers.arena(Buffer::Parameters), self.buffers.arena(Buffer::Gradients));
+        self.each_tile(self.decays.parts(range, step), |part, weight_decay| {
+            let step = SgdStep { weight_decay, ..*step };
+            // SAFETY: the exchange of this range has ended, by the program's order; nothing else touches it now, and no
+            // two tiles overlap.
+            unsafe {
+                let (weights, velocity) = (weights.slice_mut(part.clone()), velocity.slice_mut(part.clone()));
+                sgd_step(&step, weights, velocity, gradients.slice(part));
+            }
+        });
+    }
+}
+
+fn chain(of: &Blueprint<'_>, index: usize, threads: &Threads) -> Chain {
+    let (plan, model): (_, &Model) = (&of.chains[index], &of.program.model);
+    let (head, last) = (model.node(plan.layers[0]), plan.layers[plan.layers.len() - 1]);
+    let work = if head.layer.is_loss() {
+        Work::Loss(CrossEntropy::new(&head.layer, model.classes() as usize, plan.samples), head.loss_weight)
+    } else {
+        Work::Kernel(Kernel::new(&of.members(index), plan.samples, threads))
+    };
+    Chain {
+        work,
+        inputs: head.inputs.clone(),
+        output: last,
+        parameters: plan.parameters.clone(),
+        statistics: plan.statistics.clone(),
+    }
+}
+
+impl Device for Cpu {
+    fn host(&self, buffer: Buffer) -> &Arena {
+        self.buffers.arena(buffer)
+    }
+
+    fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
+        Ok(match values {
+            // SAFETY: values are read between tasks, when nothing is in flight.
+            Values::Buffer(buffer) => unsafe { self.buffers.arena(buffer).to_vec() },
+            // SAFETY: as above.
+            Values::Velocity => unsafe { self.velocity.to_vec() },
+            Values::Statistics => self.statistics.clone(),
+        })
+    }
+
+    fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
+        let range = 0..content.len();
+        match values {
+            // SAFETY: as above.
+            Values::Buffer(buffer) => unsafe { self.buffers.arena(buffer).slice_mut(range) },
+            // SAFETY: as above.
+            Values::Velocity => unsafe { self.velocity.slice_mut(range) },
+            Values::Statistics => &mut self.statistics[range],
+        }
+        .copy_from_slice(content);
+        Ok(())
+    }
+
+    fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError> {
+        self.buffers.assign(to, from);
+        Ok(())
+    }
+
+    fn input(&mut self) -> Result<&mut [f32], DeviceError> {
+        Ok(&mut self.tensors.input)
+    }
+
+    fn load(&mut self) -> Result<(), DeviceError> {
+        self.tensors.begin();
+        Ok(())
+    }
+
+    fn turn_to(&mut self, labels: &[u32], places: &[u64]) -> Result<(), DeviceError> {
+        self.labels.clear();
+        self.labels.extend_from_slice(labels);
+        self.places.clear();
+        self.places.extend_from_slice(places);
+        Ok(())
+    }
+
+    fn forward(&mut self, pass: &Forward<'_>) -> Result<Option<Loss>, DeviceError> {
+        let of = &mut self.chains[pass.chain];
+        let mut workspace = std::mem::take(self.tensors.workspace());
+        let reads: Vec<&Place> = pass.inputs.iter().collect();
+        let (inputs, mut outputs) = self.tensors.views(&reads, &[&pass.output]);
+        let found = match &mut of.work {
+            Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.labels)),
+            Work::Kernel(kernel) => {
+                kernel.draw(pass.draw, &self.places);
+                let parameters = self.buffers.arena(Buffer::Parameters);
+                // SAFETY: no message is in flight on parameters, and updates run on this thread.
+                let parameters = unsafe { parameters.slice(of.parameters.clone()) };
+                let statistics = &mut self.statistics[of.statistics.clone()];
+                kernel.swap_workspace(&mut workspace);
+                kernel.forward(pass.mode, &inputs, parameters, statistics, outputs[0]);
+                kernel.swap_workspace(&mut workspace);
+                None
+            }
+        };
+        *self.tensors.workspace() = workspace;
+        Ok(found)
+    }
+
+    fn backward(&mut self, pass: &Backward<'_>) -> Result<(), DeviceError> {
+        let of = &mut self.chains[pass.chain];
+        let mut workspace = std::mem::take(self.tensors.workspace());
+        let reads: Vec<&Place> = pass.inputs.iter().chain([&pass.output, &pass.d_output]).collect();
+        let wanted = pass.d_inputs.iter().map(|d| d.as_ref().map_or(&Place::Nothing, |(place, _)| place));
+        let writes: Vec<&Place> = wanted.collect();
+        let flags: Vec<bool> = pass.d_inputs.iter().map(|d| d.as_ref().is_some_and(|(_, adds)| *adds)).collect();
+        let (tensors, mut d_inputs) = self.tensors.views(&reads, &writes);
+        let (inputs, y, d_output) =
+            (&tensors[..pass.inputs.len()], tensors[pass.inputs.len()], tensors[pass.inputs.len() + 1]);
+        match &mut of.work {
+            Work::Loss(loss, weight) => loss.backward(pass.scale * *weight, d_inputs[0], flags[0]),
+            Work::Kernel(kernel) => {
+                let wanted = d_inputs.into_iter().zip(pass.d_inputs);
+                let mut d_inputs: Vec<Option<&mut [f32]>> =
+                    wanted.map(|(slice, wanted)| wanted.is_some().then_some(slice)).collect();
+                let (w, g) = (self.buffers.arena(Buffer::Parameters), self.buffers.arena(Buffer::Gradients));
+                // SAFETY: no message is in flight on parameters; exchanges of this gradient range start after this task,
+                // by the program's order, and those of the previous step ended before its update.
+                let (w, g) = unsafe { (w.slice(of.parameters.clone()), g.slice_mut(of.parameters.clone())) };
+                kernel.swap_workspace(&mut workspace);
+                let data = d_inputs.iter().any(Option::is_some);
+                match pass.d_parameters {
+                    Some(adds) if data => kernel.backward(inputs, y, w, d_output, &mut d_inputs, &flags, g, adds),
+                    Some(adds) => kernel.backward_weight(inputs, y, d_output, w, g, adds),
+                    None => kernel.backward_data(inputs, y, w, d_output, &mut d_inputs, &flags),
+                }
+                kernel.swap_workspace(&mut workspace);
+            }
+        }
+        *self.tensors.workspace() = workspace;
+        Ok(())
+    }
+
+    fn judge(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
+        let Work::Loss(loss, _) = &mut self.chains[chain].work else { return Ok(Loss::default()) };
+        let logits = self.tensors.tensor(logits);
+        let each = logits.len() / self.labels.len();
+        Ok(loss.forward(&logits[..samples * each], &self.labels[..samples]))
+    }
+
+    fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
+        Ok(match &self.chains[chain].work {
+            Work::Loss(loss, _) => loss.losses().to_vec(),
+            Work::Kernel(_) => Vec::new(),
+        })
+    }
+
+    fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError> {
+        Ok(self.tensors.tensor(place).to_vec())
+    }
+
+    fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
+        let arena = |buffer| self.buffers.arena(buffer);
+        let all = std::iter::once((range.clone(), ()));
+        // Exchanges touch none of a learner's weights and gradients, and the exchange of this range's differences has ended
+        // before the average model or a reference model is moved, and begins after the correction that waits for that.
+        match *step {
+            Step::Sgd(step) => self.sgd(range, &step),
+            Step::Descend(step) => {
+                let (weights, gradients) = (arena(Buffer::Parameters), arena(Buffer::Gradients));
+                self.each_tile(self.slopes(range, &step), |part, slope| {
+                    // SAFETY: as said above, and no two tiles overlap.
+                    unsafe {
+                        descend(slope, weights.slice_mut(part.clone()), gradients.slice(part));
+                    }
+                });
+            }
+            Step::Correct { step, alpha, consensus, learned } => {
+                let (weights, gradients) = (arena(Buffer::Parameters), arena(Buffer::Gradients));
+                let (z, c) = (arena(consensus), arena(Averaging::DIFFERENCES));
+                self.each_tile(self.slopes(range, &step), |part, slope| {
+                    // SAFETY: as said above, and no two tiles overlap.
+                    unsafe {
+                        let gradient = learned.then(|| gradients.slice(part.clone()));
+                        let weights = weights.slice_mut(part.clone());
+                        correct(slope, alpha, weights, gradient, z.slice(part.clone()), c.slice_mut(part));
+                    }
+                });
+            }
+            Step::MoveReference { alpha } => {
+                let (r, z) = (arena(Averaging::REFERENCE), arena(Averaging::AVERAGE));
+                let c = arena(Averaging::DIFFERENCES);
+                self.each_tile(all, |part, ()| {
+                    // SAFETY: as said above, and no two tiles overlap.
+                    unsafe {
+                        move_reference(alpha, r.slice_mut(part.clone()), z.slice(part.clone()), c.slice_mut(part));
+                    }
+                });
+            }
+            Step::Average { momentum } => {
+                let (z, previous) = (arena(Averaging::AVERAGE), arena(Averaging::PREVIOUS));
+                let c = arena(Averaging::DIFFERENCES);
+                self.each_tile(all, |part, ()| {
+                    // SAFETY: as said above, and no two tiles overlap.
+                    unsafe {
+                        average(momentum, z.slice_mut(part.clone()), c.slice(part.clone()), previous.slice_mut(part));
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, of: &Copy, from: &Spot, to: &Spot) -> Result<(), DeviceError> {
+        let (read, written) = of.extents();
+        match (from, to) {
+            (Spot::Buffer(from), Spot::Buffer(to)) => self.buffers.copy(of, *from, *to),
+            (Spot::Buffer(from), Spot::Tensor(to)) => {
+                // SAFETY: no message is in flight on what a copy writes, and nobody writes what it reads, by the program's order.
+                let from = unsafe { self.buffers.arena(*from).slice(0..read as usize) };
+                move_rows(of, from, self.tensors.tensor_mut(to));
+            }
+            (Spot::Tensor(from), Spot::Buffer(to)) => {
+                // SAFETY: as above.
+                let to = unsafe { self.buffers.arena(*to).slice_mut(0..written as usize) };
+                move_rows(of, self.tensors.tensor(from), to);
+            }
+            (Spot::Tensor(from), Spot::Tensor(to)) => {
+                let (from, mut to) = self.tensors.views(&[from], &[to]);
+                move_rows(of, from[0], to[0]);
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, ranges: &[Range<usize>]) -> Result<(), DeviceError> {
+        self.tensors.forget(ranges);
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        self.tensors.end();
+    }
+
+    fn warm(&mut self, places: &[Place]) {
+        let sum = |place: &Place| self.tensors.tensor(place).iter().step_by(16).sum::<f32>();
+        std::hint::black_box(places.iter().map(sum).sum::<f32>());
+    }
+
+    fn scratch_bytes(&mut self) -> (usize, usize) {
+        let workspace = self.tensors.workspace().bytes();
+        let arena = size_of_val(self.tensors.begin().as_slice());
+        self.tensors.end();
+        (arena, workspace)
+    }
+}

@@ -1,0 +1,142 @@
+//! The tensors of a micro-batch in host memory: an arena that learners of a device share, laid out by the memory plan.
+//!
+//! A task gets the ranges that it reads and writes cut out of the arena, so a plan that let two of them overlap would end the
+//! run; that none overwrites what a later task reads is shown by poisoning what the plan takes for dead.
+
+use std::ops::Range;
+
+use super::Workspace;
+use crate::device::Place;
+use crate::pool::{Arenas, Slab};
+
+/// The input of the micro-batch, and all that follows from it.
+pub(super) struct Tensors {
+    /// Elements of the arena.
+    elements: usize,
+    arenas: Arenas,
+    slab: Option<Slab>,
+    /// The arena that was the last one.
+    preferred: Option<usize>,
+    /// The samples themselves.
+    pub(super) input: Vec<f32>,
+}
+
+impl Tensors {
+    pub(super) fn new(elements: usize, input: usize, arenas: &Arenas) -> Tensors {
+        Tensors { elements, arenas: arenas.clone(), slab: None, preferred: None, input: vec![0.0; input] }
+    }
+
+    /// Takes an arena unless there is one.
+    pub(super) fn begin(&mut self) -> &mut Slab {
+        let (elements, arenas, preferred) = (self.elements, &self.arenas, &mut self.preferred);
+        self.slab.get_or_insert_with(|| {
+            let mut slab = arenas.pool.take(elements, *preferred);
+            *preferred = Some(slab.number);
+            if arenas.poison {
+                slab.as_mut_slice().fill(f32::NAN);
+            }
+            slab
+        })
+    }
+
+    /// The workspace beside the arena, to be taken while a kernel runs and put back.
+    pub(super) fn workspace(&mut self) -> &mut Workspace {
+        &mut self.begin().workspace
+    }
+
+    /// Returns it.
+    pub(super) fn end(&mut self) {
+        if let Some(slab) = self.slab.take() {
+            self.arenas.pool.give(slab);
+        }
+    }
+
+    /// The tensors that a task reads, and those that it writes; what lies in place or nowhere is an empty slice.
+    pub(super) fn views(&mut self, reads: &[&Place], writes: &[&Place]) -> (Vec<&[f32]>, Vec<&mut [f32]>) {
+        // Two readers may be given the same place: flatten's output and its input.
+        let wanted: Vec<Range<usize>> = reads.iter().map(|place| range(place)).collect();
+        let mut distinct = wanted.clone();
+        distinct.sort_by_key(|range| (range.start, range.end));
+        distinct.dedup();
+        let all: Vec<Range<usize>> = distinct.iter().cloned().chain(writes.iter().map(|place| range(place))).collect();
+        self.begin();
+        let (Some(slab), input) = (&mut self.slab, &self.input) else { unreachable!("just taken") };
+        let mut parts = carve(slab.as_mut_slice(), &all);
+        let outputs = parts.split_off(distinct.len());
+        let parts: Vec<&[f32]> = parts.into_iter().map(|part| &*part).collect();
+        let read = |(place, range): (&&Place, &Range<usize>)| match place {
+            Place::Input => input.as_slice(),
+            _ => distinct.iter().position(|other| other == range).map_or(&[][..], |index| parts[index]),
+        };
+        (reads.iter().zip(&wanted).map(read).collect(), outputs)
+    }
+
+    /// A tensor of the micro-batch at hand.
+    pub(super) fn tensor(&self, place: &Place) -> &[f32] {
+        match (place, &self.slab) {
+            (Place::Input, _) => &self.input,
+            (_, Some(slab)) => &slab.as_slice()[range(place)],
+            (_, None) => &[],
+        }
+    }
+
+    /// The same to be written.
+    pub(super) fn tensor_mut(&mut self, place: &Place) -> &mut [f32] {
+        match place {
+            Place::Input => &mut self.input,
+            _ => &mut self.begin().as_mut_slice()[range(place)],
+        }
+    }
+
+    /// Told what nobody reads any more.
+    pub(super) fn forget(&mut self, ranges: &[Range<usize>]) {
+        if let (Some(slab), true) = (&mut self.slab, self.arenas.poison) {
+            slab.workspace.fill(f32::NAN);
+            let slice = slab.as_mut_slice();
+            ranges.iter().for_each(|range| slice[range.clone()].fill(f32::NAN));
+        }
+    }
+}
+
+fn range(place: &Place) -> Range<usize> {
+    match place {
+        Place::Arena(range) => range.clone(),
+        Place::Nothing | Place::InPlace | Place::Input => 0..0,
+    }
+}
+
+/// Cuts ranges out of a slice; empty ones may lie anywhere.
+///
+/// # Panics
+/// When two overlap.
+fn carve<'a>(slice: &'a mut [f32], ranges: &[Range<usize>]) -> Vec<&'a mut [f32]> {
+    let mut order: Vec<usize> = (0..ranges.len()).filter(|index| !ranges[*index].is_empty()).collect();
+    order.sort_by_key(|index| ranges[*index].start);
+    let mut parts: Vec<&'a mut [f32]> = ranges.iter().map(|_| <&mut [f32]>::default()).collect();
+    let (mut rest, mut at) = (slice, 0);
+    for index in order {
+        let range = &ranges[index];
+        assert!(range.start >= at, "the memory plan puts two tensors of a task into one place: {ranges:?}");
+        let (part, behind) = rest.split_at_mut(range.start - at).1.split_at_mut(range.len());
+        (parts[index], rest, at) = (part, behind, range.end);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::carve;
+
+    #[test]
+    fn ranges_are_cut_out_in_any_order() {
+        let mut slice: Vec<f32> = (0..10).map(|i| i as f32).collect();
+        let parts = carve(&mut slice, &[6..8, 3..3, 0..2, 2..3, 0..0]);
+        assert_eq!(parts, [&[6.0, 7.0][..], &[], &[0.0, 1.0], &[2.0], &[]]);
+    }
+
+    #[test]
+    #[should_panic(expected = "two tensors of a task")]
+    fn overlapping_ranges_are_refused() {
+        carve(&mut [0.0; 4], &[2..4, 0..3]);
+    }
+}

@@ -1,0 +1,183 @@
+//! A rank's device made of a blueprint: everything that it will ever need is allocated here, or said not to fit.
+
+use std::sync::Arc;
+
+use lockstep_models::Buffer;
+use lockstep_topology::Bytes;
+
+use super::super::driver::{DeviceMemory, Executor, Fill, Graphs, Limits};
+use super::super::layers::{CrossEntropy, Kernel, Space};
+use super::due::Due;
+use super::gpus::Gpu;
+use super::held::{ELEMENT, Held};
+use super::lanes::{Lane, Lanes};
+use super::samples::Samples;
+use super::{Chain, Gpus, Masks, Rank, Work};
+use crate::device::{Blueprint, DeviceError};
+
+/// Addresses one behind the other.
+struct Bump {
+    next: u64,
+}
+
+impl Space for Bump {
+    fn take(&mut self, bytes: u64) -> u64 {
+        let address = self.next;
+        self.next += bytes.next_multiple_of(256);
+        address
+    }
+}
+
+/// The chains with what they keep from `first` on, and where that ends.
+fn chains(of: &Blueprint<'_>, gpus: &Gpus, first: u64) -> Result<(Vec<Chain>, u64), DeviceError> {
+    let mut space = Bump { next: first };
+    let model = &of.program.model;
+    let mut all = Vec::new();
+    for (index, plan) in of.chains.iter().enumerate() {
+        let (members, samples) = (of.members(index), plan.samples as u32);
+        let head = model.node(plan.layers[0]);
+        let work = if head.layer.is_loss() {
+            let loss = CrossEntropy::new(&head.layer, model.classes(), samples, &mut space);
+            Work::Loss(loss, head.loss_weight)
+        } else if Kernel::fits(&members, samples) {
+            Work::Kernel(Kernel::new(&members, samples, gpus.precision, &mut space))
+        } else {
+            let reason = format!(
+                "{} of {samples} samples has a tensor of 2^32 elements or more: take fewer samples per rank",
+                of.program.chain_name(index)
+            );
+            return Err(DeviceError::Refused { call: "a kernel".to_owned(), reason });
+        };
+        all.push(Chain { work, parameters: plan.parameters.clone(), statistics: plan.statistics.clone() });
+    }
+    Ok((all, space.next - first))
+}
+
+/// Bytes of the device that a rank takes.
+struct Needs {
+    arena: u64,
+    input: u64,
+    kept: u64,
+    scratch: u64,
+    buffers: u64,
+}
+
+impl Needs {
+    fn of(of: &Blueprint<'_>, chains: &[Chain], kept: u64) -> Needs {
+        let scratch = |chain: &Chain| if let Work::Kernel(kernel) = &chain.work { kernel.scratch_bytes() } else { 0 };
+        let declared: u64 = of.declared.iter().map(|elements| *elements as u64).sum();
+        let parameters = of.parameters.len() as u64;
+        Needs {
+            arena: of.plan.elements as u64 * ELEMENT,
+            input: 2 * of.input_elements() as u64 * ELEMENT,
+            kept,
+            scratch: chains.iter().map(scratch).max().unwrap_or(0),
+            buffers: (3 * parameters + of.statistics.len() as u64 + declared) * ELEMENT,
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.arena + self.input + self.kept + self.scratch + self.buffers
+    }
+
+    /// Refuses what does not fit, before any of it is taken, with what would.
+    fn check(&self, gpu: &Gpu, rank: u32, samples: u64) -> Result<(), DeviceError> {
+        let (free, total) = gpu.context.memory()?;
+        let asked = self.total();
+        if asked <= free {
+            return Ok(());
+        }
+        let by_samples = self.arena + self.input + self.kept + self.scratch;
+        let fit = free.saturating_sub(self.buffers) * samples / by_samples.max(1);
+        let cure = match fit {
+            0 => "not one sample fits: take a smaller model".to_owned(),
+            fit => format!("about {fit} samples per rank fit, or accumulate with --accumulate"),
+        };
+        let what = format!(
+            "the memory plan of rank {rank} for {samples} samples ({} of it activations; {cure})",
+            Bytes(self.arena)
+        );
+        Err(DeviceError::OutOfMemory { what, asked, free, total })
+    }
+}
+
+impl Rank {
+    /// The device of `rank` on its GPU.
+    ///
+    /// # Errors
+    /// What it needs does not fit, with the memory plan's figure; a library does not start; the GPU is lost.
+    pub(crate) fn new(gpus: &Gpus, rank: u32, of: Blueprint<'_>) -> Result<Rank, DeviceError> {
+        let gpu = Arc::clone(gpus.of(rank));
+        let context = &gpu.context;
+        context.bind()?;
+        let (planned, bytes) = chains(&of, gpus, 0)?;
+        let needs = Needs::of(&of, &planned, bytes);
+        needs.check(&gpu, rank, of.loaded() as u64)?;
+        let kept = DeviceMemory::new(context, "what kernels keep", bytes, Fill::Poison)?;
+        let (chains, _) = chains(&of, gpus, kept.address())?;
+        let exchanged = |buffer: Buffer| of.role.exchanges().any(|(_, exchange)| exchange.buffer == buffer);
+        let elements = of.parameters.len();
+        let declared = of.declared.iter().enumerate().map(|(index, elements)| {
+            Held::new(context, "a buffer of the program", *elements, exchanged(Buffer::Declared(index)))
+        });
+        let averages = of.program.averaging.is_some();
+        let lanes = Lanes::new(context)?;
+        let executor = |lane| Executor::new(lanes.stream(lane), &gpu.modules, Limits::default());
+        let graphs = Graphs::new(executor(Lane::Compute)?, gpus.graphs);
+        let beside = if averages { Some(executor(Lane::Average)?) } else { None };
+        let most = of.chains.iter().map(|chain| chain.samples).max().unwrap_or(0).max(of.loaded());
+        let built = Rank {
+            graphs,
+            beside,
+            chains,
+            parameters: Held::new(context, "parameters", elements, exchanged(Buffer::Parameters))?,
+            gradients: Held::new(context, "gradients", elements, exchanged(Buffer::Gradients))?,
+            declared: declared.collect::<Result<_, _>>()?,
+            velocity: Held::new(context, "the optimizer's momentum", elements, false)?,
+            statistics: Held::new(context, "running statistics", of.statistics.len(), false)?,
+            masks: masks(&of, &lanes, context)?,
+            kept,
+            scratch: DeviceMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,
+            samples: Samples::new(context, of.input_elements(), most)?,
+            elements: of.plan.elements,
+            arena: None,
+            preferred: None,
+            poison: of.arenas.poison,
+            averages,
+            gathered: Vec::new(),
+            due: Due::new(context, &lanes)?,
+            leaving: Vec::new(),
+            left: 0,
+            spare: Vec::new(),
+            lanes,
+            gpu: Arc::clone(&gpu),
+        };
+        let write = |held: &Held, values: &[f32]| {
+            let content: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            built.lanes.stream(Lane::Compute).write(held.memory(), 0, &content)
+        };
+        write(&built.parameters, &of.parameters)?;
+        write(&built.statistics, &of.statistics)?;
+        Ok(built)
+    }
+}
+
+/// A bit for each parameter.
+fn masks(
+    of: &Blueprint<'_>,
+    lanes: &Lanes,
+    context: &Arc<super::super::driver::Context>,
+) -> Result<Masks, DeviceError> {
+    let words = of.parameters.len().div_ceil(32);
+    let mut own = vec![0u32; words];
+    for parameter in of.program.model.layers().iter().flat_map(|node| &node.parameters).filter(|p| p.decay) {
+        parameter.range.clone().for_each(|at| own[at as usize / 32] |= 1 << (at % 32));
+    }
+    let put = |words: &[u32]| -> Result<DeviceMemory, DeviceError> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let memory = DeviceMemory::new(context, "which weights decay", bytes.len() as u64, Fill::Zeros)?;
+        lanes.stream(Lane::Compute).write(&memory, 0, &bytes)?;
+        Ok(memory)
+    };
+    Ok(Masks { own: put(&own)?, all: put(&vec![u32::MAX; words])? })
+}

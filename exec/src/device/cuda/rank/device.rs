@@ -1,0 +1,257 @@
+//! What a rank is told, as work on its streams.
+
+use std::ops::Range;
+
+use lockstep_models::{Buffer, Copy};
+
+use super::super::layers::{self, Gradients};
+use super::super::{View, ViewMut};
+use super::lanes::Lane;
+use super::{ELEMENT, Rank, Work, moves};
+use crate::arena::Arena;
+use crate::device::{Arrival, Backward, Device, DeviceError, Forward, Loss, Mark, Place, Settled, Spot, Step, Values};
+
+impl Device for Rank {
+    fn host(&self, buffer: Buffer) -> &Arena {
+        self.held(buffer).host()
+    }
+
+    fn bring_out(&mut self, buffer: Buffer, range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
+        self.flush()?;
+        self.lanes.order(Lane::Out, &[Lane::Compute, Lane::Average, Lane::In])?;
+        let event = self.event()?;
+        let (device, host, bytes) = self.held(buffer).both(&range);
+        let stream = self.lanes.give(Lane::Out);
+        // SAFETY: both are this rank's, with as many bytes; messages read the host's when the event has passed.
+        unsafe { stream.download(host, device, bytes) }?;
+        event.record(stream)?;
+        self.left += 1;
+        self.leaving.push((self.left, event));
+        Ok(Some(Arrival(self.left)))
+    }
+
+    fn arrived(&mut self, arrival: Arrival) -> Result<bool, DeviceError> {
+        self.gpu.context.bind()?;
+        let Some(index) = self.leaving.iter().position(|(number, _)| *number == arrival.0) else { return Ok(true) };
+        if !self.leaving[index].1.finished()? {
+            return Ok(false);
+        }
+        let (_, event) = self.leaving.swap_remove(index);
+        self.spare.push(event);
+        Ok(true)
+    }
+
+    fn bring_in(&mut self, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
+        self.gpu.context.bind()?;
+        let (device, host, bytes) = self.held(buffer).both(&range);
+        let stream = self.lanes.give(Lane::In);
+        // SAFETY: as above; the next exchange of the range begins with a copy that comes after this one.
+        unsafe { stream.upload(device, host, bytes) }
+    }
+
+    fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
+        self.quiesce()?;
+        let all = self.values(values).all().view();
+        Ok(floats(&self.fetch(all)?))
+    }
+
+    fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
+        self.quiesce()?;
+        let content: Vec<u8> = content.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let held = self.values(values);
+        self.lanes.stream(Lane::Compute).write(held.memory(), 0, &content)?;
+        Ok(())
+    }
+
+    fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError> {
+        self.quiesce()?;
+        let (to, from) = (self.held(to).all(), self.held(from).all());
+        let bytes = to.elements().min(from.elements()) * ELEMENT;
+        // SAFETY: both are this rank's, with at least as many bytes, and are two buffers.
+        unsafe { self.lanes.give(Lane::Compute).copy(to.address(), from.address(), bytes) }
+    }
+
+    fn input(&mut self) -> Result<&mut [f32], DeviceError> {
+        self.gpu.context.bind()?;
+        self.samples.room()
+    }
+
+    fn load(&mut self) -> Result<(), DeviceError> {
+        self.flush()?;
+        self.samples.take(&mut self.lanes)
+    }
+
+    fn turn_to(&mut self, labels: &[u32], places: &[u64]) -> Result<(), DeviceError> {
+        self.flush()?;
+        self.samples.note(labels, places, &mut self.lanes)
+    }
+
+    fn forward(&mut self, pass: &Forward<'_>) -> Result<Option<Loss>, DeviceError> {
+        if !self.averages {
+            self.wait_for(&[Lane::In])?;
+        }
+        let output = self.view(&pass.output, ViewMut::new(0, 0))?;
+        let inputs = pass.inputs.iter().map(|place| Ok(self.view(place, output)?.view()));
+        let inputs: Vec<View<f32>> = inputs.collect::<Result<_, DeviceError>>()?;
+        let is_last = pass.chain + 1 == self.chains.len();
+        let of = &mut self.chains[pass.chain];
+        match &mut of.work {
+            Work::Loss(loss, _) => {
+                loss.forward(inputs[0], self.samples.labels(), &mut self.gathered);
+                if is_last {
+                    self.flush()?;
+                    if let Work::Loss(loss, _) = &self.chains[pass.chain].work {
+                        self.due.bring(loss, &mut self.lanes)?;
+                    }
+                }
+            }
+            Work::Kernel(kernel) => {
+                kernel.draw(pass.draw, self.samples.places());
+                let parameters = self.parameters.view(&of.parameters);
+                let statistics = self.statistics.view_mut(&of.statistics);
+                let forward = layers::Forward { mode: pass.mode, inputs: &inputs, parameters, statistics, output };
+                kernel.forward(&forward, self.scratch.address(), &mut self.gathered);
+            }
+        }
+        Ok(None)
+    }
+
+    fn backward(&mut self, pass: &Backward<'_>) -> Result<(), DeviceError> {
+        let none = ViewMut::new(0, 0);
+        let output = self.view(&pass.output, none)?.view();
+        let d_output = self.view(&pass.d_output, none)?.view();
+        let inputs = pass.inputs.iter().map(|place| Ok(self.view(place, none)?.view()));
+        let inputs: Vec<View<f32>> = inputs.collect::<Result<_, DeviceError>>()?;
+        let mut d_inputs = Vec::new();
+        for wanted in pass.d_inputs {
+            d_inputs.push(match wanted {
+                Some((place, adds)) => Some((self.view(place, none)?, *adds)),
+                None => None,
+            });
+        }
+        let of = &self.chains[pass.chain];
+        match &of.work {
+            Work::Loss(loss, weight) => {
+                if let Some(Some((d_logits, adds))) = d_inputs.first() {
+                    loss.backward(pass.scale * *weight, *d_logits, *adds, &mut self.gathered);
+                }
+            }
+            Work::Kernel(kernel) => {
+                let own = |adds| (self.gradients.view_mut(&of.parameters), adds);
+                let gradients = Gradients {
+                    inputs: &inputs,
+                    output,
+                    parameters: self.parameters.view(&of.parameters),
+                    d_output,
+                    d_inputs: &d_inputs,
+                    d_parameters: pass.d_parameters.filter(|_| !of.parameters.is_empty()).map(own),
+                };
+                kernel.backward(&gradients, self.scratch.address(), &mut self.gathered);
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
+        let logits = self.view(logits, ViewMut::new(0, 0))?.view();
+        let labels = self.samples.labels();
+        let Work::Loss(loss, _) = &mut self.chains[chain].work else { return Ok(Loss::default()) };
+        let (samples, each) = (samples as u64, logits.elements() / labels.elements().max(1));
+        loss.forward(logits.part(0..samples * each), labels.part(0..samples), &mut self.gathered);
+        let (totals, counts) = (loss.totals(), loss.counts());
+        let (sum, correct) = (self.fetch(totals)?, self.fetch(counts)?);
+        let correct = numbers(&correct, u32::from_le_bytes).first().copied().unwrap_or(0);
+        let sum = numbers(&sum, f64::from_le_bytes).first().copied().unwrap_or(0.0);
+        Ok(Loss { sum, correct: correct as usize })
+    }
+
+    fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
+        let Work::Loss(loss, _) = &self.chains[chain].work else { return Ok(Vec::new()) };
+        let losses = loss.losses();
+        Ok(numbers(&self.fetch(losses)?, f64::from_le_bytes))
+    }
+
+    fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError> {
+        let view = self.view(place, ViewMut::new(0, 0))?.view();
+        Ok(floats(&self.fetch(view)?))
+    }
+
+    fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
+        let lane = match step {
+            Step::Sgd(_) | Step::Descend(_) | Step::Correct { .. } => Lane::Compute,
+            Step::MoveReference { .. } | Step::Average { .. } => Lane::Average,
+        };
+        let command = self.move_of(range, step);
+        self.flush()?;
+        match lane {
+            // A learner's own step needs nothing that others have sent.
+            Lane::Compute if matches!(step, Step::Descend(_)) => {}
+            Lane::Compute => self.lanes.order(lane, &[Lane::In, Lane::Average])?,
+            _ => self.lanes.order(lane, &[Lane::In])?,
+        }
+        self.play(lane, &[command])
+    }
+
+    fn copy(&mut self, of: &Copy, from: &Spot, to: &Spot) -> Result<(), DeviceError> {
+        self.wait_for(&[Lane::In, Lane::Average])?;
+        let (from, to) = (self.spot(from)?.view(), self.spot(to)?);
+        moves::copy(of, from, to, &mut self.gathered);
+        Ok(())
+    }
+
+    fn forget(&mut self, ranges: &[Range<usize>]) -> Result<(), DeviceError> {
+        if !self.poison || self.arena.is_none() {
+            return Ok(());
+        }
+        self.flush()?;
+        let (arena, stream) = (self.arena()?, self.lanes.give(Lane::Compute));
+        for range in ranges {
+            // SAFETY: the ranges are the plan's, within the arena, and nobody reads them any more.
+            unsafe { stream.fill(arena + range.start as u64 * ELEMENT, 0xff, range.len() as u64 * ELEMENT) }?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        let Some(lent) = self.arena.take() else { return };
+        // Where this fails the device is lost, as the next call says.
+        let behind = self.flush().and_then(|()| lent.free.record(self.lanes.stream(Lane::Compute)));
+        if behind.is_ok() {
+            self.gpu.take_back(lent);
+        }
+    }
+
+    fn scratch_bytes(&mut self) -> (usize, usize) {
+        let executor = self.graphs.executor();
+        let scratch = self.scratch.bytes() + self.kept.bytes() + executor.workspace_bytes();
+        (self.elements * ELEMENT as usize, scratch as usize)
+    }
+
+    fn defers(&self) -> bool {
+        true
+    }
+
+    fn mark(&mut self) -> Result<Mark, DeviceError> {
+        self.flush()?;
+        self.due.mark(&mut self.lanes)
+    }
+
+    fn seal(&mut self) -> Result<(), DeviceError> {
+        self.flush()?;
+        self.due.seal(&mut self.lanes)
+    }
+
+    fn settled(&mut self) -> Result<Option<Settled>, DeviceError> {
+        self.gpu.context.bind()?;
+        self.due.settled()
+    }
+}
+
+/// Numbers from their bytes, little end first.
+fn numbers<T, const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> T) -> Vec<T> {
+    bytes.chunks_exact(N).map(|chunk| of(std::array::from_fn(|index| chunk[index]))).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    numbers(bytes, f32::from_le_bytes)
+}

@@ -1,0 +1,117 @@
+//! The GPUs of a process, and what the ranks on one share: its kernels, and the arenas of learning tasks.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::driver::{Cache, Context, DeviceMemory, Event, Fill, Modules};
+use super::super::{Places, Precision, probe};
+use crate::device::DeviceError;
+
+/// An arena that learners of a device take in turn, with what passes when the last one is done with it.
+pub(super) struct Lent {
+    pub(super) memory: DeviceMemory,
+    /// Of all that were made, so that a learner gets its own again.
+    pub(super) number: usize,
+    pub(super) free: Event,
+}
+
+#[derive(Default)]
+struct Pool {
+    free: Vec<Lent>,
+    made: usize,
+}
+
+/// A GPU that is open.
+pub(super) struct Gpu {
+    pub(super) context: Arc<Context>,
+    pub(super) modules: Arc<Modules>,
+    pool: Mutex<Pool>,
+}
+
+impl Gpu {
+    /// An arena of at least so many bytes: the learner's own before one that is free, that before a new one, and where memory
+    /// has run out one whose last learner is still at it. Whoever takes it waits for its `free`.
+    pub(super) fn lend(&self, bytes: u64, preferred: Option<usize>) -> Result<Lent, DeviceError> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut best = None;
+        for (index, lent) in pool.free.iter().enumerate().filter(|(_, lent)| lent.memory.bytes() >= bytes) {
+            let rank = if Some(lent.number) == preferred { 0 } else { 1 + u8::from(!lent.free.finished()?) };
+            if best.is_none_or(|(least, _)| rank < least) {
+                best = Some((rank, index));
+            }
+        }
+        if let Some((0 | 1, index)) = best {
+            return Ok(pool.free.swap_remove(index));
+        }
+        let made = DeviceMemory::new(&self.context, "an arena of activations", bytes, Fill::Poison);
+        match (made, best) {
+            (Ok(memory), _) => {
+                pool.made += 1;
+                Ok(Lent { memory, number: pool.made, free: Event::new(&self.context, false)? })
+            }
+            (Err(DeviceError::OutOfMemory { .. }), Some((_, index))) => Ok(pool.free.swap_remove(index)),
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Takes an arena back.
+    pub(super) fn take_back(&self, lent: Lent) {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).free.push(lent);
+    }
+}
+
+/// The GPUs of this process.
+#[derive(Clone)]
+pub struct Gpus {
+    all: Vec<Arc<Gpu>>,
+    pub(super) precision: Precision,
+    pub(super) graphs: bool,
+}
+
+impl fmt::Debug for Gpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} GPUs, {:?}", self.all.len(), self.precision)
+    }
+}
+
+/// A process opens its GPUs once: their contexts are the process's own in any case.
+static OPEN: Mutex<Vec<Arc<Gpu>>> = Mutex::new(Vec::new());
+
+impl Gpus {
+    /// All GPUs of this machine, their kernels compiled and loaded.
+    ///
+    /// # Errors
+    /// A library that is missing, no GPU, one that is too old, a kernel that does not compile.
+    pub fn open(precision: Precision) -> Result<Gpus, DeviceError> {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.is_empty() {
+            let places = Places::usual();
+            let machine = probe(&places).map_err(|reason| DeviceError::Unavailable(reason.to_string()))?;
+            let gpu = |ordinal: usize| -> Result<Arc<Gpu>, DeviceError> {
+                let context = Context::open(&places, ordinal as u32)?;
+                let modules = Arc::new(Modules::load(&context, &Cache::usual())?);
+                Ok(Arc::new(Gpu { context, modules, pool: Mutex::default() }))
+            };
+            *open = (0..machine.gpus.len()).map(gpu).collect::<Result<_, _>>()?;
+        }
+        let graphs = std::env::var_os("LOCKSTEP_NO_GRAPHS").is_none();
+        Ok(Gpus { all: open.clone(), precision, graphs })
+    }
+
+    /// The GPU of `rank`: ranks go round.
+    pub(super) fn of(&self, rank: u32) -> &Arc<Gpu> {
+        &self.all[rank as usize % self.all.len()]
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Gives the memory of arenas that nobody uses back to the devices.
+    pub fn clear(&self) {
+        for gpu in &self.all {
+            gpu.pool.lock().unwrap_or_else(PoisonError::into_inner).free.clear();
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A GPU as a rank's device: its buffers, the arena of its micro-batch, its kernels and its streams.
+//!
+//! | stream | what it does | what it waits for |
+//! |---|---|---|
+//! | compute | passes, steps, copies between tensors; labels | samples and exchanged parameters; a correction also for the average model |
+//! | out | ranges of buffers to page-locked host memory, where messages read them | all that was told before |
+//! | in | what exchanges have left there | nothing: the host has seen that it is there |
+//! | average | the average model's and reference models' steps | what exchanges have left |
+//! | samples | the next micro-batch, while this one is computed on | passes on the micro-batch that lay there |
+//!
+//! Passes are gathered as commands until somebody wants to know or something else must come in between; what is gathered goes
+//! to the device as a whole, as a CUDA graph where it has gone before.
+
+mod build;
+mod device;
+mod due;
+mod gpus;
+mod held;
+mod lanes;
+mod moves;
+mod samples;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lockstep_models::{Buffer, SgdStep};
+
+use self::due::{Due, bytes};
+use self::gpus::{Gpu, Lent};
+use self::held::{ELEMENT, Held};
+use self::lanes::{Lane, Lanes};
+use self::samples::Samples;
+use super::driver::{DeviceMemory, Event, Executor, Graphs};
+use super::layers::{CrossEntropy, Kernel};
+use super::{Command, View, ViewMut};
+use crate::device::{DeviceError, Place, Spot, Values};
+
+pub use gpus::Gpus;
+
+/// What a chain computes.
+enum Work {
+    Kernel(Kernel),
+    /// A loss, and what it counts in the sum of losses.
+    Loss(CrossEntropy, f32),
+}
+
+/// One kernel or loss, and where its parameters are.
+struct Chain {
+    work: Work,
+    parameters: Range<usize>,
+    statistics: Range<usize>,
+}
+
+/// Which parameters' weights decay, a bit each: those that say so themselves, and all.
+struct Masks {
+    own: DeviceMemory,
+    all: DeviceMemory,
+}
+
+/// One rank's memory and kernels on a GPU.
+pub struct Rank {
+    gpu: Arc<Gpu>,
+    lanes: Lanes,
+    graphs: Graphs,
+    /// What plays on the average lane, where there is an average model.
+    beside: Option<Executor>,
+    chains: Vec<Chain>,
+    parameters: Held,
+    gradients: Held,
+    declared: Vec<Held>,
+    velocity: Held,
+    statistics: Held,
+    masks: Masks,
+    /// What kernels keep from pass to pass, and what they need in one.
+    kept: DeviceMemory,
+    scratch: DeviceMemory,
+    samples: Samples,
+    /// Elements of the micro-batch's arena, and the arena while there is one.
+    elements: usize,
+    arena: Option<Lent>,
+    preferred: Option<usize>,
+    poison: bool,
+    /// Whether what exchanges leave is read by averaging alone, so that passes need not wait for it.
+    averages: bool,
+    /// Commands that the compute stream will be given.
+    gathered: Vec<Command>,
+    due: Due,
+    /// Events of ranges on their way to the host, by number.
+    leaving: Vec<(u64, Event)>,
+    left: u64,
+    spare: Vec<Event>,
+}
+
+impl Rank {
+    fn held(&self, buffer: Buffer) -> &Held {
+        match buffer {
+            Buffer::Parameters => &self.parameters,
+            Buffer::Gradients => &self.gradients,
+            Buffer::Declared(index) => &self.declared[index],
+        }
+    }
+
+    fn values(&self, values: Values) -> &Held {
+        match values {
+            Values::Buffer(buffer) => self.held(buffer),
+            Values::Velocity => &self.velocity,
+            Values::Statistics => &self.statistics,
+        }
+    }
+
+    /// Gives the compute stream what was gathered.
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.gpu.context.bind()?;
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        self.lanes.give(Lane::Compute);
+        let commands = std::mem::take(&mut self.gathered);
+        // SAFETY: all addresses are of this rank's memory, which it frees when its streams are through, or of an arena that is
+        // given back behind them.
+        unsafe { self.graphs.play(&commands) }?;
+        self.gathered = commands;
+        self.gathered.clear();
+        Ok(())
+    }
+
+    /// Lets what the compute stream is given from now on come after all that `lanes` were given.
+    fn wait_for(&mut self, lanes: &[Lane]) -> Result<(), DeviceError> {
+        if lanes.iter().any(|lane| self.lanes.is_behind(Lane::Compute, *lane)) {
+            self.flush()?;
+            self.lanes.order(Lane::Compute, lanes)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all that the device was told is done.
+    fn quiesce(&mut self) -> Result<(), DeviceError> {
+        self.flush()?;
+        self.lanes.synchronize()
+    }
+
+    /// The micro-batch's arena, taken unless there is one.
+    fn arena(&mut self) -> Result<u64, DeviceError> {
+        if let Some(lent) = &self.arena {
+            return Ok(lent.memory.address());
+        }
+        self.flush()?;
+        let lent = self.gpu.lend(self.elements as u64 * ELEMENT, self.preferred)?;
+        let stream = self.lanes.give(Lane::Compute);
+        stream.wait(&lent.free)?;
+        let address = lent.memory.address();
+        if self.poison {
+            // SAFETY: it is this rank's from here on, behind what the last one did.
+            unsafe { stream.fill(address, 0xff, lent.memory.bytes()) }?;
+        }
+        self.preferred = Some(lent.number);
+        self.arena = Some(lent);
+        Ok(address)
+    }
+
+    /// A tensor of the micro-batch; `own` is what lies in place.
+    fn view(&mut self, place: &Place, own: ViewMut<f32>) -> Result<ViewMut<f32>, DeviceError> {
+        Ok(match place {
+            Place::Nothing => ViewMut::new(0, 0),
+            Place::InPlace => own,
+            Place::Input => self.samples.input(),
+            Place::Arena(range) => ViewMut::new(self.arena()? + range.start as u64 * ELEMENT, range.len() as u64),
+        })
+    }
+
+    fn spot(&mut self, spot: &Spot) -> Result<ViewMut<f32>, DeviceError> {
+        match spot {
+            Spot::Buffer(buffer) => Ok(self.held(*buffer).all()),
+            Spot::Tensor(place) => self.view(place, ViewMut::new(0, 0)),
+        }
+    }
+
+    /// What lies at a view, when all before is done.
+    fn fetch<T>(&mut self, view: View<T>) -> Result<Vec<u8>, DeviceError> {
+        self.flush()?;
+        let mut content = vec![0; bytes(&view)];
+        let stream = self.lanes.give(Lane::Compute);
+        // SAFETY: the view is of this rank's memory, and the host's lives until the stream is through.
+        unsafe { stream.download(content.as_mut_ptr(), view.address(), content.len() as u64) }?;
+        stream.synchronize()?;
+        Ok(content)
+    }
+
+    /// Plays what does not repeat: a step's numbers change.
+    fn play(&mut self, lane: Lane, commands: &[Command]) -> Result<(), DeviceError> {
+        self.lanes.give(lane);
+        let executor = match (lane, &mut self.beside) {
+            (Lane::Average, Some(beside)) => beside,
+            _ => self.graphs.executor_mut(),
+        };
+        // SAFETY: as in `flush`.
+        unsafe { executor.play(commands) }
+    }
+
+    fn event(&mut self) -> Result<Event, DeviceError> {
+        self.spare.pop().map_or_else(|| Event::new(&self.gpu.context, false), Ok)
+    }
+
+    fn mask(&self, step: &SgdStep) -> View<u32> {
+        let memory = if step.decay_batch_norm { &self.masks.all } else { &self.masks.own };
+        View::new(memory.address(), memory.bytes() / 4)
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        // Nothing is freed that a stream still uses. A lost device uses nothing any more.
+        let _ = self.gpu.context.bind().and_then(|()| self.lanes.synchronize());
+        if let Some(lent) = self.arena.take() {
+            self.gpu.take_back(lent);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Which devices a run computes on.
+
+use super::cpu::{Cpu, Threads};
+use super::cuda::{self, Gpus, Precision};
+use super::{Blueprint, Device, DeviceError, Null};
+
+/// The devices of a run, of which each rank gets one.
+#[derive(Debug, Clone, Default)]
+pub enum Devices {
+    /// The cores of this machine.
+    #[default]
+    Cpu,
+    /// Devices that compute nothing.
+    Null,
+    /// NVIDIA's.
+    Cuda(Gpus),
+}
+
+impl Devices {
+    /// The GPUs of this machine.
+    ///
+    /// # Errors
+    /// A library that is missing, no GPU, one that is too old.
+    pub fn cuda(precision: Precision) -> Result<Devices, DeviceError> {
+        Ok(Devices::Cuda(Gpus::open(precision)?))
+    }
+
+    /// Gives back the memory that no rank uses any more.
+    pub(crate) fn clear(&self) {
+        if let Devices::Cuda(gpus) = self {
+            gpus.clear();
+        }
+    }
+
+    /// The device of `rank`.
+    ///
+    /// # Errors
+    /// The device's: its memory does not hold what the blueprint asks for.
+    pub(crate) fn device(
+        &self,
+        rank: u32,
+        of: Blueprint<'_>,
+        threads: &Threads,
+    ) -> Result<Box<dyn Device>, DeviceError> {
+        Ok(match self {
+            Devices::Cpu => Box::new(Cpu::new(of, threads)),
+            Devices::Null => Box::new(Null::new(of)),
+            Devices::Cuda(gpus) => Box::new(cuda::Rank::new(gpus, rank, of)?),
+        })
+    }
+}

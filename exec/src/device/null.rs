@@ -1,0 +1,120 @@
+//! The device that computes nothing: a run on it is what remains of a step when arithmetic takes no time.
+//!
+//! Samples are still drawn, messages sent and summed, and states kept, so a timeline on it is that of the executor and of the
+//! exchanges alone. Losses are 0, gradients too, and parameters stay what they were.
+
+use std::ops::Range;
+
+use lockstep_models::{Buffer, Copy};
+
+use crate::arena::Arena;
+
+use super::{Backward, Blueprint, Buffers, Device, DeviceError, Forward, Loss, Place, Spot, Step, Values};
+
+/// One rank's memory, and no arithmetic on it.
+pub struct Null {
+    buffers: Buffers,
+    velocity: Vec<f32>,
+    statistics: Vec<f32>,
+    input: Vec<f32>,
+    samples: usize,
+    /// Whether a chain ends in a loss.
+    judges: Vec<bool>,
+}
+
+impl Null {
+    /// The device of a rank.
+    pub fn new(of: Blueprint<'_>) -> Null {
+        let is_loss = |chain: usize| of.members(chain)[0].layer.is_loss();
+        Null {
+            velocity: vec![0.0; of.parameters.len()],
+            input: vec![0.0; of.input_elements()],
+            samples: 0,
+            judges: (0..of.chains.len()).map(is_loss).collect(),
+            buffers: Buffers::of_worker(of.parameters, &of.declared),
+            statistics: of.statistics,
+        }
+    }
+}
+
+impl Device for Null {
+    fn host(&self, buffer: Buffer) -> &Arena {
+        self.buffers.arena(buffer)
+    }
+
+    fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
+        Ok(match values {
+            // SAFETY: values are read between tasks, when nothing is in flight.
+            Values::Buffer(buffer) => unsafe { self.buffers.arena(buffer).to_vec() },
+            Values::Velocity => self.velocity.clone(),
+            Values::Statistics => self.statistics.clone(),
+        })
+    }
+
+    fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
+        let range = 0..content.len();
+        match values {
+            // SAFETY: as above.
+            Values::Buffer(buffer) => unsafe { self.buffers.arena(buffer).slice_mut(range) },
+            Values::Velocity => &mut self.velocity[range],
+            Values::Statistics => &mut self.statistics[range],
+        }
+        .copy_from_slice(content);
+        Ok(())
+    }
+
+    fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError> {
+        self.buffers.assign(to, from);
+        Ok(())
+    }
+
+    fn input(&mut self) -> Result<&mut [f32], DeviceError> {
+        Ok(&mut self.input)
+    }
+
+    fn load(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn turn_to(&mut self, labels: &[u32], _: &[u64]) -> Result<(), DeviceError> {
+        self.samples = labels.len();
+        Ok(())
+    }
+
+    fn forward(&mut self, pass: &Forward<'_>) -> Result<Option<Loss>, DeviceError> {
+        Ok(self.judges[pass.chain].then(Loss::default))
+    }
+
+    fn backward(&mut self, _: &Backward<'_>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn judge(&mut self, _: usize, _: &Place, _: usize) -> Result<Loss, DeviceError> {
+        Ok(Loss::default())
+    }
+
+    fn losses(&mut self, _: usize) -> Result<Vec<f64>, DeviceError> {
+        Ok(vec![0.0; self.samples])
+    }
+
+    fn tensor(&mut self, _: &Place) -> Result<Vec<f32>, DeviceError> {
+        Ok(Vec::new())
+    }
+
+    fn step(&mut self, _: Range<usize>, _: &Step) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn copy(&mut self, of: &Copy, from: &Spot, to: &Spot) -> Result<(), DeviceError> {
+        if let (Spot::Buffer(from), Spot::Buffer(to)) = (from, to) {
+            self.buffers.copy(of, *from, *to);
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, _: &[Range<usize>]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn release(&mut self) {}
+}

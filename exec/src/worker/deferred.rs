@@ -1,0 +1,142 @@
+//! What a device that defers has still to say when an iteration's tasks have been handed to it: losses, and when tasks ran.
+//!
+//! The next iteration is handed over before this one is done, so that the device never waits for its host.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use lockstep_models::Stream;
+use lockstep_topology::Time;
+
+use super::{Worker, losses_of};
+use crate::device::{Mark, Settled};
+use crate::error::ExecError;
+
+/// What is due.
+#[derive(Debug, Default)]
+pub(super) struct Deferred {
+    present: Due,
+    /// Iterations that were handed over, the oldest first.
+    handed: VecDeque<(Handed, Due)>,
+}
+
+/// Of an iteration.
+#[derive(Debug, Default)]
+struct Due {
+    /// For each loss its chain, and whether its samples are those of a pass that all ranks see.
+    losses: Vec<(usize, bool)>,
+    /// Spans by their number, with the marks of their beginning and end.
+    marks: Vec<(usize, Mark, Mark)>,
+}
+
+/// Which iteration, and how many samples it had.
+#[derive(Debug)]
+struct Handed {
+    iteration: u32,
+    /// Its number since training began.
+    batch: u64,
+    samples: usize,
+}
+
+impl Deferred {
+    /// Notes that the loss of a chain is due.
+    pub(super) fn due(&mut self, chain: usize, in_pass: bool) {
+        self.present.losses.push((chain, in_pass));
+    }
+}
+
+impl Worker<'_> {
+    fn defers(&mut self) -> bool {
+        self.memory.replica.as_mut().is_some_and(|replica| replica.device().defers())
+    }
+
+    /// A mark before a task, where the device tells when it passes it.
+    pub(super) fn mark(&mut self) -> Result<Option<Mark>, ExecError> {
+        let timed = self.setup.timed;
+        let Some(replica) = self.memory.replica.as_mut().filter(|_| timed) else { return Ok(None) };
+        let device = replica.device();
+        Ok(if device.defers() { Some(device.mark()?) } else { None })
+    }
+
+    /// A mark behind the task whose span comes next.
+    pub(super) fn note_marks(&mut self, from: Option<Mark>) -> Result<(), ExecError> {
+        if let (Some(from), Some(to)) = (from, self.mark()?) {
+            self.deferred.present.marks.push((self.spans.len(), from, to));
+        }
+        Ok(())
+    }
+
+    /// Ends an iteration, step `batch` since training began, whose tasks have all been handed over.
+    pub(super) fn seal(&mut self, batch: u64) -> Result<(), ExecError> {
+        let handed = Handed { iteration: self.iteration, batch, samples: self.samples };
+        if !self.defers() {
+            self.report(&handed);
+            return Ok(());
+        }
+        if let Some(replica) = &mut self.memory.replica {
+            replica.device().seal()?;
+        }
+        let due = std::mem::take(&mut self.deferred.present);
+        self.deferred.handed.push_back((handed, due));
+        // The losses of single samples are read before the next iteration has others.
+        let by_node = self.setup.program.sharding.as_ref().is_some_and(|sharding| sharding.by_node());
+        if by_node { self.settle(0) } else { Ok(()) }
+    }
+
+    /// Waits until at most `left` iterations are under way on the device, moving exchanges along, and notes what it says.
+    pub(super) fn settle(&mut self, left: usize) -> Result<(), ExecError> {
+        while self.deferred.handed.len() > left {
+            let settled = self.await_device()?;
+            let Some((handed, due)) = self.deferred.handed.pop_front() else { return Ok(()) };
+            for (of, loss) in due.losses.into_iter().zip(settled.losses) {
+                self.count(loss, of, (handed.iteration, handed.batch))?;
+            }
+            let zero = self.clock;
+            let time = |at: Instant| Time::from_nanos(at.saturating_duration_since(zero).as_nanos() as u64);
+            for (span, from, to) in due.marks {
+                let span = &mut self.spans[span];
+                let passed = |mark: Mark| settled.times.get(mark.0).map_or(span.end, |at| time(*at));
+                (span.start, span.end) = (passed(from), passed(to));
+                span.ready = span.ready.min(span.start);
+            }
+            if let (false, Some(end)) = (self.setup.timed, settled.end) {
+                // The step ends when the device is done, not when the last task was handed over.
+                let computes = |task: u32| self.role.tasks[task as usize].stream == Stream::Compute;
+                let of = |iteration| iteration == handed.iteration;
+                let last = self.spans.iter().rposition(|span| of(span.iteration) && computes(span.task));
+                if let Some(span) = last.map(|last| &mut self.spans[last]) {
+                    span.end = time(end).max(span.start);
+                }
+            }
+            self.report(&handed);
+        }
+        Ok(())
+    }
+
+    /// Tells who wants to know of an iteration's mean local loss.
+    fn report(&self, of: &Handed) {
+        let rank = self.transport.rank().0;
+        if let (0, Some(report)) = (rank, self.setup.progress) {
+            let each = losses_of(self.setup.program, rank);
+            let own = &self.losses[of.iteration as usize * each..][..each];
+            report(of.iteration, own.iter().sum::<f64>() / of.samples.max(1) as f64);
+        }
+    }
+
+    fn await_device(&mut self) -> Result<Settled, ExecError> {
+        let began = Instant::now();
+        loop {
+            while self.progress()? {}
+            let Some(replica) = &mut self.memory.replica else { return Ok(Settled::default()) };
+            if let Some(settled) = replica.device().settled()? {
+                return Ok(settled);
+            }
+            if began.elapsed() > self.setup.guard.limit {
+                let error = self.setup.guard.give_up(self.transport.rank().0, began.elapsed().as_secs_f64());
+                self.transport.abort(&error.to_string());
+                return Err(error);
+            }
+            std::thread::yield_now();
+        }
+    }
+}

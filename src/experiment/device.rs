@@ -1,0 +1,84 @@
+//! What a measured run computes on: `--device` and the key `device`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lockstep_exec::device::Devices;
+use lockstep_exec::device::cuda::Precision;
+use lockstep_topology::InputError;
+
+/// What computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Device {
+    /// The cores of this machine.
+    #[default]
+    Cpu,
+    /// Nothing: samples are drawn and messages sent, and computing takes no time.
+    Null,
+    /// NVIDIA GPUs, whose convolutions and products multiply numbers so.
+    Cuda(Precision),
+}
+
+impl Device {
+    /// Whether losses and weights mean something.
+    pub fn learns(self) -> bool {
+        self != Device::Null
+    }
+
+    /// The devices themselves.
+    ///
+    /// # Errors
+    /// A library that is missing, no GPU, one that is too old.
+    pub fn open(self) -> Result<Devices, InputError> {
+        match self {
+            Device::Cpu => Ok(Devices::Cpu),
+            Device::Null => Ok(Devices::Null),
+            Device::Cuda(precision) => Devices::cuda(precision).map_err(|error| {
+                let message = format!("{error}; lockstep exec devices says more, and --device cpu needs none of it");
+                InputError::new("--device", self.to_string(), message)
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Device::Cpu => "cpu",
+            Device::Null => "null",
+            Device::Cuda(Precision::F32) => "cuda",
+            Device::Cuda(Precision::Tf32) => "cuda:tf32",
+            Device::Cuda(Precision::Bf16) => "cuda:bf16",
+        })
+    }
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    /// Reads `cpu`, `null`, `cuda` or `cuda:f32`, `cuda:tf32` and `cuda:bf16`.
+    fn from_str(text: &str) -> Result<Device, String> {
+        match text {
+            "cpu" => Ok(Device::Cpu),
+            "null" => Ok(Device::Null),
+            "cuda" | "cuda:f32" => Ok(Device::Cuda(Precision::F32)),
+            "cuda:tf32" => Ok(Device::Cuda(Precision::Tf32)),
+            "cuda:bf16" => Ok(Device::Cuda(Precision::Bf16)),
+            _ => Err(format!("{text:?}: unknown device: write cpu, cuda, cuda:tf32, cuda:bf16 or null")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_read_as_they_are_written() {
+        for text in ["cpu", "null", "cuda", "cuda:tf32", "cuda:bf16"] {
+            assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
+        }
+        assert_eq!("cuda:f32".parse(), Ok(Device::Cuda(Precision::F32)));
+        assert!("gpu".parse::<Device>().unwrap_err().contains("cuda:bf16"));
+    }
+}
