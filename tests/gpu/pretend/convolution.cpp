@@ -40,6 +40,9 @@ inline __attribute__((always_inline)) void each_pair(const ConvolutionSizes& of,
 
 }  // namespace
 
+// Columns that are summed apart.
+constexpr long WIDTH = 16;
+
 #define FASTER __attribute__((target_clones("avx2", "default")))
 
 FASTER void convolve_forward(const ConvolutionSizes& of, const float* x, const float* w, double* y) {
@@ -88,15 +91,20 @@ FASTER void convolve_backward_filter(const ConvolutionSizes& of, const float* x,
         const float* slopes = d_y + (sample * of.filters + filter) * of.out_height * of.out_width;
         for (long r = 0; r < of.kernel_height; ++r) {
             for (long s = 0; s < of.kernel_width; ++s) {
-                // Four sums, so that they need not wait for each other.
-                double sums[4] = {};
+                // A sum for each of so many columns, so that they need not wait for each other.
+                double sums[WIDTH] = {};
                 each_row(of, r, s, [&](long in_row, long out_row, Seen columns, long right) {
                     const float* source = from + in_row * of.width + right;
                     const float* slope = slopes + out_row * of.out_width;
-                    for (long at = columns.from; at < columns.to; ++at)
-                        sums[at % 4] += double(slope[at]) * source[at * of.stride_width];
+                    for (long first = columns.from; first < columns.to; first += WIDTH) {
+                        const long count = std::min(columns.to - first, WIDTH);
+                        for (long at = 0; at < count; ++at)
+                            sums[at] += double(slope[first + at]) * source[(first + at) * of.stride_width];
+                    }
                 });
-                d_w[(pair * of.kernel_height + r) * of.kernel_width + s] += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+                double total = 0;
+                for (const double sum : sums) total += sum;
+                d_w[(pair * of.kernel_height + r) * of.kernel_width + s] += total;
             }
         }
     });

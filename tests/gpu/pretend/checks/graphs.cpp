@@ -62,6 +62,26 @@ void forked() {
     }
 }
 
+// Launches of one graph come one after the other, whatever streams they are given to: b ← a + y, y ← b + b.
+void ordered() {
+    for (unsigned seed = 0; seed < 20; ++seed) {
+        pretend_seed(seed);
+        const Device device;
+        const CUfunction function = kernel("elementwise.cu", "add");
+        const CUdeviceptr a = upload({1, 2, 3, 4}), b = new_memory(16), y = upload({0, 0, 0, 0});
+        const CUstream first = new_stream(), second = new_stream();
+        OK(cuStreamBeginCapture_v2(first, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        add(a, y, b, 4, first, function);
+        add(b, b, y, 4, first, function);
+        CUgraph graph = nullptr;
+        OK(cuStreamEndCapture(first, &graph));
+        const CUgraphExec executable = executable_of(graph);
+        OK(cuGraphLaunch(executable, first));
+        OK(cuGraphLaunch(executable, second));
+        EXPECT(download(y, 4) == std::vector<float>({6, 12, 18, 24}));
+    }
+}
+
 // A call that waits spoils the capture.
 void spoiled() {
     const Device device;
@@ -88,5 +108,6 @@ void spoiled() {
 void check_graphs() {
     repeated();
     forked();
+    ordered();
     spoiled();
 }
