@@ -149,6 +149,9 @@ struct Task {
 
 void compute(const Context& context, const Task& task) {
     const Product& product = task.product;
+    // No manual says so, and a GPU reads it in sixteens of bytes.
+    if ((product.epilogue & EPILOGUE_BIAS) != 0 && product.bias % 16 != 0)
+        throw Violation{"a product's bias is misaligned", CUDA_ERROR_MISALIGNED_ADDRESS};
     const bool tf32 = product.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && world().settings.major >= 8;
     const std::vector<float> a = dense(context, task.a_at, task.a, product.transposed_a != 0, tf32, "a product's A");
     const std::vector<float> b = dense(context, task.b_at, task.b, product.transposed_b != 0, tf32, "a product's B");

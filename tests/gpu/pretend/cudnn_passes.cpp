@@ -8,6 +8,9 @@ namespace pretend {
 
 namespace {
 
+// Of all addresses, in bytes.
+constexpr CUdeviceptr ALIGNMENT = 16;
+
 struct Scratch {
     CUdeviceptr address;
     size_t bytes;
@@ -86,6 +89,8 @@ void give(void* handle, const Task& task, Scratch scratch) {
     if (scratch.bytes < wanted || (wanted > 0 && scratch.address == 0))
         throw CudnnRefusal{CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT};
     if (!task.left || !task.right || !task.result) throw CudnnRefusal{CUDNN_STATUS_BAD_PARAM};
+    for (const CUdeviceptr at : {task.left, task.right, task.result, task.ending.more, task.ending.bias, scratch.address})
+        if (at % ALIGNMENT != 0) throw CudnnRefusal{CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER};
     Context* of = &context;
     enqueue(*own->stream, with_workspace(context, scratch.address, wanted, [of, task] { compute(*of, task); }));
 }
