@@ -16,6 +16,14 @@ pub(crate) struct Bench {
     pub(crate) modules: Arc<Modules>,
 }
 
+/// A tensor that does not begin with its memory.
+pub(crate) struct Placed {
+    memory: DeviceMemory,
+    pub(crate) address: u64,
+    half: bool,
+    shift: usize,
+}
+
 impl Bench {
     pub(crate) fn open(places: &Places) -> Bench {
         let context = Context::open(places, 0).expect("a pretend device");
@@ -46,7 +54,7 @@ impl Bench {
     }
 
     /// One of bf16; the values must be such.
-    pub(crate) fn halves(&self, values: &[f32]) -> DeviceMemory {
+    fn halves(&self, values: &[f32]) -> DeviceMemory {
         let half = |value: &f32| {
             assert_eq!(value.to_bits() & 0xffff, 0, "{value} is no bf16");
             ((value.to_bits() >> 16) as u16).to_le_bytes()
@@ -54,13 +62,29 @@ impl Bench {
         self.bytes(&values.iter().flat_map(half).collect::<Vec<u8>>())
     }
 
+    /// A tensor of fp32, or `half` of bf16, that begins any number of elements behind an address that a device gives.
+    pub(crate) fn placed(&self, values: &[f32], half: bool, rng: &mut ChaCha8Rng) -> Placed {
+        let shift = rng.random_range(0..5);
+        let all = [&vec![0.0; shift], values].concat();
+        let memory = if half { self.halves(&all) } else { self.floats(&all) };
+        let address = memory.address() + (shift * if half { 2 } else { 4 }) as u64;
+        Placed { memory, address, half, shift }
+    }
+
+    /// What such a tensor holds; what lies before it must be as it was.
+    pub(crate) fn read_placed(&self, of: &Placed) -> Vec<f32> {
+        let mut all = if of.half { self.read_halves(&of.memory) } else { self.read(&of.memory) };
+        let tensor = all.split_off(of.shift);
+        assert!(all.iter().all(|before| *before == 0.0), "written before the tensor");
+        tensor
+    }
+
     /// What a tensor of fp32 holds when the stream has come to it.
     pub(crate) fn read(&self, memory: &DeviceMemory) -> Vec<f32> {
         self.raw(memory).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     }
 
-    /// What one of bf16 holds.
-    pub(crate) fn read_halves(&self, memory: &DeviceMemory) -> Vec<f32> {
+    fn read_halves(&self, memory: &DeviceMemory) -> Vec<f32> {
         let wide = |b: &[u8]| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
         self.raw(memory).chunks_exact(2).map(wide).collect()
     }

@@ -107,19 +107,17 @@ fn passes_are_those_of_plain_loops() {
             for (pass, accumulate) in PASSES.into_iter().flat_map(|pass| [(pass, false), (pass, true)]) {
                 let [left, right, result] = operands(&of, pass).map(|elements| whole(elements, rng));
                 let bf16 = precision == Precision::Bf16;
-                let tensor = |values: &[f32]| if bf16 { bench.halves(values) } else { bench.floats(values) };
-                let [a, b] = [&left, &right].map(|values| tensor(values));
-                let bytes = result.len() * if bf16 { 2 } else { 4 };
-                let to = if accumulate { tensor(&result) } else { bench.poisoned(bytes) };
-                let mut expected = if accumulate { result } else { vec![0.0; result.len()] };
+                let before = if accumulate { result } else { vec![f32::NAN; result.len()] };
+                let mut expected = if accumulate { before.clone() } else { vec![0.0; before.len()] };
                 by_loops(&of, pass, &left, &right, &mut expected);
                 if bf16 && expected.iter().any(|sum| sum.abs() > 256.0) {
                     continue; // bf16 holds no odd number beyond.
                 }
-                let (left, right, result) = (a.address(), b.address(), to.address());
+                let [a, b, to] = [&left, &right, &before].map(|values| bench.placed(values, bf16, rng));
+                let (left, right, result) = (a.address, b.address, to.address);
                 let convolve = Convolve { of, pass, left, right, result, bias: None, rectified: false, accumulate };
                 play(&mut executor, &[Command::Convolve(convolve)]);
-                let got = if bf16 { bench.read_halves(&to) } else { bench.read(&to) };
+                let got = bench.read_placed(&to);
                 assert_eq!(got, expected, "case {case}: {pass:?}, accumulate {accumulate}, {of:?}");
             }
         }
@@ -137,7 +135,7 @@ fn biases_and_rectifiers_follow() {
             let of = any(rng, Precision::F32);
             let [input, filters, output] = sizes(&of);
             let [left, right, shift] = [input, filters, of.output.channels as usize].map(|size| whole(size, rng));
-            let [a, b, bias] = [&left, &right, &shift].map(|values| bench.floats(values));
+            let [a, b, bias] = [&left, &right, &shift].map(|values| bench.placed(values, false, rng));
             for rectified in [false, true, true] {
                 let mut expected = vec![0.0; output];
                 by_loops(&of, ConvolutionPass::Forward, &left, &right, &mut expected);
@@ -148,21 +146,21 @@ fn biases_and_rectifiers_follow() {
                         *sum = sum.max(0.0);
                     }
                 }
-                let to = bench.poisoned(4 * output);
+                let to = bench.placed(&vec![f32::NAN; output], false, rng);
                 play(
                     &mut executor,
                     &[Command::Convolve(Convolve {
                         of,
                         pass: ConvolutionPass::Forward,
-                        left: a.address(),
-                        right: b.address(),
-                        result: to.address(),
-                        bias: Some(bias.address()),
+                        left: a.address,
+                        right: b.address,
+                        result: to.address,
+                        bias: Some(bias.address),
                         rectified,
                         accumulate: false,
                     })],
                 );
-                assert_eq!(bench.read(&to), expected, "case {case}: rectified {rectified}, {of:?}");
+                assert_eq!(bench.read_placed(&to), expected, "case {case}: rectified {rectified}, {of:?}");
             }
         }
     });

@@ -1,7 +1,7 @@
 //! Products of matrices by cuBLASLt against plain loops.
 
 use lockstep_exec::device::DeviceError;
-use lockstep_exec::device::cuda::driver::{DeviceMemory, Limits};
+use lockstep_exec::device::cuda::driver::Limits;
 use lockstep_exec::device::cuda::{Command, Multiply, Precision};
 use rand::RngExt;
 
@@ -45,30 +45,23 @@ fn products_are_those_of_plain_loops() {
                     let [rows, columns, depth] = [(); 3].map(|()| rng.random_range(1..=40u32));
                     let elements = [rows * depth, depth * columns, rows * columns, columns];
                     let values = elements.map(|elements| whole(elements as usize, rng));
-                    // Tensors begin any number of elements behind an address that a device gives.
-                    let mut place = |values: &[f32], half: bool| -> (DeviceMemory, u64, usize) {
-                        let shift = rng.random_range(0..5);
-                        let all = [&vec![0.0; shift], values].concat();
-                        let memory = if half { bench.halves(&all) } else { bench.floats(&all) };
-                        let address = memory.address() + (shift * if half { 2 } else { 4 }) as u64;
-                        (memory, address, shift)
-                    };
                     let bf16 = precision == Precision::Bf16;
                     let [a, b, c, bias] = &values;
                     let accumulate = then == Then::Accumulate;
                     let before = if accumulate { c.clone() } else { vec![f32::NAN; c.len()] };
+                    let mut place = |values: &[f32], half| bench.placed(values, half, rng);
                     let (a_at, b_at) = (place(a, bf16), place(b, bf16));
                     let (c_at, bias_at) = (place(&before, false), place(bias, false));
                     let product = Multiply {
                         rows,
                         columns,
                         depth,
-                        a: a_at.1,
+                        a: a_at.address,
                         transposed_a: transposed & 1 != 0,
-                        b: b_at.1,
+                        b: b_at.address,
                         transposed_b: transposed & 2 != 0,
-                        c: c_at.1,
-                        bias: matches!(then, Then::Bias | Then::Rectified).then_some(bias_at.1),
+                        c: c_at.address,
+                        bias: matches!(then, Then::Bias | Then::Rectified).then_some(bias_at.address),
                         rectified: then == Then::Rectified,
                         accumulate,
                         precision,
@@ -84,7 +77,7 @@ fn products_are_those_of_plain_loops() {
                         }
                     }
                     play(&mut executor, &[Command::Multiply(product)]);
-                    assert_eq!(bench.read(&c_at.0)[c_at.2..], expected, "case {case}: {then:?} {product:?}");
+                    assert_eq!(bench.read_placed(&c_at), expected, "case {case}: {then:?} {product:?}");
                 }
             }
         }

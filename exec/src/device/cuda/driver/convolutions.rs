@@ -11,6 +11,7 @@ use super::bias;
 use super::context::Context;
 use super::descriptors::{Rectifier, TensorShape};
 use super::executor::Limits;
+use super::staging::{self, Staged};
 use super::status::Status;
 use super::stream::Stream;
 use crate::device::DeviceError;
@@ -67,36 +68,64 @@ impl Convolutions {
     /// Makes the plan of a pass, if there is none yet, and says how many bytes of workspace it wants.
     pub(super) fn prepare(&mut self, of: &Convolve, limits: Limits) -> Result<u64, DeviceError> {
         check(of)?;
+        let copies = staging::bytes(of);
         if let Some(plan) = self.plans.get(&(of.of, of.pass)) {
-            return Ok(plan.workspace as u64);
+            return Ok(staging::behind(plan.workspace as u64) + copies);
         }
         let shapes = Shapes::new(&of.of)?;
         let (algorithm, workspace) = shapes.choose(self.handle.raw, &of.of, of.pass, limits)?;
         let channels = [1, of.of.output.channels, 1, 1];
         let bias = TensorShape::new(dnn::cudnnDataType_t::CUDNN_DATA_FLOAT, channels)?;
         self.plans.insert((of.of, of.pass), Plan { shapes, bias, algorithm, workspace, fuses: true });
-        Ok(workspace as u64)
+        Ok(staging::behind(workspace as u64) + copies)
     }
 
     /// Plays a pass that was prepared, with a workspace of at least as many bytes as that said; what is left to do is given back.
     ///
     /// # Safety
     /// The addresses are those of tensors with the convolution's sizes.
-    pub(super) unsafe fn play(&mut self, of: &Convolve, workspace: u64) -> Result<Option<Call>, DeviceError> {
+    pub(super) unsafe fn play(
+        &mut self,
+        of: &Convolve,
+        stream: &Stream,
+        workspace: u64,
+    ) -> Result<Option<Call>, DeviceError> {
         let (handle, rectifier) = (self.handle.raw, self.rectifier.raw());
         let Some(plan) = self.plans.get_mut(&(of.of, of.pass)) else {
             let reason = "nobody prepared it".to_owned();
             return Err(DeviceError::Refused { call: format!("{:?}", of.pass), reason });
         };
-        let Shapes { input, filters, output, window } = &plan.shapes;
+        let staged = Staged::new(of, workspace + staging::behind(plan.workspace as u64));
+        // SAFETY: as the caller says; the workspace has room for the copies.
+        unsafe {
+            staged.begin(stream)?;
+            let added = plan.play(&staged.of, handle, rectifier, workspace)?;
+            staged.end(stream)?;
+            Ok(if added { None } else { bias::of_channels(of) })
+        }
+    }
+}
+
+impl Plan {
+    /// Gives the pass to cuDNN, and says whether the bias is part of it.
+    ///
+    /// # Safety
+    /// As [`Convolutions::play`].
+    unsafe fn play(
+        &mut self,
+        of: &Convolve,
+        handle: dnn::cudnnHandle_t,
+        rectifier: dnn::cudnnActivationDescriptor_t,
+        workspace: u64,
+    ) -> Result<bool, DeviceError> {
+        let Shapes { input, filters, output, window } = &self.shapes;
         let (x, w, y, window) = (input.raw(), filters.raw(), output.raw(), window.raw());
         let (left, right, result) = (at(of.left).cast_const(), at(of.right).cast_const(), at(of.result));
-        let (space, bytes) = (at(workspace), plan.workspace);
+        let (space, bytes) = (at(workspace), self.workspace);
         let (one, zero) = ((&raw const ONE).cast(), (&raw const ZERO).cast());
         let kept = if of.accumulate { one } else { zero };
-        if let (Algorithm::Forward(algorithm), Some(bias), true, true) =
-            (plan.algorithm, of.bias, of.rectified, plan.fuses)
-        {
+        let fused = of.bias.filter(|bias| of.rectified && self.fuses && bias % staging::ALIGNMENT == 0);
+        if let (Algorithm::Forward(algorithm), Some(bias)) = (self.algorithm, fused) {
             let bias = at(bias).cast_const();
             // SAFETY: the descriptors are alive and describe what the caller says is there; factors are the host's.
             let status = unsafe {
@@ -114,7 +143,7 @@ impl Convolutions {
                     zero,
                     y,
                     result,
-                    plan.bias.raw(),
+                    self.bias.raw(),
                     bias,
                     rectifier,
                     y,
@@ -122,13 +151,13 @@ impl Convolutions {
                 )
             };
             if !declines(status) {
-                return status.of("cudnnConvolutionBiasActivationForward").map(|()| None);
+                return status.of("cudnnConvolutionBiasActivationForward").map(|()| true);
             }
-            plan.fuses = false;
+            self.fuses = false;
         }
         // SAFETY: as above.
         let (status, call) = unsafe {
-            match plan.algorithm {
+            match self.algorithm {
                 Algorithm::Forward(algorithm) => (
                     dnn::cudnnConvolutionForward(
                         handle, one, x, left, w, right, window, algorithm, space, bytes, kept, y, result,
@@ -149,8 +178,7 @@ impl Convolutions {
                 ),
             }
         };
-        status.of(call)?;
-        Ok(bias::of_channels(of))
+        status.of(call).map(|()| false)
     }
 }
 

@@ -118,7 +118,7 @@ impl Executor {
                     Command::Launch(call) => self.launch(call)?,
                     Command::Zero { address, bytes } => self.stream.fill(*address, 0, *bytes)?,
                     Command::Convolve(of) => {
-                        let rest = self.convolutions.play(of, workspace)?;
+                        let rest = self.convolutions.play(of, &self.stream, workspace)?;
                         rest.map_or(Ok(()), |call| self.launch(&call))?;
                     }
                     Command::Multiply(of) => {

@@ -25,6 +25,7 @@ mod graphs;
 mod memory;
 mod modules;
 mod products;
+mod staging;
 mod status;
 mod stream;
 

@@ -24,6 +24,8 @@ use crate::device::cuda::table::Call;
 const ASKED: usize = 8;
 /// The largest alignment that counts, in bytes.
 const ALIGNMENT: u64 = 256;
+/// What the address of a bias is a multiple of where cuBLASLt adds it.
+const BIAS_ALIGNMENT: u64 = 16;
 
 /// cuBLASLt, with the plans made so far.
 #[derive(Debug)]
@@ -42,8 +44,8 @@ struct Key {
     precision: Precision,
     bias: bool,
     rectified: bool,
-    /// The powers of two that the addresses of A, B and C are multiples of; that of C counts for the bias too.
-    aligned: [u32; 3],
+    /// The powers of two that the addresses of A, B, C and the bias are multiples of.
+    aligned: [u32; 4],
 }
 
 #[derive(Debug)]
@@ -87,7 +89,9 @@ impl Products {
         if let Some(plan) = self.plans.get(&key) {
             return Ok(plan.workspace as u64);
         }
-        let fused = if of.bias.is_some() { self.plan(of, key, true, limits)? } else { None };
+        // Kernels read four of a bias' floats at once.
+        let fits = of.bias.is_some_and(|bias| bias % BIAS_ALIGNMENT == 0);
+        let fused = if fits { self.plan(of, key, true, limits)? } else { None };
         let plan = match fused {
             Some(plan) => Some(plan),
             None => self.plan(of, key, false, limits)?,
@@ -176,7 +180,7 @@ impl Products {
         let result = MatrixShape::new(lt::cudaDataType::CUDA_R_32F, of.columns, of.rows)?;
         let wishes = Preference::new()?;
         wishes.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limits.workspace)?;
-        let [a, b, c] = key.aligned;
+        let [a, b, c, _] = key.aligned;
         for (wish, aligned) in [
             (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b),
             (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a),
@@ -235,7 +239,7 @@ fn key(of: &Multiply) -> Key {
         precision: of.precision,
         bias: of.bias.is_some(),
         rectified: of.rectified,
-        aligned: [aligned(of.a), aligned(of.b), aligned(of.c | of.bias.unwrap_or(0))],
+        aligned: [of.a, of.b, of.c, of.bias.unwrap_or(0)].map(aligned),
     }
 }
 
@@ -269,7 +273,7 @@ mod tests {
             accumulate: false,
             precision: Precision::F32,
         };
-        assert_eq!(key(&product).aligned, [256, 64, 4]);
-        assert_eq!(key(&Multiply { bias: None, ..product }).aligned, [256, 64, 32]);
+        assert_eq!(key(&product).aligned, [256, 64, 32, 4]);
+        assert_eq!(key(&Multiply { bias: None, ..product }).aligned, [256, 64, 32, 256]);
     }
 }
