@@ -22,8 +22,8 @@ pub(crate) struct Case {
     pub(crate) whole: bool,
     /// Samples that the kernel was made for beyond those of the batch.
     pub(crate) spare: u32,
-    /// Whether the first input that may lies where the output goes.
-    pub(crate) in_place: bool,
+    /// Which input lies where the output goes, if it may.
+    pub(crate) place: Option<usize>,
     /// Instead of training, the batch of which running statistics are taken.
     pub(crate) batch: Option<u32>,
 }
@@ -107,17 +107,15 @@ impl Case {
         Side { kernel, precision, twin, memory, scratch, inputs, parameters, statistics, output, d_output }
     }
 
-    /// The input that lies where the output goes.
+    /// The input that lies where the output goes: of a sum of two it may be either.
     fn place(&self) -> Option<usize> {
-        let may = match self.chain.layers[0] {
-            Layer::Add => true,
-            Layer::Relu | Layer::Sigmoid | Layer::Tanh | Layer::Dropout(_) => true,
-            Layer::Flatten => self.chain.layers.iter().all(|layer| *layer == Layer::Flatten),
-            _ => false,
+        let inputs = match self.chain.layers[0] {
+            Layer::Add if self.chain.inputs.len() == 2 => 2,
+            Layer::Add | Layer::Relu | Layer::Sigmoid | Layer::Tanh | Layer::Dropout(_) => 1,
+            Layer::Flatten if self.chain.layers.iter().all(|layer| *layer == Layer::Flatten) => 1,
+            _ => 0,
         };
-        // Of a sum of two the last one may, too.
-        let last = self.chain.inputs.len() == 2 && self.spare == 1;
-        (may && self.in_place).then_some(usize::from(last && self.chain.layers[0] == Layer::Add))
+        self.place.filter(|place| *place < inputs)
     }
 
     /// 1e-5 of what is added up; nothing where whole numbers are. A mean that differs in its last bit is 8e-6 of the smallest
@@ -174,7 +172,8 @@ impl Case {
             let apart = output.iter().zip(&expected).map(|(got, expected)| (*got > 0.0) != (*expected > 0.0));
             data.d_output.iter_mut().zip(apart).for_each(|(d, apart)| *d = if apart { 0.0 } else { *d });
             let given = backward(&mut on_cpu, &data, expected);
-            for phase in [Phase::Backward, Phase::BackwardData, Phase::BackwardWeight] {
+            let apart = [Phase::BackwardData, Phase::BackwardWeight][side.memory.rng.random_range(0..2)];
+            for phase in [Phase::Backward, apart] {
                 self.gradients_agree(&mut side, phase, &data, &given);
             }
         }

@@ -87,12 +87,12 @@ impl Space for Own<'_> {
 /// Plays cases of a strategy; `whole` ones have small whole numbers in their tensors.
 fn agree(twin: &RefCell<Twin>, cases: u32, chains: impl Strategy<Value = Chain>, precisions: bool) {
     let precision = prop_oneof![Just(Precision::F32), Just(Precision::Tf32), Just(Precision::Bf16)];
-    let rest = (0..3u32, any::<bool>(), any::<bool>(), 0..5u32, proptest::option::of(0..3u32));
-    property((chains, precision, rest), cases, |(chain, precision, (spare, whole, in_place, mode, batch)), memory| {
+    let rest = (0..3u32, any::<bool>(), proptest::option::of(0..2usize), 0..5u32, proptest::option::of(0..3u32));
+    property((chains, precision, rest), cases, |(chain, precision, (spare, whole, place, mode, batch)), memory| {
         let precision = if precisions { precision } else { Precision::F32 };
         let whole = precisions && (whole || precision != Precision::F32);
         let batch = batch.filter(|_| mode == 0);
-        Case { chain, precision, whole, spare, in_place, batch }.agrees(&mut twin.borrow_mut(), memory);
+        Case { chain, precision, whole, spare, place, batch }.agrees(&mut twin.borrow_mut(), memory);
     });
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn is_bounded(twin: &mut Twin, memory: &mut Memory, chain: Chain) {
     let layers = chain.layers.into_iter().filter(alone).collect();
     let chain = Chain { layers, ..chain };
     for (precision, unit) in [(Precision::Bf16, 1.0 / 256.0), (Precision::Tf32, 1.0 / 2048.0)] {
-        let case = Case { chain: chain.clone(), precision, whole: false, spare: 0, in_place: false, batch: None };
+        let case = Case { chain: chain.clone(), precision, whole: false, spare: 0, place: None, batch: None };
         let all = case.products(twin, memory);
         for (got, expected, terms) in &all {
             near_within(3.01 * unit, got, expected, terms, "rounded factors");

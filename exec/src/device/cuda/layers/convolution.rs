@@ -141,7 +141,7 @@ impl Convolution {
                 script.launch(&FromBf16 { x, y, elements, accumulate });
             } else {
                 // The library may add in another order than one addition per element.
-                let result = if accumulate { script.take_like(d_weights) } else { d_weights };
+                let result = if accumulate { script.take(d_weights.elements()) } else { d_weights };
                 script.convolve(self.pass(samples, pass, of.inputs[0].address(), d, result.address()));
                 if accumulate {
                     script.merge(result.view(), d_weights, true);

@@ -31,7 +31,7 @@ impl Script<'_> {
         tensor
     }
 
-    /// One as large as `target` and as far behind an aligned address: a library that looks at alignment takes the same method.
+    /// One as large as `target` and as far behind an aligned address: cuBLASLt, which looks at alignment, takes the same method.
     pub(super) fn take_like(&mut self, target: ViewMut<f32>) -> ViewMut<f32> {
         let shift = target.address() % ALIGNMENT / size_of::<f32>() as u64;
         self.take(shift + target.elements()).part(shift..shift + target.elements())
@@ -71,4 +71,19 @@ impl Script<'_> {
 /// Elements of a tensor as kernels count them.
 pub(super) fn count(elements: u64) -> u32 {
     u32::try_from(elements).expect("`Kernel::fits` has looked at the sizes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scratch_lies_one_behind_the_other_and_as_its_model_does() {
+        let mut commands = Vec::new();
+        let mut script = Script::new(&mut commands, 0x1000);
+        assert_eq!(script.take::<u16>(129).address(), 0x1000); // 258 bytes, of which two begin a new line
+        let like = script.take_like(ViewMut::new(0x50fc, 3));
+        assert_eq!((like.address(), like.elements()), (0x1200 + 0xfc, 3)); // up to 0x1308
+        assert_eq!((script.take::<f64>(1).address(), script.taken()), (0x1400, 0x500));
+    }
 }
