@@ -31,8 +31,8 @@ pub enum ExecError {
         step: u64,
         /// NaN or infinite.
         loss: f64,
-        /// The first layers whose output is not finite.
-        layers: String,
+        /// The first layers whose output is not finite; `None` where the parameters are not finite any more, and nobody can say.
+        layers: Option<String>,
     },
     /// Another process cannot go on, and says why.
     Elsewhere,
@@ -54,11 +54,16 @@ impl fmt::Display for ExecError {
             ExecError::Transport(error) => error.fmt(f),
             ExecError::Device(error) => error.fmt(f),
             ExecError::Panic { rank, message } => write!(f, "rank {rank} panicked: {message}"),
-            ExecError::Diverged { rank, step, loss, layers } => write!(
-                f,
-                "training has diverged: in step {step} the loss on rank {rank} is {loss}, and the first output that is not \
-                 finite is that of `{layers}`: take a lower learning rate or a longer warm-up, or look at the data"
-            ),
+            ExecError::Diverged { rank, step, loss, layers } => {
+                write!(f, "training has diverged: in step {step} the loss on rank {rank} is {loss}, and ")?;
+                match layers {
+                    Some(layers) => write!(f, "the first output that is not finite is that of `{layers}`")?,
+                    None => {
+                        f.write_str("the next step has spoilt the parameters, so that nobody can say by which layer")?;
+                    }
+                }
+                f.write_str(": take a lower learning rate or a longer warm-up, or look at the data")
+            }
             ExecError::Elsewhere => f.write_str("another process cannot go on, and says why"),
             ExecError::Stall { rank, seconds, report } => {
                 write!(f, "the run has stalled: nothing has moved on rank {rank} for {seconds:.1} s\n{report}")

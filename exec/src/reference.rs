@@ -15,7 +15,7 @@ use lockstep_topology::{InputError, check};
 
 use crate::data::{Dataset, Parts, Sampler};
 use crate::device::cpu::{Threads, add_into};
-use crate::device::{DeviceError, Mode};
+use crate::device::{DeviceError, Devices, Mode};
 use crate::pool::Arenas;
 use crate::replica::Replica;
 
@@ -30,7 +30,7 @@ pub fn train(
     seed: u64,
     optimizer: &Optimizer,
 ) -> Result<Vec<f32>, InputError> {
-    train_as_claimed(program, data, steps, seed, optimizer, &[])
+    train_on(&Devices::Cpu, program, data, steps, seed, optimizer, &[])
 }
 
 /// As [`train`], where learners got their micro-batches as `claims` say; gives their average model.
@@ -45,9 +45,25 @@ pub fn train_as_claimed(
     optimizer: &Optimizer,
     claims: &[Claim],
 ) -> Result<Vec<f32>, InputError> {
+    train_on(&Devices::Cpu, program, data, steps, seed, optimizer, claims)
+}
+
+/// As [`train_as_claimed`], on one of `devices`, whose gradients alone it takes: sums and averages are made here.
+///
+/// # Errors
+/// As there, and the device's.
+pub fn train_on(
+    devices: &Devices,
+    program: &Program,
+    data: &Dataset,
+    steps: u32,
+    seed: u64,
+    optimizer: &Optimizer,
+    claims: &[Claim],
+) -> Result<Vec<f32>, InputError> {
     data.check_fits(&program.model)?;
     if let Some(averaging) = &program.averaging {
-        return learners::train(program, averaging, (data, claims), steps, seed, optimizer);
+        return learners::train(devices, program, averaging, (data, claims), steps, seed, optimizer);
     }
     if program.sharding.is_some() {
         let message = "has layers that ranks share: compare with the twin of ssgd, to rounding";
@@ -59,7 +75,7 @@ pub fn train_as_claimed(
     let parts = Parts::new(program, data.len() as u32, seed)?;
     // Every tensor has a place of its own: what a memory plan gets wrong shows in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
-    let mut replica = Replica::of_role(program, &program.roles[0], &apart, seed, &Threads::one());
+    let mut replica = Replica::on(devices, program, &program.roles[0], &apart, seed, &Threads::one())?;
     let course = Course {
         global_batch: program.global_batch(),
         steps_per_epoch: sampler.batches_per_epoch(),

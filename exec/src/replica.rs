@@ -77,10 +77,24 @@ impl Replica {
 
     /// As [`Replica::new`], for the tasks of `role`, which may run in their order alone, its activations in `arenas`.
     pub fn of_role(program: &Program, role: &Role, arenas: &Arenas, seed: u64, threads: &Threads) -> Replica {
-        let parameters = init::parameters(&program.model, seed);
-        let (devices, declared) = (&Devices::Cpu, Vec::new());
+        Replica::on(&Devices::Cpu, program, role, arenas, seed, threads).expect("the CPU refuses nothing")
+    }
+
+    /// As [`Replica::of_role`], on one of `devices`: that of the role's first rank.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn on(
+        devices: &Devices,
+        program: &Program,
+        role: &Role,
+        arenas: &Arenas,
+        seed: u64,
+        threads: &Threads,
+    ) -> Result<Replica, DeviceError> {
+        let (parameters, declared) = (init::parameters(&program.model, seed), Vec::new());
         let making = Making { devices, rank: role.ranks.first, arenas, declared, seed, threads };
-        Replica::with_parameters(program, role, parameters, making).expect("the CPU refuses nothing")
+        Replica::with_parameters(program, role, parameters, making)
     }
 
     /// A replica with these parameters.

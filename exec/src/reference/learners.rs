@@ -9,12 +9,14 @@ use lockstep_topology::InputError;
 
 use super::{bracketed, gradients};
 use crate::data::{Dataset, Sampler};
+use crate::device::Devices;
 use crate::device::cpu::Threads;
 use crate::pool::Arenas;
 use crate::replica::Replica;
 
 /// The average model after `steps` iterations of `program`; where learners claim their batches, as `claims` say.
 pub(super) fn train(
+    devices: &Devices,
     program: &Program,
     averaging: &Averaging,
     (data, claims): (&Dataset, &[Claim]),
@@ -25,7 +27,7 @@ pub(super) fn train(
     let (k, tau, samples) = (program.workers, averaging.period, program.batch_per_rank);
     let sampler = Sampler::new(data.len(), samples, tau, &program.pools, seed)?;
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
-    let mut replica = Replica::of_role(program, &program.roles[0], &apart, seed, &Threads::one());
+    let mut replica = Replica::on(devices, program, &program.roles[0], &apart, seed, &Threads::one())?;
     let steps_per_epoch = sampler.batches_per_epoch();
     let course = Course { global_batch: u64::from(samples), steps_per_epoch, steps: u64::from(steps) };
     let alpha = averaging.alpha as f32;

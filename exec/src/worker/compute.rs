@@ -145,7 +145,9 @@ impl Worker<'_> {
             Ok(found) => found,
             Err(error) => return error.into(),
         };
-        let layers = self.setup.program.chain_name(found.unwrap_or(loss_chain));
+        let spoilt = found.is_none() && self.deferred.spoils();
+        let name = || self.setup.program.chain_name(found.unwrap_or(loss_chain));
+        let layers = (!spoilt).then(name);
         ExecError::Diverged { rank: self.transport.rank().0, step, loss, layers }
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct Deferred {
     present: Due,
     /// Iterations that were handed over, the oldest first.
     handed: VecDeque<(Handed, Due)>,
+    /// Whether the device defers at all.
+    defers: bool,
 }
 
 /// Of an iteration.
@@ -39,6 +41,11 @@ struct Handed {
 }
 
 impl Deferred {
+    /// Whether a step may have followed before anybody looked at the loss.
+    pub(super) fn spoils(&self) -> bool {
+        self.defers
+    }
+
     /// Notes that the loss of a chain is due.
     pub(super) fn due(&mut self, chain: usize, in_pass: bool) {
         self.present.losses.push((chain, in_pass));
@@ -69,7 +76,8 @@ impl Worker<'_> {
     /// Ends an iteration, step `batch` since training began, whose tasks have all been handed over.
     pub(super) fn seal(&mut self, batch: u64) -> Result<(), ExecError> {
         let handed = Handed { iteration: self.iteration, batch, samples: self.samples };
-        if !self.defers() {
+        self.deferred.defers = self.defers();
+        if !self.deferred.defers {
             self.report(&handed);
             return Ok(());
         }

@@ -189,7 +189,12 @@ impl Device for Rank {
             Lane::Compute => self.lanes.order(lane, &[Lane::In, Lane::Average])?,
             _ => self.lanes.order(lane, &[Lane::In])?,
         }
-        self.play(lane, &[command])
+        self.play(lane, &[command])?;
+        if matches!(step, Step::Correct { .. }) {
+            // A single learner's average model has no exchange to wait for.
+            self.lanes.order(Lane::Average, &[Lane::Compute])?;
+        }
+        Ok(())
     }
 
     fn copy(&mut self, of: &Copy, from: &Spot, to: &Spot) -> Result<(), DeviceError> {

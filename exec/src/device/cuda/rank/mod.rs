@@ -5,7 +5,7 @@
 //! | compute | passes, steps, copies between tensors; labels | samples and exchanged parameters; a correction also for the average model |
 //! | out | ranges of buffers to page-locked host memory, where messages read them | all that was told before |
 //! | in | what exchanges have left there | nothing: the host has seen that it is there |
-//! | average | the average model's and reference models' steps | what exchanges have left |
+//! | average | the average model's and reference models' steps | what exchanges have left; the last correction |
 //! | samples | the next micro-batch, while this one is computed on | passes on the micro-batch that lay there |
 //!
 //! Passes are gathered as commands until somebody wants to know or something else must come in between; what is gathered goes
