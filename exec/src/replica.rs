@@ -4,6 +4,7 @@
 //! by task, evaluation and the one-rank reference drive it too.
 
 mod evaluation;
+mod values;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,9 +14,7 @@ use lockstep_models::{Area, Buffer, Copy, LayerId, Model, Op, Phase, Program, Ro
 
 use crate::data::Dataset;
 use crate::device::cpu::Threads;
-use crate::device::{
-    Backward, Blueprint, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot, Step, Values,
-};
+use crate::device::{Backward, Blueprint, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot, Step};
 use crate::init;
 use crate::pool::Arenas;
 pub use evaluation::Evaluation;
@@ -156,70 +155,6 @@ impl Replica {
     /// Bytes of the arena and of the workspace that the last micro-batch had.
     pub fn scratch_bytes(&mut self) -> (usize, usize) {
         self.device.scratch_bytes()
-    }
-
-    /// Learnable parameters.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn parameters(&mut self) -> Result<Vec<f32>, DeviceError> {
-        self.device.read(Values::Buffer(Buffer::Parameters))
-    }
-
-    /// Replaces the learnable parameters.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn set_parameters(&mut self, parameters: &[f32]) -> Result<(), DeviceError> {
-        self.device.write(Values::Buffer(Buffer::Parameters), parameters)
-    }
-
-    /// The parameters' gradients, summed over the micro-batches of a step.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn gradients(&mut self) -> Result<Vec<f32>, DeviceError> {
-        self.device.read(Values::Buffer(Buffer::Gradients))
-    }
-
-    /// Replaces the gradients, by a sum that somebody else has made.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn set_gradients(&mut self, gradients: &[f32]) -> Result<(), DeviceError> {
-        self.device.write(Values::Buffer(Buffer::Gradients), gradients)
-    }
-
-    /// The optimizer's momentum buffer.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn velocity(&mut self) -> Result<Vec<f32>, DeviceError> {
-        self.device.read(Values::Velocity)
-    }
-
-    /// Replaces the momentum buffer, by that of an earlier run.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) fn set_velocity(&mut self, velocity: &[f32]) -> Result<(), DeviceError> {
-        self.device.write(Values::Velocity, velocity)
-    }
-
-    /// Running statistics of batch normalisation.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn statistics(&mut self) -> Result<Vec<f32>, DeviceError> {
-        self.device.read(Values::Statistics)
-    }
-
-    /// Replaces the running statistics, e.g. by their mean over ranks.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn set_statistics(&mut self, statistics: &[f32]) -> Result<(), DeviceError> {
-        self.device.write(Values::Statistics, statistics)
     }
 
     /// Reads what the task before this one would just have written, so that a task can be timed alone as it runs in a step.

@@ -1,0 +1,72 @@
+//! What a replica's training has made so far, read and replaced as a whole.
+
+use lockstep_models::Buffer;
+
+use super::Replica;
+use crate::device::{DeviceError, Values};
+
+impl Replica {
+    /// Learnable parameters.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn parameters(&mut self) -> Result<Vec<f32>, DeviceError> {
+        self.device.read(Values::Buffer(Buffer::Parameters))
+    }
+
+    /// Replaces the learnable parameters.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn set_parameters(&mut self, parameters: &[f32]) -> Result<(), DeviceError> {
+        self.device.write(Values::Buffer(Buffer::Parameters), parameters)
+    }
+
+    /// The parameters' gradients, summed over the micro-batches of a step.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn gradients(&mut self) -> Result<Vec<f32>, DeviceError> {
+        self.device.read(Values::Buffer(Buffer::Gradients))
+    }
+
+    /// Replaces the gradients, by a sum that somebody else has made.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn set_gradients(&mut self, gradients: &[f32]) -> Result<(), DeviceError> {
+        self.device.write(Values::Buffer(Buffer::Gradients), gradients)
+    }
+
+    /// The optimizer's momentum buffer.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn velocity(&mut self) -> Result<Vec<f32>, DeviceError> {
+        self.device.read(Values::Velocity)
+    }
+
+    /// Replaces the momentum buffer, by that of an earlier run.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn set_velocity(&mut self, velocity: &[f32]) -> Result<(), DeviceError> {
+        self.device.write(Values::Velocity, velocity)
+    }
+
+    /// Running statistics of batch normalisation.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn statistics(&mut self) -> Result<Vec<f32>, DeviceError> {
+        self.device.read(Values::Statistics)
+    }
+
+    /// Replaces the running statistics, e.g. by their mean over ranks.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn set_statistics(&mut self, statistics: &[f32]) -> Result<(), DeviceError> {
+        self.device.write(Values::Statistics, statistics)
+    }
+}
