@@ -1,0 +1,105 @@
+"""Gradients of whole models: those of the GPU beside those of the CPU device and of PyTorch in 64 bits.
+
+One step over the whole of a small set of random images, with a momentum but no weight decay and a rate that changes nothing, leaves
+the gradient in the checkpoint's momentum buffer and the initial parameters beside it. PyTorch takes the same parameters and images
+(`reference.py`). Distances are of all gradients as one vector, relative to its norm; medians over several sets of images, since a
+gradient jumps wherever a ReLU or a maximum falls on the other side by a rounding error.
+"""
+
+import json
+import pathlib
+import statistics
+import sys
+
+from machine import BIN, Failed, Machine, run
+from result import Result
+from tensors import checkpoint, distance, floats, write_images
+
+DEVICES = ("cpu", "cuda", "cuda:tf32", "cuda:bf16")
+# Where there is a reference: a distance from it may be so many times that of the CPU device, or in TF32 and bf16 of PyTorch's own step in
+# that precision on that GPU, or the least that is asked for, whichever is more.
+TIMES = 3.0
+LEAST = {"cuda": 1e-6, "cuda:tf32": 1e-3, "cuda:bf16": 1e-2}
+# Where there is none: distances from the CPU device. What changes numbers by a share u turns about such a share of the ReLUs, each layer
+# adding to it, and a gradient by the root of that: much in TF32 and bf16 (u of 5e-4 and 4e-3), where this finds what is broken and
+# no more. What single operations may differ by is held by the executor's own tests.
+FROM_CPU = {"cuda": 1e-3, "cuda:tf32": 0.3, "cuda:bf16": 0.8}
+# What losses, which have no such jumps, may differ by from the CPU device's, always.
+LOSS = {"cuda": 1e-5, "cuda:tf32": 2e-3, "cuda:bf16": 3e-2}
+# PyTorch's step that has a device's precision.
+PEERS = {"cuda": "float32", "cuda:tf32": "tf32", "cuda:bf16": "bf16"}
+# Model and samples; those with dropout are left to the CPU device alone, which drops the same elements.
+MODELS = [("mlp", 16), ("lenet", 16), ("resnet-32", 16), ("vgg-16-cifar", 16), ("googlenet", 4), ("alexnet", 4), ("resnet-50", 4)]
+NULL_MODELS = [("lenet", 2), ("resnet-32", 2)]
+
+
+def cases(machine: Machine, result: Result, work: pathlib.Path) -> None:
+    for model, samples in NULL_MODELS if machine.null else MODELS:
+        def play(model=model, samples=samples):
+            return compared(machine, model, samples, result.head["seed"], work / "gradients" / model)
+
+        result.case(f"gradients {model} x {samples}", play, needs_s=60)
+
+
+def compared(machine: Machine, model: str, samples: int, seed: int, folder: pathlib.Path) -> dict:
+    """The figures of a model; fails where a bound is exceeded."""
+    layers = machine.run("models", "show", model, "--format", "json", limit=60).rows()
+    shape = [int(size) for size in layers[0]["output"].split("×")]
+    scores = next(layer for layer in layers if layer["layer"] == layers[-1]["inputs"][0])
+    classes = int(scores["output"].split("×")[0])
+    has_dropout = any(layer["kind"] == "dropout" for layer in layers)
+    sets = 1 if machine.null else 5
+    found: list[dict] = []
+    losses: list[dict] = []
+    for number in range(sets):
+        data = folder / str(number)
+        write_images(data, shape, classes, samples, seed + number)
+        steps = {device: step(machine, model, samples, seed + number, data, device) for device in DEVICES}
+        found.append({device: one for device, (one, _) in steps.items()})
+        losses.append({device: loss for device, (_, loss) in steps.items()})
+    figures = {"samples": samples, "sets": sets}
+    for device in DEVICES[1:]:
+        figures[f"{device} from cpu"] = statistics.median(distance(one[device], one["cpu"]) for one in found)
+        figures[f"{device} loss from cpu"] = max(abs(one[device] / one["cpu"] - 1) for one in losses)
+    if machine.torch is None or has_dropout or not (BIN / "kernel_server").is_file():
+        figures["reference"] = "none, the CPU device instead" if not has_dropout else "none: PyTorch drops other elements"
+        wrong = [device for device in DEVICES[1:] if not figures[f"{device} from cpu"] <= FROM_CPU[device]]
+        bounds = FROM_CPU
+    else:
+        bounds = against_reference(machine, model, folder, found, figures)
+        wrong = [device for device in DEVICES[1:] if not figures[f"{device} from float64"] <= bounds[device]]
+    wrong += [f"{device} (loss)" for device in DEVICES[1:] if not figures[f"{device} loss from cpu"] <= LOSS[device]]
+    figures["bounds"], figures["bounds_of_losses"] = dict(bounds), LOSS
+    if wrong:
+        raise Failed(f"too far with {', '.join(wrong)}", **figures)
+    return figures
+
+
+def step(machine: Machine, model: str, samples: int, seed: int, data: pathlib.Path, device: str):
+    """The gradient of all parameters and the loss; in `data` the checkpoint."""
+    kept = data / device
+    row = machine.row(
+        "--model", model, "--data", data, "--ranks", 1, "--batch-per-rank", samples, "--steps", 1, "--seed", seed,
+        "--learning-rate", "1e-30", "--momentum", 0.9, "--weight-decay", 0, "--checkpoint", kept, "--device", device,
+        "--threads-per-rank", 1 if machine.null or device != "cpu" else 8, limit=200,
+    )
+    return checkpoint(kept)["optimizer_velocity"], row["train_loss"]
+
+
+def against_reference(machine: Machine, model: str, folder: pathlib.Path, found: list[dict], figures: dict) -> dict:
+    """Adds the distances from PyTorch in 64 bits, and returns the bounds that follow."""
+    script = pathlib.Path(__file__).resolve().parent / "reference.py"
+    command = [sys.executable, str(script), str((BIN / "kernel_server").resolve()), model, str(folder), str(len(found))]
+    done = run(command, machine.environment, limit=240)
+    if done.code != 0:
+        raise Failed(f"{script.name}: {done.last_line()}", **figures)
+    far = json.loads(done.out)
+    for peer in PEERS.values():
+        figures[f"PyTorch {peer} from float64"] = statistics.median(one[peer] for one in far)
+    for device in DEVICES:
+        own = (distance(one[device], floats((folder / str(at) / "float64").read_bytes())) for at, one in enumerate(found))
+        figures[f"{device} from float64"] = statistics.median(own)
+    scale = {device: figures[f"PyTorch {peer} from float64"] for device, peer in PEERS.items()}
+    scale["cuda"] = figures["cpu from float64"]
+    return {device: max(TIMES * scale[device], LEAST[device]) for device in PEERS}
+

@@ -1,0 +1,58 @@
+"""The part `profile`: what a profile of the GPU's single layers predicts for whole steps, beside those steps."""
+
+import pathlib
+
+from machine import Failed, Machine, Skipped
+from result import Result
+
+# Model, batches, numbers of learners on the GPU.
+GRID = [
+    ("lenet", (16, 64, 256), (1, 2, 4)), ("resnet-32", (16, 64, 256), (1, 2, 4)), ("vgg-16", (16, 64), (1, 2)),
+    ("resnet-50", (16, 64, 256), (1, 2)),
+]
+NULL_GRID = [("lenet", (2,), (1,))]
+DEVICES = ("cuda:tf32", "cuda:bf16")
+
+
+def run(machine: Machine, result: Result, work: pathlib.Path) -> None:
+    for device in DEVICES[:1] if machine.null else DEVICES:
+        for model, batches, learners in NULL_GRID if machine.null else GRID:
+            profile = work / f"{model}-{device}.json".replace(":", "-")
+            name = f"{model}, {device}"
+            result.case(f"profile of {name}", lambda: measured(machine, model, batches, device, profile), "measured", needs_s=30)
+            for count in learners:
+                def play(count=count):
+                    if not profile.is_file():
+                        measured(machine, model, batches, device, profile)
+                    return compared(machine, model, batches, count, device, profile)
+
+                result.case(f"predicted and measured: {name}, {count} learner(s)", play, "measured", needs_s=30)
+
+
+def measured(machine: Machine, model: str, batches: tuple, device: str, profile: pathlib.Path) -> dict:
+    """Writes the profile of a model's layers."""
+    if not machine.has("exec", "profile"):
+        raise Skipped("this binary has no `exec profile`")
+    sizes = ",".join(map(str, batches))
+    done = machine.run(
+        "exec", "profile", "--model", model, "--device", device, "--batch-per-rank", sizes, "-o", profile, limit=300
+    )
+    if done.code != 0 or not profile.is_file():
+        raise Failed(f"exit code {done.code}: {done.last_line()}", command=done.command)
+    return {"bytes": profile.stat().st_size, "seconds": done.seconds, "command": done.command}
+
+
+def compared(machine: Machine, model: str, batches: tuple, learners: int, device: str, profile: pathlib.Path) -> dict:
+    """Predicted and measured step times of one number of learners, a row a batch."""
+    several = [] if learners == 1 else ["--strategy", "sma", "--learners", learners]
+    done = machine.run(
+        "compare", "--profile", profile, "--model", model, "--data", f"synthetic:{2 * max(batches) * learners}", "--device", device,
+        "--batch-per-rank", ",".join(map(str, batches)), *several, "--steps", 3 if machine.null else 60, "--format", "json",
+        limit=300,
+    )
+    if done.code != 0:
+        raise Failed(f"exit code {done.code}: {done.last_line()}", command=done.command)
+    keys = ("batch_per_rank", "learners", "predicted_step_time_s", "step_time_s", "error_pct")
+    rows = [{key: row.get(key) for key in keys} for row in done.rows()]
+    errors = [abs(row["error_pct"]) for row in rows]
+    return {"mean_error_pct": sum(errors) / len(errors), "worst_error_pct": max(errors), "rows": rows, "command": done.command}
