@@ -108,10 +108,9 @@ def learners_of(machine: Machine, model: str, batch: int, device: str, how: list
     """How many learners the tuner settles on, and the command that asked it; one where none is asked for."""
     if not how:
         return 1, None
-    row = machine.row(
-        "--model", model, "--data", "synthetic:4096" if not machine.null else "synthetic:64", "--batch-per-rank", batch, *how, "--device", device,
-        "--steps", 12 if machine.null else 400, limit=200,
-    )
+    data, steps = ("synthetic:64", 12) if machine.null else ("synthetic:4096", 400)
+    what = ["--model", model, "--data", data, "--batch-per-rank", batch, *how, "--device", device, "--steps", steps]
+    row = machine.row(*what, limit=200)
     return int(row["learners"]), row["command"]
 
 

@@ -19,23 +19,29 @@ def run(machine: Machine, result: Result, work: pathlib.Path) -> None:
         for model, batches, learners in NULL_GRID if machine.null else GRID:
             profile = work / f"{model}-{device}.json".replace(":", "-")
             name = f"{model}, {device}"
-            result.case(f"profile of {name}", lambda: measured(machine, model, batches, device, profile), "measured", needs_s=30)
+
+            def layers():
+                return measured(machine, model, batches, learners, device, profile)
+
+            result.case(f"profile of {name}", layers, "measured", needs_s=60)
             for count in learners:
                 def play(count=count):
                     if not profile.is_file():
-                        measured(machine, model, batches, device, profile)
+                        measured(machine, model, batches, learners, device, profile)
                     return compared(machine, model, batches, count, device, profile)
 
                 result.case(f"predicted and measured: {name}, {count} learner(s)", play, "measured", needs_s=30)
 
 
-def measured(machine: Machine, model: str, batches: tuple, device: str, profile: pathlib.Path) -> dict:
-    """Writes the profile of a model's layers."""
+def measured(machine: Machine, model: str, batches: tuple, learners: tuple, device: str, profile: pathlib.Path) -> dict:
+    """Writes the profile of a model's layers, and of what learners that share the GPU cost each other."""
     if not machine.has("exec", "profile"):
         raise Skipped("this binary has no `exec profile`")
-    sizes = ",".join(map(str, batches))
+    sizes, shared = (",".join(map(str, numbers)) for numbers in (batches, learners))
+    steps = ["--steps", 2] if machine.null else []
     done = machine.run(
-        "exec", "profile", "--model", model, "--device", device, "--batch-per-rank", sizes, "-o", profile, limit=300
+        "exec", "profile", "--model", model, "--device", device, "--batch-per-rank", sizes, "--learners", shared, *steps, "-o", profile,
+        limit=300,
     )
     if done.code != 0 or not profile.is_file():
         raise Failed(f"exit code {done.code}: {done.last_line()}", command=done.command)

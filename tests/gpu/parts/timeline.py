@@ -8,8 +8,10 @@ import statistics
 from machine import Failed, Machine
 
 # Layers whose time is that of the bytes they move.
-MOVES = {"batch_norm", "scale", "relu", "sigmoid", "tanh", "local_response_norm", "dropout", "max_pool", "average_pool", "global_pool", "add",
-         "concat"}
+MOVES = {
+    "batch_norm", "scale", "relu", "sigmoid", "tanh", "local_response_norm", "dropout", "max_pool", "average_pool", "global_pool", "add",
+    "concat",
+}
 # An update of SGD with momentum reads weight, velocity and gradient and writes the first two, four bytes each.
 UPDATE_BYTES = 20
 # Iterations at the beginning that are left out, where there are more.
