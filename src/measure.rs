@@ -183,6 +183,7 @@ pub(crate) fn segment(
         }),
         stall_limit: operation.stall_limit,
         watch: Some(Watch { asked: &asked, records: &records, stalled: &stalled, stuck: &stuck }),
+        timed: operation.timed,
         fault: operation.fault,
         replay: replay.as_deref(),
         progress: Some(&show),

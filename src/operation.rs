@@ -40,6 +40,8 @@ pub struct Operation {
     pub signal: Signal,
     /// A line a step, in the process of rank 0.
     pub metrics: Option<Metrics>,
+    /// Whether a device that answers before its work is done tells when each task ran, for a timeline that somebody reads.
+    pub timed: bool,
     /// What is to go wrong.
     pub fault: Option<Fault>,
 }
@@ -55,6 +57,7 @@ impl Default for Operation {
             flight: PathBuf::from("."),
             signal: Signal::default(),
             metrics: None,
+            timed: false,
             fault: None,
         }
     }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lockstep_topology::InputError;
 
 use super::calibrate::profile_of;
 use crate::compare::compare;
-use crate::experiment::{Experiment, TransportKind};
+use crate::experiment::{Device, Experiment, TransportKind};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::check_writable;
@@ -47,6 +48,12 @@ impl Compare {
         for configuration in &configurations {
             configuration.program().map_err(|error| experiment.locate(error))?;
         }
+        if experiment.device != Device::Cpu && experiment.on_this_machine() && self.profile.is_none() {
+            let message = "is not what lockstep calibrate measures: give the --profile that lockstep exec profile has written of it, \
+                           or name a cluster that has one";
+            return Err(experiment.locate(InputError::new("--device", experiment.device.to_string(), message)).into());
+        }
+        experiment.devices()?;
         let note = |text: &str| eprintln!("lockstep: {text}");
         let mut quiet = Quiet::new(Host::find().cores);
         let site = if experiment.on_this_machine()
@@ -63,7 +70,8 @@ impl Compare {
         } else {
             Site::open(&experiment, self.profile.as_deref())?
         };
-        let Some(comparison) = compare(&experiment, &site, &mut quiet.renewed(), note)? else { return Ok(()) };
+        let timed = self.trace.is_some() || self.explain;
+        let Some(comparison) = compare(&experiment, &site, &mut quiet.renewed(), timed, note)? else { return Ok(()) };
         if let Some(path) = &self.trace {
             let mut trace = Trace::new();
             for compared in &comparison.compared {

@@ -11,6 +11,7 @@ use crate::driver_log::DriverFlags;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::rows;
+use crate::operation::Operation;
 use crate::output::check_writable;
 use crate::report::{Format, Report};
 use crate::trace::Trace;
@@ -76,6 +77,7 @@ impl ExecRun {
             eprintln!("{}", experiment.account_of_training(&configurations));
         }
         let operation = launch.all(self.operation.open(&experiment, &configurations[0], &launch))?;
+        let operation = Operation { timed: self.trace.is_some(), ..operation };
         let mut trace = Trace::new();
         let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let rows = rows(&experiment, &operation, &mut launch, |configuration, measured| {
@@ -91,6 +93,9 @@ impl ExecRun {
                 trace.add(&label, &measured.program, &measured.run.timeline);
             }
         })?;
+        if !experiment.device.learns() {
+            notes.push("the null device computes nothing: losses and accuracies say nothing".to_owned());
+        }
         if !launch.speaks() {
             return Ok(());
         }

@@ -72,7 +72,7 @@ pub fn predictions_path(experiment: &Experiment) -> PathBuf {
     Path::new("out").join(format!("{}-predicted.json", experiment.name))
 }
 
-/// Predicts, writes down, then trains; runs that a disturbance of the machine slowed down are repeated.
+/// Predicts, writes down, then trains; with `timed` a device that answers before its work is done tells when each task ran. Runs that a disturbance of the machine slowed down are repeated.
 ///
 /// # Errors
 /// Bad input, a run that fails, or two runs of one seed that end with different weights.
@@ -80,9 +80,11 @@ pub fn compare(
     experiment: &Experiment,
     site: &Site,
     quiet: &mut Quiet,
+    timed: bool,
     mut note: impl FnMut(&str),
 ) -> Result<Option<Comparison>, Failure> {
     experiment.refuse_tuning("a comparison")?;
+    let operation = Operation { timed, ..Operation::default() };
     let mut launch = Launch::new(experiment, STALL_LIMIT)?;
     let experiment = &launch.experiment(experiment);
     let setup = Setup::of(experiment, site, Default::default())?;
@@ -118,7 +120,7 @@ pub fn compare(
         for (index, configuration) in configurations.iter().enumerate() {
             let mut train_once = || {
                 trials += 1;
-                measure(configuration, experiment, experiment.seed, (&train, None), &Operation::default(), &mut launch)
+                measure(configuration, experiment, experiment.seed, (&train, None), &operation, &mut launch)
             };
             let (measured, slower) = if alone { quiet.measure(TRIALS, train_once)? } else { (train_once()?, 1.0) };
             slowest = slowest.max(slower);

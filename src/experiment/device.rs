@@ -34,7 +34,7 @@ impl Device {
             Device::Cpu => Ok(Devices::Cpu),
             Device::Null => Ok(Devices::Null),
             Device::Cuda(precision) => Devices::cuda(precision).map_err(|error| {
-                let message = format!("{error}; lockstep exec devices says more, and --device cpu needs none of it");
+                let message = format!("{error}: lockstep exec devices says where it was looked for and what to install; --device cpu needs none of it");
                 InputError::new("--device", self.to_string(), message)
             }),
         }

@@ -47,6 +47,17 @@ pub struct Unavailable {
     pub devices: Option<String>,
 }
 
+impl Unavailable {
+    /// What is missing, without the places that were looked at.
+    pub fn in_short(&self) -> String {
+        let file = |not: &Missing| format!("{} ({})", not.library.name(), not.library.file());
+        let wanted = self.missing.iter().filter(|not| not.library != Library::Nccl);
+        let missing: Vec<String> = wanted.map(file).collect();
+        let missing = (!missing.is_empty()).then(|| format!("no {}", missing.join(", no ")));
+        missing.into_iter().chain(self.devices.clone()).collect::<Vec<_>>().join("; ")
+    }
+}
+
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let missing = self.missing.iter().map(Missing::to_string);

@@ -86,7 +86,7 @@ impl Gpus {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if open.is_empty() {
             let places = Places::usual();
-            let machine = probe(&places).map_err(|reason| DeviceError::Unavailable(reason.to_string()))?;
+            let machine = probe(&places).map_err(|reason| DeviceError::Unavailable(reason.in_short()))?;
             let gpu = |ordinal: usize| -> Result<Arc<Gpu>, DeviceError> {
                 let context = Context::open(&places, ordinal as u32)?;
                 let modules = Arc::new(Modules::load(&context, &Cache::usual())?);
