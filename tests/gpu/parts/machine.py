@@ -105,6 +105,8 @@ class Machine:
             lacks = [f"{row['check']}: {row['found']}" for row in machine.checks if row["status"] != "ok"]
             sys.exit("this machine has no GPU that can be used:\n  " + "\n  ".join(lacks))
         machine.device = "; ".join(gpus)
+        if machine.device.startswith("Pretend") and not null:
+            sys.exit("these are the pretend libraries, on which nothing can be measured: say --null, or clear LD_LIBRARY_PATH")
         machine.driver = driver(environment["LD_LIBRARY_PATH"], null)
         machine.torch = None if null else torch_version()
         machine.binary_sha256 = hashlib.sha256(binary.read_bytes()).hexdigest()
