@@ -105,16 +105,16 @@ fn graphs_follow_the_workspace() {
     });
 }
 
-/// Lists differ by a number or an address; of many the oldest are forgotten, and nothing is lost by it.
+/// Lists of other tensors are others; of many the oldest are forgotten, and nothing is lost by it.
 #[test]
 fn lists_are_told_apart_and_the_oldest_forgotten() {
     scene("graphs::lists_are_told_apart_and_the_oldest_forgotten", &[], |_, places| {
         let bench = Bench::open(&places);
-        let (sum, ones) = (bench.floats(&[0.0; 100]), bench.floats(&[1.0; 100]));
-        let y = ViewMut::<f32>::new(sum.address(), 100);
+        let (sum, ones) = (bench.floats(&[0.0; 400]), bench.floats(&[1.0; 400]));
         // The first n + 1 numbers are one larger.
         let list = |n: u32| {
-            let b = View::new(ones.address(), 100);
+            let elements = u64::from(n) + 1;
+            let (b, y) = (View::new(ones.address(), elements), ViewMut::<f32>::new(sum.address(), elements));
             let add = table::Add { a: y.view(), b, y, elements: n + 1, rectified: false };
             [Command::Zero { address: ones.address(), bytes: 0 }, Command::Launch(add.call())]
         };
@@ -124,12 +124,42 @@ fn lists_are_told_apart_and_the_oldest_forgotten() {
         }
         assert_eq!(graphs.counts(), Counts { eager: 3, caught: 3, launched: 6, refused: 0 });
         assert_eq!(bench.read(&sum)[..4], [9.0, 6.0, 3.0, 0.0]);
-        (3..100).for_each(|n| play(&mut graphs, &list(n)));
-        assert_eq!(graphs.counts().eager, 100);
+        (3..400).for_each(|n| play(&mut graphs, &list(n)));
+        assert_eq!(graphs.counts().eager, 400);
         // The last ones are known, the first ones are not any more.
-        play(&mut graphs, &list(99));
+        play(&mut graphs, &list(399));
         play(&mut graphs, &list(0));
-        assert_eq!(graphs.counts(), Counts { eager: 101, caught: 4, launched: 7, refused: 0 });
-        assert_eq!(bench.read(&sum)[..2], [9.0 + 97.0 + 2.0, 6.0 + 97.0 + 1.0]);
+        assert_eq!(graphs.counts(), Counts { eager: 401, caught: 4, launched: 7, refused: 0 });
+        assert_eq!(bench.read(&sum)[..2], [9.0 + 397.0 + 2.0, 6.0 + 397.0 + 1.0]);
+    });
+}
+
+/// A command that is given another number each time, as dropout is, is played by itself; what stands around it is caught.
+#[test]
+fn commands_that_change_are_cut_out() {
+    scene("graphs::commands_that_change_are_cut_out", &[], |_, places| {
+        let bench = Bench::open(&places);
+        let (sum, moved, ones) = (bench.floats(&[0.0; 8]), bench.floats(&[0.0; 8]), bench.floats(&[1.0; 8]));
+        let add = |to: &DeviceMemory| {
+            let y = ViewMut::<f32>::new(to.address(), 8);
+            let b = View::new(ones.address(), 8);
+            Command::Launch(table::Add { a: y.view(), b, y, elements: 8, rectified: false }.call())
+        };
+        let masks = bench.bytes(&[0; 4]);
+        let step = |rate: f32| {
+            let (gradient, mask) = (View::new(ones.address(), 8), View::new(masks.address(), 1));
+            let weights = ViewMut::<f32>::new(moved.address(), 8);
+            let (first, elements, weight_decay) = (0, 8, 0.0);
+            let step = table::Descend { weights, gradient, mask, first, elements, rate, weight_decay };
+            Command::Launch(step.call())
+        };
+        let list = |rate| [add(&sum), add(&sum), step(rate), add(&moved), add(&moved)];
+        let mut graphs = Graphs::new(bench.executor(Limits::default()), true);
+        let rates = [0.5, 0.5, 0.25, 0.125, 0.125, 1.0];
+        rates.iter().for_each(|rate| play(&mut graphs, &list(*rate)));
+        // Whole, caught as a whole, then in three pieces: two seen, two caught, two launched twice more; one eager each time.
+        assert_eq!(graphs.counts(), Counts { eager: 1 + 2 + 4, caught: 1 + 2, launched: 1 + 6, refused: 0 });
+        assert_eq!(bench.read(&sum), [12.0; 8]);
+        assert_eq!(bench.read(&moved), [12.0 - rates.iter().sum::<f32>(); 8]);
     });
 }

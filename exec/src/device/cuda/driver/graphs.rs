@@ -1,7 +1,8 @@
 //! Lists of commands that are given again and again, caught once as CUDA graphs and launched as such.
 //!
 //! A list is played when it is first seen, caught when it is seen again, and launched from then on: a step of a training run
-//! costs one launch for each of its lists. Lists are told apart by comparison, addresses and numbers included.
+//! costs one launch for each of its lists. A command whose numbers change is played by itself, and what lies before and behind
+//! it are lists of their own. Lists are found by a hash and launched only if they are equal, addresses and numbers included.
 
 use std::sync::Arc;
 
@@ -12,18 +13,20 @@ use cudarc::driver::sys::{
 
 use super::context::Context;
 use super::executor::Executor;
+use super::prints::{Forms, Print, make_room};
 use super::status::Status;
 use crate::device::DeviceError;
 use crate::device::cuda::command::Command;
 
-/// Lists that are remembered at most.
-const KEPT: usize = 64;
+/// Lists that are remembered at most: more than a step has pieces between its exchanges.
+const KEPT: usize = 256;
 /// Commands of a list that is worth a graph.
 const LEAST: usize = 2;
 
 /// Plays lists on an executor's stream, as graphs where they repeat.
 #[derive(Debug)]
 pub struct Graphs {
+    forms: Forms,
     lists: Vec<List>,
     counts: Counts,
     clock: u64,
@@ -31,7 +34,7 @@ pub struct Graphs {
     executor: Executor,
 }
 
-/// How often lists were played in which way.
+/// How often lists, or what lies between commands that change, were played in which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Command by command.
@@ -46,7 +49,7 @@ pub struct Counts {
 
 #[derive(Debug)]
 struct List {
-    commands: Vec<Command>,
+    print: u64,
     state: State,
     /// When it was last played.
     used: u64,
@@ -57,7 +60,7 @@ enum State {
     /// Once.
     Seen,
     /// Caught, with the workspace that the executor had after so many moves.
-    Caught { graph: Graph, moves: u64 },
+    Caught { commands: Vec<Command>, graph: Graph, moves: u64 },
     /// A library does not let it be caught.
     Refused,
 }
@@ -82,7 +85,7 @@ impl Drop for Graph {
 impl Graphs {
     /// For an executor; without `on` every list is played command by command.
     pub fn new(executor: Executor, on: bool) -> Graphs {
-        Graphs { lists: Vec::new(), counts: Counts::default(), clock: 0, on, executor }
+        Graphs { forms: Forms::default(), lists: Vec::new(), counts: Counts::default(), clock: 0, on, executor }
     }
 
     /// The executor.
@@ -108,21 +111,40 @@ impl Graphs {
     /// # Safety
     /// As [`Executor::play`].
     pub unsafe fn play(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
-        if !self.on || commands.len() < LEAST {
+        if !self.on {
             // SAFETY: as the caller says.
             return unsafe { self.eagerly(commands) };
         }
         self.clock += 1;
-        let Some(at) = self.lists.iter().position(|list| list.commands == commands) else {
-            self.remember(commands);
+        let prints: Vec<Print> = commands.iter().map(Print::of).collect();
+        for piece in self.forms.pieces(&prints, self.clock, KEPT) {
+            let commands = &commands[piece.range];
+            match piece.print.filter(|_| commands.len() >= LEAST) {
+                // SAFETY: as the caller says.
+                Some(print) => unsafe { self.steady(commands, print) }?,
+                // SAFETY: as the caller says.
+                None => unsafe { self.eagerly(commands) }?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Plays a list that may repeat.
+    ///
+    /// # Safety
+    /// As [`Executor::play`].
+    unsafe fn steady(&mut self, commands: &[Command], print: u64) -> Result<(), DeviceError> {
+        let Some(at) = self.lists.iter().position(|list| list.print == print) else {
+            make_room(&mut self.lists, KEPT, |list| list.used);
+            self.lists.push(List { print, state: State::Seen, used: self.clock });
             // SAFETY: as the caller says.
             return unsafe { self.eagerly(commands) };
         };
         self.lists[at].used = self.clock;
-        let moves = self.executor.moves();
+        let now = self.executor.moves();
         let stale = match &self.lists[at].state {
             State::Seen => true,
-            State::Caught { moves: then, .. } => *then != moves,
+            State::Caught { moves, .. } => *moves != now,
             State::Refused => false,
         };
         if stale {
@@ -130,7 +152,7 @@ impl Graphs {
             self.lists[at].state = unsafe { self.catch(commands) }?;
         }
         match &self.lists[at].state {
-            State::Caught { graph, .. } => {
+            State::Caught { commands: caught, graph, .. } if caught == commands => {
                 let stream = self.executor.stream().raw();
                 // SAFETY: both are alive, and the addresses in it are as the caller says.
                 unsafe { cuGraphLaunch(graph.raw, stream) }.of("cuGraphLaunch")?;
@@ -150,15 +172,6 @@ impl Graphs {
         unsafe { self.executor.play(commands) }
     }
 
-    /// A new list, in the place of the one that has not been played for longest where there are too many.
-    fn remember(&mut self, commands: &[Command]) {
-        if self.lists.len() == KEPT {
-            let oldest = (0..KEPT).min_by_key(|at| self.lists[*at].used);
-            oldest.map(|at| self.lists.swap_remove(at));
-        }
-        self.lists.push(List { commands: commands.to_vec(), state: State::Seen, used: self.clock });
-    }
-
     /// Catches a list; nothing of it is played by that.
     ///
     /// # Errors
@@ -173,7 +186,7 @@ impl Graphs {
         match unsafe { self.instance(commands) } {
             Ok(graph) => {
                 self.counts.caught += 1;
-                Ok(State::Caught { graph, moves: self.executor.moves() })
+                Ok(State::Caught { commands: commands.to_vec(), graph, moves: self.executor.moves() })
             }
             Err(lost @ DeviceError::Lost { .. }) => Err(lost),
             Err(_) => {

@@ -24,6 +24,7 @@ mod executor;
 mod graphs;
 mod memory;
 mod modules;
+mod prints;
 mod products;
 mod staging;
 mod status;
