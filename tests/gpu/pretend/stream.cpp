@@ -13,9 +13,11 @@ std::vector<std::shared_ptr<Stream>>& active() {
 }
 
 // Long stretches in which one stream is far ahead or far behind find more than fair turns would.
+uint64_t draw_pace() { return uint64_t(1) << (3 * world().draw(4)); }
+
 void change_paces() {
     auto& all = active();
-    if (world().draw(16) == 0 && !all.empty()) all[world().draw(all.size())]->pace = uint64_t(1) << (3 * world().draw(4));
+    if (world().draw(16) == 0 && !all.empty()) all[world().draw(all.size())]->pace = draw_pace();
 }
 
 // An index drawn with the streams' paces as weights.
@@ -61,6 +63,7 @@ Work at_once(std::function<void()> body) {
 
 std::shared_ptr<Stream> new_stream(Context& context) {
     auto stream = std::make_shared<Stream>(context);
+    stream->pace = draw_pace();
     active().push_back(stream);
     return stream;
 }

@@ -7,10 +7,11 @@ namespace {
 constexpr unsigned SEEDS = 20, COUNT = 1000;
 
 // A producer on one stream, a consumer on another; how many of 20 seeds give a wrong sum.
-unsigned wrong_sums(bool waits) {
+unsigned wrong_sums(bool waits, const char* fault = "") {
     unsigned wrong = 0;
     for (unsigned seed = 0; seed < SEEDS; ++seed) {
         pretend_seed(seed);
+        pretend_fault(fault);
         const Device device;
         const CUfunction function = kernel("elementwise.cu", "add");
         const std::vector<float> values = integers(COUNT, seed);
@@ -96,6 +97,9 @@ void events() {
 void check_streams() {
     EXPECT(wrong_sums(false) > 0);
     EXPECT(wrong_sums(true) == 0);
+    EXPECT(wrong_sums(true, "wait:1") > 0);
+    EXPECT(wrong_sums(true, "wait:2") == 0);
+    pretend_fault("");
     EXPECT(wrong_uploads(true, false) > 0);
     EXPECT(wrong_uploads(true, true) == 0);
     EXPECT(wrong_uploads(false, false) == 0);
