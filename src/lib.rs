@@ -23,6 +23,7 @@ pub mod operation;
 pub mod output;
 pub mod papers;
 pub mod predict;
+pub mod profile;
 pub mod progress;
 mod quiet;
 pub mod report;

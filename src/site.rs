@@ -1,16 +1,16 @@
 //! `Site`: the cluster that predictions are about, with what tasks and messages cost there.
 //!
-//! Either a preset or a cluster file priced by data sheets, or a profile that `lockstep calibrate` measured, which brings
-//! its own one-host cluster and may also price the CPUs of another.
+//! Either a preset or a cluster file priced by data sheets, or a profile that `lockstep calibrate` or `lockstep exec profile`
+//! measured, which brings its own one-host cluster and may also price the CPUs and GPUs of another.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lockstep_sim::{Costs, Profile, Roofline, Table};
-use lockstep_topology::cluster::{CpuSpec, Provenance};
+use lockstep_topology::cluster::{CpuSpec, GpuSpec, HostGpu, Provenance};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, InputError, Time};
 
-use crate::experiment::{Experiment, THIS_MACHINE};
+use crate::experiment::{Device, Experiment, THIS_MACHINE};
 
 /// Where `lockstep calibrate` leaves the profile of this machine and everybody looks for it.
 pub const PROFILE_PATH: &str = "out/this-machine.json";
@@ -57,6 +57,25 @@ impl Site {
         Ok(Site { cluster, costs: Arc::new(Table::new(&profile)?), profile: Some(profile), basis })
     }
 
+    /// Refuses to hold runs on one kind of device against figures of another.
+    ///
+    /// # Errors
+    /// Names both.
+    pub fn check_device(&self, experiment: &Experiment) -> Result<(), InputError> {
+        let (Some(profile), true) = (&self.profile, experiment.on_this_machine()) else { return Ok(()) };
+        let of = profile.gpus.iter().find_map(|gpu| gpu.hardware.as_ref()).map_or("cpu", |of| of.device.as_str());
+        let device = experiment.device.to_string();
+        // What computes nothing is measured to see what all else takes.
+        if device == of || experiment.device == Device::Null {
+            return Ok(());
+        }
+        let message = format!(
+            "is not what the profile's figures are of, which is {of}: take that, or measure with lockstep {}",
+            if experiment.device == Device::Cpu { "calibrate" } else { "exec profile" }
+        );
+        Err(experiment.locate(InputError::new("--device", device, message)))
+    }
+
     /// The host that a profile was measured on.
     ///
     /// # Errors
@@ -77,11 +96,32 @@ impl Site {
         let latency = Time::from_secs_f64(profile.memory.latency.value);
         let bandwidth = rate("memory.copy", 1.0 / profile.memory.copy.value)?;
         let source = Provenance::Measured(format!("{}, {}", profile.command, profile.date));
+        let mut gpus = Vec::new();
+        let mut measured_on = profile.cpu.clone();
+        for (model, of) in profile.gpus.iter().filter_map(|gpu| Some((&gpu.model, gpu.hardware.as_ref()?))) {
+            let spec = GpuSpec::measured(
+                model,
+                of.multiprocessors,
+                of.flops_s,
+                // A copy reads and writes.
+                rate("within.byte", 2.0 / of.within.byte.value)?,
+                Bytes(of.memory_bytes),
+                Time::from_secs_f64(of.launch.value),
+            );
+            let slower = of.to_device.byte.value.max(of.to_host.byte.value);
+            let gpu = HostGpu {
+                spec: Arc::new(spec),
+                latency: Time::from_secs_f64(of.to_device.latency.value),
+                bandwidth: rate("to_device.byte", 1.0 / slower)?,
+            };
+            gpus.extend((0..of.count).map(|_| gpu.clone()));
+            measured_on.push_str(&format!(", {} x {model}, {}", of.count, of.device));
+        }
         Ok(Site {
-            cluster: Cluster::one_host(cpu, latency, bandwidth, source)?,
+            cluster: Cluster::one_host_with(cpu, latency, bandwidth, &gpus, source)?,
             costs: Arc::new(Table::new(profile)?),
             profile: Some(profile.clone()),
-            basis: format!("costs were measured on {} ({}), {}", profile.host, profile.cpu, profile.date),
+            basis: format!("costs were measured on {} ({}), {}", profile.host, measured_on, profile.date),
         })
     }
 }

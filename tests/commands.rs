@@ -60,6 +60,7 @@ fn every_command_has_help_with_an_example() {
         "exec sweep",
         "exec collective",
         "exec devices",
+        "exec profile",
         "compare",
         "calibrate",
         "models list",

@@ -17,6 +17,7 @@ mod in_memory;
 mod large_minibatch;
 mod learners;
 mod memory;
+mod profiles;
 mod reference_models;
 mod resume;
 mod scenarios;

@@ -4,6 +4,7 @@
 //! by task, evaluation and the one-rank reference drive it too.
 
 mod evaluation;
+mod timing;
 mod values;
 
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! The profile: what `lockstep calibrate` measured on one host, as JSON. Single layers and single messages, never a step.
+//! The profile: what `lockstep calibrate` and `lockstep exec profile` measured on one host, as JSON. Predictions are made of
+//! single layers and single messages; of steps it only knows how much longer learners on one GPU take than one alone.
 //!
 //! Every figure is an interval. A slowdown f says how much longer an operation takes when every core does the same at
 //! once: of n cores each then takes f/n of the memory, so that the n of them fill it and run at 1/f of their speed.
@@ -8,10 +9,13 @@ use std::path::Path;
 use lockstep_topology::InputError;
 use serde::{Deserialize, Serialize};
 
+use crate::gpu_profile::GpuEntry;
 use crate::noise::NoiseTrace;
 
 /// The version of the format that this code writes and reads.
-pub const PROFILE_VERSION: u32 = 1;
+pub const PROFILE_VERSION: u32 = 2;
+/// The oldest version that it still reads: one that knew no figures of GPUs.
+const OLDEST_VERSION: u32 = 1;
 
 /// A measured figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -58,22 +62,6 @@ pub struct Point {
     pub seconds: Interval,
     /// How many times longer it takes when every core does it.
     pub slowdown: f64,
-}
-
-/// Kernels on one model of GPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GpuEntry {
-    /// What clusters call its `model`, e.g. `NVIDIA H200`.
-    pub model: String,
-    /// How many learners did the same at once for the slowdowns.
-    pub at_once: u32,
-    /// Layers: seconds alone on the whole GPU; a slowdown is that of `at_once` learners.
-    pub compute: Vec<ComputeEntry>,
-    /// The optimizer's step, by parameters.
-    pub update: Vec<Point>,
-    /// Gathering samples, by their elements.
-    pub load: Vec<Point>,
 }
 
 /// A transport between ranks of the host.
@@ -171,7 +159,7 @@ impl Profile {
     pub fn check(&self, file: &str) -> Result<(), InputError> {
         let wrong =
             |value: String, message: &str| Err(InputError::new(file, value, format!("{message}: calibrate anew")));
-        if self.version != PROFILE_VERSION {
+        if !(OLDEST_VERSION..=PROFILE_VERSION).contains(&self.version) {
             return wrong(format!("version = {}", self.version), "is of another version");
         }
         if self.cores == 0 {
@@ -191,12 +179,13 @@ impl Profile {
         let mut all: Vec<(String, &Interval, f64)> = Vec::new();
         let mut devices = vec![(String::new(), &self.compute, &self.update, &self.load)];
         for (position, gpu) in self.gpus.iter().enumerate() {
-            if gpu.at_once == 0 {
-                return wrong(format!("{}: at_once = 0", gpu.model), "must be at least 1");
+            if let Some((value, message)) = gpu.fault() {
+                return wrong(format!("{}: {value}", gpu.model), message);
             }
             if self.gpus[..position].iter().any(|other| other.model == gpu.model) {
                 return wrong(gpu.model.clone(), "stands twice among the GPUs");
             }
+            all.extend(gpu.intervals().into_iter().map(|(name, interval)| (name, interval, 1.0)));
             devices.push((format!("{}: ", gpu.model), &gpu.compute, &gpu.update, &gpu.load));
         }
         for (device, compute, update, load) in devices {
@@ -212,7 +201,9 @@ impl Profile {
             }
             for (name, points) in [("update", update), ("load", load)] {
                 let name = format!("{device}{name}");
-                if points.is_empty() || points.iter().any(|point| point.elements == 0) {
+                // Where GPUs were measured, their host's cores need not have been.
+                let empty = points.is_empty() && (!device.is_empty() || self.gpus.is_empty());
+                if empty || points.iter().any(|point| point.elements == 0) {
                     return wrong(name, "must have points of at least one element");
                 }
                 all.extend(points.iter().map(|point| (name.clone(), &point.seconds, point.slowdown)));

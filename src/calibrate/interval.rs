@@ -6,7 +6,7 @@ use statrs::distribution::{Binomial, DiscreteCDF};
 
 /// Median and 95 % confidence interval of `values`, from the order statistics: how many of n values lie below the true
 /// median is binomial with p = 1/2 (Hollander, Wolfe 1999, §3.6).
-pub(super) fn interval(mut values: Vec<f64>) -> Interval {
+pub(crate) fn interval(mut values: Vec<f64>) -> Interval {
     values.sort_by(f64::total_cmp);
     let n = values.len();
     let (Some(first), Some(last)) = (values.first().copied(), values.last().copied()) else {

@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::quiet::Quiet;
 
+pub(crate) use interval::interval;
 pub use row::{CalibrationRow, rows};
 
 /// Times that disturbed messages are timed.
@@ -31,7 +32,7 @@ const REPETITIONS: usize = 4;
 /// Messages of each kind.
 const MESSAGES: usize = 240;
 
-/// Measures this host for `models` at `batches` of `data` (which zeros a ReLU leaves decides how fast kernels are); `note` is told what is being measured, and `quiet` which of it counts.
+/// Measures this host, for `models` if there are any at `batches` of `data` (which zeros a ReLU leaves decides how fast kernels are); `note` is told what is being measured, and `quiet` which of it counts.
 ///
 /// # Errors
 /// Batches of zero, or a measurement that fails.
@@ -69,6 +70,9 @@ pub fn calibrate(
         gpus: Vec::new(),
         noise: None,
     };
+    if models.is_empty() {
+        return Ok(profile);
+    }
     let mut programs = Vec::new();
     for model in models {
         // Images that are larger than the model's serve as well.
@@ -76,7 +80,7 @@ pub fn calibrate(
         let (data, _) = Dataset::load_augmented(data, model, patch)?;
         let data = Arc::new(data);
         for batch in batches {
-            programs.push((program(model, *batch)?, data.clone()));
+            programs.push((one_worker(model, *batch)?, data.clone()));
         }
     }
     let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
@@ -98,7 +102,7 @@ pub fn calibrate(
 }
 
 /// One worker's program: each of its tasks once, one update of everything.
-fn program(model: &Arc<Model>, batch: u32) -> Result<Program, InputError> {
+pub(crate) fn one_worker(model: &Arc<Model>, batch: u32) -> Result<Program, InputError> {
     Job { bucket: Bucket::Whole, ..Job::new(model.clone(), 1, batch) }.program()
 }
 
@@ -113,7 +117,7 @@ fn append(noise: &mut Option<NoiseTrace>, more: NoiseTrace) {
 }
 
 /// Keeps one point per size: the first.
-fn merge(points: &mut Vec<Point>, new: Vec<Point>) {
+pub(crate) fn merge(points: &mut Vec<Point>, new: Vec<Point>) {
     for point in new {
         if points.iter().all(|known| known.elements != point.elements) {
             points.push(point);

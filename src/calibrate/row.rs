@@ -25,16 +25,29 @@ pub struct CalibrationRow {
 
 impl Row for CalibrationRow {}
 
+impl CalibrationRow {
+    /// The row of a figure; `scale` is what its seconds are multiplied by, such as the bytes of a MiB.
+    pub(crate) fn of(
+        operation: String,
+        size: Option<u64>,
+        seconds: Interval,
+        scale: f64,
+        slowdown: f64,
+    ) -> CalibrationRow {
+        CalibrationRow {
+            operation,
+            size,
+            time_us: seconds.value * scale * 1e6,
+            time_low_us: seconds.low * scale * 1e6,
+            time_high_us: seconds.high * scale * 1e6,
+            slowdown,
+        }
+    }
+}
+
 /// The figures of a profile.
 pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
-    let row = |operation: String, size: Option<u64>, seconds: Interval, scale: f64, slowdown: f64| CalibrationRow {
-        operation,
-        size,
-        time_us: seconds.value * scale * 1e6,
-        time_low_us: seconds.low * scale * 1e6,
-        time_high_us: seconds.high * scale * 1e6,
-        slowdown,
-    };
+    let row = CalibrationRow::of;
     let mut rows = Vec::new();
     for entry in &profile.compute {
         let name = format!("{} {}", entry.phase, entry.chain);

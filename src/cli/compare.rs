@@ -70,6 +70,7 @@ impl Compare {
         } else {
             Site::open(&experiment, self.profile.as_deref())?
         };
+        site.check_device(&experiment)?;
         let timed = self.trace.is_some() || self.explain;
         let Some(comparison) = compare(&experiment, &site, &mut quiet.renewed(), timed, note)? else { return Ok(()) };
         if let Some(path) = &self.trace {

@@ -10,6 +10,7 @@ mod doctor;
 mod exec_collective;
 mod exec_devices;
 mod exec_inspect;
+mod exec_profile;
 mod exec_run;
 mod exec_sweep;
 mod flags;
@@ -91,6 +92,8 @@ enum Exec {
     Collective(exec_collective::ExecCollective),
     /// Look at what runs can compute on, and say why something cannot be used
     Devices(exec_devices::Devices),
+    /// Measure this machine's GPU: layers, copies, learners
+    Profile(exec_profile::Profile),
     /// Say who waits for whom in a job that stood still
     Inspect(exec_inspect::Inspect),
 }
@@ -113,6 +116,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Exec(Exec::Sweep(command)) => command.run(),
         Command::Exec(Exec::Collective(command)) => command.run(),
         Command::Exec(Exec::Devices(command)) => command.run(),
+        Command::Exec(Exec::Profile(command)) => command.run(),
         Command::Exec(Exec::Inspect(command)) => command.run(),
         Command::Compare(command) => command.run(),
         Command::Papers(command) => command.run(),

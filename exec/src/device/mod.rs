@@ -202,6 +202,15 @@ pub trait Device: Send {
         false
     }
 
+    /// Keeps a device that defers busy with so many fills of memory that nobody reads.
+    ///
+    /// # Errors
+    /// The device's.
+    fn delay(&mut self, times: u32) -> Result<(), DeviceError> {
+        let _ = times;
+        Ok(())
+    }
+
     /// The moment at which all passes and steps that the device has been told so far are done; of a device that defers.
     ///
     /// # Errors

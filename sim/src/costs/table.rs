@@ -11,8 +11,9 @@ use lockstep_topology::InputError;
 use lockstep_topology::cluster::{Device, DeviceKind, Route};
 
 use super::{Cost, Costs, MessageCost, Pair, Roofline};
+use crate::gpu_profile::GpuEntry;
 use crate::noise::Noise;
-use crate::profile::{ComputeEntry, GpuEntry, Point, Profile, TransportEntry};
+use crate::profile::{ComputeEntry, Point, Profile, TransportEntry};
 
 /// From where a profile's noise is played.
 const NOISE_SEED: u64 = 1;
@@ -252,13 +253,13 @@ impl Costs for Table {
 
     fn update(&self, device: &Device, elements: u64) -> Cost {
         let roof = Roofline.update(device, elements);
-        let Some(measured) = self.measured(device) else { return roof };
+        let Some(measured) = self.measured(device).filter(|of| !of.update.is_empty()) else { return roof };
         measured.cost(device, interpolate(&measured.update, elements as f64), roof)
     }
 
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
         let roof = Roofline.load(device, program, samples);
-        let Some(measured) = self.measured(device) else { return roof };
+        let Some(measured) = self.measured(device).filter(|of| !of.load.is_empty()) else { return roof };
         let elements = f64::from(samples) * program.model.input().elements() as f64;
         measured.cost(device, interpolate(&measured.load, elements), roof)
     }

@@ -83,7 +83,8 @@ fn bad_profiles_are_refused() {
     let text = good.to_json();
     let refused = |text: &str| Profile::parse("p.json", text).expect_err("refused");
     for (from, to) in [
-        ("\"version\": 1", "\"version\": 2"),
+        ("\"version\": 2", "\"version\": 3"),
+        ("\"version\": 2", "\"version\": 0"),
         ("\"cores\": 2", "\"cores\": 0"),
         ("\"slowdown\": 1.5", "\"slowdown\": -1.5"),
         ("\"phase\": \"forward\"", "\"phase\": \"sideways\""),
@@ -96,6 +97,9 @@ fn bad_profiles_are_refused() {
         let error = refused(&text.replacen(from, to, 1));
         assert!(error.place.starts_with("p.json") && error.message.contains("calibrate"), "{error}");
     }
+    // One of before GPUs were measured is as good as ever.
+    let before = Profile { version: 1, ..good };
+    assert_eq!(Profile::parse("p.json", &before.to_json()), Ok(before));
     refused("");
     refused("{}");
     let InputError { place, message, .. } = Profile::load(Path::new("/nowhere/p.json")).expect_err("no file");

@@ -146,6 +146,9 @@ fn a_measured_gpu_is_interpolated_and_its_learners_share_what_they_did() {
         compute: vec![entry(16, 1e-4, 1.0), entry(48, 2e-4, 1.5)],
         update: vec![point.clone()],
         load: vec![point],
+        hardware: None,
+        learners: Vec::new(),
+        memory: Vec::new(),
     };
     let profile = Profile { gpus: vec![gpu], ..profile(&program, 1) };
     assert_eq!(Profile::parse("p.json", &profile.to_json()).as_ref(), Ok(&profile));

@@ -30,6 +30,28 @@ pub struct GpuSpec {
 }
 
 impl GpuSpec {
+    /// One of which no data sheet is known, with what was measured.
+    pub fn measured(
+        model: &str,
+        multiprocessors: u32,
+        peak_flops_s: f64,
+        memory_bandwidth: Bandwidth,
+        memory: Bytes,
+        launch: Time,
+    ) -> GpuSpec {
+        GpuSpec {
+            model: model.to_string(),
+            multiprocessors,
+            peak_flops_s,
+            peaks: [None; 6],
+            memory_bandwidth,
+            memory,
+            launch,
+            nvlink: None,
+            pcie: None,
+        }
+    }
+
     /// Peak FLOP/s of a precision; `None` where the GPU has no units for it or nobody said.
     pub fn peak(&self, precision: Precision) -> Option<f64> {
         match precision {

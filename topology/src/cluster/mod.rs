@@ -14,6 +14,7 @@ mod flops;
 mod gpu;
 mod gpu_table;
 mod names;
+mod one_host;
 mod order;
 mod parts;
 mod pattern;
@@ -30,14 +31,14 @@ mod stamp;
 mod tests;
 mod transport;
 
-use crate::{Bandwidth, InputError, Time, nearest};
-use build::Builder;
+use crate::{InputError, nearest};
 pub use copy::HostBuffer;
 pub use describe::Table;
 pub use fabric::{Fabric, Routing};
 pub use flops::{parse_flops, show_flops};
 pub use gpu::{GpuSpec, Lanes, Precision};
 pub use gpu_table::{CatalogueGpu, catalogue};
+pub use one_host::HostGpu;
 use order::Order;
 pub use order::networks;
 pub use parts::{
@@ -49,7 +50,6 @@ pub use protocol::{Incast, Protocol, Rendezvous, Stack};
 pub use provenance::Provenance;
 pub use route::Route;
 pub use scale::Figure;
-use std::sync::Arc;
 pub use transport::Transport;
 
 /// At most this many devices stand in one cluster.
@@ -143,31 +143,6 @@ impl Cluster {
     /// Name and TOML text of every preset, by name.
     pub fn presets() -> &'static [(&'static str, &'static str)] {
         &PRESETS
-    }
-
-    /// One host with one CPU and nothing else: the shape of a calibrated profile of this machine.
-    ///
-    /// `message_latency` and `message_bandwidth` are those of one message between two ranks on the host.
-    ///
-    /// # Errors
-    /// No core, or a peak that is not a positive finite number of FLOP/s.
-    pub fn one_host(
-        cpu: CpuSpec,
-        message_latency: Time,
-        message_bandwidth: Bandwidth,
-        provenance: Provenance,
-    ) -> Result<Cluster, InputError> {
-        if cpu.cores == 0 {
-            return Err(InputError::new("one host", "cores = 0", "must be at least 1"));
-        }
-        if !(cpu.flops_per_core_s > 0.0 && cpu.flops_per_core_s.is_finite()) {
-            let value = format!("flops_per_core_s = {}", cpu.flops_per_core_s);
-            return Err(InputError::new("one host", value, "must be positive and finite"));
-        }
-        let mut builder = Builder::new("this-host", "one host as measured");
-        builder.host("host", &cpu, message_latency, message_bandwidth, &Arc::new(provenance));
-        builder.host_row("host", 1);
-        Ok(builder.finish())
     }
 
     /// The cluster's name, as its file gives it.

@@ -24,6 +24,7 @@ mod libraries;
 mod nvrtc;
 mod probe;
 mod rank;
+mod rates;
 mod source;
 pub mod table;
 
@@ -34,5 +35,6 @@ pub use libraries::{Found, Library, Missing, Places};
 pub use nvrtc::{CompileError, Nvrtc};
 pub use probe::{Gpu, Machine, Unavailable, probe};
 pub use rank::{Gpus, Rank};
+pub use rates::{Rates, Way, free_memory, rates};
 pub use source::{PRELUDE, Source};
 pub use table::{Call, Entry, Launch};

@@ -7,9 +7,10 @@ use super::super::describe::{FABRICS, LINKS, PROTOCOLS, fabric_row, link_row, pr
 use super::super::names::Names;
 use super::super::reader::Source;
 use super::super::size::Size;
-use super::super::{Bandwidth, VertexId, VertexKind};
+use super::super::{VertexId, VertexKind};
 use super::table::Plan;
 use super::{Fabric, FabricTable, Shape, Torus, Tree};
+use crate::Bandwidth;
 use crate::InputError;
 
 /// Adds all fabrics to a cluster whose hosts stand.

@@ -149,6 +149,7 @@ impl Rank {
             leaving: Vec::new(),
             left: 0,
             spare: Vec::new(),
+            ballast: None,
             lanes,
             gpu: Arc::clone(&gpu),
         };

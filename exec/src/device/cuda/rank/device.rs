@@ -4,12 +4,16 @@ use std::ops::Range;
 
 use lockstep_models::{Buffer, Copy};
 
+use super::super::driver::{DeviceMemory, Fill};
 use super::super::layers::{self, Gradients};
 use super::super::{View, ViewMut};
 use super::lanes::Lane;
 use super::{ELEMENT, Rank, Work, moves};
 use crate::arena::Arena;
 use crate::device::{Arrival, Backward, Device, DeviceError, Forward, Loss, Mark, Place, Settled, Spot, Step, Values};
+
+/// Bytes of a fill that delays a device: more than its caches hold, so that one takes tens of microseconds.
+const BALLAST: u64 = 64 << 20;
 
 impl Device for Rank {
     fn host(&self, buffer: Buffer) -> &Arena {
@@ -234,6 +238,22 @@ impl Device for Rank {
 
     fn defers(&self) -> bool {
         true
+    }
+
+    fn delay(&mut self, times: u32) -> Result<(), DeviceError> {
+        self.flush()?;
+        let memory = match self.ballast.take() {
+            Some(memory) => memory,
+            None => DeviceMemory::new(&self.gpu.context, "what delays a device", BALLAST, Fill::Poison)?,
+        };
+        let (address, bytes) = (memory.address(), memory.bytes());
+        self.ballast = Some(memory);
+        let stream = self.lanes.give(Lane::Compute);
+        for _ in 0..times {
+            // SAFETY: the memory is this rank's, which nobody reads.
+            unsafe { stream.fill(address, 0, bytes) }?;
+        }
+        Ok(())
     }
 
     fn mark(&mut self) -> Result<Mark, DeviceError> {

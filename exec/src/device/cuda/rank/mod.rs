@@ -89,6 +89,8 @@ pub struct Rank {
     leaving: Vec<(u64, Event)>,
     left: u64,
     spare: Vec<Event>,
+    /// What fills that delay the device write.
+    ballast: Option<DeviceMemory>,
 }
 
 impl Rank {

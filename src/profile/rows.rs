@@ -1,0 +1,35 @@
+//! A GPU's figures as rows, in the form of those of `calibrate`.
+
+use lockstep_sim::{GpuEntry, Interval};
+
+use crate::calibrate::CalibrationRow;
+
+/// The figures of a GPU.
+pub fn gpu_rows(gpu: &GpuEntry) -> Vec<CalibrationRow> {
+    let mut rows = Vec::new();
+    let mut row = |operation: String, size: Option<u64>, seconds: Interval, scale: f64, slowdown: f64| {
+        let operation = format!("{}: {operation}", gpu.model);
+        rows.push(CalibrationRow::of(operation, size, seconds, scale, slowdown));
+    };
+    for entry in &gpu.compute {
+        let name = format!("{} {}", entry.phase, entry.chain);
+        row(name, Some(u64::from(entry.samples)), entry.seconds, 1.0, entry.slowdown);
+    }
+    for (name, points) in [("update", &gpu.update), ("load", &gpu.load)] {
+        for point in points {
+            row(name.to_owned(), Some(point.elements), point.seconds, 1.0, point.slowdown);
+        }
+    }
+    for entry in &gpu.learners {
+        let name = format!("step of {} x {}", entry.learners, entry.model);
+        row(name, Some(u64::from(entry.samples)), entry.step, 1.0, entry.slowdown);
+    }
+    let Some(hardware) = &gpu.hardware else { return rows };
+    row("launch".to_owned(), None, hardware.launch, 1.0, 1.0);
+    row("mark, which no other figure holds".to_owned(), None, hardware.mark, 1.0, 1.0);
+    for (name, copy) in hardware.copies() {
+        row(format!("{name}, one element"), None, copy.latency, 1.0, 1.0);
+        row(format!("{name}, per MiB"), None, copy.byte, f64::from(1u32 << 20), 1.0);
+    }
+    rows
+}

@@ -1,0 +1,161 @@
+//! One rank at its steps: tasks in a step's order, each between two marks on the device's own clock.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::cpu::Mode;
+use lockstep_exec::device::{DeviceError, Devices, Settled};
+use lockstep_exec::replica::Replica;
+use lockstep_models::{Op, Phase, Program, SgdStep};
+
+/// Steps before the first that counts: programs are chosen and caught in them.
+pub(super) const WARM_UP: u32 = 3;
+/// Shares of the parameters that are updated by themselves.
+const SHARES: [u64; 3] = [4, 16, 64];
+/// At most so many fills keep the device from beginning.
+const MOST_FILLS: u32 = 1024;
+const SEED: u64 = 1;
+
+/// What is trained, and on what.
+pub(super) struct Stand<'a> {
+    pub(super) devices: &'a Devices,
+    pub(super) program: &'a Program,
+    pub(super) data: &'a Dataset,
+}
+
+/// A rank that makes steps.
+pub(super) struct Rank<'a> {
+    replica: Replica,
+    program: &'a Program,
+    data: &'a Dataset,
+    tasks: Vec<&'a Op>,
+    indices: Vec<u32>,
+}
+
+/// Seconds of each task, step by step.
+pub(super) struct Laps {
+    /// Passes and the update of everything.
+    pub(super) tasks: Vec<(Op, Vec<f64>)>,
+    /// Updates, by parameters.
+    pub(super) updates: Vec<(u64, Vec<f64>)>,
+    /// Two marks with nothing between them.
+    pub(super) marks: Vec<f64>,
+}
+
+impl<'a> Stand<'a> {
+    /// The rank of that number, which says on which GPU it is.
+    pub(super) fn rank(&self, rank: u32) -> Result<Rank<'a>, DeviceError> {
+        let timed = |op: &&Op| matches!(op, Op::Load { .. } | Op::Compute { .. } | Op::Update { .. });
+        let tasks = self.program.roles[0].tasks.iter().map(|task| &task.op).filter(timed).collect();
+        let samples = self.data.len().max(1) as u32;
+        Ok(Rank {
+            replica: Replica::of_rank(self.devices, rank, self.program, SEED)?,
+            program: self.program,
+            data: self.data,
+            tasks,
+            indices: (0..self.program.batch_per_rank).map(|index| index % samples).collect(),
+        })
+    }
+}
+
+impl Rank<'_> {
+    /// A whole step that nobody times.
+    pub(super) fn step(&mut self) -> Result<(), DeviceError> {
+        for task in 0..self.tasks.len() {
+            self.run(task)?;
+        }
+        self.replica.seal()?;
+        self.replica.settle().map(drop)
+    }
+
+    /// Hands over a step, with a mark before its load and one behind.
+    pub(super) fn hand_over(&mut self) -> Result<(), DeviceError> {
+        for task in 0..self.tasks.len() {
+            let loads = matches!(self.tasks[task], Op::Load { .. });
+            if loads {
+                self.replica.mark()?;
+            }
+            self.run(task)?;
+            if loads {
+                self.replica.mark()?;
+            }
+        }
+        self.replica.seal()
+    }
+
+    /// Of the step that was handed over first.
+    pub(super) fn settle(&mut self) -> Result<Settled, DeviceError> {
+        self.replica.settle()
+    }
+
+    /// What each task takes, `steps` times.
+    pub(super) fn laps(&mut self, steps: u32) -> Result<Laps, DeviceError> {
+        let parameters = self.program.model.parameter_elements();
+        let parts = SHARES.map(|share| parameters / share);
+        let parts: Vec<u64> = parts.into_iter().filter(|elements| *elements > 0).collect();
+        let of_tasks = self.tasks.iter().map(|op| ((*op).clone(), Vec::new())).collect();
+        let updates = parts.iter().map(|elements| (*elements, Vec::new())).collect();
+        let mut laps = Laps { tasks: of_tasks, updates, marks: Vec::new() };
+        let (mut fills, mut handing) = (1, f64::INFINITY);
+        for step in 0..WARM_UP + steps {
+            self.replica.mark()?;
+            self.replica.delay(fills)?;
+            self.replica.mark()?;
+            self.replica.mark()?;
+            let begun = Instant::now();
+            for task in 0..self.tasks.len() {
+                self.run(task)?;
+                self.replica.mark()?;
+            }
+            for elements in &parts {
+                self.update(0..*elements)?;
+                self.replica.mark()?;
+            }
+            self.replica.seal()?;
+            handing = begun.elapsed().as_secs_f64().min(handing);
+            let passed = self.replica.settle()?.times;
+            let seconds = |from: usize| match (passed.get(from), passed.get(from + 1)) {
+                (Some(from), Some(to)) => to.saturating_duration_since(*from).as_secs_f64(),
+                _ => 0.0,
+            };
+            // Half as long again as the step needs to be handed over.
+            let fill = (seconds(0) / f64::from(fills)).max(1e-6);
+            fills = ((1.5 * handing / fill).ceil() as u32).clamp(1, MOST_FILLS);
+            if step < WARM_UP {
+                continue;
+            }
+            let mark = seconds(1);
+            laps.marks.push(mark);
+            let of_tasks = laps.tasks.iter_mut().map(|(_, seconds)| seconds);
+            let of_updates = laps.updates.iter_mut().map(|(_, seconds)| seconds);
+            for (number, lap) in of_tasks.chain(of_updates).enumerate() {
+                lap.push((seconds(2 + number) - mark).max(0.0));
+            }
+        }
+        for (op, seconds) in &laps.tasks {
+            if let Op::Update { range } = op {
+                laps.updates.push((range.end - range.start, seconds.clone()));
+            }
+        }
+        Ok(laps)
+    }
+
+    fn update(&mut self, range: Range<u64>) -> Result<(), DeviceError> {
+        // So small a rate leaves the weights where they are, however often the update is timed.
+        let sgd = SgdStep::plain(1e-9, 0.9);
+        self.replica.update(range.start as usize..range.end as usize, &sgd)
+    }
+
+    fn run(&mut self, task: usize) -> Result<(), DeviceError> {
+        match self.tasks[task] {
+            Op::Load { .. } => self.replica.load(self.data, &self.indices, 0),
+            Op::Compute { chain, phase: Phase::Forward, .. } => self.replica.forward(*chain, Mode::Train).map(drop),
+            Op::Compute { chain, phase, samples, .. } => {
+                self.replica.backward(*chain, *phase, 1.0 / *samples as f32, false)
+            }
+            Op::Update { range } => self.update(range.clone()),
+            Op::Averaging { .. } | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Callback { .. } => Ok(()),
+        }
+    }
+}

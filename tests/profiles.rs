@@ -1,0 +1,137 @@
+//! `exec profile` over the pretend libraries, and predictions from what it wrote. They have no speed, so none is asserted.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use lockstep_models::{Bucket, Job, Model, Op, Program};
+use lockstep_sim::{Profile, chain_key};
+
+use crate::commands::{folder, number};
+
+/// Set by `tests/run`: a missing compiler is then a failure.
+const REQUIRED: &str = "LOCKSTEP_REQUIRE_TWIN";
+
+/// The folder of the pretend libraries. `None`, with a loud word, where there is no compiler.
+fn pretend() -> Option<PathBuf> {
+    let starts = cfg!(target_arch = "x86_64") && Command::new("g++").arg("--version").output().is_ok();
+    if !starts {
+        assert!(std::env::var_os(REQUIRED).is_none(), "{REQUIRED} is set, and there is no g++ for x86-64");
+        eprintln!("SKIPPED: profiles of GPUs were not checked, for there is no g++ for x86-64");
+        return None;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pretend");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu/pretend/build");
+    let output = Command::new("bash").arg(script).arg(&folder).output().expect("bash starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(folder)
+}
+
+/// Runs the binary over the pretend libraries.
+fn run(libraries: &Path, place: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(arguments)
+        .current_dir(place)
+        .env("LD_LIBRARY_PATH", libraries)
+        .env("LOCKSTEP_CACHE", place.join("cache"))
+        .envs(environment.iter().copied())
+        .output()
+        .expect("the binary runs")
+}
+
+fn error_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn program(batch: u32) -> Program {
+    let model = Arc::new(Model::load("lenet").expect("a model"));
+    Job { bucket: Bucket::Whole, ..Job::new(model, 1, batch) }.program().expect("a program")
+}
+
+#[test]
+fn a_pretend_gpu_is_profiled_and_predicted_from() {
+    let Some(libraries) = pretend() else { return };
+    let place = folder("profiles");
+    let arguments = "exec profile --model lenet --batch-per-rank 8,2 --learners 2 --steps 3 -o gpu.json --format json";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let output = run(&libraries, &place, &arguments, &[("PRETEND_DEVICES", "2")]);
+    assert!(output.status.success(), "{}", error_of(&output));
+    assert!(error_of(&output).contains("measuring layers of lenet"), "{}", error_of(&output));
+
+    let profile = Profile::load(&place.join("gpu.json")).expect("a profile");
+    let [gpu] = &profile.gpus[..] else { panic!("both GPUs are of one model") };
+    let hardware = gpu.hardware.as_ref().expect("what the host has");
+    assert_eq!((hardware.count, hardware.device.as_str(), gpu.at_once), (2, "cuda", 2));
+    assert!(hardware.to_peer.is_some());
+    // Every phase of every chain, at each batch, once.
+    for batch in [2, 8] {
+        let program = program(batch);
+        let wanted: BTreeSet<(String, String)> = program.roles[0]
+            .tasks
+            .iter()
+            .filter_map(|task| match &task.op {
+                Op::Compute { chain, phase, .. } => Some((chain_key(&program, *chain), phase.name().to_owned())),
+                _ => None,
+            })
+            .collect();
+        let own = gpu.compute.iter().filter(|entry| entry.samples == batch);
+        let found: Vec<(String, String)> = own.map(|entry| (entry.chain.clone(), entry.phase.clone())).collect();
+        assert_eq!((found.len(), found.into_iter().collect::<BTreeSet<_>>()), (wanted.len(), wanted));
+    }
+    let parameters = program(2).model.parameter_elements();
+    let updates: Vec<u64> = gpu.update.iter().map(|point| point.elements).collect();
+    assert_eq!(updates, [parameters / 64, parameters / 16, parameters / 4, parameters]);
+    assert_eq!(gpu.load.iter().map(|point| point.elements).collect::<Vec<_>>(), [2 * 784, 8 * 784]);
+    let learners: Vec<(u32, u32)> = gpu.learners.iter().map(|entry| (entry.samples, entry.learners)).collect();
+    assert_eq!(learners, [(2, 1), (2, 2), (8, 1), (8, 2)]);
+    assert!(gpu.learners.iter().all(|entry| entry.slowdown >= 1.0));
+    // A larger batch takes more memory, and no rank less than its plan's activations.
+    assert!(gpu.memory[0].planned_bytes < gpu.memory[1].planned_bytes);
+    assert!(gpu.memory[0].taken_bytes < gpu.memory[1].taken_bytes);
+
+    // Batches that were measured, and one between; a second rank is on the second GPU.
+    let arguments = "sim predict --model lenet --batch-per-rank 2,5,8 --ranks 1,2 --profile gpu.json --format json";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let output = run(&libraries, &place, &arguments, &[]);
+    assert!(output.status.success(), "{}", error_of(&output));
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = answer["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 6);
+    assert!(rows.iter().all(|row| number(row, "step_time_s") > 0.0));
+    let notes = answer["notes"].to_string();
+    assert!(notes.contains("2 x Pretend") && !notes.contains("was not measured"), "{notes}");
+    let alone = |batch: u64| {
+        let row = rows.iter().find(|row| row["ranks"] == 1 && row["batch_per_rank"] == batch);
+        number(row.expect("a row"), "step_time_s")
+    };
+    // Half way between two measured sizes is half way between their times.
+    assert!((alone(5) - (alone(2) + alone(8)) / 2.0).abs() < 1e-6, "{} {} {}", alone(2), alone(5), alone(8));
+}
+
+#[test]
+fn what_does_not_fit_is_said_and_left_out() {
+    let Some(libraries) = pretend() else { return };
+    let place = folder("profiles-full");
+    // The large batch's samples alone, twice, take 200 MB.
+    let memory = [("PRETEND_MEMORY_BYTES", "400000000")];
+    let arguments = "exec profile --model lenet --batch-per-rank 2,32000 --learners 1 --steps 2 -o gpu.json";
+    let output = run(&libraries, &place, &arguments.split(' ').collect::<Vec<_>>(), &memory);
+    let error = error_of(&output);
+    assert!(
+        output.status.success() && error.contains("batch of 32000 is left out: the device is out of memory"),
+        "{error}"
+    );
+    let profile = Profile::load(&place.join("gpu.json")).expect("a profile");
+    assert!(profile.gpus[0].compute.iter().all(|entry| entry.samples == 2));
+
+    let arguments = "exec profile --model lenet --batch-per-rank 32000 --learners 1 --steps 2 -o none.json";
+    let output = run(&libraries, &place, &arguments.split(' ').collect::<Vec<_>>(), &memory);
+    let error = error_of(&output);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.lines().last().is_some_and(|line| line.starts_with("--batch-per-rank: 32000: none of them fits")),
+        "{error}"
+    );
+    assert!(!place.join("none.json").exists());
+}

@@ -1,0 +1,104 @@
+//! One host as it was measured: its CPU, and its GPUs, each on a bus of its own.
+
+use std::sync::Arc;
+
+use super::build::{Builder, Wire};
+use super::{Cluster, CpuSpec, Duplex, GpuSpec, LinkKind, PeerToPeer, Provenance, Stack, VertexId};
+use crate::{Bandwidth, InputError, Time};
+
+/// A GPU of such a host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostGpu {
+    /// Its figures.
+    pub spec: Arc<GpuSpec>,
+    /// Of a small copy between the host's memory and its own.
+    pub latency: Time,
+    /// Of a large one, either way.
+    pub bandwidth: Bandwidth,
+}
+
+impl Cluster {
+    /// One host with one CPU and nothing else: the shape of a calibrated profile of this machine.
+    ///
+    /// `message_latency` and `message_bandwidth` are those of one message between two ranks on the host.
+    ///
+    /// # Errors
+    /// No core, or a peak that is not a positive finite number of FLOP/s.
+    pub fn one_host(
+        cpu: CpuSpec,
+        message_latency: Time,
+        message_bandwidth: Bandwidth,
+        provenance: Provenance,
+    ) -> Result<Cluster, InputError> {
+        Cluster::one_host_with(cpu, message_latency, message_bandwidth, &[], provenance)
+    }
+
+    /// The same with GPUs, `host.gpu0` and on; what one sends another goes through the host's memory.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn one_host_with(
+        cpu: CpuSpec,
+        message_latency: Time,
+        message_bandwidth: Bandwidth,
+        gpus: &[HostGpu],
+        provenance: Provenance,
+    ) -> Result<Cluster, InputError> {
+        if cpu.cores == 0 {
+            return Err(InputError::new("one host", "cores = 0", "must be at least 1"));
+        }
+        if !(cpu.flops_per_core_s > 0.0 && cpu.flops_per_core_s.is_finite()) {
+            let value = format!("flops_per_core_s = {}", cpu.flops_per_core_s);
+            return Err(InputError::new("one host", value, "must be positive and finite"));
+        }
+        let provenance = Arc::new(provenance);
+        let mut builder = Builder::new("this-host", "one host as measured");
+        builder.host("host", &cpu, message_latency, message_bandwidth, &provenance);
+        builder.host_row("host", 1);
+        let core = VertexId(0);
+        if !gpus.is_empty() {
+            builder.passing(PeerToPeer::HostMemory, None);
+        }
+        for (number, gpu) in gpus.iter().enumerate() {
+            let vertex = VertexId(builder.vertices().len() as u32);
+            builder.gpu(&format!("gpu{number}"), &gpu.spec, &provenance);
+            let bus = Wire {
+                kind: LinkKind::Pcie,
+                latency: gpu.latency,
+                bandwidth: gpu.bandwidth,
+                duplex: Duplex::Full,
+                // What was measured is what data takes, headers and all.
+                protocol: Arc::new(Stack::Plain.defaults()),
+                provenance: provenance.clone(),
+            };
+            builder.wire(core, vertex, &bus);
+        }
+        Ok(builder.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Bytes;
+    use crate::cluster::DeviceId;
+
+    #[test]
+    fn gpus_meet_in_the_memory_of_their_host() {
+        let rate = |bytes_per_s: f64| Bandwidth::new(bytes_per_s).expect("positive");
+        let cpu = CpuSpec { cores: 2, flops_per_core_s: 1e11, memory_bandwidth: rate(1e11), memory: Bytes(0) };
+        let spec = GpuSpec::measured("a GPU", 80, 1e13, rate(1e12), Bytes(1 << 30), Time(1));
+        let gpu = HostGpu { spec: Arc::new(spec), latency: Time(5_000_000), bandwidth: rate(1e10) };
+        let measured = || Provenance::Measured("a test".to_string());
+        let gpus = [gpu.clone(), gpu];
+        let cluster = Cluster::one_host_with(cpu, Time(1), rate(1e9), &gpus, measured()).expect("a cluster");
+        let names: Vec<&str> = cluster.devices().iter().map(|device| device.name.as_str()).collect();
+        assert_eq!(names, ["host.cpu", "host.gpu0", "host.gpu1"]);
+        // Up one bus, into the memory and out of it, down the other.
+        let route = cluster.route(DeviceId(1), DeviceId(2)).expect("a way");
+        let kinds: Vec<LinkKind> = route.links.iter().map(|link| cluster.link(*link).kind).collect();
+        assert_eq!((kinds[0], kinds[kinds.len() - 1]), (LinkKind::Pcie, LinkKind::Pcie));
+        assert_eq!(kinds.iter().filter(|kind| **kind == LinkKind::HostMemory).count(), 2);
+        assert_eq!((route.latency, route.bandwidth), (Time(10_000_000), rate(1e10)));
+    }
+}
