@@ -6,7 +6,7 @@ use lockstep_models::{Area, Averaging, Buffer, Copy, Layout, Role, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
-use crate::device::{Arrival, Buffers, DeviceError, Step, Values};
+use crate::device::{Arrival, Buffers, Device, DeviceError, Step, Values};
 use crate::error::ExecError;
 use crate::init;
 use crate::replica::{Making, Replica};
@@ -106,6 +106,11 @@ impl Memory {
     /// Brings an exchange's result to the device.
     pub(crate) fn bring_in(&mut self, buffer: Buffer, part: Range<usize>) -> Result<(), DeviceError> {
         self.replica.as_mut().map_or(Ok(()), |replica| replica.device().bring_in(buffer, part))
+    }
+
+    /// The device of a rank that trains; only such ranks are in groups of devices.
+    pub(crate) fn device(&mut self) -> &mut dyn Device {
+        self.trained().device()
     }
 
     /// Does what a copy says; activations and gradients are those of the replica.

@@ -112,6 +112,7 @@ pub(crate) fn on_threads(
 ) -> Result<Run, ExecError> {
     data.check_fits(&program.model)?;
     let ranks = program.ranks();
+    options.devices.check(program, &(0..ranks).collect::<Vec<u32>>())?;
     room::check(program, 0..ranks, options)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let fits = ranks as usize * options.threads_per_rank <= cores;

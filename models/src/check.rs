@@ -137,10 +137,10 @@ impl Program {
         if group.shape.members() != group.ranks.count {
             return Err(fault(role, &task.name, "its group counts other members than ranks"));
         }
-        // A blocking library call stalls whatever else its process has in flight.
+        // MPI's call stalls whatever else its process has in flight, and NCCL's must come in the same order everywhere.
         let library = matches!(exchange.algorithm, Algorithm::Library(_));
         if library && !self.alone(role, id) {
-            return Err(fault(role, &task.name, "a library's collective blocks: one exchange at a time, please"));
+            return Err(fault(role, &task.name, "a library's collective runs alone: one exchange at a time, please"));
         }
         self.schedule(exchange).map(|_| ())
     }

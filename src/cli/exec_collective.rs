@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lockstep_exec::ASIDE;
-use lockstep_topology::{Algorithm, Group, InputError, Schedule};
+use lockstep_topology::{Algorithm, Group, InputError, Library, Schedule};
 
 use super::flags::{CollectiveFlags, positive};
 use super::operation_flags::seconds;
@@ -41,6 +41,10 @@ impl ExecCollective {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = &self.collective;
         flags.collective(1)?;
+        if flags.algorithm == Algorithm::Library(Library::Nccl) {
+            let message = "adds up what lies on GPUs, and here buffers lie on the host: take ring, or library:mpi";
+            return Err(InputError::new("--algorithm", flags.algorithm.to_string(), message).into());
+        }
         if matches!(flags.algorithm, Algorithm::Library(_)) && flags.transport != TransportKind::Mpi {
             let message = "calls MPI: add --transport mpi, or take an algorithm of lockstep's own, such as ring";
             return Err(InputError::new("--algorithm", flags.algorithm.to_string(), message).into());

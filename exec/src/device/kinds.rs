@@ -1,5 +1,8 @@
 //! Which devices a run computes on.
 
+use lockstep_models::Program;
+use lockstep_topology::{Algorithm, InputError, Library};
+
 use super::cpu::{Cpu, Threads};
 use super::cuda::{self, Gpus, Precision};
 use super::{Blueprint, Device, DeviceError, Null};
@@ -23,6 +26,25 @@ impl Devices {
     /// A library that is missing, no GPU, one that is too old.
     pub fn cuda(precision: Precision) -> Result<Devices, DeviceError> {
         Ok(Devices::Cuda(Gpus::open(precision)?))
+    }
+
+    /// Whether the ranks `here`, of this process, can do the exchanges of a program.
+    ///
+    /// # Errors
+    /// A library of GPUs is asked for on other devices, or is missing, or two ranks share a GPU.
+    pub(crate) fn check(&self, program: &Program, here: &[u32]) -> Result<(), InputError> {
+        let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
+        if !exchanges.any(|exchange| exchange.algorithm == Algorithm::Library(Library::Nccl)) {
+            return Ok(());
+        }
+        match self {
+            Devices::Cuda(gpus) => gpus.check_nccl(here),
+            Devices::Cpu | Devices::Null => {
+                let message =
+                    "adds up on NVIDIA's GPUs: add --device cuda, or take an algorithm of lockstep's own, such as ring";
+                Err(InputError::new("--algorithm", "library:nccl", message))
+            }
+        }
     }
 
     /// Gives back the memory that no rank uses any more.

@@ -13,6 +13,7 @@ mod chain;
 pub mod cpu;
 pub mod cuda;
 mod error;
+mod group;
 mod kinds;
 mod null;
 mod pass;
@@ -30,6 +31,7 @@ pub(crate) use buffers::Buffers;
 pub(crate) use chain::output_of;
 pub use chain::{ChainLayer, Mode};
 pub use error::DeviceError;
+pub use group::GroupId;
 pub use kinds::Devices;
 pub use null::Null;
 pub use pass::{Backward, Draw, Forward, Loss, Place, Spot};
@@ -98,6 +100,51 @@ pub trait Device: Send {
     fn bring_in(&mut self, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
         let _ = (buffer, range);
         Ok(())
+    }
+
+    /// A new group of devices, whose other members are told what it is known by.
+    ///
+    /// # Errors
+    /// The device's, or it knows none that add up by themselves.
+    fn new_group(&mut self) -> Result<GroupId, DeviceError> {
+        Err(group::none())
+    }
+
+    /// Begins to meet the others of a group of `members`, as number `member`; from now on it is the rank's group `group`.
+    ///
+    /// # Errors
+    /// As [`Device::new_group`].
+    fn join(&mut self, group: usize, id: &GroupId, member: u32, members: u32) -> Result<(), DeviceError> {
+        let _ = (group, id, member, members);
+        Err(group::none())
+    }
+
+    /// Begins to add up a range of a buffer over the members of a group, behind all that the device has been told so far. What it
+    /// is told from the moment on when the group is ready sees the sum. Members do the same in the same order.
+    ///
+    /// # Errors
+    /// As [`Device::new_group`].
+    fn sum(&mut self, group: usize, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
+        let _ = (group, buffer, range);
+        Err(group::none())
+    }
+
+    /// Begins to take leave of a group.
+    ///
+    /// # Errors
+    /// As [`Device::new_group`].
+    fn leave(&mut self, group: usize) -> Result<(), DeviceError> {
+        let _ = group;
+        Err(group::none())
+    }
+
+    /// Whether what was begun last in a group is done.
+    ///
+    /// # Errors
+    /// What has failed meanwhile, here or on another member.
+    fn is_ready(&mut self, group: usize) -> Result<bool, DeviceError> {
+        let _ = group;
+        Err(group::none())
     }
 
     /// All of some values, when all that the device was told is done.

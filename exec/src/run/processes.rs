@@ -66,6 +66,7 @@ fn set_up_process<'a>(
     hosts: &'a [u32],
 ) -> Result<Setup<'a>, ExecError> {
     data.check_fits(&program.model)?;
+    options.devices.check(program, here)?;
     room::check(program, here.iter().copied(), options)?;
     Ok(Setup { hosts: Some(hosts), ..setup(program, data, options, here.iter().copied())? })
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_models::{Buffer, Op, Program, Span, TaskId};
-use lockstep_topology::{Algorithm, Rank, Time};
+use lockstep_topology::{Algorithm, Library, Rank, Time};
 
 use super::Worker;
 use crate::arena::Arena;
@@ -18,8 +18,7 @@ use crate::transport::RegionMut;
 pub(super) struct Slot {
     task: TaskId,
     exchange: Exchange,
-    /// For a library's collective, which is one blocking call.
-    library: Option<(Arc<[Rank]>, RegionMut)>,
+    way: Way,
     pub(super) running: bool,
     /// What it sums is still on its way from the device.
     arrival: Option<Arrival>,
@@ -32,6 +31,16 @@ pub(super) struct Slot {
     start: Time,
     /// Its number in the flight recorder.
     record: u64,
+}
+
+/// Who does an exchange.
+enum Way {
+    /// Its own steps, by messages.
+    Steps,
+    /// MPI, in one blocking call.
+    Mpi(Arc<[Rank]>, RegionMut),
+    /// The devices of a group among themselves, without the host.
+    Devices(usize),
 }
 
 impl Worker<'_> {
@@ -52,21 +61,31 @@ impl Worker<'_> {
             _ => exchange.range.clone(),
         };
         let (start, end) = (held.start.max(exchange.range.start), held.end.min(exchange.range.end));
-        let needed = if self.transport.needs_scratch() { scratch_elements(&schedule, window) as usize } else { 0 };
+        let by_devices = exchange.algorithm == Algorithm::Library(Library::Nccl);
+        let needed = if self.transport.needs_scratch() && !by_devices {
+            scratch_elements(&schedule, window) as usize
+        } else {
+            0
+        };
         let scratch = Arena::new(vec![0.0; needed]);
         let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
         let part = (start - offset) as usize..(end - offset) as usize;
-        let data = self.memory.arena(exchange.buffer).region(part.clone());
+        let data =
+            if by_devices { RegionMut::empty() } else { self.memory.arena(exchange.buffer).region(part.clone()) };
         let first = (start - exchange.range.start) as usize;
         let buffers = Buffers::in_place(data, scratch.region(0..needed)).from_element(first);
         self.memory.scratch.push(scratch);
         let ranks: Arc<[Rank]> = group.ranks.iter().map(Rank).collect();
         let member = rank - group.ranks.first;
-        let library = matches!(exchange.algorithm, Algorithm::Library(_)).then(|| (ranks.clone(), data));
+        let way = match exchange.algorithm {
+            Algorithm::Library(Library::Mpi) => Way::Mpi(ranks.clone(), data),
+            Algorithm::Library(Library::Nccl) => Way::Devices(exchange.group),
+            _ => Way::Steps,
+        };
         self.slots.push(Slot {
             task,
             exchange: Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window),
-            library,
+            way,
             running: false,
             arrival: None,
             buffer: exchange.buffer,
@@ -92,22 +111,28 @@ impl Worker<'_> {
                 slot.exchange.restart();
                 (slot.running, slot.started, slot.ready, slot.start) = (true, started + 1, ready, start);
                 slot.record = self.flight.begin_exchange(index, task, started, start);
-                slot.arrival = self.memory.bring_out(slot.buffer, slot.part.clone())?;
+                match slot.way {
+                    Way::Devices(group) => self.memory.device().sum(group, slot.buffer, slot.part.clone())?,
+                    _ => slot.arrival = self.memory.bring_out(slot.buffer, slot.part.clone())?,
+                }
                 moved = true;
             }
             if !self.slots[index].running || !self.has_arrived(index)? {
                 continue;
             }
             let slot = &mut self.slots[index];
-            let ended = match &slot.library {
-                Some((ranks, data)) => {
+            let ended = match &slot.way {
+                Way::Steps => slot.exchange.turn(self.transport)? == Progress::Done,
+                Way::Mpi(ranks, data) => {
                     self.transport.library_allreduce(ranks, *data)?;
                     true
                 }
-                None => slot.exchange.turn(self.transport)? == Progress::Done,
+                Way::Devices(group) => self.memory.device().is_ready(*group)?,
             };
             if ended {
-                self.memory.bring_in(slot.buffer, slot.part.clone())?;
+                if !matches!(slot.way, Way::Devices(_)) {
+                    self.memory.bring_in(slot.buffer, slot.part.clone())?;
+                }
                 slot.running = false;
                 let (iteration, ready, start, record) = (slot.started - 1, slot.ready, slot.start, slot.record);
                 let end = self.now();
@@ -134,9 +159,10 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Whether something is on its way from the device, of whose arrival no message tells.
+    /// Whether something is on its way from the device, or in one, of whose arrival no message tells.
     pub(super) fn awaits_arrivals(&self) -> bool {
-        self.slots.iter().any(|slot| slot.arrival.is_some())
+        let by_device = |slot: &Slot| slot.running && matches!(slot.way, Way::Devices(_));
+        self.slots.iter().any(|slot| slot.arrival.is_some() || by_device(slot))
     }
 
     /// Messages sent so far.

@@ -8,6 +8,7 @@ mod deferred;
 mod desk;
 mod evaluation;
 mod exchanges;
+mod groups;
 mod learning;
 mod saving;
 mod shuffle;
@@ -196,6 +197,7 @@ impl<'a> Worker<'a> {
             store: None,
             shuffled: vec![Traffic::default(); program.ranks() as usize],
         };
+        worker.meet_groups()?;
         for (number, (task, exchange)) in role.exchanges().enumerate() {
             worker.prepare(number as u32, task, exchange)?;
         }
@@ -259,6 +261,7 @@ impl<'a> Worker<'a> {
         self.wait_until(Worker::settled)?;
         self.end_orders()?;
         self.close_desk()?;
+        self.leave_groups()?;
         let Log { evaluations, restarts, .. } = log;
         let (judge, moves) = (self.judge.clone(), self.without_momentum != self.iteration);
         let (sent, losses) = (self.sent(), self.losses);

@@ -29,6 +29,13 @@ impl Worker<'_> {
         self.wait_napping((self.setup.guard.limit / 8).min(NAP), condition)
     }
 
+    /// Ends the job, in which nothing has moved for so long.
+    pub(super) fn give_up(&mut self, waited: Duration) -> ExecError {
+        let error = self.setup.guard.give_up(self.transport.rank().0, waited.as_secs_f64());
+        self.transport.abort(&error.to_string());
+        error
+    }
+
     /// As [`Worker::wait_until`], with naps of at most `nap`, since no message ends the wait.
     pub(super) fn wait_napping(&mut self, nap: Duration, condition: impl Fn(&Self) -> bool) -> Result<(), ExecError> {
         let mut last_move = Instant::now();
@@ -51,9 +58,7 @@ impl Worker<'_> {
                 self.tell_waits();
             }
             if waited > limit {
-                let error = self.setup.guard.give_up(self.transport.rank().0, waited.as_secs_f64());
-                self.transport.abort(&error.to_string());
-                return Err(error);
+                return Err(self.give_up(waited));
             }
             if self.awaits_arrivals() {
                 std::thread::yield_now();

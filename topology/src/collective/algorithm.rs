@@ -40,7 +40,7 @@ pub enum Algorithm {
     Direct,
     /// `hierarchical:ring`: sums in each node, the named algorithm across the nodes' leaders, broadcast in each node.
     Hierarchical(Box<Algorithm>),
-    /// `library:mpi`: a vendor's allreduce, called by the executor.
+    /// `library:mpi`, `library:nccl`: a vendor's allreduce, called by the executor.
     Library(Library),
 }
 
@@ -50,10 +50,13 @@ pub enum Library {
     /// `MPI_Allreduce`. Its lanes are those of Open MPI's `tuned` component by its fixed rules: recursive doubling below
     /// 10,000 bytes or when there are fewer elements than members, the ring above.
     Mpi,
+    /// `ncclAllReduce`, on the memory of GPUs. Its lanes are those of the ring, whatever the size: NCCL chooses among algorithms by
+    /// tables of its own, which nobody but NCCL knows for a machine.
+    Nccl,
 }
 
 /// What can be written, for error messages.
-const FORMS: [&str; 11] = [
+const FORMS: [&str; 12] = [
     "ring",
     "halving-doubling",
     "binomial-tree",
@@ -65,6 +68,7 @@ const FORMS: [&str; 11] = [
     "direct",
     "hierarchical:ring",
     "library:mpi",
+    "library:nccl",
 ];
 
 impl fmt::Display for Algorithm {
@@ -83,6 +87,7 @@ impl fmt::Display for Algorithm {
             Algorithm::Direct => f.write_str("direct"),
             Algorithm::Hierarchical(across) => write!(f, "hierarchical:{across}"),
             Algorithm::Library(Library::Mpi) => f.write_str("library:mpi"),
+            Algorithm::Library(Library::Nccl) => f.write_str("library:nccl"),
         }
     }
 }
@@ -100,6 +105,7 @@ impl FromStr for Algorithm {
             ("pairwise", None) => Ok(Algorithm::Pairwise),
             ("direct", None) => Ok(Algorithm::Direct),
             ("library", Some("mpi")) => Ok(Algorithm::Library(Library::Mpi)),
+            ("library", Some("nccl")) => Ok(Algorithm::Library(Library::Nccl)),
             ("tree", Some(count)) => Ok(Algorithm::Tree { branching: positive(text, count)? }),
             ("multi-color", Some(count)) => Ok(Algorithm::MultiColor { colors: positive(text, count)? }),
             ("parameter-server", Some(rest)) => {
@@ -120,7 +126,7 @@ impl FromStr for Algorithm {
             ("multi-color", None) => Err(refusal(text, "needs the number of colours: write `multi-color:4`")),
             ("parameter-server", None) => Err(refusal(text, "needs the number of servers: write `parameter-server:1`")),
             ("hierarchical", None) => Err(refusal(text, "needs the algorithm across nodes: write `hierarchical:ring`")),
-            ("library", _) => Err(refusal(text, "the only library is `library:mpi`")),
+            ("library", _) => Err(refusal(text, "the libraries are `library:mpi` and `library:nccl`")),
             (known, Some(_)) if FORMS.contains(&known) => Err(refusal(text, &format!("`{known}` takes no parameter"))),
             _ => {
                 let near = nearest(name, FORMS.map(|form| form.split(':').next().unwrap_or(form)));
@@ -170,7 +176,7 @@ mod tests {
             ("hierarchical", "hierarchical:ring"),
             ("hierarchical:hierarchical:ring", "two levels"),
             ("hierarchical:bogus-algorithm", "ring"),
-            ("library:nccl", "library:mpi"),
+            ("library:gloo", "library:nccl"),
             ("", "ring"),
         ] {
             let refusal = text.parse::<Algorithm>().expect_err(text);

@@ -92,6 +92,9 @@ impl Method {
                 let small = elements.saturating_mul(4) < MPI_SMALL_BYTES || elements < u64::from(members);
                 Ok(if small { Method::RecursiveDoubling } else { Method::Ring { reduce: true, gather: true } })
             }
+            (Collective::AllReduce, Algorithm::Library(Library::Nccl)) => {
+                Ok(Method::Ring { reduce: true, gather: true })
+            }
             (
                 Collective::AllReduce | Collective::Broadcast { .. } | Collective::Reduce { .. },
                 Algorithm::BinomialTree | Algorithm::Tree { .. } | Algorithm::PipelinedChain,
@@ -148,7 +151,7 @@ impl Method {
                 let serving = match collective {
                     Collective::AllReduce => {
                         "ring, halving-doubling, binomial-tree, tree:4, pipelined-chain, multi-color:4, parameter-server:1, \
-                         direct, hierarchical:ring or library:mpi"
+                         direct, hierarchical:ring, library:mpi or library:nccl"
                     }
                     Collective::AllReduceOfNodes => "hierarchical:ring",
                     Collective::ReduceScatter | Collective::AllGather => "ring or direct",

@@ -71,7 +71,7 @@ fn log(p: u64) -> u64 {
 }
 
 /// The table of `docs/collectives.md`, for p = 2, 4, 8, 16, 32 and n a multiple of p (and of the number of servers).
-const TABLE: [Row; 20] = [
+const TABLE: [Row; 21] = [
     Row {
         collective: "allreduce",
         algorithm: "ring",
@@ -132,6 +132,13 @@ const TABLE: [Row; 20] = [
     Row {
         collective: "allreduce",
         algorithm: "library:mpi",
+        rounds: |p| 2 * (p - 1),
+        most: |p, n| 2 * n * (p - 1) / p,
+        total: |p, n| 2 * n * (p - 1),
+    },
+    Row {
+        collective: "allreduce",
+        algorithm: "library:nccl",
         rounds: |p| 2 * (p - 1),
         most: |p, n| 2 * n * (p - 1) / p,
         total: |p, n| 2 * n * (p - 1),

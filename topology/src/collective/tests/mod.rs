@@ -28,7 +28,7 @@ fn allreduces() -> Vec<Algorithm> {
     ];
     let across = [Algorithm::Ring, Algorithm::HalvingDoubling, Algorithm::MultiColor { colors: 2 }];
     let levels = across.map(|across| Algorithm::Hierarchical(Box::new(across)));
-    flat.into_iter().chain(levels).chain([Algorithm::Library(Library::Mpi)]).collect()
+    flat.into_iter().chain(levels).chain([Library::Mpi, Library::Nccl].map(Algorithm::Library)).collect()
 }
 
 /// Collectives and algorithms that serve `members`, with the roots, servers and counts that may make a difference.

@@ -7,6 +7,7 @@
 //! | [`DeviceMemory`], [`PinnedMemory`] | the device's memory; the host's, which copies on streams read and write by themselves |
 //! | [`Modules`], [`Cache`] | the project's kernels, compiled by NVRTC on the host for the device's architecture, kept on disk |
 //! | [`Executor`] | plays [`Command`](super::Command)s on one stream: kernels by the driver, convolutions by cuDNN, products by cuBLASLt |
+//! | [`Communicator`] | sums among the GPUs of a group of ranks, by NCCL |
 //! | [`Graphs`] | the same for lists that repeat: each is caught once and launched as a whole from then on |
 //!
 //! The functions of the bindings (cudarc) are called as they are in C. A call fails with a
@@ -24,6 +25,7 @@ mod executor;
 mod graphs;
 mod memory;
 mod modules;
+mod nccl;
 mod prints;
 mod products;
 mod staging;
@@ -36,4 +38,5 @@ pub use executor::{Executor, Limits};
 pub use graphs::{Counts, Graphs};
 pub use memory::{DeviceMemory, Fill, PinnedMemory};
 pub use modules::Modules;
+pub use nccl::Communicator;
 pub use stream::{Event, Priority, Stream};

@@ -73,7 +73,7 @@ fn untold(call: &str) -> String {
 }
 
 /// A library on top of the driver knows less than the driver, which repeats why it lost a device.
-fn refused_or_lost(call: &str, failed: bool, reason: String) -> DeviceError {
+pub(super) fn refused_or_lost(call: &str, failed: bool, reason: String) -> DeviceError {
     let call = call.to_owned();
     match room() {
         Err(code) if is_lost(code) => DeviceError::Lost { call, reason: format!("{reason}, {}", words(code)) },

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use lockstep_models::Buffer;
-use lockstep_topology::Bytes;
+use lockstep_topology::{Algorithm, Bytes, Library};
 
 use super::super::driver::{DeviceMemory, Executor, Fill, Graphs, Limits};
 use super::super::layers::{CrossEntropy, Kernel, Space};
 use super::due::Due;
 use super::gpus::Gpu;
+use super::groups::Groups;
 use super::held::{ELEMENT, Held};
 use super::lanes::{Lane, Lanes};
 use super::samples::Samples;
@@ -115,7 +116,11 @@ impl Rank {
         needs.check(&gpu, rank, of.loaded() as u64)?;
         let kept = DeviceMemory::new(context, "what kernels keep", bytes, Fill::Poison)?;
         let (chains, _) = chains(&of, gpus, kept.address())?;
-        let exchanged = |buffer: Buffer| of.role.exchanges().any(|(_, exchange)| exchange.buffer == buffer);
+        let by_messages = |algorithm: &Algorithm| *algorithm != Algorithm::Library(Library::Nccl);
+        let exchanged = |buffer: Buffer| {
+            let mut exchanges = of.role.exchanges().map(|(_, exchange)| exchange);
+            exchanges.any(|exchange| exchange.buffer == buffer && by_messages(&exchange.algorithm))
+        };
         let elements = of.parameters.len();
         let declared = of.declared.iter().enumerate().map(|(index, elements)| {
             Held::new(context, "a buffer of the program", *elements, exchanged(Buffer::Declared(index)))
@@ -150,6 +155,7 @@ impl Rank {
             left: 0,
             spare: Vec::new(),
             ballast: None,
+            groups: Groups::default(),
             lanes,
             gpu: Arc::clone(&gpu),
         };

@@ -4,13 +4,15 @@ use std::ops::Range;
 
 use lockstep_models::{Buffer, Copy};
 
-use super::super::driver::{DeviceMemory, Fill};
+use super::super::driver::{Communicator, DeviceMemory, Fill};
 use super::super::layers::{self, Gradients};
 use super::super::{View, ViewMut};
 use super::lanes::Lane;
 use super::{ELEMENT, Rank, Work, moves};
 use crate::arena::Arena;
-use crate::device::{Arrival, Backward, Device, DeviceError, Forward, Loss, Mark, Place, Settled, Spot, Step, Values};
+use crate::device::{
+    Arrival, Backward, Device, DeviceError, Forward, GroupId, Loss, Mark, Place, Settled, Spot, Step, Values,
+};
 
 /// Bytes of a fill that delays a device: more than its caches hold, so that one takes tens of microseconds.
 const BALLAST: u64 = 64 << 20;
@@ -51,6 +53,29 @@ impl Device for Rank {
         let stream = self.lanes.give(Lane::In);
         // SAFETY: as above; the next exchange of the range begins with a copy that comes after this one.
         unsafe { stream.upload(device, host, bytes) }
+    }
+
+    fn new_group(&mut self) -> Result<GroupId, DeviceError> {
+        Communicator::id(&self.gpu.context)
+    }
+
+    fn join(&mut self, group: usize, id: &GroupId, member: u32, members: u32) -> Result<(), DeviceError> {
+        self.groups.join(group, &self.gpu.context, (id, member, members))
+    }
+
+    fn sum(&mut self, group: usize, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
+        self.flush()?;
+        let address = self.held(buffer).memory().address();
+        self.groups.sum(group, address, &range, &mut self.lanes)
+    }
+
+    fn leave(&mut self, group: usize) -> Result<(), DeviceError> {
+        self.groups.leave(group)
+    }
+
+    fn is_ready(&mut self, group: usize) -> Result<bool, DeviceError> {
+        self.gpu.context.bind()?;
+        self.groups.is_ready(group, &mut self.lanes)
     }
 
     fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {

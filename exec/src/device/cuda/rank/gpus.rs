@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::driver::{Cache, Context, DeviceMemory, Event, Fill, Modules};
-use super::super::{Places, Precision, probe};
+use super::super::{Missing, Places, Precision, probe};
 use crate::device::DeviceError;
+use lockstep_topology::InputError;
 
 /// An arena that learners of a device take in turn, with what passes when the last one is done with it.
 pub(super) struct Lent {
@@ -25,6 +26,8 @@ struct Pool {
 pub(super) struct Gpu {
     pub(super) context: Arc<Context>,
     pub(super) modules: Arc<Modules>,
+    /// Why there is no NCCL, where that is so.
+    no_nccl: Option<String>,
     pool: Mutex<Pool>,
 }
 
@@ -87,10 +90,11 @@ impl Gpus {
         if open.is_empty() {
             let places = Places::usual();
             let machine = probe(&places).map_err(|reason| DeviceError::Unavailable(reason.in_short()))?;
+            let no_nccl = machine.missing.first().map(Missing::to_string);
             let gpu = |ordinal: usize| -> Result<Arc<Gpu>, DeviceError> {
                 let context = Context::open(&places, ordinal as u32)?;
                 let modules = Arc::new(Modules::load(&context, &Cache::usual())?);
-                Ok(Arc::new(Gpu { context, modules, pool: Mutex::default() }))
+                Ok(Arc::new(Gpu { context, modules, no_nccl: no_nccl.clone(), pool: Mutex::default() }))
             };
             *open = (0..machine.gpus.len()).map(gpu).collect::<Result<_, _>>()?;
         }
@@ -106,6 +110,27 @@ impl Gpus {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.all.len()
+    }
+
+    /// Whether `ranks`, of this process, can add up by NCCL.
+    ///
+    /// # Errors
+    /// There is no NCCL, or two of them share a GPU.
+    pub(crate) fn check_nccl(&self, ranks: &[u32]) -> Result<(), InputError> {
+        let refuse = |message: &str| Err(InputError::new("--algorithm", "library:nccl", message));
+        if let Some(reason) = self.all.iter().find_map(|gpu| gpu.no_nccl.as_ref()) {
+            return refuse(&format!("needs NCCL, and there is {reason}; or take ring"));
+        }
+        let mut on: Vec<usize> = ranks.iter().map(|rank| *rank as usize % self.count()).collect();
+        on.sort_unstable();
+        if on.windows(2).any(|two| two[0] == two[1]) {
+            let (ranks, gpus) = (ranks.len(), self.count());
+            return refuse(&format!(
+                "needs a GPU for each rank, and this process has {ranks} ranks on {gpus} GPUs: take at most {gpus} ranks, or an \
+                 algorithm of lockstep's own, such as ring"
+            ));
+        }
+        Ok(())
     }
 
     /// Gives the memory of arenas that nobody uses back to the devices.

@@ -21,9 +21,11 @@ pub(super) enum Lane {
     Average,
     /// Samples on their way to the device.
     Samples,
+    /// Buffers that are added up over a group. Others need not wait for it, for the host has seen that a sum is there.
+    Sum,
 }
 
-const ALL: [Lane; 5] = [Lane::Compute, Lane::Out, Lane::In, Lane::Average, Lane::Samples];
+const ALL: [Lane; 6] = [Lane::Compute, Lane::Out, Lane::In, Lane::Average, Lane::Samples, Lane::Sum];
 
 #[derive(Debug)]
 struct Track {
@@ -49,8 +51,8 @@ impl Lanes {
             let stream = Arc::new(Stream::new(context, priority)?);
             Ok(Track { stream, tail: Event::new(context, false)?, given: 0, recorded: 0, seen: [0; ALL.len()] })
         };
-        let [compute, out, back, average, samples] = ALL.map(track);
-        Ok(Lanes([compute?, out?, back?, average?, samples?]))
+        let [compute, out, back, average, samples, sum] = ALL.map(track);
+        Ok(Lanes([compute?, out?, back?, average?, samples?, sum?]))
     }
 
     /// A lane's stream, which is about to be given something.

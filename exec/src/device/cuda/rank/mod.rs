@@ -6,6 +6,7 @@
 //! | out | ranges of buffers to page-locked host memory, where messages read them | all that was told before |
 //! | in | what exchanges have left there | nothing: the host has seen that it is there |
 //! | average | the average model's and reference models' steps | what exchanges have left; the last correction |
+//! | sum | what a group adds up by NCCL | all that was told before; the host sees when it is there |
 //! | samples | the next micro-batch, while this one is computed on | passes on the micro-batch that lay there |
 //!
 //! Passes are gathered as commands until somebody wants to know or something else must come in between; what is gathered goes
@@ -15,6 +16,7 @@ mod build;
 mod device;
 mod due;
 mod gpus;
+mod groups;
 mod held;
 mod lanes;
 mod moves;
@@ -27,6 +29,7 @@ use lockstep_models::{Buffer, SgdStep};
 
 use self::due::{Due, bytes};
 use self::gpus::{Gpu, Lent};
+use self::groups::Groups;
 use self::held::{ELEMENT, Held};
 use self::lanes::{Lane, Lanes};
 use self::samples::Samples;
@@ -91,6 +94,8 @@ pub struct Rank {
     spare: Vec<Event>,
     /// What fills that delay the device write.
     ballast: Option<DeviceMemory>,
+    /// In which sums are NCCL's.
+    groups: Groups,
 }
 
 impl Rank {
@@ -211,6 +216,8 @@ impl Rank {
 
 impl Drop for Rank {
     fn drop(&mut self) {
+        // A sum for which a member is missing would hold its stream for ever.
+        self.groups.abandon();
         // Nothing is freed that a stream still uses. A lost device uses nothing any more.
         let _ = self.gpu.context.bind().and_then(|()| self.lanes.synchronize());
         if let Some(lent) = self.arena.take() {

@@ -1,0 +1,113 @@
+//! Sums among GPUs, over pretend libraries (`tests/gpu/pretend`): what ranks on several GPUs come to, whichever way gradients go.
+//!
+//! Each test runs in a process of its own, as the driver's do: the libraries read their settings once.
+
+#[path = "../driver/pretend.rs"]
+mod pretend;
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::Devices;
+use lockstep_exec::device::cuda::Precision;
+use lockstep_exec::{ExecError, Options, Run, run};
+use lockstep_models::{Bucket, Job, random_model};
+
+/// In a scene's own process.
+const SCENE: &str = "LOCKSTEP_LINKS_SCENE";
+
+/// Plays a scene, which is the test `name`, in a process of its own with `settings` of the pretend libraries, found as a user's
+/// are; nothing, with a loud word, where they cannot be made.
+fn scene(name: &str, settings: &[(&str, &str)], play: fn()) {
+    if std::env::var_os(SCENE).is_some() {
+        return play();
+    }
+    let Some(folder) = pretend::folder() else { return };
+    let itself = std::env::current_exe().expect("a test knows where it is");
+    let mut scene = Command::new(itself);
+    scene.args([name, "--exact", "--nocapture"]).env(SCENE, "1").env("LD_LIBRARY_PATH", folder);
+    scene.env("LOCKSTEP_CACHE", folder.join("cache")).envs(settings.iter().copied());
+    let output = scene.output().expect("a test starts");
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{name} {settings:?}: {}\n{said}{errors}",
+        output.status
+    );
+}
+
+/// Trains a small model for three steps, its gradients in several exchanges by `algorithm`.
+fn train(algorithm: &str, ranks: u32, devices: Devices) -> Result<Run, ExecError> {
+    let model = Arc::new(random_model(5, true));
+    let algorithm = algorithm.parse().expect("a known algorithm");
+    let job = Job { algorithm, bucket: Bucket::Layer, ..Job::new(model, ranks, 4) };
+    let program = job.program().expect("a program");
+    let (data, _) = Dataset::load("synthetic:200", &program.model).expect("data");
+    run(&program, &data, &Options { steps: 3, devices, stall_limit: Duration::from_secs(4), ..Options::default() })
+}
+
+fn gpus() -> Devices {
+    Devices::cuda(Precision::F32).expect("the pretend GPUs")
+}
+
+/// How far two runs' parameters are apart, beside the largest of them.
+fn distance(one: &Run, other: &Run) -> f32 {
+    let largest = one.parameters.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
+    let apart = one.parameters.iter().zip(&other.parameters).map(|(a, b)| (a - b).abs());
+    apart.fold(0.0, f32::max) / largest
+}
+
+fn count() -> u32 {
+    std::env::var("PRETEND_DEVICES").expect("a scene has settings").parse().expect("a number")
+}
+
+/// NCCL's sums have an order of their own, so the last bits may differ.
+#[test]
+fn sums_by_nccl_are_those_of_the_ring() {
+    for (devices, seed) in [("2", "1"), ("2", "2"), ("4", "3"), ("4", "4")] {
+        let settings = [("PRETEND_DEVICES", devices), ("PRETEND_SEED", seed)];
+        scene("sums_by_nccl_are_those_of_the_ring", &settings, || {
+            let ring = train("ring", count(), gpus()).expect("a run");
+            let nccl = train("library:nccl", count(), gpus()).expect("a run");
+            assert!(distance(&ring, &nccl) < 1e-6, "{}", distance(&ring, &nccl));
+            for (step, (a, b)) in ring.losses.iter().zip(&nccl.losses).enumerate() {
+                assert!((a - b).abs() < 1e-6 * a.abs(), "step {step}: {a} and {b}");
+            }
+            // A run must have trained, or nothing was added up.
+            let alone = train("ring", 1, gpus()).expect("a run");
+            assert!(distance(&ring, &alone) > 1e-4, "{}", distance(&ring, &alone));
+        });
+    }
+}
+
+/// A sum that never ends is given up: the streams behind it are free again, or the run would not end.
+#[test]
+fn a_sum_that_stalls_ends_the_run() {
+    let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_FAULT", "stall:5")];
+    scene("a_sum_that_stalls_ends_the_run", &settings, || {
+        let began = Instant::now();
+        let failure = train("library:nccl", 2, gpus()).err().expect("it cannot end well");
+        let ExecError::Stall { report, .. } = &failure else { panic!("{failure}") };
+        assert!(report.contains("library:nccl"), "{report}");
+        assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn what_nccl_cannot_do_is_refused_with_the_cure() {
+    let refused = |ranks, devices| match train("library:nccl", ranks, devices) {
+        Err(ExecError::Input(error)) => error.to_string(),
+        other => panic!("not refused: {:?}", other.err()),
+    };
+    assert!(refused(2, Devices::Cpu).contains("--device cuda"));
+    assert!(refused(2, Devices::Null).contains("--device cuda"));
+    scene("what_nccl_cannot_do_is_refused_with_the_cure", &[("PRETEND_DEVICES", "2")], || {
+        let refusal = match train("library:nccl", 3, gpus()) {
+            Err(ExecError::Input(error)) => error.to_string(),
+            other => panic!("not refused: {:?}", other.err()),
+        };
+        assert!(refusal.contains("3 ranks on 2 GPUs") && refusal.contains("ring"), "{refusal}");
+    });
+}
