@@ -33,7 +33,7 @@ impl Cluster {
         Cluster::one_host_with(cpu, message_latency, message_bandwidth, &[], provenance)
     }
 
-    /// The same with GPUs, `host.gpu0` and on; what one sends another goes through the host's memory.
+    /// The same with GPUs, `host.gpu0` and on; what one sends another goes through the host's memory as a message there.
     ///
     /// # Errors
     /// As there.
@@ -94,11 +94,12 @@ mod tests {
         let cluster = Cluster::one_host_with(cpu, Time(1), rate(1e9), &gpus, measured()).expect("a cluster");
         let names: Vec<&str> = cluster.devices().iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["host.cpu", "host.gpu0", "host.gpu1"]);
-        // Up one bus, into the memory and out of it, down the other.
+        // Up one bus, as a message through the memory, at the rate of the core that moves it, and down the other.
         let route = cluster.route(DeviceId(1), DeviceId(2)).expect("a way");
         let kinds: Vec<LinkKind> = route.links.iter().map(|link| cluster.link(*link).kind).collect();
         assert_eq!((kinds[0], kinds[kinds.len() - 1]), (LinkKind::Pcie, LinkKind::Pcie));
         assert_eq!(kinds.iter().filter(|kind| **kind == LinkKind::HostMemory).count(), 2);
-        assert_eq!((route.latency, route.bandwidth), (Time(10_000_000), rate(1e10)));
+        assert_eq!(kinds.iter().filter(|kind| **kind == LinkKind::SharedMemory).count(), 1);
+        assert_eq!((route.latency, route.bandwidth), (Time(10_000_001), rate(1e9)));
     }
 }
