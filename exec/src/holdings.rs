@@ -10,6 +10,7 @@ use crate::device::{Arrival, Buffers, Device, DeviceError, Step, Values};
 use crate::error::ExecError;
 use crate::init;
 use crate::replica::{Making, Replica};
+use crate::transport::RegionMut;
 use crate::whole;
 use crate::worker::{ORDER_ELEMENTS, Setup};
 
@@ -106,6 +107,11 @@ impl Memory {
     /// Brings an exchange's result to the device.
     pub(crate) fn bring_in(&mut self, buffer: Buffer, part: Range<usize>) -> Result<(), DeviceError> {
         self.replica.as_mut().map_or(Ok(()), |replica| replica.device().bring_in(buffer, part))
+    }
+
+    /// Where messages reach a buffer on the device itself, if they do.
+    pub(crate) fn region(&self, buffer: Buffer, part: Range<usize>) -> Option<RegionMut> {
+        self.replica.as_ref().and_then(|replica| replica.region(buffer, part))
     }
 
     /// The device of a rank that trains; only such ranks are in groups of devices.

@@ -153,6 +153,11 @@ impl Replica {
         self.device.host(buffer)
     }
 
+    /// Where they reach it on the device itself, if they do.
+    pub(crate) fn region(&self, buffer: Buffer, range: Range<usize>) -> Option<crate::transport::RegionMut> {
+        self.device.region(buffer, range)
+    }
+
     /// Bytes of the arena and of the workspace that the last micro-batch had.
     pub fn scratch_bytes(&mut self) -> (usize, usize) {
         self.device.scratch_bytes()

@@ -47,6 +47,14 @@ impl Devices {
         }
     }
 
+    /// Whether messages among `ranks`, all of this process, may go from one's memory to another's on the devices themselves.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn reach(&self, ranks: impl Iterator<Item = u32>) -> Result<bool, DeviceError> {
+        if let Devices::Cuda(gpus) = self { gpus.reach(ranks) } else { Ok(false) }
+    }
+
     /// Gives back the memory that no rank uses any more.
     pub(crate) fn clear(&self) {
         if let Devices::Cuda(gpus) = self {

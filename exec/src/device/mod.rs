@@ -25,6 +25,7 @@ use std::time::Instant;
 use lockstep_models::{Buffer, Copy};
 
 use crate::arena::Arena;
+use crate::transport::RegionMut;
 
 pub use blueprint::{Blueprint, ChainPlan};
 pub(crate) use buffers::Buffers;
@@ -81,6 +82,20 @@ pub trait Device: Send {
     /// The device's.
     fn bring_out(&mut self, buffer: Buffer, range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
         let _ = (buffer, range);
+        Ok(None)
+    }
+
+    /// A range of a buffer in the device's own memory, for messages to ranks whose devices reach it; none where that is the host's.
+    fn region(&self, buffer: Buffer, range: Range<usize>) -> Option<RegionMut> {
+        let _ = (buffer, range);
+        None
+    }
+
+    /// For such messages: passes when all that the device has been told so far is done.
+    ///
+    /// # Errors
+    /// The device's.
+    fn expose(&mut self) -> Result<Option<Arrival>, DeviceError> {
         Ok(None)
     }
 

@@ -122,6 +122,12 @@ pub trait Transport {
     /// Whether sums go through the caller's scratch memory.
     fn needs_scratch(&self) -> bool;
 
+    /// Whether messages to and from `rank` stay inside this process, so that both may lie on devices.
+    fn is_near(&self, rank: Rank) -> bool {
+        let _ = rank;
+        false
+    }
+
     /// The MPI library's own allreduce over `ranks`, blocking; nothing else may be in flight in this process.
     ///
     /// # Errors

@@ -5,13 +5,17 @@
 
 use std::ops::Range;
 
+use crate::device::DeviceError;
 use crate::device::cpu::add_into;
+use crate::device::cuda::Port;
 
 /// Elements that may be read until the transport is done with them.
 #[derive(Debug, Clone, Copy)]
 pub struct Region {
     start: *const f32,
     elements: usize,
+    /// What reads it; null of the host's memory.
+    port: *const Port,
 }
 
 /// Elements that may be read and written until the transport is done with them.
@@ -19,6 +23,8 @@ pub struct Region {
 pub struct RegionMut {
     start: *mut f32,
     elements: usize,
+    /// What reads and writes it; null of the host's memory.
+    port: *const Port,
 }
 
 // SAFETY: a region is only an address; who may touch the memory when is the promise made to `Region::new`.
@@ -42,7 +48,7 @@ impl Region {
     /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and
     /// nobody writes the elements that the message carries.
     pub unsafe fn new(start: *const f32, elements: usize) -> Region {
-        Region { start, elements }
+        Region { start, elements, port: std::ptr::null() }
     }
 
     /// Number of elements.
@@ -61,8 +67,8 @@ impl Region {
     /// When the range is not inside the region.
     pub fn part(&self, range: Range<usize>) -> Region {
         assert!(range.start <= range.end && range.end <= self.elements, "{range:?} of {} elements", self.elements);
-        // SAFETY: the range lies inside the region, as just checked.
-        Region { start: unsafe { self.start.add(range.start) }, elements: range.len() }
+        // On a device it is no memory of this program's.
+        Region { start: self.start.wrapping_add(range.start), elements: range.len(), port: self.port }
     }
 
     #[cfg(feature = "mpi")]
@@ -78,12 +84,21 @@ impl RegionMut {
     /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and
     /// nobody else reads or writes the elements that the message fills (nor writes those that a message carries).
     pub unsafe fn new(start: *mut f32, elements: usize) -> RegionMut {
-        RegionMut { start, elements }
+        RegionMut { start, elements, port: std::ptr::null() }
+    }
+
+    /// The `elements` values at `address` on a device, which messages between ranks of this process reach by its port.
+    ///
+    /// # Safety
+    /// As [`RegionMut::new`], for the port too. What the device does with the elements outside of messages is done before one is
+    /// posted, and begins when it is over.
+    pub(crate) unsafe fn on(port: *const Port, address: u64, elements: usize) -> RegionMut {
+        RegionMut { start: address as *mut f32, elements, port }
     }
 
     /// A region without elements, where none is needed.
     pub fn empty() -> RegionMut {
-        RegionMut { start: std::ptr::NonNull::dangling().as_ptr(), elements: 0 }
+        RegionMut { start: std::ptr::NonNull::dangling().as_ptr(), elements: 0, port: std::ptr::null() }
     }
 
     /// Number of elements.
@@ -102,13 +117,13 @@ impl RegionMut {
     /// When the range is not inside the region.
     pub fn part(&self, range: Range<usize>) -> RegionMut {
         assert!(range.start <= range.end && range.end <= self.elements, "{range:?} of {} elements", self.elements);
-        // SAFETY: the range lies inside the region, as just checked.
-        RegionMut { start: unsafe { self.start.add(range.start) }, elements: range.len() }
+        // On a device it is no memory of this program's.
+        RegionMut { start: self.start.wrapping_add(range.start), elements: range.len(), port: self.port }
     }
 
     /// The same elements, to be read.
     pub fn read(&self) -> Region {
-        Region { start: self.start, elements: self.elements }
+        Region { start: self.start, elements: self.elements, port: self.port }
     }
 
     #[cfg(feature = "mpi")]
@@ -116,12 +131,40 @@ impl RegionMut {
         self.start
     }
 
-    /// Puts `from` into these elements, in one pass over both.
+    /// As [`RegionMut::combine`], wherever both are.
+    ///
+    /// # Errors
+    /// The device's. Messages do not go between a device and the host.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub(crate) fn take(&self, from: Region, how: Combine) -> Result<(), DeviceError> {
+        assert_eq!(self.elements, from.elements, "a message and its receive differ in length");
+        // SAFETY: null, or ports that live as long as their regions.
+        match unsafe { (self.port.as_ref(), from.port.as_ref()) } {
+            (None, None) => {
+                self.combine(from, how);
+                Ok(())
+            }
+            (Some(port), Some(sender)) => {
+                let (to, at) = (self.start as u64, from.start as u64);
+                // SAFETY: the promise of `on`, and that only ranks which reach each other post such messages.
+                unsafe { port.take(to, (sender, at), self.elements, how) }
+            }
+            _ => {
+                let reason = "one side of it lies on a device, the other on the host".to_owned();
+                Err(DeviceError::Refused { call: "a message".to_owned(), reason })
+            }
+        }
+    }
+
+    /// Puts `from` into these elements, in one pass over both; both are the host's.
     ///
     /// # Panics
     /// When the lengths differ.
     pub(crate) fn combine(&self, from: Region, how: Combine) {
         assert_eq!(self.elements, from.elements, "a message and its receive differ in length");
+        assert!(self.port.is_null() && from.port.is_null(), "the host reaches its own memory alone");
         match how {
             // SAFETY: both regions are allocated and ours for this message (the promise of `new`); `copy` allows the
             // overlap that a rank's message to itself may have.

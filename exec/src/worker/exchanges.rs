@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Buffer, Op, Program, Span, TaskId};
+use lockstep_models::{Buffer, Op, Program, Span, Stream, TaskId};
 use lockstep_topology::{Algorithm, Library, Rank, Time};
 
 use super::Worker;
@@ -35,8 +35,10 @@ pub(super) struct Slot {
 
 /// Who does an exchange.
 enum Way {
-    /// Its own steps, by messages.
+    /// Its own steps, by messages from and to the host's memory.
     Steps,
+    /// Its own steps, by messages from one device's memory to another's.
+    Direct,
     /// MPI, in one blocking call.
     Mpi(Arc<[Rank]>, RegionMut),
     /// The devices of a group among themselves, without the host.
@@ -70,8 +72,13 @@ impl Worker<'_> {
         let scratch = Arena::new(vec![0.0; needed]);
         let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
         let part = (start - offset) as usize..(end - offset) as usize;
-        let data =
-            if by_devices { RegionMut::empty() } else { self.memory.arena(exchange.buffer).region(part.clone()) };
+        let is_direct = !by_devices && self.is_direct(exchange)?;
+        let data = if by_devices {
+            RegionMut::empty()
+        } else {
+            let direct = if is_direct { self.memory.region(exchange.buffer, part.clone()) } else { None };
+            direct.unwrap_or_else(|| self.memory.arena(exchange.buffer).region(part.clone()))
+        };
         let first = (start - exchange.range.start) as usize;
         let buffers = Buffers::in_place(data, scratch.region(0..needed)).from_element(first);
         self.memory.scratch.push(scratch);
@@ -80,6 +87,7 @@ impl Worker<'_> {
         let way = match exchange.algorithm {
             Algorithm::Library(Library::Mpi) => Way::Mpi(ranks.clone(), data),
             Algorithm::Library(Library::Nccl) => Way::Devices(exchange.group),
+            _ if is_direct => Way::Direct,
             _ => Way::Steps,
         };
         self.slots.push(Slot {
@@ -98,6 +106,19 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// Whether an exchange's members have devices that reach each other, so that messages need no copy on the host.
+    fn is_direct(&self, exchange: &lockstep_models::Exchange) -> Result<bool, ExecError> {
+        let program = self.setup.program;
+        let ranks = &program.groups[exchange.group].ranks;
+        let trains = |rank| {
+            let tasks = &program.roles[program.role_of(rank)].tasks;
+            tasks.iter().any(|task| task.stream == Stream::Compute)
+        };
+        let near = ranks.iter().all(|rank| trains(rank) && self.transport.is_near(Rank(rank)));
+        let library = matches!(exchange.algorithm, Algorithm::Library(_));
+        Ok(near && !library && self.setup.devices.reach(ranks.iter())?)
+    }
+
     /// Starts exchanges that are ready and moves those that run; true if one was started or ended.
     pub(super) fn progress(&mut self) -> Result<bool, ExecError> {
         self.transport.poll()?;
@@ -113,6 +134,7 @@ impl Worker<'_> {
                 slot.record = self.flight.begin_exchange(index, task, started, start);
                 match slot.way {
                     Way::Devices(group) => self.memory.device().sum(group, slot.buffer, slot.part.clone())?,
+                    Way::Direct => slot.arrival = self.memory.device().expose()?,
                     _ => slot.arrival = self.memory.bring_out(slot.buffer, slot.part.clone())?,
                 }
                 moved = true;
@@ -122,7 +144,7 @@ impl Worker<'_> {
             }
             let slot = &mut self.slots[index];
             let ended = match &slot.way {
-                Way::Steps => slot.exchange.turn(self.transport)? == Progress::Done,
+                Way::Steps | Way::Direct => slot.exchange.turn(self.transport)? == Progress::Done,
                 Way::Mpi(ranks, data) => {
                     self.transport.library_allreduce(ranks, *data)?;
                     true
@@ -130,7 +152,7 @@ impl Worker<'_> {
                 Way::Devices(group) => self.memory.device().is_ready(*group)?,
             };
             if ended {
-                if !matches!(slot.way, Way::Devices(_)) {
+                if !matches!(slot.way, Way::Devices(_) | Way::Direct) {
                     self.memory.bring_in(slot.buffer, slot.part.clone())?;
                 }
                 slot.running = false;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::Devices;
-use lockstep_exec::device::cuda::Precision;
+use lockstep_exec::device::cuda::{Gpus, Precision};
 use lockstep_exec::{ExecError, Options, Run, run};
 use lockstep_models::{Bucket, Job, random_model};
 
@@ -40,9 +40,13 @@ fn scene(name: &str, settings: &[(&str, &str)], play: fn()) {
 
 /// Trains a small model for three steps, its gradients in several exchanges by `algorithm`.
 fn train(algorithm: &str, ranks: u32, devices: Devices) -> Result<Run, ExecError> {
+    train_by("ssgd", algorithm, ranks, devices)
+}
+
+fn train_by(strategy: &str, algorithm: &str, ranks: u32, devices: Devices) -> Result<Run, ExecError> {
     let model = Arc::new(random_model(5, true));
-    let algorithm = algorithm.parse().expect("a known algorithm");
-    let job = Job { algorithm, bucket: Bucket::Layer, ..Job::new(model, ranks, 4) };
+    let (strategy, algorithm) = (strategy.parse().expect("a strategy"), algorithm.parse().expect("a known algorithm"));
+    let job = Job { strategy, algorithm, bucket: Bucket::Layer, ..Job::new(model, ranks, 4) };
     let program = job.program().expect("a program");
     let (data, _) = Dataset::load("synthetic:200", &program.model).expect("data");
     run(&program, &data, &Options { steps: 3, devices, stall_limit: Duration::from_secs(4), ..Options::default() })
@@ -78,6 +82,43 @@ fn sums_by_nccl_are_those_of_the_ring() {
             // A run must have trained, or nothing was added up.
             let alone = train("ring", 1, gpus()).expect("a run");
             assert!(distance(&ring, &alone) > 1e-4, "{}", distance(&ring, &alone));
+        });
+    }
+}
+
+fn open() -> Gpus {
+    Gpus::open(Precision::F32).expect("the pretend GPUs")
+}
+
+/// Copies and sums on the devices are the host's, in its order: the same bits, whatever the algorithm, with ranks that share a GPU
+/// and ranks that do not.
+#[test]
+fn messages_past_the_host_give_its_bits() {
+    for (devices, seed) in [("1", "1"), ("2", "2"), ("2", "3"), ("4", "4")] {
+        let settings = [("PRETEND_DEVICES", devices), ("PRETEND_SEED", seed)];
+        scene("messages_past_the_host_give_its_bits", &settings, || {
+            for (strategy, algorithm, ranks) in [
+                ("ssgd", "ring", 4),
+                ("ssgd", "ring", 3),
+                ("ssgd", "halving-doubling", 3),
+                ("ssgd", "tree:2", 4),
+                ("ssgd", "multi-color:2", 4),
+                ("ssgd", "direct", 2),
+                ("ssgd", "parameter-server:1:dedicated", 2),
+                ("sma", "ring", 4),
+            ] {
+                let case = format!("{strategy} by {algorithm} on {ranks}");
+                let before = open().direct_messages();
+                let staged = train_by(strategy, algorithm, ranks, Devices::Cuda(open().by_host())).expect(&case);
+                assert_eq!(open().direct_messages(), before, "{case}");
+                let direct = train_by(strategy, algorithm, ranks, Devices::Cuda(open())).expect(&case);
+                // What a server adds up lies on the host.
+                let all = staged.traffic.iter().flatten().map(|sent| sent.messages).sum::<u64>();
+                let expected = if algorithm.ends_with("dedicated") { 0 } else { all };
+                assert_eq!((open().direct_messages() - before, all > 0), (expected, true), "{case}");
+                assert_eq!(direct.losses, staged.losses, "{case}");
+                assert_eq!(direct.state_sha256, staged.state_sha256, "{case}");
+            }
         });
     }
 }

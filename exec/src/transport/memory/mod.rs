@@ -241,8 +241,9 @@ impl Transport for MemoryEnd {
                 tag,
             }));
         }
-        receive.into.combine(envelope.data, receive.combine);
+        let taken = receive.into.take(envelope.data, receive.combine);
         envelope.hold.finish();
+        taken.map_err(|error| TransportError::Aborted { rank: self.rank, cause: error.to_string() })?;
         self.receives.remove(id.0);
         if from != self.rank {
             self.job.mailbox(from).ring();
@@ -268,6 +269,10 @@ impl Transport for MemoryEnd {
 
     fn needs_scratch(&self) -> bool {
         false
+    }
+
+    fn is_near(&self, rank: Rank) -> bool {
+        self.job.here().contains(&rank)
     }
 }
 

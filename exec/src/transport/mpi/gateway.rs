@@ -235,6 +235,10 @@ impl Transport for RoutedEnd {
     fn needs_scratch(&self) -> bool {
         true
     }
+
+    fn is_near(&self, rank: Rank) -> bool {
+        self.is_here(rank)
+    }
 }
 
 impl Drop for RoutedEnd {

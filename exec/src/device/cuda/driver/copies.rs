@@ -73,6 +73,27 @@ impl Stream {
         unsafe { cuMemcpyPeerAsync(to, there.raw(), from, here, bytes as usize, self.raw()) }.of("cuMemcpyPeerAsync")
     }
 
+    /// `bytes` bytes from `from` on `there`'s device to `to` on this stream's, in this stream's order; past the host as with
+    /// [`Stream::send`].
+    ///
+    /// # Errors
+    /// A device is lost.
+    ///
+    /// # Safety
+    /// As [`Stream::copy`].
+    pub unsafe fn fetch(&self, to: u64, there: &Context, from: u64, bytes: u64) -> Result<(), DeviceError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let here = self.context().raw();
+        if here == there.raw() {
+            // SAFETY: as the caller says.
+            return unsafe { self.copy(to, from, bytes) };
+        }
+        // SAFETY: as the caller says; both contexts are held.
+        unsafe { cuMemcpyPeerAsync(to, here, from, there.raw(), bytes as usize, self.raw()) }.of("cuMemcpyPeerAsync")
+    }
+
     /// `byte` in `bytes` bytes from `to` on, in the stream's order.
     ///
     /// # Errors

@@ -1,20 +1,15 @@
 //! What plays commands on a stream: the project's kernels, cuDNN's convolutions, cuBLASLt's products.
 
-use std::ffi::c_void;
 use std::sync::Arc;
-
-use cudarc::driver::sys::cuLaunchKernel;
 
 use super::context::Context;
 use super::convolutions::Convolutions;
 use super::memory::{DeviceMemory, Fill};
 use super::modules::Modules;
 use super::products::Products;
-use super::status::Status;
 use super::stream::Stream;
 use crate::device::DeviceError;
 use crate::device::cuda::command::Command;
-use crate::device::cuda::table::Call;
 
 /// What libraries may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,15 +110,15 @@ impl Executor {
             // SAFETY: as the caller says.
             unsafe {
                 match command {
-                    Command::Launch(call) => self.launch(call)?,
+                    Command::Launch(call) => self.modules.launch(&self.stream, call)?,
                     Command::Zero { address, bytes } => self.stream.fill(*address, 0, *bytes)?,
                     Command::Convolve(of) => {
                         let rest = self.convolutions.play(of, &self.stream, workspace)?;
-                        rest.map_or(Ok(()), |call| self.launch(&call))?;
+                        rest.map_or(Ok(()), |call| self.modules.launch(&self.stream, &call))?;
                     }
                     Command::Multiply(of) => {
                         let rest = self.products.play(of, &self.stream, workspace)?;
-                        rest.map_or(Ok(()), |call| self.launch(&call))?;
+                        rest.map_or(Ok(()), |call| self.modules.launch(&self.stream, &call))?;
                     }
                 }
             }
@@ -134,18 +129,5 @@ impl Executor {
     /// How often the workspace has moved: what holds its address is of no use after that.
     pub(super) fn moves(&self) -> u64 {
         self.moves
-    }
-
-    /// # Safety
-    /// As [`Executor::play`].
-    unsafe fn launch(&self, call: &Call) -> Result<(), DeviceError> {
-        let function = self.modules.function(call.entry.function)?;
-        let value = |value: &Vec<u8>| value.as_ptr().cast::<c_void>().cast_mut();
-        let mut values: Vec<*mut c_void> = call.arguments.iter().map(|argument| value(&argument.value)).collect();
-        let (blocks, threads, shared) = (call.geometry.blocks, call.geometry.threads, call.geometry.shared_bytes);
-        let (stream, none) = (self.stream.raw(), std::ptr::null_mut());
-        // SAFETY: the table's types are the kernel's parameters, which the compiler has checked; values are read in the call.
-        unsafe { cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared, stream, values.as_mut_ptr(), none) }
-            .of(call.entry.function)
     }
 }

@@ -1,17 +1,21 @@
 //! The project's kernels on a device: every source compiled for its architecture, loaded, and every function found.
 
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUfunction, CUmodule, cuModuleGetFunction, cuModuleLoadData, cuModuleUnload};
+use cudarc::driver::sys::{
+    CUfunction, CUmodule, cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData, cuModuleUnload,
+};
 
 use super::cache::{Cache, Key};
 use super::context::Context;
 use super::status::Status;
+use super::stream::Stream;
 use crate::device::DeviceError;
 use crate::device::cuda::nvrtc::{CompileError, Nvrtc, OPTIONS};
 use crate::device::cuda::source::Source;
-use crate::device::cuda::table;
+use crate::device::cuda::table::{self, Call};
 
 /// All kernels of the table, ready to be launched on one device.
 #[derive(Debug)]
@@ -52,6 +56,24 @@ impl Modules {
     /// How many sources were compiled; the others were in the cache.
     pub fn compiled(&self) -> usize {
         self.compiled
+    }
+
+    /// Launches a kernel on a stream of this device.
+    ///
+    /// # Errors
+    /// The device is lost, or a kernel is not there.
+    ///
+    /// # Safety
+    /// Addresses are the device's, or another's that it reaches, with as many bytes as the kernel touches, until the stream is through.
+    pub(in crate::device::cuda) unsafe fn launch(&self, stream: &Stream, call: &Call) -> Result<(), DeviceError> {
+        let function = self.function(call.entry.function)?;
+        let value = |value: &Vec<u8>| value.as_ptr().cast::<c_void>().cast_mut();
+        let mut values: Vec<*mut c_void> = call.arguments.iter().map(|argument| value(&argument.value)).collect();
+        let (blocks, threads, shared) = (call.geometry.blocks, call.geometry.threads, call.geometry.shared_bytes);
+        let (stream, none) = (stream.raw(), std::ptr::null_mut());
+        // SAFETY: the table's types are the kernel's parameters, which the compiler has checked; values are read in the call.
+        unsafe { cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared, stream, values.as_mut_ptr(), none) }
+            .of(call.entry.function)
     }
 
     /// The device that they are on.

@@ -13,7 +13,7 @@ use super::groups::Groups;
 use super::held::{ELEMENT, Held};
 use super::lanes::{Lane, Lanes};
 use super::samples::Samples;
-use super::{Chain, Gpus, Masks, Rank, Work};
+use super::{Chain, Gpus, Masks, Port, Rank, Work};
 use crate::device::{Blueprint, DeviceError};
 
 /// Addresses one behind the other.
@@ -156,6 +156,7 @@ impl Rank {
             spare: Vec::new(),
             ballast: None,
             groups: Groups::default(),
+            port: Box::new(Port::new(&gpu.modules, &gpu.taken)?),
             lanes,
             gpu: Arc::clone(&gpu),
         };

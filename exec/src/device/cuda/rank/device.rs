@@ -13,6 +13,7 @@ use crate::arena::Arena;
 use crate::device::{
     Arrival, Backward, Device, DeviceError, Forward, GroupId, Loss, Mark, Place, Settled, Spot, Step, Values,
 };
+use crate::transport::RegionMut;
 
 /// Bytes of a fill that delays a device: more than its caches hold, so that one takes tens of microseconds.
 const BALLAST: u64 = 64 << 20;
@@ -30,10 +31,20 @@ impl Device for Rank {
         let stream = self.lanes.give(Lane::Out);
         // SAFETY: both are this rank's, with as many bytes; messages read the host's when the event has passed.
         unsafe { stream.download(host, device, bytes) }?;
-        event.record(stream)?;
-        self.left += 1;
-        self.leaving.push((self.left, event));
-        Ok(Some(Arrival(self.left)))
+        self.leave_behind(event).map(Some)
+    }
+
+    fn expose(&mut self) -> Result<Option<Arrival>, DeviceError> {
+        self.flush()?;
+        self.lanes.order(Lane::Out, &[Lane::Compute, Lane::Average, Lane::In])?;
+        let event = self.event()?;
+        self.leave_behind(event).map(Some)
+    }
+
+    fn region(&self, buffer: Buffer, range: Range<usize>) -> Option<RegionMut> {
+        let view = self.held(buffer).view_mut(&range);
+        // SAFETY: the memory and the port are this rank's, whose device outlives its end of the wires.
+        Some(unsafe { RegionMut::on(&raw const *self.port, view.address(), range.len()) })
     }
 
     fn arrived(&mut self, arrival: Arrival) -> Result<bool, DeviceError> {

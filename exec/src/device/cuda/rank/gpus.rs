@@ -1,6 +1,7 @@
 //! The GPUs of a process, and what the ranks on one share: its kernels, and the arenas of learning tasks.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::driver::{Cache, Context, DeviceMemory, Event, Fill, Modules};
@@ -28,6 +29,8 @@ pub(super) struct Gpu {
     pub(super) modules: Arc<Modules>,
     /// Why there is no NCCL, where that is so.
     no_nccl: Option<String>,
+    /// Messages that ranks of this process have taken straight from a GPU's memory.
+    pub(super) taken: Arc<AtomicU64>,
     pool: Mutex<Pool>,
 }
 
@@ -69,6 +72,8 @@ pub struct Gpus {
     all: Vec<Arc<Gpu>>,
     pub(super) precision: Precision,
     pub(super) graphs: bool,
+    /// Whether messages may go from one's memory to another's.
+    peers: bool,
 }
 
 impl fmt::Debug for Gpus {
@@ -94,12 +99,19 @@ impl Gpus {
             let gpu = |ordinal: usize| -> Result<Arc<Gpu>, DeviceError> {
                 let context = Context::open(&places, ordinal as u32)?;
                 let modules = Arc::new(Modules::load(&context, &Cache::usual())?);
-                Ok(Arc::new(Gpu { context, modules, no_nccl: no_nccl.clone(), pool: Mutex::default() }))
+                Ok(Arc::new(Gpu {
+                    context,
+                    modules,
+                    no_nccl: no_nccl.clone(),
+                    taken: Arc::default(),
+                    pool: Mutex::default(),
+                }))
             };
             *open = (0..machine.gpus.len()).map(gpu).collect::<Result<_, _>>()?;
         }
         let graphs = std::env::var_os("LOCKSTEP_NO_GRAPHS").is_none();
-        Ok(Gpus { all: open.clone(), precision, graphs })
+        let peers = std::env::var_os("LOCKSTEP_NO_PEERS").is_none();
+        Ok(Gpus { all: open.clone(), precision, graphs, peers })
     }
 
     /// The GPU of `rank`: ranks go round.
@@ -110,6 +122,34 @@ impl Gpus {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.all.len()
+    }
+
+    /// The same, with exchanges on copies in the host's memory.
+    pub fn by_host(self) -> Gpus {
+        Gpus { peers: false, ..self }
+    }
+
+    /// Messages of this process so far that went from one rank's memory on a GPU to another's, past the host.
+    pub fn direct_messages(&self) -> u64 {
+        self.all.iter().map(|gpu| gpu.taken.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Whether `ranks`, all of this process, lie on GPUs that reach each other's memory; if so they may from now on.
+    ///
+    /// # Errors
+    /// The driver refuses what it said it could.
+    pub(crate) fn reach(&self, ranks: impl Iterator<Item = u32>) -> Result<bool, DeviceError> {
+        let mut on: Vec<usize> = ranks.map(|rank| rank as usize % self.count()).collect();
+        on.sort_unstable();
+        on.dedup();
+        for one in &on {
+            for other in &on {
+                if !self.peers || !self.all[*one].context.reach(&self.all[*other].context)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(self.peers)
     }
 
     /// Whether `ranks`, of this process, can add up by NCCL.

@@ -20,6 +20,7 @@ mod groups;
 mod held;
 mod lanes;
 mod moves;
+mod port;
 mod samples;
 
 use std::ops::Range;
@@ -36,9 +37,10 @@ use self::samples::Samples;
 use super::driver::{DeviceMemory, Event, Executor, Graphs};
 use super::layers::{CrossEntropy, Kernel};
 use super::{Command, View, ViewMut};
-use crate::device::{DeviceError, Place, Spot, Values};
+use crate::device::{Arrival, DeviceError, Place, Spot, Values};
 
 pub use gpus::Gpus;
+pub(crate) use port::Port;
 
 /// What a chain computes.
 enum Work {
@@ -96,6 +98,8 @@ pub struct Rank {
     ballast: Option<DeviceMemory>,
     /// In which sums are NCCL's.
     groups: Groups,
+    /// Where messages reach its memory. It stays where it is, for regions point to it.
+    port: Box<Port>,
 }
 
 impl Rank {
@@ -202,6 +206,14 @@ impl Rank {
         };
         // SAFETY: as in `flush`.
         unsafe { executor.play(commands) }
+    }
+
+    /// What passes when all before has been done.
+    fn leave_behind(&mut self, event: Event) -> Result<Arrival, DeviceError> {
+        event.record(self.lanes.give(Lane::Out))?;
+        self.left += 1;
+        self.leaving.push((self.left, event));
+        Ok(Arrival(self.left))
     }
 
     fn event(&mut self) -> Result<Event, DeviceError> {
