@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use lockstep_exec::Arenas;
 use lockstep_exec::data::Dataset;
-use lockstep_exec::device::cpu::{Mode, Threads};
+use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Job, Model, Op, Phase, SgdStep};
+use lockstep_models::{Job, Model};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,20 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let step = Instant::now();
         for (task, times) in tasks.iter().zip(&mut times) {
             let began = Instant::now();
-            match &task.op {
-                Op::Load { .. } => replica.load(&data, &indices, 0)?,
-                Op::Compute { chain, phase: Phase::Forward, .. } => {
-                    replica.forward(*chain, Mode::Train)?;
-                }
-                Op::Compute { chain, phase, .. } => {
-                    replica.backward(*chain, *phase, 1.0 / batch as f32, false)?;
-                }
-                Op::Update { range } => {
-                    let range = range.start as usize..range.end as usize;
-                    replica.update(range, &SgdStep::plain(1e-6, 0.9))?;
-                }
-                _ => {}
-            }
+            replica.alone(&task.op, &data, &indices)?;
             times.push(began.elapsed().as_secs_f64());
         }
         times[tasks.len()].push(step.elapsed().as_secs_f64());

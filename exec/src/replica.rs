@@ -148,6 +148,11 @@ impl Replica {
         &mut *self.device
     }
 
+    /// Whether the device answers before its work is done.
+    pub(crate) fn defers(&self) -> bool {
+        self.device.defers()
+    }
+
     /// Where messages read and write a buffer.
     pub(crate) fn host(&self, buffer: Buffer) -> &crate::arena::Arena {
         self.device.host(buffer)
@@ -329,7 +334,7 @@ impl Replica {
     /// The device's.
     pub(crate) fn first_not_finite(&mut self) -> Result<Option<usize>, DeviceError> {
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
-        if self.device.defers() && !finite(&self.parameters()?) {
+        if self.defers() && !finite(&self.parameters()?) {
             return Ok(None);
         }
         for chain in 0..self.chains.len() - 1 {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use lockstep_exec::Arenas;
 use lockstep_exec::data::Dataset;
-use lockstep_exec::device::cpu::{Mode, Threads};
+use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Op, Phase, Program, SgdStep};
+use lockstep_models::{Op, Program};
 use lockstep_sim::{ComputeEntry, Point, chain_key};
 
 use super::bench::{Figure, Turns};
@@ -80,16 +80,5 @@ pub(super) fn read(program: &Program, figures: Vec<Figure>) -> Layers {
 /// # Panics
 /// Never on the CPU, which refuses nothing.
 fn run(rank: &mut Rank, op: &Op, data: &Dataset) {
-    // So small a rate leaves the weights where they are, however often the update is timed.
-    let sgd = SgdStep::plain(1e-9, 0.9);
-    let done = match op {
-        Op::Load { .. } => rank.replica.load(data, &rank.indices, 0),
-        Op::Compute { chain, phase: Phase::Forward, .. } => rank.replica.forward(*chain, Mode::Train).map(drop),
-        Op::Compute { chain, phase, samples, .. } => {
-            rank.replica.backward(*chain, *phase, 1.0 / *samples as f32, false)
-        }
-        Op::Update { range } => rank.replica.update(range.start as usize..range.end as usize, &sgd),
-        Op::Averaging { .. } | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Callback { .. } => Ok(()),
-    };
-    done.expect("the CPU refuses nothing");
+    rank.replica.alone(op, data, &rank.indices).expect("the CPU refuses nothing");
 }

@@ -1,13 +1,11 @@
 //! One rank at its steps: tasks in a step's order, each between two marks on the device's own clock.
 
-use std::ops::Range;
 use std::time::Instant;
 
 use lockstep_exec::data::Dataset;
-use lockstep_exec::device::cpu::Mode;
 use lockstep_exec::device::{DeviceError, Devices, Settled};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Op, Phase, Program, SgdStep};
+use lockstep_models::{Op, Program};
 
 /// Steps before the first that counts: programs are chosen and caught in them.
 pub(super) const WARM_UP: u32 = 3;
@@ -109,7 +107,7 @@ impl Rank<'_> {
                 self.replica.mark()?;
             }
             for elements in &parts {
-                self.update(0..*elements)?;
+                self.replica.alone(&Op::Update { range: 0..*elements }, self.data, &self.indices)?;
                 self.replica.mark()?;
             }
             self.replica.seal()?;
@@ -141,21 +139,7 @@ impl Rank<'_> {
         Ok(laps)
     }
 
-    fn update(&mut self, range: Range<u64>) -> Result<(), DeviceError> {
-        // So small a rate leaves the weights where they are, however often the update is timed.
-        let sgd = SgdStep::plain(1e-9, 0.9);
-        self.replica.update(range.start as usize..range.end as usize, &sgd)
-    }
-
     fn run(&mut self, task: usize) -> Result<(), DeviceError> {
-        match self.tasks[task] {
-            Op::Load { .. } => self.replica.load(self.data, &self.indices, 0),
-            Op::Compute { chain, phase: Phase::Forward, .. } => self.replica.forward(*chain, Mode::Train).map(drop),
-            Op::Compute { chain, phase, samples, .. } => {
-                self.replica.backward(*chain, *phase, 1.0 / *samples as f32, false)
-            }
-            Op::Update { range } => self.update(range.clone()),
-            Op::Averaging { .. } | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Callback { .. } => Ok(()),
-        }
+        self.replica.alone(self.tasks[task], self.data, &self.indices)
     }
 }

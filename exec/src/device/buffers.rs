@@ -6,26 +6,32 @@ use lockstep_models::{Buffer, Copy};
 
 use crate::arena::Arena;
 
+use super::Values;
 use super::cpu::{add_into, copy};
 
-/// Gradients, parameters, and what the program declares.
+/// Gradients, parameters, what the program declares, and what training keeps beside them.
 pub(crate) struct Buffers {
     /// `None` on ranks that only serve, which sum what others send into one place.
     parameters: Option<Arena>,
     gradients: Arena,
     declared: Vec<Arena>,
+    /// The optimizer's momentum.
+    pub(super) velocity: Arena,
+    /// Running statistics of batch normalisation.
+    statistics: Vec<f32>,
 }
 
 impl Buffers {
-    /// Those of a rank that trains, with its parameters.
-    pub(crate) fn of_worker(parameters: Vec<f32>, declared: &[usize]) -> Buffers {
-        let gradients = zeros(parameters.len());
-        Buffers { parameters: Some(Arena::new(parameters)), gradients, declared: all(declared) }
+    /// Those of a rank that trains, with its parameters and running statistics.
+    pub(super) fn of_worker(parameters: Vec<f32>, statistics: Vec<f32>, declared: &[usize]) -> Buffers {
+        let (gradients, velocity) = (zeros(parameters.len()), zeros(parameters.len()));
+        Buffers { parameters: Some(Arena::new(parameters)), gradients, declared: all(declared), velocity, statistics }
     }
 
     /// Those of a rank that only serves.
     pub(crate) fn of_server(elements: usize, declared: &[usize]) -> Buffers {
-        Buffers { parameters: None, gradients: zeros(elements), declared: all(declared) }
+        let (gradients, declared) = (zeros(elements), all(declared));
+        Buffers { parameters: None, gradients, declared, velocity: zeros(0), statistics: Vec::new() }
     }
 
     /// The memory of a buffer.
@@ -35,6 +41,39 @@ impl Buffers {
             Buffer::Gradients => &self.gradients,
             Buffer::Parameters => self.parameters.as_ref().unwrap_or(&self.gradients),
         }
+    }
+
+    /// The parameters that a chain reads, and its running statistics, which it moves.
+    pub(super) fn of_chain(&mut self, parameters: Range<usize>, statistics: Range<usize>) -> (&[f32], &mut [f32]) {
+        let all = self.parameters.as_ref().unwrap_or(&self.gradients);
+        // SAFETY: no message is in flight on parameters, and what updates them runs on this thread.
+        (unsafe { all.slice(parameters) }, &mut self.statistics[statistics])
+    }
+
+    /// All of some values.
+    pub(super) fn read(&self, values: Values) -> Vec<f32> {
+        // SAFETY: values are read between tasks, when nothing is in flight.
+        unsafe {
+            match values {
+                Values::Buffer(buffer) => self.arena(buffer).to_vec(),
+                Values::Velocity => self.velocity.to_vec(),
+                Values::Statistics => self.statistics.clone(),
+            }
+        }
+    }
+
+    /// Replaces the first of some values.
+    pub(super) fn write(&mut self, values: Values, content: &[f32]) {
+        let range = 0..content.len();
+        // SAFETY: as above.
+        let first = unsafe {
+            match values {
+                Values::Buffer(buffer) => self.arena(buffer).slice_mut(range),
+                Values::Velocity => self.velocity.slice_mut(range),
+                Values::Statistics => &mut self.statistics[range],
+            }
+        };
+        first.copy_from_slice(content);
     }
 
     /// Does what a copy between two buffers says.

@@ -14,8 +14,6 @@ use super::{Backward, Blueprint, Buffers, Device, DeviceError, Forward, Loss, Pl
 /// One rank's memory, and no arithmetic on it.
 pub struct Null {
     buffers: Buffers,
-    velocity: Vec<f32>,
-    statistics: Vec<f32>,
     input: Vec<f32>,
     samples: usize,
     /// Whether a chain ends in a loss.
@@ -27,12 +25,10 @@ impl Null {
     pub fn new(of: Blueprint<'_>) -> Null {
         let is_loss = |chain: usize| of.members(chain)[0].layer.is_loss();
         Null {
-            velocity: vec![0.0; of.parameters.len()],
             input: vec![0.0; of.input_elements()],
             samples: 0,
             judges: (0..of.chains.len()).map(is_loss).collect(),
-            buffers: Buffers::of_worker(of.parameters, &of.declared),
-            statistics: of.statistics,
+            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared),
         }
     }
 }
@@ -43,23 +39,11 @@ impl Device for Null {
     }
 
     fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
-        Ok(match values {
-            // SAFETY: values are read between tasks, when nothing is in flight.
-            Values::Buffer(buffer) => unsafe { self.buffers.arena(buffer).to_vec() },
-            Values::Velocity => self.velocity.clone(),
-            Values::Statistics => self.statistics.clone(),
-        })
+        Ok(self.buffers.read(values))
     }
 
     fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
-        let range = 0..content.len();
-        match values {
-            // SAFETY: as above.
-            Values::Buffer(buffer) => unsafe { self.buffers.arena(buffer).slice_mut(range) },
-            Values::Velocity => &mut self.velocity[range],
-            Values::Statistics => &mut self.statistics[range],
-        }
-        .copy_from_slice(content);
+        self.buffers.write(values, content);
         Ok(())
     }
 

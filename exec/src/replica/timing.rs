@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use lockstep_models::Program;
+use lockstep_models::{Op, Phase, Program, SgdStep};
 
 use super::{Making, Replica};
+use crate::data::Dataset;
 use crate::device::cpu::Threads;
-use crate::device::{DeviceError, Devices, Settled};
+use crate::device::{DeviceError, Devices, Mode, Settled};
 use crate::{Arenas, init};
 
 /// A device that says nothing for so long says nothing any more.
@@ -22,6 +23,21 @@ impl Replica {
         let parameters = init::parameters(&program.model, seed);
         let making = Making { devices, rank, arenas: &arenas, declared: Vec::new(), seed, threads: &threads };
         Replica::with_parameters(program, &program.roles[0], parameters, making)
+    }
+
+    /// Runs one task of a single worker's step, whatever came before it: a load of the samples `indices`, a pass, or an update with so
+    /// small a rate that the weights stay where they are however often it is timed. Other tasks are nothing here.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn alone(&mut self, op: &Op, data: &Dataset, indices: &[u32]) -> Result<(), DeviceError> {
+        match op {
+            Op::Load { .. } => self.load(data, indices, 0),
+            Op::Compute { chain, phase: Phase::Forward, .. } => self.forward(*chain, Mode::Train).map(drop),
+            Op::Compute { chain, phase, samples, .. } => self.backward(*chain, *phase, 1.0 / *samples as f32, false),
+            Op::Update { range } => self.update(range.start as usize..range.end as usize, &SgdStep::plain(1e-9, 0.9)),
+            Op::Averaging { .. } | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Callback { .. } => Ok(()),
+        }
     }
 
     /// Notes when the device has done all that it was told so far; the n-th of an iteration is the n-th of its times.

@@ -81,7 +81,7 @@ impl Worker<'_> {
             }
             Op::Compute { chain, phase: Phase::Forward, pass, .. } => {
                 let found = replica.forward(*chain, Mode::Train)?;
-                if replica.device().defers() && replica.is_last(*chain) {
+                if replica.defers() && replica.is_last(*chain) {
                     self.deferred.due(*chain, pass.is_some());
                 }
                 if let Some(loss) = found {
@@ -145,7 +145,7 @@ impl Worker<'_> {
             Ok(found) => found,
             Err(error) => return error.into(),
         };
-        let spoilt = found.is_none() && self.deferred.spoils();
+        let spoilt = found.is_none() && self.defers();
         let name = || self.setup.program.chain_name(found.unwrap_or(loss_chain));
         let layers = (!spoilt).then(name);
         ExecError::Diverged { rank: self.transport.rank().0, step, loss, layers }

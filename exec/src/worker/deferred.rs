@@ -11,6 +11,7 @@ use lockstep_topology::Time;
 use super::{Worker, losses_of};
 use crate::device::{Mark, Settled};
 use crate::error::ExecError;
+use crate::replica::Replica;
 
 /// What is due.
 #[derive(Debug, Default)]
@@ -18,8 +19,6 @@ pub(super) struct Deferred {
     present: Due,
     /// Iterations that were handed over, the oldest first.
     handed: VecDeque<(Handed, Due)>,
-    /// Whether the device defers at all.
-    defers: bool,
 }
 
 /// Of an iteration.
@@ -41,11 +40,6 @@ struct Handed {
 }
 
 impl Deferred {
-    /// Whether a step may have followed before anybody looked at the loss.
-    pub(super) fn spoils(&self) -> bool {
-        self.defers
-    }
-
     /// Notes that the loss of a chain is due.
     pub(super) fn due(&mut self, chain: usize, in_pass: bool) {
         self.present.losses.push((chain, in_pass));
@@ -53,16 +47,17 @@ impl Deferred {
 }
 
 impl Worker<'_> {
-    fn defers(&mut self) -> bool {
-        self.memory.replica.as_mut().is_some_and(|replica| replica.device().defers())
+    /// Whether the device answers before its work is done.
+    pub(super) fn defers(&self) -> bool {
+        self.memory.replica.as_ref().is_some_and(Replica::defers)
     }
 
     /// A mark before a task, where the device tells when it passes it.
     pub(super) fn mark(&mut self) -> Result<Option<Mark>, ExecError> {
-        let timed = self.setup.timed;
-        let Some(replica) = self.memory.replica.as_mut().filter(|_| timed) else { return Ok(None) };
-        let device = replica.device();
-        Ok(if device.defers() { Some(device.mark()?) } else { None })
+        if !self.setup.timed || !self.defers() {
+            return Ok(None);
+        }
+        Ok(Some(self.memory.device().mark()?))
     }
 
     /// A mark behind the task whose span comes next.
@@ -76,14 +71,11 @@ impl Worker<'_> {
     /// Ends an iteration, step `batch` since training began, whose tasks have all been handed over.
     pub(super) fn seal(&mut self, batch: u64) -> Result<(), ExecError> {
         let handed = Handed { iteration: self.iteration, batch, samples: self.samples };
-        self.deferred.defers = self.defers();
-        if !self.deferred.defers {
+        if !self.defers() {
             self.report(&handed);
             return Ok(());
         }
-        if let Some(replica) = &mut self.memory.replica {
-            replica.device().seal()?;
-        }
+        self.memory.device().seal()?;
         let due = std::mem::take(&mut self.deferred.present);
         self.deferred.handed.push_back((handed, due));
         // The losses of single samples are read before the next iteration has others.
@@ -135,14 +127,11 @@ impl Worker<'_> {
         let began = Instant::now();
         loop {
             while self.progress()? {}
-            let Some(replica) = &mut self.memory.replica else { return Ok(Settled::default()) };
-            if let Some(settled) = replica.device().settled()? {
+            if let Some(settled) = self.memory.device().settled()? {
                 return Ok(settled);
             }
             if began.elapsed() > self.setup.guard.limit {
-                let error = self.setup.guard.give_up(self.transport.rank().0, began.elapsed().as_secs_f64());
-                self.transport.abort(&error.to_string());
-                return Err(error);
+                return Err(self.give_up(began.elapsed()));
             }
             std::thread::yield_now();
         }

@@ -37,8 +37,6 @@ pub(super) struct Chain {
 pub struct Cpu {
     chains: Vec<Chain>,
     buffers: Buffers,
-    velocity: Arena,
-    statistics: Vec<f32>,
     tensors: Tensors,
     labels: Vec<u32>,
     /// Places of the samples among all since training began.
@@ -55,13 +53,11 @@ impl Cpu {
         Cpu {
             chains,
             tensors: Tensors::new(of.plan.elements, of.input_elements(), of.arenas),
-            velocity: Arena::new(vec![0.0; of.parameters.len()]),
             labels: Vec::new(),
             places: Vec::new(),
             decays: Decays::of(&of.program.model),
             threads: threads.clone(),
-            buffers: Buffers::of_worker(of.parameters, &of.declared),
-            statistics: of.statistics,
+            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared),
         }
     }
 
@@ -85,7 +81,7 @@ impl Cpu {
     }
 
     fn sgd(&self, range: Range<usize>, step: &SgdStep) {
-        let velocity = &self.velocity;
+        let velocity = &self.buffers.velocity;
         let (weights, gradients) = (self.buffers.arena(Buffer::Parameters), self.buffers.arena(Buffer::Gradients));
         self.each_tile(self.decays.parts(range, step), |part, weight_decay| {
             let step = SgdStep { weight_decay, ..*step };
@@ -122,25 +118,11 @@ impl Device for Cpu {
     }
 
     fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
-        Ok(match values {
-            // SAFETY: values are read between tasks, when nothing is in flight.
-            Values::Buffer(buffer) => unsafe { self.buffers.arena(buffer).to_vec() },
-            // SAFETY: as above.
-            Values::Velocity => unsafe { self.velocity.to_vec() },
-            Values::Statistics => self.statistics.clone(),
-        })
+        Ok(self.buffers.read(values))
     }
 
     fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
-        let range = 0..content.len();
-        match values {
-            // SAFETY: as above.
-            Values::Buffer(buffer) => unsafe { self.buffers.arena(buffer).slice_mut(range) },
-            // SAFETY: as above.
-            Values::Velocity => unsafe { self.velocity.slice_mut(range) },
-            Values::Statistics => &mut self.statistics[range],
-        }
-        .copy_from_slice(content);
+        self.buffers.write(values, content);
         Ok(())
     }
 
@@ -175,10 +157,7 @@ impl Device for Cpu {
             Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.labels)),
             Work::Kernel(kernel) => {
                 kernel.draw(pass.draw, &self.places);
-                let parameters = self.buffers.arena(Buffer::Parameters);
-                // SAFETY: no message is in flight on parameters, and updates run on this thread.
-                let parameters = unsafe { parameters.slice(of.parameters.clone()) };
-                let statistics = &mut self.statistics[of.statistics.clone()];
+                let (parameters, statistics) = self.buffers.of_chain(of.parameters.clone(), of.statistics.clone());
                 kernel.swap_workspace(&mut workspace);
                 kernel.forward(pass.mode, &inputs, parameters, statistics, outputs[0]);
                 kernel.swap_workspace(&mut workspace);
