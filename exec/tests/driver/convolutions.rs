@@ -36,6 +36,7 @@ fn any(rng: &mut ChaCha8Rng, precision: Precision) -> Convolution {
         dilation,
         groups,
         precision,
+        channels_last: false,
     }
 }
 
@@ -186,6 +187,7 @@ fn factors_are_rounded_only_where_that_was_asked_for() {
                 dilation: one,
                 groups: 1,
                 precision,
+                channels_last: false,
             };
             for pass in PASSES {
                 let [a, b, to] = [fine, 1.0, f32::NAN].map(|value| bench.floats(&[value]));

@@ -2,7 +2,7 @@
 
 use lockstep_exec::device::cuda::driver::{Counts, DeviceMemory, Graphs, Limits};
 use lockstep_exec::device::cuda::{
-    Command, Convolution, ConvolutionPass, Convolve, Launch, Multiply, Precision, View, ViewMut, table,
+    Command, Convolution, ConvolutionPass, Convolve, Launch, Multiply, Precision, Scalar, View, ViewMut, table,
 };
 use lockstep_models::Shape;
 
@@ -29,6 +29,7 @@ fn convolve(left: &DeviceMemory, right: &DeviceMemory, result: &DeviceMemory, si
         dilation: one,
         groups: 1,
         precision: Precision::F32,
+        channels_last: false,
     };
     let (left, right, result) = (left.address(), right.address(), result.address());
     let pass = ConvolutionPass::BackwardWeight;
@@ -53,6 +54,7 @@ fn a_graph_does_what_its_list_did() {
             b: ones.address(),
             transposed_b: false,
             c: product.address(),
+            result: Scalar::F32,
             bias: None,
             rectified: false,
             accumulate: true,

@@ -2,7 +2,7 @@
 
 use lockstep_exec::device::DeviceError;
 use lockstep_exec::device::cuda::driver::Limits;
-use lockstep_exec::device::cuda::{Command, Multiply, Precision};
+use lockstep_exec::device::cuda::{Command, Multiply, Precision, Scalar};
 use rand::RngExt;
 
 use crate::bench::{Bench, play, rng, whole};
@@ -61,6 +61,7 @@ fn products_are_those_of_plain_loops() {
                         b: b_at.address,
                         transposed_b: transposed & 2 != 0,
                         c: c_at.address,
+                        result: Scalar::F32,
                         bias: matches!(then, Then::Bias | Then::Rectified).then_some(bias_at.address),
                         rectified: then == Then::Rectified,
                         accumulate,
@@ -102,6 +103,7 @@ fn factors_are_rounded_only_where_that_was_asked_for() {
                 b: b.address(),
                 transposed_b: false,
                 c: c.address(),
+                result: Scalar::F32,
                 bias: None,
                 rectified: false,
                 accumulate: false,

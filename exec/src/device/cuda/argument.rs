@@ -24,8 +24,48 @@ elements! {
     f32: "const float*", "float*";
     f64: "const double*", "double*";
     u16: "const u16*", "u16*";
+    Bf16: "const u16*", "u16*";
     u32: "const u32*", "u32*";
     u64: "const u64*", "u64*";
+}
+
+/// A number of 8 bits of mantissa and fp32's range, as its bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(transparent)]
+pub struct Bf16(pub u16);
+
+/// What activations and their gradients may be made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Scalar {
+    /// fp32.
+    #[default]
+    F32,
+    /// bf16.
+    Bf16,
+}
+
+impl Scalar {
+    /// Bytes of one.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Scalar::F32 => 4,
+            Scalar::Bf16 => 2,
+        }
+    }
+}
+
+/// A type of activations.
+pub trait Activation: Element + PartialEq + std::fmt::Debug + Send + 'static {
+    /// Which.
+    const SCALAR: Scalar;
+}
+
+impl Activation for f32 {
+    const SCALAR: Scalar = Scalar::F32;
+}
+
+impl Activation for Bf16 {
+    const SCALAR: Scalar = Scalar::Bf16;
 }
 
 /// A tensor on the device that a kernel only reads.

@@ -5,6 +5,7 @@
 
 use lockstep_models::Shape;
 
+use super::argument::Scalar;
 use super::table::Call;
 
 /// The numbers that convolutions and products multiply; what they add up is fp32 throughout, and so is everything else.
@@ -58,6 +59,9 @@ pub struct Convolution {
     pub groups: u32,
     /// Of the tensors: bf16 ones, all three of a pass, under [`Precision::Bf16`], else fp32.
     pub precision: Precision,
+    /// Whether a pixel's channels lie side by side: tensors are `[samples, height, width, channels]` and filters
+    /// `[filters, height, width, channels / groups]`.
+    pub channels_last: bool,
 }
 
 /// Which of a convolution's tensors is computed from the other two.
@@ -72,7 +76,7 @@ pub enum ConvolutionPass {
 }
 
 /// A pass of a convolution over tensors `[samples, channels, height, width]` and filters
-/// `[filters, channels / groups, height, width]`.
+/// `[filters, channels / groups, height, width]`, or with channels last.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Convolve {
     /// Its sizes.
@@ -110,8 +114,10 @@ pub struct Multiply {
     pub b: u64,
     /// Whether B lies transposed.
     pub transposed_b: bool,
-    /// C, always fp32.
+    /// C.
     pub c: u64,
+    /// What C is made of; sums are fp32 and rounded once.
+    pub result: Scalar,
     /// Added to each row of C; `[columns]`, fp32; without `accumulate`.
     pub bias: Option<u64>,
     /// Whether C is rectified; only with a bias.

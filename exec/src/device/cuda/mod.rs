@@ -28,7 +28,7 @@ mod rates;
 mod source;
 pub mod table;
 
-pub use argument::{Argument, Element, Parameter, Tensor, View, ViewMut};
+pub use argument::{Activation, Argument, Bf16, Element, Parameter, Scalar, Tensor, View, ViewMut};
 pub use command::{Command, Convolution, ConvolutionPass, Convolve, Multiply, Precision};
 pub use geometry::{BLOCK, Geometry, Parts, WARP};
 pub use libraries::{Found, Library, Missing, Places};

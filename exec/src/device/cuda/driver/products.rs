@@ -256,6 +256,7 @@ fn check(of: &Multiply) -> Result<(), DeviceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::cuda::argument::Scalar;
 
     #[test]
     fn alignments_are_powers_of_two_up_to_256() {
@@ -272,6 +273,7 @@ mod tests {
             rectified: false,
             accumulate: false,
             precision: Precision::F32,
+            result: Scalar::F32,
         };
         assert_eq!(key(&product).aligned, [256, 64, 32, 4]);
         assert_eq!(key(&Multiply { bias: None, ..product }).aligned, [256, 64, 32, 256]);

@@ -123,6 +123,7 @@ mod tests {
             dilation: one,
             groups: 1,
             precision: Precision::F32,
+            channels_last: false,
         };
         let (left, right, result) = (0x1000, 0x2004, 0x3000);
         let forward = Convolve { of, pass, left, right, result, bias: None, rectified: false, accumulate: false };

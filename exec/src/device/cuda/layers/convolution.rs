@@ -38,7 +38,9 @@ impl Convolution {
         precision: Precision,
     ) -> Convolution {
         let Conv2d { kernel, stride, padding, dilation, groups, bias, .. } = *layer;
-        let sizes = Sizes { samples, input, output, kernel, stride, padding, dilation, groups, precision };
+        let channels_last = false;
+        let sizes =
+            Sizes { samples, input, output, kernel, stride, padding, dilation, groups, precision, channels_last };
         Convolution { sizes, bias, relu, pool: None }
     }
 

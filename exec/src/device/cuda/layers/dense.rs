@@ -5,7 +5,7 @@ use lockstep_models::Dense as Layer;
 use super::script::{Script, count};
 use super::{Forward, Gradients, slopes};
 use crate::device::cuda::table::{ReluBackward, ReluForward};
-use crate::device::cuda::{Multiply, Precision, View, ViewMut};
+use crate::device::cuda::{Multiply, Precision, Scalar, View, ViewMut};
 
 /// `y = x·Wᵀ + b`, rectified or not; x is `[samples, in]`, W `[out, in]`.
 pub(super) struct Dense {
@@ -49,6 +49,7 @@ impl Dense {
             b,
             transposed_b,
             c: c.address(),
+            result: Scalar::F32,
             bias: None,
             rectified: false,
             accumulate: false,
