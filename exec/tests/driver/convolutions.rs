@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::bench::{Bench, play, rng, whole};
 use crate::scene;
 
-/// Any convolution of small sizes.
+/// Any convolution of small sizes, of either layout.
 fn any(rng: &mut ChaCha8Rng, precision: Precision) -> Convolution {
     let groups = rng.random_range(1..=3);
     let (each, filters) = (rng.random_range(1..=3), groups * rng.random_range(1..=4));
@@ -36,7 +36,7 @@ fn any(rng: &mut ChaCha8Rng, precision: Precision) -> Convolution {
         dilation,
         groups,
         precision,
-        channels_last: false,
+        channels_last: rng.random(),
     }
 }
 
@@ -48,13 +48,24 @@ fn sizes(of: &Convolution) -> [usize; 3] {
     [samples * size(of.input), (of.output.channels * filter) as usize, samples * size(of.output)]
 }
 
+/// Where an element lies in a tensor or in filters, of which each has so many channels.
+fn place(of: &Convolution, each: u32, size: (u32, u32), [first, channel, row, column]: [u32; 4]) -> usize {
+    let (height, width) = size;
+    let place = if of.channels_last {
+        ((first * height + row) * width + column) * each + channel
+    } else {
+        ((first * each + channel) * height + row) * width + column
+    };
+    place as usize
+}
+
 /// Calls `term` with the places in input, filters and output of each product that the convolution is a sum of.
 fn products(of: &Convolution, mut term: impl FnMut(usize, usize, usize)) {
     let (input, output) = (of.input, of.output);
     let (each, filters) = (input.channels / of.groups, output.channels / of.groups);
     for (sample, filter) in (0..of.samples).flat_map(|s| (0..output.channels).map(move |f| (s, f))) {
         for (y, x) in (0..output.height).flat_map(|y| (0..output.width).map(move |x| (y, x))) {
-            let to = ((sample * output.channels + filter) * output.height + y) * output.width + x;
+            let to = place(of, output.channels, (output.height, output.width), [sample, filter, y, x]);
             for channel in 0..each {
                 for (down, right) in (0..of.kernel.0).flat_map(|d| (0..of.kernel.1).map(move |r| (d, r))) {
                     let (row, column) =
@@ -64,9 +75,9 @@ fn products(of: &Convolution, mut term: impl FnMut(usize, usize, usize)) {
                     let column = inside(column, of.padding.1, input.width);
                     let (Some(row), Some(column)) = (row, column) else { continue };
                     let from = filter / filters * each + channel;
-                    let from = ((sample * input.channels + from) * input.height + row) * input.width + column;
-                    let weight = ((filter * each + channel) * of.kernel.0 + down) * of.kernel.1 + right;
-                    term(from as usize, weight as usize, to as usize);
+                    let size = (input.height, input.width);
+                    let from = place(of, input.channels, size, [sample, from, row, column]);
+                    term(from, place(of, each, of.kernel, [filter, channel, down, right]), to);
                 }
             }
         }
@@ -101,7 +112,7 @@ fn passes_are_those_of_plain_loops() {
     scene("convolutions::passes_are_those_of_plain_loops", &[], |_, places| {
         let bench = Bench::open(&places);
         let mut executor = bench.executor(Limits::default());
-        for case in 0..60 {
+        for case in 0..90 {
             let rng = &mut rng(case);
             let precision = [Precision::F32, Precision::Tf32, Precision::Bf16][case as usize % 3];
             let of = any(rng, precision);
@@ -140,7 +151,7 @@ fn biases_and_rectifiers_follow() {
             for rectified in [false, true, true] {
                 let mut expected = vec![0.0; output];
                 by_loops(&of, ConvolutionPass::Forward, &left, &right, &mut expected);
-                let plane = (of.output.height * of.output.width) as usize;
+                let plane = if of.channels_last { 1 } else { (of.output.height * of.output.width) as usize };
                 for (at, sum) in expected.iter_mut().enumerate() {
                     *sum += shift[at / plane % shift.len()];
                     if rectified {

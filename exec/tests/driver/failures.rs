@@ -1,13 +1,17 @@
 //! What a device says when it cannot do something.
 
+use std::ffi::{CStr, CString, c_char};
 use std::fs;
 use std::path::Path;
 
 use lockstep_exec::device::DeviceError;
 use lockstep_exec::device::cuda::driver::{
-    Cache, Context, DeviceMemory, Fill, Graphs, Limits, Modules, Priority, Stream,
+    Cache, Context, DeviceMemory, Executor, Fill, Graphs, Limits, Modules, Priority, Stream,
 };
-use lockstep_exec::device::cuda::{Command, Launch, Places, View, ViewMut, table};
+use lockstep_exec::device::cuda::{
+    Command, Convolution, ConvolutionPass, Convolve, Launch, Multiply, Places, Precision, Scalar, View, ViewMut, table,
+};
+use lockstep_models::Shape;
 
 use crate::bench::Bench;
 use crate::scene;
@@ -147,4 +151,81 @@ fn a_missing_library_is_named() {
         assert!(reason.contains("libcudnn.so.9") && reason.contains("pip install nvidia-cudnn-cu13"), "{reason}");
         assert!(reason.contains(&without.display().to_string()), "{reason}");
     });
+}
+
+/// Every call of a library answers once with a status that is newer than the bindings: it is told by its number or, where the
+/// library may decline, done otherwise.
+#[test]
+fn statuses_that_nobody_knows_are_refusals() {
+    scene("failures::statuses_that_nobody_knows_are_refusals", &[], |folder, places| {
+        // SAFETY: the library is loaded and has this function, which reads a text.
+        let fault = unsafe {
+            let library = libloading::Library::new(folder.join("libpretend.so")).expect("the pretend library");
+            let fault = *library.get::<unsafe extern "C" fn(*const c_char)>(b"pretend_fault\0").expect("its function");
+            std::mem::forget(library);
+            move |text: &CStr| fault(text.as_ptr())
+        };
+        let bench = Bench::open(&places);
+        let (convolution, product, memory) = small(&bench);
+        for (library, number) in [("cudnn", "3998"), ("cublaslt", "98")] {
+            let mut refusals = 0;
+            for call in 1..=60 {
+                fault(&CString::new(format!("{library}:{call}")).expect("a text"));
+                let done = Executor::new(&bench.stream, &bench.modules, Limits::default()).and_then(|mut executor| {
+                    // SAFETY: the tensors have as many elements as the commands say.
+                    unsafe { executor.play(&[convolution.clone(), product.clone()]) }
+                });
+                fault(c"");
+                match done {
+                    Ok(()) => {
+                        let results = [bench.read(&memory[2]), bench.read(&memory[3])];
+                        assert_eq!(results, [[7.0], [6.0]], "call {call} of {library}");
+                    }
+                    Err(DeviceError::Refused { reason, .. }) => {
+                        assert!(reason.contains(number), "call {call} of {library}: {reason}");
+                        refusals += 1;
+                    }
+                    Err(other) => panic!("call {call} of {library}: {other:?}"),
+                }
+            }
+            assert!(refusals > 5, "{library} was called {refusals} times");
+        }
+    });
+}
+
+/// 2 · 3 + 1 as a rectified convolution and 2 · 3 as a product, and the tensors: both factors with the bias, and both results.
+fn small(bench: &Bench) -> (Command, Command, [DeviceMemory; 5]) {
+    let memory = [2.0, 3.0, f32::NAN, f32::NAN, 1.0].map(|value| bench.floats(&[value]));
+    let (one, shape) = ((1, 1), Shape { channels: 1, height: 1, width: 1 });
+    let of = Convolution {
+        samples: 1,
+        input: shape,
+        output: shape,
+        kernel: one,
+        stride: one,
+        padding: (0, 0),
+        dilation: one,
+        groups: 1,
+        precision: Precision::F32,
+        channels_last: false,
+    };
+    let [left, right, sum, product, bias] = [0, 1, 2, 3, 4].map(|at: usize| memory[at].address());
+    let (pass, bias) = (ConvolutionPass::Forward, Some(bias));
+    let convolve = Convolve { of, pass, left, right, result: sum, bias, rectified: true, accumulate: false };
+    let multiply = Multiply {
+        rows: 1,
+        columns: 1,
+        depth: 1,
+        a: left,
+        transposed_a: false,
+        b: right,
+        transposed_b: false,
+        c: product,
+        result: Scalar::F32,
+        bias: None,
+        rectified: false,
+        accumulate: false,
+        precision: Precision::F32,
+    };
+    (Command::Convolve(convolve), Command::Multiply(multiply), memory)
 }

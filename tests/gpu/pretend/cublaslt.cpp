@@ -18,6 +18,8 @@ enum cublasStatus_t : int {
     CUBLAS_STATUS_INVALID_VALUE = 7,
     CUBLAS_STATUS_EXECUTION_FAILED = 13,
     CUBLAS_STATUS_NOT_SUPPORTED = 15,
+    // One that came after this cuBLASLt's callers were written.
+    CUBLAS_STATUS_OF_TOMORROW = 98,
 };
 
 struct CublasRefusal {
@@ -26,7 +28,7 @@ struct CublasRefusal {
 
 enum : int { CUDA_R_32F = 0, CUDA_R_16BF = 14 };
 enum : int { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_PEDANTIC = 69, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
-enum : int { TRANSA = 3, TRANSB = 4, EPILOGUE = 7, BIAS_POINTER = 8 };
+enum : int { TRANSA = 3, TRANSB = 4, EPILOGUE = 7, BIAS_POINTER = 8, BIAS_DATA_TYPE = 26 };
 enum : int { MAX_WORKSPACE_BYTES = 1, MIN_ALIGNMENT_A_BYTES = 5, MIN_ALIGNMENT_D_BYTES = 8 };
 enum : uint32_t { EPILOGUE_DEFAULT = 1, EPILOGUE_RELU = 2, EPILOGUE_BIAS = 4, EPILOGUE_RELU_BIAS = 6 };
 
@@ -35,6 +37,8 @@ struct Product {
     int32_t transposed_a = 0, transposed_b = 0;
     uint32_t epilogue = EPILOGUE_DEFAULT;
     uint64_t bias = 0;
+    // As D where it is negative.
+    int32_t bias_type = -1;
 };
 
 struct Layout {
@@ -90,6 +94,7 @@ void need(bool holds, cublasStatus_t otherwise = CUBLAS_STATUS_INVALID_VALUE) {
 template <class Body>
 cublasStatus_t cublas_call(Body body) {
     std::lock_guard hold(world().lock);
+    if (world().fails("cublaslt")) return CUBLAS_STATUS_OF_TOMORROW;
     try {
         body();
         return CUBLAS_STATUS_SUCCESS;
@@ -119,13 +124,17 @@ Sizes sizes_of(const Product& product, const Layout& a, const Layout& b, const L
     need((product.transposed_b ? b.columns : b.rows) == sizes.depth);
     need((product.transposed_b ? b.rows : b.columns) == sizes.columns);
     need(c.rows == d.rows && c.columns == d.columns && c.leading == d.leading);
-    need(a.number == b.number && c.number == Number::F32 && d.number == Number::F32, CUBLAS_STATUS_NOT_SUPPORTED);
+    need(a.number == b.number && c.number == d.number, CUBLAS_STATUS_NOT_SUPPORTED);
+    // bf16 comes of bf16 alone, and its biases are bf16: those of this caller never are.
+    need(d.number == Number::F32 || a.number == Number::Bf16, CUBLAS_STATUS_NOT_SUPPORTED);
+    const bool biased = (product.epilogue & EPILOGUE_BIAS) != 0;
+    need(!biased || (d.number == Number::F32 && product.bias_type != CUDA_R_16BF), CUBLAS_STATUS_NOT_SUPPORTED);
     return sizes;
 }
 
-uint64_t forms_of(const Product& product, const Layout& a) {
+uint64_t forms_of(const Product& product, const Layout& a, const Layout& d) {
     return uint64_t(product.transposed_a) | uint64_t(product.transposed_b) << 1 | uint64_t(product.epilogue) << 8 |
-           uint64_t(a.number == Number::Bf16) << 16 | uint64_t(product.compute) << 24;
+           uint64_t(a.number == Number::Bf16) << 16 | uint64_t(d.number == Number::Bf16) << 17 | uint64_t(product.compute) << 24;
 }
 
 // Densely, column by column, transposed where wanted.
@@ -165,11 +174,11 @@ void compute(const Context& context, const Task& task) {
         for (size_t row = 0; row < rows; ++row) {
             const size_t at = column * size_t(task.d.leading) + row;
             double value = double(task.alpha) * sums[column * rows + row];
-            if (c) value = double(float(value)) + double(task.beta) * read_one(c, at, Number::F32);
+            if (c) value = double(float(value)) + double(task.beta) * read_one(c, at, task.d.number);
             if (bias) value = double(float(value)) + read_one(bias, row, Number::F32);
             // max(x, 0) as the hardware has it, which drops NaNs.
             if ((product.epilogue & EPILOGUE_RELU) != 0 && !(value > 0)) value = 0;
-            write_one(d, at, float(value), Number::F32);
+            write_one(d, at, float(value), task.d.number);
         }
     }
 }
@@ -177,6 +186,18 @@ void compute(const Context& context, const Task& task) {
 }  // namespace
 
 PRETEND_API size_t cublasLtGetVersion() { return 139999; }
+
+PRETEND_API const char* cublasLtGetStatusName(cublasStatus_t status) {
+    switch (status) {
+        case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+        case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
+        case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+        case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+        case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+        case CUBLAS_STATUS_OF_TOMORROW: break;
+    }
+    return "CUBLAS_STATUS unknown";
+}
 
 PRETEND_API cublasStatus_t cublasLtCreate(void** handle) {
     return cublas_call([&] {
@@ -217,6 +238,7 @@ PRETEND_API cublasStatus_t cublasLtMatmulDescSetAttribute(void* handle, int attr
                      CUBLAS_STATUS_NOT_SUPPORTED);
                 break;
             case BIAS_POINTER: own.bias = value_of<uint64_t>(from, bytes); break;
+            case BIAS_DATA_TYPE: own.bias_type = value_of<int32_t>(from, bytes); break;
             default: need(false, CUBLAS_STATUS_NOT_SUPPORTED);
         }
     });
@@ -259,7 +281,8 @@ PRETEND_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
         handles().get(handle);
         const Product product = *products().get(of);
         const Layout left = *layouts().get(a);
-        const Sizes sizes = sizes_of(product, left, *layouts().get(b), *layouts().get(c), *layouts().get(d));
+        const Layout made = *layouts().get(d);
+        const Sizes sizes = sizes_of(product, left, *layouts().get(b), *layouts().get(c), made);
         const Preference own = *preferences().get(preference);
         need(wanted > 0 && into && count);
         *count = 0;
@@ -267,12 +290,12 @@ PRETEND_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
             if (*count == wanted) return;
             Heuristic& result = into[(*count)++];
             result = {};
-            result.algorithm = {sizes.rows, sizes.columns, sizes.depth, workspace_bytes, {}, forms_of(product, left), 0};
+            result.algorithm = {sizes.rows, sizes.columns, sizes.depth, workspace_bytes, {}, forms_of(product, left, made), 0};
             std::copy(std::begin(own.alignment), std::end(own.alignment), result.algorithm.alignment);
             result.workspace_bytes = workspace_bytes, result.state = state, result.waves = 1;
         };
         const uint64_t scratch = 4 * (sizes.rows + sizes.columns);
-        if (sizes.depth % 2 == 1) give(0, CUBLAS_STATUS_NOT_SUPPORTED);
+        if (sizes.depth % 2 == 1) give(0, CUBLAS_STATUS_OF_TOMORROW);
         if (sizes.rows * sizes.columns * sizes.depth > 10000 && scratch <= own.workspace_bytes) give(scratch, CUBLAS_STATUS_SUCCESS);
         give(0, CUBLAS_STATUS_SUCCESS);
     });
@@ -294,7 +317,7 @@ PRETEND_API cublasStatus_t cublasLtMatmul(
         uint64_t wanted = 0;
         if (algorithm) {
             need(algorithm->rows == task.sizes.rows && algorithm->columns == task.sizes.columns &&
-                 algorithm->depth == task.sizes.depth && algorithm->forms == forms_of(task.product, task.a));
+                 algorithm->depth == task.sizes.depth && algorithm->forms == forms_of(task.product, task.a, task.d));
             const CUdeviceptr all[] = {task.a_at, task.b_at, task.c_at, task.d_at};
             for (int at = 0; at < 4; ++at) need(algorithm->alignment[at] > 0 && all[at] % algorithm->alignment[at] == 0);
             wanted = algorithm->workspace_bytes;

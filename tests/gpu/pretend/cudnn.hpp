@@ -14,11 +14,13 @@ enum cudnnStatus_t : int {
     CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER = 2003,
     CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT = 2006,
     CUDNN_STATUS_NOT_SUPPORTED = 3000,
+    // One that came after this cuDNN's callers were written.
+    CUDNN_STATUS_NOT_SUPPORTED_OF_TOMORROW = 3998,
     CUDNN_STATUS_EXECUTION_FAILED = 5000,
 };
 
 enum : int { CUDNN_DATA_FLOAT = 0, CUDNN_DATA_BFLOAT16 = 9 };
-enum : int { CUDNN_TENSOR_NCHW = 0, CUDNN_CROSS_CORRELATION = 1 };
+enum : int { CUDNN_TENSOR_NCHW = 0, CUDNN_TENSOR_NHWC = 1, CUDNN_CROSS_CORRELATION = 1 };
 enum : int { CUDNN_DEFAULT_MATH = 0, CUDNN_TENSOR_OP_MATH = 1, CUDNN_FMA_MATH = 3 };
 enum : int { CUDNN_ACTIVATION_RELU = 1, CUDNN_ACTIVATION_IDENTITY = 5 };
 
@@ -27,9 +29,10 @@ struct CudnnRefusal {
     cudnnStatus_t status;
 };
 
-// A tensor's shape, or a filter's: filters, channels of a group, height, width.
+// A tensor's shape, or a filter's: filters, channels of a group, height, width; in memory these two may come before the
+// channels.
 struct CudnnTensor {
-    bool set = false;
+    bool set = false, channels_last = false;
     Number number = Number::F32;
     int sizes[4] = {};
 
@@ -64,6 +67,7 @@ Handles<CudnnActivation>& cudnn_activations();
 template <class Body>
 cudnnStatus_t cudnn_call(Body body) {
     std::lock_guard hold(world().lock);
+    if (world().fails("cudnn")) return CUDNN_STATUS_NOT_SUPPORTED_OF_TOMORROW;
     try {
         body();
         return CUDNN_STATUS_SUCCESS;
@@ -86,11 +90,11 @@ T set_one(const Handles<T>& all, void* handle) {
 
 enum class Pass { Forward, BackwardData, BackwardFilter };
 
-// The sizes of a convolution whose descriptors fit together; else throws.
+// The sizes of a convolution whose descriptors fit together, all with channels last or none; else throws.
 ConvolutionSizes sizes_of(const CudnnTensor& x, const CudnnFilter& w, const CudnnConvolution& convolution, const CudnnTensor& y);
 
-// The bytes of scratch that an algorithm takes; throws where it does not do these sizes.
-size_t workspace_of(Pass pass, int algorithm, const ConvolutionSizes& sizes);
+// The bytes of scratch that an algorithm takes; throws where it does not do these sizes or this layout.
+size_t workspace_of(Pass pass, int algorithm, const ConvolutionSizes& sizes, bool channels_last);
 
 // Whether it ends with the same bits each time.
 bool is_deterministic(Pass pass, int algorithm);

@@ -17,15 +17,23 @@ struct Algorithm {
     int number;
     bool deterministic;
     Scratch scratch;
+    // As the tables of cuDNN's manual have it: FFT and Winograd want channels first.
+    bool channels_last = false;
 };
 
-// FFT wants too much, GEMM does nothing here, implicit GEMM wants nothing.
+// One that nobody knew when this cuDNN's callers were written.
+constexpr int NEWER = 97;
+
+// FFT wants too much, GEMM does nothing here, Winograd wants a little, implicit GEMM nothing.
 const std::vector<Algorithm> FORWARD = {
-    {4, true, Scratch::Huge}, {1, true, Scratch::Some}, {0, true, Scratch::None}, {2, true, Scratch::Unsupported}};
+    {NEWER, true, Scratch::None, true}, {4, true, Scratch::Huge}, {7, true, Scratch::Some},
+    {1, true, Scratch::Some, true}, {0, true, Scratch::None, true}, {2, true, Scratch::Unsupported}};
 const std::vector<Algorithm> BACKWARD_DATA = {
-    {0, false, Scratch::None}, {2, true, Scratch::Huge}, {1, true, Scratch::Some}, {3, true, Scratch::Unsupported}};
+    {0, false, Scratch::None, true}, {2, true, Scratch::Huge}, {5, true, Scratch::Some},
+    {1, true, Scratch::Some, true}, {3, true, Scratch::Unsupported}};
 const std::vector<Algorithm> BACKWARD_FILTER = {
-    {0, false, Scratch::None}, {2, true, Scratch::Huge}, {1, true, Scratch::Some}, {3, false, Scratch::Some}};
+    {0, false, Scratch::None, true}, {2, true, Scratch::Huge}, {5, true, Scratch::Some},
+    {1, true, Scratch::Some, true}, {3, false, Scratch::Some}};
 
 const std::vector<Algorithm>& all(Pass pass) {
     return pass == Pass::Forward ? FORWARD : pass == Pass::BackwardData ? BACKWARD_DATA : BACKWARD_FILTER;
@@ -35,6 +43,10 @@ const Algorithm& one(Pass pass, int number) {
     for (const Algorithm& algorithm : all(pass))
         if (algorithm.number == number) return algorithm;
     throw CudnnRefusal{CUDNN_STATUS_NOT_SUPPORTED};
+}
+
+bool does(const Algorithm& algorithm, bool channels_last) {
+    return algorithm.scratch != Scratch::Unsupported && (algorithm.channels_last || !channels_last);
 }
 
 // As cudnnConvolutionFwdAlgoPerfStruct and its twins.
@@ -55,12 +67,14 @@ cudnnStatus_t offer(Pass pass, void* handle, void* x, void* w, void* convolution
         const auto sizes = sizes_of(set_one(cudnn_tensors(), x), set_one(cudnn_filters(), w), rules, set_one(cudnn_tensors(), y));
         if (wanted < 1 || !into || !count) throw CudnnRefusal{CUDNN_STATUS_BAD_PARAM};
         *count = 0;
+        const bool channels_last = set_one(cudnn_tensors(), x).channels_last;
         for (const Algorithm& algorithm : all(pass)) {
             if (*count == wanted) break;
             Performance& own = into[*count];
             own = {algorithm.number, CUDNN_STATUS_SUCCESS, 1e-3f * float(++*count), 0, algorithm.deterministic, rules.math, {}};
-            if (algorithm.scratch == Scratch::Unsupported) own.status = CUDNN_STATUS_NOT_SUPPORTED, own.seconds = -1;
-            else own.bytes = workspace_of(pass, algorithm.number, sizes);
+            // The reason is one that only this version gives.
+            if (!does(algorithm, channels_last)) own.status = CUDNN_STATUS_NOT_SUPPORTED_OF_TOMORROW, own.seconds = -1;
+            else own.bytes = workspace_of(pass, algorithm.number, sizes, channels_last);
         }
     });
 }
@@ -70,7 +84,7 @@ cudnnStatus_t ask(Pass pass, void* handle, void* x, void* w, void* convolution, 
         cudnn_handles().get(handle);
         const auto rules = set_one(cudnn_convolutions(), convolution);
         const auto sizes = sizes_of(set_one(cudnn_tensors(), x), set_one(cudnn_filters(), w), rules, set_one(cudnn_tensors(), y));
-        *bytes = workspace_of(pass, algorithm, sizes);
+        *bytes = workspace_of(pass, algorithm, sizes, set_one(cudnn_tensors(), x).channels_last);
     });
 }
 
@@ -88,11 +102,15 @@ ConvolutionSizes sizes_of(const CudnnTensor& x, const CudnnFilter& w, const Cudn
                       w.sizes[0] % own.groups == 0 && y.sizes[2] == outputs(x.sizes[2], w.sizes[2], 0) &&
                       y.sizes[3] == outputs(x.sizes[3], w.sizes[3], 1) && x.number == w.number && x.number == y.number;
     if (!fits) throw CudnnRefusal{CUDNN_STATUS_BAD_PARAM};
+    if (x.channels_last != w.channels_last || x.channels_last != y.channels_last)
+        throw CudnnRefusal{CUDNN_STATUS_NOT_SUPPORTED};
     return sizes;
 }
 
-size_t workspace_of(Pass pass, int number, const ConvolutionSizes& sizes) {
-    switch (one(pass, number).scratch) {
+size_t workspace_of(Pass pass, int number, const ConvolutionSizes& sizes, bool channels_last) {
+    const Algorithm& algorithm = one(pass, number);
+    if (!does(algorithm, channels_last)) throw CudnnRefusal{CUDNN_STATUS_NOT_SUPPORTED_OF_TOMORROW};
+    switch (algorithm.scratch) {
         case Scratch::None: return 0;
         case Scratch::Some: return 512 + 4 * sizes.weights();
         case Scratch::Huge: return HUGE_BYTES;

@@ -29,8 +29,8 @@ Number number_of(int type) {
 
 void set(CudnnTensor& tensor, int format, int type, int first, int second, int third, int fourth) {
     need(first > 0 && second > 0 && third > 0 && fourth > 0);
-    need(format == CUDNN_TENSOR_NCHW, CUDNN_STATUS_NOT_SUPPORTED);
-    tensor.number = number_of(type), tensor.set = true;
+    need(format == CUDNN_TENSOR_NCHW || format == CUDNN_TENSOR_NHWC, CUDNN_STATUS_NOT_SUPPORTED);
+    tensor.number = number_of(type), tensor.channels_last = format == CUDNN_TENSOR_NHWC, tensor.set = true;
     tensor.sizes[0] = first, tensor.sizes[1] = second, tensor.sizes[2] = third, tensor.sizes[3] = fourth;
 }
 
@@ -57,6 +57,7 @@ PRETEND_API const char* cudnnGetErrorString(cudnnStatus_t status) {
         case CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT: return "CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT";
         case CUDNN_STATUS_NOT_SUPPORTED: return "CUDNN_STATUS_NOT_SUPPORTED";
         case CUDNN_STATUS_EXECUTION_FAILED: return "CUDNN_STATUS_EXECUTION_FAILED";
+        case CUDNN_STATUS_NOT_SUPPORTED_OF_TOMORROW: break;
     }
     return "CUDNN_STATUS unknown";
 }

@@ -27,40 +27,59 @@ struct Task {
     Pass pass;
     ConvolutionSizes sizes;
     Number number;
+    bool channels_last;
     int math, algorithm;
     CUdeviceptr left, right, result;
     Ending ending;
 };
 
-size_t count_of(const Task& task, int operand) {
-    const ConvolutionSizes& of = task.sizes;
-    switch (task.pass) {
-        case Pass::Forward: return operand == 0 ? of.inputs() : operand == 1 ? of.weights() : of.outputs();
-        case Pass::BackwardData: return operand == 0 ? of.weights() : operand == 1 ? of.outputs() : of.inputs();
-        case Pass::BackwardFilter: return operand == 0 ? of.inputs() : operand == 1 ? of.outputs() : of.weights();
+// A tensor's sizes: samples or filters, channels, pixels of a channel.
+struct Extent {
+    size_t outer, channels, plane;
+
+    size_t count() const { return outer * channels * plane; }
+    // Where in memory lies what the loops have at `at`, which is with channels first.
+    size_t place(size_t at, bool channels_last) const {
+        if (!channels_last) return at;
+        const size_t pixel = at % plane, channel = at / plane % channels, first = at / plane / channels;
+        return (first * plane + pixel) * channels + channel;
     }
-    return 0;
+};
+
+Extent extent_of(const Task& task, int operand) {
+    const ConvolutionSizes& of = task.sizes;
+    const Extent input{size_t(of.samples), size_t(of.channels), size_t(of.height * of.width)};
+    const Extent weights{size_t(of.filters), size_t(of.channels / of.groups), size_t(of.kernel_height * of.kernel_width)};
+    const Extent output{size_t(of.samples), size_t(of.filters), size_t(of.out_height * of.out_width)};
+    switch (task.pass) {
+        case Pass::Forward: return operand == 0 ? input : operand == 1 ? weights : output;
+        case Pass::BackwardData: return operand == 0 ? weights : operand == 1 ? output : input;
+        case Pass::BackwardFilter: return operand == 0 ? input : operand == 1 ? output : weights;
+    }
+    return input;
 }
 
 void finish(const Context& context, const Task& task, const std::vector<double>& sums) {
     const Number number = task.number;
     const Ending& ending = task.ending;
     const size_t bytes = size_of(number) * sums.size(), plane = size_t(task.sizes.out_height * task.sizes.out_width);
+    const Extent extent = extent_of(task, 2);
     char* result = range(context, task.result, bytes, "a convolution's result");
     const char* more = ending.addend != 0 ? range(context, ending.more, bytes, "a convolution's addend") : nullptr;
     const char* bias =
         ending.bias ? range(context, ending.bias, 4 * size_t(task.sizes.filters), "a convolution's bias") : nullptr;
     const bool exact = is_deterministic(task.pass, task.algorithm);
     for (size_t at = 0; at < sums.size(); ++at) {
+        const size_t place = extent.place(at, task.channels_last);
         double value = double(ending.alpha) * sums[at];
-        if (ending.beta != 0) value = double(float(value)) + double(ending.beta) * read_one(result, at, number);
-        if (more) value += double(ending.addend) * read_one(more, at, number);
+        if (ending.beta != 0) value = double(float(value)) + double(ending.beta) * read_one(result, place, number);
+        if (more) value += double(ending.addend) * read_one(more, place, number);
         if (bias) value = double(float(value)) + read_one(bias, at / plane % size_t(task.sizes.filters), Number::F32);
         float rounded = float(value);
         if (!exact && world().draw(4) == 0) rounded = std::nextafter(rounded, 0.0f);
         // NaNs are not handed on, as the descriptor has it.
         if (ending.rectified && !(rounded > 0)) rounded = 0;
-        write_one(result, at, rounded, number);
+        write_one(result, place, rounded, number);
     }
 }
 
@@ -68,11 +87,17 @@ void compute(const Context& context, const Task& task) {
     // Tensor cores see fp32 numbers with 10 bits of mantissa; only FMA math forbids them, and only since Ampere.
     const bool tf32 = task.math != CUDNN_FMA_MATH && world().settings.major >= 8;
     const auto operand = [&](CUdeviceptr address, int which) {
-        const size_t count = count_of(task, which);
-        return read(range(context, address, count * size_of(task.number), "a convolution's operand"), count, task.number, tf32);
+        const Extent extent = extent_of(task, which);
+        const size_t count = extent.count();
+        const char* from = range(context, address, count * size_of(task.number), "a convolution's operand");
+        std::vector<float> all = read(from, count, task.number, tf32);
+        if (!task.channels_last) return all;
+        std::vector<float> first(count);
+        for (size_t at = 0; at < count; ++at) first[at] = all[extent.place(at, true)];
+        return first;
     };
     const std::vector<float> left = operand(task.left, 0), right = operand(task.right, 1);
-    std::vector<double> sums(count_of(task, 2));
+    std::vector<double> sums(extent_of(task, 2).count());
     switch (task.pass) {
         case Pass::Forward: convolve_forward(task.sizes, left.data(), right.data(), sums.data()); break;
         case Pass::BackwardData: convolve_backward_data(task.sizes, left.data(), right.data(), sums.data()); break;
@@ -85,7 +110,7 @@ void give(void* handle, const Task& task, Scratch scratch) {
     const auto own = cudnn_handles().get(handle);
     Context& context = current();
     if (&own->context != &context || own->stream->destroyed) throw CudnnRefusal{CUDNN_STATUS_BAD_PARAM};
-    const size_t wanted = workspace_of(task.pass, task.algorithm, task.sizes);
+    const size_t wanted = workspace_of(task.pass, task.algorithm, task.sizes, task.channels_last);
     if (scratch.bytes < wanted || (wanted > 0 && scratch.address == 0))
         throw CudnnRefusal{CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT};
     if (!task.left || !task.right || !task.result) throw CudnnRefusal{CUDNN_STATUS_BAD_PARAM};
@@ -103,7 +128,7 @@ Task task_of(Pass pass, void* x, void* w, void* convolution, void* y, int algori
     const auto rules = set_one(cudnn_convolutions(), convolution);
     const CudnnTensor input = set_one(cudnn_tensors(), x);
     const ConvolutionSizes sizes = sizes_of(input, set_one(cudnn_filters(), w), rules, set_one(cudnn_tensors(), y));
-    return Task{pass, sizes, input.number, rules.math, algorithm, 0, 0, 0, {}};
+    return Task{pass, sizes, input.number, input.channels_last, rules.math, algorithm, 0, 0, 0, {}};
 }
 
 }  // namespace
@@ -152,7 +177,7 @@ PRETEND_API cudnnStatus_t cudnnConvolutionBiasActivationForward(
         const auto z_form = set_one(cudnn_tensors(), z_shape);
         const auto mode = set_one(cudnn_activations(), activation).mode;
         if (form.elements() != size_t(task.sizes.filters) || form.sizes[1] != task.sizes.filters || !bias || !z ||
-            z_form.elements() != task.sizes.outputs())
+            z_form.elements() != task.sizes.outputs() || z_form.channels_last != task.channels_last)
             throw CudnnRefusal{CUDNN_STATUS_BAD_PARAM};
         if (task.sizes.filters % 4 == 2 || task.sizes.groups > 1 || task.number != Number::F32 || form.number != Number::F32 ||
             (mode == CUDNN_ACTIVATION_IDENTITY && algorithm != 1))

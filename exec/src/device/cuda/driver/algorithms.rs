@@ -1,12 +1,13 @@
 //! Which of cuDNN's algorithms a pass of a convolution takes: the first in cuDNN's own order that is allowed.
 
-use std::mem::MaybeUninit;
+use std::ffi::c_int;
 
 use cudarc::cudnn::sys as dnn;
+use lockstep_models::Shape;
 
+use super::calls::call;
 use super::descriptors::{FilterShape, TensorShape, Window};
 use super::executor::Limits;
-use super::status::Status;
 use crate::device::DeviceError;
 use crate::device::cuda::command::{Convolution, ConvolutionPass, Precision};
 
@@ -21,7 +22,87 @@ pub(super) enum Algorithm {
     BackwardWeight(dnn::cudnnConvolutionBwdFilterAlgo_t),
 }
 
-/// What cuDNN proposes.
+/// `cudnnConvolutionFwdAlgoPerf_t` and its twins, with numbers for what they have as enums: a newer cuDNN has more of them.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Proposal {
+    algorithm: u32,
+    status: u32,
+    milliseconds: f32,
+    bytes: usize,
+    determinism: u32,
+    math: u32,
+    reserved: [c_int; 3],
+}
+const _: () = assert!(size_of::<Proposal>() == size_of::<dnn::cudnnConvolutionFwdAlgoPerf_t>());
+const _: () = assert!(size_of::<Proposal>() == size_of::<dnn::cudnnConvolutionBwdDataAlgoPerf_t>());
+const _: () = assert!(size_of::<Proposal>() == size_of::<dnn::cudnnConvolutionBwdFilterAlgoPerf_t>());
+
+impl Proposal {
+    /// What is proposed, if it is something that the bindings know and that does these sizes.
+    fn candidate(&self, pass: ConvolutionPass) -> Option<Candidate> {
+        if self.status != dnn::cudnnStatus_t::CUDNN_STATUS_SUCCESS as u32 {
+            return None;
+        }
+        let algorithm = Algorithm::of(pass, self.algorithm)?;
+        let math = MATHEMATICS.into_iter().find(|one| *one as u32 == self.math)?;
+        let repeats = self.determinism == dnn::cudnnDeterminism_t::CUDNN_DETERMINISTIC as u32;
+        Some(Candidate { algorithm, math, repeats })
+    }
+}
+
+/// Every kind of mathematics.
+const MATHEMATICS: [dnn::cudnnMathType_t; 4] = {
+    use dnn::cudnnMathType_t::*;
+    [CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, CUDNN_FMA_MATH]
+};
+
+impl Algorithm {
+    /// The one that has this number, if the bindings know it.
+    fn of(pass: ConvolutionPass, number: u32) -> Option<Algorithm> {
+        use dnn::cudnnConvolutionBwdDataAlgo_t::*;
+        use dnn::cudnnConvolutionBwdFilterAlgo_t::*;
+        use dnn::cudnnConvolutionFwdAlgo_t::*;
+        let forward = [
+            CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+            CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+            CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
+            CUDNN_CONVOLUTION_FWD_ALGO_DIRECT,
+            CUDNN_CONVOLUTION_FWD_ALGO_FFT,
+            CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
+            CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
+            CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
+        ];
+        let backward_data = [
+            CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
+            CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,
+            CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT,
+            CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING,
+            CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD,
+            CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
+        ];
+        let backward_weight = [
+            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
+            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
+            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT,
+            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3,
+            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD,
+            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
+            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING,
+        ];
+        match pass {
+            ConvolutionPass::Forward => forward.into_iter().find(|one| *one as u32 == number).map(Algorithm::Forward),
+            ConvolutionPass::BackwardData => {
+                backward_data.into_iter().find(|one| *one as u32 == number).map(Algorithm::BackwardData)
+            }
+            ConvolutionPass::BackwardWeight => {
+                backward_weight.into_iter().find(|one| *one as u32 == number).map(Algorithm::BackwardWeight)
+            }
+        }
+    }
+}
+
+/// What cuDNN proposes and the bindings know.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     algorithm: Algorithm,
@@ -47,10 +128,14 @@ impl Shapes {
         };
         let (input, output) = (of.input, of.output);
         let each = input.channels / of.groups.max(1);
+        let tensor = |shape: Shape| {
+            let sizes = [of.samples, shape.channels, shape.height, shape.width];
+            TensorShape::new(element, of.channels_last, sizes)
+        };
         Ok(Shapes {
-            input: TensorShape::new(element, [of.samples, input.channels, input.height, input.width])?,
-            filters: FilterShape::new(element, [output.channels, each, of.kernel.0, of.kernel.1])?,
-            output: TensorShape::new(element, [of.samples, output.channels, output.height, output.width])?,
+            input: tensor(input)?,
+            filters: FilterShape::new(element, of.channels_last, [output.channels, each, of.kernel.0, of.kernel.1])?,
+            output: tensor(output)?,
             window: Window::new(of)?,
         })
     }
@@ -87,38 +172,47 @@ impl Shapes {
     fn candidates(&self, handle: dnn::cudnnHandle_t, pass: ConvolutionPass) -> Result<Vec<Candidate>, DeviceError> {
         let Shapes { input, filters, output, window } = self;
         let (x, w, y, window) = (input.raw(), filters.raw(), output.raw(), window.raw());
-        // The three passes answer with three types of the same fields.
-        macro_rules! ask {
-            ($call:ident($($of:expr),*) -> $answer:ident, $kind:ident) => {{
-                let mut answers = [const { MaybeUninit::<dnn::$answer>::uninit() }; ASKED];
-                let mut count = 0;
-                // SAFETY: the descriptors are alive, and there is room for as many answers as are asked for.
-                unsafe {
-                    dnn::$call(handle, $($of,)* ASKED as i32, &mut count, answers.as_mut_ptr().cast())
-                }
-                .of(stringify!($call))?;
-                let given = usize::try_from(count).unwrap_or(0).min(ASKED);
-                // SAFETY: cuDNN has written as many answers as it says.
-                let given = answers[..given].iter().map(|answer| unsafe { answer.assume_init() });
-                let fit = given.filter(|answer| answer.status == dnn::cudnnStatus_t::CUDNN_STATUS_SUCCESS);
-                Ok(fit.map(|answer| Candidate {
-                    algorithm: Algorithm::$kind(answer.algo),
-                    math: answer.mathType,
-                    repeats: answer.determinism == dnn::cudnnDeterminism_t::CUDNN_DETERMINISTIC,
-                }).collect())
-            }};
+        let mut answers = [Proposal::default(); ASKED];
+        let (mut count, asked) = (0, ASKED as i32);
+        // SAFETY: the descriptors are alive, and there is room for as many answers as are asked for.
+        unsafe {
+            let into = answers.as_mut_ptr();
+            match pass {
+                ConvolutionPass::Forward => call!(dnn::cudnnGetConvolutionForwardAlgorithm_v7(
+                    handle,
+                    x,
+                    w,
+                    window,
+                    y,
+                    asked,
+                    &mut count,
+                    into.cast()
+                )),
+                ConvolutionPass::BackwardData => call!(dnn::cudnnGetConvolutionBackwardDataAlgorithm_v7(
+                    handle,
+                    w,
+                    y,
+                    window,
+                    x,
+                    asked,
+                    &mut count,
+                    into.cast()
+                )),
+                ConvolutionPass::BackwardWeight => call!(dnn::cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+                    handle,
+                    x,
+                    y,
+                    window,
+                    w,
+                    asked,
+                    &mut count,
+                    into.cast()
+                )),
+            }
         }
-        match pass {
-            ConvolutionPass::Forward => {
-                ask!(cudnnGetConvolutionForwardAlgorithm_v7(x, w, window, y) -> cudnnConvolutionFwdAlgoPerf_t, Forward)
-            }
-            ConvolutionPass::BackwardData => {
-                ask!(cudnnGetConvolutionBackwardDataAlgorithm_v7(w, y, window, x) -> cudnnConvolutionBwdDataAlgoPerf_t, BackwardData)
-            }
-            ConvolutionPass::BackwardWeight => {
-                ask!(cudnnGetConvolutionBackwardFilterAlgorithm_v7(x, y, window, w) -> cudnnConvolutionBwdFilterAlgoPerf_t, BackwardWeight)
-            }
-        }
+        .done()?;
+        let given = usize::try_from(count).unwrap_or(0).min(ASKED);
+        Ok(answers[..given].iter().filter_map(|answer| answer.candidate(pass)).collect())
     }
 
     /// The bytes that an algorithm wants, as the window is set.
@@ -127,20 +221,24 @@ impl Shapes {
         let (x, w, y, window) = (input.raw(), filters.raw(), output.raw(), window.raw());
         let mut bytes = 0;
         // SAFETY: the descriptors are alive, and the number outlives the call.
-        let status = unsafe {
+        let answer = unsafe {
             match algorithm {
                 Algorithm::Forward(algorithm) => {
-                    dnn::cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, window, y, algorithm, &mut bytes)
+                    call!(dnn::cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, window, y, algorithm, &mut bytes))
                 }
                 Algorithm::BackwardData(algorithm) => {
-                    dnn::cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, y, window, x, algorithm, &mut bytes)
+                    call!(dnn::cudnnGetConvolutionBackwardDataWorkspaceSize(
+                        handle, w, y, window, x, algorithm, &mut bytes
+                    ))
                 }
                 Algorithm::BackwardWeight(algorithm) => {
-                    dnn::cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, y, window, w, algorithm, &mut bytes)
+                    call!(dnn::cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                        handle, x, y, window, w, algorithm, &mut bytes
+                    ))
                 }
             }
         };
-        status.of("cudnnGetConvolutionWorkspaceSize").map(|()| bytes)
+        answer.done().map(|()| bytes)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::device::cuda::table::{Call, ChannelAffine, Launch};
 pub(super) fn of_channels(of: &Convolve) -> Option<Call> {
     let (samples, shape) = (of.of.samples, of.of.output);
     let plane = shape.height * shape.width;
+    let (samples, plane) = if of.of.channels_last { (samples * plane, 1) } else { (samples, plane) };
     Some(affine(of.result, of.bias?, samples, shape.channels, plane, of.rectified))
 }
 

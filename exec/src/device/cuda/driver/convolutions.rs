@@ -8,11 +8,11 @@ use cudarc::cudnn::sys as dnn;
 
 use super::algorithms::{Algorithm, Shapes};
 use super::bias;
+use super::calls::{Answer, call};
 use super::context::Context;
 use super::descriptors::{Rectifier, TensorShape};
 use super::executor::Limits;
 use super::staging::{self, Staged};
-use super::status::Status;
 use super::stream::Stream;
 use crate::device::DeviceError;
 use crate::device::cuda::command::{Convolution, ConvolutionPass, Convolve, Precision};
@@ -49,7 +49,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let raw = self.raw;
         // SAFETY: nobody else has it. What is not freed ends with the process.
-        let _ = self.context.within(|| unsafe { dnn::cudnnDestroy(raw) }.of("cudnnDestroy"));
+        let _ = self.context.within(|| unsafe { call!(dnn::cudnnDestroy(raw)) }.done());
     }
 }
 
@@ -58,10 +58,10 @@ impl Convolutions {
     pub(super) fn new(stream: &Stream) -> Result<Convolutions, DeviceError> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
-        unsafe { dnn::cudnnCreate(&mut raw) }.of("cudnnCreate")?;
+        unsafe { call!(dnn::cudnnCreate(&mut raw)) }.done()?;
         let handle = Handle { raw, context: Arc::clone(stream.context()) };
         // SAFETY: both are alive, and whoever has this has the stream.
-        unsafe { dnn::cudnnSetStream(raw, stream.raw().cast()) }.of("cudnnSetStream")?;
+        unsafe { call!(dnn::cudnnSetStream(raw, stream.raw().cast())) }.done()?;
         Ok(Convolutions { handle, rectifier: Rectifier::new()?, plans: HashMap::new() })
     }
 
@@ -75,7 +75,7 @@ impl Convolutions {
         let shapes = Shapes::new(&of.of)?;
         let (algorithm, workspace) = shapes.choose(self.handle.raw, &of.of, of.pass, limits)?;
         let channels = [1, of.of.output.channels, 1, 1];
-        let bias = TensorShape::new(dnn::cudnnDataType_t::CUDNN_DATA_FLOAT, channels)?;
+        let bias = TensorShape::new(dnn::cudnnDataType_t::CUDNN_DATA_FLOAT, false, channels)?;
         self.plans.insert((of.of, of.pass), Plan { shapes, bias, algorithm, workspace, fuses: true });
         Ok(staging::behind(workspace as u64) + copies)
     }
@@ -128,8 +128,8 @@ impl Plan {
         if let (Algorithm::Forward(algorithm), Some(bias)) = (self.algorithm, fused) {
             let bias = at(bias).cast_const();
             // SAFETY: the descriptors are alive and describe what the caller says is there; factors are the host's.
-            let status = unsafe {
-                dnn::cudnnConvolutionBiasActivationForward(
+            let answer = unsafe {
+                call!(dnn::cudnnConvolutionBiasActivationForward(
                     handle,
                     one,
                     x,
@@ -148,37 +148,28 @@ impl Plan {
                     rectifier,
                     y,
                     result,
-                )
+                ))
             };
-            if !declines(status) {
-                return status.of("cudnnConvolutionBiasActivationForward").map(|()| true);
+            if !declines(&answer) {
+                return answer.done().map(|()| true);
             }
             self.fuses = false;
         }
         // SAFETY: as above.
-        let (status, call) = unsafe {
+        let answer = unsafe {
             match self.algorithm {
-                Algorithm::Forward(algorithm) => (
-                    dnn::cudnnConvolutionForward(
-                        handle, one, x, left, w, right, window, algorithm, space, bytes, kept, y, result,
-                    ),
-                    "cudnnConvolutionForward",
-                ),
-                Algorithm::BackwardData(algorithm) => (
-                    dnn::cudnnConvolutionBackwardData(
-                        handle, one, w, right, y, left, window, algorithm, space, bytes, kept, x, result,
-                    ),
-                    "cudnnConvolutionBackwardData",
-                ),
-                Algorithm::BackwardWeight(algorithm) => (
-                    dnn::cudnnConvolutionBackwardFilter(
-                        handle, one, x, left, y, right, window, algorithm, space, bytes, kept, w, result,
-                    ),
-                    "cudnnConvolutionBackwardFilter",
-                ),
+                Algorithm::Forward(algorithm) => call!(dnn::cudnnConvolutionForward(
+                    handle, one, x, left, w, right, window, algorithm, space, bytes, kept, y, result,
+                )),
+                Algorithm::BackwardData(algorithm) => call!(dnn::cudnnConvolutionBackwardData(
+                    handle, one, w, right, y, left, window, algorithm, space, bytes, kept, x, result,
+                )),
+                Algorithm::BackwardWeight(algorithm) => call!(dnn::cudnnConvolutionBackwardFilter(
+                    handle, one, x, left, y, right, window, algorithm, space, bytes, kept, w, result,
+                )),
             }
         };
-        status.of(call).map(|()| false)
+        answer.done().map(|()| false)
     }
 }
 
@@ -190,9 +181,8 @@ fn at(address: u64) -> *mut c_void {
 }
 
 /// Whether cuDNN has done nothing because it does not do this.
-fn declines(status: dnn::cudnnStatus_t) -> bool {
-    let code = status as u32;
-    (2000..4000).contains(&code)
+fn declines(answer: &Answer<dnn::cudnnStatus_t>) -> bool {
+    answer.code().is_some_and(|code| (2000..4000).contains(&code))
 }
 
 /// What a command must be beside its sizes, which cuDNN checks.

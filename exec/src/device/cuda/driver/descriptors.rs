@@ -5,13 +5,13 @@ use std::ffi::c_int;
 use cudarc::cublaslt::sys as lt;
 use cudarc::cudnn::sys as dnn;
 
-use super::status::Status;
+use super::calls::call;
 use crate::device::DeviceError;
 use crate::device::cuda::command::Convolution;
 
 /// Defines owners: `Name = type, function that destroys it;`.
 macro_rules! owners {
-    ($($(#[$doc:meta])* $name:ident = $raw:ty, $destroy:path;)*) => { $(
+    ($($(#[$doc:meta])* $name:ident = $raw:ty, $library:ident::$destroy:ident;)*) => { $(
         $(#[$doc])*
         #[derive(Debug)]
         pub(super) struct $name($raw);
@@ -28,16 +28,16 @@ macro_rules! owners {
         impl Drop for $name {
             fn drop(&mut self) {
                 // SAFETY: it was made by its only constructor, and nobody else has it. What is not freed ends with the process.
-                let _ = unsafe { $destroy(self.0) };
+                let _ = unsafe { call!($library::$destroy(self.0)) };
             }
         }
     )* };
 }
 
 owners! {
-    /// A tensor `[n, c, h, w]` without gaps.
+    /// A tensor `[n, c, h, w]` without gaps, or `[n, h, w, c]` with channels last.
     TensorShape = dnn::cudnnTensorDescriptor_t, dnn::cudnnDestroyTensorDescriptor;
-    /// Filters `[k, c, h, w]` without gaps.
+    /// Filters `[k, c, h, w]` without gaps, or `[k, h, w, c]` with channels last.
     FilterShape = dnn::cudnnFilterDescriptor_t, dnn::cudnnDestroyFilterDescriptor;
     /// A convolution's window.
     Window = dnn::cudnnConvolutionDescriptor_t, dnn::cudnnDestroyConvolutionDescriptor;
@@ -51,30 +51,47 @@ owners! {
     Preference = lt::cublasLtMatmulPreference_t, lt::cublasLtMatmulPreferenceDestroy;
 }
 
-const NCHW: dnn::cudnnTensorFormat_t = dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW;
+/// How elements lie; sizes are told in the same order for both.
+fn format(channels_last: bool) -> dnn::cudnnTensorFormat_t {
+    if channels_last {
+        dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC
+    } else {
+        dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW
+    }
+}
 
 impl TensorShape {
-    pub(super) fn new(of: dnn::cudnnDataType_t, sizes: [u32; 4]) -> Result<TensorShape, DeviceError> {
-        let [n, c, h, w] = sizes_of("a tensor", sizes)?;
+    /// Of samples, channels, height and width.
+    pub(super) fn new(
+        of: dnn::cudnnDataType_t,
+        channels_last: bool,
+        sizes: [u32; 4],
+    ) -> Result<TensorShape, DeviceError> {
+        let ([n, c, h, w], format) = (sizes_of("a tensor", sizes)?, format(channels_last));
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
-        unsafe { dnn::cudnnCreateTensorDescriptor(&mut raw) }.of("cudnnCreateTensorDescriptor")?;
+        unsafe { call!(dnn::cudnnCreateTensorDescriptor(&mut raw)) }.done()?;
         let shape = TensorShape(raw);
         // SAFETY: it has just been made.
-        unsafe { dnn::cudnnSetTensor4dDescriptor(raw, NCHW, of, n, c, h, w) }.of("cudnnSetTensor4dDescriptor")?;
+        unsafe { call!(dnn::cudnnSetTensor4dDescriptor(raw, format, of, n, c, h, w)) }.done()?;
         Ok(shape)
     }
 }
 
 impl FilterShape {
-    pub(super) fn new(of: dnn::cudnnDataType_t, sizes: [u32; 4]) -> Result<FilterShape, DeviceError> {
-        let [k, c, h, w] = sizes_of("filters", sizes)?;
+    /// Of filters, channels of a group, height and width.
+    pub(super) fn new(
+        of: dnn::cudnnDataType_t,
+        channels_last: bool,
+        sizes: [u32; 4],
+    ) -> Result<FilterShape, DeviceError> {
+        let ([k, c, h, w], format) = (sizes_of("filters", sizes)?, format(channels_last));
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
-        unsafe { dnn::cudnnCreateFilterDescriptor(&mut raw) }.of("cudnnCreateFilterDescriptor")?;
+        unsafe { call!(dnn::cudnnCreateFilterDescriptor(&mut raw)) }.done()?;
         let shape = FilterShape(raw);
         // SAFETY: it has just been made.
-        unsafe { dnn::cudnnSetFilter4dDescriptor(raw, of, NCHW, k, c, h, w) }.of("cudnnSetFilter4dDescriptor")?;
+        unsafe { call!(dnn::cudnnSetFilter4dDescriptor(raw, of, format, k, c, h, w)) }.done()?;
         Ok(shape)
     }
 }
@@ -89,34 +106,33 @@ impl Window {
         let sums = dnn::cudnnDataType_t::CUDNN_DATA_FLOAT;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
-        unsafe { dnn::cudnnCreateConvolutionDescriptor(&mut raw) }.of("cudnnCreateConvolutionDescriptor")?;
+        unsafe { call!(dnn::cudnnCreateConvolutionDescriptor(&mut raw)) }.done()?;
         let window = Window(raw);
         // SAFETY: it has just been made.
-        unsafe { dnn::cudnnSetConvolution2dDescriptor(raw, pad_h, pad_w, down, right, high, wide, mode, sums) }
-            .of("cudnnSetConvolution2dDescriptor")?;
+        unsafe { call!(dnn::cudnnSetConvolution2dDescriptor(raw, pad_h, pad_w, down, right, high, wide, mode, sums)) }
+            .done()?;
         // SAFETY: as above.
-        unsafe { dnn::cudnnSetConvolutionGroupCount(raw, groups) }.of("cudnnSetConvolutionGroupCount")?;
+        unsafe { call!(dnn::cudnnSetConvolutionGroupCount(raw, groups)) }.done()?;
         Ok(window)
     }
 
     pub(super) fn set_math(&self, math: dnn::cudnnMathType_t) -> Result<(), DeviceError> {
         // SAFETY: it is alive.
-        unsafe { dnn::cudnnSetConvolutionMathType(self.0, math) }.of("cudnnSetConvolutionMathType")
+        unsafe { call!(dnn::cudnnSetConvolutionMathType(self.0, math)) }.done()
     }
 }
 
 impl Rectifier {
     pub(super) fn new() -> Result<Rectifier, DeviceError> {
         let mode = dnn::cudnnActivationMode_t::CUDNN_ACTIVATION_RELU;
-        // The only choice that fused convolutions take.
+        // cudnnConvolutionBiasActivationForward takes nothing else; so a NaN is not seen here but where it goes next.
         let not_a_number = dnn::cudnnNanPropagation_t::CUDNN_NOT_PROPAGATE_NAN;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
-        unsafe { dnn::cudnnCreateActivationDescriptor(&mut raw) }.of("cudnnCreateActivationDescriptor")?;
+        unsafe { call!(dnn::cudnnCreateActivationDescriptor(&mut raw)) }.done()?;
         let rectifier = Rectifier(raw);
         // SAFETY: it has just been made.
-        unsafe { dnn::cudnnSetActivationDescriptor(raw, mode, not_a_number, 0.0) }
-            .of("cudnnSetActivationDescriptor")?;
+        unsafe { call!(dnn::cudnnSetActivationDescriptor(raw, mode, not_a_number, 0.0)) }.done()?;
         Ok(rectifier)
     }
 }
@@ -126,8 +142,8 @@ impl MatrixShape {
     pub(super) fn new(of: lt::cudaDataType, rows: u32, columns: u32) -> Result<MatrixShape, DeviceError> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
-        unsafe { lt::cublasLtMatrixLayoutCreate(&mut raw, of, rows.into(), columns.into(), rows.into()) }
-            .of("cublasLtMatrixLayoutCreate")?;
+        unsafe { call!(lt::cublasLtMatrixLayoutCreate(&mut raw, of, rows.into(), columns.into(), rows.into())) }
+            .done()?;
         Ok(MatrixShape(raw))
     }
 }
@@ -136,8 +152,7 @@ impl Operation {
     pub(super) fn new(factors: lt::cublasComputeType_t) -> Result<Operation, DeviceError> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
-        unsafe { lt::cublasLtMatmulDescCreate(&mut raw, factors, lt::cudaDataType::CUDA_R_32F) }
-            .of("cublasLtMatmulDescCreate")?;
+        unsafe { call!(lt::cublasLtMatmulDescCreate(&mut raw, factors, lt::cudaDataType::CUDA_R_32F)) }.done()?;
         Ok(Operation(raw))
     }
 
@@ -145,8 +160,7 @@ impl Operation {
     pub(super) fn set<T: Copy>(&self, what: lt::cublasLtMatmulDescAttributes_t, value: T) -> Result<(), DeviceError> {
         let from = (&raw const value).cast();
         // SAFETY: it is alive, and the library reads as many bytes of the value as it has.
-        unsafe { lt::cublasLtMatmulDescSetAttribute(self.0, what, from, size_of::<T>()) }
-            .of("cublasLtMatmulDescSetAttribute")
+        unsafe { call!(lt::cublasLtMatmulDescSetAttribute(self.0, what, from, size_of::<T>())) }.done()
     }
 }
 
@@ -154,7 +168,7 @@ impl Preference {
     pub(super) fn new() -> Result<Preference, DeviceError> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
-        unsafe { lt::cublasLtMatmulPreferenceCreate(&mut raw) }.of("cublasLtMatmulPreferenceCreate")?;
+        unsafe { call!(lt::cublasLtMatmulPreferenceCreate(&mut raw)) }.done()?;
         Ok(Preference(raw))
     }
 
@@ -166,8 +180,7 @@ impl Preference {
     ) -> Result<(), DeviceError> {
         let from = (&raw const value).cast();
         // SAFETY: it is alive, and the library reads as many bytes of the value as it has.
-        unsafe { lt::cublasLtMatmulPreferenceSetAttribute(self.0, what, from, size_of::<T>()) }
-            .of("cublasLtMatmulPreferenceSetAttribute")
+        unsafe { call!(lt::cublasLtMatmulPreferenceSetAttribute(self.0, what, from, size_of::<T>())) }.done()
     }
 }
 

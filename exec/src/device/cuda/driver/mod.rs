@@ -17,6 +17,7 @@
 mod algorithms;
 mod bias;
 mod cache;
+mod calls;
 mod context;
 mod convolutions;
 mod copies;

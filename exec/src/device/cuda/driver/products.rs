@@ -4,19 +4,19 @@
 //! `C = A·B` is asked for as `Cᵀ = Bᵀ·Aᵀ`: B goes in first, and what was not transposed needs no transposition.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
-use std::mem::MaybeUninit;
+use std::ffi::{c_int, c_void};
 
 use cudarc::cublaslt::sys as lt;
 use lt::cublasLtMatmulDescAttributes_t as Attribute;
 use lt::cublasLtMatmulPreferenceAttributes_t as Wish;
 
 use super::bias;
+use super::calls::call;
 use super::descriptors::{MatrixShape, Operation, Preference};
 use super::executor::Limits;
-use super::status::Status;
 use super::stream::Stream;
 use crate::device::DeviceError;
+use crate::device::cuda::argument::Scalar;
 use crate::device::cuda::command::{Multiply, Precision};
 use crate::device::cuda::table::Call;
 
@@ -42,6 +42,7 @@ struct Key {
     depth: u32,
     transposed: (bool, bool),
     precision: Precision,
+    result: Scalar,
     bias: bool,
     rectified: bool,
     /// The powers of two that the addresses of A, B, C and the bias are multiples of.
@@ -60,6 +61,26 @@ struct Plan {
     fuses: bool,
 }
 
+/// `cublasLtMatmulHeuristicResult_t`, with a number for its status.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Proposal {
+    algorithm: lt::cublasLtMatmulAlgo_t,
+    workspace: usize,
+    status: u32,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+const _: () = assert!(size_of::<Proposal>() == size_of::<lt::cublasLtMatmulHeuristicResult_t>());
+
+const NOTHING: Proposal = Proposal {
+    algorithm: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
+    workspace: 0,
+    status: lt::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED as u32,
+    waves: 0.0,
+    reserved: [0; 4],
+};
+
 #[derive(Debug)]
 struct Handle(lt::cublasLtHandle_t);
 
@@ -69,7 +90,7 @@ unsafe impl Send for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: nobody else has it. What is not freed ends with the process.
-        let _ = unsafe { lt::cublasLtDestroy(self.0) };
+        let _ = unsafe { call!(lt::cublasLtDestroy(self.0)) };
     }
 }
 
@@ -78,7 +99,7 @@ impl Products {
     pub(super) fn new() -> Result<Products, DeviceError> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
-        unsafe { lt::cublasLtCreate(&mut raw) }.of("cublasLtCreate")?;
+        unsafe { call!(lt::cublasLtCreate(&mut raw)) }.done()?;
         Ok(Products { handle: Handle(raw), plans: HashMap::new() })
     }
 
@@ -91,7 +112,11 @@ impl Products {
         }
         // Kernels read four of a bias' floats at once.
         let fits = of.bias.is_some_and(|bias| bias % BIAS_ALIGNMENT == 0);
-        let fused = if fits { self.plan(of, key, true, limits)? } else { None };
+        let fused = match fits.then(|| self.plan(of, key, true, limits)) {
+            // Some types of C and of the bias do not go together; the plain product goes with all.
+            None | Some(Err(DeviceError::Refused { .. })) => None,
+            Some(plan) => plan?,
+        };
         let plan = match fused {
             Some(plan) => Some(plan),
             None => self.plan(of, key, false, limits)?,
@@ -127,8 +152,8 @@ impl Products {
         let at = |address: u64| address as *mut c_void;
         let c = plan.result.raw();
         // SAFETY: the descriptors are alive and describe what the caller says is there; both factors outlive the call.
-        let status = unsafe {
-            lt::cublasLtMatmul(
+        let answer = unsafe {
+            call!(lt::cublasLtMatmul(
                 self.handle.0,
                 plan.operation.raw(),
                 (&raw const alpha).cast(),
@@ -145,9 +170,9 @@ impl Products {
                 at(workspace),
                 plan.workspace,
                 stream.raw().cast(),
-            )
+            ))
         };
-        status.of("cublasLtMatmul")?;
+        answer.done()?;
         Ok(if plan.fuses { None } else { bias::of_columns(of) })
     }
 
@@ -157,6 +182,10 @@ impl Products {
             Precision::F32 => (lt::cudaDataType::CUDA_R_32F, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F),
             Precision::Tf32 => (lt::cudaDataType::CUDA_R_32F, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32),
             Precision::Bf16 => (lt::cudaDataType::CUDA_R_16BF, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F),
+        };
+        let result = match of.result {
+            Scalar::F32 => lt::cudaDataType::CUDA_R_32F,
+            Scalar::Bf16 => lt::cudaDataType::CUDA_R_16BF,
         };
         let matrix = |rows, columns, transposed: bool| {
             let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
@@ -174,10 +203,15 @@ impl Products {
         operation.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue as u32)?;
         if let (true, Some(bias)) = (fused, of.bias) {
             operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+            if result != lt::cudaDataType::CUDA_R_32F {
+                // Else it is taken to be made of what C is made of.
+                let bias = lt::cudaDataType::CUDA_R_32F as i32;
+                operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias)?;
+            }
         }
         let first = matrix(of.columns, of.depth, of.transposed_b)?;
         let second = matrix(of.depth, of.rows, of.transposed_a)?;
-        let result = MatrixShape::new(lt::cudaDataType::CUDA_R_32F, of.columns, of.rows)?;
+        let result = MatrixShape::new(result, of.columns, of.rows)?;
         let wishes = Preference::new()?;
         wishes.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limits.workspace)?;
         let [a, b, c, _] = key.aligned;
@@ -189,11 +223,11 @@ impl Products {
         ] {
             wishes.set(wish, aligned)?;
         }
-        let mut answers: [MaybeUninit<lt::cublasLtMatmulHeuristicResult_t>; ASKED] = [MaybeUninit::uninit(); ASKED];
+        let mut answers = [NOTHING; ASKED];
         let mut count = 0;
         // SAFETY: the descriptors are alive, and there is room for as many answers as are asked for.
-        let status = unsafe {
-            lt::cublasLtMatmulAlgoGetHeuristic(
+        let answer = unsafe {
+            call!(lt::cublasLtMatmulAlgoGetHeuristic(
                 self.handle.0,
                 operation.raw(),
                 first.raw(),
@@ -204,26 +238,24 @@ impl Products {
                 ASKED as i32,
                 answers.as_mut_ptr().cast(),
                 &mut count,
-            )
+            ))
         };
-        if status == lt::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED {
+        if answer.code() == Some(lt::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED as u32) {
             return Ok(None);
         }
-        status.of("cublasLtMatmulAlgoGetHeuristic")?;
+        answer.done()?;
         let given = usize::try_from(count).unwrap_or(0).min(ASKED);
-        // SAFETY: cuBLASLt has written as many answers as it says.
-        let mut given = answers[..given].iter().map(|answer| unsafe { answer.assume_init() });
-        let fit = |answer: &lt::cublasLtMatmulHeuristicResult_t| {
-            answer.state == lt::cublasStatus_t::CUBLAS_STATUS_SUCCESS && answer.workspaceSize as u64 <= limits.workspace
+        let fits = |one: &&Proposal| {
+            one.status == lt::cublasStatus_t::CUBLAS_STATUS_SUCCESS as u32 && one.workspace as u64 <= limits.workspace
         };
-        let chosen = given.find(fit);
+        let chosen = answers[..given].iter().find(fits);
         Ok(chosen.map(|chosen| Plan {
             operation,
             first,
             second,
             result,
-            algorithm: chosen.algo,
-            workspace: chosen.workspaceSize,
+            algorithm: chosen.algorithm,
+            workspace: chosen.workspace,
             fuses: fused,
         }))
     }
@@ -237,6 +269,7 @@ fn key(of: &Multiply) -> Key {
         depth: of.depth,
         transposed: (of.transposed_a, of.transposed_b),
         precision: of.precision,
+        result: of.result,
         bias: of.bias.is_some(),
         rectified: of.rectified,
         aligned: [of.a, of.b, of.c, of.bias.unwrap_or(0)].map(aligned),
@@ -247,6 +280,7 @@ fn key(of: &Multiply) -> Key {
 fn check(of: &Multiply) -> Result<(), DeviceError> {
     let reason = match of {
         Multiply { bias: Some(_), accumulate: true, .. } => "a bias is for a product that does not accumulate",
+        Multiply { bias: Some(_), result: Scalar::Bf16, .. } => "a bias is for a product that is fp32",
         Multiply { bias: None, rectified: true, .. } => "only what has a bias is rectified",
         _ => return Ok(()),
     };
@@ -256,7 +290,6 @@ fn check(of: &Multiply) -> Result<(), DeviceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cuda::argument::Scalar;
 
     #[test]
     fn alignments_are_powers_of_two_up_to_256() {

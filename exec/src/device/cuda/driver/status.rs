@@ -1,18 +1,21 @@
 //! What the libraries' calls answer, as what a device says.
 
-use cudarc::cublaslt::sys::cublasStatus_t as Cublas;
-use cudarc::cudnn::sys::cudnnStatus_t as Cudnn;
+use std::ffi::{CStr, c_char};
+
+use cudarc::cublaslt::sys::{self as lt, cublasStatus_t as Cublas};
+use cudarc::cudnn::sys::{self as dnn, cudnnStatus_t as Cudnn};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{CUresult, cuMemGetInfo_v2};
 
+use super::calls::Library;
 use crate::device::DeviceError;
 
-/// A library's answer to a call.
+/// The driver's answer to a call.
 pub(super) trait Status {
     /// Nothing if the call did what it should.
     ///
     /// # Errors
-    /// The device's memory is full, the device is lost, or else the library refuses `call`.
+    /// The device's memory is full, the device is lost, or else the driver refuses `call`.
     fn of(self, call: &str) -> Result<(), DeviceError>;
 }
 
@@ -27,28 +30,49 @@ impl Status for CUresult {
     }
 }
 
-impl Status for Cudnn {
-    fn of(self, call: &str) -> Result<(), DeviceError> {
-        let reason = format!("{self:?}");
-        match self {
-            Cudnn::CUDNN_STATUS_SUCCESS => Ok(()),
-            Cudnn::CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED => Err(full(&untold(call), 0)),
-            _ => Err(refused_or_lost(call, reason.starts_with("CUDNN_STATUS_EXECUTION_FAILED"), reason)),
+impl Library for Cudnn {
+    fn judge(code: u32, call: &str) -> Result<(), DeviceError> {
+        if code == Cudnn::CUDNN_STATUS_SUCCESS as u32 {
+            return Ok(());
         }
+        if code == Cudnn::CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED as u32 {
+            return Err(full(&untold(call), 0));
+        }
+        // SAFETY: a call has been made, so the library is there.
+        let name = unsafe { dnn::culib().get::<NameOf>(b"cudnnGetErrorString\0").ok().map(|name| *name) };
+        // All that begins with 5 is a kind of this.
+        let failed = code / 1000 == Cudnn::CUDNN_STATUS_EXECUTION_FAILED as u32 / 1000;
+        Err(refused_or_lost(call, failed, named(code, name)))
     }
 }
 
-impl Status for Cublas {
-    fn of(self, call: &str) -> Result<(), DeviceError> {
-        match self {
-            Cublas::CUBLAS_STATUS_SUCCESS => Ok(()),
-            Cublas::CUBLAS_STATUS_ALLOC_FAILED => Err(full(&untold(call), 0)),
-            other => {
-                let failed = other == Cublas::CUBLAS_STATUS_EXECUTION_FAILED;
-                Err(refused_or_lost(call, failed, format!("{other:?}")))
-            }
+impl Library for Cublas {
+    fn judge(code: u32, call: &str) -> Result<(), DeviceError> {
+        if code == Cublas::CUBLAS_STATUS_SUCCESS as u32 {
+            return Ok(());
         }
+        if code == Cublas::CUBLAS_STATUS_ALLOC_FAILED as u32 {
+            return Err(full(&untold(call), 0));
+        }
+        // SAFETY: a call has been made, so the library is there.
+        let name = unsafe { lt::culib().get::<NameOf>(b"cublasLtGetStatusName\0").ok().map(|name| *name) };
+        let failed = code == Cublas::CUBLAS_STATUS_EXECUTION_FAILED as u32;
+        Err(refused_or_lost(call, failed, named(code, name)))
     }
+}
+
+/// What libraries name their statuses by.
+type NameOf = unsafe extern "C" fn(u32) -> *const c_char;
+
+/// A status' name, as its library has it, and its number, by which those are known that the library is too old for.
+fn named(code: u32, name: Option<NameOf>) -> String {
+    // SAFETY: such a function takes any number.
+    let text = name.map_or(std::ptr::null(), |name| unsafe { name(code) });
+    if text.is_null() {
+        return format!("status {code}");
+    }
+    // SAFETY: the library's names are texts that stay.
+    format!("{} ({code})", unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
 /// The memory is full: `what` asked for `asked` bytes.
