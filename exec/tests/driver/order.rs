@@ -92,7 +92,7 @@ fn ranks_share_a_device() {
                     let (context, modules) = (Arc::clone(&bench.context), Arc::clone(&bench.modules));
                     let own = Bench { context, stream, modules };
                     let (a, b) = (own.floats(&[f32::from(rank); 300]), own.floats(&[1.0; 300]));
-                    let y = ViewMut::new(a.address(), 300);
+                    let y = ViewMut::<f32>::new(a.address(), 300);
                     let step =
                         table::Add { a: y.view(), b: View::new(b.address(), 300), y, elements: 300, rectified: false };
                     let commands = vec![Command::Launch(step.call()); 25];

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lockstep_exec::device::cuda::Source;
+use lockstep_exec::device::cuda::Unit;
 use lockstep_exec::device::cuda::driver::{Cache, Context, Modules};
 
 use crate::scene;
@@ -23,23 +23,23 @@ fn programs_are_compiled_once() {
         let cache = Cache::at(&folder);
         let context = Context::open(&places, 0).expect("a pretend device");
         let compiled = |cache: &Cache| Modules::load(&context, cache).expect("all kernels").compiled();
-        let sources = Source::ALL.len();
-        assert_eq!(compiled(&cache), sources);
-        assert_eq!(files(&folder).len(), sources);
+        let units = Unit::all().len();
+        assert_eq!(compiled(&cache), units);
+        assert_eq!(files(&folder).len(), units);
         assert_eq!(compiled(&cache), 0);
         let some = &files(&folder)[0];
         let whole = fs::read(some).expect("a file");
         fs::write(some, &whole[..whole.len() / 2]).expect("a file");
         assert_eq!((compiled(&cache), compiled(&cache)), (1, 0));
         assert_eq!(fs::read(some).expect("a file"), whole);
-        // Whole, but another source's: its kernels are not found.
+        // Whole, but another unit's: its kernels are not found.
         fs::copy(&files(&folder)[1], some).expect("a file");
         assert_eq!((compiled(&cache), compiled(&cache)), (1, 0));
         assert_eq!(fs::read(some).expect("a file"), whole);
-        assert_eq!(compiled(&Cache::none()), sources);
+        assert_eq!(compiled(&Cache::none()), units);
         fs::remove_dir_all(&folder).expect("the folder");
         fs::write(&folder, "no folder").expect("a file");
-        assert_eq!((compiled(&cache), compiled(&cache)), (sources, sources), "it cannot be written");
+        assert_eq!((compiled(&cache), compiled(&cache)), (units, units), "it cannot be written");
         fs::remove_file(&folder).expect("the file");
     });
 }

@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 
 use lockstep_exec::device::cpu::Mode;
-use lockstep_exec::device::cuda::Parts;
 use lockstep_exec::device::cuda::table::{ChannelAffine, ChannelSlopes, ChannelSlopesFinish};
+use lockstep_exec::device::cuda::{Bf16, Parts};
 use lockstep_models::{Layer, Scale, Shape};
 use proptest::prelude::*;
 
-use crate::memory::{Held, Memory};
+use crate::memory::{Held, Memory, Real, rounded};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, any_batch, merged, near, plane, property, same, size};
+use crate::{OnCpu, Theme, any_batch, merged, near, plane, property, same, same_in, size};
 
 pub(crate) const THEME: Theme = Theme { kernels: &["channel_affine", "channel_slopes", "channel_slopes_finish"], play };
 
@@ -21,13 +21,16 @@ fn play(twin: &RefCell<Twin>) {
         .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }));
     let batch = prop_oneof![8 => any_batch(), 1 => large];
     property((batch, flags), 40, |((samples, shape), flags), memory| {
-        scales(&mut twin.borrow_mut(), memory, samples, shape, flags);
-        biases(&mut twin.borrow_mut(), memory, samples, shape, flags);
+        let twin = &mut twin.borrow_mut();
+        scales::<f32>(twin, memory, samples, shape, flags);
+        scales::<Bf16>(twin, memory, samples, shape, flags);
+        biases::<f32>(twin, memory, samples, shape, flags);
+        biases::<Bf16>(twin, memory, samples, shape, flags);
     });
 }
 
 /// A scale layer, in place if wanted, and its gradients.
-fn scales(
+fn scales<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,
     samples: u32,
@@ -35,13 +38,13 @@ fn scales(
     (bias, in_place, accumulate): (bool, bool, bool),
 ) {
     let (elements, channels) = (samples as usize * size(shape), shape.channels as usize);
-    let (values, d) = (memory.values(elements), memory.values(elements));
+    let (values, d) = (memory.reals::<A>(elements), memory.reals::<A>(elements));
     let parameters = memory.values(channels * (1 + usize::from(bias)));
     let layer = Layer::Scale(Scale { bias });
     let mut expected = OnCpu::forward(&layer, &[shape], samples, &[&values], &parameters, &mut [], Mode::Train);
-    let (x, held) = (memory.put(&values), memory.put(&parameters));
+    let (x, held) = (memory.hold::<A>(&values), memory.put(&parameters));
     let (factors, summands) = (held.part(0..channels), bias.then(|| held.part(channels..2 * channels)));
-    let y = if in_place { memory.put(&values) } else { memory.space(elements) };
+    let y = if in_place { memory.hold::<A>(&values) } else { memory.space(elements) };
     let mut launch = ChannelAffine {
         x: if in_place { y.read() } else { x.read() },
         factors: Some(factors.read()),
@@ -55,15 +58,15 @@ fn scales(
     };
     twin.play(memory, &launch);
     // Without a summand the CPU adds 0, which turns −0 into 0.
-    let output: Vec<f32> = memory.get(y).iter().map(|y| if bias { *y } else { *y + 0.0 }).collect();
-    same(&output, &expected.output, "scale");
+    let output: Vec<f32> = memory.wide(y).iter().map(|y| if bias { *y } else { *y + 0.0 }).collect();
+    same(&output, &rounded::<A>(&expected.output), "scale");
 
     let (slopes, gradient) = expected.backward(&d);
-    let before = memory.values(elements);
-    let (d_y, d_x) = (memory.put(&d), memory.put(&before));
+    let before = memory.reals::<A>(elements);
+    let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
     (launch.x, launch.y, launch.summands, launch.accumulate) = (d_y.read(), d_x.write(), None, accumulate);
     twin.play(memory, &launch);
-    same(&memory.get(d_x), &merged(&before, &slopes[0], accumulate), "scale's gradient");
+    same_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "scale's gradient");
 
     let parts = Parts::of(samples * plane(shape));
     let sums = ChannelSlopes {
@@ -100,7 +103,7 @@ fn scales(
 }
 
 /// relu(x + b), in place, and the gradients before it, in the place of the one behind it: what follows a convolution.
-fn biases(
+fn biases<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,
     samples: u32,
@@ -108,12 +111,12 @@ fn biases(
     (rectified, in_place, accumulate): (bool, bool, bool),
 ) {
     let (elements, channels) = (samples as usize * size(shape), shape.channels as usize);
-    let (values, d, summands) = (memory.values(elements), memory.values(elements), memory.values(channels));
+    let (values, d, summands) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.values(channels));
     let parameters = [vec![1.0; channels], summands.clone()].concat();
     let layer = Layer::Scale(Scale { bias: true });
     let mut affine = OnCpu::forward(&layer, &[shape], samples, &[&values], &parameters, &mut [], Mode::Train);
     let mut relu = OnCpu::plain(&Layer::Relu, &[shape], samples, &[&affine.output]);
-    let y = memory.put(&values);
+    let y = memory.hold::<A>(&values);
     let launch = ChannelAffine {
         x: y.read(),
         factors: None,
@@ -126,11 +129,11 @@ fn biases(
         accumulate: false,
     };
     twin.play(memory, &launch);
-    same(&memory.get(y), if rectified { &relu.output } else { &affine.output }, "bias");
+    same_in(memory, y, if rectified { &relu.output } else { &affine.output }, "bias");
 
     let slopes = if rectified { relu.backward(&d).0.remove(0) } else { d.clone() };
     let gradient = &affine.backward(&slopes).1[channels..];
-    let d_y = memory.put(&d);
+    let d_y = memory.hold::<A>(&d);
     let masked = if in_place { d_y } else { memory.space(elements) };
     let parts = Parts::of(samples * plane(shape));
     let sums = ChannelSlopes {
@@ -149,7 +152,7 @@ fn biases(
         rectified,
     };
     twin.play(memory, &sums);
-    same(&memory.get(masked), &slopes, "gradient before bias and ReLU");
+    same_in(memory, masked, &slopes, "gradient before bias and ReLU");
     let before = memory.values(channels);
     let held = memory.put(&before);
     let finish = ChannelSlopesFinish {

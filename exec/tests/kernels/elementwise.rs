@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use lockstep_exec::device::cpu::add_into;
+use lockstep_exec::device::cuda::Bf16;
 use lockstep_exec::device::cuda::table::{
     Add, AddInto, CurveBackward, CurveForward, FromBf16, MoveRows, ReluBackward, ReluForward, ToBf16,
 };
@@ -10,9 +11,9 @@ use lockstep_models::{Layer, Shape};
 use proptest::prelude::*;
 use rand::RngExt;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, Real, rounded};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, any_batch, merged, near, property, same, size};
+use crate::{OnCpu, Theme, any_batch, merged, near_in, property, same, same_in, size};
 
 pub(crate) const THEME: Theme = Theme {
     kernels: &[
@@ -32,18 +33,25 @@ pub(crate) const THEME: Theme = Theme {
 fn play(twin: &RefCell<Twin>) {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     property((any_batch(), flags), 40, |((samples, shape), flags), memory| {
-        sums_and_rectifiers(&mut twin.borrow_mut(), memory, samples, shape, flags);
-        curves(&mut twin.borrow_mut(), memory, samples, shape, flags);
+        let twin = &mut twin.borrow_mut();
+        sums_and_rectifiers::<f32>(twin, memory, samples, shape, flags);
+        sums_and_rectifiers::<Bf16>(twin, memory, samples, shape, flags);
+        curves::<f32>(twin, memory, samples, shape, flags);
+        curves::<Bf16>(twin, memory, samples, shape, flags);
     });
     let inputs = proptest::collection::vec(1..9u32, 2..5);
     property((1..5u32, inputs, 1..9u32, any::<bool>()), 40, |(samples, channels, width, accumulate), memory| {
-        concatenations(&mut twin.borrow_mut(), memory, samples, &channels, width, accumulate);
+        let twin = &mut twin.borrow_mut();
+        concatenations::<f32, f32>(twin, memory, samples, &channels, width, accumulate);
+        concatenations::<f32, Bf16>(twin, memory, samples, &channels, width, accumulate);
+        concatenations::<Bf16, f32>(twin, memory, samples, &channels, width, accumulate);
+        concatenations::<Bf16, Bf16>(twin, memory, samples, &channels, width, accumulate);
     });
     property(1..3000usize, 30, |elements, memory| buffers(&mut twin.borrow_mut(), memory, elements));
 }
 
 /// y = a + b, and its gradient where it is rectified; y in a's place if `in_place`.
-fn sums_and_rectifiers(
+fn sums_and_rectifiers<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,
     samples: u32,
@@ -51,30 +59,30 @@ fn sums_and_rectifiers(
     (rectified, in_place, accumulate): (bool, bool, bool),
 ) {
     let elements = samples as usize * size(shape);
-    let (a, b, d) = (memory.values(elements), memory.values(elements), memory.values(elements));
-    let sum = OnCpu::plain(&Layer::Add, &[shape, shape], samples, &[&a, &b]).output;
+    let (a, b, d) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
+    let sum = rounded::<A>(&OnCpu::plain(&Layer::Add, &[shape, shape], samples, &[&a, &b]).output);
     let mut relu = OnCpu::plain(&Layer::Relu, &[shape], samples, &[&sum]);
     let expected = if rectified { &relu.output } else { &sum };
-    let (held_a, held_b) = (memory.put(&a), memory.put(&b));
+    let (held_a, held_b) = (memory.hold::<A>(&a), memory.hold::<A>(&b));
     let y = if in_place { held_a } else { memory.space(elements) };
     let count = elements as u32;
     twin.play(memory, &Add { a: held_a.read(), b: held_b.read(), y: y.write(), elements: count, rectified });
-    same(&memory.get(y), expected, "sum");
+    same_in(memory, y, expected, "sum");
 
-    let x = memory.put(&sum);
+    let x = memory.hold::<A>(&sum);
     let y = if in_place { x } else { memory.space(elements) };
     twin.play(memory, &ReluForward { x: x.read(), y: y.write(), elements: count });
-    same(&memory.get(y), &relu.output, "relu");
+    same_in(memory, y, &relu.output, "relu");
 
-    let before = memory.values(elements);
-    let (d_y, d_x) = (memory.put(&d), memory.put(&before));
+    let before = memory.reals::<A>(elements);
+    let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
     let launch = ReluBackward { d_y: d_y.read(), y: y.read(), d_x: d_x.write(), elements: count, accumulate };
     twin.play(memory, &launch);
     let (slopes, _) = relu.backward(&d);
-    same(&memory.get(d_x), &merged(&before, &slopes[0], accumulate), "relu's gradient");
+    same_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "relu's gradient");
 }
 
-fn curves(
+fn curves<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,
     samples: u32,
@@ -82,40 +90,48 @@ fn curves(
     (hyperbolic, in_place, accumulate): (bool, bool, bool),
 ) {
     let elements = samples as usize * size(shape);
-    let (values, d) = (memory.values(elements), memory.values(elements));
+    let (values, d) = (memory.reals::<A>(elements), memory.reals::<A>(elements));
     let layer = if hyperbolic { Layer::Tanh } else { Layer::Sigmoid };
     let mut expected = OnCpu::plain(&layer, &[shape], samples, &[&values]);
-    let x = memory.put(&values);
+    let x = memory.hold::<A>(&values);
     let y = if in_place { x } else { memory.space(elements) };
     let count = elements as u32;
     twin.play(memory, &CurveForward { x: x.read(), y: y.write(), elements: count, hyperbolic });
-    near(&memory.get(y), &expected.output, "curve");
+    near_in(memory, y, &expected.output, "curve");
 
-    let before = memory.values(elements);
-    let (d_y, d_x) = (memory.put(&d), memory.put(&before));
+    expected.output = memory.wide(y);
+    let before = memory.reals::<A>(elements);
+    let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
     let launch =
         CurveBackward { d_y: d_y.read(), y: y.read(), d_x: d_x.write(), elements: count, hyperbolic, accumulate };
     twin.play(memory, &launch);
     let (slopes, _) = expected.backward(&d);
-    near(&memory.get(d_x), &merged(&before, &slopes[0], accumulate), "curve's gradient");
+    near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "curve's gradient");
 }
 
 /// A concatenation is a launch an input, and its gradient too.
-fn concatenations(twin: &mut Twin, memory: &mut Memory, samples: u32, channels: &[u32], width: u32, accumulate: bool) {
+fn concatenations<F: Real, T: Real>(
+    twin: &mut Twin,
+    memory: &mut Memory,
+    samples: u32,
+    channels: &[u32],
+    width: u32,
+    accumulate: bool,
+) {
     let shapes: Vec<Shape> = channels.iter().map(|channels| Shape { channels: *channels, height: 1, width }).collect();
-    let inputs: Vec<Vec<f32>> = shapes.iter().map(|shape| memory.values(samples as usize * size(*shape))).collect();
+    let inputs: Vec<Vec<f32>> = shapes.iter().map(|shape| memory.reals::<F>(samples as usize * size(*shape))).collect();
     let views: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
     let mut concat = OnCpu::plain(&Layer::Concat, &shapes, samples, &views);
     let out: u32 = shapes.iter().map(|shape| size(*shape) as u32).sum();
-    let y = memory.space::<f32>(concat.output.len());
-    let d = memory.values(concat.output.len());
+    let y = memory.space::<T>(concat.output.len());
+    let d = memory.reals::<F>(concat.output.len());
     let (slopes, _) = concat.backward(&d);
-    let d_y = memory.put(&d);
+    let d_y = memory.hold::<F>(&d);
     let mut first = 0;
     for ((shape, input), slopes) in shapes.iter().zip(&inputs).zip(&slopes) {
         let length = size(*shape) as u32;
         let row = |of: u32| u64::from(of);
-        let x = memory.put(input);
+        let x = memory.hold::<F>(input);
         let launch = MoveRows {
             from: x.read(),
             from_first: 0,
@@ -128,8 +144,8 @@ fn concatenations(twin: &mut Twin, memory: &mut Memory, samples: u32, channels: 
             accumulate: false,
         };
         twin.play(memory, &launch);
-        let before = memory.values(input.len());
-        let d_x = memory.put(&before);
+        let before = memory.reals::<T>(input.len());
+        let d_x = memory.hold::<T>(&before);
         let launch = MoveRows {
             from: d_y.read(),
             from_first: first,
@@ -142,23 +158,10 @@ fn concatenations(twin: &mut Twin, memory: &mut Memory, samples: u32, channels: 
             accumulate,
         };
         twin.play(memory, &launch);
-        same(&memory.get(d_x), &merged(&before, slopes, accumulate), "concat's gradient");
+        same_in(memory, d_x, &merged(&before, slopes, accumulate), "concat's gradient");
         first += row(length);
     }
-    same(&memory.get(y), &concat.output, "concat");
-}
-
-/// The nearest of the two bf16 around a number, of two as near the even one: by distances, not by bits.
-fn nearest(value: f32) -> u16 {
-    let (below, wide) = ((value.to_bits() >> 16) as u16, |bits: u16| f64::from(f32::from_bits(u32::from(bits) << 16)));
-    if value.is_nan() || value.is_infinite() {
-        return below;
-    }
-    // Beyond the largest bf16 the next one's bits are infinity's; it stands for 2¹²⁸ here.
-    let next =
-        |bits: u16| if wide(bits).is_infinite() { 2f64.powi(128).copysign(f64::from(value)) } else { wide(bits) };
-    let (down, up) = ((f64::from(value) - wide(below)).abs(), (next(below + 1) - f64::from(value)).abs());
-    if down < up || (down == up && below % 2 == 0) { below } else { below + 1 }
+    same_in(memory, y, &concat.output, "concat");
 }
 
 /// Sums of buffers, and bf16 there and back, over numbers of every size.
@@ -175,15 +178,15 @@ fn buffers(twin: &mut Twin, memory: &mut Memory, elements: usize) {
     let special =
         [0x3f80_8000, 0x3f81_8000, 0x3f80_8001, 0x7f7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7f80_0001, 0x8000_0000];
     wild.iter_mut().zip(special).for_each(|(value, bits)| *value = f32::from_bits(bits));
-    let (x, y) = (memory.put(&wild), memory.space::<u16>(elements));
+    let (x, y) = (memory.put(&wild), memory.space::<Bf16>(elements));
     twin.play(memory, &ToBf16 { x: x.read(), y: y.write(), elements: count });
     let rounded = memory.get(y);
     for (value, bits) in wild.iter().zip(&rounded) {
-        let back = f32::from_bits(u32::from(*bits) << 16);
-        let right = if value.is_nan() { back.is_nan() } else { *bits == nearest(*value) };
+        let back = bits.wide();
+        let right = if value.is_nan() { back.is_nan() } else { *bits == Bf16::nearest(*value) };
         assert!(right, "{value:e} became {back:e}");
     }
-    let expected: Vec<f32> = rounded.iter().map(|bits| f32::from_bits(u32::from(*bits) << 16)).collect();
+    let expected: Vec<f32> = rounded.iter().map(|bits| bits.wide()).collect();
     for accumulate in [false, true] {
         let before = memory.values(elements);
         let back = memory.put(&before);

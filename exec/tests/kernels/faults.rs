@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 
 use lockstep_exec::device::cuda::table::{AddInto, Call, Entry};
-use lockstep_exec::device::cuda::{BLOCK, Geometry, Launch, Parameter, Source, ViewMut};
+use lockstep_exec::device::cuda::{BLOCK, Geometry, Launch, Parameter, Source, Unit, ViewMut};
 
 use crate::memory::Memory;
 use crate::program::FAULTS;
@@ -17,7 +17,12 @@ struct Fault<const NUMBER: usize> {
 }
 
 impl<const NUMBER: usize> Launch for Fault<NUMBER> {
-    const ENTRY: Entry = Entry { source: Source::Elementwise, function: FAULTS[NUMBER], types: &["float*", "u32"] };
+    const ENTRY: Entry = Entry {
+        unit: Unit { source: Source::Elementwise, scalars: &[] },
+        name: FAULTS[NUMBER],
+        function: FAULTS[NUMBER],
+        types: &["float*", "u32"],
+    };
 
     fn call(&self) -> Call {
         let geometry = Geometry { blocks: 1, threads: BLOCK, shared_bytes: 4 * BLOCK, strided: false };

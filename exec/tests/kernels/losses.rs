@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use lockstep_exec::device::cpu::{CrossEntropy, Draw};
+use lockstep_exec::device::cuda::Bf16;
 use lockstep_exec::device::cuda::table::{
     Draws, DropoutBackward, DropoutForward, LogisticForward, LossBackward, LossTotals, SoftmaxForward, blocks_of_draws,
 };
@@ -10,9 +11,9 @@ use lockstep_models::{Dropout, Layer, Shape};
 use proptest::prelude::*;
 use rand::RngExt;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, Real, rounded};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, merged, near, property, same};
+use crate::{OnCpu, Theme, merged, near, near_in, property, same_in};
 
 pub(crate) const THEME: Theme = Theme {
     kernels: &[
@@ -32,16 +33,19 @@ fn play(twin: &RefCell<Twin>) {
     property((1..6u32, 1..200u32, rate, draw, any::<bool>(), any::<bool>()), 60, |case, memory| {
         let (samples, size, rate, (seed, layer, offset), in_place, accumulate) = case;
         let draw = Draw { seed, layer, first: 0, offset };
-        dropped(&mut twin.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
+        dropped::<f32>(&mut twin.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
+        dropped::<Bf16>(&mut twin.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
     });
     property((1..40u32, 1..130u32, any::<bool>(), any::<bool>()), 60, |case, memory| {
         let (samples, classes, logistic, accumulate) = case;
-        judged(&mut twin.borrow_mut(), memory, (samples, classes), logistic, accumulate);
+        judged::<f32>(&mut twin.borrow_mut(), memory, (samples, classes), logistic, accumulate);
+        judged::<Bf16>(&mut twin.borrow_mut(), memory, (samples, classes), logistic, accumulate);
     });
-    no_numbers(&mut twin.borrow_mut());
+    no_numbers::<f32>(&mut twin.borrow_mut());
+    no_numbers::<Bf16>(&mut twin.borrow_mut());
 }
 
-fn dropped(
+fn dropped<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,
     (samples, size): (u32, u32),
@@ -51,11 +55,11 @@ fn dropped(
 ) {
     let elements = (samples * size) as usize;
     let shape = Shape { channels: size, height: 1, width: 1 };
-    let (values, d) = (memory.values(elements), memory.values(elements));
+    let (values, d) = (memory.reals::<A>(elements), memory.reals::<A>(elements));
     let places: Vec<u64> = (0..samples).map(|_| memory.rng.random()).collect();
     let mut expected = OnCpu::plain(&Layer::Dropout(Dropout { rate }), &[shape], samples, &[&values]);
     expected.draw(draw, &places);
-    let x = memory.put(&values);
+    let x = memory.hold::<A>(&values);
     let y = if in_place { x } else { memory.space(elements) };
     let kept = memory.space::<u16>(samples as usize * blocks_of_draws(draw.offset, size) as usize);
     let factor = 1.0 / (1.0 - rate);
@@ -71,11 +75,11 @@ fn dropped(
         factor,
     };
     twin.play(memory, &forward);
-    same(&memory.get(y), &expected.output, "dropout");
+    same_in(memory, y, &expected.output, "dropout");
 
-    let before = memory.values(elements);
-    let d_y = memory.put(&d);
-    let d_x = if in_place && !accumulate { d_y } else { memory.put(&before) };
+    let before = memory.reals::<A>(elements);
+    let d_y = memory.hold::<A>(&d);
+    let d_x = if in_place && !accumulate { d_y } else { memory.hold::<A>(&before) };
     let backward = DropoutBackward {
         d_y: d_y.read(),
         kept: kept.read(),
@@ -88,7 +92,7 @@ fn dropped(
     };
     twin.play(memory, &backward);
     let (d_inputs, _) = expected.backward(&d);
-    same(&memory.get(d_x), &merged(&before, &d_inputs[0], accumulate), "dropout's gradient");
+    same_in(memory, d_x, &merged(&before, &d_inputs[0], accumulate), "dropout's gradient");
 }
 
 /// The classes ahead of the label, by the definition.
@@ -100,17 +104,24 @@ fn rank(row: &[f32], label: usize) -> u32 {
     row.iter().enumerate().filter(|other| ahead(*other)).count() as u32
 }
 
-fn judged(twin: &mut Twin, memory: &mut Memory, (samples, classes): (u32, u32), logistic: bool, accumulate: bool) {
+fn judged<A: Real>(
+    twin: &mut Twin,
+    memory: &mut Memory,
+    (samples, classes): (u32, u32),
+    logistic: bool,
+    accumulate: bool,
+) {
     let elements = (samples * classes) as usize;
     // Steps of a quarter, so that some are equal; some far out.
     let scores = memory.values(elements);
-    let logits: Vec<f32> = scores.iter().map(|x| (x * 8.0).round() / 4.0 * if *x > 1.9 { 50.0 } else { 1.0 }).collect();
+    let logits = scores.iter().map(|x| (x * 8.0).round() / 4.0 * if *x > 1.9 { 50.0 } else { 1.0 });
+    let logits: Vec<f32> = rounded::<A>(&logits.collect::<Vec<f32>>());
     let labels: Vec<u32> = (0..samples).map(|_| memory.rng.random_range(0..classes)).collect();
     let layer = if logistic { Layer::LogisticCrossEntropy } else { Layer::SoftmaxCrossEntropy };
     let mut expected = CrossEntropy::new(&layer, classes as usize, samples as usize);
     let result = expected.forward(&logits, &labels);
 
-    let (x, held_labels) = (memory.put(&logits), memory.put(&labels));
+    let (x, held_labels) = (memory.hold::<A>(&logits), memory.put(&labels));
     let probabilities = memory.space::<f32>(elements);
     let (losses, ranks) = (memory.space::<f64>(samples as usize), memory.space::<u32>(samples as usize));
     let softmax = SoftmaxForward {
@@ -157,11 +168,11 @@ fn judged(twin: &mut Twin, memory: &mut Memory, (samples, classes): (u32, u32), 
     let five = by_definition.iter().filter(|rank| **rank < 5).count();
     assert_eq!(memory.get(counts), [result.correct as u32, five as u32], "right answers");
 
-    let before = memory.values(elements);
+    let before = memory.reals::<A>(elements);
     let mut d_logits = before.clone();
     let scale = 1.0 / samples as f32;
     expected.backward(scale, &mut d_logits, accumulate);
-    let held = memory.put(&before);
+    let held = memory.hold::<A>(&before);
     let backward = LossBackward {
         probabilities: probabilities.read(),
         labels: held_labels.read(),
@@ -172,11 +183,11 @@ fn judged(twin: &mut Twin, memory: &mut Memory, (samples, classes): (u32, u32), 
         accumulate,
     };
     twin.play(memory, &backward);
-    near(&memory.get(held), &d_logits, "the loss's gradient");
+    near_in(memory, held, &d_logits, "the loss's gradient");
 }
 
 /// What is no number stays none and is no right answer, as on the CPU.
-fn no_numbers(twin: &mut Twin) {
+fn no_numbers<A: Real>(twin: &mut Twin) {
     let rows = [[f32::NAN, 1.0, 0.0], [1.0, f32::NAN, 0.0], [1.0, 0.0, f32::NAN], [f32::NAN; 3]];
     for (row, label) in rows.iter().flat_map(|row| (0..3u32).map(move |label| (row, label))) {
         let mut expected = CrossEntropy::new(&Layer::SoftmaxCrossEntropy, 3, 1);
@@ -184,7 +195,7 @@ fn no_numbers(twin: &mut Twin) {
         let memory = &mut Memory::new(label.into());
         let (losses, ranks) = (memory.space::<f64>(1), memory.space::<u32>(1));
         let launch = SoftmaxForward {
-            logits: memory.put(row).read(),
+            logits: memory.hold::<A>(row).read(),
             labels: memory.put(&[label]).read(),
             probabilities: memory.space(3).write(),
             losses: losses.write(),

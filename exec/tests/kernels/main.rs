@@ -1,7 +1,8 @@
 //! The kernels' arithmetic without a GPU: their sources compiled as C++ and held against the CPU device.
 //!
 //! Every property draws sizes, alignments and values anew and prints them, with their seed, when it fails. Additions and
-//! multiplications must give the CPU device's very bits, sums of many and transcendental functions 1e-5 of the tensor's norm.
+//! multiplications must give the CPU device's very bits, sums of many and transcendental functions 1e-5 of the tensor's norm. Where
+//! activations are bf16 the CPU device is given numbers that bf16 has, and what it gives is rounded once.
 
 mod channels;
 mod elementwise;
@@ -20,14 +21,14 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use lockstep_exec::device::cpu::{ChainLayer, Draw, Kernel, Mode, Threads};
-use lockstep_exec::device::cuda::table;
+use lockstep_exec::device::cuda::{Scalar, table};
 use lockstep_models::{Layer, Shape};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use memory::Memory;
+use memory::{Held, Memory, Real, rounded};
 use twin::Twin;
 
 /// What is held against the CPU device in one go, and the kernels that it plays.
@@ -40,51 +41,69 @@ const THEMES: [&Theme; 6] =
     [&elementwise::THEME, &channels::THEME, &normalisation::THEME, &windows::THEME, &losses::THEME, &parameters::THEME];
 
 impl Theme {
-    /// Plays it, if there is a compiler; then exactly its kernels have been played.
+    /// Plays it, if there is a compiler; then exactly its kernels have been played, for one scalar or another.
     fn run(&self) {
+        self.played(|played| {
+            let played: BTreeSet<&str> = played.iter().map(|(name, _)| *name).collect();
+            assert_eq!(played, self.names());
+        });
+    }
+
+    /// Plays it, if there is a compiler; then exactly its kernels have been played, each for all scalars.
+    fn run_all(&self) {
+        let names = self.names();
+        let kernels = table::all().into_iter().filter(|entry| names.contains(entry.name));
+        let expected: BTreeSet<_> = kernels.map(|entry| (entry.name, entry.function)).collect();
+        self.played(|played| assert_eq!(*played, expected));
+    }
+
+    fn played(&self, check: impl FnOnce(&BTreeSet<(&'static str, &'static str)>)) {
         let Some(twin) = Twin::start() else { return };
         let twin = RefCell::new(twin);
         (self.play)(&twin);
-        let expected: BTreeSet<&str> = self.kernels.iter().copied().collect();
-        assert_eq!(*twin.borrow().played(), expected);
+        check(twin.borrow().played());
+    }
+
+    fn names(&self) -> BTreeSet<&'static str> {
+        self.kernels.iter().copied().collect()
     }
 }
 
 #[test]
 fn every_kernel_of_the_table_has_a_case() {
-    let covered: BTreeSet<&str> = THEMES.iter().flat_map(|theme| theme.kernels).copied().collect();
-    let all: BTreeSet<&str> = table::all().iter().map(|entry| entry.function).collect();
+    let covered: BTreeSet<&str> = THEMES.iter().flat_map(|theme| theme.names()).collect();
+    let all: BTreeSet<&str> = table::all().iter().map(|entry| entry.name).collect();
     assert_eq!(covered, all);
 }
 
 #[test]
 fn elementwise_layers() {
-    elementwise::THEME.run();
+    elementwise::THEME.run_all();
 }
 
 #[test]
 fn factors_and_summands_of_channels() {
-    channels::THEME.run();
+    channels::THEME.run_all();
 }
 
 #[test]
 fn batch_normalisation() {
-    normalisation::THEME.run();
+    normalisation::THEME.run_all();
 }
 
 #[test]
 fn pooling_and_local_response() {
-    windows::THEME.run();
+    windows::THEME.run_all();
 }
 
 #[test]
 fn dropout_and_losses() {
-    losses::THEME.run();
+    losses::THEME.run_all();
 }
 
 #[test]
 fn steps_on_parameters() {
-    parameters::THEME.run();
+    parameters::THEME.run_all();
 }
 
 #[test]
@@ -202,6 +221,35 @@ fn same(got: &[f32], expected: &[f32], what: &str) {
     }
 }
 
+/// The tensor holds `expected`, rounded to what it is made of.
+fn same_in<A: Real>(memory: &Memory, held: Held<A>, expected: &[f32], what: &str) {
+    same(&memory.wide(held), &rounded::<A>(expected), what);
+}
+
+/// [`near`] for a tensor of activations.
+fn near_in<A: Real>(memory: &Memory, held: Held<A>, expected: &[f32], what: &str) {
+    near_within_in(1e-5, memory, held, expected, expected, what);
+}
+
+/// [`near_within`] for a tensor of activations: each of bf16 may be half a unit of its last place further off.
+fn near_within_in<A: Real>(bound: f64, memory: &Memory, held: Held<A>, expected: &[f32], terms: &[f32], what: &str) {
+    let got = memory.wide(held);
+    if A::SCALAR == Scalar::F32 {
+        return near_within(bound, &got, expected, terms, what);
+    }
+    assert_eq!(got.len(), expected.len(), "{what}");
+    let slack = bound * norm(terms.iter().map(|term| f64::from(*term))).max(1e-2);
+    for (at, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let (got, expected) = (f64::from(*got), f64::from(*expected));
+        let allowed = slack + (expected.abs() + slack) / 256.0;
+        assert!((got - expected).abs() <= allowed, "{what}: {got:e} at {at}, on the CPU {expected:e} ± {allowed:e}");
+    }
+}
+
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|value| value * value).sum::<f64>().sqrt()
+}
+
 /// |got − expected| ≤ 1e-5 · |expected| as vectors, of tensors that are not all but zero.
 fn near(got: &[f32], expected: &[f32], what: &str) {
     near_within(1e-5, got, expected, expected, what);
@@ -210,9 +258,8 @@ fn near(got: &[f32], expected: &[f32], what: &str) {
 /// |got − expected| ≤ bound · |terms| as vectors, of which `terms` are what the elements are sums of and may cancel out.
 fn near_within(bound: f64, got: &[f32], expected: &[f32], terms: &[f32], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
-    let error = norm(&mut got.iter().zip(expected).map(|(g, e)| f64::from(*g) - f64::from(*e)));
-    let scale = norm(&mut terms.iter().map(|e| f64::from(*e))).max(1e-2);
+    let error = norm(got.iter().zip(expected).map(|(g, e)| f64::from(*g) - f64::from(*e)));
+    let scale = norm(terms.iter().map(|e| f64::from(*e))).max(1e-2);
     assert!(
         error <= bound * scale,
         "{what}: off by {error:e} of {scale:e}, bound {bound:e}\n{got:?}\non the CPU\n{expected:?}"

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use lockstep_exec::device::cuda::{Element, View, ViewMut};
+use lockstep_exec::device::cuda::{Activation, Bf16, Element, View, ViewMut};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
@@ -39,6 +39,63 @@ numbers! {
     u16: 0xffff;
     u32: u32::MAX;
     u64: u64::MAX;
+}
+
+impl Number for Bf16 {
+    const NOTHING: Bf16 = Bf16(0xffff);
+
+    fn bytes(self) -> Vec<u8> {
+        self.0.bytes()
+    }
+
+    fn of(bytes: &[u8]) -> Bf16 {
+        Bf16(Number::of(bytes))
+    }
+}
+
+/// What activations are made of: some of fp32's numbers.
+pub(crate) trait Real: Number + Activation {
+    /// The nearest one, of two as near the even one.
+    fn nearest(value: f32) -> Self;
+    fn wide(self) -> f32;
+}
+
+impl Real for f32 {
+    fn nearest(value: f32) -> f32 {
+        value
+    }
+
+    fn wide(self) -> f32 {
+        self
+    }
+}
+
+impl Real for Bf16 {
+    /// By distances, not by bits.
+    fn nearest(value: f32) -> Bf16 {
+        let below = Bf16((value.to_bits() >> 16) as u16);
+        if value.is_infinite() {
+            return below;
+        }
+        if value.is_nan() {
+            return Bf16(below.0 | 1);
+        }
+        // Beyond the largest bf16 the next one's bits are infinity's; it stands for 2¹²⁸ here.
+        let next = Bf16(below.0 + 1);
+        let end = 2f64.powi(128).copysign(f64::from(value));
+        let above = if next.wide().is_infinite() { end } else { f64::from(next.wide()) };
+        let (down, up) = ((f64::from(value) - f64::from(below.wide())).abs(), (above - f64::from(value)).abs());
+        if down < up || (down == up && below.0.is_multiple_of(2)) { below } else { next }
+    }
+
+    fn wide(self) -> f32 {
+        f32::from_bits(u32::from(self.0) << 16)
+    }
+}
+
+/// The values as activations can be.
+pub(crate) fn rounded<A: Real>(values: &[f32]) -> Vec<f32> {
+    values.iter().map(|value| A::nearest(*value).wide()).collect()
 }
 
 /// A tensor of the memory.
@@ -144,6 +201,22 @@ impl Memory {
     pub(crate) fn bytes(&mut self, address: u64, count: usize) -> &mut [u8] {
         let (index, start) = self.place(address);
         &mut self.buffers[index].bytes[start as usize..][..count]
+    }
+
+    /// A tensor of the nearest activations.
+    pub(crate) fn hold<A: Real>(&mut self, values: &[f32]) -> Held<A> {
+        let all: Vec<A> = values.iter().map(|value| A::nearest(*value)).collect();
+        self.put(&all)
+    }
+
+    /// What a tensor of activations holds.
+    pub(crate) fn wide<A: Real>(&self, held: Held<A>) -> Vec<f32> {
+        self.get(held).into_iter().map(A::wide).collect()
+    }
+
+    /// Numbers that activations can be.
+    pub(crate) fn reals<A: Real>(&mut self, elements: usize) -> Vec<f32> {
+        rounded::<A>(&self.values(elements))
     }
 
     /// Numbers to accumulate on.

@@ -3,17 +3,19 @@
 use std::cell::RefCell;
 
 use lockstep_exec::device::cpu::Mode;
-use lockstep_exec::device::cuda::Parts;
 use lockstep_exec::device::cuda::table::{
     BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelSlopes,
     ChannelSlopesFinish,
 };
+use lockstep_exec::device::cuda::{Bf16, Parts};
 use lockstep_models::{BatchNorm, Layer, Shape};
 use proptest::prelude::*;
 
-use crate::memory::{Held, Memory};
+use crate::memory::{Held, Memory, Real};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, any_batch, merged, near, near_within, plane, property, size};
+use crate::{
+    OnCpu, Theme, any_batch, merged, near, near_in, near_within, near_within_in, plane, property, same_in, size,
+};
 
 pub(crate) const THEME: Theme = Theme {
     kernels: &[
@@ -67,15 +69,18 @@ fn play(twin: &RefCell<Twin>) {
             accumulate,
         },
     );
-    property(case, 60, |case, memory| case.agrees(&mut twin.borrow_mut(), memory));
+    property(case, 60, |case, memory| {
+        case.agrees::<f32>(&mut twin.borrow_mut(), memory);
+        case.agrees::<Bf16>(&mut twin.borrow_mut(), memory);
+    });
 }
 
 impl Case {
-    fn agrees(self, twin: &mut Twin, memory: &mut Memory) {
+    fn agrees<A: Real>(self, twin: &mut Twin, memory: &mut Memory) {
         let Case { samples, shape, adds, rectified, level, .. } = self;
         let (elements, channels) = (samples as usize * size(shape), shape.channels as usize);
-        let values: Vec<f32> = memory.values(elements).iter().map(|value| level + value).collect();
-        let (parameters, others) = (memory.values(2 * channels), memory.values(elements));
+        let values: Vec<f32> = memory.values(elements).iter().map(|value| A::nearest(level + value).wide()).collect();
+        let (parameters, others) = (memory.values(2 * channels), memory.reals::<A>(elements));
         let statistics: Vec<f32> = memory.values(2 * channels).iter().map(|value| value.abs()).collect();
         let layer = Layer::BatchNorm(BatchNorm { epsilon: EPSILON, momentum: MOMENTUM });
         let (mode, keep) = match self.batch {
@@ -89,7 +94,7 @@ impl Case {
         let mut norm = cpu(mode, &mut moved);
         let finished = |normal: &[f32]| self.finished(normal, &others);
 
-        let (x, held) = (memory.put(&values), memory.put(&parameters));
+        let (x, held) = (memory.hold::<A>(&values), memory.put(&parameters));
         let (means, inverses) = (memory.space::<f32>(channels), memory.space::<f32>(channels));
         let running = memory.put(&statistics);
         let parts = Parts::of(samples * plane(shape));
@@ -114,7 +119,7 @@ impl Case {
         };
         twin.play(memory, &statistics_of_batch);
         near(&memory.get(running), &moved, "running statistics");
-        let addend = memory.put(&others);
+        let addend = memory.hold::<A>(&others);
         let y = memory.space(elements);
         let mut forward = BatchNormForward {
             x: x.read(),
@@ -132,10 +137,10 @@ impl Case {
         twin.play(memory, &forward);
         let mut output = finished(&norm.output);
         let precision = self.precision(&values, &parameters);
-        near_within(precision.bound, &memory.get(y), &output, &output, "normalised");
+        near_within_in(precision.bound, memory, y, &output, &output, "normalised");
 
         // Its own output says what a ReLU let through: where the CPU's lies within rounding of 0 they may differ.
-        output = memory.get(y);
+        output = memory.wide(y);
         self.gradients_agree(twin, memory, &forward, (y, &output), &mut norm, &precision);
 
         let running = memory.put(&statistics);
@@ -151,7 +156,7 @@ impl Case {
         forward.inverses = inverse.read();
         twin.play(memory, &forward);
         let mut same = statistics.clone();
-        near(&memory.get(y), &finished(&cpu(Mode::Evaluate, &mut same).output), "normalised to infer");
+        near_in(memory, y, &finished(&cpu(Mode::Evaluate, &mut same).output), "normalised to infer");
     }
 
     fn precision(self, values: &[f32], gammas: &[f32]) -> Precision {
@@ -176,23 +181,23 @@ impl Case {
         normal.iter().zip(others).map(sum).map(rectify).collect()
     }
 
-    fn gradients_agree(
+    fn gradients_agree<A: Real>(
         self,
         twin: &mut Twin,
         memory: &mut Memory,
-        forward: &BatchNormForward,
-        (y, output): (Held<f32>, &[f32]),
+        forward: &BatchNormForward<A>,
+        (y, output): (Held<A>, &[f32]),
         norm: &mut OnCpu,
         precision: &Precision,
     ) {
         let Case { samples, shape, adds, rectified, accumulate, .. } = self;
         let (elements, channels) = (output.len(), shape.channels as usize);
-        let d = memory.values(elements);
+        let d = memory.reals::<A>(elements);
         let through = |(d, y): (&f32, &f32)| if rectified && *y <= 0.0 { 0.0 } else { *d };
         let slopes: Vec<f32> = d.iter().zip(output).map(through).collect();
         let (d_inputs, gradient) = norm.backward(&slopes);
 
-        let d_y = memory.put(&d);
+        let d_y = memory.hold::<A>(&d);
         let parts = Parts::of(samples * plane(shape));
         let sums = ChannelSlopes {
             d_y: d_y.read(),
@@ -227,8 +232,8 @@ impl Case {
         let expected = merged(&before, &gradient, accumulate);
         near_within(precision.bound, &memory.get(held), &expected, &expected, "gradients of γ and β");
 
-        let (before, before_addend) = (memory.values(elements), memory.values(elements));
-        let (d_x, d_addend) = (memory.put(&before), memory.put(&before_addend));
+        let (before, before_addend) = (memory.reals::<A>(elements), memory.reals::<A>(elements));
+        let (d_x, d_addend) = (memory.hold::<A>(&before), memory.hold::<A>(&before_addend));
         let backward = BatchNormBackward {
             d_y: d_y.read(),
             x: forward.x,
@@ -253,10 +258,10 @@ impl Case {
         // With few values in a channel it is a small rest: a value's own slope less what all of the channel have in common.
         let scale = |at: usize| precision.scales[at / plane(shape) as usize % channels];
         let terms: Vec<f32> = slopes.iter().enumerate().map(|(at, slope)| slope * scale(at)).collect();
-        near_within(precision.bound, &memory.get(d_x), &expected, &terms, "gradient towards the input");
+        near_within_in(precision.bound, memory, d_x, &expected, &terms, "gradient towards the input");
         if adds {
             let expected = merged(&before_addend, &slopes, !accumulate);
-            crate::same(&memory.get(d_addend), &expected, "gradient towards the addend");
+            same_in(memory, d_addend, &expected, "gradient towards the addend");
         }
     }
 }

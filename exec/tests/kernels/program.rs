@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use lockstep_exec::device::cuda::table::{self, Entry};
-use lockstep_exec::device::cuda::{PRELUDE, Source};
+use lockstep_exec::device::cuda::{PRELUDE, Unit, table};
 
 /// Set by `tests/run`: a missing compiler is then a failure.
 const REQUIRED: &str = "LOCKSTEP_REQUIRE_TWIN";
@@ -37,29 +36,16 @@ pub(crate) fn program() -> Option<&'static Path> {
     program.as_deref()
 }
 
-/// The program's text: shim, prelude, all kernels, their types, and the loop that plays them in the order of the table.
+/// The program's text: shim, prelude, all units with their types, and the loop that plays them in the order of the table.
 fn text() -> String {
-    let mut text = String::from("#include \"serve.hpp\"\n");
-    let part = |text: &mut String, name: &str, content: &str| {
-        writeln!(text, "#line 1 \"{name}\"\n{content}").expect("text grows");
-    };
-    part(&mut text, "prelude.cuh", PRELUDE);
-    for source in Source::ALL {
-        part(&mut text, source.name(), source.text());
+    let mut text = format!("#include \"serve.hpp\"\n#line 1 \"prelude.cuh\"\n{PRELUDE}");
+    Unit::all().into_iter().for_each(|unit| text.push_str(&unit.text()));
+    text.push_str("#include \"faults.hpp\"\n#line 1 \"list.cpp\"\nconstexpr twin::Play KERNELS[] = {\n");
+    let kernels = table::all().into_iter().map(|entry| format!("{}::{}", entry.unit.namespace(), entry.function));
+    for kernel in kernels.chain(FAULTS.map(str::to_owned)) {
+        writeln!(text, "    twin::Bound<&{kernel}>::play,").expect("text grows");
     }
-    text.push_str("#include \"faults.hpp\"\n");
-    let mut list = String::new();
-    for Entry { function, types, .. } in table::all() {
-        let types = types.join(", ");
-        writeln!(list, "static_assert(std::is_same_v<decltype(&{function}), void (*)({types})>, \"{function}\");")
-            .expect("text grows");
-    }
-    list.push_str("constexpr twin::Play KERNELS[] = {\n");
-    for function in table::all().iter().map(|entry| entry.function).chain(FAULTS) {
-        writeln!(list, "    twin::Bound<&{function}>::play,").expect("text grows");
-    }
-    list.push_str("};\nint main() { twin::serve(KERNELS, sizeof KERNELS / sizeof *KERNELS); }\n");
-    part(&mut text, "list.cpp", &list);
+    text.push_str("};\nint main() { twin::serve(KERNELS, sizeof KERNELS / sizeof *KERNELS); }\n");
     text
 }
 

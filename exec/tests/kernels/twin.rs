@@ -16,7 +16,7 @@ pub(crate) struct Twin {
     to: ChildStdin,
     from: ChildStdout,
     names: Vec<&'static str>,
-    played: BTreeSet<&'static str>,
+    played: BTreeSet<(&'static str, &'static str)>,
 }
 
 impl Twin {
@@ -39,8 +39,8 @@ impl Twin {
         Some(Twin { child, to, from, names, played: BTreeSet::new() })
     }
 
-    /// The kernels that have been played.
-    pub(crate) fn played(&self) -> &BTreeSet<&'static str> {
+    /// The kernels that have been played: names and symbols.
+    pub(crate) fn played(&self) -> &BTreeSet<(&'static str, &'static str)> {
         &self.played
     }
 
@@ -55,7 +55,7 @@ impl Twin {
     /// Plays what a device would be given, as [`Twin::play`] does.
     pub(crate) fn call(&mut self, memory: &mut Memory, call: &Call) {
         let name = call.entry.function;
-        self.played.insert(name);
+        self.played.insert((call.entry.name, name));
         let tensors: Vec<_> = call.arguments.iter().filter_map(|argument| argument.tensor).collect();
         let used: BTreeSet<usize> = tensors.iter().map(|tensor| memory.place(tensor.address).0).collect();
         let used: Vec<usize> = used.into_iter().collect();

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use lockstep_exec::device::cuda::Bf16;
 use lockstep_exec::device::cuda::table::{
     GlobalPoolBackward, GlobalPoolForward, LocalResponseBackward, LocalResponseForward, LocalResponseRatios,
     MaxPoolBackward, MaxPoolForward, MeanPoolBackward, MeanPoolForward, Response, Window,
@@ -9,9 +10,9 @@ use lockstep_exec::device::cuda::table::{
 use lockstep_models::{Layer, LocalResponseNorm, Pool2d, PoolKind, Shape};
 use proptest::prelude::*;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, Real};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, any_batch, merged, near, plane, property, same, size};
+use crate::{OnCpu, Theme, any_batch, merged, near_in, plane, property, same_in, size};
 
 pub(crate) const THEME: Theme = Theme {
     kernels: &[
@@ -40,12 +41,22 @@ fn any_pool() -> impl Strategy<Value = (u32, Shape, Pool2d)> {
 
 fn play(twin: &RefCell<Twin>) {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-    property((any_pool(), flags), 100, |((samples, shape, layer), flags), memory| match layer.kind {
-        PoolKind::Max => largest(&mut twin.borrow_mut(), memory, samples, shape, &layer, flags),
-        PoolKind::Average => means(&mut twin.borrow_mut(), memory, samples, shape, &layer, flags.0),
+    property((any_pool(), flags), 100, |((samples, shape, layer), flags), memory| {
+        let twin = &mut twin.borrow_mut();
+        match layer.kind {
+            PoolKind::Max => {
+                largest::<f32>(twin, memory, samples, shape, &layer, flags);
+                largest::<Bf16>(twin, memory, samples, shape, &layer, flags);
+            }
+            PoolKind::Average => {
+                means::<f32>(twin, memory, samples, shape, &layer, flags.0);
+                means::<Bf16>(twin, memory, samples, shape, &layer, flags.0);
+            }
+        }
     });
     property((any_batch(), any::<bool>()), 30, |((samples, shape), accumulate), memory| {
-        means_of_planes(&mut twin.borrow_mut(), memory, samples, shape, accumulate);
+        means_of_planes::<f32>(&mut twin.borrow_mut(), memory, samples, shape, accumulate);
+        means_of_planes::<Bf16>(&mut twin.borrow_mut(), memory, samples, shape, accumulate);
     });
     let layer = (0..4u32, prop_oneof![Just(0.75f32), 0.3f32..1.2]).prop_map(|(half, beta)| LocalResponseNorm {
         size: 2 * half + 1,
@@ -54,12 +65,13 @@ fn play(twin: &RefCell<Twin>) {
         k: 1.5,
     });
     property((any_batch(), layer, any::<bool>()), 40, |((samples, shape), layer, accumulate), memory| {
-        responses(&mut twin.borrow_mut(), memory, samples, shape, &layer, accumulate);
+        responses::<f32>(&mut twin.borrow_mut(), memory, samples, shape, &layer, accumulate);
+        responses::<Bf16>(&mut twin.borrow_mut(), memory, samples, shape, &layer, accumulate);
     });
 }
 
 /// The largest of each window, with a bias and a ReLU if wanted: values of few kinds, so that many are equal.
-fn largest(
+fn largest<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,
     samples: u32,
@@ -68,7 +80,7 @@ fn largest(
     (biased, rectified, accumulate): (bool, bool, bool),
 ) {
     let elements = samples as usize * size(shape);
-    let values: Vec<f32> = memory.values(elements).iter().map(|value| (value * 3.0).round() / 4.0).collect();
+    let values: Vec<f32> = memory.reals::<A>(elements).iter().map(|value| (value * 3.0).round() / 4.0).collect();
     let summands: Vec<f32> = memory.values(shape.channels as usize).iter().map(|value| value.round() / 8.0).collect();
     let channel = |at: usize| at / plane(shape) as usize % shape.channels as usize;
     let mut shifted = values.clone();
@@ -81,9 +93,9 @@ fn largest(
     let mut relu = OnCpu::plain(&Layer::Relu, &[output], samples, &[&pooled.output]);
     let window = Window::of(layer, shape, output);
     let outputs = pooled.output.len();
-    let (y, best) = (memory.space::<f32>(outputs), memory.space::<u32>(outputs));
+    let (y, best) = (memory.space::<A>(outputs), memory.space::<u32>(outputs));
     let forward = MaxPoolForward {
-        x: memory.put(&values).read(),
+        x: memory.hold::<A>(&values).read(),
         biases: biased.then(|| memory.put(&summands).read()),
         y: y.write(),
         best: best.write(),
@@ -93,12 +105,12 @@ fn largest(
         rectified,
     };
     twin.play(memory, &forward);
-    same(&memory.get(y), if rectified { &relu.output } else { &pooled.output }, "largest");
+    same_in(memory, y, if rectified { &relu.output } else { &pooled.output }, "largest");
 
-    let (d, before) = (memory.values(outputs), memory.values(elements));
-    let d_x = memory.put(&before);
+    let (d, before) = (memory.reals::<A>(outputs), memory.reals::<A>(elements));
+    let d_x = memory.hold::<A>(&before);
     let backward = MaxPoolBackward {
-        d_y: memory.put(&d).read(),
+        d_y: memory.hold::<A>(&d).read(),
         y: rectified.then(|| y.read()),
         best: best.read(),
         d_x: d_x.write(),
@@ -110,47 +122,47 @@ fn largest(
     twin.play(memory, &backward);
     let slopes = if rectified { relu.backward(&d).0.remove(0) } else { d };
     let (d_inputs, _) = pooled.backward(&slopes);
-    same(&memory.get(d_x), &merged(&before, &d_inputs[0], accumulate), "gradient before the largest");
+    same_in(memory, d_x, &merged(&before, &d_inputs[0], accumulate), "gradient before the largest");
 }
 
-fn means(twin: &mut Twin, memory: &mut Memory, samples: u32, shape: Shape, layer: &Pool2d, accumulate: bool) {
+fn means<A: Real>(twin: &mut Twin, memory: &mut Memory, samples: u32, shape: Shape, layer: &Pool2d, accumulate: bool) {
     let elements = samples as usize * size(shape);
-    let values = memory.values(elements);
+    let values = memory.reals::<A>(elements);
     let pool = Layer::Pool2d(layer.clone());
     let window = Window::of(layer, shape, pool.output_shape(&[shape]).expect("shapes that fit"));
     let mut expected = OnCpu::plain(&pool, &[shape], samples, &[&values]);
     let (outputs, planes) = (expected.output.len(), samples * shape.channels);
-    let y = memory.space::<f32>(outputs);
-    let x = memory.put(&values);
+    let y = memory.space::<A>(outputs);
+    let x = memory.hold::<A>(&values);
     twin.play(memory, &MeanPoolForward { x: x.read(), y: y.write(), planes, window });
-    same(&memory.get(y), &expected.output, "mean");
+    same_in(memory, y, &expected.output, "mean");
 
-    let (d, before) = (memory.values(outputs), memory.values(elements));
-    let (d_y, d_x) = (memory.put(&d), memory.put(&before));
+    let (d, before) = (memory.reals::<A>(outputs), memory.reals::<A>(elements));
+    let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
     twin.play(memory, &MeanPoolBackward { d_y: d_y.read(), d_x: d_x.write(), planes, window, accumulate });
     let (d_inputs, _) = expected.backward(&d);
-    same(&memory.get(d_x), &merged(&before, &d_inputs[0], accumulate), "gradient before the mean");
+    same_in(memory, d_x, &merged(&before, &d_inputs[0], accumulate), "gradient before the mean");
 }
 
-fn means_of_planes(twin: &mut Twin, memory: &mut Memory, samples: u32, shape: Shape, accumulate: bool) {
+fn means_of_planes<A: Real>(twin: &mut Twin, memory: &mut Memory, samples: u32, shape: Shape, accumulate: bool) {
     let elements = samples as usize * size(shape);
-    let values = memory.values(elements);
+    let values = memory.reals::<A>(elements);
     let mut expected = OnCpu::plain(&Layer::GlobalPool, &[shape], samples, &[&values]);
     let (planes, of_plane) = (samples * shape.channels, plane(shape));
-    let y = memory.space::<f32>(planes as usize);
-    let x = memory.put(&values);
+    let y = memory.space::<A>(planes as usize);
+    let x = memory.hold::<A>(&values);
     twin.play(memory, &GlobalPoolForward { x: x.read(), y: y.write(), planes, plane: of_plane });
-    near(&memory.get(y), &expected.output, "mean of planes");
+    near_in(memory, y, &expected.output, "mean of planes");
 
-    let (d, before) = (memory.values(planes as usize), memory.values(elements));
-    let (d_y, d_x) = (memory.put(&d), memory.put(&before));
+    let (d, before) = (memory.reals::<A>(planes as usize), memory.reals::<A>(elements));
+    let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
     let launch = GlobalPoolBackward { d_y: d_y.read(), d_x: d_x.write(), planes, plane: of_plane, accumulate };
     twin.play(memory, &launch);
     let (d_inputs, _) = expected.backward(&d);
-    same(&memory.get(d_x), &merged(&before, &d_inputs[0], accumulate), "gradient before the mean of planes");
+    same_in(memory, d_x, &merged(&before, &d_inputs[0], accumulate), "gradient before the mean of planes");
 }
 
-fn responses(
+fn responses<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,
     samples: u32,
@@ -159,16 +171,17 @@ fn responses(
     accumulate: bool,
 ) {
     let elements = samples as usize * size(shape);
-    let (values, d) = (memory.values(elements), memory.values(elements));
+    let (values, d) = (memory.reals::<A>(elements), memory.reals::<A>(elements));
     let mut expected = OnCpu::plain(&Layer::LocalResponseNorm(layer.clone()), &[shape], samples, &[&values]);
     let (of, count) = (Response::of(layer, shape), elements as u32);
-    let (x, y) = (memory.put(&values), memory.space::<f32>(elements));
+    let (x, y) = (memory.hold::<A>(&values), memory.space::<A>(elements));
     twin.play(memory, &LocalResponseForward { x: x.read(), y: y.write(), elements: count, of });
-    near(&memory.get(y), &expected.output, "response");
+    near_in(memory, y, &expected.output, "response");
 
-    let (d_y, ratios) = (memory.put(&d), memory.space::<f32>(elements));
-    let before = memory.values(elements);
-    let d_x = memory.put(&before);
+    expected.output = memory.wide(y);
+    let (d_y, ratios) = (memory.hold::<A>(&d), memory.space::<f32>(elements));
+    let before = memory.reals::<A>(elements);
+    let d_x = memory.hold::<A>(&before);
     let launch =
         LocalResponseRatios { d_y: d_y.read(), x: x.read(), y: y.read(), ratios: ratios.write(), elements: count, of };
     twin.play(memory, &launch);
@@ -183,5 +196,5 @@ fn responses(
     };
     twin.play(memory, &launch);
     let (d_inputs, _) = expected.backward(&d);
-    near(&memory.get(d_x), &merged(&before, &d_inputs[0], accumulate), "gradient before the response");
+    near_in(memory, d_x, &merged(&before, &d_inputs[0], accumulate), "gradient before the response");
 }

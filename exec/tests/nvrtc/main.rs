@@ -1,8 +1,8 @@
-//! Every kernel file compiled by NVRTC for each architecture that CUDA 13 knows, on a machine that needs no GPU.
+//! Every kernel compiled by NVRTC for each architecture that CUDA 13 knows, on a machine that needs no GPU.
 
 use std::path::Path;
 
-use lockstep_exec::device::cuda::{Nvrtc, Places, Source, table};
+use lockstep_exec::device::cuda::{Nvrtc, Places, Scalar, Source, Unit, table};
 
 /// Set by `tests/run`: a missing compiler is then a failure.
 const REQUIRED: &str = "LOCKSTEP_REQUIRE_NVRTC";
@@ -37,13 +37,13 @@ fn every_kernel_is_compiled_for_every_architecture() {
     let known = nvrtc.architectures().expect("it has architectures");
     for architecture in ARCHITECTURES {
         assert!(known.contains(&architecture), "sm_{architecture} is none of {known:?}");
-        for source in Source::ALL {
-            let program = nvrtc.compile(source, architecture).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(program[..4], *b"\x7fELF", "{} for sm_{architecture}", source.name());
-            for entry in table::all().iter().filter(|entry| entry.source == source) {
+        for unit in Unit::all() {
+            let program = nvrtc.compile(unit, architecture).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(program[..4], *b"\x7fELF", "{unit} for sm_{architecture}");
+            for entry in table::all().iter().filter(|entry| entry.unit == unit) {
                 let name = format!(".text.{}\0", entry.function);
                 let has = program.windows(name.len()).any(|part| part == name.as_bytes());
-                assert!(has, "no {} in {} for sm_{architecture}", entry.function, source.name());
+                assert!(has, "no {} in {unit} for sm_{architecture}", entry.function);
             }
         }
     }
@@ -61,10 +61,11 @@ fn what_is_refused_says_why() {
     assert!(error.starts_with("NVRTC: broken.cu for sm_90: broken.cu(2): error: "), "{error}");
     let error = refusal("extern \"C\" __global__ void old() {}\n", 60);
     assert!(error.starts_with("NVRTC: broken.cu for sm_60: ") && error.contains("gpu-architecture"), "{error}");
-    let right = Source::Elementwise.program();
-    let wrong =
-        right.replace("decltype(&relu_forward), void (*)(const float*,", "decltype(&relu_forward), void (*)(float*,");
+    let unit = |unit: &Unit| unit.source == Source::Elementwise && unit.scalars == [Scalar::Bf16];
+    let right = Unit::all().into_iter().find(unit).expect("it is there").program();
+    let check = |first: &str| format!("decltype(&relu_forward_bf16), void (*)({first},");
+    let wrong = right.replace(&check("const u16*"), &check("const float*"));
     assert_ne!(right, wrong);
     let error = refusal(&wrong, 90);
-    assert!(error.contains("static assertion failed") && error.contains("relu_forward"), "{error}");
+    assert!(error.contains("static assertion failed") && error.contains("relu_forward_bf16"), "{error}");
 }

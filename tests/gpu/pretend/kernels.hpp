@@ -13,6 +13,8 @@ struct Parameter {
 
 struct Kernel {
     const char* name;
+    // What its symbol has behind the name: the scalars that it was compiled for.
+    const char* ending;
     // The text of the file that it is in.
     const char* const* source;
     const Parameter* parameters;

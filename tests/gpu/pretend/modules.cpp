@@ -43,13 +43,16 @@ Handles<Function>& functions() {
     return all;
 }
 
-const Kernel* kernel_of(const Module& module, const std::string& name) {
-    if (module.text.find("__global__ void " + name + "(") == std::string::npos) return nullptr;
+// The kernel of a symbol, if the module's text defines it with that ending.
+const Kernel* kernel_of(const Module& module, const std::string& symbol) {
+    const auto has = [&](const std::string& part) { return module.text.find(part) != std::string::npos; };
     for (const Kernel* kernel = KERNELS; kernel->name; ++kernel) {
-        if (name != kernel->name) continue;
+        const std::string name = kernel->name, ending = kernel->ending, pasted = ending.empty() ? "" : "##" + ending;
+        if (symbol != name + ending) continue;
+        if (!has("void name" + pasted + "\n") || !has("KERNEL(" + name + ")(")) return nullptr;
         // What is compiled here must be what was compiled there.
-        if (module.text.find(*kernel->source) != std::string::npos) return kernel;
-        say("the source of " + name + " is not the one that these libraries were built from: build them again");
+        if (has(*kernel->source)) return kernel;
+        say("the source of " + symbol + " is not the one that these libraries were built from: build them again");
         return nullptr;
     }
     return nullptr;

@@ -52,6 +52,22 @@ impl Scalar {
             Scalar::Bf16 => 2,
         }
     }
+
+    /// As kernels' names end.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scalar::F32 => "f32",
+            Scalar::Bf16 => "bf16",
+        }
+    }
+
+    /// The type of one in CUDA C.
+    pub fn in_cuda(self) -> &'static str {
+        match self {
+            Scalar::F32 => "float",
+            Scalar::Bf16 => "u16",
+        }
+    }
 }
 
 /// A type of activations.

@@ -1,6 +1,7 @@
 //! The project's own kernels for NVIDIA GPUs, in CUDA C, and how they are launched; nothing here runs on a device yet.
 //!
-//! The folder `kernels` holds the sources, a file a theme, which NVRTC compiles at run time. [`table`] has a struct for each
+//! The folder `kernels` holds the sources, a file a theme, which NVRTC compiles at run time, those that work on activations once
+//! for each [`Scalar`] that these may be made of. [`table`] has a struct for each
 //! kernel whose fields are its arguments; [`Launch::call`] makes of it what a device is given, and checks that each tensor is
 //! as long as the kernel takes it to be. Convolutions and dense layers are not here: cuDNN and cuBLASLt have them.
 //!
@@ -9,9 +10,9 @@
 //! use lockstep_exec::device::cuda::{Launch, View, ViewMut};
 //!
 //! // Three tensors of 1,000 elements, at addresses that a device's allocator gave.
-//! let (a, b, y) = (View::new(0x1000, 1000), View::new(0x2000, 1000), ViewMut::new(0x3000, 1000));
+//! let (a, b, y) = (View::<f32>::new(0x1000, 1000), View::new(0x2000, 1000), ViewMut::new(0x3000, 1000));
 //! let call = Add { a, b, y, elements: 1000, rectified: true }.call();
-//! assert_eq!(call.entry.function, "add");
+//! assert_eq!(call.entry.function, "add_f32");
 //! assert_eq!((call.geometry.blocks, call.geometry.threads), (1, 256)); // 250 groups of four, and one for an odd beginning
 //! ```
 
@@ -37,5 +38,5 @@ pub use probe::{Gpu, Machine, Unavailable, probe};
 pub(crate) use rank::Port;
 pub use rank::{Gpus, Rank};
 pub use rates::{Rates, Way, free_memory, rates};
-pub use source::{PRELUDE, Source};
+pub use source::{PRELUDE, Source, Unit};
 pub use table::{Call, Entry, Launch};

@@ -9,7 +9,7 @@ use cudarc::nvrtc::sys::{
 };
 
 use super::libraries::{Found, Library, Missing, Places, load};
-use super::source::Source;
+use super::source::Unit;
 
 /// The compiler, loaded.
 #[derive(Debug, Clone)]
@@ -81,12 +81,12 @@ impl Nvrtc {
         Ok(all)
     }
 
-    /// The program of a source for one architecture, as the driver loads it.
+    /// The program of a unit for one architecture, as the driver loads it.
     ///
     /// # Errors
-    /// The compiler's log: the architecture is none of its own, or the source is wrong.
-    pub fn compile(&self, source: Source, architecture: i32) -> Result<Vec<u8>, CompileError> {
-        self.compile_text(source.name(), &source.program(), architecture)
+    /// The compiler's log: the architecture is none of its own, or the unit is wrong.
+    pub fn compile(&self, unit: Unit, architecture: i32) -> Result<Vec<u8>, CompileError> {
+        self.compile_text(&unit.to_string(), &unit.program(), architecture)
     }
 
     /// The program of any text.

@@ -78,7 +78,7 @@ inline float* new_pinned(size_t count) {
 inline void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
 // One of the project's kernels, from one of its files; the text comes from PRETEND_KERNELS.
-CUfunction kernel(const char* file, const char* name);
+CUfunction kernel(const char* file, const std::string& name, const std::string& ending);
 
 // y ← a + b of `count` elements; loads the kernel anew for each context.
 void add(CUdeviceptr a, CUdeviceptr b, CUdeviceptr y, unsigned count, CUstream stream, CUfunction function = nullptr);

@@ -14,7 +14,7 @@ CUgraphExec executable_of(CUgraph graph) {
 // y ← y + a, twice; nothing happens before the launch, and each launch does it again.
 void repeated() {
     const Device device;
-    const CUfunction function = kernel("elementwise.cu", "add");
+    const CUfunction function = kernel("elementwise.cu", "add", "_f32");
     const CUdeviceptr a = upload({1, 2, 3, 4}), y = upload({0, 0, 0, 0});
     const CUstream stream = new_stream();
     OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -35,7 +35,7 @@ void forked() {
     for (unsigned seed = 0; seed < 20; ++seed) {
         pretend_seed(seed);
         const Device device;
-        const CUfunction function = kernel("elementwise.cu", "add");
+        const CUfunction function = kernel("elementwise.cu", "add", "_f32");
         const CUdeviceptr a = upload({1, 2, 3, 4}), b = new_memory(16), c = new_memory(16), y = new_memory(16);
         const CUstream first = new_stream(), second = new_stream();
         const CUevent fork = new_event(), join = new_event();
@@ -67,7 +67,7 @@ void ordered() {
     for (unsigned seed = 0; seed < 20; ++seed) {
         pretend_seed(seed);
         const Device device;
-        const CUfunction function = kernel("elementwise.cu", "add");
+        const CUfunction function = kernel("elementwise.cu", "add", "_f32");
         const CUdeviceptr a = upload({1, 2, 3, 4}), b = new_memory(16), y = upload({0, 0, 0, 0});
         const CUstream first = new_stream(), second = new_stream();
         OK(cuStreamBeginCapture_v2(first, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));

@@ -16,14 +16,14 @@ void sums() {
     OK(cuMemcpyHtoDAsync_v2(of, ranks.data(), 4000, stream));
     unsigned samples = 1000;
     void* arguments[] = {&from, &of, &totals, &counts, &samples};
-    OK(cuLaunchKernel(kernel("losses.cu", "loss_totals"), 1, 1, 1, 256, 1, 1, 64, stream, arguments, nullptr));
+    OK(cuLaunchKernel(kernel("statistics.cu", "loss_totals", ""), 1, 1, 1, 256, 1, 1, 64, stream, arguments, nullptr));
     double total = 0;
     uint32_t found[2] = {};
     OK(cuMemcpyDtoHAsync_v2(&total, totals, 8, stream));
     OK(cuMemcpyDtoHAsync_v2(found, counts, 8, stream));
     EXPECT(total == 499500 && found[0] == 100 && found[1] == 500);
     // Too much shared memory, too many threads, a stream that is none.
-    const CUfunction function = kernel("losses.cu", "loss_totals");
+    const CUfunction function = kernel("statistics.cu", "loss_totals", "");
     REFUSED(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 1 << 20, stream, arguments, nullptr));
     REFUSED(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 1, 1, 1, 2048, 1, 1, 64, stream, arguments, nullptr));
     REFUSED(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 64, from ? pointer(8) : stream, arguments, nullptr));
@@ -59,9 +59,10 @@ void refusals() {
     REFUSED(CUDA_ERROR_NO_BINARY_FOR_GPU, load("", "--gpu-architecture=sm_100"));
     CUfunction function = nullptr;
     OK(load("", "--gpu-architecture=sm_90"));
-    REFUSED(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "add"));
-    OK(load("__global__ void add() {}", "--gpu-architecture=sm_90"));
-    REFUSED(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "add"));
+    REFUSED(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "add_f32"));
+    OK(load("#define KERNEL(name) void name##_f32\nKERNEL(add)() {}", "--gpu-architecture=sm_90"));
+    for (const char* name : {"add", "add_f32", "add_bf16"})
+        REFUSED(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, name));
 }
 
 }  // namespace

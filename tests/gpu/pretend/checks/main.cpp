@@ -33,8 +33,9 @@ void check_names() {
 
 }  // namespace
 
-CUfunction kernel(const char* file, const char* name) {
-    const std::string text = text_of("prelude.cuh") + text_of(file);
+CUfunction kernel(const char* file, const std::string& name, const std::string& ending) {
+    const std::string head = "#define KERNEL(name) extern \"C\" __global__ void name" + (ending.empty() ? "" : "##" + ending);
+    const std::string text = text_of("prelude.cuh") + head + "\n" + text_of(file);
     void* program = nullptr;
     OK(nvrtcCreateProgram(&program, text.c_str(), file, 0, nullptr, nullptr));
     const char* const options[] = {"--std=c++17", "--fmad=false", "--gpu-architecture=sm_90"};
@@ -47,12 +48,12 @@ CUfunction kernel(const char* file, const char* name) {
     CUmodule module = nullptr;
     CUfunction function = nullptr;
     OK(cuModuleLoadData(&module, image.data()));
-    OK(cuModuleGetFunction(&function, module, name));
+    OK(cuModuleGetFunction(&function, module, (name + ending).c_str()));
     return function;
 }
 
 void add(CUdeviceptr a, CUdeviceptr b, CUdeviceptr y, unsigned count, CUstream stream, CUfunction function) {
-    if (!function) function = kernel("elementwise.cu", "add");
+    if (!function) function = kernel("elementwise.cu", "add", "_f32");
     bool rectified = false;
     void* arguments[] = {&a, &b, &y, &count, &rectified};
     OK(cuLaunchKernel(function, (count + 1023) / 1024 + 1, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr));

@@ -13,7 +13,7 @@ unsigned wrong_sums(bool waits, const char* fault = "") {
         pretend_seed(seed);
         pretend_fault(fault);
         const Device device;
-        const CUfunction function = kernel("elementwise.cu", "add");
+        const CUfunction function = kernel("elementwise.cu", "add", "_f32");
         const std::vector<float> values = integers(COUNT, seed);
         const CUdeviceptr a = upload(values), between = new_memory(4 * COUNT), y = new_memory(4 * COUNT);
         const CUstream first = new_stream(), second = new_stream();

@@ -19,7 +19,7 @@ pub(super) fn of_columns(of: &Multiply) -> Option<Call> {
 
 fn affine(tensor: u64, bias: u64, samples: u32, channels: u32, plane: u32, rectified: bool) -> Call {
     let elements = u64::from(samples) * u64::from(channels) * u64::from(plane);
-    let y = ViewMut::new(tensor, elements);
+    let y = ViewMut::<f32>::new(tensor, elements);
     let summands = Some(View::new(bias, channels.into()));
     ChannelAffine { x: y.view(), factors: None, summands, y, samples, channels, plane, rectified, accumulate: false }
         .call()

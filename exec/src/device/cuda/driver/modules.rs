@@ -1,4 +1,4 @@
-//! The project's kernels on a device: every source compiled for its architecture, loaded, and every function found.
+//! The project's kernels on a device: every unit compiled for its architecture, loaded, and every function found.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -14,7 +14,7 @@ use super::status::Status;
 use super::stream::Stream;
 use crate::device::DeviceError;
 use crate::device::cuda::nvrtc::{CompileError, Nvrtc, OPTIONS};
-use crate::device::cuda::source::Source;
+use crate::device::cuda::source::Unit;
 use crate::device::cuda::table::{self, Call};
 
 /// All kernels of the table, ready to be launched on one device.
@@ -35,7 +35,7 @@ impl Modules {
     /// Compiles what `cache` does not have, and loads all of it.
     ///
     /// # Errors
-    /// The compiler does not know the device's architecture, or refuses a source; the device has no memory left or is lost.
+    /// The compiler does not know the device's architecture, or refuses a unit; the device has no memory left or is lost.
     pub fn load(context: &Arc<Context>, cache: &Cache) -> Result<Modules, DeviceError> {
         let nvrtc = Nvrtc::load(context.places()).map_err(|not| DeviceError::Unavailable(not.to_string()))?;
         let version = nvrtc.version().map_err(compiler)?;
@@ -43,17 +43,17 @@ impl Modules {
         let (modules, functions) = (Vec::new(), BTreeMap::new());
         let mut all = Modules { context: Arc::clone(context), modules, functions, compiled: 0 };
         context.within(|| {
-            for source in Source::ALL {
-                let text = source.program();
+            for unit in Unit::all() {
+                let text = unit.program();
                 let key = Key { text: &text, options: &OPTIONS, version, architecture };
-                all.load_source(source, key, &nvrtc, cache)?;
+                all.load_unit(unit, key, &nvrtc, cache)?;
             }
             Ok(())
         })?;
         Ok(all)
     }
 
-    /// How many sources were compiled; the others were in the cache.
+    /// How many units were compiled; the others were in the cache.
     pub fn compiled(&self) -> usize {
         self.compiled
     }
@@ -86,25 +86,25 @@ impl Modules {
         self.functions.get(name).copied().ok_or_else(unknown)
     }
 
-    fn load_source(&mut self, source: Source, key: Key<'_>, nvrtc: &Nvrtc, cache: &Cache) -> Result<(), DeviceError> {
+    fn load_unit(&mut self, unit: Unit, key: Key<'_>, nvrtc: &Nvrtc, cache: &Cache) -> Result<(), DeviceError> {
         // What the driver does not take from the cache is as good as not there.
-        let kept = cache.read(key).and_then(|program| self.load_program(source, &program).ok());
+        let kept = cache.read(key).and_then(|program| self.load_program(unit, &program).ok());
         if kept.is_some() {
             return Ok(());
         }
-        let program = nvrtc.compile(source, key.architecture).map_err(compiler)?;
+        let program = nvrtc.compile(unit, key.architecture).map_err(compiler)?;
         self.compiled += 1;
-        self.load_program(source, &program)?;
+        self.load_program(unit, &program)?;
         cache.write(key, &program);
         Ok(())
     }
 
-    fn load_program(&mut self, source: Source, program: &[u8]) -> Result<(), DeviceError> {
+    fn load_program(&mut self, unit: Unit, program: &[u8]) -> Result<(), DeviceError> {
         let mut module = std::ptr::null_mut();
         // SAFETY: the program is a whole one, as the compiler gave it; the address outlives the call.
         unsafe { cuModuleLoadData(&mut module, program.as_ptr().cast()) }.of("cuModuleLoadData")?;
         self.modules.push(module);
-        for entry in table::all().into_iter().filter(|entry| entry.source == source) {
+        for entry in table::all().into_iter().filter(|entry| entry.unit == unit) {
             let name: Vec<u8> = [entry.function.as_bytes(), b"\0"].concat();
             let mut function = std::ptr::null_mut();
             // SAFETY: the module is loaded, the name ends with a zero, and the address outlives the call.

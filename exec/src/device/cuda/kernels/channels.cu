@@ -3,8 +3,8 @@
 
 // y ← f·x + s of the element's channel, rectified or not, or adds that; null factors are 1, null summands 0. A bias, a bias
 // with ReLU, a scale layer, and its gradient towards x. y may be x.
-extern "C" __global__ void channel_affine(
-    const float* x, const float* factors, const float* summands, float* y, u32 samples, u32 channels, u32 plane,
+KERNEL(channel_affine)(
+    const Real* x, const float* factors, const float* summands, Real* y, u32 samples, u32 channels, u32 plane,
     bool rectified, bool accumulate) {
     each_group(u64(samples) * channels * plane, [&](const Group& group) {
         float values[4];
@@ -28,9 +28,9 @@ extern "C" __global__ void channel_affine(
 // means are 0. `masked` gets d.
 //
 // A block has one part: float sums within threads, double ones of them.
-extern "C" __global__ void channel_slopes(
-    const float* d_y, const float* x, const float* y, const float* means, const float* inverses, const float* gammas,
-    const float* betas, float* masked, double* partials, u32 channels, u32 plane, Parts parts, bool rectified) {
+KERNEL(channel_slopes)(
+    const Real* d_y, const Real* x, const Real* y, const float* means, const float* inverses, const float* gammas,
+    const float* betas, Real* masked, double* partials, u32 channels, u32 plane, Parts parts, bool rectified) {
     SHARED(double, scratch);
     const u32 channel = blockIdx.x / parts.parts, part = blockIdx.x % parts.parts;
     const float mean = means ? means[channel] : 0.0f;
@@ -58,27 +58,4 @@ extern "C" __global__ void channel_slopes(
         partials[2 * u64(blockIdx.x)] = all_products;
         partials[2 * u64(blockIdx.x) + 1] = all;
     }
-}
-
-// What the parts of a channel come to: d_factors gets or has added inverse · Σ p₀ (null inverses are 1), d_summands Σ p₁.
-// `along` gets inverse² · Σ p₀ / count and `level` Σ p₁ / count, which batch normalisation's gradient wants. A warp a channel.
-extern "C" __global__ void channel_slopes_finish(
-    const double* partials, const float* inverses, float* d_factors, float* d_summands, float* along, float* level,
-    u32 channels, Parts parts, bool accumulate) {
-    const u32 channel = u32(thread_of_grid() / WARP), lane = threadIdx.x % WARP;
-    if (channel >= channels) return;
-    double products = 0.0, sum = 0.0;
-    for (u32 part = lane; part < parts.parts; part += WARP) {
-        const u64 at = 2 * (u64(channel) * parts.parts + part);
-        products += partials[at];
-        sum += partials[at + 1];
-    }
-    products = warp_sum(products), sum = warp_sum(sum);
-    if (lane > 0) return;
-    const float inverse = inverses ? inverses[channel] : 1.0f;
-    products *= inverse;
-    if (d_factors) merge(d_factors[channel], float(products), accumulate);
-    if (d_summands) merge(d_summands[channel], float(sum), accumulate);
-    if (along) along[channel] = float(products / parts.count) * inverse;
-    if (level) level[channel] = float(sum / parts.count);
 }

@@ -66,8 +66,8 @@ __device__ inline void each_sixteen(
 
 // An element falls if its word is below `below` = rate · 2³², else y ← factor·x, factor = 1 / (1 − rate). `kept` gets a bit for
 // each of the sixteen. y may be x.
-extern "C" __global__ void dropout_forward(
-    const float* x, const u64* places, float* y, u16* kept, u32 samples, u32 size, Draws draws, u32 below,
+KERNEL(dropout_forward)(
+    const Real* x, const u64* places, Real* y, u16* kept, u32 samples, u32 size, Draws draws, u32 below,
     float factor) {
     u32 words[16], bits = 0;
     each_sixteen(
@@ -91,8 +91,8 @@ extern "C" __global__ void dropout_forward(
 }
 
 // d_x ← factor·d_y of what was kept, else 0, or adds that. d_x may be d_y.
-extern "C" __global__ void dropout_backward(
-    const float* d_y, const u16* kept, float* d_x, u32 samples, u32 size, u64 offset, float factor, bool accumulate) {
+KERNEL(dropout_backward)(
+    const Real* d_y, const u16* kept, Real* d_x, u32 samples, u32 size, u64 offset, float factor, bool accumulate) {
     u32 bits = 0;
     each_sixteen(
         samples, size, offset, [&](u64 index, u32, u64) { bits = kept[index]; },

@@ -18,40 +18,41 @@ __device__ inline float inverse_power(float s, float beta) {
 }
 
 // Σ term(values) over the window of channels around that of `index`, the lowest first.
-template <class Term>
-__device__ inline float over_window(const Response& of, const float* values, u64 index, Term term) {
+template <class R, class Term>
+__device__ inline float over_window(const Response& of, const R* values, u64 index, Term term) {
     const u32 channel = u32(index) / of.plane % of.channels;
     const u32 below = channel < of.half ? channel : of.half;
     const u32 above = of.channels - 1 - channel < of.half ? of.channels - 1 - channel : of.half;
     float total = 0.0f;
     for (u64 at = index - u64(below) * of.plane; at <= index + u64(above) * of.plane; at += of.plane)
-        total += term(values[at]);
+        total += term(load(values + at));
     return total;
 }
 
-__device__ inline float response_scale(const Response& of, const float* x, u64 index) {
+__device__ inline float response_scale(const Response& of, const Real* x, u64 index) {
     return of.k + of.alpha * over_window(of, x, index, [](float value) { return value * value; });
 }
 
 // y ← x·s^−β.
-extern "C" __global__ void local_response_forward(const float* x, float* y, u32 elements, Response of) {
+KERNEL(local_response_forward)(const Real* x, Real* y, u32 elements, Response of) {
     for (u64 index = thread_of_grid(); index < elements; index += threads_of_grid())
-        y[index] = x[index] * inverse_power(response_scale(of, x, index), of.beta);
+        store(y + index, load(x + index) * inverse_power(response_scale(of, x, index), of.beta));
 }
 
 // ratios ← d_y·y/s, what the gradient's window adds up.
-extern "C" __global__ void local_response_ratios(
-    const float* d_y, const float* x, const float* y, float* ratios, u32 elements, Response of) {
+KERNEL(local_response_ratios)(
+    const Real* d_y, const Real* x, const Real* y, float* ratios, u32 elements, Response of) {
     for (u64 index = thread_of_grid(); index < elements; index += threads_of_grid())
-        ratios[index] = d_y[index] * y[index] / response_scale(of, x, index);
+        ratios[index] = load(d_y + index) * load(y + index) / response_scale(of, x, index);
 }
 
 // d_x ← d_y·s^−β − 2αβ·x·Σ ratios, or adds that.
-extern "C" __global__ void local_response_backward(
-    const float* d_y, const float* x, const float* ratios, float* d_x, u32 elements, Response of, bool accumulate) {
+KERNEL(local_response_backward)(
+    const Real* d_y, const Real* x, const float* ratios, Real* d_x, u32 elements, Response of, bool accumulate) {
     for (u64 index = thread_of_grid(); index < elements; index += threads_of_grid()) {
         const float power = inverse_power(response_scale(of, x, index), of.beta);
         const float sum = over_window(of, ratios, index, [](float ratio) { return ratio; });
-        merge(d_x[index], d_y[index] * power - 2.0f * of.alpha * of.beta * x[index] * sum, accumulate);
+        const float rest = 2.0f * of.alpha * of.beta * load(x + index) * sum;
+        merge(d_x + index, load(d_y + index) * power - rest, accumulate);
     }
 }

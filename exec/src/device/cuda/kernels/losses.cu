@@ -11,30 +11,36 @@ __device__ inline void each_sample(u32 samples, Body body) {
         body(u32(sample), threadIdx.x % WARP);
 }
 
-__device__ inline u32 rank_of(const float* row, u32 classes, u32 label, u32 lane) {
-    const float own = row[label];
+__device__ inline u32 rank_of(const Real* row, u32 classes, u32 label, u32 lane) {
+    const float own = load(row + label);
     u32 ahead = 0;
-    for (u32 at = lane; at < classes; at += WARP) ahead += row[at] > own || (row[at] == own && at < label) ? 1 : 0;
+    for (u32 at = lane; at < classes; at += WARP) {
+        const float other = load(row + at);
+        ahead += other > own || (other == own && at < label) ? 1 : 0;
+    }
     ahead = warp_sum(ahead);
-    return isnan(own) || isnan(row[0]) ? classes : ahead;
+    return isnan(own) || isnan(load(row)) ? classes : ahead;
 }
 
 // p ← eˣ / Σ eˣ, losses ← ln Σ eˣ − x(label) in nats, all shifted by the largest x so that no power overflows.
-extern "C" __global__ void softmax_forward(
-    const float* logits, const u32* labels, float* probabilities, double* losses, u32* ranks, u32 samples, u32 classes) {
+KERNEL(softmax_forward)(
+    const Real* logits, const u32* labels, float* probabilities, double* losses, u32* ranks, u32 samples, u32 classes) {
     each_sample(samples, [&](u32 sample, u32 lane) {
-        const float* row = logits + u64(sample) * classes;
+        const Real* row = logits + u64(sample) * classes;
         float* own = probabilities + u64(sample) * classes;
         const u32 label = labels[sample];
-        float largest = row[0];
-        for (u32 at = lane; at < classes; at += WARP) largest = row[at] > largest ? row[at] : largest;
+        float largest = load(row);
+        for (u32 at = lane; at < classes; at += WARP) {
+            const float other = load(row + at);
+            largest = other > largest ? other : largest;
+        }
         for (u32 distance = WARP / 2; distance > 0; distance /= 2) {
             const float other = __shfl_xor_sync(~0u, largest, distance);
             largest = other > largest ? other : largest;
         }
         double total = 0.0;
         for (u32 at = lane; at < classes; at += WARP) {
-            const float power = expf(row[at] - largest);
+            const float power = expf(load(row + at) - largest);
             total += power;
             own[at] = power;
         }
@@ -43,52 +49,37 @@ extern "C" __global__ void softmax_forward(
         for (u32 at = lane; at < classes; at += WARP) own[at] = own[at] * inverse;
         const u32 rank = rank_of(row, classes, label, lane);
         if (lane == 0) {
-            losses[sample] = log(total) - double(row[label] - largest);
+            losses[sample] = log(total) - double(load(row + label) - largest);
             ranks[sample] = rank;
         }
     });
 }
 
 // p ← 1 / (1 + e⁻ˣ), losses ← Σ ln(1 + eˣ) − x(label), where ln(1 + eˣ) = max(x, 0) + ln(1 + e^−|x|) does not overflow.
-extern "C" __global__ void logistic_forward(
-    const float* logits, const u32* labels, float* probabilities, double* losses, u32* ranks, u32 samples, u32 classes) {
+KERNEL(logistic_forward)(
+    const Real* logits, const u32* labels, float* probabilities, double* losses, u32* ranks, u32 samples, u32 classes) {
     each_sample(samples, [&](u32 sample, u32 lane) {
-        const float* row = logits + u64(sample) * classes;
+        const Real* row = logits + u64(sample) * classes;
         float* own = probabilities + u64(sample) * classes;
         const u32 label = labels[sample];
         double total = 0.0;
         for (u32 at = lane; at < classes; at += WARP) {
-            const double x = row[at], power = exp(-fabs(x)), small = power / (1.0 + power);
+            const double x = load(row + at), power = exp(-fabs(x)), small = power / (1.0 + power);
             total += (x < 0.0 ? 0.0 : x) + log1p(power);
             own[at] = float(x < 0.0 ? small : 1.0 - small);
         }
         total = warp_sum(total);
         const u32 rank = rank_of(row, classes, label, lane);
         if (lane == 0) {
-            losses[sample] = total - double(row[label]);
+            losses[sample] = total - double(load(row + label));
             ranks[sample] = rank;
         }
     });
 }
 
-// Σ losses and the numbers of labels whose rank is below 1 and below 5: totals[0], counts[0], counts[1]. One block.
-extern "C" __global__ void loss_totals(
-    const double* losses, const u32* ranks, double* totals, u32* counts, u32 samples) {
-    SHARED(double, scratch);
-    double sum = 0.0;
-    u32 first = 0, five = 0;
-    for (u32 at = threadIdx.x; at < samples; at += BLOCK) {
-        sum += losses[at];
-        first += ranks[at] < 1 ? 1 : 0;
-        five += ranks[at] < 5 ? 1 : 0;
-    }
-    const double all = block_sum(sum, scratch), all_first = block_sum(first, scratch), all_five = block_sum(five, scratch);
-    if (threadIdx.x == 0) totals[0] = all, counts[0] = u32(all_first), counts[1] = u32(all_five);
-}
-
 // d_logits ← p·scale, (p − 1)·scale at the label, or adds that; scale is 1 / samples of the global batch.
-extern "C" __global__ void loss_backward(
-    const float* probabilities, const u32* labels, float* d_logits, u32 samples, u32 classes, float scale,
+KERNEL(loss_backward)(
+    const float* probabilities, const u32* labels, Real* d_logits, u32 samples, u32 classes, float scale,
     bool accumulate) {
     each_group(u64(samples) * classes, [&](const Group& group) {
         float values[4];

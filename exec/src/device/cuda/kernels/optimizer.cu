@@ -17,10 +17,9 @@ __device__ inline void decays_of(const u32* mask, u64 first, const Group& group,
 }
 
 // Momentum SGD as models::SgdStep has it: v ← keep·v + (part·g + λ·w), w ← w − η·v (Goyal et al. 2017, Eq. 9), or, absorbed,
-// v ← keep·v + η·(part·g + λ·w), w ← w − v (Eq. 10). With `nesterov` the weights take the slope + m·v in place of v. `halves`, if
-// there, gets the new weights in bf16, whose fp32 masters `weights` are.
-extern "C" __global__ void sgd_step(
-    float* weights, float* velocity, const float* gradient, u16* halves, const u32* mask, u64 first, u64 elements,
+// v ← keep·v + η·(part·g + λ·w), w ← w − v (Eq. 10). With `nesterov` the weights take the slope + m·v in place of v.
+KERNEL(sgd_step)(
+    float* weights, float* velocity, const float* gradient, const u32* mask, u64 first, u64 elements,
     float rate, float part, float keep, float momentum, float weight_decay, bool absorbed, bool nesterov) {
     each_group(elements, [&](const Group& group) {
         float w[4], v[4], g[4], decays[4];
@@ -37,12 +36,11 @@ extern "C" __global__ void sgd_step(
         }
         store(velocity, group, v);
         store(weights, group, w);
-        if (halves) store(halves, group, w);
-    }, weights, velocity, gradient, halves);
+    }, weights, velocity, gradient);
 }
 
 // A learner's step between two synchronisations: w ← w − γ·(g + λ·w).
-extern "C" __global__ void descend(
+KERNEL(descend)(
     float* weights, const float* gradient, const u32* mask, u64 first, u64 elements, float rate, float weight_decay) {
     each_group(elements, [&](const Group& group) {
         float w[4], g[4], decays[4];
@@ -56,7 +54,7 @@ extern "C" __global__ void descend(
 }
 
 // Local synchronisation: c ← α·(w − z), w ← (w − γ·(g + λ·w)) − c, all from the old w; with null gradients w ← w − c.
-extern "C" __global__ void correct(
+KERNEL(correct)(
     float* weights, const float* gradient, const float* average, float* difference, const u32* mask, u64 first,
     u64 elements, float rate, float weight_decay, float alpha) {
     each_group(elements, [&](const Group& group) {
@@ -79,7 +77,7 @@ extern "C" __global__ void correct(
 }
 
 // A reference model moves: C ← α'·(r − z), r ← (r + s) − C, all from the old r; `difference` holds s before and C afterwards.
-extern "C" __global__ void move_reference(
+KERNEL(move_reference)(
     float* reference, const float* average, float* difference, u64 elements, float alpha) {
     each_group(elements, [&](const Group& group) {
         float r[4], z[4], c[4];
@@ -98,7 +96,7 @@ extern "C" __global__ void move_reference(
 }
 
 // Global synchronisation: z ← (z + Σc) + μ·(z − z_prev), z_prev ← z as it was; `plain`: z ← z + Σc, for EA-SGD.
-extern "C" __global__ void move_average(
+KERNEL(move_average)(
     float* average, const float* sum, float* previous, u64 elements, float momentum, bool plain) {
     each_group(elements, [&](const Group& group) {
         float z[4], c[4], before[4];

@@ -75,30 +75,30 @@ __device__ inline void each_input(u64 images, const Window& window, Body body) {
 
 // y ← the largest x + bias of each window, rectified or not, and `best` its place in the plane, the first of equals; null biases
 // are 0. What is outside the image never wins.
-extern "C" __global__ void max_pool_forward(
-    const float* x, const float* biases, float* y, u32* best, u32 samples, u32 channels, Window window, bool rectified) {
+KERNEL(max_pool_forward)(
+    const Real* x, const float* biases, Real* y, u32* best, u32 samples, u32 channels, Window window, bool rectified) {
     each_output(u64(samples) * channels, window, [&](u64 index, const Place& at) {
         const Span rows = window.under_row(at.row), columns = window.under_column(at.column);
         const float bias = biases ? biases[at.image % channels] : 0.0f;
-        const float* from = x + u64(at.image) * window.input_height * window.input_width;
+        const Real* from = x + u64(at.image) * window.input_height * window.input_width;
         float largest = __uint_as_float(0xff800000u);
         u32 found = 0;
         bool empty = true;
         for (u32 r = rows.from; r < rows.to; ++r) {
             for (u32 c = columns.from; c < columns.to; ++c) {
                 const u32 place = r * window.input_width + c;
-                const float value = biases ? from[place] + bias : from[place];
+                const float own = load(from + place), value = biases ? own + bias : own;
                 if (empty || value > largest) largest = value, found = place, empty = false;
             }
         }
-        y[index] = rectified ? relu(largest) : largest;
+        store(y + index, rectified ? relu(largest) : largest);
         best[index] = found;
     });
 }
 
 // d_x ← Σ d_y of the windows whose largest is at this place, with a ReLU of those whose y is above 0, or adds that.
-extern "C" __global__ void max_pool_backward(
-    const float* d_y, const float* y, const u32* best, float* d_x, u32 planes, Window window, bool rectified,
+KERNEL(max_pool_backward)(
+    const Real* d_y, const Real* y, const u32* best, Real* d_x, u32 planes, Window window, bool rectified,
     bool accumulate) {
     each_input(planes, window, [&](u64 index, const Place& at) {
         const Span rows = window.over_row(at.row), columns = window.over_column(at.column);
@@ -107,32 +107,32 @@ extern "C" __global__ void max_pool_backward(
         for (u32 r = rows.from; r < rows.to; ++r) {
             for (u32 c = columns.from; c < columns.to; ++c) {
                 const u64 from = first + r * window.output_width + c;
-                if (best[from] == at.within && !(rectified && y[from] <= 0.0f)) sum += d_y[from];
+                if (best[from] == at.within && !(rectified && load(y + from) <= 0.0f)) sum += load(d_y + from);
             }
         }
-        merge(d_x[index], sum, accumulate);
+        merge(d_x + index, sum, accumulate);
     });
 }
 
 // y ← the mean over each window's places inside the image.
-extern "C" __global__ void mean_pool_forward(const float* x, float* y, u32 planes, Window window) {
+KERNEL(mean_pool_forward)(const Real* x, Real* y, u32 planes, Window window) {
     each_output(planes, window, [&](u64 index, const Place& at) {
         const Span rows = window.under_row(at.row), columns = window.under_column(at.column);
-        const float* from = x + u64(at.image) * window.input_height * window.input_width;
+        const Real* from = x + u64(at.image) * window.input_height * window.input_width;
         float total = 0.0f;
         for (u32 r = rows.from; r < rows.to; ++r) {
             float of_row = 0.0f;
-            for (u32 c = columns.from; c < columns.to; ++c) of_row += from[r * window.input_width + c];
+            for (u32 c = columns.from; c < columns.to; ++c) of_row += load(from + r * window.input_width + c);
             total += of_row;
         }
         const u32 count = rows.count() * columns.count();
-        y[index] = total / float(count > 0 ? count : 1);
+        store(y + index, total / float(count > 0 ? count : 1));
     });
 }
 
 // d_x ← Σ d_y / places of the windows over this place, or adds that.
-extern "C" __global__ void mean_pool_backward(
-    const float* d_y, float* d_x, u32 planes, Window window, bool accumulate) {
+KERNEL(mean_pool_backward)(
+    const Real* d_y, Real* d_x, u32 planes, Window window, bool accumulate) {
     each_input(planes, window, [&](u64 index, const Place& at) {
         const Span rows = window.over_row(at.row), columns = window.over_column(at.column);
         const u64 first = u64(at.image) * window.output_height * window.output_width;
@@ -141,18 +141,18 @@ extern "C" __global__ void mean_pool_backward(
             const u32 high = window.under_row(r).count();
             for (u32 c = columns.from; c < columns.to; ++c) {
                 const u32 count = high * window.under_column(c).count();
-                sum += d_y[first + r * window.output_width + c] / float(count);
+                sum += load(d_y + first + r * window.output_width + c) / float(count);
             }
         }
-        merge(d_x[index], sum, accumulate);
+        merge(d_x + index, sum, accumulate);
     });
 }
 
 // y ← the mean of each plane; a warp a plane.
-extern "C" __global__ void global_pool_forward(const float* x, float* y, u32 planes, u32 plane) {
+KERNEL(global_pool_forward)(const Real* x, Real* y, u32 planes, u32 plane) {
     const u32 lane = threadIdx.x % WARP;
     for (u64 image = thread_of_grid() / WARP; image < planes; image += threads_of_grid() / WARP) {
-        const float* from = x + image * plane;
+        const Real* from = x + image * plane;
         float sum = 0.0f;
         if (in_fours(plane, x)) {
             for (u32 at = 4 * lane; at < plane; at += 4 * WARP) {
@@ -161,22 +161,22 @@ extern "C" __global__ void global_pool_forward(const float* x, float* y, u32 pla
                 sum += (values[0] + values[1]) + (values[2] + values[3]);
             }
         } else {
-            for (u32 at = lane; at < plane; at += WARP) sum += from[at];
+            for (u32 at = lane; at < plane; at += WARP) sum += load(from + at);
         }
         sum = warp_sum(sum);
-        if (lane == 0) y[image] = sum / float(plane);
+        if (lane == 0) store(y + image, sum / float(plane));
     }
 }
 
 // d_x ← d_y / plane, or adds that.
-extern "C" __global__ void global_pool_backward(const float* d_y, float* d_x, u32 planes, u32 plane, bool accumulate) {
+KERNEL(global_pool_backward)(const Real* d_y, Real* d_x, u32 planes, u32 plane, bool accumulate) {
     each_group(u64(planes) * plane, [&](const Group& group) {
         float slopes[4] = {};
         Channel at(planes, plane, group.first + group.from);
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
             if (!group.has(lane)) continue;
-            slopes[lane] = d_y[at.channel] / float(plane);
+            slopes[lane] = load(d_y + at.channel) / float(plane);
             at.step();
         }
         merge(d_x, group, slopes, accumulate);

@@ -1,5 +1,10 @@
 // What all kernel files share: groups of four neighbouring elements, channels of images, and sums in one fixed order.
 //
+// A file of kernels is compiled once for each scalar that activations may be made of, or pair of them, or once and for all. It
+// stands in a namespace that begins with what the scalars are: `typedef float Real;`, or u16, which holds the bits of a bf16
+// (`From` and `To` of a pair), and KERNEL(add), which is `extern "C" __global__ void add_f32`. Arithmetic is fp32 throughout, and
+// what is stored is rounded once.
+//
 // Every kernel runs in blocks of BLOCK threads. Nothing here adds floats atomically and no order of additions depends on the
 // device, so a launch gives the same bits each time. Compiled without fused multiply-adds, what is only additions and
 // multiplications gives the bits of the CPU device. No header is included: NVRTC has none.
@@ -18,6 +23,16 @@ constexpr u32 WARPS = BLOCK / WARP;
     extern __shared__ __align__(16) unsigned char shared_bytes[]; \
     T* name = reinterpret_cast<T*>(shared_bytes)
 #endif
+
+// Whether two types are one.
+template <class A, class B>
+struct Alike {
+    static constexpr bool value = false;
+};
+template <class A>
+struct Alike<A, A> {
+    static constexpr bool value = true;
+};
 
 __device__ inline u64 thread_of_grid() { return u64(blockIdx.x) * BLOCK + threadIdx.x; }
 
@@ -64,6 +79,12 @@ __device__ inline u16 float_to_bf16(float value) {
     if ((bits & 0x7fffffffu) > 0x7f800000u) return u16(bits >> 16 | 0x40);
     return u16((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+
+__device__ inline float load(const float* from) { return *from; }
+__device__ inline float load(const u16* from) { return bf16_to_float(*from); }
+
+__device__ inline void store(float* into, float value) { *into = value; }
+__device__ inline void store(u16* into, float value) { *into = float_to_bf16(value); }
 
 __device__ inline void load(const float* from, const Group& group, float (&into)[4]) {
     const float* at = from + group.first;
@@ -114,7 +135,8 @@ __device__ inline void store(u16* into, const Group& group, const float (&values
 }
 
 // into = values, or into += values.
-__device__ inline void merge(float* into, const Group& group, float (&values)[4], bool accumulate) {
+template <class R>
+__device__ inline void merge(R* into, const Group& group, float (&values)[4], bool accumulate) {
     if (accumulate) {
         float before[4];
         load(into, group, before);
@@ -124,7 +146,10 @@ __device__ inline void merge(float* into, const Group& group, float (&values)[4]
     store(into, group, values);
 }
 
-__device__ inline void merge(float& into, float value, bool accumulate) { into = accumulate ? into + value : value; }
+template <class R>
+__device__ inline void merge(R* into, float value, bool accumulate) {
+    store(into, accumulate ? load(into) + value : value);
+}
 
 // max(x, 0), but NaN for NaN, so that a diverged model shows.
 __device__ inline float relu(float x) { return x <= 0.0f ? 0.0f : x; }

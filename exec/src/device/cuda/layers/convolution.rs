@@ -11,7 +11,7 @@ use super::{Forward, Gradients, Space, own, plane, size, slopes};
 use crate::device::cuda::table::{
     ChannelAffine, ChannelSlopes, FromBf16, MaxPoolBackward, MaxPoolForward, ReluBackward, ReluForward, Window,
 };
-use crate::device::cuda::{Convolution as Sizes, ConvolutionPass, Convolve, Precision, View, ViewMut};
+use crate::device::cuda::{Bf16, Convolution as Sizes, ConvolutionPass, Convolve, Precision, View, ViewMut};
 
 /// The layer and its tail.
 pub(super) struct Convolution {
@@ -78,7 +78,7 @@ impl Convolution {
         let tail = self.pool.is_none();
         if self.sizes.precision == Precision::Bf16 {
             let (x, w) = (script.halves(input), script.halves(weights));
-            let y = script.take::<u16>(products.elements());
+            let y = script.take::<Bf16>(products.elements());
             script.convolve(self.pass(samples, ConvolutionPass::Forward, x.address(), w.address(), y.address()));
             script.launch(&FromBf16 { x: y.view(), y: products, elements: products.elements(), accumulate: false });
             if tail && (self.bias || self.relu) {
@@ -125,7 +125,7 @@ impl Convolution {
         if let Some((d_input, accumulate)) = of.d_input() {
             let (pass, weights) = (ConvolutionPass::BackwardData, of.parameters.part(0..self.weights()));
             if halves {
-                let (w, d_x) = (script.halves(weights), script.take::<u16>(d_input.elements()));
+                let (w, d_x) = (script.halves(weights), script.take::<Bf16>(d_input.elements()));
                 script.convolve(self.pass(samples, pass, d, w.address(), d_x.address()));
                 let (x, y, elements) = (d_x.view(), d_input, d_input.elements());
                 script.launch(&FromBf16 { x, y, elements, accumulate });
@@ -137,7 +137,7 @@ impl Convolution {
         if let Some((d_parameters, accumulate)) = of.d_parameters {
             let (pass, d_weights) = (ConvolutionPass::BackwardWeight, d_parameters.part(0..self.weights()));
             if halves {
-                let (x, d_w) = (script.halves(of.inputs[0]), script.take::<u16>(d_weights.elements()));
+                let (x, d_w) = (script.halves(of.inputs[0]), script.take::<Bf16>(d_weights.elements()));
                 script.convolve(self.pass(samples, pass, x.address(), d, d_w.address()));
                 let (x, y, elements) = (d_w.view(), d_weights, d_weights.elements());
                 script.launch(&FromBf16 { x, y, elements, accumulate });

@@ -25,7 +25,7 @@ impl Scale {
     }
 
     /// `y ← factors · x`, without summands.
-    fn scaled(&self, x: View<f32>, parameters: View<f32>, y: ViewMut<f32>, samples: u32) -> ChannelAffine {
+    fn scaled(&self, x: View<f32>, parameters: View<f32>, y: ViewMut<f32>, samples: u32) -> ChannelAffine<f32> {
         let factors = Some(parameters.part(0..u64::from(self.channels)));
         let (channels, plane) = (self.channels, self.plane);
         let (summands, rectified, accumulate) = (None, false, false);

@@ -1,7 +1,7 @@
 //! The commands of a pass as they are written down, and the scratch that they have taken.
 
 use crate::device::cuda::table::{AddInto, MoveRows, ToBf16};
-use crate::device::cuda::{Command, Convolve, Launch, Multiply, View, ViewMut};
+use crate::device::cuda::{Bf16, Command, Convolve, Launch, Multiply, View, ViewMut};
 
 /// What tensors of ours begin at multiples of.
 pub(super) const ALIGNMENT: u64 = 256;
@@ -61,7 +61,7 @@ impl Script<'_> {
     }
 
     /// A tensor rounded to bf16, in scratch.
-    pub(super) fn halves(&mut self, x: View<f32>) -> View<u16> {
+    pub(super) fn halves(&mut self, x: View<f32>) -> View<Bf16> {
         let (y, elements) = (self.take(x.elements()), x.elements());
         self.launch(&ToBf16 { x, y, elements });
         y.view()

@@ -24,7 +24,6 @@ impl Rank {
                     weights,
                     velocity,
                     gradient,
-                    halves: None,
                     mask,
                     first,
                     elements,

@@ -1,9 +1,9 @@
-//! Dropout and cross-entropies: `dropout.cu` and `losses.cu`.
+//! Dropout and cross-entropies: `dropout.cu`, `losses.cu` and the totals of `statistics.cu`.
 
-use super::{Call, Entry, Launch, kernels, product};
+use super::{Call, Entry, Launch, instances, kernels, product, symbol};
 use crate::data::random::Purpose;
 use crate::device::cpu::Draw;
-use crate::device::cuda::{Argument, Geometry, Parameter, Source, View, ViewMut};
+use crate::device::cuda::{Activation, Argument, Bf16, Geometry, Parameter, Scalar, Source, Unit, View, ViewMut};
 
 /// Which random numbers a dropout layer draws; in the kernels `struct Draws`. The places of the samples are a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,12 +43,12 @@ pub fn blocks_of_draws(offset: u64, size: u32) -> u64 {
 
 kernels! {
     /// Random zeros, and a bit for each element of the sixteens that [`blocks_of_draws`] counts: 1 if it was kept.
-    DropoutForward = Dropout::dropout_forward on Geometry::threads(sixteens),
+    DropoutForward<A> = Dropout::dropout_forward on Geometry::threads(sixteens),
         all = product([samples, size]),
         sixteens = u64::from(samples) * blocks_of_draws(draws.offset, size); {
-        x: View<f32>[all],
+        x: View<A>[all],
         places: View<u64>[samples.into()],
-        y: ViewMut<f32>[all],
+        y: ViewMut<A>[all],
         kept: ViewMut<u16>[sixteens],
         samples: u32,
         size: u32,
@@ -58,11 +58,11 @@ kernels! {
     }
 
     /// The gradient of what was kept.
-    DropoutBackward = Dropout::dropout_backward on Geometry::threads(sixteens),
+    DropoutBackward<A> = Dropout::dropout_backward on Geometry::threads(sixteens),
         all = product([samples, size]), sixteens = u64::from(samples) * blocks_of_draws(offset, size); {
-        d_y: View<f32>[all],
+        d_y: View<A>[all],
         kept: View<u16>[sixteens],
-        d_x: ViewMut<f32>[all],
+        d_x: ViewMut<A>[all],
         samples: u32,
         size: u32,
         offset: u64,
@@ -71,8 +71,8 @@ kernels! {
     }
 
     /// Probabilities, losses in nats and the labels' ranks of a softmax; each label is below `classes`.
-    SoftmaxForward = Losses::softmax_forward on Geometry::warps(samples), all = product([samples, classes]); {
-        logits: View<f32>[all],
+    SoftmaxForward<A> = Losses::softmax_forward on Geometry::warps(samples), all = product([samples, classes]); {
+        logits: View<A>[all],
         labels: View<u32>[samples.into()],
         probabilities: ViewMut<f32>[all],
         losses: ViewMut<f64>[samples.into()],
@@ -82,8 +82,8 @@ kernels! {
     }
 
     /// Probabilities, losses in nats and the labels' ranks of independent logistic units.
-    LogisticForward = Losses::logistic_forward on Geometry::warps(samples), all = product([samples, classes]); {
-        logits: View<f32>[all],
+    LogisticForward<A> = Losses::logistic_forward on Geometry::warps(samples), all = product([samples, classes]); {
+        logits: View<A>[all],
         labels: View<u32>[samples.into()],
         probabilities: ViewMut<f32>[all],
         losses: ViewMut<f64>[samples.into()],
@@ -93,7 +93,7 @@ kernels! {
     }
 
     /// The sum of the losses, and how many labels come first and among the first five.
-    LossTotals = Losses::loss_totals on Geometry::blocks(1); {
+    LossTotals = Statistics::loss_totals on Geometry::blocks(1); {
         losses: View<f64>[samples.into()],
         ranks: View<u32>[samples.into()],
         totals: ViewMut<f64>[1],
@@ -102,10 +102,10 @@ kernels! {
     }
 
     /// The gradient towards the logits.
-    LossBackward = Losses::loss_backward on Geometry::groups(all), all = product([samples, classes]); {
+    LossBackward<A> = Losses::loss_backward on Geometry::groups(all), all = product([samples, classes]); {
         probabilities: View<f32>[all],
         labels: View<u32>[samples.into()],
-        d_logits: ViewMut<f32>[all],
+        d_logits: ViewMut<A>[all],
         samples: u32,
         classes: u32,
         scale: f32,

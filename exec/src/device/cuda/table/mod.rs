@@ -21,14 +21,17 @@ pub use windows::{
     MaxPoolBackward, MaxPoolForward, MeanPoolBackward, MeanPoolForward, Response, Window,
 };
 
-use super::{Argument, Geometry, Source};
+use super::source::Unit;
+use super::{Argument, Geometry};
 
-/// A kernel of a source.
+/// A kernel of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The file that holds it.
-    pub source: Source,
-    /// Its name there.
+    /// The file that holds it, compiled for its scalars.
+    pub unit: Unit,
+    /// Its name in the file.
+    pub name: &'static str,
+    /// Its symbol: the name, and what the scalars are.
     pub function: &'static str,
     /// The types of its parameters, in CUDA C.
     pub types: &'static [&'static str],
@@ -57,9 +60,9 @@ pub trait Launch {
     fn call(&self) -> Call;
 }
 
-/// All kernels, file by file.
+/// All kernels, each for all scalars that it is there for.
 pub fn all() -> Vec<Entry> {
-    [layers::ENTRIES, windows::ENTRIES, losses::ENTRIES, parameters::ENTRIES].concat()
+    [layers::entries(), windows::entries(), losses::entries(), parameters::entries()].concat()
 }
 
 /// The number of elements of a tensor.
@@ -67,26 +70,65 @@ fn product<const N: usize>(sizes: [u32; N]) -> u64 {
     sizes.iter().map(|size| u64::from(*size)).product()
 }
 
-/// Defines kernels: `Struct = Source::function, geometry, let sizes; { parameter: Type[elements that it has at least], … }`.
+/// A kernel for all scalars that it is there for.
+macro_rules! instances {
+    ($name:ident) => {
+        [$name::ENTRY]
+    };
+    ($name:ident, $scalar:ident) => {
+        [$name::<f32>::ENTRY, $name::<Bf16>::ENTRY]
+    };
+    ($name:ident, $from:ident, $to:ident) => {
+        [$name::<f32, f32>::ENTRY, $name::<f32, Bf16>::ENTRY, $name::<Bf16, f32>::ENTRY, $name::<Bf16, Bf16>::ENTRY]
+    };
+}
+use instances;
+
+/// A kernel's name among those of all scalars.
+macro_rules! symbol {
+    ($name:ident) => {
+        stringify!($name)
+    };
+    ($name:ident, $scalar:ident) => {
+        match $scalar::SCALAR {
+            Scalar::F32 => concat!(stringify!($name), "_f32"),
+            Scalar::Bf16 => concat!(stringify!($name), "_bf16"),
+        }
+    };
+    ($name:ident, $from:ident, $to:ident) => {
+        match ($from::SCALAR, $to::SCALAR) {
+            (Scalar::F32, Scalar::F32) => concat!(stringify!($name), "_f32_f32"),
+            (Scalar::F32, Scalar::Bf16) => concat!(stringify!($name), "_f32_bf16"),
+            (Scalar::Bf16, Scalar::F32) => concat!(stringify!($name), "_bf16_f32"),
+            (Scalar::Bf16, Scalar::Bf16) => concat!(stringify!($name), "_bf16_bf16"),
+        }
+    };
+}
+use symbol;
+
+/// Defines kernels: `Struct<Scalars> = Source::name, geometry, let sizes; { parameter: Type[elements that it has at least], … }`.
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
-        $name:ident = $source:ident::$function:ident on $geometry:expr $(, $size:ident = $value:expr)*; {
+        $name:ident $(<$($scalar:ident),+>)? = $source:ident::$function:ident on $geometry:expr $(, $size:ident = $value:expr)*; {
             $($field:ident: $type:ty $([$extent:expr])?,)*
         }
     )*) => {
-        /// The kernels of this file.
-        pub(super) const ENTRIES: &[Entry] = &[$($name::ENTRY),*];
+        /// The kernels of this file, for all scalars.
+        pub(super) fn entries() -> Vec<Entry> {
+            [$(&instances!($name $($(, $scalar)+)?)[..]),*].concat()
+        }
         $(
             $(#[$doc])*
             #[derive(Debug, Clone, Copy, PartialEq)]
             #[allow(missing_docs, reason = "the fields are the kernel's parameters, which its comment explains")]
-            pub struct $name { $(pub $field: $type,)* }
+            pub struct $name $(<$($scalar),+>)? { $(pub $field: $type,)* }
 
-            impl Launch for $name {
+            impl $(<$($scalar: Activation),+>)? Launch for $name $(<$($scalar),+>)? {
                 const ENTRY: Entry = Entry {
-                    source: Source::$source,
-                    function: stringify!($function),
+                    unit: Unit { source: Source::$source, scalars: &[$($($scalar::SCALAR),+)?] },
+                    name: stringify!($function),
+                    function: symbol!($function $(, $($scalar),+)?),
                     types: &[$(<$type as Parameter>::TYPE),*],
                 };
 
@@ -111,21 +153,24 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::device::cuda::Scalar;
 
-    /// No kernel of a source is missing in the table, none stands there twice, and none is of another file.
+    /// No kernel of a source is missing in the table, for any scalars, none stands there twice, and none is of another file.
     #[test]
     fn the_table_has_every_kernel_of_the_sources() {
-        let listed: Vec<(Source, &str)> = all().iter().map(|entry| (entry.source, entry.function)).collect();
         let mut defined = Vec::new();
-        for source in Source::ALL {
-            for rest in source.text().split("__global__ void ").skip(1) {
-                defined.push((source, rest.split('(').next().expect("a name")));
+        for unit in Unit::all() {
+            for rest in unit.source.text().split("KERNEL(").skip(1) {
+                let name = rest.split(')').next().expect("a name");
+                let symbol = |symbol, scalar: &Scalar| format!("{symbol}_{}", scalar.name());
+                defined.push((unit.to_string(), name, unit.scalars.iter().fold(name.to_owned(), symbol)));
             }
         }
-        let sorted = |all: &[(Source, &'static str)]| all.iter().copied().collect::<BTreeSet<_>>();
-        assert_eq!(sorted(&listed), sorted(&defined));
+        let listed: Vec<_> =
+            all().iter().map(|entry| (entry.unit.to_string(), entry.name, entry.function.to_owned())).collect();
+        assert_eq!(BTreeSet::from_iter(&listed), BTreeSet::from_iter(&defined));
         assert_eq!(listed.len(), defined.len());
-        let names: BTreeSet<&str> = listed.iter().map(|(_, function)| *function).collect();
+        let names: BTreeSet<&str> = listed.iter().map(|(_, _, function)| function.as_str()).collect();
         assert_eq!(names.len(), listed.len(), "two kernels of one name");
     }
 

@@ -1,18 +1,17 @@
-//! Steps on parameters that lie in one piece, sums of buffers and bf16: `optimizer.cu` and the rest of `elementwise.cu`.
+//! Steps on parameters that lie in one piece, sums of buffers and bf16: `optimizer.cu` and `buffers.cu`.
 //!
 //! `mask` has a bit for each parameter of the model, 32 to a word from the lowest bit on: whether its weight decays. `first` is
 //! the number of a range's first parameter.
 
-use super::{Call, Entry, Launch, kernels};
-use crate::device::cuda::{Geometry, Parameter, Source, View, ViewMut};
+use super::{Call, Entry, Launch, instances, kernels, symbol};
+use crate::device::cuda::{Bf16, Geometry, Parameter, Source, Unit, View, ViewMut};
 
 kernels! {
-    /// A step of momentum SGD on a range, and, where wanted, the new weights in bf16.
+    /// A step of momentum SGD on a range.
     SgdUpdate = Optimizer::sgd_step on Geometry::groups(elements); {
         weights: ViewMut<f32>[elements],
         velocity: ViewMut<f32>[elements],
         gradient: View<f32>[elements],
-        halves: Option<ViewMut<u16>>[elements],
         mask: View<u32>[(first + elements).div_ceil(32)],
         first: u64,
         elements: u64,
@@ -70,22 +69,22 @@ kernels! {
     }
 
     /// `a ← a + b`.
-    AddInto = Elementwise::add_into on Geometry::groups(elements); {
+    AddInto = Buffers::add_into on Geometry::groups(elements); {
         a: ViewMut<f32>[elements],
         b: View<f32>[elements],
         elements: u64,
     }
 
     /// `y ← x` rounded to bf16.
-    ToBf16 = Elementwise::to_bf16 on Geometry::groups(elements); {
+    ToBf16 = Buffers::to_bf16 on Geometry::groups(elements); {
         x: View<f32>[elements],
-        y: ViewMut<u16>[elements],
+        y: ViewMut<Bf16>[elements],
         elements: u64,
     }
 
     /// `y ← x` from bf16, or adds that.
-    FromBf16 = Elementwise::from_bf16 on Geometry::groups(elements); {
-        x: View<u16>[elements],
+    FromBf16 = Buffers::from_bf16 on Geometry::groups(elements); {
+        x: View<Bf16>[elements],
         y: ViewMut<f32>[elements],
         elements: u64,
         accumulate: bool,

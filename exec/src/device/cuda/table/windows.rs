@@ -2,8 +2,8 @@
 
 use lockstep_models::{LocalResponseNorm, Pool2d, Shape};
 
-use super::{Call, Entry, Launch, kernels, product};
-use crate::device::cuda::{Argument, Geometry, Parameter, Source, View, ViewMut};
+use super::{Call, Entry, Launch, instances, kernels, product, symbol};
+use crate::device::cuda::{Activation, Argument, Bf16, Geometry, Parameter, Scalar, Source, Unit, View, ViewMut};
 
 /// Pooling windows on a plane; in the kernels `struct Window`. Pairs are (vertical, horizontal).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +77,11 @@ impl Parameter for Response {
 
 kernels! {
     /// The largest element of each window plus its channel's bias, rectified or not, and its place in the plane.
-    MaxPoolForward = Pooling::max_pool_forward on Geometry::threads(outputs),
+    MaxPoolForward<A> = Pooling::max_pool_forward on Geometry::threads(outputs),
         planes = product([samples, channels]), outputs = planes * window.outputs(); {
-        x: View<f32>[planes * window.inputs()],
+        x: View<A>[planes * window.inputs()],
         biases: Option<View<f32>>[channels.into()],
-        y: ViewMut<f32>[outputs],
+        y: ViewMut<A>[outputs],
         best: ViewMut<u32>[outputs],
         samples: u32,
         channels: u32,
@@ -90,12 +90,12 @@ kernels! {
     }
 
     /// The gradient before the largest were chosen; `y` is wanted with a ReLU.
-    MaxPoolBackward = Pooling::max_pool_backward on Geometry::threads(inputs),
+    MaxPoolBackward<A> = Pooling::max_pool_backward on Geometry::threads(inputs),
         inputs = u64::from(planes) * window.inputs(), outputs = u64::from(planes) * window.outputs(); {
-        d_y: View<f32>[outputs],
-        y: Option<View<f32>>[outputs],
+        d_y: View<A>[outputs],
+        y: Option<View<A>>[outputs],
         best: View<u32>[outputs],
-        d_x: ViewMut<f32>[inputs],
+        d_x: ViewMut<A>[inputs],
         planes: u32,
         window: Window,
         rectified: bool,
@@ -103,65 +103,65 @@ kernels! {
     }
 
     /// The mean of each window.
-    MeanPoolForward = Pooling::mean_pool_forward on Geometry::threads(outputs),
+    MeanPoolForward<A> = Pooling::mean_pool_forward on Geometry::threads(outputs),
         outputs = u64::from(planes) * window.outputs(); {
-        x: View<f32>[u64::from(planes) * window.inputs()],
-        y: ViewMut<f32>[outputs],
+        x: View<A>[u64::from(planes) * window.inputs()],
+        y: ViewMut<A>[outputs],
         planes: u32,
         window: Window,
     }
 
     /// The gradient before the means were taken.
-    MeanPoolBackward = Pooling::mean_pool_backward on Geometry::threads(inputs),
+    MeanPoolBackward<A> = Pooling::mean_pool_backward on Geometry::threads(inputs),
         inputs = u64::from(planes) * window.inputs(); {
-        d_y: View<f32>[u64::from(planes) * window.outputs()],
-        d_x: ViewMut<f32>[inputs],
+        d_y: View<A>[u64::from(planes) * window.outputs()],
+        d_x: ViewMut<A>[inputs],
         planes: u32,
         window: Window,
         accumulate: bool,
     }
 
     /// The mean of each plane.
-    GlobalPoolForward = Pooling::global_pool_forward on Geometry::warps(planes); {
-        x: View<f32>[product([planes, plane])],
-        y: ViewMut<f32>[planes.into()],
+    GlobalPoolForward<A> = Pooling::global_pool_forward on Geometry::warps(planes); {
+        x: View<A>[product([planes, plane])],
+        y: ViewMut<A>[planes.into()],
         planes: u32,
         plane: u32,
     }
 
     /// The gradient before the means of planes were taken.
-    GlobalPoolBackward = Pooling::global_pool_backward on Geometry::groups(product([planes, plane])); {
-        d_y: View<f32>[planes.into()],
-        d_x: ViewMut<f32>[product([planes, plane])],
+    GlobalPoolBackward<A> = Pooling::global_pool_backward on Geometry::groups(product([planes, plane])); {
+        d_y: View<A>[planes.into()],
+        d_x: ViewMut<A>[product([planes, plane])],
         planes: u32,
         plane: u32,
         accumulate: bool,
     }
 
     /// The normalised tensor.
-    LocalResponseForward = LocalResponse::local_response_forward on Geometry::threads(all), all = u64::from(elements); {
-        x: View<f32>[all],
-        y: ViewMut<f32>[all],
+    LocalResponseForward<A> = LocalResponse::local_response_forward on Geometry::threads(all), all = u64::from(elements); {
+        x: View<A>[all],
+        y: ViewMut<A>[all],
         elements: u32,
         of: Response,
     }
 
     /// What the gradient's window adds up: scratch of the tensor's size.
-    LocalResponseRatios = LocalResponse::local_response_ratios on Geometry::threads(all), all = u64::from(elements); {
-        d_y: View<f32>[all],
-        x: View<f32>[all],
-        y: View<f32>[all],
+    LocalResponseRatios<A> = LocalResponse::local_response_ratios on Geometry::threads(all), all = u64::from(elements); {
+        d_y: View<A>[all],
+        x: View<A>[all],
+        y: View<A>[all],
         ratios: ViewMut<f32>[all],
         elements: u32,
         of: Response,
     }
 
     /// The gradient before the normalisation.
-    LocalResponseBackward = LocalResponse::local_response_backward on Geometry::threads(all), all = u64::from(elements); {
-        d_y: View<f32>[all],
-        x: View<f32>[all],
+    LocalResponseBackward<A> = LocalResponse::local_response_backward on Geometry::threads(all), all = u64::from(elements); {
+        d_y: View<A>[all],
+        x: View<A>[all],
         ratios: View<f32>[all],
-        d_x: ViewMut<f32>[all],
+        d_x: ViewMut<A>[all],
         elements: u32,
         of: Response,
         accumulate: bool,
