@@ -74,6 +74,7 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
         legacy.weights.len() as u64,
         u64::from(outcome.moves),
         legacy.reference.len() as u64,
+        outcome.direct,
     ];
     for span in &outcome.spans {
         words.push(u64::from(span.rank) | u64::from(span.task) << 32);
@@ -91,7 +92,7 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
 fn decode(words: &[u64]) -> Legacy {
     let (spans, losses, sent, statistics) =
         (words[0] as usize, words[1] as usize, words[2] as usize, words[3] as usize);
-    let mut rest = &words[9..];
+    let mut rest = &words[10..];
     let mut take = |count: usize| {
         let (now, later) = rest.split_at(count);
         rest = later;
@@ -116,6 +117,7 @@ fn decode(words: &[u64]) -> Legacy {
         moves: words[7] == 1,
         stopped: false,
         sent: take(sent * 2).chunks_exact(2).map(|w| Traffic { messages: w[0], bytes: w[1] }).collect(),
+        direct: words[9],
     };
     let mut elements = |count| take(count).iter().map(|bits| f32::from_bits(*bits as u32)).collect();
     let (statistics, weights) = (elements(statistics), elements(words[6] as usize));
@@ -149,6 +151,7 @@ mod tests {
             moves: rank > 1,
             stopped: false,
             sent: vec![Traffic { messages: 2, bytes: 1 << 50 }],
+            direct: u64::from(rank),
         };
         let fingerprint = (rank > 0).then_some([1, 2, 3, 4]);
         let (statistics, weights) = (vec![-0.0, f32::MIN_POSITIVE], vec![0.5; 3 * rank as usize]);

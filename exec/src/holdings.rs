@@ -114,6 +114,14 @@ impl Memory {
         self.replica.as_ref().and_then(|replica| replica.region(buffer, part))
     }
 
+    /// So many elements on the host, kept for the rest of the run.
+    pub(crate) fn scratch(&mut self, elements: usize) -> RegionMut {
+        let arena = Arena::new(vec![0.0; elements]);
+        let region = arena.region(0..elements);
+        self.scratch.push(arena);
+        region
+    }
+
     /// The device of a rank that trains; only such ranks are in groups of devices.
     pub(crate) fn device(&mut self) -> &mut dyn Device {
         self.trained().device()

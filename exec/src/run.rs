@@ -289,6 +289,7 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
     let losses = (0..steps).map(loss).collect();
     let mut spans = Vec::new();
     let mut traffic = Vec::new();
+    let direct_messages = legacies.iter().map(|legacy| legacy.outcome.direct).sum();
     for legacy in legacies {
         spans.extend(legacy.outcome.spans);
         traffic.push(legacy.outcome.sent);
@@ -298,6 +299,7 @@ fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, f
         losses,
         evaluations,
         traffic,
+        direct_messages,
         weights_sha256: hex(weights.words()),
         state_sha256: hex(state.words()),
         parameters,

@@ -112,7 +112,20 @@ fn mpi() -> CheckRow {
     let output = Command::new(&mpirun).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let found = text.lines().next().unwrap_or("a version that it does not tell").to_owned();
+    let found = format!("{found}, {}", direct_messages(&mpirun));
     if HAS_MPI { ok("mpi", found) } else { missing("mpi", format!("{found}, but not in this binary"), build) }
+}
+
+/// Whether the library takes addresses of GPUs' memory, as far as the tool beside `mpirun` tells: Open MPI's does.
+fn direct_messages(mpirun: &Path) -> &'static str {
+    let output = Command::new(mpirun.with_file_name("ompi_info")).args(["--parsable", "--all"]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let mut said = text.lines().filter_map(|line| line.split_once("built_with_cuda_support:value:"));
+    match said.next() {
+        Some((_, "true")) => "CUDA-aware",
+        Some(_) => "not CUDA-aware",
+        None => "asked when it runs whether it is CUDA-aware",
+    }
 }
 
 fn cuda() -> CheckRow {

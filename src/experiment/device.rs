@@ -25,6 +25,11 @@ impl Device {
         self != Device::Null
     }
 
+    /// Whether ranks have GPUs.
+    pub fn is_gpu(self) -> bool {
+        matches!(self, Device::Cuda(_))
+    }
+
     /// The devices themselves.
     ///
     /// # Errors

@@ -175,6 +175,8 @@ pub struct MeasuredRow {
     pub restarts: Option<u32>,
     /// After which steps, counted since training began; `null` where they never did.
     pub restart_steps: Option<Vec<u64>>,
+    /// Messages of exchanges that went from one GPU's memory to another's, past the host; `null` where nothing computes on GPUs.
+    pub direct_messages: Option<u64>,
     /// SHA-256 of the learnable parameters.
     pub weights_sha256: String,
     /// SHA-256 of all state: parameters, optimizer, running statistics.

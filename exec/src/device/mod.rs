@@ -2,7 +2,7 @@
 //!
 //! A [`Device`] is the memory of one rank and the arithmetic on it. The replica says which tensors a task reads and writes, by
 //! their places in the memory plan; the device knows where that memory is. Messages reach it there where all members of an
-//! exchange have devices that reach each other; else a device with memory of its own brings ranges of its buffers out to the
+//! exchange have devices that reach each other, or that MPI reaches; else a device with memory of its own brings ranges of its buffers out to the
 //! host before an exchange and in again behind it.
 //!
 //! What a device is told happens in the order in which it was told, and may happen later: a device that *defers* answers before
@@ -90,6 +90,15 @@ pub trait Device: Send {
     fn region(&self, buffer: Buffer, range: Range<usize>) -> Option<RegionMut> {
         let _ = (buffer, range);
         None
+    }
+
+    /// As many elements in the same memory, kept as long as the device is: there what others send to be added arrives.
+    ///
+    /// # Errors
+    /// The device's: it has no room for them.
+    fn landing(&mut self, elements: usize) -> Result<RegionMut, DeviceError> {
+        let _ = elements;
+        Ok(RegionMut::empty())
     }
 
     /// For such messages: passes when all that the device has been told so far is done.

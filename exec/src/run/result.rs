@@ -18,6 +18,8 @@ pub struct Run {
     pub evaluations: Vec<Evaluation>,
     /// Messages and bytes, `[from][to]`.
     pub traffic: Vec<Vec<Traffic>>,
+    /// Messages of exchanges that were sent from a device's memory, past the host.
+    pub direct_messages: u64,
     /// SHA-256 of the learnable parameters, equal on all workers; of learners, of their average model.
     pub weights_sha256: String,
     /// SHA-256 of parameters, optimizer state and every worker's batch norm statistics; of learners, also of each one's own

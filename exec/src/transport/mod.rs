@@ -122,9 +122,13 @@ pub trait Transport {
     /// Whether sums go through the caller's scratch memory.
     fn needs_scratch(&self) -> bool;
 
-    /// Whether messages to and from `rank` stay inside this process, so that both may lie on devices.
+    /// Whether messages to and from `rank` stay inside this process, so that both may lie on devices that reach each other.
     fn is_near(&self, rank: Rank) -> bool {
-        let _ = rank;
+        rank == self.rank()
+    }
+
+    /// Whether messages that leave this process may lie on a device too; all processes say the same.
+    fn takes_devices(&self) -> bool {
         false
     }
 

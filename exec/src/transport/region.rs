@@ -75,6 +75,16 @@ impl Region {
     pub(crate) fn as_ptr(&self) -> *const f32 {
         self.start
     }
+
+    /// Where the elements lie on a device, makes it the one that libraries on this thread take addresses to be of.
+    ///
+    /// # Errors
+    /// The device is lost.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn bind(&self) -> Result<(), DeviceError> {
+        // SAFETY: null, or a port that lives as long as its regions.
+        unsafe { self.port.as_ref() }.map_or(Ok(()), Port::bind)
+    }
 }
 
 impl RegionMut {
@@ -87,7 +97,8 @@ impl RegionMut {
         RegionMut { start, elements, port: std::ptr::null() }
     }
 
-    /// The `elements` values at `address` on a device, which messages between ranks of this process reach by its port.
+    /// The `elements` values at `address` on a device, which messages between ranks of this process reach by its port; MPI takes
+    /// the address itself.
     ///
     /// # Safety
     /// As [`RegionMut::new`], for the port too. What the device does with the elements outside of messages is done before one is
@@ -129,6 +140,14 @@ impl RegionMut {
     #[cfg(feature = "mpi")]
     pub(crate) fn as_mut_ptr(&self) -> *mut f32 {
         self.start
+    }
+
+    /// Notes that a message comes here, where that is on a device.
+    pub(crate) fn count(&self) {
+        // SAFETY: null, or a port that lives as long as its regions.
+        if let Some(port) = unsafe { self.port.as_ref() } {
+            port.count();
+        }
     }
 
     /// As [`RegionMut::combine`], wherever both are.

@@ -7,7 +7,6 @@ use lockstep_models::{Buffer, Op, Program, Span, Stream, TaskId};
 use lockstep_topology::{Algorithm, Library, Rank, Time};
 
 use super::Worker;
-use crate::arena::Arena;
 use crate::device::Arrival;
 use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange, Progress, Traffic, scratch_elements};
@@ -37,7 +36,7 @@ pub(super) struct Slot {
 enum Way {
     /// Its own steps, by messages from and to the host's memory.
     Steps,
-    /// Its own steps, by messages from one device's memory to another's.
+    /// Its own steps, by messages from and to the device's memory.
     Direct,
     /// MPI, in one blocking call.
     Mpi(Arc<[Rank]>, RegionMut),
@@ -69,19 +68,18 @@ impl Worker<'_> {
         } else {
             0
         };
-        let scratch = Arena::new(vec![0.0; needed]);
         let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
         let part = (start - offset) as usize..(end - offset) as usize;
         let is_direct = !by_devices && self.is_direct(exchange)?;
-        let data = if by_devices {
-            RegionMut::empty()
-        } else {
-            let direct = if is_direct { self.memory.region(exchange.buffer, part.clone()) } else { None };
-            direct.unwrap_or_else(|| self.memory.arena(exchange.buffer).region(part.clone()))
+        let on_device = if is_direct { self.memory.region(exchange.buffer, part.clone()) } else { None };
+        let (data, scratch) = match on_device {
+            _ if by_devices => (RegionMut::empty(), RegionMut::empty()),
+            Some(data) if needed > 0 => (data, self.memory.device().landing(needed)?),
+            Some(data) => (data, RegionMut::empty()),
+            None => (self.memory.arena(exchange.buffer).region(part.clone()), self.memory.scratch(needed)),
         };
         let first = (start - exchange.range.start) as usize;
-        let buffers = Buffers::in_place(data, scratch.region(0..needed)).from_element(first);
-        self.memory.scratch.push(scratch);
+        let buffers = Buffers::in_place(data, scratch).from_element(first);
         let ranks: Arc<[Rank]> = group.ranks.iter().map(Rank).collect();
         let member = rank - group.ranks.first;
         let way = match exchange.algorithm {
@@ -106,7 +104,9 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Whether an exchange's members have devices that reach each other, so that messages need no copy on the host.
+    /// Whether an exchange's messages go between devices, without a copy on the host: all members have devices, which reach each other
+    /// where they are this process's, and MPI takes their addresses where some are not. Other processes may have found otherwise:
+    /// where a message comes from and goes to is each end's own affair.
     fn is_direct(&self, exchange: &lockstep_models::Exchange) -> Result<bool, ExecError> {
         let program = self.setup.program;
         let ranks = &program.groups[exchange.group].ranks;
@@ -114,9 +114,10 @@ impl Worker<'_> {
             let tasks = &program.roles[program.role_of(rank)].tasks;
             tasks.iter().any(|task| task.stream == Stream::Compute)
         };
-        let near = ranks.iter().all(|rank| trains(rank) && self.transport.is_near(Rank(rank)));
+        let near = |rank: &u32| self.transport.is_near(Rank(*rank));
         let library = matches!(exchange.algorithm, Algorithm::Library(_));
-        Ok(near && !library && self.setup.devices.reach(ranks.iter())?)
+        let meet = self.transport.takes_devices() || ranks.iter().all(|rank| near(&rank));
+        Ok(meet && !library && ranks.iter().all(trains) && self.setup.devices.reach(ranks.iter().filter(near))?)
     }
 
     /// Starts exchanges that are ready and moves those that run; true if one was started or ended.
@@ -185,6 +186,12 @@ impl Worker<'_> {
     pub(super) fn awaits_arrivals(&self) -> bool {
         let by_device = |slot: &Slot| slot.running && matches!(slot.way, Way::Devices(_));
         self.slots.iter().any(|slot| slot.arrival.is_some() || by_device(slot))
+    }
+
+    /// Messages from a device's memory so far.
+    pub(super) fn direct_messages(&self) -> u64 {
+        let direct = self.slots.iter().filter(|slot| matches!(slot.way, Way::Direct));
+        direct.flat_map(|slot| slot.exchange.sent()).map(|traffic| traffic.messages).sum()
     }
 
     /// Messages sent so far.

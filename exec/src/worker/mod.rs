@@ -101,6 +101,8 @@ pub(crate) struct Outcome {
     pub stopped: bool,
     /// Per peer rank.
     pub sent: Vec<Traffic>,
+    /// How many of them a device's memory was read for, past the host's copy.
+    pub direct: u64,
 }
 
 /// How many workers' losses `rank` takes: its own, or those of its node where the node's first rank takes all.
@@ -264,8 +266,8 @@ impl<'a> Worker<'a> {
         self.leave_groups()?;
         let Log { evaluations, restarts, .. } = log;
         let (judge, moves) = (self.judge.clone(), self.without_momentum != self.iteration);
-        let (sent, losses) = (self.sent(), self.losses);
-        Ok(Outcome { sent, spans: self.spans, losses, evaluations, restarts, judge, moves, stopped })
+        let (sent, direct, losses) = (self.sent(), self.direct_messages(), self.losses);
+        Ok(Outcome { sent, direct, spans: self.spans, losses, evaluations, restarts, judge, moves, stopped })
     }
 
     fn iterate(&mut self, mut sampler: Option<&mut Sampler>, batch: u64) -> Result<(), ExecError> {

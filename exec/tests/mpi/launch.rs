@@ -15,11 +15,24 @@ pub(crate) struct Scenario {
     name: &'static str,
     hosts: &'static [u32],
     fails: Option<&'static str>,
+    settings: Vec<(String, String)>,
+    patience: Duration,
 }
 
 impl Scenario {
     pub(crate) fn new(name: &'static str, hosts: &'static [u32], fails: Option<&'static str>) -> Scenario {
-        Scenario { name, hosts, fails }
+        Scenario { name, hosts, fails, settings: Vec::new(), patience: PATIENCE }
+    }
+
+    /// The same with these variables of its environment.
+    pub(crate) fn with(mut self, settings: &[(&str, &str)]) -> Scenario {
+        self.settings.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        self
+    }
+
+    /// The same where what breaks comes late in the job.
+    pub(crate) fn patient(self) -> Scenario {
+        Scenario { patience: LIMIT, ..self }
     }
 
     /// Runs the job; what is wrong with its end.
@@ -33,6 +46,7 @@ impl Scenario {
         command.args(["-n", &processes.to_string()]);
         command.arg(std::env::current_exe().map_err(|error| error.to_string())?);
         command.args(["rank", self.name, &hosts.join(",")]);
+        command.envs(self.settings.iter().map(|(name, value)| (name, value)));
         let began = Instant::now();
         let mut job = command
             .stdin(Stdio::null())
@@ -68,7 +82,7 @@ impl Scenario {
             None => Err(format!("{status}\n{output}")),
             Some(_) if status.success() => Err(format!("ended well\n{output}")),
             Some(message) if !output.contains(message) => Err(format!("says nothing of {message:?}:\n{output}")),
-            Some(_) if took > PATIENCE => Err(format!("took {took:?} to end\n{output}")),
+            Some(_) if took > self.patience => Err(format!("took {took:?} to end\n{output}")),
             Some(_) => Ok(took),
         }
     }

@@ -6,7 +6,10 @@
 #[path = "../collectives/cases.rs"]
 mod cases;
 mod claims;
+mod gpus;
 mod launch;
+#[path = "../driver/pretend.rs"]
+mod pretend;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -66,6 +69,7 @@ fn scenarios() -> Vec<Scenario> {
         // A process's signal or exit is that of all its ranks.
         all.push(Scenario::new(name, &[0, 1, 1, 2], Some(message.split("1 failed").last().unwrap_or(message))));
     }
+    all.extend(gpus::scenarios());
     all
 }
 
@@ -74,9 +78,16 @@ fn in_process(scenario: &str, hosts: &str) -> ExitCode {
     let hosts: Vec<u32> = hosts.split(',').map(|host| host.parse().unwrap()).collect();
     let members = hosts.len() as u32;
     let mut processes = Processes::join().unwrap();
-    if scenario == "claims" {
-        claims::claims(&mut processes, &hosts);
-        return ExitCode::SUCCESS;
+    match scenario {
+        "claims" => {
+            claims::claims(&mut processes, &hosts);
+            return ExitCode::SUCCESS;
+        }
+        "gpus" | "gpus-lost" => {
+            gpus::gpus(&mut processes, &hosts, scenario == "gpus-lost");
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
     }
     let all = cases(members);
     let process = processes.process();

@@ -241,6 +241,7 @@ impl Transport for MemoryEnd {
                 tag,
             }));
         }
+        receive.into.count();
         let taken = receive.into.take(envelope.data, receive.combine);
         envelope.hold.finish();
         taken.map_err(|error| TransportError::Aborted { rank: self.rank, cause: error.to_string() })?;

@@ -45,6 +45,7 @@ struct Posting {
 pub(super) struct Gateway {
     job: Arc<Job>,
     tags: Tags,
+    takes_devices: bool,
     postings: Mutex<Vec<Posting>>,
     bell: Condvar,
     fresh: AtomicBool,
@@ -54,12 +55,13 @@ pub(super) struct Gateway {
 
 impl Gateway {
     /// The gateway of `process`, and the ends of its ranks.
-    pub(super) fn new(tags: &Tags, process: u32, spin: u32) -> (Arc<Gateway>, Vec<RoutedEnd>) {
+    pub(super) fn new(tags: &Tags, process: u32, spin: u32, takes_devices: bool) -> (Arc<Gateway>, Vec<RoutedEnd>) {
         let job = Arc::new(Job::new(tags.ranks(), tags.hosted(process)));
         let local = MemoryEnd::all(&job, spin);
         let gateway = Arc::new(Gateway {
             job,
             tags: tags.clone(),
+            takes_devices,
             postings: Mutex::default(),
             bell: Condvar::new(),
             fresh: AtomicBool::new(false),
@@ -90,11 +92,14 @@ impl Gateway {
                 std::mem::swap(&mut postings, &mut *self.postings.lock().unwrap_or_else(PoisonError::into_inner));
             }
             for Posting { rank, process, number, order, hold } in postings.drain(..) {
-                let message = match order {
+                let posted = match order {
                     Order::Send { data } => wire.send(process, number, data),
                     Order::Receive { into } => wire.receive(process, number, into, Combine::Copy, RegionMut::empty()),
                 };
-                open.insert(message, (rank, hold));
+                match posted {
+                    Ok(message) => drop(open.insert(message, (rank, hold))),
+                    Err(error) => self.job.abort(rank, &error.to_string()),
+                }
                 idle = 0;
             }
             let polled = wire.poll(|message| {
@@ -105,7 +110,7 @@ impl Gateway {
                 }
             });
             if let Err(fault) = polled {
-                self.job.abort(self.job.here()[0], &super::wrong_length(self.job.here()[0], fault).to_string());
+                self.job.abort(self.job.here()[0], &super::broken(self.job.here()[0], fault).to_string());
             }
             if idle > LOOKS {
                 self.nap(if wire.is_idle() { Duration::from_millis(50) } else { NAP });
@@ -168,7 +173,8 @@ impl RoutedEnd {
             return Ok(false);
         }
         if let Some((into, scratch)) = self.messages.remove(id & !AWAY).sum {
-            into.combine(scratch.read(), Combine::Sum);
+            let added = into.take(scratch.read(), Combine::Sum);
+            added.map_err(|error| super::broken(self.local.rank(), error.into()))?;
         }
         Ok(true)
     }
@@ -238,6 +244,10 @@ impl Transport for RoutedEnd {
 
     fn is_near(&self, rank: Rank) -> bool {
         self.is_here(rank)
+    }
+
+    fn takes_devices(&self) -> bool {
+        self.gateway.takes_devices
     }
 }
 

@@ -12,8 +12,10 @@ use lockstep_topology::Rank;
 
 use super::memory::run_ends;
 use super::{Transport, TransportError};
+use crate::device::DeviceError;
 use crate::watch::patiently;
 
+mod aware;
 mod gateway;
 mod single;
 mod tags;
@@ -63,6 +65,12 @@ impl Processes {
     /// Number of processes.
     pub fn count(&self) -> u32 {
         self.wire.processes()
+    }
+
+    /// Whether messages between processes may lie in GPUs' memory: the MPI libraries of all say that they take its addresses, or
+    /// `LOCKSTEP_CUDA_AWARE_MPI=1` does.
+    pub fn takes_devices(&self) -> bool {
+        self.wire.takes_devices()
     }
 
     /// One number of each process, in order; every process calls it.
@@ -117,7 +125,7 @@ impl Processes {
                 Err(error) => end_job(*rank, &error.to_string()),
             };
         }
-        let (gateway, ends) = Gateway::new(&tags, process, spin);
+        let (gateway, ends) = Gateway::new(&tags, process, spin, self.wire.takes_devices());
         std::thread::scope(|scope| {
             let body = &body;
             let ranks = scope.spawn(move || run_ends(ends, states, body));
@@ -143,7 +151,27 @@ fn end_job(rank: Rank, cause: &str) -> ! {
     wire::abort()
 }
 
-fn wrong_length(rank: Rank, (sent, expected): (usize, usize)) -> TransportError {
-    let cause = format!("a message of {sent} elements arrived where {expected} were expected");
+/// What ends a message and with it the job.
+#[derive(Debug)]
+enum Fault {
+    /// A piece is longer or shorter than its receive.
+    Length { sent: usize, expected: usize },
+    /// The device that it comes from or goes to.
+    Device(DeviceError),
+}
+
+impl From<DeviceError> for Fault {
+    fn from(error: DeviceError) -> Fault {
+        Fault::Device(error)
+    }
+}
+
+fn broken(rank: Rank, fault: Fault) -> TransportError {
+    let cause = match fault {
+        Fault::Length { sent, expected } => {
+            format!("a message of {sent} elements arrived where {expected} were expected")
+        }
+        Fault::Device(error) => error.to_string(),
+    };
     TransportError::Aborted { rank, cause }
 }

@@ -64,6 +64,7 @@ impl Transport for SingleEnd<'_> {
     fn post_send(&mut self, to: Rank, tag: Tag, data: Region) -> Result<SendId, TransportError> {
         let number = self.tags.number(self.rank, to, tag)?;
         let message = self.wire.send(self.tags.process(to), number, data);
+        let message = message.map_err(|error| super::broken(self.rank, error.into()))?;
         Ok(SendId(self.open(message)))
     }
 
@@ -81,6 +82,7 @@ impl Transport for SingleEnd<'_> {
     ) -> Result<RecvId, TransportError> {
         let number = self.tags.number(from, self.rank, tag)?;
         let message = self.wire.receive(self.tags.process(from), number, into, combine, scratch);
+        let message = message.map_err(|error| super::broken(self.rank, error.into()))?;
         Ok(RecvId(self.open(message)))
     }
 
@@ -94,7 +96,7 @@ impl Transport for SingleEnd<'_> {
             *messages.get_mut(numbers[number as usize]) = true;
             *news = true;
         });
-        polled.map_err(|fault| super::wrong_length(*rank, fault))
+        polled.map_err(|fault| super::broken(*rank, fault))
     }
 
     fn wait(&mut self, deadline: Option<Instant>) -> Result<(), TransportError> {
@@ -125,6 +127,10 @@ impl Transport for SingleEnd<'_> {
 
     fn needs_scratch(&self) -> bool {
         true
+    }
+
+    fn takes_devices(&self) -> bool {
+        self.wire.takes_devices()
     }
 
     fn library_allreduce(&mut self, ranks: &[Rank], data: RegionMut) -> Result<(), TransportError> {

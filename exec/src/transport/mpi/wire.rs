@@ -2,6 +2,7 @@
 //!
 //! Messages travel in pieces that stay in cache, so that a sum reads what the wire has just written, and the sum of one
 //! piece overlaps the transfer of the next. Sender and receiver cut alike because lengths are equal by contract.
+//! Memory on a device is the library's to read and write by its address, where it is CUDA-aware; sums there are the device's.
 //! Errors inside the library end the job (MPI's default error handler); that is what this project wants of them.
 
 use std::cell::Cell;
@@ -12,6 +13,8 @@ use ::mpi::ffi;
 
 use super::super::slab::Slab;
 use super::super::{Combine, Region, RegionMut, TransportError};
+use super::{Fault, aware};
+use crate::device::DeviceError;
 
 /// Elements of a piece: 512 KiB, half of a usual second-level cache.
 const PIECE: usize = 128 * 1024;
@@ -57,6 +60,8 @@ pub(super) struct Wire {
     in_place: *const c_void,
     /// Communicators of groups that called the library's allreduce, with their processes.
     groups: Vec<(Vec<u32>, ffi::MPI_Comm)>,
+    /// Whether all processes' libraries take addresses of GPUs' memory.
+    takes_devices: bool,
 }
 
 impl Wire {
@@ -81,7 +86,7 @@ impl Wire {
         if provided < unsafe { ffi::RSMPI_THREAD_FUNNELED } {
             return Err(TransportError::Unsupported("this MPI library refuses processes with threads".to_owned()));
         }
-        Ok(Wire {
+        let mut wire = Wire {
             comm,
             process: process as u32,
             processes: processes as u32,
@@ -92,7 +97,17 @@ impl Wire {
             statuses: Vec::new(),
             in_place: in_place(),
             groups: Vec::new(),
-        })
+            takes_devices: false,
+        };
+        let own = aware::is_aware(process == 0);
+        // One that says nonsense is still waited for by the others.
+        let all = wire.gather(u32::from(own.as_ref().is_ok_and(|is| *is)));
+        wire.takes_devices = own? && all.iter().all(|is| *is == 1);
+        Ok(wire)
+    }
+
+    pub(super) fn takes_devices(&self) -> bool {
+        self.takes_devices
     }
 
     pub(super) fn process(&self) -> u32 {
@@ -114,7 +129,11 @@ impl Wire {
     }
 
     /// Sends `data` to a process; returns the message's number.
-    pub(super) fn send(&mut self, process: u32, tag: c_int, data: Region) -> u32 {
+    ///
+    /// # Errors
+    /// The device that it lies on is lost.
+    pub(super) fn send(&mut self, process: u32, tag: c_int, data: Region) -> Result<u32, DeviceError> {
+        data.bind()?;
         let message = self.messages.insert(Message { open: 0, sum: None, receives: false });
         for piece in pieces(message, data.len()) {
             let part = data.part(piece.start..piece.start + piece.elements);
@@ -124,10 +143,13 @@ impl Wire {
                 ffi::MPI_Isend(part.as_ptr().cast(), count, ffi::RSMPI_FLOAT, process as c_int, tag, comm, request)
             });
         }
-        message
+        Ok(message)
     }
 
     /// Receives from a process into `into`, by way of `scratch` for a sum; returns the message's number.
+    ///
+    /// # Errors
+    /// The device that they lie on is lost.
     pub(super) fn receive(
         &mut self,
         process: u32,
@@ -135,11 +157,13 @@ impl Wire {
         into: RegionMut,
         how: Combine,
         scratch: RegionMut,
-    ) -> u32 {
+    ) -> Result<u32, DeviceError> {
         let (lands, sum) = match how {
             Combine::Copy => (into, None),
             Combine::Sum => (scratch, Some((into, scratch))),
         };
+        lands.read().bind()?;
+        lands.count();
         let message = self.messages.insert(Message { open: 0, sum, receives: true });
         for piece in pieces(message, into.len()) {
             let part = lands.part(piece.start..piece.start + piece.elements);
@@ -149,7 +173,7 @@ impl Wire {
                 ffi::MPI_Irecv(part.as_mut_ptr().cast(), count, ffi::RSMPI_FLOAT, process as c_int, tag, comm, request)
             });
         }
-        message
+        Ok(message)
     }
 
     fn post(&mut self, piece: Piece, call: impl FnOnce(ffi::MPI_Comm, *mut ffi::MPI_Request) -> c_int) {
@@ -164,8 +188,8 @@ impl Wire {
     /// Looks once at all requests, adds what has arrived, and names each message that is over.
     ///
     /// # Errors
-    /// A piece of another length than expected, as (sent, expected) elements.
-    pub(super) fn poll(&mut self, mut done: impl FnMut(u32)) -> Result<(), (usize, usize)> {
+    /// A piece of another length than expected, or a device that does not add it.
+    pub(super) fn poll(&mut self, mut done: impl FnMut(u32)) -> Result<(), Fault> {
         let active = self.requests.len();
         if active == 0 {
             return Ok(());
@@ -202,7 +226,7 @@ impl Wire {
     }
 
     /// Books a finished request.
-    fn finish(&mut self, index: usize, status: usize, done: &mut impl FnMut(u32)) -> Result<(), (usize, usize)> {
+    fn finish(&mut self, index: usize, status: usize, done: &mut impl FnMut(u32)) -> Result<(), Fault> {
         let piece = self.pieces[index];
         let message = self.messages.get_mut(piece.message);
         if message.receives {
@@ -210,12 +234,12 @@ impl Wire {
             // SAFETY: the status of a finished receive.
             unsafe { ffi::MPI_Get_count(&self.statuses[status], ffi::RSMPI_FLOAT, &mut elements) };
             if elements as usize != piece.elements {
-                return Err((elements.max(0) as usize, piece.elements));
+                return Err(Fault::Length { sent: elements.max(0) as usize, expected: piece.elements });
             }
         }
         if let Some((into, scratch)) = message.sum {
             let range = piece.start..piece.start + piece.elements;
-            into.part(range.clone()).combine(scratch.part(range).read(), Combine::Sum);
+            into.part(range.clone()).take(scratch.part(range).read(), Combine::Sum).map_err(Fault::Device)?;
         }
         message.open -= 1;
         if message.open == 0 {

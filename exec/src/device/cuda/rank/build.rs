@@ -157,6 +157,7 @@ impl Rank {
             ballast: None,
             groups: Groups::default(),
             port: Box::new(Port::new(&gpu.modules, &gpu.taken)?),
+            landings: Vec::new(),
             lanes,
             gpu: Arc::clone(&gpu),
         };

@@ -47,6 +47,15 @@ impl Device for Rank {
         Some(unsafe { RegionMut::on(&raw const *self.port, view.address(), range.len()) })
     }
 
+    fn landing(&mut self, elements: usize) -> Result<RegionMut, DeviceError> {
+        let bytes = elements as u64 * ELEMENT;
+        let memory = DeviceMemory::new(&self.gpu.context, "parts of sums that arrive", bytes, Fill::Poison)?;
+        let address = memory.address();
+        self.landings.push(memory);
+        // SAFETY: as above, and nobody else knows of it.
+        Ok(unsafe { RegionMut::on(&raw const *self.port, address, elements) })
+    }
+
     fn arrived(&mut self, arrival: Arrival) -> Result<bool, DeviceError> {
         self.gpu.context.bind()?;
         let Some(index) = self.leaving.iter().position(|(number, _)| *number == arrival.0) else { return Ok(true) };

@@ -29,7 +29,7 @@ pub(super) struct Gpu {
     pub(super) modules: Arc<Modules>,
     /// Why there is no NCCL, where that is so.
     no_nccl: Option<String>,
-    /// Messages that ranks of this process have taken straight from a GPU's memory.
+    /// Messages that have come straight into its memory.
     pub(super) taken: Arc<AtomicU64>,
     pool: Mutex<Pool>,
 }
@@ -129,7 +129,7 @@ impl Gpus {
         Gpus { peers: false, ..self }
     }
 
-    /// Messages of this process so far that went from one rank's memory on a GPU to another's, past the host.
+    /// Messages so far that ranks of this process got straight into a GPU's memory, past its copy on the host.
     pub fn direct_messages(&self) -> u64 {
         self.all.iter().map(|gpu| gpu.taken.load(Ordering::Relaxed)).sum()
     }

@@ -100,6 +100,8 @@ pub struct Rank {
     groups: Groups,
     /// Where messages reach its memory. It stays where it is, for regions point to it.
     port: Box<Port>,
+    /// Where parts of sums arrive from other processes.
+    landings: Vec<DeviceMemory>,
 }
 
 impl Rank {

@@ -15,7 +15,7 @@ use crate::transport::Combine;
 pub(crate) struct Port {
     stream: Stream,
     modules: Arc<Modules>,
-    /// Messages that it has taken.
+    /// Messages that have come to it.
     taken: Arc<AtomicU64>,
 }
 
@@ -27,6 +27,20 @@ impl Port {
 
     fn context(&self) -> &Context {
         self.stream.context()
+    }
+
+    /// Makes its GPU the one that libraries on this thread take addresses to be of.
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn bind(&self) -> Result<(), DeviceError> {
+        self.context().bind()
+    }
+
+    /// Notes a message to this GPU's memory.
+    pub(crate) fn count(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Copies `elements` numbers at `from` on the sender's GPU to `to` on this one, or adds them there, as the host would: each sum is
@@ -45,7 +59,6 @@ impl Port {
         elements: usize,
         how: Combine,
     ) -> Result<(), DeviceError> {
-        self.taken.fetch_add(1, Ordering::Relaxed);
         self.context().bind()?;
         let elements = elements as u64;
         match how {

@@ -1,0 +1,55 @@
+//! Whether the MPI library takes addresses of GPUs' memory where it takes the host's ("CUDA-aware").
+//!
+//! Open MPI, MPICH and what descends from them each have a function that says so. It is looked for in the running program, so that
+//! any library may be linked; one without such a function is taken not to.
+
+use std::ffi::c_int;
+
+use libloading::os::unix::Library;
+
+use super::super::TransportError;
+
+/// Says so in the library's place: 1, or 0.
+const SAYS: &str = "LOCKSTEP_CUDA_AWARE_MPI";
+
+/// MPICH's number of CUDA among kinds of GPUs.
+const CUDA: c_int = 0;
+
+/// What this process's library says, or what the environment says in its place; that `speaks` tells of it where they differ.
+///
+/// # Errors
+/// The environment says neither 1 nor 0.
+pub(super) fn is_aware(speaks: bool) -> Result<bool, TransportError> {
+    let Some(said) = std::env::var_os(SAYS) else { return Ok(library_is()) };
+    match said.to_str() {
+        Some("0") => Ok(false),
+        Some("1") => {
+            if speaks && !library_is() {
+                eprintln!(
+                    "lockstep: {SAYS}=1: GPUs' addresses are given to an MPI library that does not say that it takes them"
+                );
+            }
+            Ok(true)
+        }
+        _ => {
+            let said = said.to_string_lossy();
+            Err(TransportError::Unsupported(format!("{SAYS}={said}: say 1 or 0, or leave it to the MPI library")))
+        }
+    }
+}
+
+/// Whether the library says that it does; MPI has been initialised.
+fn library_is() -> bool {
+    let program = Library::this();
+    // SAFETY: the functions have these types in `mpi-ext.h` of Open MPI and `mpi_proto.h` of MPICH.
+    unsafe {
+        if let Ok(query) = program.get::<unsafe extern "C" fn() -> c_int>(b"MPIX_Query_cuda_support\0") {
+            return query() == 1;
+        }
+        let query = program.get::<unsafe extern "C" fn(c_int, *mut c_int) -> c_int>(b"MPIX_GPU_query_support\0");
+        query.is_ok_and(|query| {
+            let mut is_supported = 0;
+            query(CUDA, &mut is_supported) == 0 && is_supported != 0
+        })
+    }
+}
