@@ -89,7 +89,7 @@ pub struct Convolve {
     pub right: u64,
     /// What it computes.
     pub result: u64,
-    /// Added to each channel of the output, fp32; forward, without `accumulate`, in fp32 tensors.
+    /// Added to each channel of the output, fp32, whatever the tensors are; forward, without `accumulate`.
     pub bias: Option<u64>,
     /// Whether the output is rectified; only with a bias.
     pub rectified: bool,

@@ -32,7 +32,8 @@ struct Plan {
     bias: TensorShape,
     algorithm: Algorithm,
     workspace: usize,
-    /// Whether cuDNN adds biases and rectifies in the same pass, as far as is known: it says so only when asked to do it.
+    /// Whether cuDNN adds biases and rectifies in the same pass, as far as is known: it says so only when asked to do it, and is
+    /// not asked in bf16, where it takes biases in bf16 alone.
     fuses: bool,
 }
 
@@ -124,7 +125,8 @@ impl Plan {
         let (space, bytes) = (at(workspace), self.workspace);
         let (one, zero) = ((&raw const ONE).cast(), (&raw const ZERO).cast());
         let kept = if of.accumulate { one } else { zero };
-        let fused = of.bias.filter(|bias| of.rectified && self.fuses && bias % staging::ALIGNMENT == 0);
+        let asked = of.rectified && self.fuses && of.of.precision != Precision::Bf16;
+        let fused = of.bias.filter(|bias| asked && bias % staging::ALIGNMENT == 0);
         if let (Algorithm::Forward(algorithm), Some(bias)) = (self.algorithm, fused) {
             let bias = at(bias).cast_const();
             // SAFETY: the descriptors are alive and describe what the caller says is there; factors are the host's.
@@ -187,9 +189,9 @@ fn declines(answer: &Answer<dnn::cudnnStatus_t>) -> bool {
 
 /// What a command must be beside its sizes, which cuDNN checks.
 fn check(of: &Convolve) -> Result<(), DeviceError> {
-    let plain = of.pass == ConvolutionPass::Forward && !of.accumulate && of.of.precision != Precision::Bf16;
+    let plain = of.pass == ConvolutionPass::Forward && !of.accumulate;
     let reason = match of {
-        Convolve { bias: Some(_), .. } if !plain => "a bias is for a forward pass in fp32 that does not accumulate",
+        Convolve { bias: Some(_), .. } if !plain => "a bias is for a forward pass that does not accumulate",
         Convolve { bias: None, rectified: true, .. } => "only what has a bias is rectified",
         _ => return Ok(()),
     };

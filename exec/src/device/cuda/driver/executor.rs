@@ -27,7 +27,7 @@ impl Default for Limits {
     }
 }
 
-/// Plays commands on one stream. It finds algorithms and takes memory in [`Executor::prepare`] alone.
+/// Plays commands on one stream. It finds algorithms in [`Executor::choose`] and takes memory in [`Executor::take`] alone.
 #[derive(Debug)]
 pub struct Executor {
     convolutions: Convolutions,
@@ -70,12 +70,12 @@ impl Executor {
         self.workspace.as_ref().map_or(0, DeviceMemory::bytes)
     }
 
-    /// Finds the algorithms of `commands` and takes the largest workspace among them, so that [`Executor::play`] takes no
-    /// memory any more. What was prepared before stays so. The thread must be bound to the context.
+    /// Finds the algorithms of `commands`, and says how many bytes of workspace the neediest wants; nothing is taken by that.
+    /// What was chosen before stays so. The thread must be bound to the context.
     ///
     /// # Errors
-    /// A library has no algorithm for a command, or the workspace is not to be had.
-    pub fn prepare(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
+    /// A library has no algorithm for a command.
+    pub fn choose(&mut self, commands: &[Command]) -> Result<u64, DeviceError> {
         let mut bytes = 0;
         for command in commands {
             let wanted = match command {
@@ -85,6 +85,14 @@ impl Executor {
             };
             bytes = bytes.max(wanted);
         }
+        Ok(bytes)
+    }
+
+    /// Takes a workspace of at least so many bytes. The thread must be bound to the context.
+    ///
+    /// # Errors
+    /// It is not to be had.
+    pub fn take(&mut self, bytes: u64) -> Result<(), DeviceError> {
         if bytes > self.workspace_bytes() {
             // The old one goes first, for both may not fit; what still uses it ends before.
             self.stream.synchronize()?;
@@ -94,6 +102,15 @@ impl Executor {
             self.moves += 1;
         }
         Ok(())
+    }
+
+    /// Chooses and takes, so that [`Executor::play`] does neither.
+    ///
+    /// # Errors
+    /// As [`Executor::choose`] and [`Executor::take`].
+    pub fn prepare(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
+        let bytes = self.choose(commands)?;
+        self.take(bytes)
     }
 
     /// Gives the stream all of `commands`, prepared if they are not. The thread must be bound to the context.

@@ -280,7 +280,6 @@ fn key(of: &Multiply) -> Key {
 fn check(of: &Multiply) -> Result<(), DeviceError> {
     let reason = match of {
         Multiply { bias: Some(_), accumulate: true, .. } => "a bias is for a product that does not accumulate",
-        Multiply { bias: Some(_), result: Scalar::Bf16, .. } => "a bias is for a product that is fp32",
         Multiply { bias: None, rectified: true, .. } => "only what has a bias is rectified",
         _ => return Ok(()),
     };
