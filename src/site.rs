@@ -10,10 +10,13 @@ use lockstep_sim::{Costs, Profile, Roofline, Table};
 use lockstep_topology::cluster::{CpuSpec, GpuSpec, HostGpu, Provenance};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, InputError, Time};
 
-use crate::experiment::{Device, Experiment, THIS_MACHINE};
+use crate::experiment::{Device, Experiment, THIS_MACHINE, TransportKind};
 
 /// Where `lockstep calibrate` leaves the profile of this machine and everybody looks for it.
 pub const PROFILE_PATH: &str = "out/this-machine.json";
+
+/// Makes runs send messages between GPUs through the host's memory.
+const NO_PEERS: &str = "LOCKSTEP_NO_PEERS";
 
 /// A cluster and its prices.
 #[derive(Clone)]
@@ -43,7 +46,7 @@ impl Site {
                 );
                 return Err(experiment.locate(InputError::new("--cluster", THIS_MACHINE, message)));
             }
-            return Site::of_profile(&Profile::load(&path)?);
+            return Site::of_profile(&Profile::load(&path)?, experiment);
         }
         let cluster = Cluster::load(&experiment.cluster)
             .map_err(|error| if error.place == "--cluster" { experiment.locate(error) } else { error })?;
@@ -76,11 +79,11 @@ impl Site {
         Err(experiment.locate(InputError::new("--device", device, message)))
     }
 
-    /// The host that a profile was measured on.
+    /// The host that a profile was measured on, where messages go as this experiment's do.
     ///
     /// # Errors
     /// Figures that cannot have been measured.
-    pub fn of_profile(profile: &Profile) -> Result<Site, InputError> {
+    pub fn of_profile(profile: &Profile, experiment: &Experiment) -> Result<Site, InputError> {
         let rate = |figure: &str, bytes_per_s: f64| {
             let error =
                 || InputError::new("profile", format!("{figure} = {bytes_per_s}"), "must be positive: calibrate anew");
@@ -96,6 +99,8 @@ impl Site {
         let latency = Time::from_secs_f64(profile.memory.latency.value);
         let bandwidth = rate("memory.copy", 1.0 / profile.memory.copy.value)?;
         let source = Provenance::Measured(format!("{}, {}", profile.command, profile.date));
+        // Ranks of several processes pass the host, and so do all where nobody may reach another's memory.
+        let are_near = experiment.transport == TransportKind::Threads && std::env::var_os(NO_PEERS).is_none();
         let mut gpus = Vec::new();
         let mut measured_on = profile.cpu.clone();
         for (model, of) in profile.gpus.iter().filter_map(|gpu| Some((&gpu.model, gpu.hardware.as_ref()?))) {
@@ -109,7 +114,15 @@ impl Site {
                 Time::from_secs_f64(of.launch.value),
             );
             let slower = of.to_device.byte.value.max(of.to_host.byte.value);
+            let direct = match of.direct.as_ref().filter(|_| are_near) {
+                Some(of) => {
+                    let bandwidth = rate("direct.copy", 1.0 / of.copy.value)?;
+                    Some((Time::from_secs_f64(of.latency.value), bandwidth))
+                }
+                None => None,
+            };
             let gpu = HostGpu {
+                direct,
                 spec: Arc::new(spec),
                 latency: Time::from_secs_f64(of.to_device.latency.value),
                 bandwidth: rate("to_device.byte", 1.0 / slower)?,

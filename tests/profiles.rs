@@ -6,7 +6,10 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use lockstep_models::{Bucket, Job, Model, Op, Program};
-use lockstep_sim::{Profile, chain_key};
+use lockstep_sim::{
+    CopyEntry, DirectEntry, GpuEntry, HardwareEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry,
+    chain_key,
+};
 
 use crate::commands::{folder, number};
 
@@ -64,6 +67,8 @@ fn a_pretend_gpu_is_profiled_and_predicted_from() {
     let hardware = gpu.hardware.as_ref().expect("what the host has");
     assert_eq!((hardware.count, hardware.device.as_str(), gpu.at_once), (2, "cuda", 2));
     assert!(hardware.to_peer.is_some());
+    let direct = hardware.direct.as_ref().expect("pretend devices reach each other");
+    assert!(direct.latency.value > 0.0 && direct.copy.value > 0.0 && direct.sum.value > 0.0, "{direct:?}");
     // Every phase of every chain, at each batch, once.
     for batch in [2, 8] {
         let program = program(batch);
@@ -107,6 +112,90 @@ fn a_pretend_gpu_is_profiled_and_predicted_from() {
     };
     // Half way between two measured sizes is half way between their times.
     assert!((alone(5) - (alone(2) + alone(8)) / 2.0).abs() < 1e-6, "{} {} {}", alone(2), alone(5), alone(8));
+}
+
+/// A host of two GPUs by hand, where messages between them take so long.
+fn by_hand(direct: Option<DirectEntry>) -> Profile {
+    let exact = Interval::exact;
+    let copy = |latency, byte| CopyEntry { latency: exact(latency), byte: exact(byte) };
+    let hardware = HardwareEntry {
+        count: 2,
+        device: "cuda".to_owned(),
+        multiprocessors: 100,
+        memory_bytes: 1 << 30,
+        flops_s: 1e13,
+        launch: exact(2e-6),
+        mark: exact(1e-6),
+        to_device: copy(8e-6, 5e-11),
+        to_host: copy(8e-6, 5e-11),
+        within: copy(4e-6, 1e-12),
+        to_peer: Some(copy(6e-6, 1e-11)),
+        direct,
+    };
+    let point = Point { elements: 1000, seconds: exact(1e-5), slowdown: 1.0 };
+    let gpu = GpuEntry {
+        model: "a GPU".to_owned(),
+        at_once: 1,
+        compute: Vec::new(),
+        update: vec![point.clone()],
+        load: vec![point],
+        hardware: Some(hardware),
+        learners: Vec::new(),
+        memory: Vec::new(),
+    };
+    let figures = [3e-6, 1e-6, 1e-10, 2e-10].map(exact);
+    let [latency, overhead, copy, sum] = figures;
+    Profile {
+        version: PROFILE_VERSION,
+        host: "host".to_owned(),
+        cpu: "a CPU".to_owned(),
+        cores: 8,
+        date: "2026-01-01T00:00:00Z".to_owned(),
+        command: "by hand".to_owned(),
+        flops_per_core_s: 1e11,
+        memory_bandwidth: 1e11,
+        compute: Vec::new(),
+        update: Vec::new(),
+        load: Vec::new(),
+        memory: TransportEntry { latency, wake: None, overhead, copy, sum, slowdown: 1.0 },
+        mpi: None,
+        gpus: vec![gpu],
+        noise: None,
+    }
+}
+
+#[test]
+fn direct_messages_are_predicted_where_runs_send_them() {
+    let place = folder("profiles-direct");
+    let (latency, copy, sum) = (2e-5, 1e-11, 1.5e-11);
+    let exact = Interval::exact;
+    let direct = DirectEntry { latency: exact(latency), copy: exact(copy), sum: exact(sum) };
+    std::fs::write(place.join("direct.json"), by_hand(Some(direct)).to_json()).expect("a file");
+    // A profile of before knows nothing of them.
+    let before = by_hand(None).to_json().replace(",\n        \"direct\": null", "");
+    assert!(!before.contains("direct"), "{before}");
+    std::fs::write(place.join("before.json"), before).expect("a file");
+    let time = |profile: &str, transport: &str, environment: &[(&str, &str)]| {
+        let arguments = format!(
+            "sim collective --collective allreduce --algorithm ring --ranks 2 --bytes 64KiB --transport {transport} --profile {profile} \
+             --format json"
+        );
+        let output = run(Path::new(""), &place, &arguments.split(' ').collect::<Vec<_>>(), environment);
+        assert!(output.status.success(), "{}", error_of(&output));
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        number(&answer["rows"][0], "time_us") * 1e-6
+    };
+    // Half of it is sent and added, then sent and copied; the host's threads tell each other of both in 3 us.
+    let half = 32768.0;
+    let expected = 2.0 * (3e-6 + latency) + half * (sum + copy);
+    let straight = time("direct.json", "threads", &[]);
+    assert!((straight / expected - 1.0).abs() < 1e-6, "{straight} for {expected}");
+    // Up one bus, as a message of the host's memory, down the other, at the pace of its slowest part; then the roofline's sum.
+    let staged = time("before.json", "threads", &[]);
+    let least = 2.0 * (3e-6 + 16e-6) + 2.0 * half * 1e-10;
+    assert!(staged >= least, "{staged} for at least {least}");
+    assert_eq!(time("direct.json", "mpi", &[]), staged);
+    assert_eq!(time("direct.json", "threads", &[("LOCKSTEP_NO_PEERS", "1")]), staged);
 }
 
 #[test]

@@ -55,6 +55,21 @@ pub struct HardwareEntry {
     pub within: CopyEntry,
     /// To another GPU of the host; `None` where there is none.
     pub to_peer: Option<CopyEntry>,
+    /// Messages straight from another's memory; `None` where ranks of one process send them through the host's.
+    #[serde(default)]
+    pub direct: Option<DirectEntry>,
+}
+
+/// Messages from one GPU's memory to another's, as ranks of one process take them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DirectEntry {
+    /// Seconds of one element, from the host's order until the host sees that it is there.
+    pub latency: Interval,
+    /// Seconds more per byte that is copied.
+    pub copy: Interval,
+    /// Seconds more per byte that is added.
+    pub sum: Interval,
 }
 
 /// Copies over one way.
@@ -110,11 +125,12 @@ impl GpuEntry {
             }
         }
         let hardware = self.hardware.as_ref()?;
-        let rates = hardware.copies().map(|(_, copy)| copy.byte.value).chain([hardware.flops_s]);
+        let direct = hardware.direct.iter().flat_map(|direct| [direct.copy.value, direct.sum.value]);
+        let mut rates = hardware.copies().map(|(_, copy)| copy.byte.value).chain([hardware.flops_s]).chain(direct);
         if hardware.count == 0 || hardware.multiprocessors == 0 || hardware.memory_bytes == 0 {
             return Some(("hardware".to_owned(), "must have at least one GPU with multiprocessors and memory"));
         }
-        rates.into_iter().find(|rate| !positive(*rate)).map(|rate| {
+        rates.find(|rate| !positive(*rate)).map(|rate| {
             (format!("a rate of {rate}"), "must be positive and finite, as rates of copies and of arithmetic are")
         })
     }
@@ -129,6 +145,11 @@ impl GpuEntry {
             all.push((named("mark"), &hardware.mark));
             for (name, copy) in hardware.copies() {
                 all.extend([(named(name), &copy.latency), (named(name), &copy.byte)]);
+            }
+            if let Some(direct) = &hardware.direct {
+                all.extend(
+                    [&direct.latency, &direct.copy, &direct.sum].map(|figure| (named("direct message"), figure)),
+                );
             }
         }
         all

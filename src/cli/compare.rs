@@ -66,7 +66,7 @@ impl Compare {
             let models = [configurations[0].job.model.clone()];
             let command = format!("lockstep compare {}", self.experiment.display());
             let profile = profile_of(&models, &batches, &experiment.data, &command, PROFILE_PATH.as_ref(), &mut quiet)?;
-            Site::of_profile(&profile)?
+            Site::of_profile(&profile, &experiment)?
         } else {
             Site::open(&experiment, self.profile.as_deref())?
         };

@@ -47,7 +47,8 @@ impl SimCollective {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = &self.collective;
         flags.collective(1)?;
-        let experiment = Experiment { cluster: self.cluster.clone(), ..Experiment::default() };
+        let experiment =
+            Experiment { cluster: self.cluster.clone(), transport: flags.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let placement = Placement::new(&site.cluster, flags.ranks, &PlacementRule::Pack)?;
         let hosting = Hosting::new(&placement, &flags.transport.hosting())?;

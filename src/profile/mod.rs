@@ -6,6 +6,7 @@
 //! | loads | what the computation waits for samples that are sent while the step before is computed |
 //! | learners | so many replicas on threads of this process, each at its own steps |
 //! | copies | each way by itself |
+//! | messages between GPUs | as ranks of one process take them |
 //! | the host | as `lockstep calibrate` measures its messages and its memory |
 
 mod learners;
@@ -15,11 +16,13 @@ mod steps;
 use std::sync::Arc;
 
 use lockstep_exec::data::{Augmentation, Dataset};
-use lockstep_exec::device::cuda::{Gpu, Gpus, Places, Rates, Way, free_memory, probe, rates};
+use lockstep_exec::device::cuda::{Direct, Gpu, Gpus, Places, Rates, Way, free_memory, probe, rates};
 use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_models::memory::Memory;
 use lockstep_models::{Model, Op, Pass, Phase, Program};
-use lockstep_sim::{ComputeEntry, CopyEntry, GpuEntry, HardwareEntry, MemoryEntry, Point, Profile, chain_key};
+use lockstep_sim::{
+    ComputeEntry, CopyEntry, DirectEntry, GpuEntry, HardwareEntry, MemoryEntry, Point, Profile, chain_key,
+};
 use lockstep_topology::InputError;
 
 use crate::calibrate::{calibrate, interval, merge, one_worker};
@@ -107,6 +110,7 @@ impl Site<'_> {
     ) -> Result<GpuEntry, Failure> {
         note(&format!("copies to and from {}", self.gpu.name));
         let rates = rates(self.ordinal, COPY_BYTES, COPIES)?;
+        let direct = self.gpus.direct(self.ordinal, COPY_BYTES, COPIES)?;
         let mut found = Found::default();
         for (program, data) in sets {
             let (model, samples) = (program.model.name().to_owned(), program.batch_per_rank);
@@ -142,7 +146,7 @@ impl Site<'_> {
             }
         }
         self.gpus.clear();
-        found.entry(self, wanted, &rates)
+        found.entry(self, wanted, (&rates, direct.as_ref()))
     }
 
     /// What the tasks take, and bytes of the device that a rank took.
@@ -166,7 +170,12 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn entry(self, of: &Site<'_>, wanted: &Wanted, rates: &Rates) -> Result<GpuEntry, Failure> {
+    fn entry(
+        self,
+        of: &Site<'_>,
+        wanted: &Wanted,
+        (rates, direct): (&Rates, Option<&Direct>),
+    ) -> Result<GpuEntry, Failure> {
         if self.sets.is_empty() {
             let batches: Vec<String> = wanted.batches.iter().map(u32::to_string).collect();
             let message = format!("none of them fits on {}: take smaller ones", of.gpu.name);
@@ -236,6 +245,7 @@ impl Found<'_> {
             to_host: copies(&rates.to_host),
             within: copies(&rates.within),
             to_peer: rates.to_peer.as_ref().map(copies),
+            direct: direct.map(messages),
         };
         Ok(GpuEntry {
             model: of.gpu.name.clone(),
@@ -252,6 +262,11 @@ impl Found<'_> {
 
 fn copies(way: &Way) -> CopyEntry {
     CopyEntry { latency: interval(way.small.clone()), byte: interval(way.byte.clone()) }
+}
+
+fn messages(direct: &Direct) -> DirectEntry {
+    let of = |seconds: &Vec<f64>| interval(seconds.clone());
+    DirectEntry { latency: of(&direct.small), copy: of(&direct.copy), sum: of(&direct.sum) }
 }
 
 /// Of a chain's forward pass.

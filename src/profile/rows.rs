@@ -31,5 +31,11 @@ pub fn gpu_rows(gpu: &GpuEntry) -> Vec<CalibrationRow> {
         row(format!("{name}, one element"), None, copy.latency, 1.0, 1.0);
         row(format!("{name}, per MiB"), None, copy.byte, f64::from(1u32 << 20), 1.0);
     }
+    if let Some(direct) = &hardware.direct {
+        row("message from another device, one element".to_owned(), None, direct.latency, 1.0, 1.0);
+        for (name, byte) in [("copied", direct.copy), ("added", direct.sum)] {
+            row(format!("message from another device, {name}, per MiB"), None, byte, f64::from(1u32 << 20), 1.0);
+        }
+    }
     rows
 }

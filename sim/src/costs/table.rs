@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use lockstep_models::{Layer, Op, Phase, Program, Shape, median};
 use lockstep_topology::InputError;
-use lockstep_topology::cluster::{Device, DeviceKind, Route};
+use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
 
 use super::{Cost, Costs, MessageCost, Pair, Roofline};
 use crate::gpu_profile::GpuEntry;
@@ -30,6 +30,8 @@ struct Measured {
     compute: BTreeMap<(String, Phase), Vec<Sample>>,
     update: Vec<Sample>,
     load: Vec<Sample>,
+    /// Seconds per byte that a sum straight from another GPU's memory takes longer than a copy.
+    direct_sum: f64,
 }
 
 /// Costs as measured on a host; they hold for its CPUs and for GPUs of the models that were measured, others keep the
@@ -116,7 +118,7 @@ impl Measured {
             sort(&mut samples);
             samples
         };
-        Measured { at_once: f64::from(at_once), compute, update: points(update), load: points(load) }
+        Measured { at_once: f64::from(at_once), compute, update: points(update), load: points(load), direct_sum: 0.0 }
     }
 
     /// A slowdown of f for n at once means that each takes f/n of what they share. Where there is none, that is no limit, and
@@ -177,8 +179,12 @@ impl Table {
     pub fn new(profile: &Profile) -> Result<Table, InputError> {
         profile.check("profile")?;
         let cpu = Measured::new(profile.cores, &profile.compute, &profile.update, &profile.load);
-        let gpu =
-            |gpu: &GpuEntry| (gpu.model.clone(), Measured::new(gpu.at_once, &gpu.compute, &gpu.update, &gpu.load));
+        let gpu = |gpu: &GpuEntry| {
+            let direct = gpu.hardware.as_ref().and_then(|hardware| hardware.direct.as_ref());
+            let direct_sum = direct.map_or(0.0, |direct| (direct.sum.value - direct.copy.value).max(0.0));
+            let measured = Measured::new(gpu.at_once, &gpu.compute, &gpu.update, &gpu.load);
+            (gpu.model.clone(), Measured { direct_sum, ..measured })
+        };
         Ok(Table {
             cpu,
             gpus: profile.gpus.iter().map(gpu).collect(),
@@ -268,6 +274,12 @@ impl Costs for Table {
         match (pair, &self.mpi) {
             (Pair::Memory, _) => self.transport(&self.memory),
             (Pair::Host, Some(mpi)) => self.transport(mpi),
+            // Its latency is the link's, and that of a message between threads, which tells the receiver of it.
+            (Pair::Wire, _) if route.transport.protocol.stack == Stack::Peer => MessageCost {
+                latency: self.memory.latency.value,
+                sum: self.measured(receiver).map_or(0.0, |of| of.direct_sum),
+                ..Roofline.message(pair, receiver, route)
+            },
             (Pair::Host, None) | (Pair::Wire, _) => Roofline.message(pair, receiver, route),
         }
     }

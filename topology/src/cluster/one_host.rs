@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::build::{Builder, Wire};
-use super::{Cluster, CpuSpec, Duplex, GpuSpec, LinkKind, PeerToPeer, Provenance, Stack, VertexId};
+use super::{Cluster, CpuSpec, Duplex, GpuSpec, HostId, LinkKind, PeerToPeer, Provenance, Stack, VertexId, VertexKind};
 use crate::{Bandwidth, InputError, Time};
 
 /// A GPU of such a host.
@@ -15,6 +15,8 @@ pub struct HostGpu {
     pub latency: Time,
     /// Of a large one, either way.
     pub bandwidth: Bandwidth,
+    /// Latency and rate of messages straight from another such GPU's memory; without them they go through the host's.
+    pub direct: Option<(Time, Bandwidth)>,
 }
 
 impl Cluster {
@@ -33,7 +35,8 @@ impl Cluster {
         Cluster::one_host_with(cpu, message_latency, message_bandwidth, &[], provenance)
     }
 
-    /// The same with GPUs, `host.gpu0` and on; what one sends another goes through the host's memory as a message there.
+    /// The same with GPUs, `host.gpu0` and on. What one sends another goes through the host's memory as a message there, or straight
+    /// where both have figures of that: all that a GPU sends so shares its rate, and so does all that it gets.
     ///
     /// # Errors
     /// As there.
@@ -59,19 +62,32 @@ impl Cluster {
         if !gpus.is_empty() {
             builder.passing(PeerToPeer::HostMemory, None);
         }
+        // What was measured is what data takes, headers and all.
+        let wire = |kind, stack: Stack, latency, bandwidth| Wire {
+            kind,
+            latency,
+            bandwidth,
+            duplex: Duplex::Full,
+            protocol: Arc::new(stack.defaults()),
+            provenance: provenance.clone(),
+        };
+        let meet = gpus.iter().any(|gpu| gpu.direct.is_some());
+        let peers = meet.then(|| builder.vertex("host.peers".to_owned(), VertexKind::Switch, Some(HostId(0))));
         for (number, gpu) in gpus.iter().enumerate() {
             let vertex = VertexId(builder.vertices().len() as u32);
             builder.gpu(&format!("gpu{number}"), &gpu.spec, &provenance);
-            let bus = Wire {
-                kind: LinkKind::Pcie,
-                latency: gpu.latency,
-                bandwidth: gpu.bandwidth,
-                duplex: Duplex::Full,
-                // What was measured is what data takes, headers and all.
-                protocol: Arc::new(Stack::Plain.defaults()),
-                provenance: provenance.clone(),
+            let bus = wire(LinkKind::Pcie, Stack::Plain, gpu.latency, gpu.bandwidth);
+            let Some((peers, (latency, bandwidth))) = peers.zip(gpu.direct) else {
+                builder.wire(core, vertex, &bus);
+                continue;
             };
-            builder.wire(core, vertex, &bus);
+            // One link more by way of the CPU than straight: routes are those of the fewest links.
+            let slot = builder.vertex(format!("host.bus{number}"), VertexKind::Switch, Some(HostId(0)));
+            builder.wire(core, slot, &Wire { latency: Time::ZERO, ..bus.clone() });
+            builder.wire(slot, vertex, &bus);
+            // Half of the latency on either side.
+            let half = Time(latency.0 / 2);
+            builder.wire(vertex, peers, &wire(LinkKind::Peer, Stack::Peer, half, bandwidth));
         }
         Ok(builder.finish())
     }
@@ -88,10 +104,10 @@ mod tests {
         let rate = |bytes_per_s: f64| Bandwidth::new(bytes_per_s).expect("positive");
         let cpu = CpuSpec { cores: 2, flops_per_core_s: 1e11, memory_bandwidth: rate(1e11), memory: Bytes(0) };
         let spec = GpuSpec::measured("a GPU", 80, 1e13, rate(1e12), Bytes(1 << 30), Time(1));
-        let gpu = HostGpu { spec: Arc::new(spec), latency: Time(5_000_000), bandwidth: rate(1e10) };
+        let gpu = HostGpu { spec: Arc::new(spec), latency: Time(5_000_000), bandwidth: rate(1e10), direct: None };
         let measured = || Provenance::Measured("a test".to_string());
         let gpus = [gpu.clone(), gpu];
-        let cluster = Cluster::one_host_with(cpu, Time(1), rate(1e9), &gpus, measured()).expect("a cluster");
+        let cluster = Cluster::one_host_with(cpu.clone(), Time(1), rate(1e9), &gpus, measured()).expect("a cluster");
         let names: Vec<&str> = cluster.devices().iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["host.cpu", "host.gpu0", "host.gpu1"]);
         // Up one bus, as a message through the memory, at the rate of the core that moves it, and down the other.
@@ -101,5 +117,15 @@ mod tests {
         assert_eq!(kinds.iter().filter(|kind| **kind == LinkKind::HostMemory).count(), 2);
         assert_eq!(kinds.iter().filter(|kind| **kind == LinkKind::SharedMemory).count(), 1);
         assert_eq!((route.latency, route.bandwidth), (Time(10_000_001), rate(1e9)));
+        let to_device = |cluster: &Cluster| cluster.route(DeviceId(0), DeviceId(2)).expect("a way");
+        let bus = to_device(&cluster);
+
+        // Straight, where that was measured: nothing but those figures, and copies to the GPUs as before.
+        let direct = gpus.map(|gpu| HostGpu { direct: Some((Time(8_000_000), rate(4e10))), ..gpu });
+        let cluster = Cluster::one_host_with(cpu, Time(1), rate(1e9), &direct, measured()).expect("a cluster");
+        let route = cluster.route(DeviceId(1), DeviceId(2)).expect("a way");
+        assert!(route.links.iter().all(|link| cluster.link(*link).kind == LinkKind::Peer));
+        assert_eq!((route.latency, route.bandwidth), (Time(8_000_000), rate(4e10)));
+        assert_eq!((to_device(&cluster).latency, to_device(&cluster).bandwidth), (bus.latency, bus.bandwidth));
     }
 }

@@ -175,6 +175,8 @@ pub enum LinkKind {
     HostMemory,
     /// Reading and writing a GPU's own memory.
     DeviceMemory,
+    /// From one GPU's memory to another's, over whatever joins them, as it was measured.
+    Peer,
 }
 
 impl LinkKind {
@@ -202,6 +204,7 @@ impl LinkKind {
             LinkKind::SharedMemory => "shared-memory",
             LinkKind::HostMemory => "host-memory",
             LinkKind::DeviceMemory => "device-memory",
+            LinkKind::Peer => "peer",
         }
     }
 }

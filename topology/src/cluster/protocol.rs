@@ -30,6 +30,8 @@ pub enum Stack {
     HostBridge,
     /// Memory of a host or a GPU.
     Memory,
+    /// What a message from one GPU's memory to another's was measured to take.
+    Peer,
 }
 
 /// How a message beyond the eager size finds its receiver.
@@ -111,6 +113,7 @@ impl Stack {
             Stack::Pcie => "pcie",
             Stack::HostBridge => "host-bridge",
             Stack::Memory => "memory",
+            Stack::Peer => "peer",
         }
     }
 
@@ -124,13 +127,14 @@ impl Stack {
             LinkKind::Pcie => Stack::Pcie,
             LinkKind::HostBridge => Stack::HostBridge,
             LinkKind::SharedMemory | LinkKind::HostMemory | LinkKind::DeviceMemory => Stack::Memory,
+            LinkKind::Peer => Stack::Peer,
         }
     }
 
     /// Bytes on the wire around each packet that no `mtu` counts, and bytes inside the `mtu` that are no payload.
     fn framing(self) -> (u64, u64) {
         match self {
-            Stack::Plain | Stack::Memory => (0, 0),
+            Stack::Plain | Stack::Memory | Stack::Peer => (0, 0),
             // Preamble 8, header 14, check 4, gap 12; IPv4 20, TCP 20, its timestamps 12.
             Stack::Tcp => (38, 52),
             // The same around IPv4 20, UDP 8, base transport header 12, check 4; the MTU is the payload's.
@@ -151,7 +155,7 @@ impl Stack {
     /// Bytes of a full packet: of Ethernet's payload, IP headers included, for TCP, and of the message's for the others.
     fn mtu(self) -> Option<u64> {
         match self {
-            Stack::Plain | Stack::Memory => None,
+            Stack::Plain | Stack::Memory | Stack::Peer => None,
             Stack::Tcp => Some(1_500),
             Stack::Roce | Stack::InfiniBand => Some(4_096),
             Stack::Gemini | Stack::HostBridge => Some(64),
@@ -176,6 +180,7 @@ impl Stack {
     pub fn defaults(self) -> Protocol {
         let (send, receive, eager, rendezvous, window, source) = match self {
             Stack::Plain => (0, 0, UNLIMITED, Rendezvous::None, None, "nothing but latency and line rate"),
+            Stack::Peer => (0, 0, UNLIMITED, Rendezvous::None, None, "in the latency that was measured"),
             Stack::Tcp => {
                 let source = "a system call a message; eager size and window are Open MPI's and Linux's defaults \
                               (btl_tcp_eager_limit, tcp_wmem)";

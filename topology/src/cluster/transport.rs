@@ -35,7 +35,7 @@ impl Link {
 fn reach(kind: LinkKind) -> u8 {
     match kind {
         LinkKind::Ethernet | LinkKind::InfiniBand | LinkKind::Gemini => 2,
-        LinkKind::NvLink | LinkKind::Pcie | LinkKind::HostBridge => 1,
+        LinkKind::NvLink | LinkKind::Pcie | LinkKind::HostBridge | LinkKind::Peer => 1,
         LinkKind::SharedMemory | LinkKind::HostMemory | LinkKind::DeviceMemory => 0,
     }
 }

@@ -36,7 +36,7 @@ pub use libraries::{Found, Library, Missing, Places};
 pub use nvrtc::{CompileError, Nvrtc};
 pub use probe::{Gpu, Machine, Unavailable, probe};
 pub(crate) use rank::Port;
-pub use rank::{Gpus, Rank};
+pub use rank::{Direct, Gpus, Rank};
 pub use rates::{Rates, Way, free_memory, rates};
 pub use source::{PRELUDE, Source, Unit};
 pub use table::{Call, Entry, Launch};

@@ -14,6 +14,7 @@
 
 mod build;
 mod device;
+mod direct;
 mod due;
 mod gpus;
 mod groups;
@@ -39,6 +40,7 @@ use super::layers::{CrossEntropy, Kernel};
 use super::{Command, View, ViewMut};
 use crate::device::{Arrival, DeviceError, Place, Spot, Values};
 
+pub use direct::Direct;
 pub use gpus::Gpus;
 pub(crate) use port::Port;
 
