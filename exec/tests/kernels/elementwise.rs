@@ -1,11 +1,11 @@
-//! Addition, ReLU, sigmoid, tanh, rows that move, and bf16.
+//! Addition, ReLU, sigmoid, tanh, sums of buffers, and bf16.
 
 use std::cell::RefCell;
 
 use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::device::cuda::Bf16;
 use lockstep_exec::device::cuda::table::{
-    Add, AddInto, CurveBackward, CurveForward, FromBf16, MoveRows, ReluBackward, ReluForward, ToBf16,
+    Add, AddInto, CurveBackward, CurveForward, FromBf16, ReluBackward, ReluForward, ToBf16,
 };
 use lockstep_models::{Layer, Shape};
 use proptest::prelude::*;
@@ -22,7 +22,6 @@ pub(crate) const THEME: Theme = Theme {
         "curve_backward",
         "curve_forward",
         "from_bf16",
-        "move_rows",
         "relu_backward",
         "relu_forward",
         "to_bf16",
@@ -38,14 +37,6 @@ fn play(twin: &RefCell<Twin>) {
         sums_and_rectifiers::<Bf16>(twin, memory, samples, shape, flags);
         curves::<f32>(twin, memory, samples, shape, flags);
         curves::<Bf16>(twin, memory, samples, shape, flags);
-    });
-    let inputs = proptest::collection::vec(1..9u32, 2..5);
-    property((1..5u32, inputs, 1..9u32, any::<bool>()), 40, |(samples, channels, width, accumulate), memory| {
-        let twin = &mut twin.borrow_mut();
-        concatenations::<f32, f32>(twin, memory, samples, &channels, width, accumulate);
-        concatenations::<f32, Bf16>(twin, memory, samples, &channels, width, accumulate);
-        concatenations::<Bf16, f32>(twin, memory, samples, &channels, width, accumulate);
-        concatenations::<Bf16, Bf16>(twin, memory, samples, &channels, width, accumulate);
     });
     property(1..3000usize, 30, |elements, memory| buffers(&mut twin.borrow_mut(), memory, elements));
 }
@@ -107,61 +98,6 @@ fn curves<A: Real>(
     twin.play(memory, &launch);
     let (slopes, _) = expected.backward(&d);
     near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "curve's gradient");
-}
-
-/// A concatenation is a launch an input, and its gradient too.
-fn concatenations<F: Real, T: Real>(
-    twin: &mut Twin,
-    memory: &mut Memory,
-    samples: u32,
-    channels: &[u32],
-    width: u32,
-    accumulate: bool,
-) {
-    let shapes: Vec<Shape> = channels.iter().map(|channels| Shape { channels: *channels, height: 1, width }).collect();
-    let inputs: Vec<Vec<f32>> = shapes.iter().map(|shape| memory.reals::<F>(samples as usize * size(*shape))).collect();
-    let views: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
-    let mut concat = OnCpu::plain(&Layer::Concat, &shapes, samples, &views);
-    let out: u32 = shapes.iter().map(|shape| size(*shape) as u32).sum();
-    let y = memory.space::<T>(concat.output.len());
-    let d = memory.reals::<F>(concat.output.len());
-    let (slopes, _) = concat.backward(&d);
-    let d_y = memory.hold::<F>(&d);
-    let mut first = 0;
-    for ((shape, input), slopes) in shapes.iter().zip(&inputs).zip(&slopes) {
-        let length = size(*shape) as u32;
-        let row = |of: u32| u64::from(of);
-        let x = memory.hold::<F>(input);
-        let launch = MoveRows {
-            from: x.read(),
-            from_first: 0,
-            from_stride: row(length),
-            to: y.write(),
-            to_first: first,
-            to_stride: row(out),
-            rows: samples,
-            length,
-            accumulate: false,
-        };
-        twin.play(memory, &launch);
-        let before = memory.reals::<T>(input.len());
-        let d_x = memory.hold::<T>(&before);
-        let launch = MoveRows {
-            from: d_y.read(),
-            from_first: first,
-            from_stride: row(out),
-            to: d_x.write(),
-            to_first: 0,
-            to_stride: row(length),
-            rows: samples,
-            length,
-            accumulate,
-        };
-        twin.play(memory, &launch);
-        same_in(memory, d_x, &merged(&before, slopes, accumulate), "concat's gradient");
-        first += row(length);
-    }
-    same_in(memory, y, &concat.output, "concat");
 }
 
 /// Sums of buffers, and bf16 there and back, over numbers of every size.

@@ -5,11 +5,13 @@
 //! activations are bf16 the CPU device is given numbers that bf16 has, and what it gives is rounded once.
 
 mod channels;
+mod columns;
 mod elementwise;
 mod faults;
 mod layers;
 mod losses;
 mod memory;
+mod moves;
 mod normalisation;
 mod parameters;
 mod program;
@@ -37,8 +39,16 @@ struct Theme {
     play: fn(&RefCell<Twin>),
 }
 
-const THEMES: [&Theme; 6] =
-    [&elementwise::THEME, &channels::THEME, &normalisation::THEME, &windows::THEME, &losses::THEME, &parameters::THEME];
+const THEMES: [&Theme; 8] = [
+    &elementwise::THEME,
+    &moves::THEME,
+    &channels::THEME,
+    &columns::THEME,
+    &normalisation::THEME,
+    &windows::THEME,
+    &losses::THEME,
+    &parameters::THEME,
+];
 
 impl Theme {
     /// Plays it, if there is a compiler; then exactly its kernels have been played, for one scalar or another.
@@ -79,6 +89,16 @@ fn every_kernel_of_the_table_has_a_case() {
 #[test]
 fn elementwise_layers() {
     elementwise::THEME.run_all();
+}
+
+#[test]
+fn rows_and_channels_that_move() {
+    moves::THEME.run_all();
+}
+
+#[test]
+fn sums_over_columns() {
+    columns::THEME.run_all();
 }
 
 #[test]
@@ -131,10 +151,14 @@ where
     }
 }
 
-/// Shapes of batches with odd planes and such of a multiple of four, some of a single place.
+/// Shapes of batches with odd planes and such of a multiple of four, and now and then of a single place, as kernels see channels
+/// that lie last: then they are a multiple of four, so that vectors can be read.
 fn any_batch() -> impl Strategy<Value = (u32, Shape)> {
-    (1..5u32, 1..20u32, 1..9u32, 1..9u32)
-        .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }))
+    let planes = (1..5u32, 1..20u32, 1..9u32, 1..9u32)
+        .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }));
+    let places =
+        (2..40u32, 1..6u32).prop_map(|(samples, fours)| (samples, Shape { channels: 4 * fours, height: 1, width: 1 }));
+    prop_oneof![3 => planes, 1 => places]
 }
 
 fn size(shape: Shape) -> usize {

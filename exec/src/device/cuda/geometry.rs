@@ -14,6 +14,12 @@ const MOST_BLOCKS: u64 = 4096;
 const LEAST_PART: u32 = 8192;
 /// Parts of a channel, at most.
 const MOST_PARTS: u32 = 256;
+/// Blocks that sum channels which lie last, where the tensor is large: enough to fill any device.
+const COLUMN_BLOCKS: u32 = 1024;
+/// Threads side by side along channels that lie last, at most; each has four of them.
+const MOST_LANES: u32 = 8;
+/// Bytes of the shared memory in which a tile is turned: of at most 1,024 floats, in rows whose distance is odd.
+const TILE_BYTES: u32 = 6144;
 
 /// The blocks of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +61,17 @@ impl Geometry {
         Geometry { blocks, threads: BLOCK, shared_bytes: 0, strided: false }
     }
 
+    /// A block for each part of each tile of channels that lie last, with shared memory for eight doubles of each thread.
+    pub fn columns(channels: u32, parts: Parts) -> Geometry {
+        let blocks = channels.div_ceil(tile_width(channels)) * parts.parts();
+        Geometry { blocks, threads: BLOCK, shared_bytes: 64 * BLOCK, strided: false }
+    }
+
+    /// Blocks for the tiles of `elements`, with shared memory for one.
+    pub fn tiles(elements: u64) -> Geometry {
+        Geometry { shared_bytes: TILE_BYTES, ..Geometry::strided(elements.div_ceil(GROUP)) }
+    }
+
     /// A block for each of `items`, with shared memory for a double of each of its warps.
     pub fn blocks(items: u32) -> Geometry {
         Geometry { blocks: items, threads: BLOCK, shared_bytes: 8 * BLOCK / WARP, strided: false }
@@ -84,6 +101,15 @@ impl Parts {
         Parts { count, parts: count.div_ceil(length).max(1), length }
     }
 
+    /// The parts of `rows` rows of `channels` channels that lie last: as many as make about 1,024 blocks, and at most 256, but
+    /// of 8,192 elements for a block at least.
+    pub fn of_rows(rows: u32, channels: u32) -> Parts {
+        let width = tile_width(channels);
+        let wanted = COLUMN_BLOCKS.div_ceil(channels.div_ceil(width)).min(MOST_PARTS);
+        let length = rows.div_ceil(wanted).max(LEAST_PART / width);
+        Parts { count: rows, parts: rows.div_ceil(length).max(1), length }
+    }
+
     /// Elements of a channel.
     pub fn count(self) -> u32 {
         self.count
@@ -93,6 +119,11 @@ impl Parts {
     pub fn parts(self) -> u32 {
         self.parts
     }
+}
+
+/// Channels of a tile, where they lie last: as in the kernels' `struct Tile`.
+fn tile_width(channels: u32) -> u32 {
+    GROUP as u32 * channels.div_ceil(GROUP as u32).next_power_of_two().min(MOST_LANES)
 }
 
 impl Parameter for Parts {
@@ -117,6 +148,12 @@ mod tests {
         assert_eq!((Geometry::threads(256).blocks, Geometry::threads(257).blocks), (1, 2));
         assert_eq!((Geometry::warps(8).blocks, Geometry::warps(9).blocks), (1, 2));
         assert_eq!((Geometry::blocks(7).blocks, Geometry::blocks(7).shared_bytes), (7, 64));
+        // 64 channels are two tiles of 32. Of 100,352 rows ⌈100,352 / 256⌉ = 392 are a part, so there are 512 blocks; of 2,048
+        // channels there are 64 tiles and 16 parts of 392 rows. A tile of four channels takes 2,048 rows at least.
+        for (rows, channels, parts, blocks) in [(100_352, 64, 256, 512), (6_272, 2048, 16, 1024), (2_049, 3, 2, 2)] {
+            let all = Parts::of_rows(rows, channels);
+            assert_eq!((all.parts(), Geometry::columns(channels, all).blocks), (parts, blocks), "{rows} × {channels}");
+        }
         // Nothing to do still is a launch, and a launch is not larger than a device needs.
         assert_eq!((Geometry::threads(0).blocks, Geometry::groups(1 << 40).blocks), (1, 4096));
     }
@@ -129,6 +166,15 @@ mod tests {
             // The last part begins inside the channel and ends at its end or behind.
             prop_assert!(u64::from(parts - 1) * u64::from(length) < u64::from(count));
             prop_assert!(u64::from(parts) * u64::from(length) >= u64::from(count));
+        }
+
+        #[test]
+        fn parts_cover_all_rows_once(rows in 1..=u32::MAX, channels in 1..=1u32 << 20) {
+            let Parts { count, parts, length } = Parts::of_rows(rows, channels);
+            prop_assert!(count == rows && parts <= MOST_PARTS);
+            prop_assert!(u64::from(parts - 1) * u64::from(length) < u64::from(rows));
+            prop_assert!(u64::from(parts) * u64::from(length) >= u64::from(rows));
+            prop_assert!(parts == 1 || u64::from(Geometry::columns(channels, Parts::of_rows(rows, channels)).blocks) <= 2048);
         }
 
         #[test]

@@ -17,10 +17,14 @@ pub enum Source {
     Moves,
     /// Biases and scale layers, and sums over channels.
     Channels,
+    /// Sums over channels that lie last.
+    Columns,
     /// Batch normalisation.
     BatchNorm,
-    /// Pooling.
+    /// Pooling over windows.
     Pooling,
+    /// Pooling over whole planes.
+    GlobalPooling,
     /// Local response normalisation.
     LocalResponse,
     /// Dropout.
@@ -44,12 +48,14 @@ const TWO: [&[Scalar]; 4] = [&[F32, F32], &[F32, Bf16], &[Bf16, F32], &[Bf16, Bf
 
 impl Source {
     /// All files.
-    pub const ALL: [Source; 11] = [
+    pub const ALL: [Source; 13] = [
         Source::Elementwise,
         Source::Moves,
         Source::Channels,
+        Source::Columns,
         Source::BatchNorm,
         Source::Pooling,
+        Source::GlobalPooling,
         Source::LocalResponse,
         Source::Dropout,
         Source::Losses,
@@ -64,8 +70,10 @@ impl Source {
             Source::Elementwise => "elementwise.cu",
             Source::Moves => "moves.cu",
             Source::Channels => "channels.cu",
+            Source::Columns => "columns.cu",
             Source::BatchNorm => "batch_norm.cu",
             Source::Pooling => "pooling.cu",
+            Source::GlobalPooling => "global_pooling.cu",
             Source::LocalResponse => "local_response.cu",
             Source::Dropout => "dropout.cu",
             Source::Losses => "losses.cu",
@@ -81,8 +89,10 @@ impl Source {
             Source::Elementwise => include_str!("kernels/elementwise.cu"),
             Source::Moves => include_str!("kernels/moves.cu"),
             Source::Channels => include_str!("kernels/channels.cu"),
+            Source::Columns => include_str!("kernels/columns.cu"),
             Source::BatchNorm => include_str!("kernels/batch_norm.cu"),
             Source::Pooling => include_str!("kernels/pooling.cu"),
+            Source::GlobalPooling => include_str!("kernels/global_pooling.cu"),
             Source::LocalResponse => include_str!("kernels/local_response.cu"),
             Source::Dropout => include_str!("kernels/dropout.cu"),
             Source::Losses => include_str!("kernels/losses.cu"),

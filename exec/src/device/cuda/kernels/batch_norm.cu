@@ -34,19 +34,19 @@ KERNEL(batch_norm_forward)(
     const Real* x, const float* means, const float* inverses, const float* gammas, const float* betas,
     const Real* addend, Real* y, u32 samples, u32 channels, u32 plane, bool rectified) {
     each_group(u64(samples) * channels * plane, [&](const Group& group) {
-        float values[4], others[4] = {};
+        float values[4], others[4] = {}, mean[4], inverse[4], gamma[4], beta[4];
         load(x, group, values);
         if (addend) load(addend, group, others);
-        Channel at(channels, plane, group.first + group.from);
+        const Channel first(channels, plane, group.first + group.from);
+        load_of_channels(means, first, group, mean);
+        load_of_channels(inverses, first, group, inverse);
+        load_of_channels(gammas, first, group, gamma);
+        load_of_channels(betas, first, group, beta);
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
-            if (!group.has(lane)) continue;
-            const u32 channel = at.channel;
-            const float scale = gammas[channel] * inverses[channel];
-            float value = (values[lane] - means[channel]) * scale + betas[channel];
+            float value = (values[lane] - mean[lane]) * (gamma[lane] * inverse[lane]) + beta[lane];
             if (addend) value = value + others[lane];
             values[lane] = rectified ? relu(value) : value;
-            at.step();
         }
         store(y, group, values);
     }, y, x, addend);
@@ -59,19 +59,22 @@ KERNEL(batch_norm_backward)(
     const float* betas, const float* along, const float* level, Real* d_x, Real* d_addend, u32 samples, u32 channels,
     u32 plane, bool rectified, bool accumulate, bool accumulate_addend) {
     each_group(u64(samples) * channels * plane, [&](const Group& group) {
-        float slopes[4], values[4], outputs[4], before[4];
+        float slopes[4], values[4], outputs[4] = {}, before[4], mean[4], inverse[4], gamma[4], beta[4] = {}, flat[4], steep[4];
         load(d_y, group, slopes);
         load(x, group, values);
         if (rectified && y) load(y, group, outputs);
-        Channel at(channels, plane, group.first + group.from);
+        const Channel first(channels, plane, group.first + group.from);
+        load_of_channels(means, first, group, mean);
+        load_of_channels(inverses, first, group, inverse);
+        load_of_channels(gammas, first, group, gamma);
+        if (rectified && !y) load_of_channels(betas, first, group, beta);
+        load_of_channels(level, first, group, flat);
+        load_of_channels(along, first, group, steep);
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
-            if (!group.has(lane)) continue;
-            const u32 channel = at.channel;
-            const float scale = gammas[channel] * inverses[channel], off = values[lane] - means[channel];
-            if (rectified && (y ? outputs[lane] : off * scale + betas[channel]) <= 0.0f) slopes[lane] = 0.0f;
-            before[lane] = (slopes[lane] - level[channel] - off * along[channel]) * scale;
-            at.step();
+            const float scale = gamma[lane] * inverse[lane], off = values[lane] - mean[lane];
+            if (rectified && (y ? outputs[lane] : off * scale + beta[lane]) <= 0.0f) slopes[lane] = 0.0f;
+            before[lane] = (slopes[lane] - flat[lane] - off * steep[lane]) * scale;
         }
         if (d_addend) merge(d_addend, group, slopes, accumulate_addend);
         merge(d_x, group, before, accumulate);

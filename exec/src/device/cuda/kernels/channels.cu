@@ -7,17 +7,17 @@ KERNEL(channel_affine)(
     const Real* x, const float* factors, const float* summands, Real* y, u32 samples, u32 channels, u32 plane,
     bool rectified, bool accumulate) {
     each_group(u64(samples) * channels * plane, [&](const Group& group) {
-        float values[4];
+        float values[4], factor[4], summand[4];
         load(x, group, values);
-        Channel at(channels, plane, group.first + group.from);
+        const Channel first(channels, plane, group.first + group.from);
+        if (factors) load_of_channels(factors, first, group, factor);
+        if (summands) load_of_channels(summands, first, group, summand);
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
-            if (!group.has(lane)) continue;
             float value = values[lane];
-            if (factors) value = factors[at.channel] * value;
-            if (summands) value = value + summands[at.channel];
+            if (factors) value = factor[lane] * value;
+            if (summands) value = value + summand[lane];
             values[lane] = rectified ? relu(value) : value;
-            at.step();
         }
         merge(y, group, values, accumulate);
     }, y, x);

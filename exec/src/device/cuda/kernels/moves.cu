@@ -23,3 +23,48 @@ KERNEL(move_rows)(
         }
     }
 }
+
+// Elements of a tile, at most.
+constexpr u32 TILE = 1024;
+
+// How many of `size` a tile has along an axis, if the other axis has `across`: 32, or more where there are fewer across.
+__device__ inline u32 along(u32 size, u32 across) {
+    const u32 most = across < 32 ? TILE / across : 32;
+    return size < most ? size : most;
+}
+
+// Calls `body` with the thread's places of [rows, columns], columns the faster.
+template <class Body>
+__device__ inline void each_place(u32 rows, u32 columns, Body body) {
+    const u32 over = BLOCK / columns, rest = BLOCK % columns;
+    u32 row = threadIdx.x / columns, column = threadIdx.x % columns;
+    while (row < rows) {
+        body(row, column);
+        row += over, column += rest;
+        if (column >= columns) column -= columns, ++row;
+    }
+}
+
+// `to`, [samples, columns, rows], gets or has added `from`, [samples, rows, columns]. A block turns a tile in shared memory, so
+// that both sides are read and written along what lies side by side there.
+KERNEL(permute)(const From* from, To* to, u32 samples, u32 rows, u32 columns, bool accumulate) {
+    SHARED(float, tile);
+    const u32 high = along(rows, columns), wide = along(columns, rows);
+    // An odd distance between rows puts the elements of a column into different banks.
+    const u32 stride = wide | 1;
+    const u32 down = (rows + high - 1) / high, across = (columns + wide - 1) / wide;
+    for (u64 index = blockIdx.x; index < u64(samples) * down * across; index += gridDim.x) {
+        const u32 sample = u32(index / (u64(down) * across)), place = u32(index % (u64(down) * across));
+        const u32 row = place / across * high, column = place % across * wide;
+        const u32 height = rows - row < high ? rows - row : high, width = columns - column < wide ? columns - column : wide;
+        const u64 first = u64(sample) * rows * columns;
+        each_place(height, width, [&](u32 r, u32 c) {
+            tile[r * stride + c] = load(from + first + u64(row + r) * columns + column + c);
+        });
+        __syncthreads();
+        each_place(width, height, [&](u32 c, u32 r) {
+            merge(to + first + u64(column + c) * rows + row + r, tile[r * stride + c], accumulate);
+        });
+        __syncthreads();
+    }
+}

@@ -1,5 +1,8 @@
-// Pooling over windows and over whole planes. Backward passes gather: a thread has one place of the input and adds what the
-// windows over it send, in their order.
+// Pooling over windows and over whole planes of [images, height, width, inner]: with channels first an image is a channel of a
+// sample and `inner` 1, with channels last an image is a sample and `inner` its channels. Backward passes gather: a thread has one
+// place of the input and adds what the windows over it send, in their order.
+//
+// A thread has four neighbours of `inner` where tensors lie so that it can, else one.
 
 // The places from..to of an axis.
 struct Span {
@@ -27,7 +30,7 @@ __device__ inline Span covering(u32 at, u32 kernel, u32 stride, u32 padding, u32
 // The windows on a plane; as the host's struct of this name.
 struct Window {
     u32 input_height, input_width, output_height, output_width;
-    u32 kernel_height, kernel_width, stride_height, stride_width, padding_height, padding_width;
+    u32 kernel_height, kernel_width, stride_height, stride_width, padding_height, padding_width, inner;
 
     // What the windows of an output's row or column cover.
     __device__ Span under_row(u32 row) const {
@@ -44,141 +47,198 @@ struct Window {
     __device__ Span over_column(u32 column) const {
         return covering(column, kernel_width, stride_width, padding_width, output_width);
     }
+
+    // Elements of an image, and where an element of the row and column lies in it.
+    __device__ u64 inputs() const { return u64(input_height) * input_width * inner; }
+    __device__ u64 outputs() const { return u64(output_height) * output_width * inner; }
+    __device__ u64 input(u32 row, u32 column) const { return (u64(row) * input_width + column) * inner; }
+    __device__ u64 output(u32 row, u32 column) const { return (u64(row) * output_width + column) * inner; }
 };
 
-// Where element `index` of [images, height, width] lies.
+// Where element `index` of [images, height, width, inner] lies.
 struct Place {
-    u32 image, within, row, column;
+    u32 image, within, row, column, inner;
 
-    __device__ Place(u64 index, u32 height, u32 width) {
-        const u32 plane = height * width;
-        image = u32(index) / plane, within = u32(index) - image * plane;
+    __device__ Place(u64 index, u32 height, u32 width, u32 of) {
+        const u32 plane = height * width, place = of == 1 ? u32(index) : u32(index) / of;
+        inner = u32(index) - place * of;
+        image = place / plane, within = place - image * plane;
         row = within / width, column = within - row * width;
     }
 };
 
-// Calls `body` with the elements of [images, window's outputs] and where they lie.
-template <class Body>
-__device__ inline void each_output(u64 images, const Window& window, Body body) {
-    const u64 all = images * window.output_height * window.output_width;
+// Calls `body` with every W-th element of [images, window's outputs] and where it lies.
+template <u32 W, class Body>
+__device__ inline void each_output(u32 images, const Window& window, Body body) {
+    const u64 all = images * window.outputs() / W;
     for (u64 index = thread_of_grid(); index < all; index += threads_of_grid())
-        body(index, Place(index, window.output_height, window.output_width));
+        body(W * index, Place(W * index, window.output_height, window.output_width, window.inner));
 }
 
-// Calls `body` with the elements of [images, window's inputs] and where they lie.
-template <class Body>
-__device__ inline void each_input(u64 images, const Window& window, Body body) {
-    const u64 all = images * window.input_height * window.input_width;
+// Calls `body` with every W-th element of [images, window's inputs] and where it lies.
+template <u32 W, class Body>
+__device__ inline void each_input(u32 images, const Window& window, Body body) {
+    const u64 all = images * window.inputs() / W;
     for (u64 index = thread_of_grid(); index < all; index += threads_of_grid())
-        body(index, Place(index, window.input_height, window.input_width));
+        body(W * index, Place(W * index, window.input_height, window.input_width, window.inner));
 }
 
-// y ← the largest x + bias of each window, rectified or not, and `best` its place in the plane, the first of equals; null biases
-// are 0. What is outside the image never wins.
-KERNEL(max_pool_forward)(
-    const Real* x, const float* biases, Real* y, u32* best, u32 samples, u32 channels, Window window, bool rectified) {
-    each_output(u64(samples) * channels, window, [&](u64 index, const Place& at) {
+// W neighbours, which lie as vectors do.
+template <u32 W, class R>
+__device__ inline void load_all(const R* from, float (&into)[W]) {
+    if constexpr (W == 4) load(from, Group{0, 0, 4, true}, into);
+    else into[0] = load(from);
+}
+
+template <u32 W, class R>
+__device__ inline void merge_all(R* into, float (&values)[W], bool accumulate) {
+    if constexpr (W == 4) merge(into, Group{0, 0, 4, true}, values, accumulate);
+    else merge(into, values[0], accumulate);
+}
+
+template <u32 W>
+__device__ inline void load_places(const u32* from, u32 (&into)[W]) {
+    if constexpr (W == 4) {
+        const uint4 all = *reinterpret_cast<const uint4*>(from);
+        into[0] = all.x, into[1] = all.y, into[2] = all.z, into[3] = all.w;
+    } else {
+        into[0] = *from;
+    }
+}
+
+template <u32 W>
+__device__ inline void store_places(u32* into, const u32 (&places)[W]) {
+    if constexpr (W == 4) *reinterpret_cast<uint4*>(into) = make_uint4(places[0], places[1], places[2], places[3]);
+    else *into = places[0];
+}
+
+template <u32 W>
+__device__ inline void largest_of_windows(
+    const Real* x, const float* biases, Real* y, u32* best, u32 images, u32 channels, const Window& window,
+    bool rectified) {
+    each_output<W>(images, window, [&](u64 index, const Place& at) {
         const Span rows = window.under_row(at.row), columns = window.under_column(at.column);
-        const float bias = biases ? biases[at.image % channels] : 0.0f;
-        const Real* from = x + u64(at.image) * window.input_height * window.input_width;
-        float largest = __uint_as_float(0xff800000u);
-        u32 found = 0;
+        const Real* from = x + at.image * window.inputs() + at.inner;
+        float bias[W] = {}, largest[W], values[W];
+        u32 found[W] = {};
+#pragma unroll
+        for (u32 lane = 0; lane < W; ++lane) {
+            if (biases) bias[lane] = biases[(at.image * window.inner + at.inner + lane) % channels];
+            largest[lane] = __uint_as_float(0xff800000u);
+        }
         bool empty = true;
         for (u32 r = rows.from; r < rows.to; ++r) {
             for (u32 c = columns.from; c < columns.to; ++c) {
-                const u32 place = r * window.input_width + c;
-                const float own = load(from + place), value = biases ? own + bias : own;
-                if (empty || value > largest) largest = value, found = place, empty = false;
+                load_all<W>(from + window.input(r, c), values);
+#pragma unroll
+                for (u32 lane = 0; lane < W; ++lane) {
+                    const float value = biases ? values[lane] + bias[lane] : values[lane];
+                    if (empty || value > largest[lane]) largest[lane] = value, found[lane] = r * window.input_width + c;
+                }
+                empty = false;
             }
         }
-        store(y + index, rectified ? relu(largest) : largest);
-        best[index] = found;
+#pragma unroll
+        for (u32 lane = 0; lane < W; ++lane) largest[lane] = rectified ? relu(largest[lane]) : largest[lane];
+        merge_all<W>(y + index, largest, false);
+        store_places<W>(best + index, found);
+    });
+}
+
+// y ← the largest x + bias of each window, rectified or not, and `best` its place in the plane, the first of equals; null biases
+// are 0. What is outside the image never wins. Channels are counted through images and `inner`.
+KERNEL(max_pool_forward)(
+    const Real* x, const float* biases, Real* y, u32* best, u32 images, u32 channels, Window window, bool rectified) {
+    if (in_fours(window.inner, x, y, best))
+        largest_of_windows<4>(x, biases, y, best, images, channels, window, rectified);
+    else
+        largest_of_windows<1>(x, biases, y, best, images, channels, window, rectified);
+}
+
+template <u32 W>
+__device__ inline void slopes_of_largest(
+    const Real* d_y, const Real* y, const u32* best, Real* d_x, u32 images, const Window& window, bool rectified,
+    bool accumulate) {
+    each_input<W>(images, window, [&](u64 index, const Place& at) {
+        const Span rows = window.over_row(at.row), columns = window.over_column(at.column);
+        const u64 first = at.image * window.outputs() + at.inner;
+        float sums[W] = {}, slopes[W], outputs[W] = {};
+        u32 places[W];
+        for (u32 r = rows.from; r < rows.to; ++r) {
+            for (u32 c = columns.from; c < columns.to; ++c) {
+                const u64 from = first + window.output(r, c);
+                load_places<W>(best + from, places);
+                load_all<W>(d_y + from, slopes);
+                if (rectified) load_all<W>(y + from, outputs);
+#pragma unroll
+                for (u32 lane = 0; lane < W; ++lane)
+                    if (places[lane] == at.within && !(rectified && outputs[lane] <= 0.0f)) sums[lane] += slopes[lane];
+            }
+        }
+        merge_all<W>(d_x + index, sums, accumulate);
     });
 }
 
 // d_x ← Σ d_y of the windows whose largest is at this place, with a ReLU of those whose y is above 0, or adds that.
 KERNEL(max_pool_backward)(
-    const Real* d_y, const Real* y, const u32* best, Real* d_x, u32 planes, Window window, bool rectified,
+    const Real* d_y, const Real* y, const u32* best, Real* d_x, u32 images, Window window, bool rectified,
     bool accumulate) {
-    each_input(planes, window, [&](u64 index, const Place& at) {
-        const Span rows = window.over_row(at.row), columns = window.over_column(at.column);
-        const u64 first = u64(at.image) * window.output_height * window.output_width;
-        float sum = 0.0f;
+    if (in_fours(window.inner, d_y, y, best, d_x))
+        slopes_of_largest<4>(d_y, y, best, d_x, images, window, rectified, accumulate);
+    else
+        slopes_of_largest<1>(d_y, y, best, d_x, images, window, rectified, accumulate);
+}
+
+template <u32 W>
+__device__ inline void means_of_windows(const Real* x, Real* y, u32 images, const Window& window) {
+    each_output<W>(images, window, [&](u64 index, const Place& at) {
+        const Span rows = window.under_row(at.row), columns = window.under_column(at.column);
+        const Real* from = x + at.image * window.inputs() + at.inner;
+        float totals[W] = {}, values[W];
         for (u32 r = rows.from; r < rows.to; ++r) {
+            float of_row[W] = {};
             for (u32 c = columns.from; c < columns.to; ++c) {
-                const u64 from = first + r * window.output_width + c;
-                if (best[from] == at.within && !(rectified && load(y + from) <= 0.0f)) sum += load(d_y + from);
+                load_all<W>(from + window.input(r, c), values);
+#pragma unroll
+                for (u32 lane = 0; lane < W; ++lane) of_row[lane] += values[lane];
             }
+#pragma unroll
+            for (u32 lane = 0; lane < W; ++lane) totals[lane] += of_row[lane];
         }
-        merge(d_x + index, sum, accumulate);
+        const u32 count = rows.count() * columns.count();
+#pragma unroll
+        for (u32 lane = 0; lane < W; ++lane) totals[lane] = totals[lane] / float(count > 0 ? count : 1);
+        merge_all<W>(y + index, totals, false);
     });
 }
 
 // y ← the mean over each window's places inside the image.
-KERNEL(mean_pool_forward)(const Real* x, Real* y, u32 planes, Window window) {
-    each_output(planes, window, [&](u64 index, const Place& at) {
-        const Span rows = window.under_row(at.row), columns = window.under_column(at.column);
-        const Real* from = x + u64(at.image) * window.input_height * window.input_width;
-        float total = 0.0f;
-        for (u32 r = rows.from; r < rows.to; ++r) {
-            float of_row = 0.0f;
-            for (u32 c = columns.from; c < columns.to; ++c) of_row += load(from + r * window.input_width + c);
-            total += of_row;
-        }
-        const u32 count = rows.count() * columns.count();
-        store(y + index, total / float(count > 0 ? count : 1));
-    });
+KERNEL(mean_pool_forward)(const Real* x, Real* y, u32 images, Window window) {
+    if (in_fours(window.inner, x, y)) means_of_windows<4>(x, y, images, window);
+    else means_of_windows<1>(x, y, images, window);
 }
 
-// d_x ← Σ d_y / places of the windows over this place, or adds that.
-KERNEL(mean_pool_backward)(
-    const Real* d_y, Real* d_x, u32 planes, Window window, bool accumulate) {
-    each_input(planes, window, [&](u64 index, const Place& at) {
+template <u32 W>
+__device__ inline void slopes_of_means(const Real* d_y, Real* d_x, u32 images, const Window& window, bool accumulate) {
+    each_input<W>(images, window, [&](u64 index, const Place& at) {
         const Span rows = window.over_row(at.row), columns = window.over_column(at.column);
-        const u64 first = u64(at.image) * window.output_height * window.output_width;
-        float sum = 0.0f;
+        const Real* from = d_y + at.image * window.outputs() + at.inner;
+        float sums[W] = {}, slopes[W];
         for (u32 r = rows.from; r < rows.to; ++r) {
             const u32 high = window.under_row(r).count();
             for (u32 c = columns.from; c < columns.to; ++c) {
                 const u32 count = high * window.under_column(c).count();
-                sum += load(d_y + first + r * window.output_width + c) / float(count);
+                load_all<W>(from + window.output(r, c), slopes);
+#pragma unroll
+                for (u32 lane = 0; lane < W; ++lane) sums[lane] += slopes[lane] / float(count);
             }
         }
-        merge(d_x + index, sum, accumulate);
+        merge_all<W>(d_x + index, sums, accumulate);
     });
 }
 
-// y ← the mean of each plane; a warp a plane.
-KERNEL(global_pool_forward)(const Real* x, Real* y, u32 planes, u32 plane) {
-    const u32 lane = threadIdx.x % WARP;
-    for (u64 image = thread_of_grid() / WARP; image < planes; image += threads_of_grid() / WARP) {
-        const Real* from = x + image * plane;
-        float sum = 0.0f;
-        if (in_fours(plane, x)) {
-            for (u32 at = 4 * lane; at < plane; at += 4 * WARP) {
-                float values[4];
-                load(from, Group{at, 0, 4, true}, values);
-                sum += (values[0] + values[1]) + (values[2] + values[3]);
-            }
-        } else {
-            for (u32 at = lane; at < plane; at += WARP) sum += load(from + at);
-        }
-        sum = warp_sum(sum);
-        if (lane == 0) store(y + image, sum / float(plane));
-    }
-}
-
-// d_x ← d_y / plane, or adds that.
-KERNEL(global_pool_backward)(const Real* d_y, Real* d_x, u32 planes, u32 plane, bool accumulate) {
-    each_group(u64(planes) * plane, [&](const Group& group) {
-        float slopes[4] = {};
-        Channel at(planes, plane, group.first + group.from);
-#pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) {
-            if (!group.has(lane)) continue;
-            slopes[lane] = load(d_y + at.channel) / float(plane);
-            at.step();
-        }
-        merge(d_x, group, slopes, accumulate);
-    }, d_x);
+// d_x ← Σ d_y / places of the windows over this place, or adds that.
+KERNEL(mean_pool_backward)(const Real* d_y, Real* d_x, u32 images, Window window, bool accumulate) {
+    if (in_fours(window.inner, d_y, d_x)) slopes_of_means<4>(d_y, d_x, images, window, accumulate);
+    else slopes_of_means<1>(d_y, d_x, images, window, accumulate);
 }

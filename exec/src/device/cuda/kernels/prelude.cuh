@@ -55,6 +55,12 @@ __device__ inline u32 offset_of(const T* pointer) {
     return u32(reinterpret_cast<u64>(pointer) / sizeof(T)) & 3;
 }
 
+// Whether rows of `size` elements, which begin at the pointers that are not null, are read and written as vectors.
+template <class... P>
+__device__ inline bool in_fours(u32 size, const P*... pointers) {
+    return size % 4 == 0 && ((pointers == nullptr || offset_of(pointers) == 0) && ... && true);
+}
+
 // Calls `body` with the groups of `elements`, a stride of the grid apart. They begin where `lead` is aligned; the other
 // pointers, some of which may be null, are read and written as vectors if all lie alike.
 template <class Body, class L, class... P>
@@ -173,6 +179,19 @@ struct Channel {
     }
 };
 
+// The numbers of a group's channels, of which `first` is that of its first element; one vector where channels lie side by side.
+__device__ inline void load_of_channels(const float* numbers, Channel first, const Group& group, float (&into)[4]) {
+    if (group.whole && first.plane == 1 && first.channel % 4 == 0 && in_fours(first.channels, numbers)) {
+        load(numbers + first.channel, Group{0, 0, 4, true}, into);
+        return;
+    }
+#pragma unroll
+    for (u32 lane = 0; lane < 4; ++lane) {
+        into[lane] = group.has(lane) ? numbers[first.channel] : 0.0f;
+        if (group.has(lane)) first.step();
+    }
+}
+
 // How `count` elements of a channel are cut into parts of `length`; as the host's struct of this name.
 struct Parts {
     u32 count, parts, length;
@@ -198,11 +217,6 @@ __device__ inline void each_of_channel(u32 channels, u32 plane, u32 channel, u32
         sample += over, place += rest;
         if (place >= plane) place -= plane, ++sample;
     }
-}
-
-template <class... P>
-__device__ inline bool in_fours(u32 plane, const P*... pointers) {
-    return plane % 4 == 0 && ((pointers == nullptr || offset_of(pointers) == 0) && ... && true);
 }
 
 // ---- Sums ----

@@ -38,36 +38,27 @@ impl Pooling {
     }
 
     pub(super) fn forward(&self, of: &Forward<'_>, samples: u32, script: &mut Script<'_>) {
-        let (x, y, channels, planes) = (of.inputs[0], of.output, self.channels, samples * self.channels);
+        let (x, y, channels, images) = (of.inputs[0], of.output, self.channels, samples * self.channels);
         match self.kind {
             Kind::Max(window, best) => {
-                script.launch(&MaxPoolForward {
-                    x,
-                    biases: None,
-                    y,
-                    best,
-                    samples,
-                    channels,
-                    window,
-                    rectified: false,
-                });
+                script.launch(&MaxPoolForward { x, biases: None, y, best, images, channels, window, rectified: false });
             }
-            Kind::Average(window) => script.launch(&MeanPoolForward { x, y, planes, window }),
-            Kind::Global(plane) => script.launch(&GlobalPoolForward { x, y, planes, plane }),
+            Kind::Average(window) => script.launch(&MeanPoolForward { x, y, images, window }),
+            Kind::Global(plane) => script.launch(&GlobalPoolForward { x, y, images, plane, inner: 1 }),
         }
     }
 
     pub(super) fn backward(&self, of: &Gradients<'_>, samples: u32, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
-        let (d_y, planes) = (of.d_output, samples * self.channels);
+        let (d_y, images) = (of.d_output, samples * self.channels);
         match self.kind {
             Kind::Max(window, best) => {
                 let best = best.view();
                 let (y, rectified) = (None, false);
-                script.launch(&MaxPoolBackward { d_y, y, best, d_x, planes, window, rectified, accumulate });
+                script.launch(&MaxPoolBackward { d_y, y, best, d_x, images, window, rectified, accumulate });
             }
-            Kind::Average(window) => script.launch(&MeanPoolBackward { d_y, d_x, planes, window, accumulate }),
-            Kind::Global(plane) => script.launch(&GlobalPoolBackward { d_y, d_x, planes, plane, accumulate }),
+            Kind::Average(window) => script.launch(&MeanPoolBackward { d_y, d_x, images, window, accumulate }),
+            Kind::Global(plane) => script.launch(&GlobalPoolBackward { d_y, d_x, images, plane, inner: 1, accumulate }),
         }
     }
 }

@@ -5,17 +5,23 @@
 
 mod layers;
 mod losses;
+mod moves;
 mod parameters;
+mod sums;
 mod windows;
 
 pub use layers::{
-    Add, BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelAffine,
-    ChannelSlopes, ChannelSlopesFinish, CurveBackward, CurveForward, MoveRows, ReluBackward, ReluForward,
+    Add, BatchNormBackward, BatchNormForward, ChannelAffine, CurveBackward, CurveForward, ReluBackward, ReluForward,
 };
 pub use losses::{
     Draws, DropoutBackward, DropoutForward, LogisticForward, LossBackward, LossTotals, SoftmaxForward, blocks_of_draws,
 };
+pub use moves::{MoveRows, Permute};
 pub use parameters::{AddInto, Average, Correct, Descend, FromBf16, MoveReference, SgdUpdate, ToBf16};
+pub use sums::{
+    BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelSlopes, ChannelSlopesFinish, ColumnMoments,
+    ColumnSlopes,
+};
 pub use windows::{
     GlobalPoolBackward, GlobalPoolForward, LocalResponseBackward, LocalResponseForward, LocalResponseRatios,
     MaxPoolBackward, MaxPoolForward, MeanPoolBackward, MeanPoolForward, Response, Window,
@@ -62,7 +68,8 @@ pub trait Launch {
 
 /// All kernels, each for all scalars that it is there for.
 pub fn all() -> Vec<Entry> {
-    [layers::entries(), windows::entries(), losses::entries(), parameters::entries()].concat()
+    [layers::entries(), moves::entries(), sums::entries(), windows::entries(), losses::entries(), parameters::entries()]
+        .concat()
 }
 
 /// The number of elements of a tensor.

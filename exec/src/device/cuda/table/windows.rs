@@ -1,4 +1,7 @@
-//! Pooling and local response normalisation: `pooling.cu` and `local_response.cu`.
+//! Pooling and local response normalisation: `pooling.cu`, `global_pooling.cu` and `local_response.cu`.
+//!
+//! Pooling sees tensors as `[images, height, width, inner]`: with channels first an image is a channel of a sample and `inner` is
+//! 1, with channels last an image is a sample and `inner` its channels.
 
 use lockstep_models::{LocalResponseNorm, Pool2d, Shape};
 
@@ -13,10 +16,11 @@ pub struct Window {
     kernel: (u32, u32),
     stride: (u32, u32),
     padding: (u32, u32),
+    inner: u32,
 }
 
 impl Window {
-    /// The windows of a layer on planes of `input`, as many as `output` has places.
+    /// The windows of a layer on planes of `input`, as many as `output` has places; channels first.
     pub fn of(layer: &Pool2d, input: Shape, output: Shape) -> Window {
         Window {
             input: (input.height, input.width),
@@ -24,15 +28,26 @@ impl Window {
             kernel: layer.kernel,
             stride: layer.stride,
             padding: layer.padding,
+            inner: 1,
         }
     }
 
+    /// The same windows on images whose places have `channels` elements each: channels last.
+    pub fn inner(self, channels: u32) -> Window {
+        Window { inner: channels, ..self }
+    }
+
     fn inputs(self) -> u64 {
-        product([self.input.0, self.input.1])
+        product([self.input.0, self.input.1, self.inner])
     }
 
     fn outputs(self) -> u64 {
-        product([self.output.0, self.output.1])
+        product([self.output.0, self.output.1, self.inner])
+    }
+
+    /// Elements that a thread has.
+    fn width(self) -> u64 {
+        neighbours(self.inner)
     }
 }
 
@@ -41,8 +56,8 @@ impl Parameter for Window {
 
     fn argument(&self, name: &'static str, _: u64) -> Argument {
         let pairs = [self.input, self.output, self.kernel, self.stride, self.padding];
-        let value = pairs.iter().flat_map(|(down, along)| [down.to_le_bytes(), along.to_le_bytes()].concat()).collect();
-        Argument { name, value, tensor: None }
+        let numbers = pairs.iter().flat_map(|(down, along)| [*down, *along]).chain([self.inner]);
+        Argument { name, value: numbers.flat_map(u32::to_le_bytes).collect(), tensor: None }
     }
 }
 
@@ -58,10 +73,15 @@ pub struct Response {
 }
 
 impl Response {
-    /// That of a layer.
+    /// That of a layer; channels first.
     pub fn of(layer: &LocalResponseNorm, input: Shape) -> Response {
         let LocalResponseNorm { size, alpha, beta, k } = *layer;
         Response { channels: input.channels, plane: input.height * input.width, half: size / 2, alpha, beta, k }
+    }
+
+    /// The same on tensors with channels last.
+    pub fn channels_last(self) -> Response {
+        Response { plane: 1, ..self }
     }
 }
 
@@ -77,64 +97,67 @@ impl Parameter for Response {
 
 kernels! {
     /// The largest element of each window plus its channel's bias, rectified or not, and its place in the plane.
-    MaxPoolForward<A> = Pooling::max_pool_forward on Geometry::threads(outputs),
-        planes = product([samples, channels]), outputs = planes * window.outputs(); {
-        x: View<A>[planes * window.inputs()],
+    MaxPoolForward<A> = Pooling::max_pool_forward on Geometry::threads(outputs / window.width()),
+        outputs = u64::from(images) * window.outputs(); {
+        x: View<A>[u64::from(images) * window.inputs()],
         biases: Option<View<f32>>[channels.into()],
         y: ViewMut<A>[outputs],
         best: ViewMut<u32>[outputs],
-        samples: u32,
+        images: u32,
         channels: u32,
         window: Window,
         rectified: bool,
     }
 
     /// The gradient before the largest were chosen; `y` is wanted with a ReLU.
-    MaxPoolBackward<A> = Pooling::max_pool_backward on Geometry::threads(inputs),
-        inputs = u64::from(planes) * window.inputs(), outputs = u64::from(planes) * window.outputs(); {
+    MaxPoolBackward<A> = Pooling::max_pool_backward on Geometry::threads(inputs / window.width()),
+        inputs = u64::from(images) * window.inputs(), outputs = u64::from(images) * window.outputs(); {
         d_y: View<A>[outputs],
         y: Option<View<A>>[outputs],
         best: View<u32>[outputs],
         d_x: ViewMut<A>[inputs],
-        planes: u32,
+        images: u32,
         window: Window,
         rectified: bool,
         accumulate: bool,
     }
 
     /// The mean of each window.
-    MeanPoolForward<A> = Pooling::mean_pool_forward on Geometry::threads(outputs),
-        outputs = u64::from(planes) * window.outputs(); {
-        x: View<A>[u64::from(planes) * window.inputs()],
+    MeanPoolForward<A> = Pooling::mean_pool_forward on Geometry::threads(outputs / window.width()),
+        outputs = u64::from(images) * window.outputs(); {
+        x: View<A>[u64::from(images) * window.inputs()],
         y: ViewMut<A>[outputs],
-        planes: u32,
+        images: u32,
         window: Window,
     }
 
     /// The gradient before the means were taken.
-    MeanPoolBackward<A> = Pooling::mean_pool_backward on Geometry::threads(inputs),
-        inputs = u64::from(planes) * window.inputs(); {
-        d_y: View<A>[u64::from(planes) * window.outputs()],
+    MeanPoolBackward<A> = Pooling::mean_pool_backward on Geometry::threads(inputs / window.width()),
+        inputs = u64::from(images) * window.inputs(); {
+        d_y: View<A>[u64::from(images) * window.outputs()],
         d_x: ViewMut<A>[inputs],
-        planes: u32,
+        images: u32,
         window: Window,
         accumulate: bool,
     }
 
-    /// The mean of each plane.
-    GlobalPoolForward<A> = Pooling::global_pool_forward on Geometry::warps(planes); {
-        x: View<A>[product([planes, plane])],
-        y: ViewMut<A>[planes.into()],
-        planes: u32,
+    /// The mean of each plane of `[images, plane, inner]`.
+    GlobalPoolForward<A> = GlobalPooling::global_pool_forward on planes(images, inner); {
+        x: View<A>[product([images, plane, inner])],
+        y: ViewMut<A>[product([images, inner])],
+        images: u32,
         plane: u32,
+        inner: u32,
     }
 
     /// The gradient before the means of planes were taken.
-    GlobalPoolBackward<A> = Pooling::global_pool_backward on Geometry::groups(product([planes, plane])); {
-        d_y: View<A>[planes.into()],
-        d_x: ViewMut<A>[product([planes, plane])],
-        planes: u32,
+    GlobalPoolBackward<A> = GlobalPooling::global_pool_backward on Geometry::groups(all),
+        all = product([images, plane, inner]); {
+        d_y: View<A>[product([images, inner])],
+        d_x: ViewMut<A>[all],
+        images: u32,
         plane: u32,
+        inner: u32,
         accumulate: bool,
     }
 
@@ -166,4 +189,14 @@ kernels! {
         of: Response,
         accumulate: bool,
     }
+}
+
+/// A warp for each plane whose places lie side by side, a thread for neighbours of those that lie inside each other.
+fn planes(images: u32, inner: u32) -> Geometry {
+    if inner == 1 { Geometry::warps(images) } else { Geometry::threads(product([images, inner]) / neighbours(inner)) }
+}
+
+/// How many neighbours of `inner` a thread has, where tensors begin so that it can.
+fn neighbours(inner: u32) -> u64 {
+    if inner.is_multiple_of(4) { 4 } else { 1 }
 }
