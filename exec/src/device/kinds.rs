@@ -75,7 +75,7 @@ impl Devices {
         Ok(match self {
             Devices::Cpu => Box::new(Cpu::new(of, threads)),
             Devices::Null => Box::new(Null::new(of)),
-            Devices::Cuda(gpus) => Box::new(cuda::Rank::new(gpus, rank, of)?),
+            Devices::Cuda(gpus) => cuda::device(gpus, rank, of)?,
         })
     }
 }

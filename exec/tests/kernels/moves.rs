@@ -2,14 +2,15 @@
 
 use std::cell::RefCell;
 
-use lockstep_exec::device::cuda::Bf16;
 use lockstep_exec::device::cuda::table::{MoveRows, Permute};
+use lockstep_exec::device::cuda::{Bf16, View, ViewMut};
 use lockstep_models::{Layer, Shape};
 use proptest::prelude::*;
+use rand::RngExt;
 
 use crate::memory::{Memory, Real};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, merged, property, same_in, size};
+use crate::{OnCpu, Theme, merged, property, same, same_in, size};
 
 pub(crate) const THEME: Theme = Theme { kernels: &["move_rows", "permute"], play };
 
@@ -22,6 +23,7 @@ fn play(twin: &RefCell<Twin>) {
         concatenations::<Bf16, f32>(twin, memory, samples, &channels, width, accumulate);
         concatenations::<Bf16, Bf16>(twin, memory, samples, &channels, width, accumulate);
     });
+    property(1..200usize, 40, |elements, memory| there_and_back(&mut twin.borrow_mut(), memory, elements));
     // Filters and images, whose one side is short; feature maps; both sides of one place; several tiles in each direction.
     let small = (1..4u32, 1..10u32, 1..10u32);
     let short = (1..3u32, 1..4u32, 300..1500u32);
@@ -34,6 +36,36 @@ fn play(twin: &RefCell<Twin>) {
         turned::<Bf16, f32>(twin, memory, sizes, accumulate);
         turned::<Bf16, Bf16>(twin, memory, sizes, accumulate);
     });
+}
+
+/// Numbers of every exponent and sign, ties, and what is no number, to bf16 and back.
+fn there_and_back(twin: &mut Twin, memory: &mut Memory, elements: usize) {
+    let mut wild: Vec<f32> = (0..elements).map(|_| f32::from_bits(memory.rng.random())).collect();
+    let special =
+        [0x3f80_8000, 0x3f81_8000, 0x3f80_8001, 0x7f7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7f80_0001, 0x8000_0000];
+    wild.iter_mut().zip(special).for_each(|(value, bits)| *value = f32::from_bits(bits));
+    let (x, y) = (memory.put(&wild), memory.space::<Bf16>(elements));
+    play_all(twin, memory, x.read(), y.write(), false);
+    let rounded = memory.get(y);
+    for (value, bits) in wild.iter().zip(&rounded) {
+        let back = bits.wide();
+        let right = if value.is_nan() { back.is_nan() } else { *bits == Bf16::nearest(*value) };
+        assert!(right, "{value:e} became {back:e}");
+    }
+    let expected: Vec<f32> = rounded.iter().map(|bits| bits.wide()).collect();
+    for accumulate in [false, true] {
+        let before = memory.values(elements);
+        let back = memory.put(&before);
+        play_all(twin, memory, y.read(), back.write(), accumulate);
+        same(&memory.get(back), &merged(&before, &expected, accumulate), "bf16 as fp32");
+    }
+}
+
+/// All of a tensor as one row.
+fn play_all<F: Real, T: Real>(twin: &mut Twin, memory: &mut Memory, from: View<F>, to: ViewMut<T>, accumulate: bool) {
+    let (rows, length, stride) = (1, from.elements() as u32, from.elements());
+    let (from_first, from_stride, to_first, to_stride) = (0, stride, 0, stride);
+    twin.play(memory, &MoveRows { from, from_first, from_stride, to, to_first, to_stride, rows, length, accumulate });
 }
 
 /// A concatenation is a launch an input, and its gradient too.

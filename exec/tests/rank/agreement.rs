@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::Devices;
-use lockstep_exec::device::cuda::Precision;
+use lockstep_exec::device::cuda::{Gpus, Precision};
 use lockstep_exec::{Evaluations, Options, Run, run};
 use lockstep_models::{Job, Model, Optimizer, Program, Target};
 
@@ -29,31 +29,49 @@ fn train(program: &Program, options: &Options<'_>) -> Run {
     run(program, &digits(program).0, options).expect("a run")
 }
 
+/// Each strategy on two GPUs, whose parameters and losses are off by `bound` of the CPU's at most.
+fn strategies_agree(devices: &Devices, bound: f64) {
+    for (strategy, ranks, batch) in [
+        ("ssgd", 2, 8),
+        ("sma", 3, 4),
+        ("sma:reference-models", 4, 4),
+        ("ea-sgd", 2, 4),
+        ("hybrid:a", 2, 4),
+        ("hybrid:b", 2, 4),
+        ("hybrid:c", 2, 4),
+        ("model-parallel", 2, 4),
+        ("first-device-table", 4, 4),
+    ] {
+        let program = lenet(strategy, ranks, batch);
+        let cpu = train(&program, &options(&Devices::Cpu, 3));
+        let gpu = train(&program, &options(devices, 3));
+        near(bound, &gpu.parameters, &cpu.parameters, strategy);
+        for (gpu, cpu) in gpu.losses.iter().zip(&cpu.losses) {
+            assert!((gpu - cpu).abs() <= bound * cpu.abs(), "{strategy}: {gpu} for {cpu}");
+        }
+        assert_eq!(gpu.losses.len(), 3);
+    }
+}
+
 #[test]
 fn every_strategy_trains_as_on_the_cpu() {
-    scene("agreement::every_strategy_trains_as_on_the_cpu", &[("PRETEND_DEVICES", "2")], || {
-        let devices = gpus(Precision::F32);
-        for (strategy, ranks, batch) in [
-            ("ssgd", 2, 8),
-            ("sma", 3, 4),
-            ("sma:reference-models", 4, 4),
-            ("ea-sgd", 2, 4),
-            ("hybrid:a", 2, 4),
-            ("hybrid:b", 2, 4),
-            ("hybrid:c", 2, 4),
-            ("model-parallel", 2, 4),
-            ("first-device-table", 4, 4),
-        ] {
-            let program = lenet(strategy, ranks, batch);
-            let cpu = train(&program, &options(&Devices::Cpu, 3));
-            let gpu = train(&program, &options(&devices, 3));
-            near(1e-5, &gpu.parameters, &cpu.parameters, strategy);
-            for (gpu, cpu) in gpu.losses.iter().zip(&cpu.losses) {
-                assert!((gpu - cpu).abs() <= 1e-5 * cpu.abs(), "{strategy}: {gpu} for {cpu}");
-            }
-            assert_eq!(gpu.losses.len(), 3);
-        }
+    let name = "agreement::every_strategy_trains_as_on_the_cpu";
+    scene(name, &[("PRETEND_DEVICES", "2")], || strategies_agree(&gpus(Precision::F32), 1e-5));
+}
+
+#[test]
+fn so_it_does_with_channels_last() {
+    scene("agreement::so_it_does_with_channels_last", &[("PRETEND_DEVICES", "2")], || {
+        let last = Gpus::open(Precision::F32).expect("GPUs").with_channels(true);
+        strategies_agree(&Devices::Cuda(last), 1e-5);
     });
+}
+
+/// Activations and messages of them are rounded in each layer.
+#[test]
+fn so_it_does_in_bf16_nearly() {
+    let name = "agreement::so_it_does_in_bf16_nearly";
+    scene(name, &[("PRETEND_DEVICES", "2")], || strategies_agree(&gpus(Precision::Bf16), 2e-2));
 }
 
 /// Factors of ten and of seven bits of mantissa: with so few samples the steps stay close.

@@ -66,8 +66,8 @@ fn trained(job: &Job, seed: u64, devices: &Devices) -> Run {
     run(&program, &data(job), &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn ranks_accumulate() {
-    let devices = gpus(Precision::F32);
+fn ranks_accumulate(precision: Precision) {
+    let devices = gpus(precision);
     let sizes = (0u64..200, any::<bool>(), 1u32..=4, 2u32..=4, 1u32..=3);
     let cuts = (buckets(), algorithms(), 1u32..=3, any::<bool>(), any::<u64>());
     property((sizes, cuts), 24, |((model, norm, workers, batch, accumulate), cut)| {
@@ -83,14 +83,21 @@ fn ranks_accumulate() {
 
 #[test]
 fn ranks_on_gpus_train_like_one_that_accumulates() {
-    scene("programs::ranks_on_gpus_train_like_one_that_accumulates", &[("PRETEND_SEED", "3")], ranks_accumulate);
+    let name = "programs::ranks_on_gpus_train_like_one_that_accumulates";
+    scene(name, &[("PRETEND_SEED", "3")], || ranks_accumulate(Precision::F32));
+}
+
+/// So they do in bf16, with channels last.
+#[test]
+fn so_they_do_in_bf16() {
+    scene("programs::so_they_do_in_bf16", &[("PRETEND_SEED", "4")], || ranks_accumulate(Precision::Bf16));
 }
 
 /// As above, with ranks on three GPUs.
 #[test]
 fn so_they_do_on_several_gpus() {
     let settings = [("PRETEND_DEVICES", "3"), ("PRETEND_SEED", "8")];
-    scene("programs::so_they_do_on_several_gpus", &settings, ranks_accumulate);
+    scene("programs::so_they_do_on_several_gpus", &settings, || ranks_accumulate(Precision::F32));
 }
 
 #[test]

@@ -81,10 +81,14 @@ def beside(machine: Machine, model: str, batch: int, device: str, how: list) -> 
             steps = 3 if machine.null else 30 if last is None else max(30, int(SECONDS * last / batch / learners))
             row = machine.row(*training(model, batch, device, learners), "--steps", steps, limit=120)
             rates["lockstep"].append(row["images_per_s"])
+    other = machine.row(
+        *training(model, batch, device, learners), "--steps", steps, limit=120, extra={"LOCKSTEP_CHANNELS": "first"}
+    )
     medians = {way: statistics.median(values) for way, values in rates.items()}
     theirs = {way: rate for way, rate in medians.items() if way != "lockstep"}
     figures = {
         "images_per_s": medians["lockstep"], "learners": learners, "repetitions": repetitions, "rates": rates, "medians": medians,
+        "images_per_s with channels first, once": other["images_per_s"],
         "ways_that_failed": failed, "command": command or row["command"],
     }
     if theirs:

@@ -36,7 +36,7 @@ def account(machine: Machine, model: str, batch: int, device: str, trace: pathli
         "command": row["command"],
     }
     layers = machine.run("models", "show", model, "--format", "json", limit=60).rows()
-    kinds = rates(events, layers, batch)
+    kinds = rates(events, layers, batch, 2 if device == "cuda:bf16" else 4)
     figures["least_bytes_per_s"] = kinds
     if bandwidth:
         figures["share_of_copy_bandwidth"] = {kind: rate / bandwidth for kind, rate in kinds.items()}
@@ -55,12 +55,13 @@ def covered(events: list[dict]) -> tuple[float, float]:
     return (busy, reached - spans[0][0]) if spans else (0.0, 0.0)
 
 
-def rates(events: list[dict], layers: list[dict], batch: int) -> dict[str, float]:
+def rates(events: list[dict], layers: list[dict], batch: int, scalar: int) -> dict[str, float]:
     """Bytes per second by what was done: the fewest bytes that the task must move (each input read once, each output written once)
-    over its median time, the median over tasks. Forward passes of layers that memory bounds, and updates."""
+    over its median time, the median over tasks. Forward passes of layers that memory bounds, and updates. `scalar` is the bytes of an
+    activation."""
     by_name = {layer["layer"]: layer for layer in layers}
     times: dict[tuple[str, str], list[float]] = {}
-    for event in events:
+    for event in joined(events, by_name):
         times.setdefault((event["cat"], event["name"]), []).append(event["dur"] / 1e6)
     found: dict[str, list[float]] = {}
     parameters = sum(layer["parameters"] for layer in layers)
@@ -70,18 +71,46 @@ def rates(events: list[dict], layers: list[dict], batch: int) -> dict[str, float
         if kind == "update" and len(updates) == 1:
             moved, what = UPDATE_BYTES * parameters, "update"
         elif kind == "forward":
-            members = [by_name.get(member) for member in name.removeprefix("forward ").split("+")]
+            members = members_of(name, by_name)
             if None in members or any(member["kind"] not in MOVES for member in members):
                 continue
             inside = {member["layer"] for member in members}
             sources = {source for member in members for source in member["inputs"]} - inside
             elements = sum(map(size, [by_name[source] for source in sources])) + size(members[-1])
-            moved, what = 4 * batch * elements, "+".join(member["kind"] for member in members)
+            moved, what = scalar * batch * elements, "+".join(member["kind"] for member in members)
         else:
             continue
         if seconds > 0:
             found.setdefault(what, []).append(moved / seconds)
     return {what: statistics.median(values) for what, values in sorted(found.items())}
+
+
+def joined(events: list[dict], by_name: dict[str, dict]) -> list[dict]:
+    """The events, with those of a batch normalisation and of the addition behind it, which does the last of its work, as one."""
+    readers: dict[str, int] = {}
+    for layer in by_name.values():
+        for source in layer["inputs"]:
+            readers[source] = readers.get(source, 0) + 1
+    found: list[dict] = []
+    for event in sorted(events, key=lambda event: event["ts"]):
+        last = found[-1] if found else None
+        if last and last["cat"] == event["cat"] == "forward":
+            before, behind = members_of(last["name"], by_name), members_of(event["name"], by_name)
+            norm, add = before[0], behind[0]
+            if (
+                len(before) == 1 and norm and add and norm["kind"] == "batch_norm" and add["kind"] == "add"
+                and len(add["inputs"]) == 2 and norm["layer"] in add["inputs"] and readers[norm["layer"]] == 1
+            ):
+                name = f"{last['name']}+{event['name'].removeprefix('forward ')}"
+                found[-1] = {**last, "name": name, "dur": last["dur"] + event["dur"]}
+                continue
+        found.append(event)
+    return found
+
+
+def members_of(name: str, by_name: dict[str, dict]) -> list[dict | None]:
+    """The layers of a forward task."""
+    return [by_name.get(member) for member in name.removeprefix("forward ").split("+")]
 
 
 def size(layer: dict) -> int:

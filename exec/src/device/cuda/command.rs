@@ -8,7 +8,7 @@ use lockstep_models::Shape;
 use super::argument::Scalar;
 use super::table::Call;
 
-/// The numbers that convolutions and products multiply; what they add up is fp32 throughout, and so is everything else.
+/// The numbers that convolutions and products multiply; what they add up is fp32 throughout, and so are parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Precision {
     /// fp32, as on the CPU.
@@ -16,8 +16,15 @@ pub enum Precision {
     F32,
     /// fp32 tensors whose factors are rounded to 10 bits of mantissa.
     Tf32,
-    /// Factors in bf16; weights are kept in fp32.
+    /// Activations and factors in bf16; weights are kept in fp32.
     Bf16,
+}
+
+impl Precision {
+    /// What activations are made of.
+    pub fn scalar(self) -> Scalar {
+        if self == Precision::Bf16 { Scalar::Bf16 } else { Scalar::F32 }
+    }
 }
 
 /// One thing to do on a stream. Addresses are the device's.

@@ -1,15 +1,17 @@
 //! One chain on both sides: the passes that a training step has, and inference.
 
 use lockstep_exec::device::cpu::{self, ChainLayer, Draw, Mode, Threads};
-use lockstep_exec::device::cuda::layers::{Forward, Gradients, Kernel};
-use lockstep_exec::device::cuda::{Precision, View, ViewMut};
+use lockstep_exec::device::cuda::layers::{Form, Forward, Gradients, Kernel};
+use lockstep_exec::device::cuda::{Bf16, Precision, Scalar, View, ViewMut};
 use lockstep_models::memory::Reads;
-use lockstep_models::{Layer, Phase};
+use lockstep_models::{Layer, Phase, Shape};
 use rand::RngExt;
 
 use super::chains::Chain;
+use super::laying::{lay, plain};
+use super::on_cpu::{Data, Given, backward, forward};
 use super::{Own, libraries};
-use crate::memory::{Held, Memory};
+use crate::memory::{Held, Memory, Real, rounded};
 use crate::twin::Twin;
 use crate::{merged, near_within, same, size};
 
@@ -17,7 +19,7 @@ use crate::{merged, near_within, same, size};
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) chain: Chain,
-    pub(crate) precision: Precision,
+    pub(crate) form: Form,
     /// Whether all numbers are −1, 0 and 1.
     pub(crate) whole: bool,
     /// Samples that the kernel was made for beyond those of the batch.
@@ -28,34 +30,19 @@ pub(crate) struct Case {
     pub(crate) batch: Option<u32>,
 }
 
-/// What both sides are given.
-struct Data {
-    inputs: Vec<Vec<f32>>,
-    parameters: Vec<f32>,
-    statistics: Vec<f32>,
-    d_output: Vec<f32>,
-}
-
-/// What a side gives.
-struct Given {
-    output: Vec<f32>,
-    d_inputs: Vec<Vec<f32>>,
-    gradient: Vec<f32>,
-}
-
 /// A kernel of commands and the memory that it works on.
-struct Side<'a> {
-    kernel: Kernel,
+struct Side<'a, A> {
+    kernel: Kernel<A>,
     precision: Precision,
     twin: &'a mut Twin,
     memory: &'a mut Memory,
     scratch: u64,
-    inputs: Vec<Held<f32>>,
+    inputs: Vec<Held<A>>,
     parameters: Held<f32>,
     statistics: Held<f32>,
-    output: Held<f32>,
+    output: Held<A>,
     /// That of the output; in one place, for the order of sums depends on where a tensor begins.
-    d_output: Option<Held<f32>>,
+    d_output: Option<Held<A>>,
 }
 
 impl Case {
@@ -70,15 +57,23 @@ impl Case {
         memory.values(elements)
     }
 
-    fn data(&self, memory: &mut Memory) -> Data {
+    /// Shapes of the inputs, and of the output.
+    fn shapes(&self) -> (Vec<Shape>, Shape) {
         let shapes = self.chain.shapes().expect("shapes that fit");
-        let output = size(shapes[shapes.len() - 1][0]);
+        (shapes[0].clone(), shapes[shapes.len() - 1][0])
+    }
+
+    fn data<A: Real>(&self, memory: &mut Memory) -> Data {
+        let (inputs, output) = self.shapes();
+        let activations = |elements: usize, memory: &mut Memory| -> Vec<f32> {
+            rounded::<A>(&self.numbers(self.samples(elements), memory))
+        };
         let statistics = if self.normalises() { self.chain.parameters() } else { 0 };
         Data {
-            inputs: shapes[0].iter().map(|shape| self.numbers(self.samples(size(*shape)), memory)).collect(),
+            inputs: inputs.iter().map(|shape| activations(size(*shape), memory)).collect(),
             parameters: self.numbers(self.chain.parameters(), memory),
             statistics: memory.values(statistics).iter().map(|value| value.abs()).collect(),
-            d_output: self.numbers(self.samples(output), memory),
+            d_output: activations(size(output), memory),
         }
     }
 
@@ -87,23 +82,31 @@ impl Case {
     }
 
     /// Both sides' kernels, made for the largest batch.
-    fn kernels(&self, memory: &mut Memory) -> (cpu::Kernel, Kernel) {
+    fn kernels<A: Real>(&self, memory: &mut Memory) -> (cpu::Kernel, Kernel<A>) {
         let shapes = self.chain.shapes().expect("shapes that fit");
         let members: Vec<ChainLayer<'_>> =
             self.chain.layers.iter().zip(&shapes).map(|(layer, inputs)| ChainLayer { layer, inputs }).collect();
         let samples = self.chain.samples + self.spare;
-        assert!(Kernel::fits(&members, samples) && !Kernel::fits(&members, u32::MAX));
+        assert!(Kernel::<A>::fits(&members, samples) && !Kernel::<A>::fits(&members, u32::MAX));
         let on_cpu = cpu::Kernel::new(&members, samples as usize, &Threads::one());
-        (on_cpu, Kernel::new(&members, samples, self.precision, &mut Own(memory)))
+        (on_cpu, Kernel::new(&members, samples, self.form, &mut Own(memory)))
     }
 
     /// The tensors on the twin's side.
-    fn side<'a>(&self, kernel: Kernel, data: &Data, twin: &'a mut Twin, memory: &'a mut Memory) -> Side<'a> {
+    fn side<'a, A: Real>(
+        &self,
+        kernel: Kernel<A>,
+        data: &Data,
+        twin: &'a mut Twin,
+        memory: &'a mut Memory,
+    ) -> Side<'a, A> {
         let scratch = memory.room(kernel.scratch_bytes());
-        let inputs: Vec<Held<f32>> = data.inputs.iter().map(|input| memory.put(input)).collect();
+        let (shapes, _) = self.shapes();
+        let all = data.inputs.iter().zip(shapes);
+        let inputs: Vec<Held<A>> = all.map(|(input, shape)| memory.put(&lay::<A>(self.form, input, shape))).collect();
         let (parameters, statistics) = (memory.put(&data.parameters), memory.put(&data.statistics));
         let output = self.place().map_or_else(|| memory.space(data.d_output.len()), |index| inputs[index]);
-        let (precision, d_output) = (self.precision, None);
+        let (precision, d_output) = (self.form.precision, None);
         Side { kernel, precision, twin, memory, scratch, inputs, parameters, statistics, output, d_output }
     }
 
@@ -119,10 +122,12 @@ impl Case {
     }
 
     /// 1e-5 of what is added up; nothing where whole numbers are. A mean that differs in its last bit is 8e-6 of the smallest
-    /// deviation of numbers below 2, √1e-3.
+    /// deviation of numbers below 2, √1e-3. What is made of bf16 is rounded two times at most, each time by 2⁻⁹.
     fn near(&self, got: &[f32], expected: &[f32], terms: &[f32], what: &str) {
         let bound = if self.whole {
             0.0
+        } else if self.form.precision.scalar() == Scalar::Bf16 {
+            1.0 / 200.0
         } else if self.normalises() {
             2e-5
         } else {
@@ -152,8 +157,16 @@ impl Case {
 
     /// Forward, all kinds of backward passes, and inference.
     pub(crate) fn agrees(&self, twin: &mut Twin, memory: &mut Memory) {
-        let mut data = self.data(memory);
-        let (mut on_cpu, mut kernel) = self.kernels(memory);
+        match self.form.precision.scalar() {
+            Scalar::F32 => self.agrees_in::<f32>(twin, memory),
+            Scalar::Bf16 => self.agrees_in::<Bf16>(twin, memory),
+        }
+    }
+
+    fn agrees_in<A: Real>(&self, twin: &mut Twin, memory: &mut Memory) {
+        let mut data = self.data::<A>(memory);
+        let (mut on_cpu, mut kernel) = self.kernels::<A>(memory);
+        let (inputs, shape) = self.shapes();
         let draw = Draw { seed: memory.rng.random(), layer: 3, first: 0, offset: memory.rng.random_range(0..40) };
         let places: Vec<u64> = (0..self.chain.samples).map(|_| memory.rng.random()).collect();
         on_cpu.draw(draw, &places);
@@ -163,7 +176,7 @@ impl Case {
         let mode = self.batch.map_or(Mode::Train, |batch| Mode::Statistics { batch });
         let expected = forward(&mut on_cpu, &mut data, mode);
         side.forward(mode);
-        let output = side.memory.get(side.output);
+        let output = plain(self.form, &side.memory.wide(side.output), shape);
         self.near(&output, &expected, &data.inputs.concat(), "forward");
         self.near(&side.memory.get(side.statistics), &data.statistics, &[], "running statistics");
 
@@ -171,24 +184,31 @@ impl Case {
             // Where rounding has put an output on another side of 0, a ReLU's slope is another.
             let apart = output.iter().zip(&expected).map(|(got, expected)| (*got > 0.0) != (*expected > 0.0));
             data.d_output.iter_mut().zip(apart).for_each(|(d, apart)| *d = if apart { 0.0 } else { *d });
-            let given = backward(&mut on_cpu, &data, expected);
+            let given = backward(&mut on_cpu, &data, rounded::<A>(&expected));
             let apart = [Phase::BackwardData, Phase::BackwardWeight][side.memory.rng.random_range(0..2)];
             for phase in [Phase::Backward, apart] {
-                self.gradients_agree(&mut side, phase, &data, &given);
+                self.gradients_agree(&mut side, phase, &data, &given, &inputs);
             }
         }
         if self.place().is_none() {
             let expected = forward(&mut on_cpu, &mut data, Mode::Evaluate);
             side.forward(Mode::Evaluate);
-            let output = side.memory.get(side.output);
+            let output = plain(self.form, &side.memory.wide(side.output), shape);
             self.near(&output, &expected, &data.inputs.concat(), "inference");
             self.near(&side.memory.get(side.statistics), &data.statistics, &[], "statistics of inference");
         }
     }
 
     /// The gradients of a pass, and those of the same pass added to what is there: one rounded addition each.
-    fn gradients_agree(&self, side: &mut Side<'_>, phase: Phase, data: &Data, given: &Given) {
-        let wanted: Vec<bool> = given.d_inputs.iter().map(|_| side.memory.rng.random_range(0..4) > 0).collect();
+    fn gradients_agree<A: Real>(
+        &self,
+        side: &mut Side<'_, A>,
+        phase: Phase,
+        data: &Data,
+        given: &Given,
+        shapes: &[Shape],
+    ) {
+        let wanted: Vec<bool> = shapes.iter().map(|_| side.memory.rng.random_range(0..4) > 0).collect();
         let (d_inputs, gradient) = side.backward(self, phase, &wanted, data, None);
         let slopes = self.scaled(&data.d_output, data);
         for (got, expected) in d_inputs.iter().zip(&given.d_inputs) {
@@ -199,7 +219,8 @@ impl Case {
             self.near(got, &given.gradient, &data.d_output, &format!("{phase:?}: gradient of the parameters"));
         }
         let before = |length: usize, memory: &mut Memory| self.numbers(length, memory);
-        let befores: Vec<Vec<f32>> = given.d_inputs.iter().map(|d| before(d.len(), side.memory)).collect();
+        let befores = given.d_inputs.iter().map(|d| rounded::<A>(&before(d.len(), side.memory)));
+        let befores: Vec<Vec<f32>> = befores.collect();
         let own = before(data.parameters.len(), side.memory);
         let (sums, sum) = side.backward(self, phase, &wanted, data, Some((&befores, &own)));
         for ((got, before), first) in sums.iter().zip(&befores).zip(&d_inputs) {
@@ -214,12 +235,16 @@ impl Case {
 
     /// Output, gradients towards the input and of the parameters: what the commands give, what is right, and what that would be
     /// if no term cancelled another.
-    pub(crate) fn products(&self, twin: &mut Twin, memory: &mut Memory) -> Vec<(Vec<f32>, Vec<f32>, Vec<f32>)> {
-        let mut data = self.data(memory);
-        let (mut on_cpu, kernel) = self.kernels(memory);
+    pub(crate) fn products<A: Real>(
+        &self,
+        twin: &mut Twin,
+        memory: &mut Memory,
+    ) -> Vec<(Vec<f32>, Vec<f32>, Vec<f32>)> {
+        let mut data = self.data::<A>(memory);
+        let (mut on_cpu, kernel) = self.kernels::<A>(memory);
         let mut side = self.side(kernel, &data, twin, memory);
         side.forward(Mode::Train);
-        let output = side.memory.get(side.output);
+        let output = plain(self.form, &side.memory.wide(side.output), self.shapes().1);
         let (d_inputs, gradient) = side.backward(self, Phase::Backward, &[true], &data, None);
         let got = [Some(output), d_inputs[0].clone(), gradient];
         let mut all = || {
@@ -234,8 +259,8 @@ impl Case {
     }
 }
 
-impl Side<'_> {
-    fn play(&mut self, write: impl FnOnce(&Kernel, &mut Vec<lockstep_exec::device::cuda::Command>)) {
+impl<A: Real> Side<'_, A> {
+    fn play(&mut self, write: impl FnOnce(&Kernel<A>, &mut Vec<lockstep_exec::device::cuda::Command>)) {
         let mut commands = Vec::new();
         write(&self.kernel, &mut commands);
         self.memory.poison(self.scratch);
@@ -243,7 +268,7 @@ impl Side<'_> {
     }
 
     fn forward(&mut self, mode: Mode) {
-        let inputs: Vec<View<f32>> = self.inputs.iter().map(|input| input.read()).collect();
+        let inputs: Vec<View<A>> = self.inputs.iter().map(|input| input.read()).collect();
         let (parameters, statistics, output) = (self.parameters.read(), self.statistics.write(), self.output.write());
         let scratch = self.scratch;
         let of = Forward { mode, inputs: &inputs, parameters, statistics, output };
@@ -263,60 +288,46 @@ impl Side<'_> {
         let reads = Reads::of_layers(case.chain.layers.iter(), phase);
         let (towards_data, towards_weights) = (phase != Phase::BackwardWeight, phase != Phase::BackwardData);
         let memory = &mut *self.memory;
-        let held = |memory: &mut Memory, read: bool, tensor: Held<f32>, elements: usize| {
+        let held = |memory: &mut Memory, read: bool, tensor: Held<A>, elements: usize| {
             if read { tensor.read() } else { memory.space(elements).read() }
         };
-        let inputs: Vec<View<f32>> = self
+        let inputs: Vec<View<A>> = self
             .inputs
             .iter()
             .zip(&data.inputs)
             .map(|(held_at, values)| held(memory, reads.input, *held_at, values.len()))
             .collect();
         let output = held(memory, reads.output, self.output, data.d_output.len());
-        let target = |memory: &mut Memory, elements: usize, before: Option<&[f32]>| {
-            let before = before.map_or_else(|| vec![f32::NAN; elements], <[f32]>::to_vec);
-            memory.put(&before)
-        };
-        let targets: Vec<Option<Held<f32>>> = wanted
+        let (shapes, shape) = case.shapes();
+        let target =
+            |elements: usize, before: Option<&[f32]>| before.map_or_else(|| vec![f32::NAN; elements], <[f32]>::to_vec);
+        let targets: Vec<Option<Held<A>>> = wanted
             .iter()
             .zip(&data.inputs)
             .enumerate()
             .map(|(index, (wanted, input))| {
-                let before = before.map(|(all, _)| all[index].as_slice());
-                (*wanted && towards_data).then(|| target(memory, input.len(), before))
+                let before = target(input.len(), before.map(|(all, _)| all[index].as_slice()));
+                (*wanted && towards_data).then(|| memory.put(&lay::<A>(case.form, &before, shapes[index])))
             })
             .collect();
-        let own = towards_weights.then(|| target(memory, data.parameters.len(), before.map(|(_, own)| own)));
-        let with = |target: Held<f32>| -> (ViewMut<f32>, bool) { (target.write(), before.is_some()) };
-        let d_inputs: Vec<Option<(ViewMut<f32>, bool)>> = targets.iter().map(|target| target.map(with)).collect();
+        let own = target(data.parameters.len(), before.map(|(_, own)| own));
+        let own = towards_weights.then(|| memory.put(&own));
+        let added = before.is_some();
+        let d_inputs: Vec<Option<(ViewMut<A>, bool)>> =
+            targets.iter().map(|target| target.map(|target| (target.write(), added))).collect();
         let of = Gradients {
             inputs: &inputs,
             output,
             parameters: self.parameters.read(),
-            d_output: self.d_output.get_or_insert_with(|| memory.put(&data.d_output)).read(),
+            d_output: self.d_output.get_or_insert_with(|| memory.put(&lay(case.form, &data.d_output, shape))).read(),
             d_inputs: if towards_data { &d_inputs } else { &[] },
-            d_parameters: own.map(with),
+            d_parameters: own.map(|own| (own.write(), added)),
         };
         let scratch = self.scratch;
         self.play(|kernel, into| kernel.backward(&of, scratch, into));
-        let get = |target: Held<f32>| self.memory.get(target);
-        (targets.into_iter().map(|target| target.map(get)).collect(), own.map(get))
+        let memory = &*self.memory;
+        let found = targets.into_iter().zip(shapes);
+        let found = found.map(|(target, shape)| target.map(|target| plain(case.form, &memory.wide(target), shape)));
+        (found.collect(), own.map(|own| memory.get(own)))
     }
-}
-
-fn forward(on_cpu: &mut cpu::Kernel, data: &mut Data, mode: Mode) -> Vec<f32> {
-    let inputs: Vec<&[f32]> = data.inputs.iter().map(Vec::as_slice).collect();
-    let mut output = vec![f32::NAN; data.d_output.len()];
-    on_cpu.forward(mode, &inputs, &data.parameters, &mut data.statistics, &mut output);
-    output
-}
-
-fn backward(on_cpu: &mut cpu::Kernel, data: &Data, output: Vec<f32>) -> Given {
-    let inputs: Vec<&[f32]> = data.inputs.iter().map(Vec::as_slice).collect();
-    let mut d_inputs: Vec<Vec<f32>> = data.inputs.iter().map(|input| vec![f32::NAN; input.len()]).collect();
-    let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
-    let mut gradient = vec![f32::NAN; data.parameters.len()];
-    let (w, d, no) = (&data.parameters, &data.d_output, vec![false; inputs.len()]);
-    on_cpu.backward(&inputs, &output, w, d, &mut wanted, &no, &mut gradient, false);
-    Given { output, d_inputs, gradient }
 }

@@ -1,10 +1,11 @@
 //! What cuDNN and cuBLASLt do, by slow obvious loops in f64, on tensors of the twin's memory.
 
-use lockstep_exec::device::cuda::{Command, Convolution, ConvolutionPass, Convolve, Multiply, Precision};
+use lockstep_exec::device::cuda::{Bf16, Command, Convolution, ConvolutionPass, Convolve, Multiply, Precision, Scalar};
 
-use crate::memory::Memory;
+use crate::memory::{Memory, Real};
 use crate::size;
 use crate::twin::Twin;
+use lockstep_models::Shape;
 
 /// Plays commands in order; all products must be of `precision`.
 pub(crate) fn play(commands: &[Command], precision: Precision, twin: &mut Twin, memory: &mut Memory) {
@@ -42,7 +43,7 @@ fn read(memory: &mut Memory, address: u64, elements: usize) -> Vec<f32> {
 }
 
 /// Writes what sums came to, with a bias, rectified, or added to what is there: rounded but once, as a library may.
-fn write(
+fn write<A: Real>(
     memory: &mut Memory,
     address: u64,
     sums: Vec<f64>,
@@ -50,13 +51,27 @@ fn write(
     rectified: bool,
     accumulate: bool,
 ) {
-    let before = if accumulate { read(memory, address, sums.len()) } else { vec![0.0; sums.len()] };
-    let finished = sums.iter().zip(before).enumerate().map(|(at, (sum, before))| {
-        let value = (f64::from(before) + sum) as f32 + bias(at).unwrap_or(0.0);
-        if rectified && value <= 0.0 { 0.0 } else { value }
-    });
-    let bytes: Vec<u8> = finished.flat_map(f32::to_le_bytes).collect();
-    memory.bytes(address, bytes.len()).copy_from_slice(&bytes);
+    let target = memory.bytes(address, size_of::<A>() * sums.len());
+    for ((at, sum), place) in sums.iter().enumerate().zip(target.chunks_exact_mut(size_of::<A>())) {
+        let before = if accumulate { f64::from(A::of(place).wide()) } else { 0.0 };
+        let value = (before + sum) as f32 + bias(at).unwrap_or(0.0);
+        let value = if rectified && value <= 0.0 { 0.0 } else { value };
+        place.copy_from_slice(&A::nearest(value).bytes());
+    }
+}
+
+/// [`write`], of numbers of a scalar.
+fn write_as(
+    scalar: Scalar,
+    memory: &mut Memory,
+    (address, sums): (u64, Vec<f64>),
+    bias: impl Fn(usize) -> Option<f32>,
+    (rectified, accumulate): (bool, bool),
+) {
+    match scalar {
+        Scalar::F32 => write::<f32>(memory, address, sums, bias, rectified, accumulate),
+        Scalar::Bf16 => write::<Bf16>(memory, address, sums, bias, rectified, accumulate),
+    }
 }
 
 /// Numbers of the input, the filters and the output that meet: y += x·w.
@@ -68,15 +83,24 @@ fn each_tap(of: &Convolution, mut tap: impl FnMut(usize, usize, usize)) {
     for (sample, filter, channel) in
         (0..of.samples).flat_map(|n| (0..of.output.channels).flat_map(move |o| (0..ins).map(move |c| (n, o, c))))
     {
-        let plane_in = sample * of.input.channels + filter / outs * ins + channel;
+        let place = |shape: Shape, channel: u32, row: u32, column: u32| {
+            let Shape { channels, height, width } = shape;
+            if of.channels_last {
+                ((sample * height + row) * width + column) * channels + channel
+            } else {
+                ((sample * channels + channel) * height + row) * width + column
+            }
+        };
         for (i, j) in (0..of.kernel.0).flat_map(|i| (0..of.kernel.1).map(move |j| (i, j))) {
-            let weight = ((filter * ins + channel) * of.kernel.0 + i) * of.kernel.1 + j;
+            let taps = (filter * of.kernel.0 + i) * of.kernel.1 + j;
+            let first = ((filter * ins + channel) * of.kernel.0 + i) * of.kernel.1 + j;
+            let weight = if of.channels_last { taps * ins + channel } else { first };
             for (h, w) in (0..of.output.height).flat_map(|h| (0..of.output.width).map(move |w| (h, w))) {
                 let row = inside(h, i, of.stride.0, of.dilation.0, of.padding.0, of.input.height);
                 let column = inside(w, j, of.stride.1, of.dilation.1, of.padding.1, of.input.width);
                 let (Some(row), Some(column)) = (row, column) else { continue };
-                let x = (plane_in * of.input.height + row) * of.input.width + column;
-                let y = ((sample * of.output.channels + filter) * of.output.height + h) * of.output.width + w;
+                let x = place(of.input, filter / outs * ins + channel, row, column);
+                let y = place(of.output, filter, h, w);
                 tap(x as usize, weight as usize, y as usize);
             }
         }
@@ -103,22 +127,11 @@ fn convolve(pass: &Convolve, memory: &mut Memory) {
         ConvolutionPass::BackwardWeight => sums[w] += left[x] * right[y],
     });
     assert!(pass.bias.is_some() || !rectified, "only what has a bias is rectified");
-    if of.precision == Precision::Bf16 {
-        assert!(pass.bias.is_none() && !accumulate, "bf16 tensors have neither");
-        let halves: Vec<u8> = sums.iter().flat_map(|sum| nearest(*sum as f32).to_le_bytes()).collect();
-        return memory.bytes(result, halves.len()).copy_from_slice(&halves);
-    }
     assert!(pass.bias.is_none() || (pass.pass == ConvolutionPass::Forward && !accumulate));
     let biases = pass.bias.map(|bias| read(memory, bias, of.output.channels as usize));
-    let plane = (of.output.height * of.output.width) as usize;
+    let plane = if of.channels_last { 1 } else { (of.output.height * of.output.width) as usize };
     let bias = |at: usize| biases.as_ref().map(|biases| biases[at / plane % biases.len()]);
-    write(memory, result, sums, bias, rectified, accumulate);
-}
-
-/// The nearest bf16, of two the even one.
-fn nearest(value: f32) -> u16 {
-    let bits = value.to_bits();
-    if value.is_nan() { 0x7fff } else { ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16 }
+    write_as(of.precision.scalar(), memory, (result, sums), bias, (rectified, accumulate));
 }
 
 fn multiply(of: &Multiply, memory: &mut Memory) {
@@ -135,5 +148,5 @@ fn multiply(of: &Multiply, memory: &mut Memory) {
     assert!(of.bias.is_none() || !of.accumulate, "a bias is not added to a sum");
     let biases = of.bias.map(|bias| read(memory, bias, columns));
     let bias = |at: usize| biases.as_ref().map(|biases| biases[at % columns]);
-    write(memory, of.c, sums, bias, of.rectified, of.accumulate);
+    write_as(of.result, memory, (of.c, sums), bias, (of.rectified, of.accumulate));
 }

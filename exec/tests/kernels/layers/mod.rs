@@ -5,14 +5,18 @@
 
 mod case;
 mod chains;
+mod joined;
+mod laying;
 mod libraries;
 mod losses;
+mod on_cpu;
 mod rounding;
 
 use std::cell::RefCell;
 
-use lockstep_exec::device::cuda::Precision;
-use lockstep_exec::device::cuda::layers::Space;
+use lockstep_exec::device::cpu::Mode;
+use lockstep_exec::device::cuda::layers::{Form, Space};
+use lockstep_exec::device::cuda::{Bf16, Precision};
 use proptest::prelude::*;
 
 use crate::memory::Memory;
@@ -20,20 +24,21 @@ use crate::twin::Twin;
 use crate::{Theme, property};
 use case::Case;
 use chains::Chain;
+use joined::{Joined, Place};
+use lockstep_models::Shape;
 
 /// Convolutions and dense layers, in all precisions.
 pub(crate) const PRODUCTS: Theme = Theme {
     kernels: &[
-        "add_into",
-        "channel_affine",
         "channel_slopes",
         "channel_slopes_finish",
-        "from_bf16",
+        "column_slopes",
         "max_pool_backward",
         "max_pool_forward",
+        "move_rows",
+        "permute",
         "relu_backward",
         "relu_forward",
-        "to_bf16",
     ],
     play: products,
 };
@@ -42,7 +47,6 @@ pub(crate) const PRODUCTS: Theme = Theme {
 pub(crate) const OTHERS: Theme = Theme {
     kernels: &[
         "add",
-        "add_into",
         "batch_norm_backward",
         "batch_norm_forward",
         "batch_norm_inverses",
@@ -51,6 +55,8 @@ pub(crate) const OTHERS: Theme = Theme {
         "channel_affine",
         "channel_slopes",
         "channel_slopes_finish",
+        "column_moments",
+        "column_slopes",
         "curve_backward",
         "curve_forward",
         "dropout_backward",
@@ -68,6 +74,7 @@ pub(crate) const OTHERS: Theme = Theme {
         "mean_pool_backward",
         "mean_pool_forward",
         "move_rows",
+        "permute",
         "relu_backward",
         "relu_forward",
         "softmax_forward",
@@ -85,28 +92,52 @@ impl Space for Own<'_> {
 }
 
 /// Plays cases of a strategy; `whole` ones have small whole numbers in their tensors.
-fn agree(twin: &RefCell<Twin>, cases: u32, chains: impl Strategy<Value = Chain>, precisions: bool) {
+fn agree(twin: &RefCell<Twin>, cases: u32, chains: impl Strategy<Value = Chain>, products: bool) {
     let precision = prop_oneof![Just(Precision::F32), Just(Precision::Tf32), Just(Precision::Bf16)];
+    let form = (precision, any::<bool>()).prop_map(|(precision, channels_last)| Form { precision, channels_last });
     let rest = (0..3u32, any::<bool>(), proptest::option::of(0..2usize), 0..5u32, proptest::option::of(0..3u32));
-    property((chains, precision, rest), cases, |(chain, precision, (spare, whole, place, mode, batch)), memory| {
-        let precision = if precisions { precision } else { Precision::F32 };
-        let whole = precisions && (whole || precision != Precision::F32);
+    property((chains, form, rest), cases, |(chain, form, (spare, whole, place, mode, batch)), memory| {
+        let whole = products && (whole || form.precision != Precision::F32);
         let batch = batch.filter(|_| mode == 0);
-        Case { chain, precision, whole, spare, place, batch }.agrees(&mut twin.borrow_mut(), memory);
+        Case { chain, form, whole, spare, place, batch }.agrees(&mut twin.borrow_mut(), memory);
     });
 }
 
 fn products(twin: &RefCell<Twin>) {
     agree(twin, 40, chains::convolutions(), true);
     agree(twin, 25, chains::dense(), true);
-    property(chains::convolutions(), 10, |chain, memory| rounding::is_bounded(&mut twin.borrow_mut(), memory, chain));
-    property(chains::dense(), 10, |chain, memory| rounding::is_bounded(&mut twin.borrow_mut(), memory, chain));
+    property((chains::convolutions(), any::<bool>()), 10, |(chain, last), memory| {
+        rounding::is_bounded(&mut twin.borrow_mut(), memory, chain, last);
+    });
+    property(chains::dense(), 10, |chain, memory| rounding::is_bounded(&mut twin.borrow_mut(), memory, chain, false));
 }
 
 fn others(twin: &RefCell<Twin>) {
     agree(twin, 20, chains::batch_norms(), false);
     agree(twin, 60, chains::others(), false);
     agree(twin, 25, chains::pools(), false);
+    let place = prop::sample::select(vec![Place::Own, Place::Normalised, Place::Addend, Place::Input]);
+    let mode = prop_oneof![Just(Mode::Train), Just(Mode::Evaluate)];
+    let sizes = (1..4u32, 1..9u32, 2..6u32, 1..6u32);
+    property(
+        (sizes, place, mode, any::<[bool; 4]>()),
+        25,
+        |((samples, channels, height, width), place, mode, flags), memory| {
+            let [relu, second, channels_last, halves] = flags;
+            let shape = Shape { channels, height, width };
+            let precision = if halves { Precision::Bf16 } else { Precision::F32 };
+            let form = Form { precision, channels_last };
+            let joined = Joined { samples, shape, relu, place, second, mode, form };
+            match halves {
+                true => joined.agrees::<Bf16>(&mut twin.borrow_mut(), memory),
+                false => joined.agrees::<f32>(&mut twin.borrow_mut(), memory),
+            }
+            match halves {
+                true => joined.is_refused::<Bf16>(memory),
+                false => joined.is_refused::<f32>(memory),
+            }
+        },
+    );
     let sizes = (1..20u32, 1..60u32, 0..3u32, any::<[bool; 2]>());
     property(sizes, 20, |(samples, classes, spare, flags), memory| {
         losses::agree(&mut twin.borrow_mut(), memory, samples, classes, spare, flags);

@@ -26,16 +26,19 @@ KERNEL(relu_forward)(const Real* x, Real* y, u32 elements) {
     }, y, x);
 }
 
-// d_x ← d_y where y > 0, else 0, or adds that. d_x may be d_y.
-KERNEL(relu_backward)(const Real* d_y, const Real* y, Real* d_x, u32 elements, bool accumulate) {
+// d_x ← d_y where y > 0, else 0, or adds that; d_other, where it is not null, likewise: the gradients of both inputs of an
+// addition. d_x or d_other may be d_y.
+KERNEL(relu_backward)(
+    const Real* d_y, const Real* y, Real* d_x, Real* d_other, u32 elements, bool accumulate, bool accumulate_other) {
     each_group(elements, [&](const Group& group) {
         float slopes[4], values[4];
         load(d_y, group, slopes);
         load(y, group, values);
 #pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) slopes[lane] = values[lane] <= 0.0f ? 0.0f : slopes[lane];
+        for (u32 lane = 0; lane < 4; ++lane) values[lane] = slopes[lane] = values[lane] <= 0.0f ? 0.0f : slopes[lane];
         merge(d_x, group, slopes, accumulate);
-    }, d_x, d_y, y);
+        if (d_other) merge(d_other, group, values, accumulate_other);
+    }, d_x, d_y, y, d_other);
 }
 
 // y ← 1 / (1 + e⁻ˣ), or tanh x. y may be x.

@@ -1,21 +1,21 @@
 //! Batch normalisation with the ReLU behind it. The batch's statistics are kept for the backward pass, in which the input says
 //! what the ReLU let through.
 
-use lockstep_models::{BatchNorm as Layer, Shape};
+use lockstep_models::BatchNorm as Layer;
 
+use super::image::Image;
 use super::script::Script;
-use super::{Forward, Gradients, Space, own, plane, slopes};
+use super::{Forward, Gradients, Space, own, slopes};
 use crate::device::cpu::Mode;
 use crate::device::cuda::table::{
     BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelSlopes,
-    ChannelSlopesFinish,
+    ChannelSlopesFinish, ColumnMoments,
 };
-use crate::device::cuda::{Parts, ViewMut};
+use crate::device::cuda::{Activation, ViewMut};
 
 /// The layer; means and inverse deviations are those of the last batch.
 pub(super) struct BatchNorm {
-    channels: u32,
-    plane: u32,
+    image: Image,
     epsilon: f32,
     momentum: f32,
     relu: bool,
@@ -24,19 +24,35 @@ pub(super) struct BatchNorm {
 }
 
 impl BatchNorm {
-    pub(super) fn new(layer: &Layer, input: Shape, relu: bool, space: &mut dyn Space) -> BatchNorm {
-        let (&Layer { epsilon, momentum }, channels) = (layer, u64::from(input.channels));
+    pub(super) fn new(layer: &Layer, image: Image, relu: bool, space: &mut dyn Space) -> BatchNorm {
+        let (&Layer { epsilon, momentum }, channels) = (layer, u64::from(image.channels()));
         let (means, inverses) = (own(space, channels), own(space, channels));
-        BatchNorm { channels: input.channels, plane: plane(input), epsilon, momentum, relu, means, inverses }
+        BatchNorm { image, epsilon, momentum, relu, means, inverses }
+    }
+
+    pub(super) fn relu(&self) -> bool {
+        self.relu
     }
 
     /// Of parameters, and of running statistics.
     pub(super) fn parameters(&self) -> u64 {
-        2 * u64::from(self.channels)
+        2 * u64::from(self.image.channels())
     }
 
-    pub(super) fn forward(&self, of: &Forward<'_>, samples: u32, script: &mut Script<'_>) {
-        let &BatchNorm { channels, plane, epsilon, momentum, means, inverses, relu } = self;
+    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let last = self.begin(of, samples, script);
+        script.launch(&last);
+    }
+
+    /// A forward pass but for its last launch, which makes the output.
+    pub(super) fn begin<A: Activation>(
+        &self,
+        of: &Forward<'_, A>,
+        samples: u32,
+        script: &mut Script<'_>,
+    ) -> BatchNormForward<A> {
+        let &BatchNorm { image, epsilon, momentum, means, inverses, relu } = self;
+        let (samples, channels, plane) = image.batch(samples);
         let (first, second) = (0..u64::from(channels), u64::from(channels)..self.parameters());
         let (running_means, running_variances) =
             (of.statistics.part(first.clone()), of.statistics.part(second.clone()));
@@ -48,9 +64,13 @@ impl BatchNorm {
         };
         let x = of.inputs[0];
         if let Some(keep) = keep {
-            let parts = Parts::of(samples * plane);
+            let parts = slopes::parts(samples * plane, channels, plane);
             let partials = script.take(2 * u64::from(channels) * u64::from(parts.parts()));
-            script.launch(&BatchNormMoments { x, partials, channels, plane, parts });
+            if plane == 1 {
+                script.launch(&ColumnMoments { x, partials, channels, parts });
+            } else {
+                script.launch(&BatchNormMoments { x, partials, channels, plane, parts });
+            }
             script.launch(&BatchNormStatistics {
                 partials: partials.view(),
                 means,
@@ -66,7 +86,7 @@ impl BatchNorm {
             let running_variances = running_variances.view();
             script.launch(&BatchNormInverses { running_variances, inverses, channels, epsilon });
         }
-        script.launch(&BatchNormForward {
+        BatchNormForward {
             x,
             means: if keep.is_some() { means.view() } else { running_means.view() },
             inverses: inverses.view(),
@@ -78,11 +98,11 @@ impl BatchNorm {
             channels,
             plane,
             rectified: relu,
-        });
+        }
     }
 
-    pub(super) fn backward(&self, of: &Gradients<'_>, samples: u32, script: &mut Script<'_>) {
-        let &BatchNorm { channels, plane, relu: rectified, .. } = self;
+    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (rectified, (samples, channels, plane)) = (self.relu, self.image.batch(samples));
         let (x, means, inverses) = (of.inputs[0], self.means.view(), self.inverses.view());
         let (first, second) = (0..u64::from(channels), u64::from(channels)..self.parameters());
         let (gammas, betas) = (of.parameters.part(first.clone()), of.parameters.part(second.clone()));
@@ -93,11 +113,11 @@ impl BatchNorm {
             gammas: Some(gammas),
             betas: Some(betas),
             rectified,
-            ..slopes::sums(script, of.d_output, channels, plane)
+            ..slopes::sums(script, of.d_output, self.image)
         };
         let d_input = of.d_input();
         let rest: Option<[ViewMut<f32>; 2]> = d_input.map(|_| [0, 1].map(|_| script.take(u64::from(channels))));
-        script.launch(&sums);
+        slopes::add_up(script, &sums);
         script.launch(&ChannelSlopesFinish {
             inverses: Some(inverses),
             d_factors: of.d_parameters.map(|(all, _)| all.part(first)),

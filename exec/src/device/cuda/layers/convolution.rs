@@ -1,21 +1,21 @@
 //! A convolution with the bias, the ReLU and the max pooling behind it.
 //!
-//! cuDNN adds the bias and rectifies where all is fp32. Before a max pooling it does neither: pooling reads what it gave, and
-//! the largest plus the bias is the largest of those with the bias. bf16 tensors are scratch: input and weights are rounded
-//! into it, what comes out is fp32 again before anything else is done to it.
+//! cuDNN adds the bias and rectifies where it can. Before a max pooling it does neither: pooling reads what it gave, and the
+//! largest plus the bias is the largest of those with the bias.
 
 use lockstep_models::{Conv2d, Pool2d, Shape};
 
+use super::image::Image;
 use super::script::{Script, count};
-use super::{Forward, Gradients, Space, own, plane, size, slopes};
-use crate::device::cuda::table::{
-    ChannelAffine, ChannelSlopes, FromBf16, MaxPoolBackward, MaxPoolForward, ReluBackward, ReluForward, Window,
-};
-use crate::device::cuda::{Bf16, Convolution as Sizes, ConvolutionPass, Convolve, Precision, View, ViewMut};
+use super::weights::Weights;
+use super::{Form, Forward, Gradients, Space, own, size, slopes};
+use crate::device::cuda::table::{ChannelSlopes, MaxPoolBackward, MaxPoolForward, ReluForward, Window};
+use crate::device::cuda::{Activation, Convolution as Sizes, ConvolutionPass, Convolve, View, ViewMut};
 
 /// The layer and its tail.
-pub(super) struct Convolution {
+pub(super) struct Convolution<A> {
     sizes: Sizes,
+    weights: Weights<A>,
     bias: bool,
     relu: bool,
     pool: Option<Pool>,
@@ -25,40 +25,42 @@ pub(super) struct Convolution {
 struct Pool {
     window: Window,
     output: Shape,
-    /// `[samples, output]`: the places of the largest.
+    /// As the output: the places of the largest.
     best: ViewMut<u32>,
 }
 
-impl Convolution {
+impl<A: Activation> Convolution<A> {
     pub(super) fn new(
         layer: &Conv2d,
         (input, output): (Shape, Shape),
         relu: bool,
         samples: u32,
-        precision: Precision,
-    ) -> Convolution {
+        form: Form,
+        space: &mut dyn Space,
+    ) -> Convolution<A> {
         let Conv2d { kernel, stride, padding, dilation, groups, bias, .. } = *layer;
-        let channels_last = false;
+        let Form { precision, channels_last } = form;
         let sizes =
             Sizes { samples, input, output, kernel, stride, padding, dilation, groups, precision, channels_last };
-        Convolution { sizes, bias, relu, pool: None }
+        let filters = (output.channels, input.channels / groups, kernel.0 * kernel.1);
+        let weights = Weights::new(filters, channels_last, space);
+        Convolution { sizes, weights, bias, relu, pool: None }
     }
 
     /// Puts a max pooling behind it, whose output is `output`.
     pub(super) fn pool(&mut self, layer: &Pool2d, output: Shape, space: &mut dyn Space) {
-        let window = Window::of(layer, self.sizes.output, output);
+        let window = Window::of(layer, self.sizes.output, output).inner(self.image().planes(1).1);
         let best = own(space, u64::from(self.sizes.samples) * size(output));
         self.pool = Some(Pool { window, output, best });
     }
 
-    pub(super) fn parameters(&self) -> u64 {
-        self.weights() + if self.bias { u64::from(self.sizes.output.channels) } else { 0 }
+    /// What the products are.
+    fn image(&self) -> Image {
+        Image::new(self.sizes.output, self.sizes.channels_last)
     }
 
-    fn weights(&self) -> u64 {
-        let Sizes { input, output, kernel, groups, .. } = self.sizes;
-        let per_filter = input.channels / groups * kernel.0 * kernel.1;
-        u64::from(output.channels) * u64::from(per_filter)
+    pub(super) fn parameters(&self) -> u64 {
+        self.weights.elements() + if self.bias { u64::from(self.sizes.output.channels) } else { 0 }
     }
 
     /// The pass of a batch; its result takes no bias, is not rectified and replaces what is there.
@@ -67,96 +69,56 @@ impl Convolution {
         Convolve { of, pass, left, right, result, bias: None, rectified: false, accumulate: false }
     }
 
-    pub(super) fn forward(&self, of: &Forward<'_>, samples: u32, script: &mut Script<'_>) {
-        let (input, output) = (of.inputs[0], of.output);
-        let (weights, channels) = (of.parameters.part(0..self.weights()), self.sizes.output.channels);
-        let biases = self.bias.then(|| of.parameters.part(self.weights()..self.parameters()));
+    pub(super) fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (input, output, weights) = (of.inputs[0], of.output, self.weights.elements());
+        let biases = self.bias.then(|| of.parameters.part(weights..self.parameters()));
+        let w = self.weights.forward(of.parameters.part(0..weights), script);
         let products = match &self.pool {
             Some(_) => script.take(u64::from(samples) * size(self.sizes.output)),
             None => output,
         };
-        let tail = self.pool.is_none();
-        if self.sizes.precision == Precision::Bf16 {
-            let (x, w) = (script.halves(input), script.halves(weights));
-            let y = script.take::<Bf16>(products.elements());
-            script.convolve(self.pass(samples, ConvolutionPass::Forward, x.address(), w.address(), y.address()));
-            script.launch(&FromBf16 { x: y.view(), y: products, elements: products.elements(), accumulate: false });
-            if tail && (self.bias || self.relu) {
-                script.launch(&ChannelAffine {
-                    x: output.view(),
-                    factors: None,
-                    summands: biases,
-                    y: output,
-                    samples,
-                    channels,
-                    plane: plane(self.sizes.output),
-                    rectified: self.relu,
-                    accumulate: false,
-                });
-            }
-        } else {
-            let (x, w) = (input.address(), weights.address());
-            let plain = self.pass(samples, ConvolutionPass::Forward, x, w, products.address());
-            let bias = biases.filter(|_| tail).map(|biases| biases.address());
+        let plain = self.pass(samples, ConvolutionPass::Forward, input.address(), w, products.address());
+        let Some(Pool { window, best, .. }) = &self.pool else {
+            let bias = biases.map(|biases| biases.address());
             script.convolve(Convolve { bias, rectified: self.relu && bias.is_some(), ..plain });
-            if tail && self.relu && bias.is_none() {
+            if self.relu && bias.is_none() {
                 script.launch(&ReluForward { x: output.view(), y: output, elements: count(output.elements()) });
             }
+            return;
+        };
+        script.convolve(plain);
+        script.launch(&MaxPoolForward {
+            x: products.view(),
+            biases,
+            y: output,
+            best: *best,
+            images: self.image().planes(samples).0,
+            channels: self.sizes.output.channels,
+            window: *window,
+            rectified: self.relu,
+        });
+    }
+
+    pub(super) fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (d, weights) = (self.before_tail(of, samples, script).address(), self.weights.elements());
+        if let Some((d_input, accumulate)) = of.d_input() {
+            let w = self.weights.backward(of.parameters.part(0..weights));
+            let plain = self.pass(samples, ConvolutionPass::BackwardData, d, w, d_input.address());
+            script.convolve(Convolve { accumulate, ..plain });
         }
-        if let Some(Pool { window, best, .. }) = &self.pool {
-            script.launch(&MaxPoolForward {
-                x: products.view(),
-                biases,
-                y: output,
-                best: *best,
-                images: samples * channels,
-                channels,
-                window: *window,
-                rectified: self.relu,
+        if let Some((d_parameters, accumulate)) = of.d_parameters {
+            let x = of.inputs[0].address();
+            self.weights.gradient::<A>((d_parameters.part(0..weights), accumulate), script, |result, script| {
+                script.convolve(self.pass(samples, ConvolutionPass::BackwardWeight, x, d, result));
             });
         }
     }
 
-    pub(super) fn backward(&self, of: &Gradients<'_>, samples: u32, script: &mut Script<'_>) {
-        let d_products = self.before_tail(of, samples, script);
-        let halves = self.sizes.precision == Precision::Bf16;
-        // Both products read the gradient.
-        let d = if halves { script.halves(d_products).address() } else { d_products.address() };
-        if let Some((d_input, accumulate)) = of.d_input() {
-            let (pass, weights) = (ConvolutionPass::BackwardData, of.parameters.part(0..self.weights()));
-            if halves {
-                let (w, d_x) = (script.halves(weights), script.take::<Bf16>(d_input.elements()));
-                script.convolve(self.pass(samples, pass, d, w.address(), d_x.address()));
-                let (x, y, elements) = (d_x.view(), d_input, d_input.elements());
-                script.launch(&FromBf16 { x, y, elements, accumulate });
-            } else {
-                let plain = self.pass(samples, pass, d, weights.address(), d_input.address());
-                script.convolve(Convolve { accumulate, ..plain });
-            }
-        }
-        if let Some((d_parameters, accumulate)) = of.d_parameters {
-            let (pass, d_weights) = (ConvolutionPass::BackwardWeight, d_parameters.part(0..self.weights()));
-            if halves {
-                let (x, d_w) = (script.halves(of.inputs[0]), script.take::<Bf16>(d_weights.elements()));
-                script.convolve(self.pass(samples, pass, x.address(), d, d_w.address()));
-                let (x, y, elements) = (d_w.view(), d_weights, d_weights.elements());
-                script.launch(&FromBf16 { x, y, elements, accumulate });
-            } else {
-                // The library may add in another order than one addition per element.
-                let result = if accumulate { script.take(d_weights.elements()) } else { d_weights };
-                script.convolve(self.pass(samples, pass, of.inputs[0].address(), d, result.address()));
-                if accumulate {
-                    script.merge(result.view(), d_weights, true);
-                }
-            }
-        }
-    }
-
     /// The gradient of the products; that of the bias on the way, where it is wanted.
-    fn before_tail(&self, of: &Gradients<'_>, samples: u32, script: &mut Script<'_>) -> View<f32> {
-        let channels = self.sizes.output.channels;
+    fn before_tail(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) -> View<A> {
         let d_biases = of.d_parameters.filter(|_| self.bias);
-        let d_biases = d_biases.map(|(all, accumulate)| (all.part(self.weights()..self.parameters()), accumulate));
+        let behind = self.weights.elements()..self.parameters();
+        let d_biases = d_biases.map(|(all, accumulate)| (all.part(behind), accumulate));
         let y = self.relu.then_some(of.output);
         if let Some(Pool { window, output, best }) = &self.pool {
             let d_x = script.take(u64::from(samples) * size(self.sizes.output));
@@ -165,30 +127,25 @@ impl Convolution {
                 y,
                 best: best.view(),
                 d_x,
-                images: samples * channels,
+                images: self.image().planes(samples).0,
                 window: *window,
                 rectified: self.relu,
                 accumulate: false,
             });
             if let Some(d_biases) = d_biases {
                 // Each pooled place sends its gradient to one place of its channel.
-                let sums = slopes::sums(script, of.d_output, channels, plane(*output));
+                let pooled = Image::new(*output, self.sizes.channels_last);
+                let sums = slopes::sums(script, of.d_output, pooled);
                 slopes::of_bias(script, &ChannelSlopes { y, rectified: self.relu, ..sums }, d_biases);
             }
             return d_x.view();
         }
+        let Some(d_biases) = d_biases else {
+            return if self.relu { script.before_relu(of.d_output, of.output).view() } else { of.d_output };
+        };
         let masked = self.relu.then(|| script.take(of.d_output.elements()));
-        match (d_biases, masked) {
-            (Some(d_biases), _) => {
-                let sums = slopes::sums(script, of.d_output, channels, plane(self.sizes.output));
-                slopes::of_bias(script, &ChannelSlopes { y, masked, rectified: self.relu, ..sums }, d_biases);
-            }
-            (None, Some(d_x)) => {
-                let (d_y, y, elements) = (of.d_output, of.output, count(d_x.elements()));
-                script.launch(&ReluBackward { d_y, y, d_x, elements, accumulate: false });
-            }
-            (None, None) => {}
-        }
+        let sums = slopes::sums(script, of.d_output, self.image());
+        slopes::of_bias(script, &ChannelSlopes { y, masked, rectified: self.relu, ..sums }, d_biases);
         masked.map_or(of.d_output, ViewMut::view)
     }
 }

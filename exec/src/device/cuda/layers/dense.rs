@@ -1,44 +1,40 @@
 //! The fully connected layer with the ReLU behind it: three products of matrices.
 
-use lockstep_models::Dense as Layer;
+use lockstep_models::{Dense as Layer, Shape};
 
+use super::image::Image;
 use super::script::{Script, count};
-use super::{Forward, Gradients, slopes};
-use crate::device::cuda::table::{ReluBackward, ReluForward};
-use crate::device::cuda::{Multiply, Precision, Scalar, View, ViewMut};
+use super::weights::Weights;
+use super::{Forward, Gradients, Space, slopes};
+use crate::device::cuda::table::ReluForward;
+use crate::device::cuda::{Activation, Multiply, Precision, Scalar};
 
 /// `y = x·Wᵀ + b`, rectified or not; x is `[samples, in]`, W `[out, in]`.
-pub(super) struct Dense {
+pub(super) struct Dense<A> {
     inputs: u32,
     outputs: u32,
+    weights: Weights<A>,
     bias: bool,
     relu: bool,
     precision: Precision,
 }
 
-/// A factor of a product: its address in the type that the product takes, and whether it lies transposed.
+/// A factor of a product: its address, and whether it lies transposed.
 type Factor = (u64, bool);
 
-impl Dense {
-    pub(super) fn new(layer: &Layer, inputs: u32, relu: bool, precision: Precision) -> Dense {
-        Dense { inputs, outputs: layer.out_features, bias: layer.bias, relu, precision }
+impl<A: Activation> Dense<A> {
+    pub(super) fn new(layer: &Layer, inputs: u32, relu: bool, precision: Precision, space: &mut dyn Space) -> Dense<A> {
+        let outputs = layer.out_features;
+        let weights = Weights::new((1, outputs, inputs), false, space);
+        Dense { inputs, outputs, weights, bias: layer.bias, relu, precision }
     }
 
     pub(super) fn parameters(&self) -> u64 {
-        self.weights() + if self.bias { u64::from(self.outputs) } else { 0 }
+        self.weights.elements() + if self.bias { u64::from(self.outputs) } else { 0 }
     }
 
-    fn weights(&self) -> u64 {
-        u64::from(self.outputs) * u64::from(self.inputs)
-    }
-
-    /// Where a factor lies as the products take it.
-    fn factor(&self, script: &mut Script<'_>, of: View<f32>) -> u64 {
-        if self.precision == Precision::Bf16 { script.halves(of).address() } else { of.address() }
-    }
-
-    /// C ← A·B of `(rows, columns, depth)`.
-    fn product(&self, (rows, columns, depth): (u32, u32, u32), a: Factor, b: Factor, c: ViewMut<f32>) -> Multiply {
+    /// C ← A·B of `(rows, columns, depth)`, C made of what activations are.
+    fn product(&self, (rows, columns, depth): (u32, u32, u32), a: Factor, b: Factor, c: u64) -> Multiply {
         let ((a, transposed_a), (b, transposed_b)) = (a, b);
         Multiply {
             rows,
@@ -48,8 +44,8 @@ impl Dense {
             transposed_a,
             b,
             transposed_b,
-            c: c.address(),
-            result: Scalar::F32,
+            c,
+            result: A::SCALAR,
             bias: None,
             rectified: false,
             accumulate: false,
@@ -57,43 +53,40 @@ impl Dense {
         }
     }
 
-    pub(super) fn forward(&self, of: &Forward<'_>, samples: u32, script: &mut Script<'_>) {
-        let x = self.factor(script, of.inputs[0]);
-        let w = self.factor(script, of.parameters.part(0..self.weights()));
-        let bias = self.bias.then(|| of.parameters.part(self.weights()..self.parameters()).address());
-        let plain = self.product((samples, self.outputs, self.inputs), (x, false), (w, true), of.output);
+    pub(super) fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (x, weights) = (of.inputs[0].address(), self.weights.elements());
+        let w = self.weights.forward(of.parameters.part(0..weights), script);
+        let bias = self.bias.then(|| of.parameters.part(weights..self.parameters()).address());
+        let sizes = (samples, self.outputs, self.inputs);
+        let plain = self.product(sizes, (x, false), (w, true), of.output.address());
         script.multiply(Multiply { bias, rectified: self.relu && self.bias, ..plain });
         if self.relu && !self.bias {
             script.launch(&ReluForward { x: of.output.view(), y: of.output, elements: count(of.output.elements()) });
         }
     }
 
-    pub(super) fn backward(&self, of: &Gradients<'_>, samples: u32, script: &mut Script<'_>) {
+    pub(super) fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let mut d_products = of.d_output;
         if self.relu {
-            let d_x = script.take(of.d_output.elements());
-            let (d_y, y, elements) = (of.d_output, of.output, count(d_x.elements()));
-            script.launch(&ReluBackward { d_y, y, d_x, elements, accumulate: false });
-            d_products = d_x.view();
+            d_products = script.before_relu(of.d_output, of.output).view();
         }
-        let d = self.factor(script, d_products);
+        let (d, weights) = (d_products.address(), self.weights.elements());
         if let Some((d_parameters, accumulate)) = of.d_parameters {
-            let (d_weights, x) = (d_parameters.part(0..self.weights()), self.factor(script, of.inputs[0]));
-            // The library may add in another order than one addition per element.
-            let result = if accumulate { script.take_like(d_weights) } else { d_weights };
-            script.multiply(self.product((self.outputs, self.inputs, samples), (d, true), (x, false), result));
-            if accumulate {
-                script.merge(result.view(), d_weights, true);
-            }
+            let x = of.inputs[0].address();
+            self.weights.gradient::<f32>((d_parameters.part(0..weights), accumulate), script, |result, script| {
+                let sizes = (self.outputs, self.inputs, samples);
+                let plain = self.product(sizes, (d, true), (x, false), result);
+                script.multiply(Multiply { result: Scalar::F32, ..plain });
+            });
             if self.bias {
-                let sums = slopes::sums(script, d_products, self.outputs, 1);
-                let d_biases = d_parameters.part(self.weights()..self.parameters());
-                slopes::of_bias(script, &sums, (d_biases, accumulate));
+                let sums = slopes::sums(script, d_products, Image::new(Shape::flat(self.outputs), false));
+                slopes::of_bias(script, &sums, (d_parameters.part(weights..self.parameters()), accumulate));
             }
         }
         if let Some((d_input, accumulate)) = of.d_input() {
-            let w = self.factor(script, of.parameters.part(0..self.weights()));
-            let plain = self.product((samples, self.inputs, self.outputs), (d, false), (w, false), d_input);
+            let w = self.weights.backward(of.parameters.part(0..weights));
+            let sizes = (samples, self.inputs, self.outputs);
+            let plain = self.product(sizes, (d, false), (w, false), d_input.address());
             script.multiply(Multiply { accumulate, ..plain });
         }
     }

@@ -4,7 +4,7 @@ use super::script::Script;
 use super::{Forward, Gradients, Space, own};
 use crate::device::cpu::{Draw, Mode};
 use crate::device::cuda::table::{Draws, DropoutBackward, DropoutForward, blocks_of_draws};
-use crate::device::cuda::{View, ViewMut};
+use crate::device::cuda::{Activation, View, ViewMut};
 
 /// The layer, and which random numbers it draws next.
 pub(super) struct Dropout {
@@ -32,7 +32,7 @@ impl Dropout {
         1.0 / (1.0 - self.rate)
     }
 
-    pub(super) fn forward(&self, of: &Forward<'_>, samples: u32, script: &mut Script<'_>) {
+    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (x, y) = (of.inputs[0], of.output);
         if of.mode == Mode::Train {
             script.launch(&DropoutForward {
@@ -51,7 +51,7 @@ impl Dropout {
         }
     }
 
-    pub(super) fn backward(&self, of: &Gradients<'_>, samples: u32, script: &mut Script<'_>) {
+    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
         script.launch(&DropoutBackward {
             d_y: of.d_output,

@@ -3,8 +3,8 @@
 
 use super::script::{Script, count};
 use super::{Forward, Gradients};
-use crate::device::cuda::ViewMut;
 use crate::device::cuda::table::{Add, CurveBackward, CurveForward, MoveRows, ReluBackward, ReluForward};
+use crate::device::cuda::{Activation, ViewMut};
 
 /// The sum of its inputs, rectified or not; ReLU is the rectified and flatten the plain sum of one.
 pub(super) struct Sum {
@@ -12,7 +12,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    pub(super) fn forward(&self, of: &Forward<'_>, script: &mut Script<'_>) {
+    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, script: &mut Script<'_>) {
         let (y, elements) = (of.output, count(of.output.elements()));
         match *of.inputs {
             // What ranks have gathered lies in the output.
@@ -32,14 +32,18 @@ impl Sum {
         }
     }
 
-    pub(super) fn backward(&self, of: &Gradients<'_>, script: &mut Script<'_>) {
+    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, script: &mut Script<'_>) {
         let (d_y, y, elements) = (of.d_output, of.output, count(of.d_output.elements()));
-        for (d_x, accumulate) in of.d_inputs.iter().flatten().copied() {
-            if self.relu {
-                script.launch(&ReluBackward { d_y, y, d_x, elements, accumulate });
-            } else {
+        let mut targets = of.d_inputs.iter().flatten().copied().peekable();
+        while let Some((d_x, accumulate)) = targets.next() {
+            if !self.relu {
                 script.merge(d_y, d_x, accumulate);
+                continue;
             }
+            // Two at once, unless they are the same input's.
+            let other = targets.next_if(|(other, _)| *other != d_x);
+            let (d_other, accumulate_other) = other.map_or((None, false), |(other, added)| (Some(other), added));
+            script.launch(&ReluBackward { d_y, y, d_x, d_other, elements, accumulate, accumulate_other });
         }
     }
 }
@@ -50,12 +54,12 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    pub(super) fn forward(&self, of: &Forward<'_>, script: &mut Script<'_>) {
+    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, script: &mut Script<'_>) {
         let (x, y, elements, hyperbolic) = (of.inputs[0], of.output, count(of.output.elements()), self.hyperbolic);
         script.launch(&CurveForward { x, y, elements, hyperbolic });
     }
 
-    pub(super) fn backward(&self, of: &Gradients<'_>, script: &mut Script<'_>) {
+    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
         let (d_y, y, elements, hyperbolic) = (of.d_output, of.output, count(d_x.elements()), self.hyperbolic);
         script.launch(&CurveBackward { d_y, y, d_x, elements, hyperbolic, accumulate });
@@ -64,13 +68,15 @@ impl Curve {
 
 /// Inputs side by side along channels.
 pub(super) struct Concat {
-    /// Elements of a sample of each input.
+    /// Of a row, the elements of each input.
     pub(super) sizes: Vec<u64>,
+    /// Rows of a sample: one, or with channels last its places.
+    pub(super) rows: u32,
 }
 
 impl Concat {
-    /// The elements of a sample that lie before each input's, and their number; then all of a sample's.
-    fn rows(&self) -> (Vec<(u64, u64)>, u64) {
+    /// The elements of a row that lie before each input's, and their number; then all of a row's.
+    fn parts(&self) -> (Vec<(u64, u64)>, u64) {
         let mut first = 0;
         let rows = self.sizes.iter().map(|length| {
             let row = (first, *length);
@@ -80,8 +86,8 @@ impl Concat {
         (rows.collect(), first)
     }
 
-    pub(super) fn forward(&self, of: &Forward<'_>, rows: u32, script: &mut Script<'_>) {
-        let (parts, to_stride) = self.rows();
+    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let ((parts, to_stride), rows) = (self.parts(), samples * self.rows);
         for (from, (to_first, from_stride)) in of.inputs.iter().copied().zip(parts) {
             let (from_first, to, length, accumulate) = (0, of.output, count(from_stride), false);
             script.launch(&MoveRows {
@@ -98,10 +104,10 @@ impl Concat {
         }
     }
 
-    pub(super) fn backward(&self, of: &Gradients<'_>, rows: u32, script: &mut Script<'_>) {
-        let (parts, from_stride) = self.rows();
+    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let ((parts, from_stride), rows) = (self.parts(), samples * self.rows);
         for (target, (from_first, to_stride)) in of.d_inputs.iter().zip(parts) {
-            let Some((to, accumulate)): Option<(ViewMut<f32>, bool)> = *target else { continue };
+            let Some((to, accumulate)): Option<(ViewMut<A>, bool)> = *target else { continue };
             let (from, to_first, length) = (of.d_output, 0, count(to_stride));
             script.launch(&MoveRows {
                 from,

@@ -4,6 +4,7 @@ use lockstep_models::{LocalResponseNorm, Shape};
 
 use super::script::{Script, count};
 use super::{Forward, Gradients};
+use crate::device::cuda::Activation;
 use crate::device::cuda::table::{LocalResponseBackward, LocalResponseForward, LocalResponseRatios, Response};
 
 /// The layer.
@@ -12,16 +13,18 @@ pub(super) struct LocalResponse {
 }
 
 impl LocalResponse {
-    pub(super) fn new(layer: &LocalResponseNorm, input: Shape) -> LocalResponse {
-        LocalResponse { of: Response::of(layer, input) }
+    pub(super) fn new(layer: &LocalResponseNorm, input: Shape, channels_last: bool) -> LocalResponse {
+        // To the kernel a place with its channels is a sample of its own.
+        let one = Shape { height: 1, width: 1, ..input };
+        LocalResponse { of: Response::of(layer, if channels_last { one } else { input }) }
     }
 
-    pub(super) fn forward(&self, of: &Forward<'_>, script: &mut Script<'_>) {
+    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, script: &mut Script<'_>) {
         let (x, y, elements) = (of.inputs[0], of.output, count(of.output.elements()));
         script.launch(&LocalResponseForward { x, y, elements, of: self.of });
     }
 
-    pub(super) fn backward(&self, of: &Gradients<'_>, script: &mut Script<'_>) {
+    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
         let (d_y, x, y, elements) = (of.d_output, of.inputs[0], of.output, count(of.d_output.elements()));
         let ratios = script.take(of.d_output.elements());

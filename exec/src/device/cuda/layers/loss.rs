@@ -5,7 +5,7 @@ use lockstep_models::Layer;
 use super::script::{Script, count};
 use super::{Space, own};
 use crate::device::cuda::table::{LogisticForward, LossBackward, LossTotals, SoftmaxForward};
-use crate::device::cuda::{Command, View, ViewMut};
+use crate::device::cuda::{Activation, Command, View, ViewMut};
 
 /// Cross-entropy over `classes`; keeps the probabilities for the backward pass, and what it finds until it is fetched.
 pub struct CrossEntropy {
@@ -45,7 +45,7 @@ impl CrossEntropy {
     }
 
     /// `logits` is `[samples, classes]`; each label is below `classes` and stays where it is until the backward pass has run.
-    pub fn forward(&mut self, logits: View<f32>, labels: View<u32>, into: &mut Vec<Command>) {
+    pub fn forward<A: Activation>(&mut self, logits: View<A>, labels: View<u32>, into: &mut Vec<Command>) {
         let &mut CrossEntropy { classes, probabilities, losses, ranks, totals, counts, .. } = self;
         let samples = count(labels.elements());
         assert_eq!(logits.elements(), labels.elements() * u64::from(classes), "one label per sample");
@@ -62,7 +62,7 @@ impl CrossEntropy {
 
     /// The gradient of `scale · Σ losses` of the last forward pass towards its logits; `scale` is 1 / (samples of the global
     /// batch). Adds to `d_logits` when `accumulate`.
-    pub fn backward(&self, scale: f32, d_logits: ViewMut<f32>, accumulate: bool, into: &mut Vec<Command>) {
+    pub fn backward<A: Activation>(&self, scale: f32, d_logits: ViewMut<A>, accumulate: bool, into: &mut Vec<Command>) {
         let &CrossEntropy { classes, labels, .. } = self;
         let (probabilities, samples) = (self.probabilities.view(), count(labels.elements()));
         assert_eq!(

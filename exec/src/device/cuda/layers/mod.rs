@@ -7,8 +7,8 @@
 //!
 //! ```
 //! use lockstep_exec::device::cpu::{ChainLayer, Mode};
-//! use lockstep_exec::device::cuda::layers::{Forward, Gradients, Kernel, Space};
-//! use lockstep_exec::device::cuda::{Command, Precision, View, ViewMut};
+//! use lockstep_exec::device::cuda::layers::{Form, Forward, Gradients, Kernel, Space};
+//! use lockstep_exec::device::cuda::{Command, View, ViewMut};
 //! use lockstep_models::{Dense, Layer, Shape};
 //!
 //! struct Bump(u64);
@@ -24,7 +24,7 @@
 //! let dense = Layer::Dense(Dense { out_features: 4, bias: true });
 //! let (three, four) = ([Shape::flat(3)], [Shape::flat(4)]);
 //! let chain = [ChainLayer { layer: &dense, inputs: &three }, ChainLayer { layer: &Layer::Relu, inputs: &four }];
-//! let kernel = Kernel::new(&chain, 2, Precision::F32, &mut Bump(0x10_0000));
+//! let kernel = Kernel::<f32>::new(&chain, 2, Form::default(), &mut Bump(0x10_0000));
 //! let (x, w, y, d_y) = (View::new(0x1000, 6), View::new(0x2000, 16), ViewMut::new(0x3000, 8), View::new(0x4000, 8));
 //! let mut commands = Vec::new();
 //! let (mode, statistics) = (Mode::Train, ViewMut::new(0, 0));
@@ -42,27 +42,27 @@ mod convolution;
 mod dense;
 mod dropout;
 mod elementwise;
+mod head;
+mod image;
+mod joining;
 mod local_response;
 mod loss;
 mod pooling;
 mod scale;
 mod script;
 mod slopes;
+mod turning;
+mod weights;
 
 use lockstep_models::{Layer, Shape};
 
-use super::{Command, Precision, View, ViewMut};
+use super::{Activation, Command, Precision, Scalar, View, ViewMut};
 use crate::device::{ChainLayer, Draw, Mode, cpu, output_of};
-use batch_norm::BatchNorm;
-use convolution::Convolution;
-use dense::Dense;
-use dropout::Dropout;
-use elementwise::{Concat, Curve, Sum};
-use local_response::LocalResponse;
+use head::Head;
+pub use joining::Pending;
 pub use loss::CrossEntropy;
-use pooling::Pooling;
-use scale::Scale;
 use script::Script;
+use turning::Turning;
 
 /// Where a layer's own tensors come from, which it keeps from forward to backward passes.
 pub trait Space {
@@ -70,9 +70,44 @@ pub trait Space {
     fn take(&mut self, bytes: u64) -> u64;
 }
 
-/// A fused chain of layers for batches of up to a fixed number of samples.
-pub struct Kernel {
-    head: Head,
+/// How a device keeps activations, and what it multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Form {
+    /// Of products' factors.
+    pub precision: Precision,
+    /// Whether a pixel's channels lie side by side: images are `[samples, height, width, channels]`, in activations and their
+    /// gradients alone. Rows of features, and parameters, lie as they do everywhere.
+    pub channels_last: bool,
+}
+
+impl Form {
+    /// Whether samples of `shape` lie as the host gives them: fp32, channels first.
+    pub fn is_plain(self, shape: Shape) -> bool {
+        self.precision.scalar() == Scalar::F32 && !(self.channels_last && turning::is_image(shape))
+    }
+}
+
+/// Puts the command that makes activations of samples which the host gave behind those of `into`.
+pub fn arrange<A: Activation>(
+    given: View<f32>,
+    activations: ViewMut<A>,
+    shape: Shape,
+    form: Form,
+    into: &mut Vec<Command>,
+) {
+    let mut script = Script::new(into, 0);
+    if form.channels_last && turning::is_image(shape) {
+        let samples = script::count(given.elements() / shape.elements());
+        script.turn(given, activations, (samples, shape.channels, shape.height * shape.width), false);
+    } else {
+        script.merge(given, activations, false);
+    }
+}
+
+/// A fused chain of layers for batches of up to a fixed number of samples, whose activations are of type `A`.
+pub struct Kernel<A> {
+    head: Head<A>,
+    turning: Turning,
     /// Elements of a sample: of each input, and of the output.
     inputs: Vec<u64>,
     output: u64,
@@ -80,62 +115,48 @@ pub struct Kernel {
     scratch_bytes: u64,
 }
 
-/// The chain's first layer, which holds what of the rest it does.
-enum Head {
-    Convolution(Box<Convolution>),
-    Dense(Dense),
-    BatchNorm(BatchNorm),
-    Pooling(Pooling),
-    LocalResponse(LocalResponse),
-    Dropout(Box<Dropout>),
-    Curve(Curve),
-    Scale(Scale),
-    Sum(Sum),
-    Concat(Concat),
-}
-
 /// What a forward pass reads and writes; tensors are `[samples, elements of the shape]`.
 #[derive(Debug, Clone, Copy)]
-pub struct Forward<'a> {
+pub struct Forward<'a, A> {
     /// Training or inference.
     pub mode: Mode,
     /// The chain's inputs. That of an addition (of two, else the first), a ReLU, sigmoid, tanh, dropout or flatten may be the
     /// output's very tensor.
-    pub inputs: &'a [View<f32>],
+    pub inputs: &'a [View<A>],
     /// The chain's learnable parameters in layer order, as the CPU's kernel takes them.
     pub parameters: View<f32>,
     /// Batch normalisation's running means, then running variances.
     pub statistics: ViewMut<f32>,
     /// The chain's output.
-    pub output: ViewMut<f32>,
+    pub output: ViewMut<A>,
 }
 
 /// What a backward pass reads and writes; nothing is computed for what is not wanted.
 #[derive(Debug, Clone, Copy)]
-pub struct Gradients<'a> {
+pub struct Gradients<'a, A> {
     /// Those of the last forward pass; anything where [`lockstep_models::memory::Reads`] says that nobody reads them.
-    pub inputs: &'a [View<f32>],
+    pub inputs: &'a [View<A>],
     /// That of the last forward pass; as `inputs`.
-    pub output: View<f32>,
+    pub output: View<A>,
     /// The chain's learnable parameters.
     pub parameters: View<f32>,
     /// The gradient towards the output.
-    pub d_output: View<f32>,
+    pub d_output: View<A>,
     /// The gradient towards each input that is wanted, and whether it is added to what is there. Empty if none is.
-    pub d_inputs: &'a [Option<(ViewMut<f32>, bool)>],
+    pub d_inputs: &'a [Option<(ViewMut<A>, bool)>],
     /// That of the parameters. What is added is the gradient that would have been written, one rounded addition per element, so
     /// that k accumulated micro-batches equal the sum of k ranks to the bit.
     pub d_parameters: Option<(ViewMut<f32>, bool)>,
 }
 
-impl Gradients<'_> {
+impl<A: Activation> Gradients<'_, A> {
     /// The gradient towards the only input.
-    fn d_input(&self) -> Option<(ViewMut<f32>, bool)> {
+    fn d_input(&self) -> Option<(ViewMut<A>, bool)> {
         self.d_inputs.first().copied().flatten()
     }
 }
 
-impl Kernel {
+impl<A: Activation> Kernel<A> {
     /// Whether kernels can number the elements of a batch's tensors, each of which must be below 2³²: else it must be smaller.
     pub fn fits(chain: &[ChainLayer<'_>], samples: u32) -> bool {
         let tensors = chain.iter().flat_map(|member| member.inputs.iter().copied().chain([output_of(member)]));
@@ -145,20 +166,21 @@ impl Kernel {
     /// A kernel for `chain`, which must be one that [`cpu::Kernel::fuses`] and whose shapes fit, and batches of up to `samples`.
     ///
     /// # Panics
-    /// When the chain is none, or [`Kernel::fits`] says no.
-    pub fn new(chain: &[ChainLayer<'_>], samples: u32, precision: Precision, space: &mut dyn Space) -> Kernel {
+    /// When the chain is none, [`Kernel::fits`] says no, or the products' factors are of another type.
+    pub fn new(chain: &[ChainLayer<'_>], samples: u32, form: Form, space: &mut dyn Space) -> Kernel<A> {
         let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
         assert!(cpu::Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
-        assert!(Kernel::fits(chain, samples), "a batch of {samples} is too large for the chain {layers:?}");
-        let computing = || chain.iter().filter(|member| *member.layer != Layer::Flatten);
-        let relu = computing().skip(1).any(|member| *member.layer == Layer::Relu);
-        let head = computing().next().map_or(Head::Sum(Sum { relu: false }), |first| {
-            let pool = computing().nth(1 + usize::from(relu));
-            head(first, relu, pool, samples, precision, space)
-        });
-        let inputs = chain[0].inputs.iter().copied().map(size).collect();
-        let mut kernel =
-            Kernel { head, inputs, output: size(output_of(&chain[chain.len() - 1])), samples, scratch_bytes: 0 };
+        assert!(Self::fits(chain, samples), "a batch of {samples} is too large for the chain {layers:?}");
+        assert_eq!(form.precision.scalar(), A::SCALAR, "factors are activations");
+        let computing: Vec<&ChainLayer<'_>> = chain.iter().filter(|member| *member.layer != Layer::Flatten).collect();
+        let mut kernel = Kernel {
+            head: Head::new(&computing, samples, form, space),
+            turning: Turning::of(chain, &computing, form),
+            inputs: chain[0].inputs.iter().copied().map(size).collect(),
+            output: size(output_of(&chain[chain.len() - 1])),
+            samples,
+            scratch_bytes: 0,
+        };
         kernel.scratch_bytes = kernel.measured();
         kernel
     }
@@ -177,14 +199,14 @@ impl Kernel {
     }
 
     /// Puts the commands that make the chain's output from its inputs behind those of `into`.
-    pub fn forward(&self, of: &Forward<'_>, scratch: u64, into: &mut Vec<Command>) {
+    pub fn forward(&self, of: &Forward<'_, A>, scratch: u64, into: &mut Vec<Command>) {
         let mut script = Script::new(into, scratch);
         self.write_forward(of, &mut script);
         assert!(script.taken() <= self.scratch_bytes, "a forward pass takes {} bytes of scratch", script.taken());
     }
 
     /// Puts the commands that make the wanted gradients from that of the output behind those of `into`.
-    pub fn backward(&self, of: &Gradients<'_>, scratch: u64, into: &mut Vec<Command>) {
+    pub fn backward(&self, of: &Gradients<'_, A>, scratch: u64, into: &mut Vec<Command>) {
         let mut script = Script::new(into, scratch);
         self.write_backward(of, &mut script);
         assert!(script.taken() <= self.scratch_bytes, "a backward pass takes {} bytes of scratch", script.taken());
@@ -200,47 +222,14 @@ impl Kernel {
         samples as u32
     }
 
-    fn write_forward(&self, of: &Forward<'_>, script: &mut Script<'_>) {
+    fn write_forward(&self, of: &Forward<'_, A>, script: &mut Script<'_>) {
         let samples = self.batch(of.output.elements());
-        match &self.head {
-            Head::Convolution(head) => head.forward(of, samples, script),
-            Head::Dense(head) => head.forward(of, samples, script),
-            Head::BatchNorm(head) => head.forward(of, samples, script),
-            Head::Pooling(head) => head.forward(of, samples, script),
-            Head::LocalResponse(head) => head.forward(of, script),
-            Head::Dropout(head) => head.forward(of, samples, script),
-            Head::Curve(head) => head.forward(of, script),
-            Head::Scale(head) => head.forward(of, samples, script),
-            Head::Sum(head) => head.forward(of, script),
-            Head::Concat(head) => head.forward(of, samples, script),
-        }
+        self.turning.forward(of, samples, script, |of, script| self.head.forward(of, samples, script));
     }
 
-    fn write_backward(&self, of: &Gradients<'_>, script: &mut Script<'_>) {
+    fn write_backward(&self, of: &Gradients<'_, A>, script: &mut Script<'_>) {
         let samples = self.batch(of.d_output.elements());
-        match &self.head {
-            Head::Convolution(head) => head.backward(of, samples, script),
-            Head::Dense(head) => head.backward(of, samples, script),
-            Head::BatchNorm(head) => head.backward(of, samples, script),
-            Head::Pooling(head) => head.backward(of, samples, script),
-            Head::LocalResponse(head) => head.backward(of, script),
-            Head::Dropout(head) => head.backward(of, samples, script),
-            Head::Curve(head) => head.backward(of, script),
-            Head::Scale(head) => head.backward(of, samples, script),
-            Head::Sum(head) => head.backward(of, script),
-            Head::Concat(head) => head.backward(of, samples, script),
-        }
-    }
-
-    /// Learnable parameters, and running statistics.
-    fn parameters(&self) -> (u64, u64) {
-        match &self.head {
-            Head::Convolution(head) => (head.parameters(), 0),
-            Head::Dense(head) => (head.parameters(), 0),
-            Head::BatchNorm(head) => (head.parameters(), head.parameters()),
-            Head::Scale(head) => (head.parameters(), 0),
-            _ => (0, 0),
-        }
+        self.turning.backward(of, samples, script, |of, script| self.head.backward(of, samples, script));
     }
 
     /// What the neediest pass takes, found by writing it down: training, all gradients, each added to what is there. Dropout,
@@ -248,19 +237,21 @@ impl Kernel {
     fn measured(&self) -> u64 {
         let mode = if let Head::Dropout(_) = self.head { Mode::Evaluate } else { Mode::Train };
         // Tensors at addresses of their own, an element before an aligned one, so that what must lie as they do takes most.
-        let mut next = 252;
-        let mut tensor = |elements: u64| {
-            let view = ViewMut::new(next, elements);
-            next += 4 * elements.next_multiple_of(64);
-            view
+        let mut next = 256;
+        let mut tensor = |elements: u64, bytes: u64| {
+            let address = next - bytes;
+            next += (elements * bytes).next_multiple_of(256);
+            address
         };
-        let (parameters, statistics) = self.parameters();
+        let mut activations = |elements: u64| ViewMut::<A>::new(tensor(elements, size_of::<A>() as u64), elements);
         let samples = u64::from(self.samples);
-        let inputs: Vec<ViewMut<f32>> = self.inputs.iter().map(|elements| tensor(samples * elements)).collect();
-        let views: Vec<View<f32>> = inputs.iter().map(|input| input.view()).collect();
+        let inputs: Vec<ViewMut<A>> = self.inputs.iter().map(|elements| activations(samples * elements)).collect();
+        let output = activations(samples * self.output);
+        let (parameters, statistics) = self.head.parameters();
+        let [weights, statistics] = [parameters, statistics].map(|count| ViewMut::<f32>::new(tensor(count, 4), count));
+        let views: Vec<View<A>> = inputs.iter().map(|input| input.view()).collect();
         let d_inputs: Vec<_> = inputs.iter().map(|input| Some((*input, true))).collect();
-        let (output, weights) = (tensor(samples * self.output), tensor(parameters));
-        let (parameters, statistics) = (weights.view(), tensor(statistics));
+        let parameters = weights.view();
         let mut commands = Vec::new();
         let mut forward = Script::new(&mut commands, 0);
         self.write_forward(&Forward { mode, inputs: &views, parameters, statistics, output }, &mut forward);
@@ -273,42 +264,6 @@ impl Kernel {
     }
 }
 
-/// The chain's first layer with the ReLU and the pooling behind it.
-fn head(
-    first: &ChainLayer<'_>,
-    relu: bool,
-    pool: Option<&ChainLayer<'_>>,
-    samples: u32,
-    precision: Precision,
-    space: &mut dyn Space,
-) -> Head {
-    let (inputs, output) = (first.inputs, output_of(first));
-    match (first.layer, inputs) {
-        (Layer::Conv2d(layer), [input, ..]) => {
-            let mut head = Convolution::new(layer, (*input, output), relu, samples, precision);
-            if let Some(ChainLayer { layer: Layer::Pool2d(layer), .. }) = pool {
-                head.pool(layer, pool.map_or(output, output_of), space);
-            }
-            Head::Convolution(Box::new(head))
-        }
-        (Layer::Dense(layer), [input, ..]) => {
-            Head::Dense(Dense::new(layer, script::count(size(*input)), relu, precision))
-        }
-        (Layer::BatchNorm(layer), [input, ..]) => Head::BatchNorm(BatchNorm::new(layer, *input, relu, space)),
-        (Layer::LocalResponseNorm(layer), [input, ..]) => Head::LocalResponse(LocalResponse::new(layer, *input)),
-        (Layer::Dropout(layer), [input, ..]) => {
-            Head::Dropout(Box::new(Dropout::new(layer.rate, script::count(size(*input)), samples, space)))
-        }
-        (Layer::Pool2d(layer), [input, ..]) => Head::Pooling(Pooling::new(layer, *input, output, samples, space)),
-        (Layer::GlobalPool, [input, ..]) => Head::Pooling(Pooling::global(*input)),
-        (Layer::Scale(layer), [input, ..]) => Head::Scale(Scale::new(layer, *input)),
-        (Layer::Sigmoid, _) => Head::Curve(Curve { hyperbolic: false }),
-        (Layer::Tanh, _) => Head::Curve(Curve { hyperbolic: true }),
-        (Layer::Concat, _) => Head::Concat(Concat { sizes: inputs.iter().copied().map(size).collect() }),
-        (layer, _) => Head::Sum(Sum { relu: relu || *layer == Layer::Relu }),
-    }
-}
-
 /// A tensor that is kept.
 fn own<T>(space: &mut dyn Space, elements: u64) -> ViewMut<T> {
     ViewMut::new(space.take(elements * size_of::<T>() as u64), elements)
@@ -317,9 +272,4 @@ fn own<T>(space: &mut dyn Space, elements: u64) -> ViewMut<T> {
 /// Elements of a sample.
 fn size(shape: Shape) -> u64 {
     shape.elements()
-}
-
-/// Elements of a channel of a sample.
-fn plane(shape: Shape) -> u32 {
-    shape.height * shape.width
 }

@@ -1,7 +1,7 @@
 //! The commands of a pass as they are written down, and the scratch that they have taken.
 
-use crate::device::cuda::table::{AddInto, MoveRows, ToBf16};
-use crate::device::cuda::{Bf16, Command, Convolve, Launch, Multiply, View, ViewMut};
+use crate::device::cuda::table::{MoveRows, Permute, ReluBackward};
+use crate::device::cuda::{Activation, Command, Convolve, Launch, Multiply, View, ViewMut};
 
 /// What tensors of ours begin at multiples of.
 pub(super) const ALIGNMENT: u64 = 256;
@@ -32,8 +32,8 @@ impl Script<'_> {
     }
 
     /// One as large as `target` and as far behind an aligned address: cuBLASLt, which looks at alignment, takes the same method.
-    pub(super) fn take_like(&mut self, target: ViewMut<f32>) -> ViewMut<f32> {
-        let shift = target.address() % ALIGNMENT / size_of::<f32>() as u64;
+    pub(super) fn take_like<T>(&mut self, target: ViewMut<f32>) -> ViewMut<T> {
+        let shift = target.address() % ALIGNMENT / size_of::<T>() as u64;
         self.take(shift + target.elements()).part(shift..shift + target.elements())
     }
 
@@ -49,22 +49,31 @@ impl Script<'_> {
         self.into.push(Command::Multiply(multiply));
     }
 
-    /// `to ← from`, or `to ← to + from`.
-    pub(super) fn merge(&mut self, from: View<f32>, to: ViewMut<f32>, accumulate: bool) {
+    /// `to ← from`, or `to ← to + from`, rounded once.
+    pub(super) fn merge<F: Activation, T: Activation>(&mut self, from: View<F>, to: ViewMut<T>, accumulate: bool) {
         let elements = to.elements();
-        if accumulate {
-            return self.launch(&AddInto { a: to, b: from, elements });
-        }
         let (rows, length) = (1, count(elements));
         let (from_first, from_stride, to_first, to_stride) = (0, elements, 0, elements);
         self.launch(&MoveRows { from, from_first, from_stride, to, to_first, to_stride, rows, length, accumulate });
     }
 
-    /// A tensor rounded to bf16, in scratch.
-    pub(super) fn halves(&mut self, x: View<f32>) -> View<Bf16> {
-        let (y, elements) = (self.take(x.elements()), x.elements());
-        self.launch(&ToBf16 { x, y, elements });
-        y.view()
+    /// `d_y` where `y` is above 0, in scratch.
+    pub(super) fn before_relu<A: Activation>(&mut self, d_y: View<A>, y: View<A>) -> ViewMut<A> {
+        let (d_x, elements) = (self.take(d_y.elements()), count(d_y.elements()));
+        let (d_other, accumulate, accumulate_other) = (None, false, false);
+        self.launch(&ReluBackward { d_y, y, d_x, d_other, elements, accumulate, accumulate_other });
+        d_x
+    }
+
+    /// `[samples, rows, columns]` at `from` as `[samples, columns, rows]` to `to`, in place of what is there or added to it.
+    pub(super) fn turn<F: Activation, T: Activation>(
+        &mut self,
+        from: View<F>,
+        to: ViewMut<T>,
+        (samples, rows, columns): (u32, u32, u32),
+        accumulate: bool,
+    ) {
+        self.launch(&Permute { from, to, samples, rows, columns, accumulate });
     }
 }
 
@@ -82,7 +91,7 @@ mod tests {
         let mut commands = Vec::new();
         let mut script = Script::new(&mut commands, 0x1000);
         assert_eq!(script.take::<u16>(129).address(), 0x1000); // 258 bytes, of which two begin a new line
-        let like = script.take_like(ViewMut::new(0x50fc, 3));
+        let like = script.take_like::<f32>(ViewMut::new(0x50fc, 3));
         assert_eq!((like.address(), like.elements()), (0x1200 + 0xfc, 3)); // up to 0x1308
         assert_eq!((script.take::<f64>(1).address(), script.taken()), (0x1400, 0x500));
     }

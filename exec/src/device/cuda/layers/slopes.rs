@@ -1,12 +1,19 @@
 //! Sums over a channel of a gradient: what the gradients of factors, summands and biases are made of.
 
+use super::image::Image;
 use super::script::Script;
-use crate::device::cuda::table::{ChannelSlopes, ChannelSlopesFinish};
-use crate::device::cuda::{Parts, View, ViewMut};
+use crate::device::cuda::table::{ChannelSlopes, ChannelSlopesFinish, ColumnSlopes};
+use crate::device::cuda::{Activation, Parts, View, ViewMut};
 
-/// The sums of `d_y`, `[samples, channels, plane]`, in parts; more fields make them those of a product or behind a ReLU.
-pub(super) fn sums(script: &mut Script<'_>, d_y: View<f32>, channels: u32, plane: u32) -> ChannelSlopes<f32> {
-    let parts = Parts::of((d_y.elements() / u64::from(channels)) as u32);
+/// How the elements of a channel are cut into parts: `count` of each of `channels`, in planes of `plane`.
+pub(super) fn parts(count: u32, channels: u32, plane: u32) -> Parts {
+    if plane == 1 { Parts::of_rows(count, channels) } else { Parts::of(count) }
+}
+
+/// The sums of `d_y`, a batch of images, in parts; more fields make them those of a product or behind a ReLU.
+pub(super) fn sums<A: Activation>(script: &mut Script<'_>, d_y: View<A>, image: Image) -> ChannelSlopes<A> {
+    let (_, channels, plane) = image.batch(1);
+    let parts = parts((d_y.elements() / u64::from(channels)) as u32, channels, plane);
     ChannelSlopes {
         d_y,
         x: None,
@@ -24,8 +31,32 @@ pub(super) fn sums(script: &mut Script<'_>, d_y: View<f32>, channels: u32, plane
     }
 }
 
+/// Adds them up, channels last where planes are of one.
+pub(super) fn add_up<A: Activation>(script: &mut Script<'_>, of: &ChannelSlopes<A>) {
+    if of.plane > 1 {
+        return script.launch(of);
+    }
+    let &ChannelSlopes {
+        d_y, x, y, means, inverses, gammas, betas, masked, partials, channels, parts, rectified, ..
+    } = of;
+    script.launch(&ColumnSlopes {
+        d_y,
+        x,
+        y,
+        means,
+        inverses,
+        gammas,
+        betas,
+        masked,
+        partials,
+        channels,
+        parts,
+        rectified,
+    });
+}
+
 /// What the parts of `sums` come to; more fields say where it goes.
-pub(super) fn finish(sums: &ChannelSlopes<f32>) -> ChannelSlopesFinish {
+pub(super) fn finish<A: Activation>(sums: &ChannelSlopes<A>) -> ChannelSlopesFinish {
     ChannelSlopesFinish {
         partials: sums.partials.view(),
         inverses: None,
@@ -40,7 +71,11 @@ pub(super) fn finish(sums: &ChannelSlopes<f32>) -> ChannelSlopesFinish {
 }
 
 /// The gradient of a bias.
-pub(super) fn of_bias(script: &mut Script<'_>, sums: &ChannelSlopes<f32>, (target, accumulate): (ViewMut<f32>, bool)) {
-    script.launch(sums);
+pub(super) fn of_bias<A: Activation>(
+    script: &mut Script<'_>,
+    sums: &ChannelSlopes<A>,
+    (target, accumulate): (ViewMut<f32>, bool),
+) {
+    add_up(script, sums);
     script.launch(&ChannelSlopesFinish { d_summands: Some(target), accumulate, ..finish(sums) });
 }

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use lockstep_models::Buffer;
+use lockstep_models::{Area, Buffer, Op};
 use lockstep_topology::{Algorithm, Bytes, Library};
 
 use super::super::driver::{DeviceMemory, Executor, Fill, Graphs, Limits};
-use super::super::layers::{CrossEntropy, Kernel, Space};
+use super::super::layers::{CrossEntropy, Form, Kernel, Space};
+use super::super::{Activation, Bf16, Scalar};
 use super::due::Due;
 use super::gpus::Gpu;
 use super::groups::Groups;
 use super::held::{ELEMENT, Held};
 use super::lanes::{Lane, Lanes};
-use super::samples::Samples;
+use super::samples::{Samples, arranged_bytes};
 use super::{Chain, Gpus, Masks, Port, Rank, Work};
-use crate::device::{Blueprint, DeviceError};
+use crate::device::{Blueprint, Device, DeviceError};
 
 /// Addresses one behind the other.
 struct Bump {
@@ -29,8 +30,35 @@ impl Space for Bump {
     }
 }
 
+/// The device of `rank` on its GPU.
+///
+/// # Errors
+/// What it needs does not fit, with the memory plan's figure; a library does not start; the GPU is lost.
+pub(crate) fn device(gpus: &Gpus, rank: u32, of: Blueprint<'_>) -> Result<Box<dyn Device>, DeviceError> {
+    Ok(match gpus.precision.scalar() {
+        Scalar::F32 => Box::new(Rank::<f32>::new(gpus, rank, of)?),
+        Scalar::Bf16 => Box::new(Rank::<Bf16>::new(gpus, rank, of)?),
+    })
+}
+
+/// How a rank keeps its activations: channels first where copies, which know no other order, cut images to pieces.
+fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
+    let is_image = |area: Area| match area {
+        Area::Activation(id) | Area::Gradient(id) => {
+            let shape = of.program.model.node(id).output;
+            shape.height * shape.width > 1
+        }
+        Area::Buffer(_) => false,
+    };
+    let cut = of.role.tasks.iter().any(|task| match &task.op {
+        Op::Copy(copy) => is_image(copy.from) || is_image(copy.to),
+        _ => false,
+    });
+    Form { precision: gpus.precision, channels_last: gpus.channels_last && !cut }
+}
+
 /// The chains with what they keep from `first` on, and where that ends.
-fn chains(of: &Blueprint<'_>, gpus: &Gpus, first: u64) -> Result<(Vec<Chain>, u64), DeviceError> {
+fn chains<A: Activation>(of: &Blueprint<'_>, form: Form, first: u64) -> Result<(Vec<Chain<A>>, u64), DeviceError> {
     let mut space = Bump { next: first };
     let model = &of.program.model;
     let mut all = Vec::new();
@@ -40,8 +68,8 @@ fn chains(of: &Blueprint<'_>, gpus: &Gpus, first: u64) -> Result<(Vec<Chain>, u6
         let work = if head.layer.is_loss() {
             let loss = CrossEntropy::new(&head.layer, model.classes(), samples, &mut space);
             Work::Loss(loss, head.loss_weight)
-        } else if Kernel::fits(&members, samples) {
-            Work::Kernel(Kernel::new(&members, samples, gpus.precision, &mut space))
+        } else if Kernel::<A>::fits(&members, samples) {
+            Work::Kernel(Kernel::new(&members, samples, form, &mut space))
         } else {
             let reason = format!(
                 "{} of {samples} samples has a tensor of 2^32 elements or more: take fewer samples per rank",
@@ -49,7 +77,9 @@ fn chains(of: &Blueprint<'_>, gpus: &Gpus, first: u64) -> Result<(Vec<Chain>, u6
             );
             return Err(DeviceError::Refused { call: "a kernel".to_owned(), reason });
         };
-        all.push(Chain { work, parameters: plan.parameters.clone(), statistics: plan.statistics.clone() });
+        let (parameters, statistics) = (plan.parameters.clone(), plan.statistics.clone());
+        let output = plan.layers[plan.layers.len() - 1];
+        all.push(Chain { work, parameters, statistics, feeds_one: model.consumers(output).len() == 1 });
     }
     Ok((all, space.next - first))
 }
@@ -64,13 +94,14 @@ struct Needs {
 }
 
 impl Needs {
-    fn of(of: &Blueprint<'_>, chains: &[Chain], kept: u64) -> Needs {
-        let scratch = |chain: &Chain| if let Work::Kernel(kernel) = &chain.work { kernel.scratch_bytes() } else { 0 };
+    fn of<A: Activation>(of: &Blueprint<'_>, chains: &[Chain<A>], kept: u64, form: Form) -> Needs {
+        let scratch =
+            |chain: &Chain<A>| if let Work::Kernel(kernel) = &chain.work { kernel.scratch_bytes() } else { 0 };
         let declared: u64 = of.declared.iter().map(|elements| *elements as u64).sum();
-        let parameters = of.parameters.len() as u64;
+        let (parameters, input) = (of.parameters.len() as u64, of.input_elements() as u64);
         Needs {
-            arena: of.plan.elements as u64 * ELEMENT,
-            input: 2 * of.input_elements() as u64 * ELEMENT,
+            arena: of.plan.elements as u64 * A::SCALAR.bytes(),
+            input: 2 * input * ELEMENT + arranged_bytes(input, of.program.model.input(), form),
             kept,
             scratch: chains.iter().map(scratch).max().unwrap_or(0),
             buffers: (3 * parameters + of.statistics.len() as u64 + declared) * ELEMENT,
@@ -102,20 +133,18 @@ impl Needs {
     }
 }
 
-impl Rank {
-    /// The device of `rank` on its GPU.
-    ///
-    /// # Errors
-    /// What it needs does not fit, with the memory plan's figure; a library does not start; the GPU is lost.
-    pub(crate) fn new(gpus: &Gpus, rank: u32, of: Blueprint<'_>) -> Result<Rank, DeviceError> {
+impl<A: Activation> Rank<A> {
+    /// As [`device`].
+    fn new(gpus: &Gpus, rank: u32, of: Blueprint<'_>) -> Result<Rank<A>, DeviceError> {
+        let form = form(&of, gpus);
         let gpu = Arc::clone(gpus.of(rank));
         let context = &gpu.context;
         context.bind()?;
-        let (planned, bytes) = chains(&of, gpus, 0)?;
-        let needs = Needs::of(&of, &planned, bytes);
+        let (planned, bytes) = chains::<A>(&of, form, 0)?;
+        let needs = Needs::of(&of, &planned, bytes, form);
         needs.check(&gpu, rank, of.loaded() as u64)?;
         let kept = DeviceMemory::new(context, "what kernels keep", bytes, Fill::Poison)?;
-        let (chains, _) = chains(&of, gpus, kept.address())?;
+        let (chains, _) = chains(&of, form, kept.address())?;
         let by_messages = |algorithm: &Algorithm| *algorithm != Algorithm::Library(Library::Nccl);
         let exchanged = |buffer: Buffer| {
             let mut exchanges = of.role.exchanges().map(|(_, exchange)| exchange);
@@ -143,13 +172,14 @@ impl Rank {
             masks: masks(&of, &lanes, context)?,
             kept,
             scratch: DeviceMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,
-            samples: Samples::new(context, of.input_elements(), most)?,
+            samples: Samples::new(context, (of.loaded(), of.program.model.input()), form, most)?,
             elements: of.plan.elements,
             arena: None,
             preferred: None,
             poison: of.arenas.poison,
             averages,
             gathered: Vec::new(),
+            pending: None,
             due: Due::new(context, &lanes)?,
             leaving: Vec::new(),
             left: 0,

@@ -6,9 +6,10 @@ use lockstep_models::{Buffer, Copy};
 
 use super::super::driver::{Communicator, DeviceMemory, Fill};
 use super::super::layers::{self, Gradients};
-use super::super::{View, ViewMut};
+use super::super::{Activation, View, ViewMut};
 use super::lanes::Lane;
-use super::{ELEMENT, Rank, Work, moves};
+use super::numbers::{activations, floats, numbers};
+use super::{ELEMENT, Lying, Rank, Work, moves};
 use crate::arena::Arena;
 use crate::device::{
     Arrival, Backward, Device, DeviceError, Forward, GroupId, Loss, Mark, Place, Settled, Spot, Step, Values,
@@ -18,7 +19,7 @@ use crate::transport::RegionMut;
 /// Bytes of a fill that delays a device: more than its caches hold, so that one takes tens of microseconds.
 const BALLAST: u64 = 64 << 20;
 
-impl Device for Rank {
+impl<A: Activation> Device for Rank<A> {
     fn host(&self, buffer: Buffer) -> &Arena {
         self.held(buffer).host()
     }
@@ -127,7 +128,9 @@ impl Device for Rank {
 
     fn load(&mut self) -> Result<(), DeviceError> {
         self.flush()?;
-        self.samples.take(&mut self.lanes)
+        self.samples.take(&mut self.lanes)?;
+        self.samples.arrange::<A>(&mut self.gathered);
+        Ok(())
     }
 
     fn turn_to(&mut self, labels: &[u32], places: &[u64]) -> Result<(), DeviceError> {
@@ -141,11 +144,13 @@ impl Device for Rank {
         }
         let output = self.view(&pass.output, ViewMut::new(0, 0))?;
         let inputs = pass.inputs.iter().map(|place| Ok(self.view(place, output)?.view()));
-        let inputs: Vec<View<f32>> = inputs.collect::<Result<_, DeviceError>>()?;
+        let inputs: Vec<View<A>> = inputs.collect::<Result<_, DeviceError>>()?;
         let is_last = pass.chain + 1 == self.chains.len();
+        let pending = self.pending.take();
         let of = &mut self.chains[pass.chain];
         match &mut of.work {
             Work::Loss(loss, _) => {
+                pending.into_iter().for_each(|pending| pending.finish(&mut self.gathered));
                 loss.forward(inputs[0], self.samples.labels(), &mut self.gathered);
                 if is_last {
                     self.flush()?;
@@ -159,18 +164,30 @@ impl Device for Rank {
                 let parameters = self.parameters.view(&of.parameters);
                 let statistics = self.statistics.view_mut(&of.statistics);
                 let forward = layers::Forward { mode: pass.mode, inputs: &inputs, parameters, statistics, output };
-                kernel.forward(&forward, self.scratch.address(), &mut self.gathered);
+                if let Some(pending) = pending {
+                    if kernel.join_forward(&pending, &forward, &mut self.gathered) {
+                        return Ok(None);
+                    }
+                    pending.finish(&mut self.gathered);
+                }
+                let (scratch, into) = (self.scratch.address(), &mut self.gathered);
+                if of.feeds_one {
+                    self.pending = kernel.begin_forward(&forward, scratch, into);
+                } else {
+                    kernel.forward(&forward, scratch, into);
+                }
             }
         }
         Ok(None)
     }
 
     fn backward(&mut self, pass: &Backward<'_>) -> Result<(), DeviceError> {
+        self.gather();
         let none = ViewMut::new(0, 0);
         let output = self.view(&pass.output, none)?.view();
         let d_output = self.view(&pass.d_output, none)?.view();
         let inputs = pass.inputs.iter().map(|place| Ok(self.view(place, none)?.view()));
-        let inputs: Vec<View<f32>> = inputs.collect::<Result<_, DeviceError>>()?;
+        let inputs: Vec<View<A>> = inputs.collect::<Result<_, DeviceError>>()?;
         let mut d_inputs = Vec::new();
         for wanted in pass.d_inputs {
             d_inputs.push(match wanted {
@@ -202,6 +219,7 @@ impl Device for Rank {
     }
 
     fn judge(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
+        self.gather();
         let logits = self.view(logits, ViewMut::new(0, 0))?.view();
         let labels = self.samples.labels();
         let Work::Loss(loss, _) = &mut self.chains[chain].work else { return Ok(Loss::default()) };
@@ -222,7 +240,7 @@ impl Device for Rank {
 
     fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError> {
         let view = self.view(place, ViewMut::new(0, 0))?.view();
-        Ok(floats(&self.fetch(view)?))
+        Ok(activations(&self.fetch(view)?, A::SCALAR))
     }
 
     fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
@@ -247,9 +265,15 @@ impl Device for Rank {
     }
 
     fn copy(&mut self, of: &Copy, from: &Spot, to: &Spot) -> Result<(), DeviceError> {
+        self.gather();
         self.wait_for(&[Lane::In, Lane::Average])?;
-        let (from, to) = (self.spot(from)?.view(), self.spot(to)?);
-        moves::copy(of, from, to, &mut self.gathered);
+        let (from, to, into) = (self.spot(from)?, self.spot(to)?, &mut self.gathered);
+        match (from, to) {
+            (Lying::Buffer(from), Lying::Buffer(to)) => moves::copy(of, from.view(), to, into),
+            (Lying::Buffer(from), Lying::Tensor(to)) => moves::copy(of, from.view(), to, into),
+            (Lying::Tensor(from), Lying::Buffer(to)) => moves::copy(of, from.view(), to, into),
+            (Lying::Tensor(from), Lying::Tensor(to)) => moves::copy(of, from.view(), to, into),
+        }
         Ok(())
     }
 
@@ -257,11 +281,14 @@ impl Device for Rank {
         if !self.poison || self.arena.is_none() {
             return Ok(());
         }
+        if ranges.iter().all(Range::is_empty) {
+            return Ok(());
+        }
         self.flush()?;
-        let (arena, stream) = (self.arena()?, self.lanes.give(Lane::Compute));
+        let (each, arena, stream) = (A::SCALAR.bytes(), self.arena()?, self.lanes.give(Lane::Compute));
         for range in ranges {
             // SAFETY: the ranges are the plan's, within the arena, and nobody reads them any more.
-            unsafe { stream.fill(arena + range.start as u64 * ELEMENT, 0xff, range.len() as u64 * ELEMENT) }?;
+            unsafe { stream.fill(arena + range.start as u64 * each, 0xff, range.len() as u64 * each) }?;
         }
         Ok(())
     }
@@ -278,7 +305,7 @@ impl Device for Rank {
     fn scratch_bytes(&mut self) -> (usize, usize) {
         let executor = self.graphs.executor();
         let scratch = self.scratch.bytes() + self.kept.bytes() + executor.workspace_bytes();
-        (self.elements * ELEMENT as usize, scratch as usize)
+        (self.arena_bytes() as usize, scratch as usize)
     }
 
     fn defers(&self) -> bool {
@@ -302,7 +329,8 @@ impl Device for Rank {
     }
 
     fn mark(&mut self) -> Result<Mark, DeviceError> {
-        self.flush()?;
+        // What is left undone is the next chain's, marked or not: times are those of a step that nobody marks.
+        self.give_gathered()?;
         self.due.mark(&mut self.lanes)
     }
 
@@ -315,13 +343,4 @@ impl Device for Rank {
         self.gpu.context.bind()?;
         self.due.settled()
     }
-}
-
-/// Numbers from their bytes, little end first.
-fn numbers<T, const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> T) -> Vec<T> {
-    bytes.chunks_exact(N).map(|chunk| of(std::array::from_fn(|index| chunk[index]))).collect()
-}
-
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    numbers(bytes, f32::from_le_bytes)
 }

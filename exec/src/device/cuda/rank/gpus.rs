@@ -71,6 +71,8 @@ impl Gpu {
 pub struct Gpus {
     all: Vec<Arc<Gpu>>,
     pub(super) precision: Precision,
+    /// Whether images' channels lie last.
+    pub(super) channels_last: bool,
     pub(super) graphs: bool,
     /// Whether messages may go from one's memory to another's.
     peers: bool,
@@ -111,7 +113,8 @@ impl Gpus {
         }
         let graphs = std::env::var_os("LOCKSTEP_NO_GRAPHS").is_none();
         let peers = std::env::var_os("LOCKSTEP_NO_PEERS").is_none();
-        Ok(Gpus { all: open.clone(), precision, graphs, peers })
+        let channels_last = channels_last(precision)?;
+        Ok(Gpus { all: open.clone(), precision, channels_last, graphs, peers })
     }
 
     /// The GPU of `rank`: ranks go round.
@@ -127,6 +130,11 @@ impl Gpus {
     /// The same, with exchanges on copies in the host's memory.
     pub fn by_host(self) -> Gpus {
         Gpus { peers: false, ..self }
+    }
+
+    /// The same, with channels of images where they are told to lie.
+    pub fn with_channels(self, last: bool) -> Gpus {
+        Gpus { channels_last: last, ..self }
     }
 
     /// Messages so far that ranks of this process got straight into a GPU's memory, past its copy on the host.
@@ -177,6 +185,20 @@ impl Gpus {
     pub fn clear(&self) {
         for gpu in &self.all {
             gpu.pool.lock().unwrap_or_else(PoisonError::into_inner).free.clear();
+        }
+    }
+}
+
+/// Tensor cores take a pixel's channels together; fp32's own units do not care.
+fn channels_last(precision: Precision) -> Result<bool, DeviceError> {
+    const NAME: &str = "LOCKSTEP_CHANNELS";
+    match std::env::var(NAME).as_deref() {
+        Err(_) => Ok(precision != Precision::F32),
+        Ok("last") => Ok(true),
+        Ok("first") => Ok(false),
+        Ok(other) => {
+            let reason = format!("`{other}`: an image's channels lie `first` or `last`");
+            Err(DeviceError::Refused { call: NAME.to_owned(), reason })
         }
     }
 }

@@ -21,6 +21,7 @@ mod groups;
 mod held;
 mod lanes;
 mod moves;
+mod numbers;
 mod port;
 mod samples;
 
@@ -36,26 +37,29 @@ use self::held::{ELEMENT, Held};
 use self::lanes::{Lane, Lanes};
 use self::samples::Samples;
 use super::driver::{DeviceMemory, Event, Executor, Graphs};
-use super::layers::{CrossEntropy, Kernel};
-use super::{Command, View, ViewMut};
+use super::layers::{CrossEntropy, Kernel, Pending};
+use super::{Activation, Command, View, ViewMut};
 use crate::device::{Arrival, DeviceError, Place, Spot, Values};
 
+pub(crate) use build::device;
 pub use direct::Direct;
 pub use gpus::Gpus;
 pub(crate) use port::Port;
 
 /// What a chain computes.
-enum Work {
-    Kernel(Kernel),
+enum Work<A> {
+    Kernel(Kernel<A>),
     /// A loss, and what it counts in the sum of losses.
     Loss(CrossEntropy, f32),
 }
 
 /// One kernel or loss, and where its parameters are.
-struct Chain {
-    work: Work,
+struct Chain<A> {
+    work: Work<A>,
     parameters: Range<usize>,
     statistics: Range<usize>,
+    /// Whether nobody reads its output but one other chain.
+    feeds_one: bool,
 }
 
 /// Which parameters' weights decay, a bit each: those that say so themselves, and all.
@@ -64,14 +68,20 @@ struct Masks {
     all: DeviceMemory,
 }
 
-/// One rank's memory and kernels on a GPU.
-pub struct Rank {
+/// Where a copy reads or writes.
+enum Lying<A> {
+    Buffer(ViewMut<f32>),
+    Tensor(ViewMut<A>),
+}
+
+/// One rank's memory and kernels on a GPU, whose activations are of type `A`.
+pub(crate) struct Rank<A> {
     gpu: Arc<Gpu>,
     lanes: Lanes,
     graphs: Graphs,
     /// What plays on the average lane, where there is an average model.
     beside: Option<Executor>,
-    chains: Vec<Chain>,
+    chains: Vec<Chain<A>>,
     parameters: Held,
     gradients: Held,
     declared: Vec<Held>,
@@ -91,6 +101,8 @@ pub struct Rank {
     averages: bool,
     /// Commands that the compute stream will be given.
     gathered: Vec<Command>,
+    /// What the last of them leave undone, for the next chain to do with its own.
+    pending: Option<Pending<A>>,
     due: Due,
     /// Events of ranges on their way to the host, by number.
     leaving: Vec<(u64, Event)>,
@@ -106,7 +118,7 @@ pub struct Rank {
     landings: Vec<DeviceMemory>,
 }
 
-impl Rank {
+impl<A: Activation> Rank<A> {
     fn held(&self, buffer: Buffer) -> &Held {
         match buffer {
             Buffer::Parameters => &self.parameters,
@@ -123,8 +135,21 @@ impl Rank {
         }
     }
 
-    /// Gives the compute stream what was gathered.
+    /// Gathers what was left undone.
+    fn gather(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            pending.finish(&mut self.gathered);
+        }
+    }
+
+    /// Gives the compute stream all that it was told to do.
     fn flush(&mut self) -> Result<(), DeviceError> {
+        self.gather();
+        self.give_gathered()
+    }
+
+    /// Gives the compute stream what was gathered.
+    fn give_gathered(&mut self) -> Result<(), DeviceError> {
         self.gpu.context.bind()?;
         if self.gathered.is_empty() {
             return Ok(());
@@ -160,7 +185,7 @@ impl Rank {
             return Ok(lent.memory.address());
         }
         self.flush()?;
-        let lent = self.gpu.lend(self.elements as u64 * ELEMENT, self.preferred)?;
+        let lent = self.gpu.lend(self.arena_bytes(), self.preferred)?;
         let stream = self.lanes.give(Lane::Compute);
         stream.wait(&lent.free)?;
         let address = lent.memory.address();
@@ -173,20 +198,26 @@ impl Rank {
         Ok(address)
     }
 
+    fn arena_bytes(&self) -> u64 {
+        self.elements as u64 * A::SCALAR.bytes()
+    }
+
     /// A tensor of the micro-batch; `own` is what lies in place.
-    fn view(&mut self, place: &Place, own: ViewMut<f32>) -> Result<ViewMut<f32>, DeviceError> {
+    fn view(&mut self, place: &Place, own: ViewMut<A>) -> Result<ViewMut<A>, DeviceError> {
         Ok(match place {
             Place::Nothing => ViewMut::new(0, 0),
             Place::InPlace => own,
             Place::Input => self.samples.input(),
-            Place::Arena(range) => ViewMut::new(self.arena()? + range.start as u64 * ELEMENT, range.len() as u64),
+            Place::Arena(range) => {
+                ViewMut::new(self.arena()? + range.start as u64 * A::SCALAR.bytes(), range.len() as u64)
+            }
         })
     }
 
-    fn spot(&mut self, spot: &Spot) -> Result<ViewMut<f32>, DeviceError> {
+    fn spot(&mut self, spot: &Spot) -> Result<Lying<A>, DeviceError> {
         match spot {
-            Spot::Buffer(buffer) => Ok(self.held(*buffer).all()),
-            Spot::Tensor(place) => self.view(place, ViewMut::new(0, 0)),
+            Spot::Buffer(buffer) => Ok(Lying::Buffer(self.held(*buffer).all())),
+            Spot::Tensor(place) => self.view(place, ViewMut::new(0, 0)).map(Lying::Tensor),
         }
     }
 
@@ -230,7 +261,7 @@ impl Rank {
     }
 }
 
-impl Drop for Rank {
+impl<A> Drop for Rank<A> {
     fn drop(&mut self) {
         // A sum for which a member is missing would hold its stream for ever.
         self.groups.abandon();

@@ -5,11 +5,11 @@ use std::ops::Range;
 use lockstep_models::{Averaging, Buffer, Copy, SgdStep};
 
 use super::super::table::{Average, Correct, Descend, Launch, MoveReference, MoveRows, SgdUpdate};
-use super::super::{Command, View, ViewMut};
-use super::{ELEMENT, Rank};
+use super::super::{Activation, Command, View, ViewMut};
+use super::Rank;
 use crate::device::Step;
 
-impl Rank {
+impl<A: Activation> Rank<A> {
     /// The launch that moves a range of the parameters.
     pub(super) fn move_of(&self, range: Range<usize>, step: &Step) -> Command {
         let write = |buffer| self.held(buffer).view_mut(&range);
@@ -68,9 +68,9 @@ impl Rank {
 }
 
 /// Puts the commands that do what a copy says behind those of `into`.
-pub(super) fn copy(of: &Copy, from: View<f32>, to: ViewMut<f32>, into: &mut Vec<Command>) {
+pub(super) fn copy<F: Activation, T: Activation>(of: &Copy, from: View<F>, to: ViewMut<T>, into: &mut Vec<Command>) {
     if of.clear {
-        into.push(Command::Zero { address: to.address(), bytes: to.elements() * ELEMENT });
+        into.push(Command::Zero { address: to.address(), bytes: to.elements() * T::SCALAR.bytes() });
     }
     for rows in of.rows.iter().filter(|rows| rows.count > 0 && rows.length > 0) {
         let launch = MoveRows {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::super::driver::{Context, DeviceMemory, Event, Fill, PinnedMemory};
-use super::super::{View, ViewMut};
+use super::super::layers::{Form, arrange};
+use super::super::{Activation, Command, View, ViewMut};
 use super::held::ELEMENT;
 use super::lanes::{Lane, Lanes};
 use crate::device::DeviceError;
+use lockstep_models::Shape;
 
 /// Labels and places that can be on their way at once.
 const NOTES: usize = 4;
@@ -32,6 +34,11 @@ pub(super) struct Samples {
     slots: [Slot; 2],
     /// The slot of the micro-batch at hand.
     turn: usize,
+    /// Of a sample, and how passes take it.
+    shape: Shape,
+    form: Form,
+    /// Where passes find them, if they do not take them as the host gives them.
+    arranged: Option<DeviceMemory>,
     elements: usize,
     notes: Vec<Note>,
     next_note: usize,
@@ -44,9 +51,19 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Room for micro-batches of `elements`, and for labels of up to `most` samples.
-    pub(super) fn new(context: &Arc<Context>, elements: usize, most: usize) -> Result<Samples, DeviceError> {
+    /// Room for micro-batches of `loaded` samples of `shape`, which passes take in `form`, and for labels of up to `most` samples.
+    pub(super) fn new(
+        context: &Arc<Context>,
+        (loaded, shape): (usize, Shape),
+        form: Form,
+        most: usize,
+    ) -> Result<Samples, DeviceError> {
+        let elements = loaded * shape.elements() as usize;
         let bytes = elements as u64 * ELEMENT;
+        let arranged = arranged_bytes(elements as u64, shape, form);
+        let arranged = (arranged > 0)
+            .then(|| DeviceMemory::new(context, "samples as passes take them", arranged, Fill::Poison))
+            .transpose()?;
         let slot = || -> Result<Slot, DeviceError> {
             Ok(Slot {
                 pinned: PinnedMemory::new(context, bytes)?,
@@ -61,6 +78,9 @@ impl Samples {
         Ok(Samples {
             slots: [slot()?, slot()?],
             turn: 0,
+            shape,
+            form,
+            arranged,
             elements,
             notes: (0..NOTES).map(note).collect::<Result<_, _>>()?,
             next_note: 0,
@@ -117,9 +137,18 @@ impl Samples {
         copied.record(stream)
     }
 
-    /// The samples themselves.
-    pub(super) fn input(&self) -> ViewMut<f32> {
-        ViewMut::new(self.slots[self.turn].device.address(), self.elements as u64)
+    /// The samples themselves, `form`'s activations.
+    pub(super) fn input<A: Activation>(&self) -> ViewMut<A> {
+        let memory = self.arranged.as_ref().unwrap_or(&self.slots[self.turn].device);
+        ViewMut::new(memory.address(), self.elements as u64)
+    }
+
+    /// What has to be done on the compute stream before passes can take them.
+    pub(super) fn arrange<A: Activation>(&self, into: &mut Vec<Command>) {
+        if self.arranged.is_some() {
+            let given = View::new(self.slots[self.turn].device.address(), self.elements as u64);
+            arrange(given, self.input::<A>(), self.shape, self.form, into);
+        }
     }
 
     /// Their labels.
@@ -131,4 +160,9 @@ impl Samples {
     pub(super) fn places(&self) -> View<u64> {
         View::new(self.places.address(), self.count as u64)
     }
+}
+
+/// Bytes that samples of so many `elements` take as passes take them, if that is not as the host gives them.
+pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: Form) -> u64 {
+    if form.is_plain(shape) { 0 } else { elements * form.precision.scalar().bytes() }
 }

@@ -24,13 +24,15 @@ kernels! {
         elements: u32,
     }
 
-    /// The gradient before a ReLU from its output; also that of each input of an addition with a ReLU.
+    /// The gradient before a ReLU from its output; those of both inputs of an addition with a ReLU, to two tensors.
     ReluBackward<A> = Elementwise::relu_backward on Geometry::groups(all), all = u64::from(elements); {
         d_y: View<A>[all],
         y: View<A>[all],
         d_x: ViewMut<A>[all],
+        d_other: Option<ViewMut<A>>[all],
         elements: u32,
         accumulate: bool,
+        accumulate_other: bool,
     }
 
     /// Sigmoid, or tanh.

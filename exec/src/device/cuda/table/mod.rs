@@ -17,7 +17,7 @@ pub use losses::{
     Draws, DropoutBackward, DropoutForward, LogisticForward, LossBackward, LossTotals, SoftmaxForward, blocks_of_draws,
 };
 pub use moves::{MoveRows, Permute};
-pub use parameters::{AddInto, Average, Correct, Descend, FromBf16, MoveReference, SgdUpdate, ToBf16};
+pub use parameters::{AddInto, Average, Correct, Descend, MoveReference, SgdUpdate};
 pub use sums::{
     BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelSlopes, ChannelSlopesFinish, ColumnMoments,
     ColumnSlopes,

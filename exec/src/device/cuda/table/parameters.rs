@@ -4,7 +4,7 @@
 //! the number of a range's first parameter.
 
 use super::{Call, Entry, Launch, instances, kernels, symbol};
-use crate::device::cuda::{Bf16, Geometry, Parameter, Source, Unit, View, ViewMut};
+use crate::device::cuda::{Geometry, Parameter, Source, Unit, View, ViewMut};
 
 kernels! {
     /// A step of momentum SGD on a range.
@@ -73,20 +73,5 @@ kernels! {
         a: ViewMut<f32>[elements],
         b: View<f32>[elements],
         elements: u64,
-    }
-
-    /// `y ← x` rounded to bf16.
-    ToBf16 = Buffers::to_bf16 on Geometry::groups(elements); {
-        x: View<f32>[elements],
-        y: ViewMut<Bf16>[elements],
-        elements: u64,
-    }
-
-    /// `y ← x` from bf16, or adds that.
-    FromBf16 = Buffers::from_bf16 on Geometry::groups(elements); {
-        x: View<Bf16>[elements],
-        y: ViewMut<f32>[elements],
-        elements: u64,
-        accumulate: bool,
     }
 }
