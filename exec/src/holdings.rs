@@ -86,10 +86,13 @@ impl Memory {
     }
 
     /// Where messages read and write a buffer of the program.
-    pub(crate) fn arena(&self, buffer: Buffer) -> &Arena {
-        match (&self.replica, &self.server) {
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn arena(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
+        match (&mut self.replica, &self.server) {
             (Some(replica), _) => replica.host(buffer),
-            (None, Some(server)) => server.arena(buffer),
+            (None, Some(server)) => Ok(server.arena(buffer)),
             (None, None) => unreachable!("a rank trains or serves"),
         }
     }

@@ -154,7 +154,10 @@ impl Replica {
     }
 
     /// Where messages read and write a buffer.
-    pub(crate) fn host(&self, buffer: Buffer) -> &crate::arena::Arena {
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn host(&mut self, buffer: Buffer) -> Result<&crate::arena::Arena, DeviceError> {
         self.device.host(buffer)
     }
 
@@ -178,10 +181,11 @@ impl Replica {
         self.device.warm(&places);
     }
 
-    /// Reads the gradients of a range, as [`Replica::warm_inputs`] does for a chain.
-    pub fn warm_gradients(&self, range: Range<usize>) {
+    /// Reads the gradients of a range where messages would, as [`Replica::warm_inputs`] does for a chain.
+    pub fn warm_gradients(&mut self, range: Range<usize>) {
+        let Ok(host) = self.device.host(Buffer::Gradients) else { return };
         // SAFETY: between tasks no message is in flight and nobody writes.
-        let gradients = unsafe { self.device.host(Buffer::Gradients).slice(range) };
+        let gradients = unsafe { host.slice(range) };
         std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
     }
 

@@ -73,8 +73,11 @@ pub struct Settled {
 ///
 /// Every call may say that the device is lost, or out of memory; the CPU never does.
 pub trait Device: Send {
-    /// Where messages read and write a buffer.
-    fn host(&self, buffer: Buffer) -> &Arena;
+    /// Where messages read and write a buffer; it stays where it is, and is made when it is first asked for.
+    ///
+    /// # Errors
+    /// The host has no memory for it that the device's copies reach.
+    fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError>;
 
     /// Begins to bring a range of a buffer to the host, as it is after all that the device has been told so far; nothing where
     /// it is there already.

@@ -34,8 +34,8 @@ impl Null {
 }
 
 impl Device for Null {
-    fn host(&self, buffer: Buffer) -> &Arena {
-        self.buffers.arena(buffer)
+    fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
+        Ok(self.buffers.arena(buffer))
     }
 
     fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {

@@ -76,7 +76,7 @@ impl Worker<'_> {
             _ if by_devices => (RegionMut::empty(), RegionMut::empty()),
             Some(data) if needed > 0 => (data, self.memory.device().landing(needed)?),
             Some(data) => (data, RegionMut::empty()),
-            None => (self.memory.arena(exchange.buffer).region(part.clone()), self.memory.scratch(needed)),
+            None => (self.memory.arena(exchange.buffer)?.region(part.clone()), self.memory.scratch(needed)),
         };
         let first = (start - exchange.range.start) as usize;
         let buffers = Buffers::in_place(data, scratch).from_element(first);

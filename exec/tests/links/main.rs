@@ -123,6 +123,23 @@ fn messages_past_the_host_give_its_bits() {
     }
 }
 
+/// Buffers have page-locked twins on the host only where messages pass there.
+#[test]
+fn the_host_holds_what_messages_read_there_alone() {
+    scene("the_host_holds_what_messages_read_there_alone", &[("PRETEND_DEVICES", "2")], || {
+        // SAFETY: the library is loaded, as the GPUs' own, and has this function.
+        let most = || unsafe {
+            let library = libloading::Library::new("libpretend.so").expect("the pretend library");
+            library.get::<unsafe extern "C" fn() -> u64>(b"pretend_most_pinned\0").expect("its function")()
+        };
+        train_by("ssgd", "ring", 4, Devices::Cuda(open())).expect("a run");
+        let direct = most();
+        let run = train_by("ssgd", "ring", 4, Devices::Cuda(open().by_host())).expect("a run");
+        let gradients = (4 * run.parameters.len() as u64).next_multiple_of(256);
+        assert_eq!((direct > 0, most() - direct), (true, 4 * gradients));
+    });
+}
+
 /// A sum that never ends is given up: the streams behind it are free again, or the run would not end.
 #[test]
 fn a_sum_that_stalls_ends_the_run() {

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <csignal>
 #include <cstring>
@@ -47,6 +48,9 @@ uint64_t& used(int ordinal) {
     static auto& all = *new std::map<int, uint64_t>;
     return all[ordinal];
 }
+
+// Of pinned memory, at once.
+uint64_t most_pinned = 0;
 
 size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
@@ -111,6 +115,7 @@ uintptr_t allocate(Context& context, size_t bytes, bool pinned) {
     uintptr_t address = 0;
     map_pages(own, address);
     used(ordinal) += round_up(bytes, ALIGNMENT);
+    if (pinned) most_pinned = std::max(most_pinned, used(PINNED));
     living()[address] = own;
     return address;
 }
@@ -258,3 +263,9 @@ void guarded(const char* what, void (*body)(void*), void* argument) {
 }
 
 }  // namespace pretend
+
+// For tests in one process: the most bytes of pinned memory that there have been at once.
+PRETEND_API uint64_t pretend_most_pinned() {
+    std::lock_guard hold(pretend::world().lock);
+    return pretend::most_pinned;
+}

@@ -113,8 +113,8 @@ fn chain(of: &Blueprint<'_>, index: usize, threads: &Threads) -> Chain {
 }
 
 impl Device for Cpu {
-    fn host(&self, buffer: Buffer) -> &Arena {
-        self.buffers.arena(buffer)
+    fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
+        Ok(self.buffers.arena(buffer))
     }
 
     fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {

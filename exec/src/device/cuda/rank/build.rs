@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Area, Buffer, Op};
-use lockstep_topology::{Algorithm, Bytes, Library};
+use lockstep_models::{Area, Op};
+use lockstep_topology::Bytes;
 
 use super::super::driver::{DeviceMemory, Executor, Fill, Graphs, Limits};
 use super::super::layers::{CrossEntropy, Form, Kernel, Space};
@@ -145,15 +145,8 @@ impl<A: Activation> Rank<A> {
         needs.check(&gpu, rank, of.loaded() as u64)?;
         let kept = DeviceMemory::new(context, "what kernels keep", bytes, Fill::Poison)?;
         let (chains, _) = chains(&of, form, kept.address())?;
-        let by_messages = |algorithm: &Algorithm| *algorithm != Algorithm::Library(Library::Nccl);
-        let exchanged = |buffer: Buffer| {
-            let mut exchanges = of.role.exchanges().map(|(_, exchange)| exchange);
-            exchanges.any(|exchange| exchange.buffer == buffer && by_messages(&exchange.algorithm))
-        };
         let elements = of.parameters.len();
-        let declared = of.declared.iter().enumerate().map(|(index, elements)| {
-            Held::new(context, "a buffer of the program", *elements, exchanged(Buffer::Declared(index)))
-        });
+        let declared = of.declared.iter().map(|elements| Held::new(context, "a buffer of the program", *elements));
         let averages = of.program.averaging.is_some();
         let lanes = Lanes::new(context)?;
         let executor = |lane| Executor::new(lanes.stream(lane), &gpu.modules, Limits::default());
@@ -164,11 +157,11 @@ impl<A: Activation> Rank<A> {
             graphs,
             beside,
             chains,
-            parameters: Held::new(context, "parameters", elements, exchanged(Buffer::Parameters))?,
-            gradients: Held::new(context, "gradients", elements, exchanged(Buffer::Gradients))?,
+            parameters: Held::new(context, "parameters", elements)?,
+            gradients: Held::new(context, "gradients", elements)?,
             declared: declared.collect::<Result<_, _>>()?,
-            velocity: Held::new(context, "the optimizer's momentum", elements, false)?,
-            statistics: Held::new(context, "running statistics", of.statistics.len(), false)?,
+            velocity: Held::new(context, "the optimizer's momentum", elements)?,
+            statistics: Held::new(context, "running statistics", of.statistics.len())?,
             masks: masks(&of, &lanes, context)?,
             kept,
             scratch: DeviceMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,

@@ -20,15 +20,15 @@ use crate::transport::RegionMut;
 const BALLAST: u64 = 64 << 20;
 
 impl<A: Activation> Device for Rank<A> {
-    fn host(&self, buffer: Buffer) -> &Arena {
-        self.held(buffer).host()
+    fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
+        self.held_mut(buffer).host()
     }
 
     fn bring_out(&mut self, buffer: Buffer, range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
         self.flush()?;
         self.lanes.order(Lane::Out, &[Lane::Compute, Lane::Average, Lane::In])?;
         let event = self.event()?;
-        let (device, host, bytes) = self.held(buffer).both(&range);
+        let (device, host, bytes) = self.held_mut(buffer).both(&range)?;
         let stream = self.lanes.give(Lane::Out);
         // SAFETY: both are this rank's, with as many bytes; messages read the host's when the event has passed.
         unsafe { stream.download(host, device, bytes) }?;
@@ -70,7 +70,7 @@ impl<A: Activation> Device for Rank<A> {
 
     fn bring_in(&mut self, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
         self.gpu.context.bind()?;
-        let (device, host, bytes) = self.held(buffer).both(&range);
+        let (device, host, bytes) = self.held_mut(buffer).both(&range)?;
         let stream = self.lanes.give(Lane::In);
         // SAFETY: as above; the next exchange of the range begins with a copy that comes after this one.
         unsafe { stream.upload(device, host, bytes) }

@@ -15,28 +15,15 @@ pub(super) const ELEMENT: u64 = 4;
 pub(super) struct Held {
     memory: DeviceMemory,
     elements: usize,
-    /// Page-locked, and empty where no exchange touches the buffer.
-    host: Arena,
+    /// Page-locked, and there once messages have asked for it: those between GPUs that reach each other never do.
+    host: Option<Arena>,
 }
 
 impl Held {
-    /// Zeros for `what`; `exchanged`: messages read and write it.
-    pub(super) fn new(
-        context: &Arc<Context>,
-        what: &str,
-        elements: usize,
-        exchanged: bool,
-    ) -> Result<Held, DeviceError> {
-        let bytes = elements as u64 * ELEMENT;
-        let memory = DeviceMemory::new(context, what, bytes, Fill::Zeros)?;
-        let host = if exchanged {
-            let pinned = PinnedMemory::new(context, bytes)?;
-            // SAFETY: the memory has as many elements, all zero, stays where it is, and belongs to the arena from here on.
-            unsafe { Arena::over(pinned.floats(), elements, Box::new(pinned)) }
-        } else {
-            Arena::new(Vec::new())
-        };
-        Ok(Held { memory, elements, host })
+    /// Zeros for `what`.
+    pub(super) fn new(context: &Arc<Context>, what: &str, elements: usize) -> Result<Held, DeviceError> {
+        let memory = DeviceMemory::new(context, what, elements as u64 * ELEMENT, Fill::Zeros)?;
+        Ok(Held { memory, elements, host: None })
     }
 
     /// The device's memory.
@@ -45,15 +32,24 @@ impl Held {
     }
 
     /// Where messages read and write it.
-    pub(super) fn host(&self) -> &Arena {
-        &self.host
+    pub(super) fn host(&mut self) -> Result<&Arena, DeviceError> {
+        let host = match self.host.take() {
+            Some(host) => host,
+            None => {
+                let pinned = PinnedMemory::new(self.memory.context(), self.memory.bytes())?;
+                // SAFETY: the memory has as many elements, all zero, stays where it is, and belongs to the arena from here on.
+                unsafe { Arena::over(pinned.floats(), self.elements, Box::new(pinned)) }
+            }
+        };
+        Ok(self.host.insert(host))
     }
 
     /// Where a range is: on the device, on the host, and its bytes.
-    pub(super) fn both(&self, range: &Range<usize>) -> (u64, *mut u8, u64) {
+    pub(super) fn both(&mut self, range: &Range<usize>) -> Result<(u64, *mut u8, u64), DeviceError> {
+        let device = self.memory.address() + range.start as u64 * ELEMENT;
         // SAFETY: the pointer is only handed to copies of the range, which the program's order keeps apart from messages.
-        let host = unsafe { self.host.slice_mut(range.clone()) }.as_mut_ptr().cast();
-        (self.memory.address() + range.start as u64 * ELEMENT, host, range.len() as u64 * ELEMENT)
+        let host = unsafe { self.host()?.slice_mut(range.clone()) }.as_mut_ptr().cast();
+        Ok((device, host, range.len() as u64 * ELEMENT))
     }
 
     /// A range to read.

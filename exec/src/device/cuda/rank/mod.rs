@@ -127,6 +127,14 @@ impl<A: Activation> Rank<A> {
         }
     }
 
+    fn held_mut(&mut self, buffer: Buffer) -> &mut Held {
+        match buffer {
+            Buffer::Parameters => &mut self.parameters,
+            Buffer::Gradients => &mut self.gradients,
+            Buffer::Declared(index) => &mut self.declared[index],
+        }
+    }
+
     fn values(&self, values: Values) -> &Held {
         match values {
             Values::Buffer(buffer) => self.held(buffer),
