@@ -8,16 +8,21 @@ use lockstep_topology::{Bytes, InputError};
 
 use crate::device::Devices;
 use crate::device::cpu::{Threads, workspace_bytes};
+use crate::error::ExecError;
 use crate::run::Options;
 
 /// Optimizer state of a replica per parameter: its velocity.
 const OPTIMIZER_ELEMENTS: u64 = 1;
 
-/// How many ranks of the first role the memory that is left would hold; as many as anybody asks for where nobody can say.
+/// How many ranks of the first role the memory that is left would hold, on these devices; as many as anybody asks for where
+/// nobody can say.
 ///
 /// # Errors
-/// An exchange's algorithm that cannot serve its group, threads that the system does not give.
-pub fn most_ranks(program: &Program, threads: usize) -> Result<u32, InputError> {
+/// An exchange's algorithm that cannot serve its group, threads that the system does not give; a device's.
+pub fn most_ranks(program: &Program, devices: &Devices, threads: usize) -> Result<u32, ExecError> {
+    if let Devices::Cuda(gpus) = devices {
+        return Ok(gpus.most_ranks(program)?);
+    }
     let Some(available) = available() else { return Ok(u32::MAX) };
     let workspace = workspace_bytes(program, &Threads::new(threads)?) as u64;
     let each = Memory::of_role(program, 0, OPTIMIZER_ELEMENTS)?.total() + workspace;

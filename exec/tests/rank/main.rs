@@ -6,6 +6,7 @@
 
 mod agreement;
 mod errors;
+mod memory;
 #[path = "../driver/pretend.rs"]
 mod pretend;
 mod programs;

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use lockstep_models::{Area, Op};
-use lockstep_topology::Bytes;
 
 use super::super::driver::{DeviceMemory, Executor, Fill, Graphs, Limits};
 use super::super::layers::{CrossEntropy, Form, Kernel, Space};
 use super::super::{Activation, Bf16, Scalar};
+use super::calls::Share;
 use super::due::Due;
-use super::gpus::Gpu;
 use super::groups::Groups;
-use super::held::{ELEMENT, Held};
+use super::held::Held;
 use super::lanes::{Lane, Lanes};
-use super::samples::{Samples, arranged_bytes};
+use super::needs::Needs;
+use super::samples::Samples;
 use super::{Chain, Gpus, Masks, Port, Rank, Work};
 use crate::device::{Blueprint, Device, DeviceError};
 
@@ -42,7 +42,7 @@ pub(crate) fn device(gpus: &Gpus, rank: u32, of: Blueprint<'_>) -> Result<Box<dy
 }
 
 /// How a rank keeps its activations: channels first where copies, which know no other order, cut images to pieces.
-fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
+pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
     let is_image = |area: Area| match area {
         Area::Activation(id) | Area::Gradient(id) => {
             let shape = of.program.model.node(id).output;
@@ -57,13 +57,18 @@ fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
     Form { precision: gpus.precision, channels_last: gpus.channels_last && !cut }
 }
 
-/// The chains with what they keep from `first` on, and where that ends.
-fn chains<A: Activation>(of: &Blueprint<'_>, form: Form, first: u64) -> Result<(Vec<Chain<A>>, u64), DeviceError> {
+/// The chains for a share of the samples, with what they keep from `first` on, and how long that is.
+pub(super) fn chains<A: Activation>(
+    of: &Blueprint<'_>,
+    form: Form,
+    share: Share,
+    first: u64,
+) -> Result<(Vec<Chain<A>>, u64), DeviceError> {
     let mut space = Bump { next: first };
     let model = &of.program.model;
     let mut all = Vec::new();
     for (index, plan) in of.chains.iter().enumerate() {
-        let (members, samples) = (of.members(index), plan.samples as u32);
+        let (members, samples) = (of.members(index), share.of(plan.samples as u64) as u32);
         let head = model.node(plan.layers[0]);
         let work = if head.layer.is_loss() {
             let loss = CrossEntropy::new(&head.layer, model.classes(), samples, &mut space);
@@ -84,55 +89,6 @@ fn chains<A: Activation>(of: &Blueprint<'_>, form: Form, first: u64) -> Result<(
     Ok((all, space.next - first))
 }
 
-/// Bytes of the device that a rank takes.
-struct Needs {
-    arena: u64,
-    input: u64,
-    kept: u64,
-    scratch: u64,
-    buffers: u64,
-}
-
-impl Needs {
-    fn of<A: Activation>(of: &Blueprint<'_>, chains: &[Chain<A>], kept: u64, form: Form) -> Needs {
-        let scratch =
-            |chain: &Chain<A>| if let Work::Kernel(kernel) = &chain.work { kernel.scratch_bytes() } else { 0 };
-        let declared: u64 = of.declared.iter().map(|elements| *elements as u64).sum();
-        let (parameters, input) = (of.parameters.len() as u64, of.input_elements() as u64);
-        Needs {
-            arena: of.plan.elements as u64 * A::SCALAR.bytes(),
-            input: 2 * input * ELEMENT + arranged_bytes(input, of.program.model.input(), form),
-            kept,
-            scratch: chains.iter().map(scratch).max().unwrap_or(0),
-            buffers: (3 * parameters + of.statistics.len() as u64 + declared) * ELEMENT,
-        }
-    }
-
-    fn total(&self) -> u64 {
-        self.arena + self.input + self.kept + self.scratch + self.buffers
-    }
-
-    /// Refuses what does not fit, before any of it is taken, with what would.
-    fn check(&self, gpu: &Gpu, rank: u32, samples: u64) -> Result<(), DeviceError> {
-        let (free, total) = gpu.context.memory()?;
-        let asked = self.total();
-        if asked <= free {
-            return Ok(());
-        }
-        let by_samples = self.arena + self.input + self.kept + self.scratch;
-        let fit = free.saturating_sub(self.buffers) * samples / by_samples.max(1);
-        let cure = match fit {
-            0 => "not one sample fits: take a smaller model".to_owned(),
-            fit => format!("about {fit} samples per rank fit, or accumulate with --accumulate"),
-        };
-        let what = format!(
-            "the memory plan of rank {rank} for {samples} samples ({} of it activations; {cure})",
-            Bytes(self.arena)
-        );
-        Err(DeviceError::OutOfMemory { what, asked, free, total })
-    }
-}
-
 impl<A: Activation> Rank<A> {
     /// As [`device`].
     fn new(gpus: &Gpus, rank: u32, of: Blueprint<'_>) -> Result<Rank<A>, DeviceError> {
@@ -140,20 +96,20 @@ impl<A: Activation> Rank<A> {
         let gpu = Arc::clone(gpus.of(rank));
         let context = &gpu.context;
         context.bind()?;
-        let (planned, bytes) = chains::<A>(&of, form, 0)?;
-        let needs = Needs::of(&of, &planned, bytes, form);
-        needs.check(&gpu, rank, of.loaded() as u64)?;
-        let kept = DeviceMemory::new(context, "what kernels keep", bytes, Fill::Poison)?;
-        let (chains, _) = chains(&of, form, kept.address())?;
+        let lanes = Lanes::new(context)?;
+        let executor = |lane| Executor::new(lanes.stream(lane), &gpu.modules, Limits::default());
+        let mut computing = executor(Lane::Compute)?;
+        let needs = Needs::settled::<A>((gpus, rank), &of, &mut computing)?;
+        computing.take(needs.workspace)?;
+        let kept = DeviceMemory::new(context, "what kernels keep", needs.kept, Fill::Poison)?;
+        let (chains, _) = chains(&of, form, Share::all(&of), kept.address())?;
         let elements = of.parameters.len();
         let declared = of.declared.iter().map(|elements| Held::new(context, "a buffer of the program", *elements));
         let averages = of.program.averaging.is_some();
-        let lanes = Lanes::new(context)?;
-        let executor = |lane| Executor::new(lanes.stream(lane), &gpu.modules, Limits::default());
-        let graphs = Graphs::new(executor(Lane::Compute)?, gpus.graphs);
+        let graphs = Graphs::new(computing, gpus.graphs);
         let beside = if averages { Some(executor(Lane::Average)?) } else { None };
         let most = of.chains.iter().map(|chain| chain.samples).max().unwrap_or(0).max(of.loaded());
-        let built = Rank {
+        let mut built = Rank {
             graphs,
             beside,
             chains,
@@ -190,6 +146,10 @@ impl<A: Activation> Rank<A> {
         };
         write(&built.parameters, &of.parameters)?;
         write(&built.statistics, &of.statistics)?;
+        // Others may have it meanwhile.
+        let arena = gpu.lend(needs.arena, None)?;
+        built.preferred = Some(arena.number);
+        gpu.take_back(arena);
         Ok(built)
     }
 }

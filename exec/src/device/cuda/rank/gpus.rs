@@ -60,6 +60,12 @@ impl Gpu {
         }
     }
 
+    /// Whether somebody has left an arena of at least so many bytes.
+    pub(super) fn has_arena(&self, bytes: u64) -> bool {
+        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.free.iter().any(|lent| lent.memory.bytes() >= bytes)
+    }
+
     /// Takes an arena back.
     pub(super) fn take_back(&self, lent: Lent) {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).free.push(lent);

@@ -13,6 +13,7 @@
 //! to the device as a whole, as a CUDA graph where it has gone before.
 
 mod build;
+mod calls;
 mod device;
 mod direct;
 mod due;
@@ -20,7 +21,9 @@ mod gpus;
 mod groups;
 mod held;
 mod lanes;
+mod most;
 mod moves;
+mod needs;
 mod numbers;
 mod port;
 mod samples;
