@@ -132,7 +132,7 @@ impl Site {
         }
         Ok(Site {
             cluster: Cluster::one_host_with(cpu, latency, bandwidth, &gpus, source)?,
-            costs: Arc::new(Table::new(profile)?),
+            costs: Arc::new(Table::new(profile)?.at_home()),
             profile: Some(profile.clone()),
             basis: format!("costs were measured on {} ({}), {}", profile.host, measured_on, profile.date),
         })

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use lockstep_models::{Bucket, Job, Model, Op, Program};
 use lockstep_sim::{
-    CopyEntry, DirectEntry, GpuEntry, HardwareEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry,
-    chain_key,
+    CopyEntry, DirectEntry, GpuEntry, HardwareEntry, Interval, PROFILE_VERSION, Point, Profile, SumEntry,
+    TransportEntry, chain_key,
 };
 
 use crate::commands::{folder, number};
@@ -68,6 +68,9 @@ fn a_pretend_gpu_is_profiled_and_predicted_from() {
     assert_eq!((hardware.count, hardware.device.as_str(), gpu.at_once), (2, "cuda", 2));
     assert!(hardware.to_peer.is_some());
     let direct = hardware.direct.as_ref().expect("pretend devices reach each other");
+    let sums: Vec<(u32, u64)> = hardware.nccl.iter().map(|entry| (entry.ranks, entry.elements)).collect();
+    assert_eq!(sums, [(2, 1 << 10), (2, 1 << 15), (2, 1 << 20), (2, 1 << 24)]);
+    assert!(hardware.nccl.iter().all(|entry| entry.seconds.value > 0.0), "{:?}", hardware.nccl);
     assert!(direct.latency.value > 0.0 && direct.copy.value > 0.0 && direct.sum.value > 0.0, "{direct:?}");
     // Every phase of every chain, at each batch, once.
     for batch in [2, 8] {
@@ -115,7 +118,7 @@ fn a_pretend_gpu_is_profiled_and_predicted_from() {
 }
 
 /// A host of two GPUs by hand, where messages between them take so long.
-fn by_hand(direct: Option<DirectEntry>) -> Profile {
+fn by_hand(direct: Option<DirectEntry>, nccl: Vec<SumEntry>) -> Profile {
     let exact = Interval::exact;
     let copy = |latency, byte| CopyEntry { latency: exact(latency), byte: exact(byte) };
     let hardware = HardwareEntry {
@@ -131,6 +134,7 @@ fn by_hand(direct: Option<DirectEntry>) -> Profile {
         within: copy(4e-6, 1e-12),
         to_peer: Some(copy(6e-6, 1e-11)),
         direct,
+        nccl,
     };
     let point = Point { elements: 1000, seconds: exact(1e-5), slowdown: 1.0 };
     let gpu = GpuEntry {
@@ -170,10 +174,11 @@ fn direct_messages_are_predicted_where_runs_send_them() {
     let (latency, copy, sum) = (2e-5, 1e-11, 1.5e-11);
     let exact = Interval::exact;
     let direct = DirectEntry { latency: exact(latency), copy: exact(copy), sum: exact(sum) };
-    std::fs::write(place.join("direct.json"), by_hand(Some(direct)).to_json()).expect("a file");
+    std::fs::write(place.join("direct.json"), by_hand(Some(direct), Vec::new()).to_json()).expect("a file");
     // A profile of before knows nothing of them.
-    let before = by_hand(None).to_json().replace(",\n        \"direct\": null", "");
-    assert!(!before.contains("direct"), "{before}");
+    let before = by_hand(None, Vec::new()).to_json();
+    let before = before.replace(",\n        \"direct\": null,\n        \"nccl\": []", "");
+    assert!(!before.contains("direct") && !before.contains("nccl"), "{before}");
     std::fs::write(place.join("before.json"), before).expect("a file");
     let time = |profile: &str, transport: &str, environment: &[(&str, &str)]| {
         let arguments = format!(
@@ -196,6 +201,52 @@ fn direct_messages_are_predicted_where_runs_send_them() {
     assert!(staged >= least, "{staged} for at least {least}");
     assert_eq!(time("direct.json", "mpi", &[]), staged);
     assert_eq!(time("direct.json", "threads", &[("LOCKSTEP_NO_PEERS", "1")]), staged);
+}
+
+#[test]
+fn sums_of_nccl_take_what_was_measured() {
+    let place = folder("profiles-nccl");
+    let sum = |elements, seconds| SumEntry { ranks: 2, elements, seconds: Interval::exact(seconds) };
+    let profile = by_hand(None, vec![sum(1 << 10, 1e-5), sum(1 << 20, 1e-4)]);
+    std::fs::write(place.join("gpu.json"), profile.to_json()).expect("a file");
+    std::fs::write(place.join("without.json"), by_hand(None, Vec::new()).to_json()).expect("a file");
+    let answer = |arguments: &str| -> serde_json::Value {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let output = run(Path::new(""), &place, &arguments, &[]);
+        assert!(output.status.success(), "{}", error_of(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let time = |profile: &str, algorithm: &str, bytes: u64, more: &str| {
+        let answer = answer(&format!(
+            "sim collective --collective allreduce --algorithm {algorithm} --ranks 2 --bytes {bytes} --profile {profile} --format json{more}"
+        ));
+        number(&answer["rows"][0], "time_us") * 1e-6
+    };
+    // As measured, and half way between; folded or not.
+    for more in ["", " --no-fold"] {
+        assert!((time("gpu.json", "library:nccl", 4 << 10, more) / 1e-5 - 1.0).abs() < 1e-6);
+        assert!((time("gpu.json", "library:nccl", 4 << 20, more) / 1e-4 - 1.0).abs() < 1e-6);
+        let between = time("gpu.json", "library:nccl", 2 * ((1 << 10) + (1 << 20)), more);
+        assert!((between / 5.5e-5 - 1.0).abs() < 1e-6, "{between}");
+    }
+    // Where nobody measured it is a ring, and a ring is what it always was.
+    let ring = time("without.json", "ring", 4 << 20, "");
+    assert_eq!(
+        (time("without.json", "library:nccl", 4 << 20, ""), time("gpu.json", "ring", 4 << 20, "")),
+        (ring, ring)
+    );
+
+    // A step whose only bucket is there at its end is so much longer.
+    let step = |algorithm: &str, ranks: u32| {
+        let arguments = format!(
+            "sim predict --model lenet --batch-per-rank 8 --bucket whole --algorithm {algorithm} --ranks {ranks} --profile gpu.json \
+             --format json"
+        );
+        number(&answer(&arguments)["rows"][0], "step_time_s")
+    };
+    let share = (program(8).model.parameter_elements() - (1 << 10)) as f64 / ((1 << 20) - (1 << 10)) as f64;
+    let (alone, together) = (step("ring", 1), step("library:nccl", 2));
+    assert!((together - alone - (1e-5 + share * 9e-5)).abs() < 1e-9, "{together} beside {alone}");
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
         let padded = run.fold == FoldRule::Padded && orbits.fold().is_some();
         let schedule = if padded { schedule.padded() } else { schedule.clone() };
         let ranks = orbits.count(schedule.members());
-        let mut plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), schedule, window);
+        let mut plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), &run.algorithm, schedule, window);
         plan.represent(ranks);
         let jobs = vec![0; plan.ranks() as usize];
         let resources = Resources::new(platform.cluster, orbits);

@@ -58,6 +58,21 @@ pub struct HardwareEntry {
     /// Messages straight from another's memory; `None` where ranks of one process send them through the host's.
     #[serde(default)]
     pub direct: Option<DirectEntry>,
+    /// Sums by NCCL on several of them; none where they were not measured.
+    #[serde(default)]
+    pub nccl: Vec<SumEntry>,
+}
+
+/// A sum over ranks, each on a GPU of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SumEntry {
+    /// How many ranks.
+    pub ranks: u32,
+    /// fp32 elements of each.
+    pub elements: u64,
+    /// Seconds from when all ask for it until all have it.
+    pub seconds: Interval,
 }
 
 /// Messages from one GPU's memory to another's, as ranks of one process take them.
@@ -125,6 +140,10 @@ impl GpuEntry {
             }
         }
         let hardware = self.hardware.as_ref()?;
+        let wrong = |entry: &&SumEntry| entry.ranks < 2 || entry.elements == 0 || !positive(entry.seconds.value);
+        if let Some(entry) = hardware.nccl.iter().find(wrong) {
+            return Some((format!("{entry:?}"), "must be of two ranks or more, and positive"));
+        }
         let direct = hardware.direct.iter().flat_map(|direct| [direct.copy.value, direct.sum.value]);
         let mut rates = hardware.copies().map(|(_, copy)| copy.byte.value).chain([hardware.flops_s]).chain(direct);
         if hardware.count == 0 || hardware.multiprocessors == 0 || hardware.memory_bytes == 0 {
@@ -146,6 +165,7 @@ impl GpuEntry {
             for (name, copy) in hardware.copies() {
                 all.extend([(named(name), &copy.latency), (named(name), &copy.byte)]);
             }
+            all.extend(hardware.nccl.iter().map(|entry| (named("sum by NCCL"), &entry.seconds)));
             if let Some(direct) = &hardware.direct {
                 all.extend(
                     [&direct.latency, &direct.copy, &direct.sum].map(|figure| (named("direct message"), figure)),

@@ -30,7 +30,7 @@ pub use conditions::{Background, Conditions, Load, Slowdown};
 pub use costs::{Cost, Costs, MessageCost, Pair, Roofline, Table, chain_key};
 pub use deadlock::{Waiting, WaitsFor};
 pub use fold::{FoldRule, Folding};
-pub use gpu_profile::{CopyEntry, DirectEntry, GpuEntry, HardwareEntry, LearnersEntry, MemoryEntry};
+pub use gpu_profile::{CopyEntry, DirectEntry, GpuEntry, HardwareEntry, LearnersEntry, MemoryEntry, SumEntry};
 pub use input::{Held, Input, Source, TransformAt, shuffle_time};
 pub use machine::{Part, Resources, Utilisation};
 pub use network::NetworkModel;

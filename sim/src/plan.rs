@@ -6,7 +6,7 @@
 mod apart;
 
 use lockstep_models::{Exchange, Op, Phase, Program, Role, Stream, TaskId};
-use lockstep_topology::{InputError, Schedule};
+use lockstep_topology::{Algorithm, InputError, Library, Schedule};
 
 /// What a rank of some role does in one iteration.
 #[derive(Debug)]
@@ -75,6 +75,8 @@ pub(crate) struct Meeting {
     pub(crate) window: u32,
     /// Member i is rank `first + i`.
     pub(crate) first: u32,
+    /// Whose sum it is, where a library does it.
+    pub(crate) library: Option<Library>,
     /// Whether its members do nothing else while it is under way, and nobody else is there.
     pub(crate) apart: Option<Apart>,
 }
@@ -185,7 +187,8 @@ impl Plan {
                         let schedule = program.schedule(exchange)?;
                         let schedule = if padded { schedule.padded() } else { schedule };
                         let window = Program::window(exchange, &schedule);
-                        meetings.push(Meeting { schedule, window, first: group.ranks.first, apart: None });
+                        let library = library(&exchange.algorithm);
+                        meetings.push(Meeting { schedule, window, first: group.ranks.first, library, apart: None });
                         known.push(key);
                         known.len() - 1
                     }
@@ -204,8 +207,8 @@ impl Plan {
         Ok(Plan { roles, meetings })
     }
 
-    /// One meeting of `ranks` ranks, and nothing else.
-    pub(crate) fn meeting(name: String, schedule: Schedule, window: u32) -> Plan {
+    /// One meeting of `ranks` ranks by `algorithm`, and nothing else.
+    pub(crate) fn meeting(name: String, algorithm: &Algorithm, schedule: Schedule, window: u32) -> Plan {
         let ranks = schedule.members();
         let (meeting, needs) = (Some(0), Vec::new());
         let task =
@@ -219,7 +222,8 @@ impl Plan {
             synchronisation: Vec::new(),
             repeats_alone: true,
         };
-        Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0, apart: Some(Apart::AtOnce) }] }
+        let (library, apart) = (library(algorithm), Some(Apart::AtOnce));
+        Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0, library, apart }] }
     }
 
     /// Leaves all but the first `ranks` of its only role out: they stand for the others.
@@ -233,6 +237,10 @@ impl Plan {
     pub(crate) fn ranks(&self) -> u32 {
         self.roles.iter().map(|role| role.count).sum()
     }
+}
+
+fn library(algorithm: &Algorithm) -> Option<Library> {
+    if let Algorithm::Library(library) = algorithm { Some(*library) } else { None }
 }
 
 fn role_plan(role: &Role, meeting_of: &[Option<u32>]) -> RolePlan {

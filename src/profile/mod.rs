@@ -7,6 +7,7 @@
 //! | learners | so many replicas on threads of this process, each at its own steps |
 //! | copies | each way by itself |
 //! | messages between GPUs | as ranks of one process take them |
+//! | sums by NCCL | a thread for each member, from when all ask until all have it |
 //! | the host | as `lockstep calibrate` measures its messages and its memory |
 
 mod learners;
@@ -21,7 +22,7 @@ use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_models::memory::Memory;
 use lockstep_models::{Model, Op, Pass, Phase, Program};
 use lockstep_sim::{
-    ComputeEntry, CopyEntry, DirectEntry, GpuEntry, HardwareEntry, MemoryEntry, Point, Profile, chain_key,
+    ComputeEntry, CopyEntry, DirectEntry, GpuEntry, HardwareEntry, MemoryEntry, Point, Profile, SumEntry, chain_key,
 };
 use lockstep_topology::InputError;
 
@@ -37,6 +38,8 @@ pub use rows::gpu_rows;
 /// Bytes of a large copy, and how often each is done.
 const COPY_BYTES: u64 = 64 << 20;
 const COPIES: u32 = 20;
+/// Elements of sums, up to those of a large copy.
+const SUMS: [u64; 4] = [1 << 10, 1 << 15, 1 << 20, 1 << 24];
 
 /// What is measured.
 #[derive(Debug, Clone)]
@@ -111,7 +114,7 @@ impl Site<'_> {
         note(&format!("copies to and from {}", self.gpu.name));
         let rates = rates(self.ordinal, COPY_BYTES, COPIES)?;
         let direct = self.gpus.direct(self.ordinal, COPY_BYTES, COPIES)?;
-        let mut found = Found::default();
+        let mut found = Found { nccl: self.sums(note)?, ..Found::default() };
         for (program, data) in sets {
             let (model, samples) = (program.model.name().to_owned(), program.batch_per_rank);
             note(&format!("layers of {model} at a batch of {samples} on {}", self.gpu.name));
@@ -149,6 +152,23 @@ impl Site<'_> {
         found.entry(self, wanted, (&rates, direct.as_ref()))
     }
 
+    /// Sums by NCCL on two, four, … and all GPUs, where they are of one model.
+    fn sums(&self, note: &mut impl FnMut(&str)) -> Result<Vec<SumEntry>, DeviceError> {
+        let all = self.gpus.count() as u32;
+        let mut entries = Vec::new();
+        if self.count < all || all < 2 {
+            return Ok(entries);
+        }
+        note(&format!("sums by NCCL on up to {all} x {}", self.gpu.name));
+        let powers = std::iter::successors(Some(2), |members| Some(members * 2)).take_while(|members| *members < all);
+        for ranks in powers.chain([all]) {
+            let sums = self.gpus.sums(ranks, &SUMS, COPIES)?.unwrap_or_default();
+            let entry = |(elements, seconds)| SumEntry { ranks, elements, seconds: interval(seconds) };
+            entries.extend(sums.into_iter().map(entry));
+        }
+        Ok(entries)
+    }
+
     /// What the tasks take, and bytes of the device that a rank took.
     fn layers(&self, program: &Program, data: &Dataset, steps: u32) -> Result<(Laps, u64), DeviceError> {
         let before = free_memory(self.ordinal)?;
@@ -167,6 +187,7 @@ struct Found<'a> {
     memory: Vec<MemoryEntry>,
     /// Model, samples, learners, and what their steps took.
     learners: Vec<(String, u32, u32, learners::Steps)>,
+    nccl: Vec<SumEntry>,
 }
 
 impl Found<'_> {
@@ -246,6 +267,7 @@ impl Found<'_> {
             within: copies(&rates.within),
             to_peer: rates.to_peer.as_ref().map(copies),
             direct: direct.map(messages),
+            nccl: self.nccl,
         };
         Ok(GpuEntry {
             model: of.gpu.name.clone(),

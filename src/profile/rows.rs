@@ -31,6 +31,9 @@ pub fn gpu_rows(gpu: &GpuEntry) -> Vec<CalibrationRow> {
         row(format!("{name}, one element"), None, copy.latency, 1.0, 1.0);
         row(format!("{name}, per MiB"), None, copy.byte, f64::from(1u32 << 20), 1.0);
     }
+    for entry in &hardware.nccl {
+        row(format!("sum by NCCL on {}", entry.ranks), Some(entry.elements), entry.seconds, 1.0, 1.0);
+    }
     if let Some(direct) = &hardware.direct {
         row("message from another device, one element".to_owned(), None, direct.latency, 1.0, 1.0);
         for (name, byte) in [("copied", direct.copy), ("added", direct.sum)] {

@@ -11,6 +11,7 @@ pub use roofline::Roofline;
 pub use table::{Table, chain_key};
 
 use lockstep_models::{Phase, Program};
+use lockstep_topology::Library;
 use lockstep_topology::cluster::{Device, Rendezvous, Route};
 
 use crate::noise::Noise;
@@ -92,6 +93,11 @@ pub trait Costs: Send + Sync {
 
     /// A message that `receiver` gets over `route`.
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost;
+
+    /// Seconds in which a library adds up so many elements on `devices`, a member on each, if that was measured as a whole.
+    fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
+        self.adjusted().and_then(|inner| inner.library(of, devices, elements))
+    }
 
     /// Seconds of a GPU's memory, all of its bandwidth, for each byte that a link reads or writes there.
     fn traffic(&self, device: &Device) -> f64 {

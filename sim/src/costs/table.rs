@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use lockstep_models::{Layer, Op, Phase, Program, Shape, median};
-use lockstep_topology::InputError;
 use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
+use lockstep_topology::{InputError, Library};
 
 use super::{Cost, Costs, MessageCost, Pair, Roofline};
 use crate::gpu_profile::GpuEntry;
@@ -32,6 +32,8 @@ struct Measured {
     load: Vec<Sample>,
     /// Seconds per byte that a sum straight from another GPU's memory takes longer than a copy.
     direct_sum: f64,
+    /// Sums by NCCL on so many of them in the host that was measured, over elements.
+    sums: BTreeMap<u32, Vec<Sample>>,
 }
 
 /// Costs as measured on a host; they hold for its CPUs and for GPUs of the models that were measured, others keep the
@@ -44,6 +46,8 @@ pub struct Table {
     memory: TransportEntry,
     mpi: Option<TransportEntry>,
     noise: Option<Noise>,
+    /// Whether devices are those of the host that was measured.
+    is_at_home: bool,
 }
 
 /// The layers of a chain with their shapes and settings, whatever they are called: the key of measured costs.
@@ -118,7 +122,14 @@ impl Measured {
             sort(&mut samples);
             samples
         };
-        Measured { at_once: f64::from(at_once), compute, update: points(update), load: points(load), direct_sum: 0.0 }
+        Measured {
+            at_once: f64::from(at_once),
+            compute,
+            update: points(update),
+            load: points(load),
+            direct_sum: 0.0,
+            sums: BTreeMap::new(),
+        }
     }
 
     /// A slowdown of f for n at once means that each takes f/n of what they share. Where there is none, that is no limit, and
@@ -183,7 +194,13 @@ impl Table {
             let direct = gpu.hardware.as_ref().and_then(|hardware| hardware.direct.as_ref());
             let direct_sum = direct.map_or(0.0, |direct| (direct.sum.value - direct.copy.value).max(0.0));
             let measured = Measured::new(gpu.at_once, &gpu.compute, &gpu.update, &gpu.load);
-            (gpu.model.clone(), Measured { direct_sum, ..measured })
+            let mut sums: BTreeMap<u32, Vec<Sample>> = BTreeMap::new();
+            for entry in gpu.hardware.iter().flat_map(|hardware| &hardware.nccl) {
+                let sample = (entry.elements as f64, entry.seconds.value, 1.0);
+                sums.entry(entry.ranks).or_default().push(sample);
+            }
+            sums.values_mut().for_each(sort);
+            (gpu.model.clone(), Measured { direct_sum, sums, ..measured })
         };
         Ok(Table {
             cpu,
@@ -191,7 +208,14 @@ impl Table {
             memory: profile.memory.clone(),
             mpi: profile.mpi.clone(),
             noise: profile.noise.clone().and_then(|trace| Noise::new(trace, NOISE_SEED)),
+            is_at_home: false,
         })
+    }
+
+    /// The same for the very host that was measured, whose GPUs are joined as they were.
+    #[must_use]
+    pub fn at_home(self) -> Table {
+        Table { is_at_home: true, ..self }
     }
 
     /// What was measured on devices like this one.
@@ -282,6 +306,17 @@ impl Costs for Table {
             },
             (Pair::Host, None) | (Pair::Wire, _) => Roofline.message(pair, receiver, route),
         }
+    }
+
+    fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
+        let first = *devices.first().filter(|_| self.is_at_home && of == Library::Nccl)?;
+        let alike = |device: &&Device| match (&device.kind, &first.kind) {
+            (DeviceKind::Gpu(own), DeviceKind::Gpu(other)) => own.model == other.model,
+            _ => false,
+        };
+        let apart = devices.windows(2).all(|pair| pair[0].id < pair[1].id);
+        let sums = &self.measured(first).filter(|_| apart && devices.iter().all(alike))?.sums;
+        sums.get(&(devices.len() as u32)).map(|sums| interpolate(sums, elements as f64).0)
     }
 
     fn traffic(&self, device: &Device) -> f64 {

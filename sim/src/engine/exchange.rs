@@ -26,7 +26,13 @@ impl<F: Fluid> Engine<'_, F> {
         flight.repetition = cursor.repetition;
         flight.start = self.now;
         self.ranks[rank as usize].flights.push(id);
-        if self.is_pipeline(meeting)? { self.join_pipeline(meeting, member, id) } else { self.fill(id) }
+        if self.is_whole(meeting)? {
+            self.join_whole(meeting, id)
+        } else if self.is_pipeline(meeting)? {
+            self.join_pipeline(meeting, member, id)
+        } else {
+            self.fill(id)
+        }
     }
 
     /// The flight of a member, which begins to exist when it is first asked for.

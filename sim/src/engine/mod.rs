@@ -21,6 +21,7 @@ mod repeat;
 mod slab;
 mod slow;
 mod unit;
+mod whole;
 
 use std::collections::BTreeMap;
 
@@ -49,6 +50,7 @@ pub(crate) use rank::Rank;
 use record::Record;
 use slab::Slab;
 use unit::Unit;
+use whole::Wholes;
 
 /// What a compute task takes: the class of its activity and its work in seconds.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +75,7 @@ enum Event {
     Wake(u32),
     /// The unit is done with what took no time.
     Done(u32),
-    /// The flight of a pipeline has ended.
+    /// The flight of a pipeline, or of what was measured as a whole, has ended.
     Through(u32),
     /// Some rank becomes slower or faster.
     Pace,
@@ -102,6 +104,8 @@ pub(crate) struct Engine<'a, F> {
     started_flights: u64,
     /// By meeting, where that was asked: what passes without events.
     pipelines: BTreeMap<u32, Option<Pipeline>>,
+    /// The same of what was measured as a whole.
+    wholes: Wholes,
     messages: Slab<Message>,
     paths: Paths,
     connections: Connections,
@@ -159,6 +163,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             flights: Slab::new(),
             started_flights: 0,
             pipelines: BTreeMap::new(),
+            wholes: Wholes::default(),
             messages: Slab::new(),
             paths: Paths::default(),
             connections: Connections::default(),

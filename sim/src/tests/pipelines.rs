@@ -182,7 +182,7 @@ fn passes(world: &World, costs: &dyn Costs, algorithm: &str, elements: u64, chun
     let group = Group::flat(world.placement.ranks());
     let schedule = Schedule::new(&Collective::AllReduce, &algorithm.parse()?, &group, elements, chunk)?;
     let window = schedule.window();
-    let plan = Plan::meeting("allreduce".into(), schedule, window);
+    let plan = Plan::meeting("allreduce".into(), &Algorithm::Ring, schedule, window);
     let platform = world.platform(costs, NetworkModel::MaxMin);
     let resources = Resources::new(&world.cluster, Orbits::all());
     let jobs = vec![0; plan.ranks() as usize];

@@ -35,7 +35,7 @@ pub use geometry::{BLOCK, Geometry, Parts, WARP};
 pub use libraries::{Found, Library, Missing, Places};
 pub use nvrtc::{CompileError, Nvrtc};
 pub use probe::{Gpu, Machine, Unavailable, probe};
-pub use rank::{Direct, Gpus};
+pub use rank::{Direct, Gpus, Sums};
 pub(crate) use rank::{Port, device};
 pub use rates::{Rates, Way, free_memory, rates};
 pub use source::{PRELUDE, Source, Unit};

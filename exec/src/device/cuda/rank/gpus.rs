@@ -166,6 +166,11 @@ impl Gpus {
         Ok(self.peers)
     }
 
+    /// Whether there is NCCL.
+    pub(super) fn has_nccl(&self) -> bool {
+        self.all.iter().all(|gpu| gpu.no_nccl.is_none())
+    }
+
     /// Whether `ranks`, of this process, can add up by NCCL.
     ///
     /// # Errors

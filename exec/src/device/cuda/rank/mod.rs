@@ -27,6 +27,7 @@ mod needs;
 mod numbers;
 mod port;
 mod samples;
+mod sums;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub(crate) use build::device;
 pub use direct::Direct;
 pub use gpus::Gpus;
 pub(crate) use port::Port;
+pub use sums::Sums;
 
 /// What a chain computes.
 enum Work<A> {

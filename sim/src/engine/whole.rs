@@ -1,0 +1,73 @@
+//! Sums of a library that were measured as a whole: each is over so long after its last member has started it, and a member's
+//! sums come one after the other. They take nothing of what else goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockstep_topology::{InputError, Rank, Time};
+
+use super::{Engine, Event, overflow};
+use crate::fluid::Fluid;
+
+/// A meeting that takes as long as was measured.
+#[derive(Debug)]
+struct Whole {
+    span: Time,
+    /// Ranks that are simulated of its members.
+    ranks: BTreeSet<u32>,
+    /// The flights of those that have started.
+    started: Vec<u32>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Wholes {
+    /// By meeting, where that was asked.
+    known: BTreeMap<u32, Option<Whole>>,
+    /// By rank: when its last sum ends.
+    free: BTreeMap<u32, Time>,
+}
+
+impl<F: Fluid> Engine<'_, F> {
+    /// Whether `meeting` was measured as a whole; worked out when its first member starts it.
+    pub(super) fn is_whole(&mut self, meeting: u32) -> Result<bool, InputError> {
+        if !self.wholes.known.contains_key(&meeting) {
+            let whole = self.whole(meeting)?;
+            self.wholes.known.insert(meeting, whole);
+        }
+        Ok(self.wholes.known[&meeting].is_some())
+    }
+
+    fn whole(&self, meeting: u32) -> Result<Option<Whole>, InputError> {
+        let meeting = &self.plan.meetings[meeting as usize];
+        let Some(library) = meeting.library else { return Ok(None) };
+        let members = || meeting.first..meeting.first + meeting.schedule.members();
+        let (cluster, placement) = (self.platform.cluster, self.platform.placement);
+        let devices: Vec<_> =
+            members().map(|rank| &cluster.devices()[placement.device(Rank(rank)).0 as usize]).collect();
+        let seconds = self.platform.costs.library(library, &devices, meeting.schedule.elements());
+        let Some(seconds) = seconds else { return Ok(None) };
+        if !(seconds >= 0.0 && seconds.is_finite()) {
+            let message = "a library's sum must take zero seconds or more, and finitely many";
+            return Err(InputError::new("costs", seconds.to_string(), message));
+        }
+        let ranks = members().map(|rank| self.resources.orbits().representative(rank)).collect();
+        Ok(Some(Whole { span: Time::from_secs_f64(seconds), ranks, started: Vec::new() }))
+    }
+
+    /// A member has started such a meeting; with the last one, its end is known.
+    pub(super) fn join_whole(&mut self, meeting: u32, flight: u32) -> Result<(), InputError> {
+        let Some(Some(whole)) = self.wholes.known.get_mut(&meeting) else { return Ok(()) };
+        whole.started.push(flight);
+        if whole.started.len() < whole.ranks.len() {
+            return Ok(());
+        }
+        let free = &mut self.wholes.free;
+        let begin = whole.ranks.iter().filter_map(|rank| free.get(rank)).fold(self.now, |latest, at| latest.max(*at));
+        let end = begin.0.checked_add(whole.span.0).map(Time).ok_or_else(overflow)?;
+        free.extend(whole.ranks.iter().map(|rank| (*rank, end)));
+        for flight in whole.started.drain(..) {
+            self.events.push(end, Event::Through(flight));
+        }
+        Ok(())
+    }
+}
