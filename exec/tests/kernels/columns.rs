@@ -35,8 +35,12 @@ enum Output {
 }
 
 fn play(twin: &RefCell<Twin>) {
-    // Now and then several parts of the rows, and several tiles of channels.
-    let sizes = prop_oneof![8 => (1..90u32, 1..80u32), 1 => (900..2200u32, 1..40u32), 1 => (300..600u32, 60..100u32)];
+    // Now and then several parts of the rows, several tiles of channels, and a part that is so long that threads fold their sums.
+    let sizes = prop_oneof![8 => (1..90u32, 1..80u32), 1 => (900..2200u32, 1..40u32), 1 => (300..600u32, 60..100u32), 1 => (2100..3500u32, 17..33u32)];
+    let sizes = (sizes, any::<bool>()).prop_map(|((rows, channels), coarse)| {
+        let parts = if coarse { Parts::of(rows) } else { Parts::of_rows(rows, channels) };
+        (parts, channels)
+    });
     let output = proptest::option::of(prop_oneof![Just(Output::Tensor), Just(Output::Input)]);
     let given = (any::<[bool; 4]>(), output).prop_map(|([x, means, masked, in_place], rectified)| Given {
         x: x || matches!(rectified, Some(Output::Input)),
@@ -61,13 +65,12 @@ fn column<T: Copy>(all: &[T], channels: usize, channel: usize) -> impl Iterator<
     all.iter().skip(channel).step_by(channels).copied()
 }
 
-fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (rows, channels): (u32, u32), given: Given) {
-    let (elements, wide) = ((rows * channels) as usize, channels as usize);
+fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Parts, u32), given: Given) {
+    let (elements, wide) = ((parts.count() * channels) as usize, channels as usize);
     let (d, values, outputs) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
     let [means, inverses, gammas, betas] = [(); 4].map(|()| memory.values(wide));
     let (d_y, x, y) = (memory.hold::<A>(&d), memory.hold::<A>(&values), memory.hold::<A>(&outputs));
     let masked = if given.in_place { d_y } else { memory.space(elements) };
-    let parts = Parts::of_rows(rows, channels);
     let from_input = matches!(given.rectified, Some(Output::Input));
     let own = |memory: &mut Memory, values: &[f32], there: bool| there.then(|| memory.put(values).read());
     let sums = ColumnSlopes {
@@ -127,11 +130,10 @@ fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (rows, channels): (u32,
     }
 }
 
-fn moments<A: Real>(twin: &mut Twin, memory: &mut Memory, (rows, channels): (u32, u32), level: f32) {
-    let (elements, wide) = ((rows * channels) as usize, channels as usize);
+fn moments<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Parts, u32), level: f32) {
+    let (elements, wide) = ((parts.count() * channels) as usize, channels as usize);
     let shifted: Vec<f32> = memory.values(elements).iter().map(|value| level + value).collect();
     let values = rounded::<A>(&shifted);
-    let parts = Parts::of_rows(rows, channels);
     let sums = ColumnMoments {
         x: memory.hold::<A>(&values).read(),
         partials: memory.space(2 * wide * parts.parts() as usize).write(),
@@ -154,7 +156,7 @@ fn moments<A: Real>(twin: &mut Twin, memory: &mut Memory, (rows, channels): (u32
         keep: KEEP,
     };
     twin.play(memory, &finish);
-    let count = f64::from(rows);
+    let count = f64::from(parts.count());
     let mean = |channel: usize| column(&values, wide, channel).map(f64::from).sum::<f64>() / count;
     let squares = |channel: usize| {
         let mean = mean(channel);

@@ -37,12 +37,10 @@ struct alignas(16) uint4 {
 };
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return uint4{x, y, z, w}; }
 
-struct alignas(8) ushort4 {
-    unsigned short x, y, z, w;
+struct alignas(8) uint2 {
+    unsigned x, y;
 };
-inline ushort4 make_ushort4(unsigned short x, unsigned short y, unsigned short z, unsigned short w) {
-    return ushort4{x, y, z, w};
-}
+inline uint2 make_uint2(unsigned x, unsigned y) { return uint2{x, y}; }
 
 inline unsigned __float_as_uint(float value) {
     unsigned bits;

@@ -29,22 +29,26 @@ KERNEL(batch_norm_moments)(
     }
 }
 
+__device__ inline void scales(const float (&inverses)[4], const float (&gammas)[4], float (&into)[4]) {
+#pragma unroll
+    for (u32 lane = 0; lane < 4; ++lane) into[lane] = gammas[lane] * inverses[lane];
+}
+
 // y ← (x − mean)·(γ·inverse) + β, plus the addend if there is one, rectified or not. y may be x or the addend.
 KERNEL(batch_norm_forward)(
     const Real* x, const float* means, const float* inverses, const float* gammas, const float* betas,
     const Real* addend, Real* y, u32 samples, u32 channels, u32 plane, bool rectified) {
+    OfChannels<4> own(channels, plane, means, inverses, gammas, betas);
+    const auto &mean = own.of[0], &beta = own.of[3];
+    float scale[4] = {};
     each_group(u64(samples) * channels * plane, [&](const Group& group) {
-        float values[4], others[4] = {}, mean[4], inverse[4], gamma[4], beta[4];
+        float values[4], others[4] = {};
         load(x, group, values);
         if (addend) load(addend, group, others);
-        const Channel first(channels, plane, group.first + group.from);
-        load_of_channels(means, first, group, mean);
-        load_of_channels(inverses, first, group, inverse);
-        load_of_channels(gammas, first, group, gamma);
-        load_of_channels(betas, first, group, beta);
+        if (own.load_for(group)) scales(own.of[1], own.of[2], scale);
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
-            float value = (values[lane] - mean[lane]) * (gamma[lane] * inverse[lane]) + beta[lane];
+            float value = (values[lane] - mean[lane]) * scale[lane] + beta[lane];
             if (addend) value = value + others[lane];
             values[lane] = rectified ? relu(value) : value;
         }
@@ -58,23 +62,20 @@ KERNEL(batch_norm_backward)(
     const Real* d_y, const Real* x, const Real* y, const float* means, const float* inverses, const float* gammas,
     const float* betas, const float* along, const float* level, Real* d_x, Real* d_addend, u32 samples, u32 channels,
     u32 plane, bool rectified, bool accumulate, bool accumulate_addend) {
+    OfChannels<6> own(channels, plane, means, inverses, gammas, level, along, rectified && !y ? betas : nullptr);
+    const auto &mean = own.of[0], &flat = own.of[3], &steep = own.of[4], &beta = own.of[5];
+    float scale[4] = {};
     each_group(u64(samples) * channels * plane, [&](const Group& group) {
-        float slopes[4], values[4], outputs[4] = {}, before[4], mean[4], inverse[4], gamma[4], beta[4] = {}, flat[4], steep[4];
+        float slopes[4], values[4], outputs[4] = {}, before[4];
         load(d_y, group, slopes);
         load(x, group, values);
         if (rectified && y) load(y, group, outputs);
-        const Channel first(channels, plane, group.first + group.from);
-        load_of_channels(means, first, group, mean);
-        load_of_channels(inverses, first, group, inverse);
-        load_of_channels(gammas, first, group, gamma);
-        if (rectified && !y) load_of_channels(betas, first, group, beta);
-        load_of_channels(level, first, group, flat);
-        load_of_channels(along, first, group, steep);
+        if (own.load_for(group)) scales(own.of[1], own.of[2], scale);
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
-            const float scale = gamma[lane] * inverse[lane], off = values[lane] - mean[lane];
-            if (rectified && (y ? outputs[lane] : off * scale + beta[lane]) <= 0.0f) slopes[lane] = 0.0f;
-            before[lane] = (slopes[lane] - flat[lane] - off * steep[lane]) * scale;
+            const float off = values[lane] - mean[lane];
+            if (rectified && (y ? outputs[lane] : off * scale[lane] + beta[lane]) <= 0.0f) slopes[lane] = 0.0f;
+            before[lane] = (slopes[lane] - flat[lane] - off * steep[lane]) * scale[lane];
         }
         if (d_addend) merge(d_addend, group, slopes, accumulate_addend);
         merge(d_x, group, before, accumulate);

@@ -6,17 +6,16 @@
 KERNEL(channel_affine)(
     const Real* x, const float* factors, const float* summands, Real* y, u32 samples, u32 channels, u32 plane,
     bool rectified, bool accumulate) {
+    OfChannels<2> own(channels, plane, factors, summands);
     each_group(u64(samples) * channels * plane, [&](const Group& group) {
-        float values[4], factor[4], summand[4];
+        float values[4];
         load(x, group, values);
-        const Channel first(channels, plane, group.first + group.from);
-        if (factors) load_of_channels(factors, first, group, factor);
-        if (summands) load_of_channels(summands, first, group, summand);
+        own.load_for(group);
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
             float value = values[lane];
-            if (factors) value = factor[lane] * value;
-            if (summands) value = value + summand[lane];
+            if (factors) value = own.of[0][lane] * value;
+            if (summands) value = value + own.of[1][lane];
             values[lane] = rectified ? relu(value) : value;
         }
         merge(y, group, values, accumulate);

@@ -22,16 +22,34 @@ struct Tile {
 
     __device__ u32 channel(u32 at) const { return u32(group.first) + at; }
 
-    // Calls `body` with the thread's groups of four in the rows begin..end, and `fold` behind every 64 of them and the last.
-    template <class Body, class Fold>
-    __device__ void each(u32 begin, u32 end, Body body, Fold fold) const {
-        if (group.to == 0) return;
-        const u64 step = u64(rows()) * 64;
-        for (u64 from = u64(begin) + row; from < end; from += step) {
-            const u64 to = from + step < end ? from + step : end;
-#pragma unroll 4
-            for (u64 at = from; at < to; at += rows())
-                body(Group{(long long)(at * channels) + group.first, 0, group.to, group.whole});
+    // Calls `fetch` with the thread's groups in the rows begin..end and `use` with them and what that gave, and `fold` behind
+    // every 64 rows and the last. Four are fetched before the first is used, so that loads need not wait for each other.
+    template <class Fetch, class Use, class Fold>
+    __device__ void each(u32 begin, u32 end, Fetch fetch, Use use, Fold fold) const {
+        if (group.whole) sweep<true>(begin, end, fetch, use, fold);
+        else if (group.to > 0) sweep<false>(begin, end, fetch, use, fold);
+    }
+
+    template <bool WHOLE, class Fetch, class Use, class Fold>
+    __device__ void sweep(u32 begin, u32 end, Fetch& fetch, Use& use, Fold& fold) const {
+        const u64 next = rows();
+        const auto at = [&](u64 row) {
+            return Group{(long long)(row * channels) + group.first, 0, WHOLE ? 4 : group.to, WHOLE};
+        };
+        for (u64 from = u64(begin) + row; from < end; from += 64 * next) {
+            const u64 to = from + 64 * next < end ? from + 64 * next : end;
+            u64 row = from;
+            for (; row + 3 * next < to; row += 4 * next) {
+                decltype(fetch(group)) fetched[4];
+#pragma unroll
+                for (u32 each = 0; each < 4; ++each) fetched[each] = fetch(at(row + each * next));
+#pragma unroll
+                for (u32 each = 0; each < 4; ++each) use(fetched[each], at(row + each * next));
+            }
+            for (; row < to; row += next) {
+                auto fetched = fetch(at(row));
+                use(fetched, at(row));
+            }
             fold();
         }
     }
@@ -59,11 +77,14 @@ __device__ inline void sum_of_threads(
     }
 }
 
-// As channel_slopes, with the gradient masked or not.
-template <bool MASKED>
-__device__ inline void slopes_of_columns(
+// channel_slopes of [rows, channels].
+KERNEL(column_slopes)(
     const Real* d_y, const Real* x, const Real* y, const float* means, const float* inverses, const float* gammas,
-    const float* betas, Real* masked, double* partials, u32 channels, Parts parts, bool rectified, double* scratch) {
+    const float* betas, Real* masked, double* partials, u32 channels, Parts parts, bool rectified) {
+    struct Fetched {
+        float slopes[4], values[4], outputs[4];
+    };
+    SHARED(double, scratch);
     const Tile tile(channels, in_fours(channels, d_y, x, y, masked));
     const bool from_input = rectified && !y;
     float mean[4] = {}, scale[4] = {}, shift[4] = {};
@@ -77,18 +98,22 @@ __device__ inline void slopes_of_columns(
     tile.each(
         parts.begin(tile.part), parts.end(tile.part),
         [&](const Group& group) {
-            float slopes[4], values[4] = {}, outputs[4] = {};
-            load(d_y, group, slopes);
-            if (x) load(x, group, values);
-            if (rectified && y) load(y, group, outputs);
+            Fetched fetched = {};
+            load(d_y, group, fetched.slopes);
+            if (x) load(x, group, fetched.values);
+            if (rectified && y) load(y, group, fetched.outputs);
+            return fetched;
+        },
+        [&](Fetched& fetched, const Group& group) {
 #pragma unroll
             for (u32 at = 0; at < 4; ++at) {
-                const float off = values[at] - mean[at];
-                if (rectified && (from_input ? off * scale[at] + shift[at] : outputs[at]) <= 0.0f) slopes[at] = 0.0f;
-                products[at] += slopes[at] * off;
-                sum[at] += slopes[at];
+                const float off = fetched.values[at] - mean[at];
+                const float output = from_input ? off * scale[at] + shift[at] : fetched.outputs[at];
+                if (rectified && output <= 0.0f) fetched.slopes[at] = 0.0f;
+                products[at] += fetched.slopes[at] * off;
+                sum[at] += fetched.slopes[at];
             }
-            if (MASKED) store(masked, group, slopes);
+            if (masked) store(masked, group, fetched.slopes);
         },
         [&] {
 #pragma unroll
@@ -102,22 +127,11 @@ __device__ inline void slopes_of_columns(
     });
 }
 
-// channel_slopes of [rows, channels].
-KERNEL(column_slopes)(
-    const Real* d_y, const Real* x, const Real* y, const float* means, const float* inverses, const float* gammas,
-    const float* betas, Real* masked, double* partials, u32 channels, Parts parts, bool rectified) {
-    SHARED(double, scratch);
-    // Without a store between them loads need not wait for each other.
-    if (masked)
-        slopes_of_columns<true>(
-            d_y, x, y, means, inverses, gammas, betas, masked, partials, channels, parts, rectified, scratch);
-    else
-        slopes_of_columns<false>(
-            d_y, x, y, means, inverses, gammas, betas, masked, partials, channels, parts, rectified, scratch);
-}
-
 // batch_norm_moments of [rows, channels]; the pivots are the elements of the part's first row.
 KERNEL(column_moments)(const Real* x, double* partials, u32 channels, Parts parts) {
+    struct Fetched {
+        float values[4];
+    };
     SHARED(double, scratch);
     const Tile tile(channels, in_fours(channels, x));
     const u32 begin = parts.begin(tile.part), end = parts.end(tile.part);
@@ -128,11 +142,14 @@ KERNEL(column_moments)(const Real* x, double* partials, u32 channels, Parts part
     tile.each(
         begin, end,
         [&](const Group& group) {
-            float values[4];
-            load(x, group, values);
+            Fetched fetched;
+            load(x, group, fetched.values);
+            return fetched;
+        },
+        [&](const Fetched& fetched, const Group&) {
 #pragma unroll
             for (u32 at = 0; at < 4; ++at) {
-                const float off = values[at] - pivots[at];
+                const float off = fetched.values[at] - pivots[at];
                 sum[at] += off;
                 squares[at] += off * off;
             }

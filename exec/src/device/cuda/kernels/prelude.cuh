@@ -86,6 +86,17 @@ __device__ inline u16 float_to_bf16(float value) {
     return u16((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// Two of them in a word, the first in its lower half; devices from sm_80 on have an instruction for it.
+__device__ inline u32 two_bf16(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    u32 both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+    return both;
+#else
+    return float_to_bf16(first) | u32(float_to_bf16(second)) << 16;
+#endif
+}
+
 __device__ inline float load(const float* from) { return *from; }
 __device__ inline float load(const u16* from) { return bf16_to_float(*from); }
 
@@ -106,9 +117,9 @@ __device__ inline void load(const float* from, const Group& group, float (&into)
 __device__ inline void load(const u16* from, const Group& group, float (&into)[4]) {
     const u16* at = from + group.first;
     if (group.whole) {
-        const ushort4 all = *reinterpret_cast<const ushort4*>(at);
-        into[0] = bf16_to_float(all.x), into[1] = bf16_to_float(all.y);
-        into[2] = bf16_to_float(all.z), into[3] = bf16_to_float(all.w);
+        const uint2 all = *reinterpret_cast<const uint2*>(at);
+        into[0] = __uint_as_float(all.x << 16), into[1] = __uint_as_float(all.x & 0xffff0000u);
+        into[2] = __uint_as_float(all.y << 16), into[3] = __uint_as_float(all.y & 0xffff0000u);
     } else {
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) into[lane] = group.has(lane) ? bf16_to_float(at[lane]) : 0.0f;
@@ -127,16 +138,14 @@ __device__ inline void store(float* into, const Group& group, const float (&valu
 }
 
 __device__ inline void store(u16* into, const Group& group, const float (&values)[4]) {
-    u16 bits[4];
-#pragma unroll
-    for (u32 lane = 0; lane < 4; ++lane) bits[lane] = float_to_bf16(values[lane]);
     u16* at = into + group.first;
     if (group.whole) {
-        *reinterpret_cast<ushort4*>(at) = make_ushort4(bits[0], bits[1], bits[2], bits[3]);
+        const uint2 all = make_uint2(two_bf16(values[0], values[1]), two_bf16(values[2], values[3]));
+        *reinterpret_cast<uint2*>(at) = all;
     } else {
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane)
-            if (group.has(lane)) at[lane] = bits[lane];
+            if (group.has(lane)) at[lane] = float_to_bf16(values[lane]);
     }
 }
 
@@ -167,7 +176,7 @@ struct Channel {
     u32 channels, plane, channel, left;
 
     __device__ Channel(u32 channels, u32 plane, u64 index) : channels(channels), plane(plane) {
-        const u32 image = u32(index) / plane;
+        const u32 image = plane == 1 ? u32(index) : u32(index) / plane;
         channel = image % channels;
         left = plane - (u32(index) - image * plane);
     }
@@ -179,18 +188,46 @@ struct Channel {
     }
 };
 
-// The numbers of a group's channels, of which `first` is that of its first element; one vector where channels lie side by side.
-__device__ inline void load_of_channels(const float* numbers, Channel first, const Group& group, float (&into)[4]) {
-    if (group.whole && first.plane == 1 && first.channel % 4 == 0 && in_fours(first.channels, numbers)) {
-        load(numbers + first.channel, Group{0, 0, 4, true}, into);
-        return;
+// N numbers of each channel, as a thread of each_group has them for the elements of a group.
+//
+// Where channels lie side by side they are read as vectors, and but once where a thread's groups all have the same channels: the
+// threads of a grid are then a multiple of the channels' fours, as they are of any power of two that is not very large.
+template <u32 N>
+struct OfChannels {
+    u32 channels, plane;
+    const float* numbers[N];
+    bool vectors, same, there = false;
+    float of[N][4] = {};
+
+    // Null where a number is not wanted.
+    template <class... P>
+    __device__ OfChannels(u32 channels, u32 plane, const P*... all) : channels(channels), plane(plane), numbers{all...} {
+        vectors = plane == 1 && in_fours(channels, all...);
+        same = vectors && 4 * threads_of_grid() % channels == 0;
     }
+
+    // Whether they are others than before.
+    __device__ bool load_for(const Group& group) {
+        if (same && there) return false;
+        Channel at(channels, plane, group.first + group.from);
+        if (vectors && group.whole && at.channel % 4 == 0) {
+            there = true;
 #pragma unroll
-    for (u32 lane = 0; lane < 4; ++lane) {
-        into[lane] = group.has(lane) ? numbers[first.channel] : 0.0f;
-        if (group.has(lane)) first.step();
+            for (u32 number = 0; number < N; ++number)
+                if (numbers[number]) load(numbers[number] + at.channel, Group{0, 0, 4, true}, of[number]);
+            return true;
+        }
+#pragma unroll
+        for (u32 lane = 0; lane < 4; ++lane) {
+            if (!group.has(lane)) continue;
+#pragma unroll
+            for (u32 number = 0; number < N; ++number)
+                if (numbers[number]) of[number][lane] = numbers[number][at.channel];
+            at.step();
+        }
+        return true;
     }
-}
+};
 
 // How `count` elements of a channel are cut into parts of `length`; as the host's struct of this name.
 struct Parts {
