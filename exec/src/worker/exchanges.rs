@@ -63,7 +63,8 @@ impl Worker<'_> {
         };
         let (start, end) = (held.start.max(exchange.range.start), held.end.min(exchange.range.end));
         let by_devices = exchange.algorithm == Algorithm::Library(Library::Nccl);
-        let needed = if self.transport.needs_scratch() && !by_devices {
+        let is_far = |rank| !self.transport.is_near(Rank(rank));
+        let needed = if self.transport.needs_scratch() && !by_devices && group.ranks.iter().any(is_far) {
             scratch_elements(&schedule, window) as usize
         } else {
             0
