@@ -136,6 +136,39 @@ fn as_many_ranks_train_as_are_said_to_fit() {
     });
 }
 
+/// Learners that share a GPU do not wait for each other's arena where there is room for another.
+#[test]
+fn learners_that_overlap_have_arenas_of_their_own() {
+    scene("memory::learners_that_overlap_have_arenas_of_their_own", &[("PRETEND_FAULT", "")], || {
+        let (context, devices) = (context(), gpus(Precision::F32));
+        let program = program(Model::load("lenet").expect("a model"), 16, 1);
+        let data = Dataset::load("synthetic:16", &program.model).expect("samples").0;
+        let indices: Vec<u32> = (0..16).collect();
+        let made = |rank| {
+            let mut replica = Replica::of_rank(&devices, rank, &program, 1).expect("memory enough");
+            replica.load(&data, &indices, 0).expect("samples");
+            replica
+        };
+        let (mut first, mut second) = (made(0), made(1));
+        let free = context.memory().expect("an answer").0;
+        for task in &program.roles[0].tasks {
+            match task.op {
+                Op::Compute { chain, phase: Phase::Forward, .. } => {
+                    first.forward(chain, Mode::Train).map(drop).expect("a pass");
+                }
+                Op::Compute { chain, phase, .. } => first.backward(chain, phase, 0.1, false).expect("a pass"),
+                _ => {}
+            }
+        }
+        assert_eq!(context.memory().expect("an answer").0, free, "the first one has the arena that is there");
+        // It has given the arena back, and its streams are not through with it.
+        second.forward(0, Mode::Train).expect("a pass");
+        let arena = second.scratch_bytes().0 as u64;
+        let taken = free - context.memory().expect("an answer").0;
+        assert!(taken >= arena, "{taken} bytes for an arena of {arena}");
+    });
+}
+
 fn clear(devices: &Devices) {
     let Devices::Cuda(gpus) = devices else { panic!("GPUs") };
     gpus.clear();

@@ -109,7 +109,7 @@ impl<A: Activation> Rank<A> {
         let graphs = Graphs::new(computing, gpus.graphs);
         let beside = if averages { Some(executor(Lane::Average)?) } else { None };
         let most = of.chains.iter().map(|chain| chain.samples).max().unwrap_or(0).max(of.loaded());
-        let mut built = Rank {
+        let built = Rank {
             graphs,
             beside,
             chains,
@@ -146,10 +146,8 @@ impl<A: Activation> Rank<A> {
         };
         write(&built.parameters, &of.parameters)?;
         write(&built.statistics, &of.statistics)?;
-        // Others may have it meanwhile.
-        let arena = gpu.lend(needs.arena, None)?;
-        built.preferred = Some(arena.number);
-        gpu.take_back(arena);
+        // An arena for whoever comes first. Nobody prefers it, or learners that share the GPU would wait for each other.
+        gpu.take_back(gpu.lend(needs.arena, None)?);
         Ok(built)
     }
 }
