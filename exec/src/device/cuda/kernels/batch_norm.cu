@@ -41,15 +41,17 @@ KERNEL(batch_norm_forward)(
     OfChannels<4> own(channels, plane, means, inverses, gammas, betas);
     const auto &mean = own.of[0], &beta = own.of[3];
     float scale[4] = {};
-    each_group(u64(samples) * channels * plane, [&](const Group& group) {
-        float values[4], others[4] = {};
-        load(x, group, values);
-        if (addend) load(addend, group, others);
+    struct Fetched {
+        Four x, addend;
+    };
+    const auto fetch = [&](const Group& group) { return Fetched{Four(x, group), Four(addend, group)}; };
+    each_group_ahead(u64(samples) * channels * plane, fetch, [&](Fetched& fetched, const Group& group) {
         if (own.load_for(group)) scales(own.of[1], own.of[2], scale);
+        float values[4];
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
-            float value = (values[lane] - mean[lane]) * scale[lane] + beta[lane];
-            if (addend) value = value + others[lane];
+            float value = (fetched.x.of[lane] - mean[lane]) * scale[lane] + beta[lane];
+            if (addend) value = value + fetched.addend.of[lane];
             values[lane] = rectified ? relu(value) : value;
         }
         store(y, group, values);
@@ -65,16 +67,22 @@ KERNEL(batch_norm_backward)(
     OfChannels<6> own(channels, plane, means, inverses, gammas, level, along, rectified && !y ? betas : nullptr);
     const auto &mean = own.of[0], &flat = own.of[3], &steep = own.of[4], &beta = own.of[5];
     float scale[4] = {};
-    each_group(u64(samples) * channels * plane, [&](const Group& group) {
-        float slopes[4], values[4], outputs[4] = {}, before[4];
-        load(d_y, group, slopes);
-        load(x, group, values);
-        if (rectified && y) load(y, group, outputs);
+    struct Fetched {
+        Four slopes, x, y;
+    };
+    const Real* outputs = rectified ? y : nullptr;
+    const auto fetch = [&](const Group& group) {
+        return Fetched{Four(d_y, group), Four(x, group), Four(outputs, group)};
+    };
+    each_group_ahead(u64(samples) * channels * plane, fetch, [&](Fetched& fetched, const Group& group) {
         if (own.load_for(group)) scales(own.of[1], own.of[2], scale);
+        auto& slopes = fetched.slopes.of;
+        float before[4];
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
-            const float off = values[lane] - mean[lane];
-            if (rectified && (y ? outputs[lane] : off * scale[lane] + beta[lane]) <= 0.0f) slopes[lane] = 0.0f;
+            const float off = fetched.x.of[lane] - mean[lane];
+            const float output = outputs ? fetched.y.of[lane] : off * scale[lane] + beta[lane];
+            if (rectified && output <= 0.0f) slopes[lane] = 0.0f;
             before[lane] = (slopes[lane] - flat[lane] - off * steep[lane]) * scale[lane];
         }
         if (d_addend) merge(d_addend, group, slopes, accumulate_addend);

@@ -7,18 +7,17 @@ KERNEL(channel_affine)(
     const Real* x, const float* factors, const float* summands, Real* y, u32 samples, u32 channels, u32 plane,
     bool rectified, bool accumulate) {
     OfChannels<2> own(channels, plane, factors, summands);
-    each_group(u64(samples) * channels * plane, [&](const Group& group) {
-        float values[4];
-        load(x, group, values);
+    const auto fetch = [&](const Group& group) { return Four(x, group); };
+    each_group_ahead(u64(samples) * channels * plane, fetch, [&](Four& values, const Group& group) {
         own.load_for(group);
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
-            float value = values[lane];
+            float value = values.of[lane];
             if (factors) value = own.of[0][lane] * value;
             if (summands) value = value + own.of[1][lane];
-            values[lane] = rectified ? relu(value) : value;
+            values.of[lane] = rectified ? relu(value) : value;
         }
-        merge(y, group, values, accumulate);
+        merge(y, group, values.of, accumulate);
     }, y, x);
 }
 

@@ -17,12 +17,11 @@ KERNEL(add)(const Real* a, const Real* b, Real* y, u32 elements, bool rectified)
 
 // y ← relu(x). y may be x.
 KERNEL(relu_forward)(const Real* x, Real* y, u32 elements) {
-    each_group(elements, [&](const Group& group) {
-        float values[4];
-        load(x, group, values);
+    const auto fetch = [&](const Group& group) { return Four(x, group); };
+    each_group_ahead(elements, fetch, [&](Four& values, const Group& group) {
 #pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) values[lane] = relu(values[lane]);
-        store(y, group, values);
+        for (u32 lane = 0; lane < 4; ++lane) values.of[lane] = relu(values.of[lane]);
+        store(y, group, values.of);
     }, y, x);
 }
 

@@ -61,20 +61,59 @@ __device__ inline bool in_fours(u32 size, const P*... pointers) {
     return size % 4 == 0 && ((pointers == nullptr || offset_of(pointers) == 0) && ... && true);
 }
 
-// Calls `body` with the groups of `elements`, a stride of the grid apart. They begin where `lead` is aligned; the other
-// pointers, some of which may be null, are read and written as vectors if all lie alike.
-template <class Body, class L, class... P>
-__device__ inline void each_group(u64 elements, Body body, const L* lead, const P*... others) {
-    const u32 shift = offset_of(lead);
-    const bool alike = ((others == nullptr || offset_of(others) == shift) && ... && true);
-    const u64 groups = (elements + shift + 3) / 4;
-    for (u64 index = thread_of_grid(); index < groups; index += threads_of_grid()) {
+// The groups of `elements`. They begin where `lead` is aligned; the other pointers, some of which may be null, are read and written
+// as vectors if all lie alike.
+struct Groups {
+    u64 elements, count;
+    u32 shift;
+    bool alike;
+
+    template <class L, class... P>
+    __device__ Groups(u64 elements, const L* lead, const P*... others) : elements(elements), shift(offset_of(lead)) {
+        alike = ((others == nullptr || offset_of(others) == shift) && ... && true);
+        count = (elements + shift + 3) / 4;
+    }
+
+    __device__ Group at(u64 index) const {
         const long long first = (long long)(4 * index) - shift;
         const u32 from = first < 0 ? u32(-first) : 0;
         const u64 end = elements - u64(first);
         const u32 to = end < 4 ? u32(end) : 4;
-        body(Group{first, from, to, alike && from == 0 && to == 4});
+        return Group{first, from, to, alike && from == 0 && to == 4};
     }
+};
+
+// Calls `body` with the groups of `elements`, a stride of the grid apart.
+template <class Body, class... P>
+__device__ inline void each_group(u64 elements, Body body, const P*... pointers) {
+    const Groups groups(elements, pointers...);
+    for (u64 index = thread_of_grid(); index < groups.count; index += threads_of_grid()) body(groups.at(index));
+}
+
+// The same in two steps, `fetch` and then `use` of what that gave. Two groups are fetched before the first is used, so that more
+// is on its way from memory: what is written must lie where it is read or apart.
+template <class Fetch, class Use, class... P>
+__device__ inline void each_group_ahead(u64 elements, Fetch fetch, Use use, const P*... pointers) {
+    const Groups groups(elements, pointers...);
+    const auto one = [&](const Group& group) {
+        auto fetched = fetch(group);
+        use(fetched, group);
+    };
+    const u64 next = threads_of_grid();
+    u64 index = thread_of_grid();
+    for (; index + next < groups.count; index += 2 * next) {
+        const Group here = groups.at(index), there = groups.at(index + next);
+        if (here.whole && there.whole) {
+            const Group first{here.first, 0, 4, true}, second{there.first, 0, 4, true};
+            auto fetched = fetch(first), ahead = fetch(second);
+            use(fetched, first);
+            use(ahead, second);
+        } else {
+            one(here);
+            one(there);
+        }
+    }
+    if (index < groups.count) one(groups.at(index));
 }
 
 __device__ inline float bf16_to_float(u16 bits) { return __uint_as_float(u32(bits) << 16); }
@@ -125,6 +164,16 @@ __device__ inline void load(const u16* from, const Group& group, float (&into)[4
         for (u32 lane = 0; lane < 4; ++lane) into[lane] = group.has(lane) ? bf16_to_float(at[lane]) : 0.0f;
     }
 }
+
+// A group's numbers, nothing where there is no tensor.
+struct Four {
+    float of[4];
+
+    template <class R>
+    __device__ Four(const R* from, const Group& group) : of{} {
+        if (from) load(from, group, of);
+    }
+};
 
 __device__ inline void store(float* into, const Group& group, const float (&values)[4]) {
     float* at = into + group.first;
