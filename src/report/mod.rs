@@ -6,6 +6,7 @@
 mod columns;
 mod csv;
 pub mod explanation;
+mod listing_row;
 mod paper_row;
 mod plot_row;
 mod row;
@@ -22,12 +23,10 @@ use serde::Serialize;
 use crate::failure::Failure;
 use columns::Columns;
 pub use csv::{CsvForm, CsvRow};
+pub use listing_row::{CheckRow, ClusterRow, DetailRow, LayerRow, MemoryRow, ModelRow};
 pub use paper_row::PaperRow;
 pub use plot_row::PlotRow;
-pub use row::{
-    CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, MemoryRow, ModelRow, PredictedRow, Setting,
-    scaling_efficiencies,
-};
+pub use row::{CollectiveRow, MeasuredRow, PredictedRow, Setting, scaling_efficiencies};
 pub use schema::schemas;
 pub use sweep_row::{FrontRow, SweepRow};
 pub use table::aligned;

@@ -3,9 +3,8 @@
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
-use super::row::{
-    CheckRow, ClusterRow, CollectiveRow, DetailRow, LayerRow, MeasuredRow, MemoryRow, ModelRow, PredictedRow,
-};
+use super::listing_row::{CheckRow, ClusterRow, DetailRow, LayerRow, MemoryRow, ModelRow};
+use super::row::{CollectiveRow, MeasuredRow, PredictedRow};
 use super::sweep_row::{FrontRow, SweepRow};
 use super::trained_row::{ArmRow, EpochRow};
 use super::{PaperRow, PlotRow, Report};

@@ -1,0 +1,195 @@
+//! Tasks of a program: what they do, on which memory, where they queue, and what they wait for.
+
+use std::ops::Range;
+
+use lockstep_topology::{Algorithm, Collective};
+
+use crate::{AveragingRule, Copy, Pass};
+
+/// Index of a task in its role.
+pub type TaskId = usize;
+
+/// A memory area that every rank of a role has one of; sizes in fp32 elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Buffer {
+    /// All learnable parameters, in the model's parameter order.
+    Parameters,
+    /// Their gradients, in the same order.
+    Gradients,
+    /// One that the program declares: an index into [`Program::buffers`](crate::Program::buffers).
+    Declared(usize),
+}
+
+/// A buffer beyond parameters and gradients; it starts with zeros and keeps its content from iteration to iteration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// fp32 elements on each rank.
+    pub elements: u64,
+}
+
+/// What a compute task does with its chain of layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// Outputs from inputs.
+    Forward,
+    /// Input gradients from output gradients.
+    BackwardData,
+    /// Parameter gradients from output gradients.
+    BackwardWeight,
+    /// Both gradients in one task.
+    Backward,
+}
+
+impl Phase {
+    /// The layer passes that the phase consists of.
+    pub fn passes(self) -> &'static [Pass] {
+        match self {
+            Phase::Forward => &[Pass::Forward],
+            Phase::BackwardData => &[Pass::BackwardData],
+            Phase::BackwardWeight => &[Pass::BackwardWeight],
+            Phase::Backward => &[Pass::BackwardData, Pass::BackwardWeight],
+        }
+    }
+
+    /// Prefix of task names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Forward => "forward",
+            Phase::BackwardData => "backward-data",
+            Phase::BackwardWeight => "backward-weight",
+            Phase::Backward => "backward",
+        }
+    }
+}
+
+/// A queue of tasks that run in order on their rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stream {
+    /// Kernels, loads and updates.
+    Compute,
+    /// Exchanges; several may be in flight, each starts when what it is `after` is done.
+    Exchange,
+    /// What updates shared state beside the compute stream, as soon as what it is `after` is done: on a GPU a kernel beside
+    /// others, on a CPU between two compute tasks.
+    Synchronisation,
+}
+
+/// What a task waits for: the completion of `task` on the same rank, `lag` iterations ago.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct After {
+    /// The task waited for; if it stands in a `Repeat` that does not hold the waiting task, its last repetition.
+    pub task: TaskId,
+    /// 0: of this iteration, 1: of the previous one (satisfied in the first).
+    pub lag: u32,
+}
+
+/// A collective among a group, over a range of a buffer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exchange {
+    /// Its meaning.
+    pub collective: Collective,
+    /// Its method.
+    pub algorithm: Algorithm,
+    /// Index into [`Program::groups`](crate::Program::groups).
+    pub group: usize,
+    /// What is exchanged.
+    pub buffer: Buffer,
+    /// Elements of the buffer.
+    pub range: Range<u64>,
+    /// Elements per lane; 0: the algorithm's own choice.
+    pub chunk: u64,
+    /// Lanes in flight; 0: the algorithm's own choice.
+    pub window: u32,
+}
+
+/// What a task is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// Takes the batch that the driver names from a pool of samples.
+    Load {
+        /// Samples taken; none where another rank takes them for this one.
+        samples: u32,
+        /// `None`: the rank's own micro-batch; else the samples of that pass.
+        pass: Option<u32>,
+        /// `None`: where the first layers read; else the declared buffer that they come into.
+        into: Option<usize>,
+    },
+    /// Runs a chain of layers.
+    Compute {
+        /// Index into [`Program::chains`](crate::Program::chains).
+        chain: usize,
+        /// Which pass or passes.
+        phase: Phase,
+        /// Samples in the (micro-)batch; none where other ranks have some and this one has not.
+        samples: u32,
+        /// `None`: the rank's own micro-batch; else which of the [`Sharding`](crate::Sharding)'s passes its samples are from.
+        pass: Option<u32>,
+    },
+    /// One optimizer step on a range of the parameters.
+    Update {
+        /// Elements of the parameter arena.
+        range: Range<u64>,
+    },
+    /// One rule of model averaging on a range of the parameters.
+    Averaging {
+        /// Which.
+        rule: AveragingRule,
+        /// Elements of the parameter arena.
+        range: Range<u64>,
+    },
+    /// Runs the next `body` tasks `count` times.
+    Repeat {
+        /// Repetitions; the most that there can be where each is claimed.
+        count: u32,
+        /// How many of the following tasks form the body.
+        body: usize,
+        /// Whether the driver is asked for a batch before each repetition; where it has none, the rest take no time.
+        claimed: bool,
+    },
+    /// Meets other ranks.
+    Exchange(Exchange),
+    /// Moves elements inside the rank's memory.
+    Copy(Copy),
+    /// The main thread of a node ends jobs of its devices, one after the other, where a strategy has such a thread (Kumar et
+    /// al. 2018, §4.3). The executor's ranks are threads themselves and have nothing to do here.
+    Callback {
+        /// How many.
+        jobs: u32,
+    },
+}
+
+impl Op {
+    /// The kind under which reports add tasks up.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Op::Load { .. } => "load",
+            Op::Compute { phase, .. } => phase.name(),
+            Op::Update { .. } => "update",
+            Op::Averaging { rule, .. } => rule.name(),
+            Op::Repeat { .. } => "repeat",
+            Op::Exchange(_) => "exchange",
+            Op::Copy(_) => "copy",
+            Op::Callback { .. } => "callback",
+        }
+    }
+
+    /// Whether the first repetition of an iteration leaves it out: there is no gradient to descend on yet.
+    pub fn skips_first(&self) -> bool {
+        matches!(self, Op::Averaging { rule: AveragingRule::Descend, .. })
+    }
+}
+
+/// One task of a role.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    /// Unique in its role, the same in every timeline: `forward conv1+relu1+pool1`.
+    pub name: String,
+    /// What it does.
+    pub op: Op,
+    /// Where it queues.
+    pub stream: Stream,
+    /// What it waits for beyond its stream's order.
+    pub after: Vec<After>,
+}
