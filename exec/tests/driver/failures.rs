@@ -69,14 +69,14 @@ fn a_lost_device_stays_lost() {
     });
 }
 
-/// So does a kernel that reads where no memory is.
+/// So does a kernel that reads where no memory is: within the mebibyte behind an allocation that the pretend device keeps empty.
 #[test]
 fn a_wrong_address_loses_the_device() {
     scene("failures::a_wrong_address_loses_the_device", &[], |_, places| {
         let bench = Bench::open(&places);
         let memory = bench.floats(&[0.0; 8]);
-        let (b, y) = (View::<f32>::new(memory.address(), 1 << 20), ViewMut::new(memory.address(), 1 << 20));
-        let add = table::Add { a: b, b, y, elements: 1 << 20, rectified: false };
+        let (b, y) = (View::<f32>::new(memory.address(), 1 << 17), ViewMut::new(memory.address(), 1 << 17));
+        let add = table::Add { a: b, b, y, elements: 1 << 17, rectified: false };
         let mut executor = bench.executor(Limits::default());
         // SAFETY: the pretend device catches what is not in its memory: that is the test.
         let given = unsafe { executor.play(&[Command::Launch(add.call())]) };
