@@ -2,8 +2,8 @@
 //!
 //! A [`Device`] is the memory of one rank and the arithmetic on it. The replica says which tensors a task reads and writes, by
 //! their places in the memory plan; the device knows where that memory is. Messages reach it there where all members of an
-//! exchange have devices that reach each other, or that MPI reaches; else a device with memory of its own brings ranges of its buffers out to the
-//! host before an exchange and in again behind it.
+//! exchange have devices that reach each other, or that MPI reaches; else a device with memory of its own brings ranges of its
+//! buffers out to the host before an exchange and in again behind it.
 //!
 //! What a device is told happens in the order in which it was told, and may happen later: a device that *defers* answers before
 //! the work is done, and gives losses and times when it is asked to settle.
