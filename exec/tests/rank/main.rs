@@ -7,6 +7,7 @@
 mod agreement;
 mod errors;
 mod memory;
+mod operations;
 #[path = "../driver/pretend.rs"]
 mod pretend;
 mod programs;
