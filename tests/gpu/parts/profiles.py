@@ -6,18 +6,18 @@ import pathlib
 from machine import Failed, Machine, Skipped
 from result import Result
 
-# Model, batches, numbers of learners on the GPU.
+# Model, batches of the profile, batches between them that it does not know, numbers of learners on the GPU.
 GRID = [
-    ("lenet", (16, 64, 256), (1, 2, 4)), ("resnet-32", (16, 64, 256), (1, 2, 4)), ("vgg-16", (16, 64), (1, 2)),
-    ("resnet-50", (16, 64, 256), (1, 2)),
+    ("lenet", (16, 64, 256), (32, 128), (1, 2, 4)), ("resnet-32", (16, 64, 256), (32, 128), (1, 2, 4)),
+    ("vgg-16", (16, 64), (32,), (1, 2)), ("resnet-50", (16, 64, 256), (32, 128), (1, 2)),
 ]
-NULL_GRID = [("lenet", (2,), (1,))]
+NULL_GRID = [("lenet", (2, 4), (3,), (1,))]
 DEVICES = ("cuda:tf32", "cuda:bf16")
 
 
 def run(machine: Machine, result: Result, work: pathlib.Path) -> None:
     for device in DEVICES[:1] if machine.null else DEVICES:
-        for model, batches, learners in NULL_GRID if machine.null else GRID:
+        for model, batches, between, learners in NULL_GRID if machine.null else GRID:
             profile = work / f"{model}-{device}.json".replace(":", "-")
             name = f"{model}, {device}"
 
@@ -29,7 +29,7 @@ def run(machine: Machine, result: Result, work: pathlib.Path) -> None:
                 def play(count=count):
                     if not profile.is_file():
                         restore(result, f"profile of {name}", profile)
-                    return compared(machine, model, batches, count, device, profile)
+                    return compared(machine, model, (batches, between), count, device, profile)
 
                 result.case(f"predicted and measured: {name}, {count} learner(s)", play, "measured", needs_s=30)
 
@@ -58,16 +58,20 @@ def restore(result: Result, name: str, profile: pathlib.Path) -> None:
 
 
 def compared(machine: Machine, model: str, batches: tuple, learners: int, device: str, profile: pathlib.Path) -> dict:
-    """Predicted and measured step times of one number of learners, a row a batch."""
+    """Predicted and measured step times of one number of learners, a row a batch: those of the profile, and those between."""
+    known, between = batches
     experiment = profile.with_suffix(".toml")
-    experiment.write_text(written(machine, model, batches, learners, device))
+    experiment.write_text(written(machine, model, tuple(sorted(known + between)), learners, device))
     done = machine.run("compare", experiment, "--profile", profile, "--format", "json", limit=300)
     if done.code != 0:
         raise Failed(f"exit code {done.code}: {done.last_line()}", command=done.command)
     keys = ("batch_per_rank", "learners", "predicted_step_time_s", "step_time_s", "error_pct")
     rows = [{key: row.get(key) for key in keys} for row in done.rows()]
-    errors = [abs(row["error_pct"]) for row in rows]
-    return {"mean_error_pct": sum(errors) / len(errors), "worst_error_pct": max(errors), "rows": rows, "command": done.command}
+    figures: dict = {}
+    for name, own in (("", known + between), (" of batches that were not profiled", between)):
+        errors = [abs(row["error_pct"]) for row in rows if row["batch_per_rank"] in own]
+        figures |= {f"mean_error_pct{name}": sum(errors) / len(errors), f"worst_error_pct{name}": max(errors)}
+    return figures | {"rows": rows, "command": done.command}
 
 
 def written(machine: Machine, model: str, batches: tuple, learners: int, device: str) -> str:
