@@ -154,6 +154,7 @@ impl SimSweep {
         let (so_far, line, format, plot) = (collector.clone(), shown.clone(), self.format, self.plot.clone());
         on_interrupt(move || {
             line.end();
+            so_far.close();
             // There is nobody left to tell of a failure.
             let _ = answer(&so_far, format, plot.as_deref(), true);
         })?;
@@ -223,11 +224,11 @@ fn cores() -> usize {
 
 /// Prints the fronts, draws them, and says how the sweep stands.
 fn answer(collector: &Collector, format: Format, plot: Option<&Path>, interrupted: bool) -> Result<(), Failure> {
-    let (sweep, plan, written) = (collector.sweep(), collector.plan(), collector.written());
+    let (sweep, plan) = (collector.sweep(), collector.plan());
     collector.with(|answer: &Answer, file| {
         let (rows, mut notes) = answer.report(sweep, plan);
-        if let Some(path) = file.map(RowsFile::path) {
-            let path = path.display();
+        if let Some((file, written)) = file {
+            let path = file.path().display();
             notes.push(match interrupted {
                 true => format!(
                     "interrupted: {written} of {} rows are in {path}; the same command goes on from there",

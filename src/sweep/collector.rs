@@ -36,6 +36,8 @@ struct State {
     /// Refused rows before the first that is not: a sweep in which nothing can be leaves no file.
     held: Vec<SweepRow>,
     stopped: Option<Failure>,
+    /// Whether rows that still come are left out.
+    closed: bool,
 }
 
 impl Collector {
@@ -88,6 +90,9 @@ impl Collector {
     /// Takes the row of point `index`; `None`: the one that it is the same as has its figures.
     pub(super) fn put(&self, index: u32, row: Option<SweepRow>, label: impl Fn(u32, u32) -> SweepRow) {
         let mut state = self.lock();
+        if state.closed {
+            return;
+        }
         state.waiting.insert(index, row);
         loop {
             let next = state.done;
@@ -108,6 +113,11 @@ impl Collector {
         self.moved.notify_all();
     }
 
+    /// Leaves out what still comes, for somebody tells now how far it went.
+    pub fn close(&self) {
+        self.lock().closed = true;
+    }
+
     /// Ends the sweep.
     pub(super) fn stop(&self, failure: Failure) {
         self.lock().stopped.get_or_insert(failure);
@@ -123,16 +133,11 @@ impl Collector {
         }
     }
 
-    /// Rows that are in the file.
-    pub fn written(&self) -> u32 {
+    /// What is known, and the file that it stands in with its number of rows; nothing is added while `use_it` runs.
+    pub fn with<T>(&self, use_it: impl FnOnce(&Answer, Option<(&RowsFile, u32)>) -> T) -> T {
         let state = self.lock();
-        state.done - state.held.len() as u32
-    }
-
-    /// What is known, and the file that it stands in; nothing is added while `use_it` runs.
-    pub fn with<T>(&self, use_it: impl FnOnce(&Answer, Option<&RowsFile>) -> T) -> T {
-        let state = self.lock();
-        use_it(&state.answer, state.file.as_ref())
+        let written = state.done - state.held.len() as u32;
+        use_it(&state.answer, state.file.as_ref().map(|file| (file, written)))
     }
 }
 
