@@ -113,6 +113,12 @@ fn a_pretend_gpu_is_profiled_and_predicted_from() {
         let row = rows.iter().find(|row| row["ranks"] == 1 && row["batch_per_rank"] == batch);
         number(row.expect("a row"), "step_time_s")
     };
+    // A step that was measured is predicted as it was, whatever the marks between its tasks cost.
+    for batch in [2, 8] {
+        let one = gpu.learners.iter().find(|entry| (entry.samples, entry.learners) == (batch, 1)).expect("one learner");
+        let (predicted, measured) = (alone(batch.into()), one.step.value);
+        assert!((predicted / measured - 1.0).abs() < 1e-6, "{predicted} for {measured}");
+    }
     // Half way between two measured sizes is half way between their times.
     assert!((alone(5) - (alone(2) + alone(8)) / 2.0).abs() < 1e-6, "{} {} {}", alone(2), alone(5), alone(8));
 }

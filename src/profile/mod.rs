@@ -13,6 +13,7 @@
 mod learners;
 mod rows;
 mod steps;
+mod whole;
 
 use std::sync::Arc;
 
@@ -191,6 +192,14 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// The steps of one learner of a program.
+    fn alone(&self, program: &Program) -> Option<&learners::Steps> {
+        let own = self.learners.iter().find(|(model, samples, count, _)| {
+            *count == 1 && (model.as_str(), *samples) == (program.model.name(), program.batch_per_rank)
+        });
+        own.map(|(.., steps)| steps)
+    }
+
     fn entry(
         self,
         of: &Site<'_>,
@@ -220,35 +229,33 @@ impl Found<'_> {
         let (mut compute, mut update, mut load) = (Vec::<ComputeEntry>::new(), Vec::new(), Vec::new());
         let (mut marks, mut flops_s) = (Vec::new(), 0.0f64);
         for (program, laps) in &self.sets {
-            let slowdown = slowdown(program);
+            let point = |(elements, seconds): &(u64, Vec<f64>)| Point {
+                elements: *elements,
+                seconds: interval(seconds.clone()),
+                slowdown: slowdown(program),
+            };
+            merge(&mut update, laps.updates.iter().map(point).collect());
+            marks.extend(laps.marks.iter().copied());
+            let elements = loaded(program);
+            let waits = self.alone(program).map(|steps| steps.loads.clone()).unwrap_or_default();
+            merge(&mut load, vec![Point { elements, seconds: interval(waits), slowdown: slowdown(program) }]);
+        }
+        for (program, laps) in &self.sets {
+            let beside = value_at(&update, program.model.parameter_elements()) + value_at(&load, loaded(program));
+            let share = whole::share(laps, self.alone(program), beside);
             for (op, seconds) in &laps.tasks {
                 let Op::Compute { chain, phase, samples, .. } = op else { continue };
                 let (key, phase) = (chain_key(program, *chain), *phase);
                 if compute.iter().any(|e| (&e.chain, &*e.phase, e.samples) == (&key, phase.name(), *samples)) {
                     continue;
                 }
-                let seconds = interval(seconds.clone());
+                let seconds = interval(seconds.iter().map(|seconds| seconds * share).collect());
                 if phase == Phase::Forward && seconds.value > 0.0 {
                     flops_s = flops_s.max(flops(program, *chain, *samples) / seconds.value);
                 }
-                let phase = phase.name().to_owned();
+                let (phase, slowdown) = (phase.name().to_owned(), slowdown(program));
                 compute.push(ComputeEntry { chain: key, phase, samples: *samples, seconds, slowdown });
             }
-            let point = |(elements, seconds): &(u64, Vec<f64>)| Point {
-                elements: *elements,
-                seconds: interval(seconds.clone()),
-                slowdown,
-            };
-            merge(&mut update, laps.updates.iter().map(point).collect());
-            marks.extend(laps.marks.iter().copied());
-        }
-        for (program, _) in &self.sets {
-            let own = self.learners.iter().find(|(model, samples, count, _)| {
-                *count == 1 && (model.as_str(), *samples) == (program.model.name(), program.batch_per_rank)
-            });
-            let elements = u64::from(program.batch_per_rank) * program.model.input().elements();
-            let waits = own.map(|(.., steps)| steps.loads.clone()).unwrap_or_default();
-            merge(&mut load, vec![Point { elements, seconds: interval(waits), slowdown: slowdown(program) }]);
         }
         if flops_s <= 0.0 {
             let message = format!("{}'s clock has seen no layer take any time: nothing can be predicted", of.gpu.name);
@@ -280,6 +287,16 @@ impl Found<'_> {
             memory: self.memory,
         })
     }
+}
+
+/// Elements of a batch.
+fn loaded(program: &Program) -> u64 {
+    u64::from(program.batch_per_rank) * program.model.input().elements()
+}
+
+/// What was measured at so many elements, in seconds.
+fn value_at(points: &[Point], elements: u64) -> f64 {
+    points.iter().find(|point| point.elements == elements).map_or(0.0, |point| point.seconds.value)
 }
 
 fn copies(way: &Way) -> CopyEntry {

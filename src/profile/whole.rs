@@ -1,0 +1,42 @@
+//! Tasks between marks beside a step that nobody marks, which the device is given as one graph.
+
+use lockstep_models::{Op, median};
+
+use super::learners::Steps;
+use super::steps::Laps;
+
+/// What passes take in a whole step, relative to what they take one by one between marks: then a step's tasks come to what `alone`,
+/// a single learner, takes for a step, of which updates and loads take `beside` seconds. 1 where that is not known.
+pub(super) fn share(laps: &Laps, alone: Option<&Steps>, beside: f64) -> f64 {
+    let passes = laps.tasks.iter().filter(|(op, _)| matches!(op, Op::Compute { .. }));
+    let one_by_one: f64 = passes.map(|(_, seconds)| median(seconds.clone())).sum();
+    let whole = alone.filter(|steps| !steps.steps.is_empty()).map(|steps| median(steps.steps.clone()) - beside);
+    match whole {
+        Some(whole) if whole > 0.0 && one_by_one > 0.0 => whole / one_by_one,
+        _ => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_models::Phase;
+
+    use super::*;
+
+    #[test]
+    fn tasks_come_to_a_step() {
+        let pass = |seconds: f64| {
+            let op = Op::Compute { chain: 0, phase: Phase::Forward, samples: 1, pass: None };
+            (op, vec![seconds, 9.0 * seconds, seconds])
+        };
+        let tasks = vec![pass(2.0), (Op::Update { range: 0..1 }, vec![5.0]), pass(3.0)];
+        let laps = Laps { tasks, updates: Vec::new(), marks: Vec::new() };
+        let steps = |steps: &[f64]| Steps { steps: steps.to_vec(), loads: Vec::new() };
+        // 10 seconds, 6 of which are not the passes'; they take 5 one by one.
+        assert_eq!(share(&laps, Some(&steps(&[10.0, 10.0, 99.0])), 6.0), 0.8);
+        for unknown in [None, Some(&steps(&[])), Some(&steps(&[6.0]))] {
+            assert_eq!(share(&laps, unknown, 6.0), 1.0);
+        }
+        assert_eq!(share(&Laps { tasks: Vec::new(), ..laps }, Some(&steps(&[10.0])), 6.0), 1.0);
+    }
+}
