@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lockstep_exec::device::Devices;
 use lockstep_exec::device::cuda::Precision;
+use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_topology::InputError;
 
 /// What computes.
@@ -39,8 +39,13 @@ impl Device {
             Device::Cpu => Ok(Devices::Cpu),
             Device::Null => Ok(Devices::Null),
             Device::Cuda(precision) => Devices::cuda(precision).map_err(|error| {
-                let message = format!("{error}: lockstep exec devices says where it was looked for and what to install; --device cpu needs none of it");
-                InputError::new("--device", self.to_string(), message)
+                let cure = match error {
+                    DeviceError::Unavailable(_) => {
+                        ": lockstep exec devices says where it was looked for and what to install; --device cpu needs none of it"
+                    }
+                    _ => "",
+                };
+                InputError::new("--device", self.to_string(), format!("{error}{cure}"))
             }),
         }
     }
