@@ -14,9 +14,8 @@ pub(super) struct LocalResponse {
 
 impl LocalResponse {
     pub(super) fn new(layer: &LocalResponseNorm, input: Shape, channels_last: bool) -> LocalResponse {
-        // To the kernel a place with its channels is a sample of its own.
-        let one = Shape { height: 1, width: 1, ..input };
-        LocalResponse { of: Response::of(layer, if channels_last { one } else { input }) }
+        let of = Response::of(layer, input);
+        LocalResponse { of: if channels_last { of.channels_last() } else { of } }
     }
 
     pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, script: &mut Script<'_>) {

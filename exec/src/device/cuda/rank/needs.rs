@@ -82,7 +82,7 @@ impl Needs {
     ) -> Result<Needs, DeviceError> {
         let (gpu, loaded) = (gpus.of(rank), of.loaded() as u64);
         let (free, total) = gpu.context.memory()?;
-        let mut plain = Needs::of::<A>(of, gpus, Share { samples: loaded, loaded }, None)?;
+        let mut plain = Needs::of::<A>(of, gpus, Share::all(of), None)?;
         // A learner of this GPU that is at rest has left its arena to others.
         let free = free + if gpu.has_arena(plain.arena) { plain.arena } else { 0 };
         let mut needs = |samples| Needs::of::<A>(of, gpus, Share { samples, loaded }, Some(executor));
