@@ -5,9 +5,28 @@ use std::sync::Arc;
 use lockstep_exec::device::cuda::driver::{
     Cache, Context, DeviceMemory, Executor, Fill, Limits, Modules, Priority, Stream,
 };
-use lockstep_exec::device::cuda::{Command, Places};
+use lockstep_exec::device::cuda::{Command, Convolution, Places, Precision};
+use lockstep_models::Shape;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+/// A 1×1 convolution of `samples` single pixels, from `channels` to as many.
+pub(crate) fn pointwise(samples: u32, channels: u32, precision: Precision) -> Convolution {
+    let shape = Shape { channels, height: 1, width: 1 };
+    let one = (1, 1);
+    Convolution {
+        samples,
+        input: shape,
+        output: shape,
+        kernel: one,
+        stride: one,
+        padding: (0, 0),
+        dilation: one,
+        groups: 1,
+        precision,
+        channels_last: false,
+    }
+}
 
 /// A device that is open.
 pub(crate) struct Bench {

@@ -7,7 +7,7 @@ use lockstep_models::Shape;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use crate::bench::{Bench, play, rng, whole};
+use crate::bench::{Bench, play, pointwise, rng, whole};
 use crate::scene;
 
 /// Any convolution of small sizes, of either layout.
@@ -189,22 +189,9 @@ fn factors_are_rounded_only_where_that_was_asked_for() {
     scene("convolutions::factors_are_rounded_only_where_that_was_asked_for", &[], |_, places| {
         let bench = Bench::open(&places);
         let mut executor = bench.executor(Limits::default());
-        let shape = Shape { channels: 1, height: 1, width: 1 };
         let fine = 1.0 + 2f32.powi(-12);
         for (precision, expected) in [(Precision::F32, fine), (Precision::Tf32, 1.0)] {
-            let one = (1, 1);
-            let of = Convolution {
-                samples: 1,
-                input: shape,
-                output: shape,
-                kernel: one,
-                stride: one,
-                padding: (0, 0),
-                dilation: one,
-                groups: 1,
-                precision,
-                channels_last: false,
-            };
+            let of = pointwise(1, 1, precision);
             for pass in PASSES {
                 let [a, b, to] = [fine, 1.0, f32::NAN].map(|value| bench.floats(&[value]));
                 let (left, right, result) = (a.address(), b.address(), to.address());

@@ -9,11 +9,10 @@ use lockstep_exec::device::cuda::driver::{
     Cache, Context, DeviceMemory, Executor, Fill, Graphs, Limits, Modules, Priority, Stream,
 };
 use lockstep_exec::device::cuda::{
-    Command, Convolution, ConvolutionPass, Convolve, Launch, Multiply, Places, Precision, Scalar, View, ViewMut, table,
+    Command, ConvolutionPass, Convolve, Launch, Multiply, Places, Precision, Scalar, View, ViewMut, table,
 };
-use lockstep_models::Shape;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, pointwise};
 use crate::scene;
 
 #[test]
@@ -196,19 +195,7 @@ fn statuses_that_nobody_knows_are_refusals() {
 /// 2 · 3 + 1 as a rectified convolution and 2 · 3 as a product, and the tensors: both factors with the bias, and both results.
 fn small(bench: &Bench) -> (Command, Command, [DeviceMemory; 5]) {
     let memory = [2.0, 3.0, f32::NAN, f32::NAN, 1.0].map(|value| bench.floats(&[value]));
-    let (one, shape) = ((1, 1), Shape { channels: 1, height: 1, width: 1 });
-    let of = Convolution {
-        samples: 1,
-        input: shape,
-        output: shape,
-        kernel: one,
-        stride: one,
-        padding: (0, 0),
-        dilation: one,
-        groups: 1,
-        precision: Precision::F32,
-        channels_last: false,
-    };
+    let of = pointwise(1, 1, Precision::F32);
     let [left, right, sum, product, bias] = [0, 1, 2, 3, 4].map(|at: usize| memory[at].address());
     let (pass, bias) = (ConvolutionPass::Forward, Some(bias));
     let convolve = Convolve { of, pass, left, right, result: sum, bias, rectified: true, accumulate: false };

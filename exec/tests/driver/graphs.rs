@@ -2,11 +2,10 @@
 
 use lockstep_exec::device::cuda::driver::{Counts, DeviceMemory, Graphs, Limits};
 use lockstep_exec::device::cuda::{
-    Command, Convolution, ConvolutionPass, Convolve, Launch, Multiply, Precision, Scalar, View, ViewMut, table,
+    Command, ConvolutionPass, Convolve, Launch, Multiply, Precision, Scalar, View, ViewMut, table,
 };
-use lockstep_models::Shape;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, pointwise};
 use crate::scene;
 
 /// Plays a list whose tensors stay until whoever calls has read them.
@@ -17,20 +16,7 @@ fn play(graphs: &mut Graphs, commands: &[Command]) {
 
 /// A 1×1 convolution of `size` samples, whose filters' gradient wants a workspace.
 fn convolve(left: &DeviceMemory, right: &DeviceMemory, result: &DeviceMemory, size: u32, channels: u32) -> Command {
-    let shape = Shape { channels, height: 1, width: 1 };
-    let one = (1, 1);
-    let of = Convolution {
-        samples: size,
-        input: shape,
-        output: shape,
-        kernel: one,
-        stride: one,
-        padding: (0, 0),
-        dilation: one,
-        groups: 1,
-        precision: Precision::F32,
-        channels_last: false,
-    };
+    let of = pointwise(size, channels, Precision::F32);
     let (left, right, result) = (left.address(), right.address(), result.address());
     let pass = ConvolutionPass::BackwardWeight;
     Command::Convolve(Convolve { of, pass, left, right, result, bias: None, rectified: false, accumulate: true })
