@@ -13,6 +13,7 @@ pub mod explain;
 pub mod failure;
 pub mod flight;
 pub mod host;
+pub mod identity;
 pub mod interrupt;
 pub mod launch;
 pub mod lines;

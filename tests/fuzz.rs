@@ -3,6 +3,7 @@
 mod readers;
 
 use std::collections::BTreeMap;
+use std::io::Read;
 
 use lockstep::checkpoint::Checkpoint;
 use lockstep_exec::{Log, Position, State};
@@ -93,6 +94,24 @@ fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
     files.iter().map(|path| std::fs::read(path).expect("a readable file")).collect()
 }
 
+/// The inputs that cargo-fuzz has found for a target, in order of their names.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let path = format!("{}/tests/fuzz/corpus/{target}.tar.gz", env!("CARGO_MANIFEST_DIR"));
+    let packed = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(packed));
+    let entries = archive.entries().expect("an archive");
+    let mut inputs: Vec<(Vec<u8>, Vec<u8>)> = entries
+        .map(|entry| {
+            let mut entry = entry.expect("a whole entry");
+            let mut input = Vec::new();
+            entry.read_to_end(&mut input).expect("a whole entry");
+            (entry.path_bytes().into_owned(), input)
+        })
+        .collect();
+    inputs.sort();
+    inputs.into_iter().map(|(_, input)| input).collect()
+}
+
 /// Whether `read` takes the input; a panic names it.
 fn taken(name: &str, input: &[u8], read: fn(&[u8]) -> bool) -> bool {
     let taken = std::panic::catch_unwind(|| read(input));
@@ -103,7 +122,7 @@ fn taken(name: &str, input: &[u8], read: fn(&[u8]) -> bool) -> bool {
 /// Hands a reader what cargo-fuzz has found, as it is, and a thousand broken inputs, made of that and of the `own` files in turn;
 /// these it must take. So many of a thousand must be refused.
 fn holds(name: &str, read: fn(&[u8]) -> bool, own: &[Vec<u8>], least: u64) {
-    let corpus = files(&format!("tests/fuzz/corpus/{name}"), "");
+    let corpus = corpus(name);
     assert!(!corpus.is_empty(), "{name}: no corpus");
     let good = corpus.iter().filter(|input| taken(name, input, read)).count();
     assert!(good > 0 || !own.is_empty(), "{name}: nothing that is good to begin with");

@@ -1,5 +1,7 @@
 //! What is computed: layers, models, strategies, and the program that is both simulated and executed.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod averaging;
 mod check;
 mod copy;

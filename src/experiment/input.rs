@@ -7,6 +7,7 @@ use lockstep_topology::cluster::Provenance;
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
 use super::reader::Entry;
+use crate::identity::Identity;
 
 /// Keys of `[input]`.
 const KEYS: [&str; 15] = [
@@ -130,6 +131,33 @@ impl Stated {
             prefetch: self.prefetch.unwrap_or(1),
             callback: self.callback.unwrap_or(Time::ZERO),
         })
+    }
+
+    /// Adds what decides predictions: every figure and choice that is stated, without where the figures come from.
+    pub fn identify(&self, identity: &mut Identity) {
+        let transform_at = self.transform_at.map(|at| match at {
+            TransformAt::Host => "host",
+            TransformAt::Device => "device",
+            TransformAt::WhenLate => "when-late",
+        });
+        let source = self.in_memory.map(|in_memory| if in_memory { "memory" } else { "files" });
+        let bandwidth = self.storage_bandwidth.map(|bandwidth| bandwidth.bytes_per_s());
+        let bytes = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.0);
+        let time = |time: Option<Time>| time.map(|time| time.0);
+        identity.set_some("input.source", source);
+        identity.set_some("input.groups", self.groups);
+        identity.set_some("input.shuffle_every", self.shuffle_every);
+        identity.set_some("input.transform_at", transform_at);
+        identity.set_some("input.prefetch", self.prefetch);
+        identity.set_some("input.samples", self.samples);
+        identity.set_some("input.image", bytes(self.image));
+        identity.set_some("input.storage_bandwidth", bandwidth);
+        identity.set_some("input.storage_latency", time(self.storage_latency));
+        identity.set_some("input.page_cache", bytes(self.page_cache));
+        identity.set_some("input.threads", self.threads);
+        identity.set_some("input.decode", time(self.decode));
+        identity.set_some("input.transform", time(self.transform));
+        identity.set_some("input.callback", time(self.callback));
     }
 
     /// The same with another latency of files, if it reads any, and another end of jobs.

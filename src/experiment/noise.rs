@@ -4,6 +4,7 @@ use lockstep_sim::{Distribution, Family, Jitter};
 use lockstep_topology::{InputError, Time};
 
 use super::reader::{Entry, Section};
+use crate::identity::Identity;
 
 /// The noise that an experiment states.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -16,6 +17,29 @@ pub struct Noise {
     pub fitted_step: bool,
     /// Simulations with draws of their own.
     pub trials: u32,
+}
+
+impl Noise {
+    /// Adds what decides predictions: each distribution by its family and parameters.
+    pub fn identify(&self, identity: &mut Identity) {
+        let Noise { jitter, fitted_kernel, fitted_step, trials } = self;
+        let Jitter { seed, kernel, step, rank, latency, bandwidth } = jitter;
+        identity.set("noise.seed", seed);
+        identity.set("noise.trials", trials);
+        for (key, distribution, fitted) in [
+            ("noise.kernel", kernel, *fitted_kernel),
+            ("noise.step", step, *fitted_step),
+            ("noise.rank", rank, false),
+            ("noise.latency", latency, false),
+            ("noise.bandwidth", bandwidth, false),
+        ] {
+            let spelt = distribution.as_ref().map(|distribution| {
+                let [first, second] = distribution.parameters();
+                format!("{} {first} {second}", distribution.family())
+            });
+            identity.set_some(key, if fitted { Some("fitted".to_owned()) } else { spelt });
+        }
+    }
 }
 
 /// Keys of `[noise]`.

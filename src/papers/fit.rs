@@ -49,7 +49,7 @@ impl Fit {
     fn at(&self, place: u32) -> f64 {
         let (share, [low, high]) = (f64::from(place) / f64::from(GRID), self.between);
         match self.parameter {
-            Parameter::Scale(_) => low * (high / low).powf(share),
+            Parameter::Scale(_) => low * libm::pow(high / low, share),
             _ => low + (high - low) * share,
         }
     }
@@ -148,7 +148,8 @@ pub(super) fn machine<'a>(paper: &'a Paper, values: &[f64]) -> Machine<'a> {
 fn least(trials: &Trials, without: Option<usize>) -> u32 {
     let off = |place: u32| -> f64 {
         let rows = 0..trials.first().map_or(0, |(_, ratios)| ratios.len());
-        rows.filter(|row| Some(*row) != without).map(|row| interpolated(trials, row, place).ln().powi(2)).sum()
+        let logarithm = |row| libm::log(interpolated(trials, row, place));
+        rows.filter(|row| Some(*row) != without).map(|row| logarithm(row) * logarithm(row)).sum()
     };
     let best = (0..=GRID).map(|place| (off(place), place)).min_by(|a, b| a.0.total_cmp(&b.0));
     best.map_or(0, |(_, place)| place)

@@ -1,14 +1,11 @@
 //! `Planned`: one run of a trained sweep, and what tells it from all others.
 
-use lockstep_models::{Node, Target};
+use lockstep_models::Target;
 use lockstep_topology::InputError;
-use sha2::{Digest, Sha256};
 
 use crate::checkpoint::{identity, setting};
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
-
-/// Digits of a run's hash that stand in its rows.
-const DIGITS: usize = 12;
+use crate::identity::Identity;
 
 /// One run: a configuration of an arm with a seed.
 #[derive(Debug, Clone)]
@@ -63,21 +60,23 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
     Ok(runs)
 }
 
-/// The version of lockstep is left out: an old file can be gone on with, and each row says by which command it was made.
+/// The hash of what decides a run, without the version of lockstep: later versions continue older files, and each row names the
+/// command that made it.
 fn hash(arm: &str, experiment: &Experiment, configuration: &Configuration, seed: u64) -> String {
     let job = &configuration.job;
-    let layer = |node: &Node| format!("{} {:?} {:?} {}", node.name, node.layer, node.inputs, node.output);
-    let text = format!(
-        "{} {arm} {:?} {:?} {} {:?} {} {} {:?}",
-        experiment.name,
-        identity(experiment, configuration, seed),
-        setting(experiment, configuration),
-        configuration.learners,
-        job.node_sizes,
-        experiment.recompute_bn,
-        experiment.growth_text(),
-        job.model.layers().iter().map(layer).collect::<Vec<_>>(),
-    );
-    let hash = Sha256::digest(text.as_bytes());
-    hash.iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
+    let mut run = Identity::default();
+    run.set("name", &experiment.name);
+    run.set("arm", arm);
+    for (flag, value) in identity(experiment, configuration, seed).into_iter().chain(setting(experiment, configuration))
+    {
+        run.set(&flag, value);
+    }
+    run.set("learners", configuration.learners);
+    if let Some(sizes) = &job.node_sizes {
+        run.set_list("node_sizes", sizes);
+    }
+    run.set("recompute_bn", experiment.recompute_bn);
+    run.set("growth", experiment.growth_text());
+    run.set_model("layers", &job.model);
+    run.hash()
 }

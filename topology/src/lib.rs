@@ -1,5 +1,7 @@
 //! Where ranks live, how they are wired, and the collective algorithms over them.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod cluster;
 pub mod collective;
 mod input_error;

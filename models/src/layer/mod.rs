@@ -1,6 +1,7 @@
 //! The layers of a model: plain values, one variant a kind; what follows from them stands in the files beside.
 
 mod shape;
+mod toml;
 
 /// Shape of one sample: channels, height, width, in this order in memory (a batch is `[samples, channels, height, width]`).
 /// A flat vector of n features is `n × 1 × 1`.

@@ -45,11 +45,11 @@ impl Decay {
             Decay::Constant => 1.0,
             Decay::Steps { factor, epochs } => {
                 let passed = epochs.iter().filter(|at| epoch >= **at).count();
-                factor.powi(passed as i32)
+                libm::pow(*factor, passed as f64)
             }
-            Decay::Every { factor, epochs } => factor.powi((epoch / epochs).floor().min(1e9) as i32),
-            Decay::Polynomial { power } => (1.0 - progress).max(0.0).powf(*power),
-            Decay::Cosine => (1.0 + (std::f64::consts::PI * progress.min(1.0)).cos()) / 2.0,
+            Decay::Every { factor, epochs } => libm::pow(*factor, (epoch / epochs).floor()),
+            Decay::Polynomial { power } => libm::pow((1.0 - progress).max(0.0), *power),
+            Decay::Cosine => (1.0 + libm::cos(std::f64::consts::PI * progress.min(1.0))) / 2.0,
         }
     }
 }

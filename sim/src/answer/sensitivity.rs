@@ -115,8 +115,8 @@ fn reactions(
     for (done, parameter) in parameters.iter().enumerate() {
         progress(2 * done, 2 * parameters.len());
         let of = |factor: f64| on_scaled(platform, (&[], 1.0), (&[*parameter], factor), &seconds);
-        let (more, less) = (of(STEP.exp())?, of((-STEP).exp())?);
-        let elasticity = if more > 0.0 && less > 0.0 { (more / less).ln() / (2.0 * STEP) } else { 0.0 };
+        let (more, less) = (of(libm::exp(STEP))?, of(libm::exp(-STEP))?);
+        let elasticity = if more > 0.0 && less > 0.0 { libm::log(more / less) / (2.0 * STEP) } else { 0.0 };
         all.push(Sensitivity { parameter: *parameter, elasticity });
     }
     all.sort_by(|a, b| b.elasticity.abs().total_cmp(&a.elasticity.abs()).then(a.parameter.cmp(&b.parameter)));

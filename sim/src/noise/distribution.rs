@@ -5,9 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use statrs::distribution::{Continuous, ContinuousCDF, Gamma};
-use statrs::function::erf;
-use statrs::function::gamma::ln_gamma;
+use libm::{erfc, exp, expm1, lgamma, log, log1p};
+use special::{Error as _, Gamma as _};
 
 /// The shape of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,15 +65,35 @@ impl fmt::Display for Family {
 
 /// The standard normal's quantile and its inverse.
 fn normal_quantile(p: f64) -> f64 {
-    std::f64::consts::SQRT_2 * erf::erf_inv(2.0 * p - 1.0)
+    std::f64::consts::SQRT_2 * (2.0 * p - 1.0).inv_error()
 }
 
 fn normal_below(z: f64) -> f64 {
-    0.5 * erf::erfc(-z / std::f64::consts::SQRT_2)
+    0.5 * erfc(-z / std::f64::consts::SQRT_2)
 }
 
 fn normal_density(z: f64) -> f64 {
-    (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt()
+    exp(-0.5 * z * z) / std::f64::consts::TAU.sqrt()
+}
+
+/// The share of a gamma distribution of this shape and scale 1 that lies below `x`: the regularised lower incomplete gamma function.
+fn gamma_below(shape: f64, x: f64) -> f64 {
+    if x > 0.0 { x.inc_gamma(shape) } else { 0.0 }
+}
+
+/// Its inverse, by bisection until no number lies between the ends.
+fn gamma_quantile(shape: f64, u: f64) -> f64 {
+    let (mut low, mut high) = (0.0, shape.max(1.0));
+    while gamma_below(shape, high) < u && high.is_finite() {
+        (low, high) = (high, 2.0 * high);
+    }
+    loop {
+        let middle = low + (high - low) / 2.0;
+        if middle <= low || middle >= high {
+            return high;
+        }
+        if gamma_below(shape, middle) < u { low = middle } else { high = middle }
+    }
 }
 
 impl Distribution {
@@ -112,8 +131,8 @@ impl Distribution {
                 (mean, sd)
             }
             Family::Lognormal => {
-                let variance = (cv * cv).ln_1p();
-                (mean.ln() - variance / 2.0, variance.sqrt())
+                let variance = log1p(cv * cv);
+                (log(mean) - variance / 2.0, variance.sqrt())
             }
             Family::Exponential => {
                 most(1.0, "the least value")?;
@@ -155,9 +174,9 @@ impl Distribution {
                 low("the mean", mean - sd)?;
                 (mean, sd)
             }
-            Family::Lognormal => line(normal_quantile(p), normal_quantile(q), x.ln(), y.ln()),
+            Family::Lognormal => line(normal_quantile(p), normal_quantile(q), log(x), log(y)),
             Family::Exponential => {
-                let (start, scale) = line(-(-p).ln_1p(), -(-q).ln_1p(), x, y);
+                let (start, scale) = line(-log1p(-p), -log1p(-q), x, y);
                 low("the least value", start)?;
                 (start, scale)
             }
@@ -186,6 +205,11 @@ impl Distribution {
         Distribution { family, a, b }
     }
 
+    /// Its two parameters, in the units of what varies, as its family defines them; the second is 0 where it has one only.
+    pub fn parameters(&self) -> [f64; 2] {
+        [self.a, self.b]
+    }
+
     /// Its family.
     pub fn family(&self) -> Family {
         self.family
@@ -206,10 +230,9 @@ impl Distribution {
                 let cut = self.cut_off();
                 (a + b * normal_quantile(cut + u * (1.0 - cut))).max(0.0)
             }
-            Family::Lognormal => (a + b * normal_quantile(u)).exp(),
-            Family::Exponential => a - b * (-u).ln_1p(),
-            // No member is made with parameters that the library refuses.
-            Family::Gamma => b * Gamma::new(a, 1.0).map_or(a, |gamma| gamma.inverse_cdf(u)),
+            Family::Lognormal => exp(a + b * normal_quantile(u)),
+            Family::Exponential => a - b * log1p(-u),
+            Family::Gamma => b * gamma_quantile(a, u),
         }
     }
 
@@ -222,27 +245,24 @@ impl Distribution {
             Family::Normal if x <= 0.0 => 0.0,
             Family::Normal => (normal_below((x - a) / b) - self.cut_off()) / (1.0 - self.cut_off()),
             Family::Lognormal if x <= 0.0 => 0.0,
-            Family::Lognormal => normal_below((x.ln() - a) / b),
-            Family::Exponential => -(-((x - a) / b).max(0.0)).exp_m1(),
-            Family::Gamma => Gamma::new(a, 1.0).map_or(0.0, |gamma| gamma.cdf((x / b).max(0.0))),
+            Family::Lognormal => normal_below((log(x) - a) / b),
+            Family::Exponential => -expm1(-((x - a) / b).max(0.0)),
+            Family::Gamma => gamma_below(a, x / b),
         }
     }
 
     /// The logarithm of the density at `x`.
     pub(super) fn ln_density(&self, x: f64) -> f64 {
         let Distribution { family, a, b } = *self;
-        let normal = |z: f64| -0.5 * (z * z + std::f64::consts::TAU.ln());
+        let normal = |z: f64| -0.5 * (z * z + log(std::f64::consts::TAU));
         match family {
             Family::Constant => f64::NEG_INFINITY,
-            Family::Uniform if (a..=b).contains(&x) => -(b - a).ln(),
-            Family::Exponential if x >= a => -(x - a) / b - b.ln(),
+            Family::Uniform if (a..=b).contains(&x) => -log(b - a),
+            Family::Exponential if x >= a => -(x - a) / b - log(b),
             Family::Uniform | Family::Exponential => f64::NEG_INFINITY,
-            Family::Normal => normal((x - a) / b) - b.ln() - (-self.cut_off()).ln_1p(),
-            Family::Lognormal => normal((x.ln() - a) / b) - b.ln() - x.ln(),
-            Family::Gamma => match Gamma::new(a, 1.0 / b) {
-                Ok(gamma) if a < 1e5 => gamma.ln_pdf(x),
-                _ => (a - 1.0) * x.ln() - x / b - a * b.ln() - ln_gamma(a),
-            },
+            Family::Normal => normal((x - a) / b) - log(b) - log1p(-self.cut_off()),
+            Family::Lognormal => normal((log(x) - a) / b) - log(b) - log(x),
+            Family::Gamma => (a - 1.0) * log(x) - x / b - a * log(b) - lgamma(a),
         }
     }
 
@@ -253,7 +273,7 @@ impl Distribution {
             Family::Constant => a,
             Family::Uniform => (a + b) / 2.0,
             Family::Normal => a + b * normal_density(a / b) / (1.0 - self.cut_off()),
-            Family::Lognormal => (a + b * b / 2.0).exp(),
+            Family::Lognormal => exp(a + b * b / 2.0),
             Family::Exponential => a + b,
             Family::Gamma => a * b,
         }
@@ -263,7 +283,8 @@ impl Distribution {
     ///
     /// Of exponentials it is the k-th harmonic number times their mean, of uniforms from 0 to 1 it is k/(k + 1).
     pub fn expected_maximum(&self, k: u32) -> f64 {
-        let point = |i: u32| self.quantile(((f64::from(i) + 0.5) / f64::from(POINTS)).powf(1.0 / f64::from(k.max(1))));
+        let point =
+            |i: u32| self.quantile(libm::pow((f64::from(i) + 0.5) / f64::from(POINTS), 1.0 / f64::from(k.max(1))));
         (0..POINTS).map(point).sum::<f64>() / f64::from(POINTS)
     }
 }

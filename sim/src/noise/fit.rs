@@ -3,7 +3,7 @@
 //! All families have two parameters, so the least Akaike information criterion is the largest likelihood. Slices of a record
 //! follow each other and are not independent; the criterion ranks families, it proves none.
 
-use statrs::function::gamma::digamma;
+use special::Gamma as _;
 
 use super::{Distribution, FAMILIES, Family};
 
@@ -43,7 +43,7 @@ fn likeliest(family: Family, sorted: &[f64]) -> Option<Distribution> {
     let n = sorted.len() as f64;
     let of = |value: fn(f64) -> f64| {
         let mean = sorted.iter().map(|x| value(*x)).sum::<f64>() / n;
-        let variance = sorted.iter().map(|x| (value(*x) - mean).powi(2)).sum::<f64>() / n;
+        let variance = sorted.iter().map(|x| (value(*x) - mean) * (value(*x) - mean)).sum::<f64>() / n;
         (mean, variance.sqrt())
     };
     let (mean, sd) = of(|x| x);
@@ -51,15 +51,15 @@ fn likeliest(family: Family, sorted: &[f64]) -> Option<Distribution> {
         Family::Constant => return None,
         Family::Uniform => (sorted[0], sorted[sorted.len() - 1]),
         Family::Normal => (mean, sd),
-        Family::Lognormal => of(f64::ln),
+        Family::Lognormal => of(libm::log),
         Family::Exponential => (sorted[0], mean - sorted[0]),
         Family::Gamma => {
             // ln k − ψ(k) = ln mean − mean ln, whose left side falls from ∞ to 0 as the shape k grows.
-            let wanted = mean.ln() - of(f64::ln).0;
+            let wanted = libm::log(mean) - of(libm::log).0;
             let (mut few, mut many) = (1e-3f64, 1e9f64);
             for _ in 0..100 {
                 let middle = (few * many).sqrt();
-                if middle.ln() - digamma(middle) > wanted { few = middle } else { many = middle }
+                if libm::log(middle) - middle.digamma() > wanted { few = middle } else { many = middle }
             }
             (few, mean / few)
         }

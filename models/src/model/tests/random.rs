@@ -19,6 +19,33 @@ fn all_kinds_occur_and_batch_norm_only_when_wanted() {
     assert_eq!(kinds(false), all);
 }
 
+/// A layer is spelt completely: a model file of the spelt layers describes the same layers.
+#[test]
+fn spelt_layers_read_back_as_themselves() {
+    let zoo = Model::zoo().into_iter().map(|name| Model::load(&name).expect("in the zoo"));
+    for model in (0..300).map(|seed| random_model(seed, true)).chain(zoo) {
+        let Layer::Input(Shape { channels, height, width }) = model.layers()[0].layer else {
+            panic!("the input is first")
+        };
+        // Names in files have no dots, those of a block's layers do.
+        let called = |id: &LayerId| if id.0 == 0 { "\"input\"".to_owned() } else { format!("\"layer{}\"", id.0) };
+        let layers = model.iter().skip(1).map(|(id, node)| {
+            let inputs: Vec<String> = node.inputs.iter().map(called).collect();
+            let weight =
+                if node.layer.is_loss() { format!(", loss_weight = {}", node.loss_weight) } else { String::new() };
+            format!("{{ name = {}, {}, inputs = [{}]{weight} }},\n", called(&id), node.layer, inputs.join(", "))
+        });
+        let layers: String = layers.collect();
+        let text = format!("name = \"again\"\ninput = [{channels}, {height}, {width}]\nlayer = [\n{layers}]\n");
+        let again = parsed(&text);
+        let of = |model: &Model| -> Vec<_> {
+            let fields = |node: &Node| (node.layer.clone(), node.inputs.clone(), node.output, node.loss_weight);
+            model.layers().iter().map(fields).collect()
+        };
+        assert_eq!(of(&again), of(&model), "{text}");
+    }
+}
+
 #[test]
 fn models_differ_and_stay_small() {
     let mut seen = BTreeSet::new();
