@@ -6,6 +6,7 @@
 //! distributed run to the bit.
 
 mod learners;
+mod split;
 
 use std::ops::Range;
 
@@ -65,8 +66,11 @@ pub fn train_on(
     if let Some(averaging) = &program.averaging {
         return learners::train(devices, program, averaging, (data, claims), steps, seed, optimizer);
     }
+    if let (Some(sharding), Devices::Cpu) = (&program.sharding, devices) {
+        return split::train(program, sharding, data, steps, seed, optimizer);
+    }
     if program.sharding.is_some() {
-        let message = "has layers that ranks share: compare with the twin of ssgd, to rounding";
+        let message = "has layers that ranks share, whose twin computes on the CPU alone: compare with that";
         return Err(InputError::new("reference", program.model.name(), message));
     }
     let (workers, accumulate) = (program.workers, program.accumulate);

@@ -1,6 +1,6 @@
 //! What a worker's compute tasks do to its replica.
 
-use lockstep_models::{Buffer, Op, Phase, Piece, Program, SgdStep, TaskId};
+use lockstep_models::{Buffer, Op, Phase, Piece, Program, SgdStep, Task, TaskId};
 
 use super::{Worker, losses_of};
 use crate::data::Sampler;
@@ -101,7 +101,10 @@ impl Worker<'_> {
                     gradient = (program.global_batch() as f64 / course.global_batch as f64) as f32;
                 }
                 let step = self.setup.optimizer.step(batch, &course);
-                replica.update(range.start as usize..range.end as usize, &SgdStep { gradient, ..step })?;
+                let same = |other: &Task| matches!(&other.op, Op::Update { range: updated } if updated == range);
+                // The rate has changed since the step before, not since the last pass of this one.
+                let keep = if self.role.tasks[..task].iter().any(same) { step.momentum } else { step.keep };
+                replica.update(range.start as usize..range.end as usize, &SgdStep { gradient, keep, ..step })?;
             }
             Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Averaging { .. } | Op::Callback { .. } => {
                 unreachable!("not a task that the replica does")

@@ -1,0 +1,166 @@
+//! The slow obvious twin of layers that ranks share: one process computes every rank's part of every layer, pass by pass.
+//!
+//! Krizhevsky 2014 §4: each worker's samples go forward through the layers before the cut, the samples of each pass through those
+//! behind it and back, and the gradients return to the workers whose samples they are of, and go back through their layers. Those
+//! before the cut are updated once a step, with the sum over all workers; those behind it too or, with the variable batch
+//! (§4.2), after each pass, with the mean over its samples. It knows no tasks, streams, copies or messages: a layer that is split
+//! is as many kernels as ranks, and sums over ranks are bracketed as the symbolic checker reports it.
+
+mod part;
+
+use std::ops::Range;
+
+use lockstep_models::{
+    Buffer, Course, Exchange, Gather, LayerId, Layout, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer,
+    Sharding,
+};
+use lockstep_topology::InputError;
+
+use super::bracketed;
+use crate::data::{Dataset, Sampler};
+use crate::device::cpu::{add_into, sgd_step};
+use crate::init;
+use part::Part;
+
+/// Learnable parameters of the whole model after `steps` steps of `program`.
+///
+/// # Errors
+/// As [`super::train`]; a table of a node's devices or a partitioned data set, which have other twins.
+pub(super) fn train(
+    program: &Program,
+    sharding: &Sharding,
+    data: &Dataset,
+    steps: u32,
+    seed: u64,
+    optimizer: &Optimizer,
+) -> Result<Vec<f32>, InputError> {
+    if sharding.by_node() || program.partition.is_some() {
+        let message = "has samples that nodes share: compare with the twin of ssgd";
+        return Err(InputError::new("reference", program.model.name(), message));
+    }
+    let (whole, samples, workers) = (&sharding.whole, program.batch_per_rank, program.workers);
+    let sampler = Sampler::new(data.len(), samples, program.accumulate, &program.pools, seed)?;
+    let steps_per_epoch = sampler.batches_per_epoch();
+    let course = |global_batch| Course { global_batch, steps_per_epoch, steps: u64::from(steps) };
+    let global_batch = program.global_batch();
+    let scale = 1.0 / global_batch as f32;
+    let before = |id: LayerId| id == LayerId(0) || layer_of(sharding, id).output == Layout::BatchSplit;
+    let (front, back): (Vec<LayerId>, Vec<LayerId>) = whole.iter().map(|(id, _)| id).partition(|id| before(*id));
+    let boundary = boundary(sharding);
+
+    let mut weights = Weights::new(init::parameters(whole, seed));
+    let part = |samples| Part::new(program, sharding, samples, seed);
+    let mut of_worker = (0..workers).map(|_| part(samples)).collect::<Result<Vec<Part<'_>>, _>>()?;
+    let mut of_pass = part(sharding.pass_samples())?;
+    for step in (0..steps).map(u64::from) {
+        for (worker, part) in (0..workers).zip(&mut of_worker) {
+            part.load(data, &sampler, step, worker);
+            front.iter().for_each(|id| part.forward(*id, &weights.values));
+        }
+        let mut sum: Option<Vec<f32>> = None;
+        for (number, pass) in sharding.passes.iter().enumerate() {
+            of_pass.take_samples(boundary, pass, &of_worker);
+            back.iter().for_each(|id| of_pass.forward(*id, &weights.values));
+            let mut gradient = vec![0.0; weights.values.len()];
+            back.iter().rev().for_each(|id| of_pass.backward(*id, &weights.values, scale, &mut gradient));
+            of_pass.return_gradients(boundary, pass, &mut of_worker);
+            if sharding.variable_batch {
+                let batch = u64::from(sharding.pass_samples());
+                let numbers = optimizer.step(step, &course(batch));
+                // The gradient is a mean over all samples so far. And the rate has changed since the last step, which
+                // momentum is corrected for once, not since the last pass.
+                let part = (global_batch as f64 / batch as f64) as f32;
+                let keep = if number == 0 { numbers.keep } else { numbers.momentum };
+                weights.update(whole, &back, &SgdStep { gradient: part, keep, ..numbers }, &gradient);
+            } else if let Some(sum) = &mut sum {
+                add_into(sum, &gradient);
+            } else {
+                sum = Some(gradient);
+            }
+        }
+        let numbers = optimizer.step(step, &course(global_batch));
+        if let Some(sum) = sum {
+            weights.update(whole, &back, &numbers, &sum);
+        }
+        let mut gradients = Vec::new();
+        for part in &mut of_worker {
+            let mut gradient = vec![0.0; weights.values.len()];
+            front.iter().rev().for_each(|id| part.backward(*id, &weights.values, scale, &mut gradient));
+            gradients.push(gradient);
+        }
+        let sum = sum_of_workers(program, sharding, &gradients)?;
+        weights.update(whole, &front, &numbers, &sum);
+    }
+    Ok(weights.values)
+}
+
+/// How a layer of the whole model lies over the ranks.
+fn layer_of(sharding: &Sharding, id: LayerId) -> &ShardLayer {
+    &sharding.layers[own_id(sharding, id).index()]
+}
+
+/// The layer of a rank's model that is layer `id` of the whole one, or a part of it.
+fn own_id(sharding: &Sharding, id: LayerId) -> LayerId {
+    let is_it = |layer: &ShardLayer| layer.origin == id && layer.gather.is_none();
+    LayerId(sharding.layers.iter().position(is_it).expect("a rank's model has a part of every layer") as u32)
+}
+
+/// The layer whose output the passes take: the last one before the cut.
+fn boundary(sharding: &Sharding) -> LayerId {
+    let gathers = |layer: &&ShardLayer| layer.gather == Some(Gather::Samples);
+    sharding.layers.iter().find(gathers).map_or(LayerId(0), |layer| layer.origin)
+}
+
+/// The workers' gradients of the layers that all of them have, added up as their exchanges do it.
+fn sum_of_workers(
+    program: &Program,
+    sharding: &Sharding,
+    gradients: &[Vec<f32>],
+) -> Result<Vec<f32>, InputError> {
+    // Exchanges count elements of a rank's own model.
+    let mut places = Vec::new();
+    for (node, layer) in program.model.layers().iter().zip(&sharding.layers) {
+        if layer.gather.is_none() && layer.output == Layout::BatchSplit {
+            let both = node.parameters.iter().zip(&sharding.whole.node(layer.origin).parameters);
+            places.extend(both.map(|(own, all)| (range(own), range(all))));
+        }
+    }
+    let of_rank = |gradient: &Vec<f32>| {
+        let mut own = vec![0.0; program.model.parameter_elements() as usize];
+        places.iter().for_each(|(at, all)| own[at.clone()].copy_from_slice(&gradient[all.clone()]));
+        own
+    };
+    let gradients: Vec<Vec<f32>> = gradients.iter().map(of_rank).collect();
+    let of_gradients = |exchange: &&Exchange| exchange.buffer == Buffer::Gradients;
+    let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange).filter(of_gradients);
+    let total = bracketed(program, exchanges, &gradients)?;
+    let mut sum = vec![0.0; sharding.whole.parameter_elements() as usize];
+    places.iter().for_each(|(at, all)| sum[all.clone()].copy_from_slice(&total[at.clone()]));
+    Ok(sum)
+}
+
+fn range(parameter: &Parameter) -> Range<usize> {
+    parameter.range.start as usize..parameter.range.end as usize
+}
+
+/// The whole model's parameters and their momentum.
+struct Weights {
+    values: Vec<f32>,
+    velocity: Vec<f32>,
+}
+
+impl Weights {
+    fn new(values: Vec<f32>) -> Weights {
+        Weights { velocity: vec![0.0; values.len()], values }
+    }
+
+    /// One step on the parameters of these layers.
+    fn update(&mut self, model: &Model, layers: &[LayerId], step: &SgdStep, gradient: &[f32]) {
+        for parameter in layers.iter().flat_map(|id| &model.node(*id).parameters) {
+            let decays = parameter.decay || step.decay_batch_norm;
+            let step = SgdStep { weight_decay: if decays { step.weight_decay } else { 0.0 }, ..*step };
+            let range = range(parameter);
+            sgd_step(&step, &mut self.values[range.clone()], &mut self.velocity[range.clone()], &gradient[range]);
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The whole model at work on the samples of one worker or of one pass, a layer after the other.
+
+use std::ops::Range;
+
+use lockstep_models::{Layer, LayerId, Layout, Model, Node, Piece, Program, Shape, Sharding};
+use lockstep_topology::{Algorithm, Bracketing, Collective, ExpressionId, Group, InputError, Schedule, check};
+
+use super::{layer_of, own_id, range};
+use crate::data::{Dataset, Sampler};
+use crate::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
+use crate::init;
+
+/// What computes a layer.
+enum Work {
+    Input,
+    /// One kernel for all features.
+    Whole(Kernel),
+    /// A kernel for each rank's features.
+    Split(Vec<Kernel>),
+    Loss(CrossEntropy),
+}
+
+/// The gradient of a layer's output so far: as a whole, and as summands of all ranks.
+#[derive(Default)]
+struct Slope {
+    whole: Option<Vec<f32>>,
+    parts: Vec<Vec<f32>>,
+}
+
+/// The model with the values of some samples.
+pub(super) struct Part<'a> {
+    program: &'a Program,
+    sharding: &'a Sharding,
+    model: &'a Model,
+    seed: u64,
+    samples: usize,
+    /// How summands of all ranks are added up, and by rank the sum that it gets.
+    bracketing: Bracketing,
+    sums: Vec<ExpressionId>,
+    works: Vec<Work>,
+    outputs: Vec<Vec<f32>>,
+    slopes: Vec<Slope>,
+    statistics: Vec<f32>,
+    labels: Vec<u32>,
+    /// Places of the samples among all since training began.
+    places: Vec<u64>,
+}
+
+impl<'a> Part<'a> {
+    /// For so many samples at once.
+    ///
+    /// # Errors
+    /// An exchange that does not do what it should.
+    pub(super) fn new(
+        program: &'a Program,
+        sharding: &'a Sharding,
+        samples: u32,
+        seed: u64,
+    ) -> Result<Part<'a>, InputError> {
+        let (model, ranks) = (&*sharding.whole, program.workers);
+        // An element for each rank: who gets a sum decides how it is bracketed.
+        let each = u64::from(ranks);
+        let schedule =
+            Schedule::new(&Collective::ReduceScatter, &Algorithm::Direct, &Group::flat(ranks), each, 0)?;
+        let bracketing =
+            check(&schedule).map_err(|fault| InputError::new("exchange", "direct", fault.to_string()))?;
+        let sums = bracketing.ranges().flat_map(|(range, sum)| range.map(move |_| sum)).collect();
+        let samples = samples as usize;
+        let kernel = |layer: &Layer, inputs: &[Shape]| {
+            Kernel::new(&[ChainLayer { layer, inputs }], samples, &Threads::one())
+        };
+        let work = |(id, node): (LayerId, &Node)| match &node.layer {
+            Layer::Input(_) => Work::Input,
+            layer if layer.is_loss() => Work::Loss(CrossEntropy::new(layer, model.classes() as usize, samples)),
+            layer if splits(sharding, id, node) => {
+                let own = program.model.node(own_id(sharding, id));
+                debug_assert!(own.layer.kind() == layer.kind() && own.input_shapes == node.input_shapes);
+                Work::Split((0..ranks).map(|_| kernel(&own.layer, &own.input_shapes)).collect())
+            }
+            layer => Work::Whole(kernel(layer, &node.input_shapes)),
+        };
+        let works: Vec<Work> = model.iter().map(work).collect();
+        let outputs = model.layers().iter().map(|node| vec![0.0; samples * node.output.elements() as usize]);
+        Ok(Part {
+            program,
+            sharding,
+            model,
+            seed,
+            samples,
+            bracketing,
+            sums,
+            outputs: outputs.collect(),
+            slopes: works.iter().map(|_| Slope::default()).collect(),
+            works,
+            statistics: init::statistics(model),
+            labels: vec![0; samples],
+            places: Vec::new(),
+        })
+    }
+
+    /// Takes a worker's samples of a step.
+    pub(super) fn load(&mut self, data: &Dataset, sampler: &Sampler, step: u64, worker: u32) {
+        let mut indices = Vec::new();
+        let place = sampler.micro_batch(step, worker, 0, &mut indices);
+        data.draw(&indices, self.seed, place, &mut self.outputs[0], &mut self.labels);
+        self.places = (place..).take(indices.len()).collect();
+    }
+
+    /// Takes what workers have of the samples of a pass in layer `id`.
+    pub(super) fn take_samples(&mut self, id: LayerId, pass: &[Piece], workers: &[Part<'_>]) {
+        let (mut output, size) = (Vec::new(), self.size(id));
+        self.labels.clear();
+        self.places.clear();
+        for piece in pass {
+            let (from, first) = (&workers[piece.worker as usize], piece.first as usize);
+            let samples = first..first + piece.count as usize;
+            output.extend_from_slice(&from.outputs[id.index()][samples.start * size..samples.end * size]);
+            self.labels.extend_from_slice(&from.labels[samples.clone()]);
+            self.places.extend_from_slice(&from.places[samples]);
+        }
+        self.outputs[id.index()] = output;
+    }
+
+    /// Hands the gradient of layer `id`, if there is one, to the workers whose samples it is of.
+    pub(super) fn return_gradients(&mut self, id: LayerId, pass: &[Piece], workers: &mut [Part<'_>]) {
+        let (slope, size) = (std::mem::take(&mut self.slopes[id.index()]), self.size(id));
+        let of_piece = |piece: &Piece| std::iter::repeat_n(piece.worker as usize, piece.count as usize);
+        let owners: Vec<usize> = pass.iter().flat_map(of_piece).collect();
+        let Some(gradient) = self.added_up(slope, |element| owners[element / size]) else { return };
+        let mut gradient = gradient.as_slice();
+        for piece in pass {
+            let (own, others) = gradient.split_at(piece.count as usize * size);
+            let worker = &mut workers[piece.worker as usize];
+            let all = worker.samples * size;
+            let whole = worker.slopes[id.index()].whole.get_or_insert_with(|| vec![0.0; all]);
+            whole[piece.first as usize * size..][..own.len()].copy_from_slice(own);
+            gradient = others;
+        }
+    }
+
+    /// Elements of a sample in a layer's output.
+    fn size(&self, id: LayerId) -> usize {
+        self.model.node(id).output.elements() as usize
+    }
+
+    /// A layer's output from those of its inputs.
+    pub(super) fn forward(&mut self, id: LayerId, weights: &[f32]) {
+        let node = self.model.node(id);
+        let mut output = std::mem::take(&mut self.outputs[id.index()]);
+        let inputs: Vec<&[f32]> = node.inputs.iter().map(|input| self.outputs[input.index()].as_slice()).collect();
+        match &mut self.works[id.index()] {
+            Work::Input => {}
+            Work::Loss(loss) => {
+                loss.forward(inputs[0], &self.labels);
+            }
+            Work::Whole(kernel) => {
+                let statistics = node.statistics.clone().unwrap_or(0..0);
+                let statistics = &mut self.statistics[statistics.start as usize..statistics.end as usize];
+                kernel.draw(Draw { seed: self.seed, layer: id.0, first: 0, offset: 0 }, &self.places);
+                kernel.forward(Mode::Train, &inputs, &weights[parameters(node)], statistics, &mut output);
+            }
+            Work::Split(kernels) => {
+                let rows = Rows::of(node, self.program.model.node(own_id(self.sharding, id)));
+                for (rank, kernel) in kernels.iter_mut().enumerate() {
+                    let mut of_rank = vec![0.0; self.samples * rows.each * rows.plane];
+                    kernel.forward(Mode::Train, &inputs, &rows.weights(weights, rank), &mut [], &mut of_rank);
+                    rows.join(&of_rank, rank, &mut output);
+                }
+            }
+        }
+        self.outputs[id.index()] = output;
+    }
+
+    /// Adds the gradients of a layer's inputs to those so far, and that of its parameters to `gradient`.
+    pub(super) fn backward(&mut self, id: LayerId, weights: &[f32], scale: f32, gradient: &mut [f32]) {
+        let (node, slope) = (self.model.node(id), std::mem::take(&mut self.slopes[id.index()]));
+        let mut work = std::mem::replace(&mut self.works[id.index()], Work::Input);
+        let inputs: Vec<&[f32]> = node.inputs.iter().map(|input| self.outputs[input.index()].as_slice()).collect();
+        let output = self.outputs[id.index()].as_slice();
+        let wanted = self.model.needs_input_gradient(id);
+        let mut found: Vec<Slope> = Vec::new();
+        match &mut work {
+            Work::Input => {}
+            Work::Loss(loss) => {
+                let mut whole = vec![0.0; inputs[0].len()];
+                loss.backward(scale * node.loss_weight, &mut whole, false);
+                found.push(Slope { whole: Some(whole), parts: Vec::new() });
+            }
+            Work::Whole(kernel) => {
+                let values = Values { inputs: &inputs, output, weights: &weights[parameters(node)], wanted };
+                if layer_of(self.sharding, id).gradient == Layout::PartialSum {
+                    // What every rank has in full, each with a summand of the gradient.
+                    found.resize_with(inputs.len(), Slope::default);
+                    for part in &slope.parts {
+                        let of_rank = values.back(kernel, part, &mut []);
+                        found.iter_mut().zip(of_rank).for_each(|(slope, part)| slope.parts.push(part));
+                    }
+                } else if let Some(sum) = self.sum(id, slope) {
+                    let of_inputs = values.back(kernel, &sum, &mut gradient[parameters(node)]);
+                    found.extend(of_inputs.into_iter().map(|whole| Slope { whole: Some(whole), parts: Vec::new() }));
+                }
+            }
+            Work::Split(kernels) => {
+                let rows = Rows::of(node, self.program.model.node(own_id(self.sharding, id)));
+                found.push(Slope::default());
+                let sum = self.sum(id, slope).unwrap_or_default();
+                for (rank, kernel) in kernels.iter_mut().enumerate() {
+                    let (own, output) = (rows.weights(weights, rank), rows.cut(output, rank));
+                    let values = Values { inputs: &inputs, output: &output, weights: &own, wanted };
+                    let mut of_rank = vec![0.0; own.len()];
+                    found[0].parts.extend(values.back(kernel, &rows.cut(&sum, rank), &mut of_rank));
+                    rows.put_weights(&of_rank, rank, gradient);
+                }
+            }
+        }
+        self.works[id.index()] = work;
+        for (input, found) in node.inputs.iter().zip(found) {
+            self.slopes[input.index()].add(found);
+        }
+    }
+
+    /// The gradient of a layer's output where each rank wants that of its own features.
+    fn sum(&self, id: LayerId, slope: Slope) -> Option<Vec<f32>> {
+        let plane = self.model.node(id).output.height * self.model.node(id).output.width;
+        let own = self.program.model.node(own_id(self.sharding, id)).output.channels;
+        let (size, features) = (self.size(id), (own * plane) as usize);
+        self.added_up(slope, |element| element % size / features)
+    }
+
+    /// A gradient whose summands are added up as the rank does it that gets the element.
+    fn added_up(&self, slope: Slope, owner: impl Fn(usize) -> usize) -> Option<Vec<f32>> {
+        let Slope { whole, parts } = slope;
+        let Some(first) = parts.first() else { return whole };
+        let element = |at: usize| {
+            let sum = self.bracketing.fold(self.sums[owner(at)], |rank| parts[rank as usize][at], |a, b| a + b);
+            whole.as_ref().map_or(sum, |whole| sum + whole[at])
+        };
+        Some((0..first.len()).map(element).collect())
+    }
+}
+
+impl Slope {
+    fn add(&mut self, other: Slope) {
+        match (&mut self.whole, other.whole) {
+            (Some(sum), Some(more)) => add_into(sum, &more),
+            (whole, more) => *whole = whole.take().or(more),
+        }
+        if self.parts.is_empty() {
+            self.parts = other.parts;
+        } else {
+            self.parts.iter_mut().zip(&other.parts).for_each(|(sum, more)| add_into(sum, more));
+        }
+    }
+}
+
+/// What a kernel reads on its way back.
+struct Values<'a> {
+    inputs: &'a [&'a [f32]],
+    output: &'a [f32],
+    weights: &'a [f32],
+    /// Whether its inputs want gradients.
+    wanted: bool,
+}
+
+impl Values<'_> {
+    /// The gradients of a kernel's inputs, none where they want none; that of its parameters replaces `of_weights`.
+    fn back(&self, kernel: &mut Kernel, d_output: &[f32], of_weights: &mut [f32]) -> Vec<Vec<f32>> {
+        if !of_weights.is_empty() {
+            kernel.backward_weight(self.inputs, self.output, d_output, self.weights, of_weights, false);
+        }
+        if !self.wanted {
+            return Vec::new();
+        }
+        let mut found: Vec<Vec<f32>> = self.inputs.iter().map(|input| vec![0.0; input.len()]).collect();
+        let mut d_inputs: Vec<Option<&mut [f32]>> = found.iter_mut().map(|input| Some(input.as_mut_slice())).collect();
+        let adds = vec![false; d_inputs.len()];
+        kernel.backward_data(self.inputs, self.output, self.weights, d_output, &mut d_inputs, &adds);
+        found
+    }
+}
+
+/// How the rows of a layer lie over ranks: as many on each, the last ones padded with zeros.
+struct Rows<'a> {
+    node: &'a Node,
+    own: &'a Node,
+    /// Rows of a rank.
+    each: usize,
+    /// Of all ranks.
+    all: usize,
+    /// Elements of a row of the output.
+    plane: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn of(node: &'a Node, own: &'a Node) -> Rows<'a> {
+        let plane = (node.output.height * node.output.width) as usize;
+        Rows { node, own, each: own.output.channels as usize, all: node.output.channels as usize, plane }
+    }
+
+    /// Those of a rank that are no padding.
+    fn real(&self, rank: usize) -> Range<usize> {
+        (rank * self.each).min(self.all)..((rank + 1) * self.each).min(self.all)
+    }
+
+    /// A rank's part of the output's elements.
+    fn cut(&self, whole: &[f32], rank: usize) -> Vec<f32> {
+        let real = self.real(rank);
+        let of_sample = |sample: &[f32]| {
+            let mut own = sample[real.start * self.plane..real.end * self.plane].to_vec();
+            own.resize(self.each * self.plane, 0.0);
+            own
+        };
+        whole.chunks_exact(self.all * self.plane).flat_map(of_sample).collect()
+    }
+
+    /// The reverse of [`Rows::cut`].
+    fn join(&self, own: &[f32], rank: usize, whole: &mut [f32]) {
+        let real = self.real(rank);
+        let samples = own.chunks_exact(self.each * self.plane).zip(whole.chunks_exact_mut(self.all * self.plane));
+        for (own, sample) in samples {
+            sample[real.start * self.plane..real.end * self.plane].copy_from_slice(&own[..real.len() * self.plane]);
+        }
+    }
+
+    /// By parameter: where a rank's rows lie among all parameters, and among its own.
+    fn places(&self, rank: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
+        let (real, start) = (self.real(rank), parameters(self.own).start);
+        self.node.parameters.iter().zip(&self.own.parameters).map(move |(all, own)| {
+            let row = all.elements() as usize / all.dims[0] as usize;
+            let first = range(all).start;
+            (first + real.start * row..first + real.end * row, range(own).start - start)
+        })
+    }
+
+    /// A rank's part of the layer's parameters.
+    fn weights(&self, all: &[f32], rank: usize) -> Vec<f32> {
+        let mut own = vec![0.0; parameters(self.own).len()];
+        self.places(rank).for_each(|(from, to)| own[to..to + from.len()].copy_from_slice(&all[from]));
+        own
+    }
+
+    /// The reverse of [`Rows::weights`].
+    fn put_weights(&self, own: &[f32], rank: usize, all: &mut [f32]) {
+        for (to, from) in self.places(rank) {
+            let length = to.len();
+            all[to].copy_from_slice(&own[from..from + length]);
+        }
+    }
+}
+
+/// A layer's parameters among all.
+fn parameters(node: &Node) -> Range<usize> {
+    match (node.parameters.first(), node.parameters.last()) {
+        (Some(first), Some(last)) => range(first).start..range(last).end,
+        _ => 0..0,
+    }
+}
+
+/// Whether each rank has rows of a layer's parameters.
+fn splits(sharding: &Sharding, id: LayerId, node: &Node) -> bool {
+    matches!(node.layer, Layer::Dense(_) | Layer::Conv2d(_)) && layer_of(sharding, id).output == Layout::FeatureSplit
+}
