@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use lockstep_exec::Pins;
 use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Threads};
 use lockstep_models::{Dense, Layer, Shape, median};
 
@@ -110,9 +111,10 @@ impl Quiet {
 /// Median seconds of a few pulses, each that of the slowest core.
 fn pulse(cores: usize) -> f64 {
     let arrived = AtomicUsize::new(0);
-    let arrived = &arrived;
+    let pins = Pins::new(cores, 1);
+    let (arrived, pins) = (&arrived, &pins);
     let beat = move |core: usize| {
-        lockstep_exec::pin(core, 1);
+        let _bound = pins.bind(core);
         let layer = Layer::Dense(Dense { out_features: SIDE as u32, bias: false });
         let shape = [Shape { channels: SIDE as u32, height: 1, width: 1 }];
         let mut kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &shape }], SAMPLES, &Threads::one());

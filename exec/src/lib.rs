@@ -29,7 +29,7 @@ mod worker;
 pub use error::ExecError;
 pub use fault::Fault;
 pub use flight::{Flight, OPERATIONS, Operation};
-pub use pin::pin;
+pub use pin::{Bound, Pins};
 pub use pool::{Arenas, Pool};
 pub use room::most_ranks;
 #[cfg(feature = "mpi")]

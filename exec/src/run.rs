@@ -20,7 +20,7 @@ use crate::flight::{Aside, Flights};
 use crate::found::Found;
 use crate::gather::{Legacy, gather, mean};
 use crate::holdings::Memory;
-use crate::pin::pin;
+use crate::pin::Pins;
 use crate::pool::Arenas;
 use crate::room;
 use crate::state::{Position, State};
@@ -121,9 +121,10 @@ pub(crate) fn on_threads(
     states.resize_with(ranks as usize, || None);
     let found = Found::default();
     let clock = setup.guard.flights.clock();
+    let pins = Pins::new(ranks as usize, options.threads_per_rank);
     let results = setup.guard.during(|| {
         memory::run(states, if fits { memory::SPIN } else { 0 }, |end, state| {
-            pin(end.rank().0 as usize * options.threads_per_rank, options.threads_per_rank);
+            let _bound = pins.bind(end.rank().0 as usize);
             found.note(body(&setup, end, state, clock, &found, false))
         })
     });

@@ -8,6 +8,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use lockstep_exec::Pins;
 use lockstep_models::median;
 use lockstep_sim::{Interval, NoiseTrace};
 
@@ -87,12 +88,12 @@ impl<'a> Turns<'a> {
         run: impl Fn(&mut S, usize) + Sync + 'a,
     ) -> Turns<'a> {
         let pass = move |threads: usize| -> Vec<Log> {
-            let gate = Gate::new(threads);
-            let (gate, make, prepare, run) = (&gate, &make, &prepare, &run);
+            let (gate, pins) = (Gate::new(threads), Pins::new(threads, 1));
+            let (pins, gate, make, prepare, run) = (&pins, &gate, &make, &prepare, &run);
             std::thread::scope(|scope| {
                 let thread = |core: usize| {
                     scope.spawn(move || {
-                        lockstep_exec::pin(core, 1);
+                        let _bound = pins.bind(core);
                         let mut state = make();
                         let mut log = Log::with_capacity((repetitions + 1) * operations);
                         for repetition in 0..=repetitions {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use lockstep_exec::Pins;
 use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, memory};
 use lockstep_sim::{Interval, TransportEntry};
 use lockstep_topology::Rank;
@@ -41,8 +42,9 @@ pub(super) fn messages(cores: usize, repetitions: usize) -> Result<TransportEntr
     let side = || Side { data: vec![1.0; LARGE], sums: vec![0.0; LARGE], elsewhere: Elsewhere::new(ELSEWHERE) };
     let gate = Gate::new(2);
     let spin = if cores >= 2 { memory::SPIN } else { 0 };
+    let pins = Pins::new(2, 1);
     let times = memory::run(vec![side(), side()], spin, |end, side| {
-        lockstep_exec::pin(end.rank().0 as usize % cores, 1);
+        let _bound = pins.bind(end.rank().0 as usize);
         let mut times = Times::default();
         for _ in 0..repetitions {
             times.round_trip.push(round_trip(end, side)?);
@@ -61,7 +63,7 @@ pub(super) fn messages(cores: usize, repetitions: usize) -> Result<TransportEntr
     let both = interval(times.iter().flat_map(|side| side.both.iter().map(|t| t / (4 * LARGE) as f64)).collect());
     let latency = interval(times[0].round_trip.iter().map(half).collect());
     let sleeping = memory::run(vec![side(), side()], 0, |end, side| {
-        lockstep_exec::pin(end.rank().0 as usize % cores, 1);
+        let _bound = pins.bind(end.rank().0 as usize);
         (0..repetitions).map(|_| round_trip(end, side)).collect::<Result<Vec<f64>, TransportError>>()
     })?;
     let asleep = interval(sleeping[0].iter().map(half).collect());

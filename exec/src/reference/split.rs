@@ -112,11 +112,7 @@ fn boundary(sharding: &Sharding) -> LayerId {
 }
 
 /// The workers' gradients of the layers that all of them have, added up as their exchanges do it.
-fn sum_of_workers(
-    program: &Program,
-    sharding: &Sharding,
-    gradients: &[Vec<f32>],
-) -> Result<Vec<f32>, InputError> {
+fn sum_of_workers(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) -> Result<Vec<f32>, InputError> {
     // Exchanges count elements of a rank's own model.
     let mut places = Vec::new();
     for (node, layer) in program.model.layers().iter().zip(&sharding.layers) {

@@ -46,9 +46,11 @@ pub fn run_processes(
     states.resize_with(here.len(), || None);
     let found = Found::default();
     let clock = setup.guard.flights.clock();
+    let pins = processes.pins(hosts, options.threads_per_rank);
     let results = setup.guard.during(|| {
         processes.run(hosts, 0, states, |end, state| {
             let rank = end.rank().0;
+            let _bound = pins.bind(here.iter().position(|own| *own == rank).unwrap_or_default());
             let result = found.note(body(&setup, end, state, clock, &found, true));
             result.map_err(|error| format!("{error} ({})", setup.guard.place(rank)))
         })

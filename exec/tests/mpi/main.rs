@@ -8,6 +8,7 @@ mod cases;
 mod claims;
 mod gpus;
 mod launch;
+mod pins;
 #[path = "../driver/pretend.rs"]
 mod pretend;
 
@@ -70,6 +71,7 @@ fn scenarios() -> Vec<Scenario> {
         all.push(Scenario::new(name, &[0, 1, 1, 2], Some(message.split("1 failed").last().unwrap_or(message))));
     }
     all.extend(gpus::scenarios());
+    all.extend(pins::scenarios());
     all
 }
 
@@ -81,6 +83,10 @@ fn in_process(scenario: &str, hosts: &str) -> ExitCode {
     match scenario {
         "claims" => {
             claims::claims(&mut processes, &hosts);
+            return ExitCode::SUCCESS;
+        }
+        "pins" => {
+            pins::pins(&mut processes, &hosts);
             return ExitCode::SUCCESS;
         }
         "gpus" | "gpus-lost" => {

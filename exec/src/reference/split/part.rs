@@ -60,15 +60,12 @@ impl<'a> Part<'a> {
         let (model, ranks) = (&*sharding.whole, program.workers);
         // An element for each rank: who gets a sum decides how it is bracketed.
         let each = u64::from(ranks);
-        let schedule =
-            Schedule::new(&Collective::ReduceScatter, &Algorithm::Direct, &Group::flat(ranks), each, 0)?;
-        let bracketing =
-            check(&schedule).map_err(|fault| InputError::new("exchange", "direct", fault.to_string()))?;
+        let schedule = Schedule::new(&Collective::ReduceScatter, &Algorithm::Direct, &Group::flat(ranks), each, 0)?;
+        let bracketing = check(&schedule).map_err(|fault| InputError::new("exchange", "direct", fault.to_string()))?;
         let sums = bracketing.ranges().flat_map(|(range, sum)| range.map(move |_| sum)).collect();
         let samples = samples as usize;
-        let kernel = |layer: &Layer, inputs: &[Shape]| {
-            Kernel::new(&[ChainLayer { layer, inputs }], samples, &Threads::one())
-        };
+        let kernel =
+            |layer: &Layer, inputs: &[Shape]| Kernel::new(&[ChainLayer { layer, inputs }], samples, &Threads::one());
         let work = |(id, node): (LayerId, &Node)| match &node.layer {
             Layer::Input(_) => Work::Input,
             layer if layer.is_loss() => Work::Loss(CrossEntropy::new(layer, model.classes() as usize, samples)),

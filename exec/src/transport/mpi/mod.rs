@@ -13,15 +13,18 @@ use lockstep_topology::Rank;
 use super::memory::run_ends;
 use super::{Transport, TransportError};
 use crate::device::DeviceError;
+use crate::pin::Pins;
 use crate::watch::patiently;
 
 mod aware;
 mod gateway;
+mod neighbours;
 mod single;
 mod tags;
 mod wire;
 
 use gateway::Gateway;
+use neighbours::Neighbours;
 use single::SingleEnd;
 use tags::Tags;
 use wire::Wire;
@@ -33,6 +36,7 @@ pub const EXIT_CODE: i32 = 1;
 #[derive(Debug)]
 pub struct Processes {
     wire: Wire,
+    neighbours: Neighbours,
 }
 
 impl Processes {
@@ -45,6 +49,7 @@ impl Processes {
     /// When the process has joined before, or the library cannot serve processes with threads.
     pub fn join() -> Result<Processes, TransportError> {
         let wire = Wire::open()?;
+        let neighbours = Neighbours::ask(&wire);
         let process = wire.process();
         let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -54,7 +59,7 @@ impl Processes {
                 wire::abort();
             }
         }));
-        Ok(Processes { wire })
+        Ok(Processes { wire, neighbours })
     }
 
     /// This process's number.
@@ -71,6 +76,12 @@ impl Processes {
     /// `LOCKSTEP_CUDA_AWARE_MPI=1` does.
     pub fn takes_devices(&self) -> bool {
         self.wire.takes_devices()
+    }
+
+    /// The processors of this process's ranks where rank r lives in process `hosts[r]` and has so many threads: those that the
+    /// launcher has bound the process to, or its part of those that it shares with others of the job.
+    pub(crate) fn pins(&self, hosts: &[u32], threads: usize) -> Pins {
+        self.neighbours.pins(hosts, threads)
     }
 
     /// One number of each process, in order; every process calls it.
