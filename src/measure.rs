@@ -1,6 +1,10 @@
 //! Measurements: each configuration of an experiment trained for real, a row each.
 
+#[cfg(test)]
+mod tests;
+
 use lockstep_exec::data::Dataset;
+use lockstep_exec::replica::Evaluation;
 use lockstep_exec::{Arenas, Evaluations, ExecError, Flight, Options, Run, Saving, State, Watch};
 use lockstep_models::{Program, Trial, median};
 use lockstep_topology::{Cluster, InputError};
@@ -270,7 +274,6 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
     let mut times = run.timeline.step_times_s();
     times.sort_by(f64::total_cmp);
     let step_time_s = run.timeline.step_time_s();
-    let errors: Vec<f64> = run.evaluations.iter().map(|one| 100.0 * (1.0 - one.accuracy())).collect();
     let initial = configuration.job.model.inits();
     Ok(MeasuredRow {
         setting: configuration.setting(),
@@ -294,7 +297,7 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         target_accuracy: experiment.target.accuracy,
         target_epochs: experiment.target.accuracy.map(|_| experiment.target.epochs),
         steps_to_target: run.is_content().then(|| (run.first + run.losses.len() as u64) as u32),
-        error_pct: (!errors.is_empty()).then(|| median(errors)),
+        error_pct: error_pct(experiment, &run.evaluations),
         error_mean_pct: None,
         error_std_pct: None,
         restarts: program.averaging.map(|_| run.restarts.len() as u32),
@@ -303,6 +306,17 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         weights_sha256: run.weights_sha256.clone(),
         state_sha256: run.state_sha256.clone(),
     })
+}
+
+/// The error of a run by epochs: the median after each of its last ones (Goyal et al. 2017, §5.1), as many as there are. What a run
+/// that was gone on with, that learners joined or that looked for a target knows of earlier epochs does not count.
+fn error_pct(experiment: &Experiment, evaluations: &[Evaluation]) -> Option<f64> {
+    if !matches!(experiment.length, Length::Epochs(_)) {
+        return None;
+    }
+    let earlier = evaluations.len().saturating_sub(experiment.judged_epochs as usize);
+    let errors: Vec<f64> = evaluations[earlier..].iter().map(|one| 100.0 * (1.0 - one.accuracy())).collect();
+    (!errors.is_empty()).then(|| median(errors))
 }
 
 /// The value below which `share` of the ascending `values` lie, interpolated; zero of none.
@@ -328,26 +342,4 @@ pub fn check_transport(experiment: &Experiment) -> Result<(), InputError> {
         return Err(experiment.locate(InputError::new("--transport", "mpi", message)));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// 1, 2, 6: mean 3, squares 4 + 1 + 9 = 14 over 2.
-    #[test]
-    fn spread_by_hand() {
-        assert_eq!(mean_and_deviation(&[1.0, 2.0, 6.0]), Some((3.0, 7f64.sqrt())));
-        assert_eq!(mean_and_deviation(&[1.0]), None);
-    }
-
-    #[test]
-    fn quantiles_by_hand() {
-        let values = [1.0, 2.0, 4.0];
-        assert_eq!(quantile(&values, 0.5), 2.0);
-        assert_eq!(quantile(&values, 0.25), 1.5);
-        assert_eq!(quantile(&values, 0.9), 2.0 + 2.0 * 0.8);
-        assert_eq!(quantile(&[], 0.9), 0.0);
-        assert_eq!(quantile(&[7.0], 0.1), 7.0);
-    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lockstep_topology::Time;
 
-use crate::{Op, Program, Span, Stream, TaskId, Timeline};
+use crate::{Exchange, Op, Program, Span, Stream, TaskId, Timeline};
 
 /// An exchange per counted step, mean over the workers.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,11 +36,23 @@ pub fn exchanges(program: &Program, timeline: &Timeline) -> Vec<ExchangeOverlap>
         sweep(program, spans, first, &mut sums);
     }
     let each = (steps.len() * of_rank.len()).max(1) as f64;
-    let overlap = |(task, _): (TaskId, &crate::Exchange)| {
+    let overlap = |(task, _): (TaskId, &Exchange)| {
         let [seconds, hidden, exposed] = sums[task].map(|sum| sum / each);
         ExchangeOverlap { task, name: role.tasks[task].name.clone(), seconds, hidden_s: hidden, exposed_s: exposed }
     };
     role.exchanges().map(overlap).collect()
+}
+
+/// The share of the time in flight that computation hides, over those exchanges of the workers for which `of` holds; none where
+/// none of them takes any time.
+pub fn hidden_share(program: &Program, timeline: &Timeline, of: impl Fn(&Exchange) -> bool) -> Option<f64> {
+    let (mut seconds, mut hidden) = (0.0, 0.0);
+    for overlap in exchanges(program, timeline) {
+        if matches!(&program.roles[0].tasks[overlap.task].op, Op::Exchange(exchange) if of(exchange)) {
+            (seconds, hidden) = (seconds + overlap.seconds, hidden + overlap.hidden_s);
+        }
+    }
+    (seconds > 0.0).then(|| hidden / seconds)
 }
 
 /// Adds seconds in flight, hidden and exposed of one rank's spans by task, counting exchanges from iteration `first` on.

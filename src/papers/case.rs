@@ -206,6 +206,11 @@ impl<'a> Case<'a> {
             Some(Quantity::StepTime) => at()?.step_time_s,
             Some(Quantity::BackwardTime) => at()?.backward_s,
             Some(Quantity::TaskTime) => at()?.task_time_s,
+            Some(Quantity::HiddenShare) => at()?.hidden_share.ok_or_else(|| {
+                let message =
+                    "has no samples that ranks exchange before layers split by features: name a hybrid strategy";
+                InputError::new(&row.place, row.at.strategy.to_string(), message)
+            })?,
             Some(Quantity::TunedLearners) => f64::from(self.tuned(&row.at)?),
             Some(Quantity::Throughput) => at()?.images_per_s,
             Some(Quantity::Speedup { over }) => at()?.images_per_s / self.figure(over)?.images_per_s,

@@ -44,8 +44,6 @@ pub enum Computed {
     ProductTime(u32, u32, f64),
     /// Seconds in which a worker takes in what one sample has of so many features (as there).
     TransferTime(u32, Bandwidth),
-    /// Share of the samples' exchange that a scheme's dense layers can hide: of all passes but the first (Krizhevsky 2014 §4).
-    HiddenShare(String, Strategy, u32),
     /// Passes of a step: a scheme's through dense layers, forward and backward, and both through the convolutions (Fig. 2).
     Passes(String, Strategy, u32),
     /// Bytes of all outputs and gradients of so many samples, each in a place of its own (Koliousis et al. 2019 §4.5).
@@ -91,7 +89,6 @@ impl Computed {
             | Computed::Rounds(..)
             | Computed::BytesFactor(..)
             | Computed::DataOverWeights(..)
-            | Computed::HiddenShare(..)
             | Computed::Passes(..)
             | Computed::PlanSaving(..)
             | Computed::ExchangeRatio(_) => Dimension::Number,
@@ -136,9 +133,6 @@ impl Computed {
                 Ok(2.0 * f64::from(*features).powi(2) / f64::from(*workers) / rate)
             }
             Computed::TransferTime(features, rate) => Ok(ELEMENT_BYTES * f64::from(*features) / rate.bytes_per_s()),
-            Computed::HiddenShare(model, strategy, workers) => {
-                Ok(1.0 - 1.0 / f64::from(dense_passes(model, strategy, *workers)?))
-            }
             Computed::Passes(model, strategy, workers) => {
                 Ok(2.0 + 2.0 * f64::from(dense_passes(model, strategy, *workers)?))
             }

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use lockstep_models::Op;
+use lockstep_models::{Exchange, Op, overlap};
 use lockstep_sim::answer::Bound;
 use lockstep_sim::{Costs, FoldRule, NetworkModel};
-use lockstep_topology::InputError;
+use lockstep_topology::{Collective, InputError};
 
 use crate::experiment::{Configuration, Experiment};
 use crate::failure::Failure;
@@ -32,6 +32,9 @@ pub(super) struct Figure {
     pub(super) bound_kind: Option<String>,
     /// Seconds of a step in which computation stands still.
     pub(super) exposed_s: f64,
+    /// Share of the time in flight of samples and their gradients, on their way between layers split by samples and layers
+    /// split by features, that computation hides.
+    pub(super) hidden_share: Option<f64>,
 }
 
 impl Figure {
@@ -45,6 +48,10 @@ impl Figure {
         let predicted = predict(&mut configuration, experiment, &site.cluster, costs, &setup)?;
         let by_kind = predicted.prediction.timeline.seconds_by_kind(&predicted.program);
         let task_time_s = task_time_s(&predicted);
+        let of_samples = |exchange: &Exchange| {
+            matches!(exchange.collective, Collective::AllGatherV { .. } | Collective::ReduceScatterV { .. })
+        };
+        let hidden_share = overlap::hidden_share(&predicted.program, &predicted.prediction.timeline, of_samples);
         let Bound { by, classes, .. } = predicted.bound;
         Ok(Figure {
             step_time_s: predicted.step_time_s,
@@ -59,6 +66,7 @@ impl Figure {
             ranks: predicted.program.workers,
             bound_kind: classes.first().filter(|class| class.busiest == by).map(|class| class.class.clone()),
             exposed_s: predicted.exposed_comm_s,
+            hidden_share,
             bound: by,
         })
     }

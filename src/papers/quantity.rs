@@ -40,6 +40,9 @@ pub enum Quantity {
         /// That one.
         over: Box<Experiment>,
     },
+    /// Share of the time in flight of the exchanges between layers split by samples and layers split by features, in which a
+    /// rank computes as well (Krizhevsky 2014 §4).
+    HiddenShare,
     /// In each case a step, or an image, takes less time than in the case's next one; with `grows`, their ratio grows from case to
     /// case.
     Order {
@@ -127,6 +130,7 @@ impl Quantity {
             | Quantity::Slowdown { .. }
             | Quantity::Efficiency { .. }
             | Quantity::TunedLearners
+            | Quantity::HiddenShare
             | Quantity::Order { .. } => Dimension::Number,
         }
     }

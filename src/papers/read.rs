@@ -176,6 +176,7 @@ fn quantity(common: &Experiment, row: &Section<'_>, whole: &Entry<'_>) -> Result
         "throughput" => Quantity::Throughput,
         "task-time" => Quantity::TaskTime,
         "tuned-learners" => Quantity::TunedLearners,
+        "hidden-share" => Quantity::HiddenShare,
         "speedup" => Quantity::Speedup { over: over()? },
         "slowdown" => Quantity::Slowdown { over: over()? },
         "efficiency" => Quantity::Efficiency { over: over()? },
@@ -194,8 +195,8 @@ fn quantity(common: &Experiment, row: &Section<'_>, whole: &Entry<'_>) -> Result
             Quantity::Order { cases, grows, per_image }
         }
         _ => {
-            let known = "time, step-time, task-time, backward-time, throughput, tuned-learners, speedup, slowdown, \
-                         efficiency or order";
+            let known = "time, step-time, task-time, backward-time, throughput, tuned-learners, hidden-share, speedup, \
+                         slowdown, efficiency or order";
             return Err(entry.error(format!("unknown quantity: write {known}")));
         }
     }))
@@ -232,7 +233,6 @@ pub(super) fn computed(entry: &Entry<'_>) -> Result<Computed, InputError> {
             Computed::ProductTime(features()?, workers()?, flops)
         }
         "transfer-time" => Computed::TransferTime(features()?, bandwidth()?),
-        "hidden-share" => Computed::HiddenShare(model()?, strategy()?, workers()?),
         "passes" => Computed::Passes(model()?, strategy()?, workers()?),
         "output-bytes" => Computed::OutputBytes(model()?, samples()?),
         "plan-saving" => Computed::PlanSaving(model()?, samples()?),
@@ -249,7 +249,7 @@ pub(super) fn computed(entry: &Entry<'_>) -> Result<Computed, InputError> {
         _ => {
             let known = "parameters, parameter-bytes, weight-bytes, input-bytes, data-over-weights, training-work, \
                          server-time, tree-time, exchange-rate, exchange-ratio, rounds, shuffle-time, product-time, \
-                         transfer-time, hidden-share, passes, output-bytes, plan-saving or bytes-factor";
+                         transfer-time, passes, output-bytes, plan-saving or bytes-factor";
             return Err(what.error(format!("is none of {known}")));
         }
     })

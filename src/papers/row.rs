@@ -91,6 +91,7 @@ impl Row {
                 | Quantity::StepTime
                 | Quantity::TaskTime
                 | Quantity::BackwardTime
+                | Quantity::HiddenShare
                 | Quantity::Throughput,
             ) => {
                 vec![&self.at]

@@ -29,6 +29,27 @@ fn an_anchor_comes_out_and_ratios_are_those_of_its_machine() {
     assert!(found.notes.iter().any(|note| note.contains("3 rows count: mean error")), "{:?}", found.notes);
 }
 
+/// Scheme (b) among two hides half of what goes to the dense layers and back; on a wire of a thousandth it hides next to nothing,
+/// by scheme (a) nothing at all, and where nothing goes there the row says so.
+#[test]
+fn what_is_hidden_is_read_off_the_timeline() {
+    let share = |at: &str| {
+        let text = format!(
+            "{ROW}mark = \"o\"\nquantity = \"hidden-share\"\nat = {{ model = \"alexnet-one-tower\", {at} }}\npublished = 50\nunit = \"%\"\n"
+        );
+        account(&[paper(&text).unwrap()], |_, _| ()).map(|found| found.rows[0].predicted.unwrap())
+    };
+    let near = "cluster = \"k20x8-pcie2\", ranks = 2, batch_per_rank = 128";
+    let b = share(&format!("{near}, strategy = \"hybrid:b\"")).unwrap();
+    assert!((b - 50.0).abs() < 2.0, "{b}");
+    assert!(share(&format!("{near}, strategy = \"hybrid:a\"")).unwrap() < 0.1);
+    let far = "cluster = \"ethernet-gpu-8\", ranks = 8, batch_per_rank = 16";
+    let slow = share(&format!("{far}, strategy = \"hybrid:b\"")).unwrap();
+    assert!(slow < 40.0, "seven of eight could be hidden, {slow} % are");
+    let none = share(&format!("{near}, strategy = \"ssgd\"")).unwrap_err().to_string();
+    assert!(none.contains("p.toml") && none.contains("name a hybrid strategy"), "{none}");
+}
+
 /// Where learners share a device the ring goes across devices, unless the file names a method.
 #[test]
 fn a_method_that_is_named_is_the_one_taken() {

@@ -45,7 +45,7 @@ impl Evaluations<'_> {
 
 impl Worker<'_> {
     /// What follows when `done` steps are done since training began, the same on all ranks: an evaluation for the record (rank
-    /// 0 alone has it) at the end of an epoch that is judged, the end of the run at the target, and at a step of the rate a
+    /// 0 alone has it) at the end of an epoch that is judged or looked at for the target, the end of the run at the target, and at a step of the rate a
     /// restart of learners whose average model did not improve.
     pub(super) fn review(&mut self, done: u64) -> Result<(Option<Evaluation>, Judgement), ExecError> {
         let Some(when) = self.setup.evaluations else { return Ok((None, Judgement::GoOn)) };
@@ -74,7 +74,8 @@ impl Worker<'_> {
             },
         };
         self.flight.end(record, self.now());
-        Ok((evaluation.filter(|_| due), judgement))
+        // The last epochs of a run that the target ends are known when it ends.
+        Ok((evaluation.filter(|_| due || aims), judgement))
     }
 
     /// Judges the model, which is the average model where learners have their own, with the workers' mean running statistics;

@@ -43,6 +43,33 @@ fn scheme_b_hides_all_broadcasts_but_one() {
     }
 }
 
+/// Of all that goes to the dense layers and comes back (K − 1)/K is hidden by scheme (b) where the dense layers take longer, and
+/// nothing where computation takes no time, or by scheme (a) ever.
+#[test]
+fn what_is_hidden_follows_from_the_timeline() {
+    let share = |strategy: &str, ranks: u32, seconds: f64| {
+        let program = program(&job(strategy, ranks, 32));
+        let prediction = predicted(&program, &Flat { forward: seconds, backward: seconds, ..Flat::default() });
+        let of_samples = |exchange: &lockstep_models::Exchange| {
+            matches!(exchange.collective, Collective::AllGatherV { .. } | Collective::ReduceScatterV { .. })
+        };
+        overlap::hidden_share(&program, &prediction.timeline, of_samples).expect("samples are exchanged")
+    };
+    for ranks in [2u32, 4] {
+        let all_but_one = f64::from(ranks - 1) / f64::from(ranks);
+        for strategy in ["hybrid:b", "hybrid:c"] {
+            let (long, none) = (share(strategy, ranks, 1.0), share(strategy, ranks, 0.0));
+            // Some more: who is done computing late keeps messages of others in flight, who compute as well.
+            assert!((-0.01..0.1).contains(&(long - all_but_one)), "{strategy}, {ranks}: {long}");
+            assert!(none < 1e-6, "{strategy}, {ranks}: {none}");
+        }
+        assert!(share("hybrid:a", ranks, 1.0) < 1e-6);
+    }
+    let ssgd = program(&job("ssgd", 2, 32));
+    let prediction = predicted(&ssgd, &Flat::default());
+    assert_eq!(overlap::hidden_share(&ssgd, &prediction.timeline, |exchange| exchange.group == 7), None);
+}
+
 /// The simulated bytes are those of the exchanges' closed forms.
 #[test]
 fn traffic_is_what_the_exchanges_send() {

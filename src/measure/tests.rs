@@ -1,0 +1,80 @@
+//! Tests of measured rows: the error of a run, its spread over seeds, quantiles.
+
+use super::*;
+
+/// 1, 2, 6: mean 3, squares 4 + 1 + 9 = 14 over 2.
+#[test]
+fn spread_by_hand() {
+    assert_eq!(mean_and_deviation(&[1.0, 2.0, 6.0]), Some((3.0, 7f64.sqrt())));
+    assert_eq!(mean_and_deviation(&[1.0]), None);
+}
+
+/// The digits' perceptron trained for so many epochs at a constant rate, where `more` says what else its experiment is, and the
+/// errors in percent that were seen on the way.
+fn trained(epochs: u32, more: &str) -> (MeasuredRow, Vec<f64>) {
+    let text = format!(
+        "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nbatch_per_rank = 50\nepochs = {epochs}\n{more}\n\
+         [optimizer]\nlearning_rate = 0.01\n"
+    );
+    let experiment = Experiment::parse("e.toml", &text).unwrap();
+    let mut seen = Vec::new();
+    let note = |_: &Configuration, measured: &Measured| {
+        seen.extend(measured.run.evaluations.iter().map(|one| 100.0 * (1.0 - one.accuracy())));
+    };
+    let rows = rows(&experiment, &Operation::default(), &mut Launch::Threads, note).unwrap();
+    (rows.into_iter().next().unwrap(), seen)
+}
+
+/// Of the last five, or of all where there are fewer.
+fn middle(errors: &[f64]) -> f64 {
+    let mut sorted = errors[errors.len().saturating_sub(5)..].to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
+}
+
+/// Goyal et al. 2017, §5.1: "median error of the final 5 epochs". At a constant rate a shorter run is the beginning of a longer
+/// one, so that the ends of runs of 3 to 7 epochs are what a run of 7 sees after each of its last five.
+#[test]
+fn the_error_of_a_run_is_the_median_of_its_last_five_epochs() {
+    let row = |epochs, more: &str| trained(epochs, &format!("ranks = 2\n{more}")).0;
+    let after: Vec<f64> = (1..=7).map(|epochs| 100.0 * (1.0 - row(epochs, "").accuracy)).collect();
+    let error = row(7, "").error_pct.unwrap();
+    assert_eq!(error, middle(&after), "{after:?}");
+    // It is none of what it might be instead: the last one, the best, the mean, the median of all.
+    let best = after.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut sorted = after.clone();
+    sorted.sort_by(f64::total_cmp);
+    for other in [after[6], best, after[2..].iter().sum::<f64>() / 5.0, sorted[3]] {
+        assert_ne!(error, other, "{after:?}");
+    }
+    assert_eq!(row(3, "").error_pct, Some(middle(&after[..3])), "a run of three has three");
+    // A run that ends at its target has last epochs of its own.
+    let best = after[..6].iter().copied().fold(f64::INFINITY, f64::min);
+    let ends = after.iter().position(|error| *error == best).unwrap() + 1;
+    let reached = row(7, &format!("target_accuracy = {}", 1.0 - best / 100.0 - 1e-9));
+    assert_eq!(reached.steps_to_target, Some(ends as u32 * row(1, "").steps));
+    assert_eq!(reached.error_pct, Some(middle(&after[..ends])));
+    assert_eq!(row(7, "target_accuracy = 1.0").error_pct, Some(error), "looking for a target changes nothing");
+}
+
+/// Where learners join a run is trained in several parts, of which each knows its own last epochs.
+#[test]
+fn a_run_that_learners_joined_is_judged_by_its_last_five_epochs_too() {
+    let (row, seen) = trained(8, "ranks = 1\nstrategy = \"sma\"\ngrowth = [\"2@4\"]");
+    assert_eq!(seen.len(), 8, "four epochs with one learner, four with two");
+    assert_eq!(row.error_pct, Some(middle(&seen)));
+    let mut sorted = seen.clone();
+    sorted.sort_by(f64::total_cmp);
+    assert_ne!(middle(&seen), (sorted[3] + sorted[4]) / 2.0, "not the median of all: {seen:?}");
+}
+
+#[test]
+fn quantiles_by_hand() {
+    let values = [1.0, 2.0, 4.0];
+    assert_eq!(quantile(&values, 0.5), 2.0);
+    assert_eq!(quantile(&values, 0.25), 1.5);
+    assert_eq!(quantile(&values, 0.9), 2.0 + 2.0 * 0.8);
+    assert_eq!(quantile(&[], 0.9), 0.0);
+    assert_eq!(quantile(&[7.0], 0.1), 7.0);
+}
