@@ -308,8 +308,8 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
     })
 }
 
-/// The error of a run by epochs: the median after each of its last ones (Goyal et al. 2017, §5.1), as many as there are. What a run
-/// that was gone on with, that learners joined or that looked for a target knows of earlier epochs does not count.
+/// The error of a run by epochs: the median after each of its last ones (Goyal et al. 2017, §5.1), as many as there are. Earlier
+/// evaluations of a run that was resumed, that learners joined or that looked for a target do not count.
 fn error_pct(experiment: &Experiment, evaluations: &[Evaluation]) -> Option<f64> {
     if !matches!(experiment.length, Length::Epochs(_)) {
         return None;

@@ -18,7 +18,7 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// For `ranks` ranks of so many threads which are all of this process. To be asked by a thread that is not bound itself.
+    /// For `ranks` ranks of this process with `threads` threads each. Call it on a thread that is not bound.
     ///
     /// ```
     /// # use lockstep_exec::Pins;
@@ -124,8 +124,8 @@ mod tests {
                         // A team that is made now keeps to them as well.
                         let team = Threads::new(threads).expect("a few threads");
                         let kept = std::sync::Mutex::new(Vec::new());
-                        team.each(64, |_, _| kept.lock().expect("nobody panics").push(said()));
-                        assert!(kept.into_inner().expect("nobody panics").iter().all(|said| *said == places));
+                        team.each(64, |_, _| kept.lock().expect("no thread panics").push(said()));
+                        assert!(kept.into_inner().expect("no thread panics").iter().all(|said| *said == places));
                         drop(bound);
                         assert_eq!(said(), *free);
                     });

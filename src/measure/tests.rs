@@ -9,7 +9,7 @@ fn spread_by_hand() {
     assert_eq!(mean_and_deviation(&[1.0]), None);
 }
 
-/// The digits' perceptron trained for so many epochs at a constant rate, where `more` says what else its experiment is, and the
+/// The digits' perceptron trained for `epochs` epochs at a constant rate, where `more` says what else its experiment is, and the
 /// errors in percent that were seen on the way.
 fn trained(epochs: u32, more: &str) -> (MeasuredRow, Vec<f64>) {
     let text = format!(

@@ -51,7 +51,7 @@ pub(crate) fn of_process(
     places.get(before..before + processes[own].ranks).map(<[Vec<usize>]>::to_vec)
 }
 
-/// The processors of each of `ranks` ranks of so many threads; none where there are no processors.
+/// The processors of each of `ranks` ranks with `threads` threads each; none where there are no processors.
 pub(crate) fn plan(processors: &[Processor], ranks: usize, threads: usize) -> Vec<Vec<usize>> {
     let threads = threads.max(1);
     let mut nodes: BTreeMap<(usize, usize), Vec<Processor>> = BTreeMap::new();
@@ -105,7 +105,7 @@ impl Cores {
         self.0.iter().map(Vec::len).sum()
     }
 
-    /// The processors of each of so many ranks.
+    /// The processors of each of `ranks` ranks.
     fn places(&self, ranks: usize, threads: usize) -> Vec<Vec<usize>> {
         let (cores, processors) = (self.0.len(), self.processors());
         // Evenly over the list: what neighbouring cores share, few ranks need not share.
@@ -178,7 +178,7 @@ mod tests {
             (0..processes.len()).map(|own| of_process(&two, processes, own, threads)).collect()
         };
         let one = |number: usize| Some(vec![vec![number]]);
-        // Nobody is bound: four processes of a rank each have a processor each.
+        // Processes that are not bound: four processes of a rank each have a processor each.
         let free = of(&[0, 1, 2, 3], 1);
         assert_eq!(all(&vec![free.clone(); 4], 1), [one(0), one(1), one(2), one(3)]);
         assert_eq!(all(&[free.clone(), free], 1), [one(0), one(2)]);

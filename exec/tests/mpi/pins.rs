@@ -9,7 +9,7 @@ use lockstep_models::{Job, random_model};
 
 use super::launch::Scenario;
 
-/// Bound by nobody, and by Open MPI to a core or a socket each.
+/// Processes that are not bound, and those that Open MPI binds to a core or a socket each.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for hosts in [&[0, 1][..], &[0, 1, 2], &[0, 0, 1, 1]] {

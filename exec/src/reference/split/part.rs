@@ -47,7 +47,7 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// For so many samples at once.
+    /// For `samples` samples at once.
     ///
     /// # Errors
     /// An exchange that does not do what it should.

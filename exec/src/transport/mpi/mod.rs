@@ -78,7 +78,7 @@ impl Processes {
         self.wire.takes_devices()
     }
 
-    /// The processors of this process's ranks where rank r lives in process `hosts[r]` and has so many threads: those that the
+    /// The processors of this process's ranks where rank r lives in process `hosts[r]` and has `threads` threads: those that the
     /// launcher has bound the process to, or its part of those that it shares with others of the job.
     pub(crate) fn pins(&self, hosts: &[u32], threads: usize) -> Pins {
         self.neighbours.pins(hosts, threads)

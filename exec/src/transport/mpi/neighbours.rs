@@ -28,7 +28,7 @@ impl Neighbours {
         Neighbours { processes, own }
     }
 
-    /// The processors of this process's ranks where rank r lives in process `hosts[r]` and has so many threads.
+    /// The processors of this process's ranks where rank r lives in process `hosts[r]` and has `threads` threads.
     pub(super) fn pins(&self, hosts: &[u32], threads: usize) -> Pins {
         let ranks = |process: &u32| hosts.iter().filter(|host| *host == process).count();
         let of = |(process, allowed): &(u32, Vec<usize>)| Process { allowed: allowed.clone(), ranks: ranks(process) };
