@@ -10,6 +10,7 @@ mod devices;
 mod equivalence;
 mod fabrics;
 mod firecaffe;
+mod fixtures;
 mod folding;
 mod fuzz;
 mod hybrid;

@@ -73,7 +73,12 @@ fn every_model_trains_a_step() {
     ];
     let names: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, Model::zoo());
+    // Variants that differ from another by a stride or by more of the same layers are left to a thorough run.
+    let thorough = std::env::var_os("LOCKSTEP_THOROUGH").is_some();
     for (name, sizes) in settings {
+        if !thorough && (name.ends_with(":stride-1x1") || name == "vgg-19") {
+            continue;
+        }
         let separator = if name.contains(':') { "," } else { ":" };
         let called = if sizes.is_empty() { name.to_owned() } else { format!("{name}{separator}{sizes}") };
         let program = program(&called, 1, 2);
