@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::memory::{Held, Memory, Real, rounded};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, any_batch, merged, near, plane, property, same, same_in, size};
+use crate::{OnCpu, Theme, any_batch, few, merged, near, plane, property, same, same_in, size};
 
 pub(crate) const THEME: Theme = Theme { kernels: &["channel_affine", "channel_slopes", "channel_slopes_finish"], play };
 
@@ -20,7 +20,7 @@ fn play(twin: &RefCell<Twin>) {
     let large = (2..4u32, 1..4u32, 50..70u32, 60..70u32)
         .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }));
     let batch = prop_oneof![8 => any_batch(), 1 => large];
-    property((batch, flags), 40, |((samples, shape), flags), memory| {
+    property((batch, flags), few(40), |((samples, shape), flags), memory| {
         let twin = &mut twin.borrow_mut();
         scales::<f32>(twin, memory, samples, shape, flags);
         scales::<Bf16>(twin, memory, samples, shape, flags);

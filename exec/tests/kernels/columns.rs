@@ -9,7 +9,7 @@ use rand::RngExt;
 
 use crate::memory::{Memory, Real, rounded};
 use crate::twin::Twin;
-use crate::{Theme, near, near_within, property, same_in};
+use crate::{Theme, few, near, near_within, property, same_in};
 
 pub(crate) const THEME: Theme =
     Theme { kernels: &["batch_norm_statistics", "channel_slopes_finish", "column_moments", "column_slopes"], play };
@@ -49,12 +49,12 @@ fn play(twin: &RefCell<Twin>) {
         masked,
         in_place,
     });
-    property((sizes.clone(), given), 80, |(sizes, given), memory| {
+    property((sizes.clone(), given), few(80), |(sizes, given), memory| {
         slopes::<f32>(&mut twin.borrow_mut(), memory, sizes, given);
         slopes::<Bf16>(&mut twin.borrow_mut(), memory, sizes, given);
     });
     let level = prop_oneof![Just(0.0f32), Just(30.0)];
-    property((sizes, level), 60, |(sizes, level), memory| {
+    property((sizes, level), few(60), |(sizes, level), memory| {
         moments::<f32>(&mut twin.borrow_mut(), memory, sizes, level);
         moments::<Bf16>(&mut twin.borrow_mut(), memory, sizes, level);
     });

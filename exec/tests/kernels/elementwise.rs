@@ -11,21 +11,21 @@ use rand::RngExt;
 
 use crate::memory::{Memory, Real, rounded};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, any_batch, merged, near_in, property, same, same_in, size};
+use crate::{OnCpu, Theme, any_batch, few, merged, near_in, property, same, same_in, size};
 
 pub(crate) const THEME: Theme =
     Theme { kernels: &["add", "add_into", "curve_backward", "curve_forward", "relu_backward", "relu_forward"], play };
 
 fn play(twin: &RefCell<Twin>) {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-    property((any_batch(), flags), 40, |((samples, shape), flags), memory| {
+    property((any_batch(), flags), few(40), |((samples, shape), flags), memory| {
         let twin = &mut twin.borrow_mut();
         sums_and_rectifiers::<f32>(twin, memory, samples, shape, flags);
         sums_and_rectifiers::<Bf16>(twin, memory, samples, shape, flags);
         curves::<f32>(twin, memory, samples, shape, flags);
         curves::<Bf16>(twin, memory, samples, shape, flags);
     });
-    property(1..3000usize, 30, |elements, memory| buffers(&mut twin.borrow_mut(), memory, elements));
+    property(1..3000usize, few(30), |elements, memory| buffers(&mut twin.borrow_mut(), memory, elements));
 }
 
 /// y = a + b, and its gradient where it is rectified; y in a's place if `in_place`.

@@ -13,7 +13,7 @@ use rand::RngExt;
 
 use crate::memory::{Memory, Real, rounded};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, merged, near, near_in, property, same_in};
+use crate::{OnCpu, Theme, few, merged, near, near_in, property, same_in};
 
 pub(crate) const THEME: Theme = Theme {
     kernels: &[
@@ -30,13 +30,13 @@ pub(crate) const THEME: Theme = Theme {
 fn play(twin: &RefCell<Twin>) {
     let rate = prop_oneof![Just(0.0f32), Just(0.5), 0.01f32..0.99];
     let draw = (any::<u64>(), any::<u32>(), prop_oneof![Just(0u64), 0..100u64, Just(1 << 36)]);
-    property((1..6u32, 1..200u32, rate, draw, any::<bool>(), any::<bool>()), 60, |case, memory| {
+    property((1..6u32, 1..200u32, rate, draw, any::<bool>(), any::<bool>()), few(60), |case, memory| {
         let (samples, size, rate, (seed, layer, offset), in_place, accumulate) = case;
         let draw = Draw { seed, layer, first: 0, offset };
         dropped::<f32>(&mut twin.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
         dropped::<Bf16>(&mut twin.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
     });
-    property((1..40u32, 1..130u32, any::<bool>(), any::<bool>()), 60, |case, memory| {
+    property((1..40u32, 1..130u32, any::<bool>(), any::<bool>()), few(60), |case, memory| {
         let (samples, classes, logistic, accumulate) = case;
         judged::<f32>(&mut twin.borrow_mut(), memory, (samples, classes), logistic, accumulate);
         judged::<Bf16>(&mut twin.borrow_mut(), memory, (samples, classes), logistic, accumulate);

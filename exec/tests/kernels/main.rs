@@ -136,12 +136,16 @@ fn chains_without_products() {
     layers::OTHERS.run();
 }
 
-/// Runs a property over `strategy` and a seed for values and alignments: of `cases` a third, or all where `LOCKSTEP_THOROUGH` is set.
+/// A third of `cases`, or all of them where `LOCKSTEP_THOROUGH` is set.
+fn few(cases: u32) -> u32 {
+    if std::env::var_os("LOCKSTEP_THOROUGH").is_some() { cases } else { cases.div_ceil(3) }
+}
+
+/// Runs a property over `strategy` and a seed for values and alignments.
 fn property<S: Strategy>(strategy: S, cases: u32, test: impl Fn(S::Value, &mut Memory))
 where
     S::Value: Debug + Clone,
 {
-    let cases = if std::env::var_os("LOCKSTEP_THOROUGH").is_some() { cases } else { cases.div_ceil(3) };
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let found = TestRunner::new(config).run(&(strategy, any::<u64>()), |(case, seed)| {
         test(case, &mut Memory::new(seed));

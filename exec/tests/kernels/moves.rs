@@ -10,26 +10,26 @@ use rand::RngExt;
 
 use crate::memory::{Memory, Real};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, merged, property, same, same_in, size};
+use crate::{OnCpu, Theme, few, merged, property, same, same_in, size};
 
 pub(crate) const THEME: Theme = Theme { kernels: &["move_rows", "permute"], play };
 
 fn play(twin: &RefCell<Twin>) {
     let inputs = proptest::collection::vec(1..9u32, 2..5);
-    property((1..5u32, inputs, 1..9u32, any::<bool>()), 40, |(samples, channels, width, accumulate), memory| {
+    property((1..5u32, inputs, 1..9u32, any::<bool>()), few(40), |(samples, channels, width, accumulate), memory| {
         let twin = &mut twin.borrow_mut();
         concatenations::<f32, f32>(twin, memory, samples, &channels, width, accumulate);
         concatenations::<f32, Bf16>(twin, memory, samples, &channels, width, accumulate);
         concatenations::<Bf16, f32>(twin, memory, samples, &channels, width, accumulate);
         concatenations::<Bf16, Bf16>(twin, memory, samples, &channels, width, accumulate);
     });
-    property(1..200usize, 40, |elements, memory| there_and_back(&mut twin.borrow_mut(), memory, elements));
+    property(1..200usize, few(40), |elements, memory| there_and_back(&mut twin.borrow_mut(), memory, elements));
     // Filters and images, whose one side is short; feature maps; both sides of one place; several tiles in each direction.
     let small = (1..4u32, 1..10u32, 1..10u32);
     let short = (1..3u32, 1..4u32, 300..1500u32);
     let wide = (1..3u32, 1..100u32, 1..100u32);
     let sizes = prop_oneof![small, short.clone(), short.prop_map(|(samples, a, b)| (samples, b, a)), wide];
-    property((sizes, any::<bool>()), 60, |(sizes, accumulate), memory| {
+    property((sizes, any::<bool>()), few(60), |(sizes, accumulate), memory| {
         let twin = &mut twin.borrow_mut();
         turned::<f32, f32>(twin, memory, sizes, accumulate);
         turned::<f32, Bf16>(twin, memory, sizes, accumulate);

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use crate::memory::{Held, Memory, Real};
 use crate::twin::Twin;
 use crate::{
-    OnCpu, Theme, any_batch, merged, near, near_in, near_within, near_within_in, plane, property, same_in, size,
+    OnCpu, Theme, any_batch, few, merged, near, near_in, near_within, near_within_in, plane, property, same_in, size,
 };
 
 pub(crate) const THEME: Theme = Theme {
@@ -69,7 +69,7 @@ fn play(twin: &RefCell<Twin>) {
             accumulate,
         },
     );
-    property(case, 60, |case, memory| {
+    property(case, few(60), |case, memory| {
         case.agrees::<f32>(&mut twin.borrow_mut(), memory);
         case.agrees::<Bf16>(&mut twin.borrow_mut(), memory);
     });

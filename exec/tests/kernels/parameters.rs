@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::memory::Memory;
 use crate::twin::Twin;
-use crate::{Theme, property, same};
+use crate::{Theme, few, property, same};
 
 pub(crate) const THEME: Theme =
     Theme { kernels: &["correct", "descend", "move_average", "move_reference", "sgd_step"], play };
@@ -62,14 +62,14 @@ impl Tensors {
 
 fn play(twin: &RefCell<Twin>) {
     let numbers = (0.001f32..1.0, 0.1f32..1.0, 0.0f32..1.0, 0.0f32..1.0, 0.0f32..0.5, any::<bool>(), any::<bool>());
-    property((any_tensors(), numbers), 60, |(tensors, numbers), memory| {
+    property((any_tensors(), numbers), few(60), |(tensors, numbers), memory| {
         let (rate, gradient, keep, momentum, weight_decay, absorbed, nesterov) = numbers;
         let decay_batch_norm = false;
         let step = SgdStep { rate, gradient, keep, momentum, absorbed, nesterov, weight_decay, decay_batch_norm };
         steps(&mut twin.borrow_mut(), memory, &tensors, &step);
     });
     let numbers = (0.001f32..1.0, 0.0f32..0.5, 0.01f32..1.0, any::<bool>());
-    property((any_tensors(), numbers), 60, |(tensors, (rate, decay, alpha, flag)), memory| {
+    property((any_tensors(), numbers), few(60), |(tensors, (rate, decay, alpha, flag)), memory| {
         learners(&mut twin.borrow_mut(), memory, &tensors, Slope { rate, weight_decay: decay }, alpha, flag);
         shared_models(&mut twin.borrow_mut(), memory, tensors.range.len(), alpha, flag);
     });

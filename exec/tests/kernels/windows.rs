@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::memory::{Memory, Real};
 use crate::twin::Twin;
-use crate::{OnCpu, Theme, any_batch, merged, near_in, plane, property, same_in, size};
+use crate::{OnCpu, Theme, any_batch, few, merged, near_in, plane, property, same_in, size};
 
 pub(crate) const THEME: Theme = Theme {
     kernels: &[
@@ -81,7 +81,7 @@ fn any_pool() -> impl Strategy<Value = ((u32, Shape, Layout), Pool2d)> {
 
 fn play(twin: &RefCell<Twin>) {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-    property((any_pool(), flags), 150, |((batch, layer), flags), memory| {
+    property((any_pool(), flags), few(150), |((batch, layer), flags), memory| {
         let twin = &mut twin.borrow_mut();
         match layer.kind {
             PoolKind::Max => {
@@ -94,7 +94,7 @@ fn play(twin: &RefCell<Twin>) {
             }
         }
     });
-    property((any_batch().prop_flat_map(laid), any::<bool>()), 60, |(batch, accumulate), memory| {
+    property((any_batch().prop_flat_map(laid), any::<bool>()), few(60), |(batch, accumulate), memory| {
         means_of_planes::<f32>(&mut twin.borrow_mut(), memory, batch, accumulate);
         means_of_planes::<Bf16>(&mut twin.borrow_mut(), memory, batch, accumulate);
     });
@@ -104,7 +104,7 @@ fn play(twin: &RefCell<Twin>) {
         beta,
         k: 1.5,
     });
-    property((any_batch().prop_flat_map(laid), layer, any::<bool>()), 50, |(batch, layer, accumulate), memory| {
+    property((any_batch().prop_flat_map(laid), layer, any::<bool>()), few(50), |(batch, layer, accumulate), memory| {
         responses::<f32>(&mut twin.borrow_mut(), memory, batch, &layer, accumulate);
         responses::<Bf16>(&mut twin.borrow_mut(), memory, batch, &layer, accumulate);
     });
