@@ -106,6 +106,14 @@ fn the_binary_only_calls_the_library() {
     assert!(text.lines().count() <= MOST_MAIN_LINES);
 }
 
+/// Whether a function of this name has the attribute of a test.
+fn is_test(sources: &str, name: &str) -> bool {
+    sources.match_indices(&format!("fn {name}(")).any(|(at, _)| {
+        let before = sources[..at].rsplit('\n').skip(1);
+        before.take_while(|line| line.trim_start().starts_with("#[")).any(|line| line.trim() == "#[test]")
+    })
+}
+
 /// The table of the papers' mechanisms names files that exist, and in its last column tests that do.
 #[test]
 fn the_table_of_mechanisms_is_true() {
@@ -121,7 +129,7 @@ fn the_table_of_mechanisms_is_true() {
         let places = quoted(cells[2]).into_iter().chain(quoted(cells[3]).into_iter().filter(is_place));
         faults.extend(places.filter(|place| !root().join(place).exists()).map(|place| format!("no file {place}")));
         let tests = quoted(cells[3]).into_iter().filter(|name| !is_place(name));
-        faults.extend(tests.filter(|name| !all.contains(&format!("fn {name}("))).map(|name| format!("no test {name}")));
+        faults.extend(tests.filter(|name| !is_test(&all, name)).map(|name| format!("no test {name}")));
     }
     assert!(rows > 80, "the tables are where this test looks for them");
     assert!(faults.is_empty(), "{}", faults.join("\n"));

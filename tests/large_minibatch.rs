@@ -8,7 +8,7 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Evaluations, ExecError, Options, run};
-use lockstep_models::{Job, Model, MomentumForm, Op, Optimizer, Phase, Program, SgdStep, Target, random_model};
+use lockstep_models::{Job, Layer, Model, MomentumForm, Op, Optimizer, Phase, Program, SgdStep, Target, random_model};
 
 fn program(model: &str, workers: u32, batch_per_rank: u32) -> Program {
     Job::new(Arc::new(Model::load(model).unwrap()), workers, batch_per_rank).program().unwrap()
@@ -58,6 +58,54 @@ fn scaling_the_loss_is_not_scaling_the_rate() {
     let mut off = start.iter().zip(&loss).zip(&rate).map(|((w, loss), rate)| (loss - rate) - by_hand(w));
     assert!(off.all(|off| off.abs() < 1e-6));
     assert_ne!(loss, rate);
+}
+
+/// Eq. 3 against Eq. 4: k steps of n samples at rate η end near one step of kn samples at k·η, as far as gradients change little
+/// on the way. At half the rate both go half as far, and end less than half as far apart (a quarter, were no ReLU at its kink).
+#[test]
+fn k_small_steps_end_near_one_large_one() {
+    let train = |workers: u32, steps: u32, rate: f64| {
+        let program = program("mlp", workers, 16);
+        let optimizer = Optimizer { learning_rate: rate, momentum: 0.0, ..Optimizer::default() };
+        // The same 64 samples: four steps of one worker, or one step of four.
+        run(&program, &digits(&program).0, &Options { steps, optimizer, ..Options::default() }).unwrap().parameters
+    };
+    let start = train(1, 1, 0.0);
+    let length = |a: &[f32], b: &[f32]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum::<f64>().sqrt()
+    };
+    let both = |rate: f64| {
+        let (small, large) = (train(1, 4, rate), train(4, 1, 4.0 * rate));
+        (length(&small, &start), length(&small, &large))
+    };
+    let ((far, apart), (half_far, half_apart)) = (both(0.002), both(0.001));
+    assert!(apart > 0.0 && apart < 0.2 * far, "{apart} apart after {far}");
+    assert!((far / half_far - 2.0).abs() < 0.2, "{far} and {half_far}");
+    assert!((2.5..4.5).contains(&(apart / half_apart)), "{apart} and {half_apart}");
+}
+
+/// §5.1: weight decay takes its part of every weight, but of batch norm's γ and β only where that is asked for.
+#[test]
+fn batch_norms_parameters_do_not_decay() {
+    let model = normalised();
+    let program = Job::new(Arc::clone(&model), 1, 4).program().unwrap();
+    let decayed = |decay_batch_norm| {
+        let mut replica = Replica::new(&program, 3, &Threads::one());
+        let elements = model.parameter_elements() as usize;
+        replica.set_parameters(&vec![1.0; elements]).unwrap();
+        replica.set_gradients(&vec![0.0; elements]).unwrap();
+        // w − η·λ·w with η = ½ and λ = ¼.
+        let step = SgdStep { weight_decay: 0.25, decay_batch_norm, ..SgdStep::plain(0.5, 0.0) };
+        replica.update(0..elements, &step).unwrap();
+        replica.parameters().unwrap()
+    };
+    let (spared, all) = (decayed(false), decayed(true));
+    assert!(all.iter().all(|w| *w == 0.875));
+    for (node, parameter) in model.layers().iter().flat_map(|node| node.parameters.iter().map(move |p| (node, p))) {
+        let wanted = if matches!(node.layer, Layer::BatchNorm(_)) { 1.0 } else { 0.875 };
+        let range = parameter.range.start as usize..parameter.range.end as usize;
+        assert!(spared[range].iter().all(|w| *w == wanted), "{}", parameter.name);
+    }
 }
 
 /// Remark 2: with a rate that changes, Eq. 10 needs its correction to be Eq. 9.

@@ -4,8 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_exec::{Options, reference, run};
-use lockstep_models::{Job, Optimizer, random_model};
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::cpu::Threads;
+use lockstep_exec::replica::Replica;
+use lockstep_exec::{Evaluations, Options, reference, run};
+use lockstep_models::{Job, Optimizer, Target, random_model};
 use proptest::prelude::*;
 
 use crate::equivalence::buckets;
@@ -72,6 +75,31 @@ fn reference_models_are_no_regrouping_of_one_average() {
         let (moved, differ) = (largest_difference(&one, &run_of_nothing()), largest_difference(&one, &two));
         assert!(differ > 0.01 * moved, "{settings}: {differ} of {moved}");
     }
+}
+
+/// §3.2: what is judged is the average model, while a run goes on and at its end, and no learner.
+#[test]
+fn the_average_model_is_judged() {
+    // Batch norm's statistics, which every learner has its own of, would change answers too.
+    let job = Job { model: Arc::new(random_model(3, false)), ..two_by_two("sma:reference-models") };
+    let program = job.program().unwrap();
+    let (data, held_out) = Dataset::load("synthetic:400", &program.model).unwrap();
+    let evaluations =
+        Some(Evaluations { held_out: &held_out, last_epochs: 1, recompute_bn: false, target: Target::default() });
+    let steps = data.len() as u32 / program.global_batch() as u32;
+    let options = Options { steps, warm_up: 0, seed: 7, optimizer: optimizer(), evaluations, ..Options::default() };
+    let mut done = run(&program, &data, &options).unwrap();
+    let state = done.state();
+    let judged = |weights: &[f32]| {
+        let alone = Job::new(program.model.clone(), 1, 3).program().unwrap();
+        let mut replica = Replica::new(&alone, 1, &Threads::one());
+        replica.set_parameters(weights).unwrap();
+        replica.evaluate(&held_out).unwrap()
+    };
+    let of_average = judged(&state.average.as_ref().unwrap().0);
+    assert_eq!(done.evaluations[0], of_average);
+    assert!(state.weights.iter().all(|learner| judged(learner).mean_loss != of_average.mean_loss));
+    assert_eq!(done.evaluate(&held_out).unwrap(), of_average);
 }
 
 /// Synchronisation moves weight from one model to another and makes none: where nobody learns and z has no momentum, the sum

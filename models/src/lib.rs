@@ -1,5 +1,6 @@
 //! What is computed: layers, models, strategies, and the program that is both simulated and executed.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod averaging;

@@ -3,6 +3,7 @@
 //! [`simulate`] turns a program and a [`Platform`] into a timeline, [`simulate_collective`] times one collective with the
 //! same engine. Costs and networks are traits with two implementations each; what is shared is left to [`fluid`].
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod answer;

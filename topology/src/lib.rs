@@ -1,5 +1,6 @@
 //! Where ranks live, how they are wired, and the collective algorithms over them.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod cluster;

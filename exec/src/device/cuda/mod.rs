@@ -1,6 +1,9 @@
-//! The project's own kernels for NVIDIA GPUs, in CUDA C, and how they are launched; nothing here runs on a device yet.
+//! NVIDIA GPUs as devices of ranks: the project's own kernels in CUDA C, the commands that layers are made of, and the libraries that
+//! carry them out.
 //!
-//! The folder `kernels` holds the sources, a file a theme, which NVRTC compiles at run time, those that work on activations once
+//! [`Gpus`] are the devices of a run; `rank` is what one of them is to a rank, in fp32, TF32 or bf16 ([`Precision`]). [`layers`] makes
+//! lists of [`Command`]s of a chain's passes without a GPU, [`driver`] plays such lists on one by NVIDIA's libraries, which [`probe`]
+//! finds or says to be missing. The folder `kernels` holds the sources, a file a theme, which NVRTC compiles at run time, those that work on activations once
 //! for each [`Scalar`] that these may be made of. [`table`] has a struct for each
 //! kernel whose fields are its arguments; [`Launch::call`] makes of it what a device is given, and checks that each tensor is
 //! as long as the kernel takes it to be. Convolutions and dense layers are not here: cuDNN and cuBLASLt have them.

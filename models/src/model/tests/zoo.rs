@@ -20,6 +20,21 @@ fn mlp() {
     assert_eq!((model.classes(), model.input().elements()), (10, 784));
 }
 
+/// Krizhevsky 2014, §2: convolutions have "about 90-95% of the computation" and "about 5% of the parameters", dense layers "about
+/// 5-10%" and "about 95%".
+#[test]
+fn convolutions_compute_and_dense_layers_hold_weights() {
+    for name in ["alexnet", "alexnet-one-tower", "alexnet-one-tower:footnote"] {
+        let model = Model::load(name).expect("in the zoo");
+        let convolutions = || model.layers().iter().filter(|node| matches!(node.layer, Layer::Conv2d(_)));
+        let work = convolutions().map(|node| node.work(Pass::Forward, 1).flops).sum::<f64>() / matrix_flops(&model);
+        let weights: u64 = convolutions().flat_map(|node| &node.parameters).map(|parameter| parameter.elements()).sum();
+        let weights = weights as f64 / model.parameter_elements() as f64;
+        assert!((0.90..0.95).contains(&work), "{name}: {work} of the work");
+        assert!((0.03..0.07).contains(&weights), "{name}: {weights} of the parameters");
+    }
+}
+
 #[test]
 fn lenet_is_crossbows() {
     let model = Model::load("lenet").expect("in the zoo");

@@ -57,6 +57,27 @@ fn inner_members_are_disjoint_wherever_they_can_be() {
     }
 }
 
+/// Krizhevsky 2014 §4.1: each worker is designated a K-th of the gradients, accumulates it from every other worker, and sends the
+/// sum to every other. Member 1 of three has 3..6 of nine elements.
+#[test]
+fn a_direct_exchange_gives_each_member_its_part() {
+    let schedule = allreduce("direct", 3, 9, 0);
+    assert_eq!(
+        shown(&schedule, 1, 0),
+        [
+            "Send 2 6..9", // their parts to their owners
+            "Send 0 0..3",
+            "RecvSum 0 3..6", // its own from everybody
+            "RecvSum 2 3..6",
+            "Send 2 3..6", // the sum to everybody
+            "Send 0 3..6",
+            "RecvInto 0 0..3",
+            "RecvInto 2 6..9",
+        ]
+    );
+    assert_eq!(schedule.lanes(), 1);
+}
+
 /// Goyal 2017 §4.1: 0 with 1, 2 with 3 first; then the distance doubles and the data halves; the way back in reverse.
 #[test]
 fn halving_doubling_among_four() {
