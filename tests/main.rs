@@ -18,6 +18,7 @@ mod in_memory;
 mod large_minibatch;
 mod learners;
 mod memory;
+mod nestings;
 mod profiles;
 mod reference_models;
 mod resume;

@@ -16,7 +16,9 @@ use super::step::{Action, Step};
 pub(super) enum Parts {
     /// Evenly, remainders to the first members.
     Even {
-        /// Of the buffer.
+        /// Where the elements begin in the buffer.
+        start: u64,
+        /// How many are divided.
         elements: u64,
     },
     /// By counts: where each part starts, and the end.
@@ -39,7 +41,7 @@ impl Parts {
     /// Elements of all parts.
     pub(super) fn elements(&self) -> u64 {
         match self {
-            Parts::Even { elements } => *elements,
+            Parts::Even { elements, .. } => *elements,
             Parts::Counted(starts) => starts[starts.len() - 1],
         }
     }
@@ -47,7 +49,10 @@ impl Parts {
     /// The part of `member`.
     pub(super) fn of(&self, member: u32, members: u32) -> Range<u64> {
         match self {
-            Parts::Even { elements } => shard(*elements, members.into(), member.into()),
+            Parts::Even { start, elements } => {
+                let part = shard(*elements, members.into(), member.into());
+                start + part.start..start + part.end
+            }
             Parts::Counted(starts) => starts[member as usize]..starts[member as usize + 1],
         }
     }
@@ -55,7 +60,7 @@ impl Parts {
     /// Elements of the largest part.
     pub(super) fn largest(&self, members: u32) -> u64 {
         match self {
-            Parts::Even { elements } => elements.div_ceil(u64::from(members)),
+            Parts::Even { elements, .. } => elements.div_ceil(u64::from(members)),
             Parts::Counted(starts) => starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0),
         }
     }

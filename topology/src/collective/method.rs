@@ -33,13 +33,27 @@ const MPI_SMALL_BYTES: u64 = 10_000;
 /// An algorithm that serves its collective, for members without node structure.
 #[derive(Debug, Clone)]
 pub(super) enum Method {
-    Ring { reduce: bool, gather: bool },
+    Ring {
+        reduce: bool,
+        gather: bool,
+    },
     HalvingDoubling,
-    Tree { family: Family, ways: Ways },
+    Tree {
+        family: Family,
+        ways: Ways,
+    },
     RecursiveDoubling,
     Pairwise(Arc<pairwise::Blocks>),
-    Direct { parts: Parts, ways: direct::Ways },
-    Rooted { root: u32, scatter: bool },
+    /// Among nodes' leaders (`nested`) a lane divides its own elements, those that its nodes sum; else its share of each part.
+    Direct {
+        parts: Parts,
+        ways: direct::Ways,
+        nested: bool,
+    },
+    Rooted {
+        root: u32,
+        scatter: bool,
+    },
 }
 
 /// The trees, and how lanes are shared out among their roots.
@@ -113,7 +127,7 @@ impl Method {
                     reduce: !matches!(collective, Collective::AllGather),
                     gather: !matches!(collective, Collective::ReduceScatter),
                 };
-                Ok(Method::Direct { parts: Parts::Even { elements }, ways })
+                Ok(Method::Direct { parts: Parts::Even { start: 0, elements }, ways, nested: false })
             }
             (Collective::ReduceScatterV { counts } | Collective::AllGatherV { counts }, Algorithm::Direct) => {
                 let gather = matches!(collective, Collective::AllGatherV { .. });
@@ -122,7 +136,7 @@ impl Method {
                 }
                 match Parts::counted(counts) {
                     Some(parts) if parts.elements() == elements => {
-                        Ok(Method::Direct { parts, ways: direct::Ways { reduce: !gather, gather } })
+                        Ok(Method::Direct { parts, ways: direct::Ways { reduce: !gather, gather }, nested: false })
                     }
                     _ => refuse(format!("the counts must add up to the {elements} elements of the buffer")),
                 }
@@ -169,6 +183,14 @@ impl Method {
         }
     }
 
+    /// The same among the leaders of nodes.
+    pub(super) fn nested(self) -> Method {
+        match self {
+            Method::Direct { parts, ways, .. } => Method::Direct { parts, ways, nested: true },
+            method => method,
+        }
+    }
+
     /// Members that contribute, of `members`.
     pub(super) fn contributors(&self, members: u32) -> u32 {
         match self {
@@ -204,7 +226,7 @@ impl Method {
         };
         let chunks = match self {
             Method::Pairwise(blocks) => blocks.largest.div_ceil(chunk),
-            Method::Direct { parts, .. } => parts.largest(members).div_ceil(chunk),
+            Method::Direct { parts, nested: false, .. } => parts.largest(members).div_ceil(chunk),
             Method::Rooted { .. } => elements.div_ceil(members.into()).div_ceil(chunk),
             // a lane takes its part of each shard, so that more lanes than elements in a shard would be idle
             Method::Ring { reduce, gather } if reduce != gather => {
@@ -244,10 +266,19 @@ impl Method {
             Method::Pairwise(blocks) => {
                 Kernel::Pairwise(Pairwise { blocks: Arc::clone(blocks), member, lane, lanes: split.chunks })
             }
-            Method::Direct { parts, ways } => {
+            &Method::Direct { ways, nested: true, .. } => {
+                let extent = split.extent(lane);
+                let parts = Parts::Even { start: extent.start, elements: extent.end - extent.start };
+                Kernel::Direct(Direct { parts, ways, member, members, lane: 0, lanes: 1 })
+            }
+            Method::Direct { parts, ways, .. } => {
                 // The buffer may have been rounded up to even parts.
                 let elements = split.elements;
-                let parts = if let Parts::Even { .. } = parts { Parts::Even { elements } } else { parts.clone() };
+                let parts = if let Parts::Even { start, .. } = *parts {
+                    Parts::Even { start, elements }
+                } else {
+                    parts.clone()
+                };
                 Kernel::Direct(Direct { parts, ways: *ways, member, members, lane, lanes: split.chunks })
             }
             &Method::Rooted { root, scatter } => {
@@ -272,6 +303,8 @@ impl Method {
             Method::HalvingDoubling if even && members.is_power_of_two() => Permutations::Masks { unit: 1 },
             Method::RecursiveDoubling if members.is_power_of_two() => Permutations::Masks { unit: 1 },
             Method::Pairwise(blocks) if blocks.even() => Permutations::Rotations { unit: 1 },
+            Method::Direct { nested: true, .. } if even => Permutations::Rotations { unit: 1 },
+            Method::Direct { nested: true, .. } => Permutations::Identity,
             Method::Direct { parts: Parts::Even { .. }, .. } if split.elements.is_multiple_of(p) => {
                 Permutations::Rotations { unit: 1 }
             }
@@ -297,7 +330,8 @@ impl Method {
         let p = u64::from(members);
         let parts = match self {
             Method::Ring { reduce, gather } if reduce != gather => p,
-            Method::Direct { parts: Parts::Even { .. }, .. } => p,
+            Method::Direct { parts: Parts::Even { .. }, nested: false, .. } => p,
+            Method::Direct { nested: true, .. } => split.chunks.max(1).saturating_mul(p),
             Method::Ring { .. } => split.chunks.max(1).saturating_mul(p),
             Method::HalvingDoubling if members.is_power_of_two() => split.chunks.max(1).saturating_mul(p),
             _ => 1,
@@ -338,6 +372,7 @@ impl Method {
             _ if split.chunks == 0 => 0,
             Method::Pairwise(blocks) => blocks.largest.div_ceil(split.chunks),
             _ if members == 1 => 0,
+            Method::Direct { nested: true, .. } => lane.div_ceil(u64::from(members)),
             Method::Direct { parts, .. } => parts.largest(members).div_ceil(split.chunks),
             Method::Rooted { root, .. } => {
                 // Longer parts are the first members'; the root keeps its own.

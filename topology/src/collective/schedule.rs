@@ -118,7 +118,13 @@ impl Schedule {
         let hierarchical = matches!(algorithm, Algorithm::Hierarchical(_));
         // Across nodes, or where each member is one, both sums are the same.
         let of_leaders = if hierarchical { &Collective::AllReduce } else { collective };
+        // A single leader exchanges nothing, whatever number of servers there would be among several.
+        let flat = match flat {
+            Algorithm::ParameterServer { .. } if nodes.is_some() && across == 1 => &Algorithm::BinomialTree,
+            flat => flat,
+        };
         let method = Method::new(of_leaders, flat, across, elements)?;
+        let method = if nodes.is_some() { method.nested() } else { method };
         let split = method.split(across, elements, chunk, hierarchical)?;
         let buffered = matches!(flat, Algorithm::Library(_));
         Ok(Schedule { collective: collective.clone(), members, method, split, nodes, buffered })

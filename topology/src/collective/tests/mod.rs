@@ -2,6 +2,7 @@
 
 mod closed_forms;
 mod mutants;
+mod nestings;
 mod proofs;
 mod refusals;
 mod shapes;
