@@ -14,6 +14,7 @@ use lockstep_topology::{Collective, Rank, Schedule};
 
 use crate::failure::Failure;
 use crate::launch::{Launch, end_late};
+use crate::progress::Estimate;
 
 /// Kinds of control messages.
 const COUNT: u32 = 1;
@@ -28,6 +29,10 @@ const MOST: u64 = 200;
 pub struct Meeting {
     schedule: Arc<Schedule>,
     window: u32,
+    /// What all contributions add up to, by the element's number modulo [`PERIOD`].
+    sums: [f32; PERIOD],
+    /// Of an alltoallv, by sender and receiver, where what is sent begins.
+    begins: Vec<u64>,
 }
 
 /// What was measured, in the process of rank 0.
@@ -71,7 +76,27 @@ struct Memory {
 impl Meeting {
     /// The meeting that a schedule describes.
     pub fn new(schedule: Schedule) -> Meeting {
-        Meeting { window: schedule.window(), schedule: Arc::new(schedule) }
+        let contributing = (0..schedule.members()).filter(|member| schedule.contributes(*member));
+        let mut sums = [0.0; PERIOD];
+        for member in contributing {
+            (0..).zip(&mut sums).for_each(|(element, sum)| *sum += value(member, element));
+        }
+        let mut begins = Vec::new();
+        if let Collective::AllToAllV { counts } = schedule.collective() {
+            for row in counts.chunks(schedule.members() as usize) {
+                begins.extend(row.iter().scan(0, |at, count| Some(std::mem::replace(at, *at + count))));
+            }
+        }
+        Meeting { window: schedule.window(), schedule: Arc::new(schedule), sums, begins }
+    }
+
+    /// Bytes of memory that each member takes.
+    pub fn bytes(schedule: &Schedule) -> u128 {
+        let separate = matches!(schedule.collective(), Collective::AllToAllV { .. });
+        let elements = u128::from(schedule.elements()) * if separate { 2 } else { 1 };
+        // Of each pair a count and a beginning.
+        let tables = if separate { 16 * u128::from(schedule.members()) } else { 0 };
+        tables + 4 * (elements + u128::from(scratch_elements(schedule, schedule.window())))
     }
 
     /// Members whose data count.
@@ -114,8 +139,7 @@ impl Meeting {
     /// Elements of `member` that are not what the collective means.
     fn wrong(&self, member: u32, output: &[f32]) -> u64 {
         let (members, elements) = (self.schedule.members(), self.schedule.elements());
-        let counts = |member: &u32| self.schedule.contributes(*member);
-        let sum = |e: u64| (0..members).filter(counts).map(|m| value(m, e)).sum::<f32>();
+        let sum = |e: u64| self.sums[e as usize % PERIOD];
         let differ = |range: std::ops::Range<u64>, wanted: &dyn Fn(u64) -> f32| {
             range.filter(|e| output[*e as usize] != wanted(*e)).count() as u64
         };
@@ -138,12 +162,12 @@ impl Meeting {
             }
             Collective::Gather { .. } => 0,
             Collective::AllToAllV { counts } => {
-                let count = |from: u32, to: u32| counts[(from * members + to) as usize];
                 let mut at = 0;
                 let mut wrong = 0;
                 for from in 0..members {
-                    let before: u64 = (0..member).map(|to| count(from, to)).sum();
-                    let (first, length) = (at, count(from, member));
+                    let pair = from as usize * members as usize + member as usize;
+                    let before = self.begins[pair];
+                    let (first, length) = (at, counts[pair]);
                     wrong += differ(first..first + length, &|e| value(from, before + e - first));
                     at += length;
                 }
@@ -153,13 +177,16 @@ impl Meeting {
     }
 }
 
-/// A small integer: sums of thousands are exact.
+/// The values of a member repeat after so many elements.
+const PERIOD: usize = 16;
+
+/// A small integer: sums of a million are exact.
 fn value(member: u32, element: u64) -> f32 {
-    ((element + 3 * u64::from(member)) % 16) as f32
+    ((element + 3 * u64::from(member)) % PERIOD as u64) as f32
 }
 
-/// Runs the meeting on the ranks of `launch`; in processes other than rank 0's there is nothing to tell. Where no rank of this
-/// process gets through a repetition within `patience`, the process ends with the exit code of a stall.
+/// Runs the meeting on the ranks of `launch`, and `shown` says how far it is; in processes other than rank 0's there is nothing to
+/// tell. Where no rank of this process gets through a repetition within `patience`, the process ends with the exit code of a stall.
 ///
 /// # Errors
 /// A rank that fails.
@@ -168,15 +195,35 @@ pub fn measure(
     repetitions: Option<u32>,
     launch: &mut Launch,
     patience: Duration,
+    shown: &Estimate,
 ) -> Result<Option<Measured>, Failure> {
     let members = meeting.schedule.members();
     let states: Vec<Memory> = launch.here(members).map(|rank| meeting.memory(rank)).collect();
     let moves = AtomicU64::new(0);
-    let body = |end: &mut dyn Transport, memory: &mut Memory| member(&meeting, end, memory, repetitions, &moves);
+    let watch = Watch { moves: &moves, shown };
+    let body = |end: &mut dyn Transport, memory: &mut Memory| member(&meeting, end, memory, repetitions, &watch);
     let late = || end_late(patience, "no repetition has ended");
-    let results = patiently(patience, &moves, late, || launch.run_ranks(members, states, body));
+    let results = shown.beside(|| patiently(patience, &moves, late, || launch.run_ranks(members, states, body)));
+    shown.end();
     let results = results.map_err(ExecError::from)?;
     Ok(results.into_iter().flatten().next())
+}
+
+/// Who looks after the members of this process.
+struct Watch<'a> {
+    /// Repetitions that members have ended.
+    moves: &'a AtomicU64,
+    /// Where rank 0 says how far it is.
+    shown: &'a Estimate,
+}
+
+impl Watch<'_> {
+    /// Rank 0 has done `done` runs of `all`.
+    fn show(&self, rank: u32, done: u64, all: u64) {
+        if rank == 0 {
+            self.shown.show(done as f64 / all as f64, &format!("run {} of {all}", done + 1));
+        }
+    }
 }
 
 fn member(
@@ -184,12 +231,16 @@ fn member(
     end: &mut dyn Transport,
     memory: &mut Memory,
     repetitions: Option<u32>,
-    moves: &AtomicU64,
+    watch: &Watch<'_>,
 ) -> Result<Option<Measured>, TransportError> {
     let (rank, ranks) = (end.rank().0, end.ranks());
     let mut part = meeting.part(rank, memory);
+    // One that is checked and one that counts the others; how many these are is not yet known.
+    let least = 2 + repetitions.map_or(FEWEST, u64::from);
+    watch.show(rank, 0, least);
     part.complete(end)?;
     let wrong = meeting.wrong(rank, &memory.output);
+    watch.show(rank, 1, least);
     memory.input.fill(0.0);
     memory.output.fill(0.0);
     let mut once = |end: &mut dyn Transport| {
@@ -197,7 +248,7 @@ fn member(
         control::barrier(end)?;
         let start = Instant::now();
         part.complete(end)?;
-        moves.fetch_add(1, Ordering::Relaxed);
+        watch.moves.fetch_add(1, Ordering::Relaxed);
         Ok::<u64, TransportError>(start.elapsed().as_nanos() as u64)
     };
     // The second run is warm; rank 0 takes it as the measure of all others.
@@ -212,7 +263,8 @@ fn member(
         _ => control::receive(end, Rank(0), COUNT)?,
     };
     let mut own = vec![wrong];
-    for _ in 0..count {
+    for run in 0..count {
+        watch.show(rank, 2 + run, 2 + count);
         own.push(once(end)?);
     }
     if rank != 0 {
@@ -267,9 +319,9 @@ mod tests {
         ] {
             let algorithm: Algorithm = algorithm.parse().unwrap();
             let schedule = Schedule::new(&collective, &algorithm, &Group::flat(3), 101, 0).unwrap();
-            let measured = measure(Meeting::new(schedule), Some(3), &mut Launch::Threads, Duration::from_secs(60))
-                .unwrap()
-                .unwrap();
+            let (mut launch, patience) = (Launch::Threads, Duration::from_secs(60));
+            let measured = measure(Meeting::new(schedule), Some(3), &mut launch, patience, &Estimate::silent());
+            let measured = measured.unwrap().unwrap();
             assert_eq!((measured.seconds.len(), measured.wrong), (3, 0), "{collective} {algorithm}");
         }
     }

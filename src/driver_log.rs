@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use lockstep_models::Claim;
-use lockstep_topology::{InputError, Time};
+use lockstep_topology::{InputError, RECORD, Time, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Configuration, Experiment};
-use crate::output::{check_writable, write_atomically};
+use crate::output::write_atomically;
 
 /// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,6 +35,11 @@ pub struct DriverFlags {
 }
 
 impl DriverFlags {
+    /// The file that is written, by its flag.
+    pub fn output(&self) -> (&'static str, Option<&Path>) {
+        ("--driver-log", self.driver_log.as_deref())
+    }
+
     /// Reads the log that is replayed, and refuses what a log cannot be of.
     ///
     /// # Errors
@@ -54,9 +59,6 @@ impl DriverFlags {
                     "only learners that are served first come, or in turn, leave a log: take --strategy sma:first-come",
                 );
             }
-        }
-        if let Some(path) = &self.driver_log {
-            check_writable("--driver-log", path)?;
         }
         experiment.replay = self.replay.as_deref().map(load).transpose()?;
         Ok(())
@@ -81,8 +83,8 @@ impl DriverFlags {
 /// The claims in the file at `path`.
 fn load(path: &Path) -> Result<Arc<[Claim]>, InputError> {
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| InputError::new("--replay", &*shown, format!("cannot be read: {error}")))?;
+    let text = read_text(path, RECORD)
+        .map_err(|error| InputError::new("--replay", &*shown, error.told("name what --driver-log wrote")))?;
     parse(&shown, &text)
 }
 

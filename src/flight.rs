@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use lockstep_exec::{Flight, diagnose};
-use lockstep_topology::InputError;
+use lockstep_topology::{InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
@@ -54,8 +54,8 @@ impl Record {
     /// A file that cannot be read or is no such record.
     pub fn load(path: &Path) -> Result<Record, InputError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| InputError::new(&*shown, "", format!("cannot be read: {error}")))?;
+        let text = read_text(path, RECORD)
+            .map_err(|error| InputError::new(&*shown, "", error.told("name what a stall or SIGUSR1 has left")))?;
         Record::parse(&shown, &text)
     }
 

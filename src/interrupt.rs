@@ -8,6 +8,7 @@ use signal_hook::consts::SIGUSR1;
 use signal_hook::flag;
 
 use crate::failure::Failure;
+use crate::progress::tell;
 
 /// The exit code after an interrupt: 128 + SIGINT.
 pub const INTERRUPTED: i32 = 130;
@@ -47,12 +48,12 @@ impl Interrupt {
                 std::process::exit(INTERRUPTED);
             }
             if speaks {
-                eprintln!("interrupted: the run ends after a checkpoint; once more ends it at once");
+                tell("interrupted: the run ends after a checkpoint; once more ends it at once");
             }
             std::thread::spawn(move || {
                 std::thread::sleep(GRACE);
                 if speaks {
-                    eprintln!("the step under way has not ended in {GRACE:?}: the last checkpoint stands");
+                    tell(&format!("the step under way has not ended in {GRACE:?}: the last checkpoint stands"));
                 }
                 std::process::exit(INTERRUPTED);
             });

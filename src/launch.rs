@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::{Transport, TransportError, memory};
-use lockstep_exec::{ExecError, Options, Run};
+use lockstep_exec::{ExecError, Options, Run, check_run};
 use lockstep_models::Program;
-use lockstep_topology::{InputError, blocks};
+#[cfg(feature = "mpi")]
+use lockstep_topology::blocks;
+use lockstep_topology::{InputError, ranks_of_each};
 
 use crate::experiment::{Configuration, Experiment, TransportKind};
 use crate::failure::{Failure, STALLED};
 use crate::measure::check_transport;
+use crate::progress::tell;
 
 #[cfg(feature = "mpi")]
 use {
@@ -28,7 +31,7 @@ const OTHERS: &str = "another process of the job has not come so far";
 
 /// Ends this process, in which `what` was so for too long.
 pub(crate) fn end_late(patience: Duration, what: &str) {
-    eprintln!("the run has stalled: for {patience:?} {what}");
+    tell(&format!("the run has stalled: for {patience:?} {what}"));
     std::process::exit(STALLED);
 }
 
@@ -105,18 +108,20 @@ impl Launch {
         }
     }
 
-    /// Refuses configurations whose ranks the processes cannot take, before the first of them runs.
+    /// Refuses configurations that the processes cannot run, before anything is taken for the first of them.
     ///
     /// # Errors
-    /// Ranks that do not divide among the processes that `mpirun` started.
+    /// Ranks that do not divide among the processes that `mpirun` started, and what [`check_run`] refuses.
     pub fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
-        for configuration in configurations {
+        let devices = experiment.devices()?;
+        let check = |configuration: &Configuration| {
             let ranks = configuration.job.ranks();
-            if let Err(message) = self.check_ranks(ranks) {
-                return Err(experiment.locate(InputError::new("--ranks", ranks.to_string(), message)));
-            }
-        }
-        Ok(())
+            self.check_ranks(ranks).map_err(|message| InputError::new("--ranks", ranks.to_string(), message))?;
+            let apart = !matches!(self, Launch::Threads) && self.processes() == ranks;
+            let threads = experiment.threads_per_rank as usize;
+            check_run(&configuration.program()?, self.here(ranks), &devices, threads, apart)
+        };
+        configurations.iter().try_for_each(check).map_err(|error| experiment.locate(error))
     }
 
     /// Whether so many ranks divide among the processes.
@@ -124,7 +129,7 @@ impl Launch {
     /// # Errors
     /// What does not, with a cure.
     pub fn check_ranks(&self, ranks: u32) -> Result<(), String> {
-        blocks(ranks, self.processes()).map(drop)
+        ranks_of_each(ranks, self.processes()).map(drop)
     }
 
     /// The ranks of this process, of so many that divide.

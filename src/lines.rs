@@ -1,22 +1,42 @@
 //! `Lines`: a file that grows by whole lines and belongs to one run at a time.
 //!
 //! What ends a run leaves the beginning of what the whole one would have written, and at most one line that is torn; whoever
-//! opens the file reads it, and keeps as much as is whole. A lock keeps a second run away while the first one writes.
+//! opens the file reads it, and keeps as much as is whole. A lock keeps a second run away while the first one writes. A device
+//! or a pipe holds nothing that could be kept, and is only written into.
 
+use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use lockstep_topology::InputError;
 
+use crate::output::{Destination, check_writable};
+
 /// An open file of lines.
 #[derive(Debug)]
 pub struct Lines {
     path: PathBuf,
-    /// Absent until there is a line to write.
-    file: Option<File>,
+    place: Place,
     /// Bytes in whole lines.
     whole: u64,
+}
+
+/// Where the lines go.
+enum Place {
+    /// The file behind all links; absent until there is a line to write.
+    File(PathBuf, Option<File>),
+    /// A device or a pipe.
+    Stream(Box<dyn Write + Send>),
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File(path, file) => f.debug_tuple("File").field(path).field(file).finish(),
+            Place::Stream(_) => f.write_str("Stream"),
+        }
+    }
 }
 
 impl Lines {
@@ -25,31 +45,28 @@ impl Lines {
     /// # Errors
     /// A file that cannot be opened, or in use.
     pub fn open(path: &Path) -> Result<Lines, InputError> {
-        let mut lines = Lines { path: path.to_owned(), file: None, whole: 0 };
-        match File::options().read(true).write(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(wrong(path, &format!("cannot be opened: {error}; name another file"))),
-            Ok(file) => {
-                lines.lock(&file)?;
-                lines.file = Some(file);
+        let unopened = |error| wrong(path, &format!("cannot be opened: {error}; name another file"));
+        let place = match check_writable(FLAG, path)? {
+            Destination::File(behind) => {
+                let file = match File::options().read(true).write(true).open(&behind) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                    opened => Some(opened.map_err(unopened)?),
+                };
+                file.iter().try_for_each(|file| lock(path, file))?;
+                Place::File(behind, file)
             }
-        }
-        Ok(lines)
+            stream => Place::Stream(stream.stream().map_err(unopened)?),
+        };
+        Ok(Lines { path: path.to_owned(), place, whole: 0 })
     }
 
-    fn lock(&self, file: &File) -> Result<(), InputError> {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                Err(wrong(&self.path, "is being written by another run: wait for it, or stop it"))
-            }
-            // A file system without locks is no reason to refuse.
-            _ => Ok(()),
-        }
+    fn file(&self) -> Option<&File> {
+        if let Place::File(_, file) = &self.place { file.as_ref() } else { None }
     }
 
     /// What stands in it, from its beginning; nothing if there is no file yet.
     pub fn reader(&self) -> Option<BufReader<&File>> {
-        self.file.as_ref().map(BufReader::new)
+        self.file().map(BufReader::new)
     }
 
     /// Keeps the first `whole` bytes, which end a line, and cuts off what is behind them.
@@ -58,7 +75,7 @@ impl Lines {
     /// What the disk says.
     pub fn keep(&mut self, whole: u64) -> Result<(), InputError> {
         self.whole = whole;
-        let cut = self.file.as_ref().map_or(Ok(()), |file| file.set_len(whole));
+        let cut = self.file().map_or(Ok(()), |file| file.set_len(whole));
         cut.map_err(|error| wrong(&self.path, &format!("cannot be read: {error}")))
     }
 
@@ -72,24 +89,27 @@ impl Lines {
     /// # Errors
     /// A full disk, say; what was written of them is taken back.
     pub fn add(&mut self, text: &str) -> Result<(), InputError> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                let file = File::options().read(true).write(true).create_new(true).open(&self.path);
-                let file = file.map_err(|error| wrong(&self.path, &format!("cannot be made: {error}")))?;
-                self.lock(&file)?;
-                file
+        let path = &self.path;
+        let written = match &mut self.place {
+            Place::Stream(stream) => stream.write_all(text.as_bytes()).and_then(|()| stream.flush()),
+            Place::File(behind, file) => {
+                let file = match file {
+                    Some(file) => file,
+                    None => {
+                        let made = File::options().read(true).write(true).create_new(true).open(behind);
+                        let made = made.map_err(|error| wrong(path, &format!("cannot be made: {error}")))?;
+                        lock(path, &made)?;
+                        file.insert(made)
+                    }
+                };
+                let written = file.seek(SeekFrom::Start(self.whole)).and_then(|_| file.write_all(text.as_bytes()));
+                // The first error is the one to tell.
+                written.inspect_err(|_| drop(file.set_len(self.whole)))
             }
         };
-        let written = (&file).seek(SeekFrom::Start(self.whole)).and_then(|_| (&file).write_all(text.as_bytes()));
-        if let Err(error) = written {
-            // The first error is the one to tell.
-            let _ = file.set_len(self.whole);
-            let message = format!("cannot be written: {error}; make room, then the same command goes on from here");
-            return Err(wrong(&self.path, &message));
-        }
+        let told = |error| format!("cannot be written: {error}; make room, then the same command goes on from here");
+        written.map_err(|error| wrong(path, &told(error)))?;
         self.whole += text.len() as u64;
-        self.file = Some(file);
         Ok(())
     }
 
@@ -98,7 +118,7 @@ impl Lines {
     /// # Errors
     /// What the disk says.
     pub fn sync(&self) -> Result<(), InputError> {
-        let synced = self.file.as_ref().map_or(Ok(()), File::sync_all);
+        let synced = self.file().map_or(Ok(()), File::sync_all);
         synced.map_err(|error| wrong(&self.path, &format!("cannot be written: {error}")))
     }
 
@@ -108,7 +128,19 @@ impl Lines {
     }
 }
 
+/// The flag that names the file.
+const FLAG: &str = "--out";
+
+/// Takes a file for this run alone.
+fn lock(path: &Path, file: &File) -> Result<(), InputError> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(wrong(path, "is being written by another run: wait for it, or stop it")),
+        // A file system without locks is no reason to refuse.
+        _ => Ok(()),
+    }
+}
+
 /// An error about the file at `path`.
 pub fn wrong(path: &Path, message: &str) -> InputError {
-    InputError::new("--out", path.display().to_string(), message)
+    InputError::new(FLAG, path.display().to_string(), message)
 }

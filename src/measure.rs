@@ -1,25 +1,23 @@
 //! Measurements: each configuration of an experiment trained for real, a row each.
 
+mod segment;
 #[cfg(test)]
 mod tests;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::replica::Evaluation;
-use lockstep_exec::{Arenas, Evaluations, ExecError, Flight, Options, Run, Saving, State, Watch};
+use lockstep_exec::{Run, State};
 use lockstep_models::{Program, Trial, median};
 use lockstep_topology::{Cluster, InputError};
 
-use crate::checkpoint::claims_from;
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
 use crate::failure::Failure;
 use crate::launch::Launch;
+use crate::metrics::{Resumed, training};
 use crate::operation::Operation;
-use crate::progress::Progress;
 use crate::report::{MeasuredRow, scaling_efficiencies};
 use crate::tune;
-
-/// Steps at the start that statistics leave out, where there are more.
-const WARM_UP: u32 = 5;
+pub(crate) use segment::{Part, segment};
 
 /// What a run left, as far as it is in this process.
 pub struct Measured {
@@ -84,19 +82,26 @@ pub fn measure(
     launch: &mut Launch,
 ) -> Result<Option<Measured>, Failure> {
     if experiment.tunes {
-        return tune::measured(configuration, experiment, seed, (data, held_out), launch);
+        return tune::measured(configuration, experiment, seed, (data, held_out), operation, launch);
     }
     if let (Length::Epochs(epochs), false) = (experiment.length, experiment.growth.is_empty()) {
-        return grown(configuration, experiment, seed, (data, held_out), launch, epochs);
+        return grown(configuration, experiment, seed, (data, held_out), operation, launch, epochs);
     }
     let program = configuration.program().map_err(|error| experiment.locate(error))?;
     let all = steps(experiment, &program, data.len())?;
-    let left = u64::from(all).saturating_sub(operation.first(&program, data.len()));
+    let first = operation.first(&program, data.len());
+    let left = u64::from(all).saturating_sub(first);
     if let (0, Some((_, path))) = (left, &operation.resumed) {
         let message = format!("all {all} steps are done: ask for more of them, or begin anew without --resume");
         return Err(InputError::new("--resume", path.display().to_string(), message).into());
     }
-    segment(configuration, experiment, seed, (data, held_out), operation, launch, (left as u32, None))
+    if let (Some((checkpoint, _)), Some(metrics)) = (&operation.resumed, &operation.metrics) {
+        let (training, label) = (training(&checkpoint.identity), configuration.label());
+        let before = (&*checkpoint.label(configuration), checkpoint.steps);
+        metrics.resume(Resumed { training: &training, now: (&label, first), before })?;
+    }
+    let part = Part { steps: left as u32, first, start: None };
+    segment(configuration, experiment, seed, (data, held_out), operation, launch, part)
 }
 
 /// Trains one configuration while learners join it: a segment for each number of them, which the next one goes on from. New ones
@@ -106,6 +111,7 @@ fn grown(
     experiment: &Experiment,
     seed: u64,
     (data, held_out): (&Dataset, Option<&Dataset>),
+    operation: &Operation,
     launch: &mut Launch,
     epochs: u32,
 ) -> Result<Option<Measured>, Failure> {
@@ -116,9 +122,8 @@ fn grown(
         let program = more.program().map_err(|error| experiment.locate(error))?;
         let length = Length::Epochs(end - begun);
         let steps = steps(&Experiment { length, ..experiment.clone() }, &program, data.len())?;
-        let part = (steps, state.as_ref());
-        let operation = Operation::default();
-        let Some(mut measured) = segment(&more, experiment, seed, (data, held_out), &operation, launch, part)? else {
+        let part = Part { steps, first: losses.len() as u64, start: state.as_ref() };
+        let Some(mut measured) = segment(&more, experiment, seed, (data, held_out), operation, launch, part)? else {
             return Ok(None);
         };
         let reached = (measured.run.losses.len() as u32) < steps;
@@ -136,77 +141,6 @@ fn grown(
     }))
 }
 
-/// So many steps of a configuration's run, from the beginning or from what an earlier segment left.
-///
-/// # Errors
-/// As [`measure`].
-pub(crate) fn segment(
-    configuration: &Configuration,
-    experiment: &Experiment,
-    seed: u64,
-    (data, held_out): (&Dataset, Option<&Dataset>),
-    operation: &Operation,
-    launch: &mut Launch,
-    (steps, start): (u32, Option<&State>),
-) -> Result<Option<Measured>, Failure> {
-    let program = configuration.program().map_err(|error| experiment.locate(error))?;
-    let progress = Progress::new(launch.speaks(), &configuration.label(), steps, program.global_batch());
-    let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { experiment.judged_epochs } else { 0 };
-    let recompute_bn = experiment.recompute_bn;
-    let first = operation.first(&program, data.len());
-    let label = configuration.label();
-    let show = |step: u32, loss: f64| {
-        progress.step(step, loss);
-        let done = first + u64::from(step) + 1;
-        operation.metrics.iter().for_each(|file| file.step((&label, seed), done, loss, program.global_batch()));
-    };
-    let (ranks, processes) = (program.ranks(), launch.processes());
-    let asked = || operation.signal.came();
-    let records = |flights: &[Flight]| operation.record(ranks, flights);
-    let stalled = |error: &ExecError| operation.end_stalled(processes, error);
-    let stuck = |error: &ExecError| operation.end_stuck(error);
-    let all = first + u64::from(steps);
-    let order = |done: u64| operation.order(done, all);
-    let keep = |snapshot| operation.keep((experiment, configuration), seed, first, snapshot);
-    let replay = experiment.replay.as_deref().map(|claims| claims_from(claims, first));
-    let options = Options {
-        steps,
-        warm_up: WARM_UP.min(steps / 4),
-        seed,
-        start: operation.resumed.as_ref().map(|(checkpoint, _)| &checkpoint.state).or(start),
-        saving: operation.saves.then_some(Saving { order: &order, keep: &keep }),
-        devices: experiment.devices()?,
-        threads_per_rank: experiment.threads_per_rank as usize,
-        arenas: Arenas::default(),
-        optimizer: experiment.optimizer.clone(),
-        evaluations: held_out.map(|held_out| Evaluations {
-            held_out,
-            last_epochs,
-            recompute_bn,
-            target: experiment.target,
-        }),
-        stall_limit: operation.stall_limit,
-        watch: Some(Watch { asked: &asked, records: &records, stalled: &stalled, stuck: &stuck }),
-        timed: operation.timed,
-        fault: operation.fault,
-        replay: replay.as_deref(),
-        progress: Some(&show),
-        ..Options::default()
-    };
-    let run = launch.run(&program, data, &options);
-    progress.end();
-    let mut run = run?;
-    if let Some(run) = &mut run {
-        operation.complete(run);
-        if run.stopped {
-            let steps = run.first + run.losses.len() as u64;
-            return Err(Failure::Interrupted(format!("ended after step {steps}, which is kept: go on with --resume")));
-        }
-    }
-    let configuration = configuration.clone();
-    Ok(run.map(|run| Measured { configuration, program, run, seed, trials: Vec::new(), tuning: None }))
-}
-
 /// The rows of an experiment, one per configuration and seed; `each` sees every run with its configuration. In processes other than rank 0's there are none.
 ///
 /// # Errors
@@ -220,7 +154,7 @@ pub fn rows(
     let experiment = &launch.experiment(experiment);
     let mut configurations = experiment.configurations()?;
     lay_out(experiment, &mut configurations)?;
-    launch.check(experiment, &configurations)?;
+    launch.all(launch.check(experiment, &configurations))?;
     let model = &configurations[0].job.model;
     let located = |error: InputError| if error.place == "--data" { experiment.locate(error) } else { error };
     let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation);

@@ -14,6 +14,7 @@ use crate::failure::{STALLED, located};
 use crate::flight::Record;
 use crate::interrupt::{Interrupt, Signal};
 use crate::metrics::Metrics;
+use crate::progress::tell;
 
 /// A wait in which nothing moves for so long ends a run, unless it says otherwise.
 pub const STALL_LIMIT: Duration = Duration::from_secs(60);
@@ -92,8 +93,8 @@ impl Operation {
     /// Writes the flight records of this process's ranks, of so many in the job, and says where they are.
     pub(crate) fn record(&self, ranks: u32, flights: &[Flight]) {
         match Record::new(ranks, flights).save(&self.flight) {
-            Ok(path) => eprintln!("flight record: {}; lockstep exec inspect says what is in it", path.display()),
-            Err(error) => eprintln!("{error}"),
+            Ok(path) => tell(&format!("flight record: {}; lockstep exec inspect says what is in it", path.display())),
+            Err(error) => tell(&error.to_string()),
         }
     }
 
@@ -101,7 +102,7 @@ impl Operation {
     /// other, the error finds its own way out.
     pub(crate) fn end_stalled(&self, processes: u32, error: &ExecError) {
         if processes > 1 {
-            eprintln!("{}", located(error));
+            tell(&located(error));
             std::thread::sleep(OTHERS);
             std::process::exit(STALLED);
         }
@@ -109,7 +110,7 @@ impl Operation {
 
     /// Ends this process, for its ranks do not.
     pub(crate) fn end_stuck(&self, error: &ExecError) {
-        eprintln!("{}", located(error));
+        tell(&located(error));
         std::process::exit(STALLED);
     }
 

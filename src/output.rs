@@ -1,14 +1,21 @@
-//! Files that appear whole or not at all: written beside their place, flushed to the disk, then renamed.
+//! Outputs that flags name: files that appear whole or not at all, and streams that are written into; checked before the work.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+mod destination;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use lockstep_topology::InputError;
 
-/// Writes the file at `path` with what `fill` gives; `flag` (such as `--trace`) is the place that errors name.
+pub use destination::Destination;
+
+/// Writes what `fill` gives to `path`; `flag` (such as `--trace`) is the place that errors name.
 ///
-/// What stood there before is replaced in one step; on an error it stays and nothing else is left.
+/// A file is replaced in one step, also behind a link, which stays; on an error it stays as it was and nothing else is left.
+/// Devices and pipes are written into.
 ///
 /// # Errors
 /// A folder that does not exist, no permission, a full disk, or whatever `fill` reports.
@@ -17,45 +24,62 @@ pub fn write_atomically(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), InputError> {
-    let draft = draft_of(path);
-    let written = File::create(&draft).and_then(|file| {
-        let mut writer = BufWriter::with_capacity(1 << 18, file);
-        fill(&mut writer)?;
-        writer.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        fs::rename(&draft, path)
-    });
-    written.map_err(|error| {
-        // The draft may not exist; the first error is the one to tell.
-        let _ = fs::remove_file(&draft);
-        let message = format!("cannot be written: {error}; name a file in a folder that exists and is writable");
-        InputError::new(flag, path.display().to_string(), message)
-    })
+    let destination = Destination::find(path).map_err(|message| wrong(flag, path, message))?;
+    destination.write(fill).map_err(|error| unwritable(flag, path, &error))
 }
 
-/// `trace.json` → `trace.json.tmp`.
-fn draft_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".tmp");
-    PathBuf::from(name)
-}
-
-/// Refuses a path that cannot be written, before hours of work end there.
+/// What `path` leads to, which can be written: asked before hours of work end there.
 ///
 /// # Errors
 /// As [`write_atomically`].
-pub fn check_writable(flag: &str, path: &Path) -> Result<(), InputError> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let message = if path.is_dir() {
-        "is a folder: name a file in it"
-    } else if !folder.is_dir() {
-        "lies in a folder that does not exist: make it, or name another"
-    } else {
-        return Ok(());
-    };
-    Err(InputError::new(flag, path.display().to_string(), message))
+pub fn check_writable(flag: &str, path: &Path) -> Result<Destination, InputError> {
+    let destination = Destination::find(path).map_err(|message| wrong(flag, path, message))?;
+    destination.probe().map_err(|error| unwritable(flag, path, &error))?;
+    Ok(destination)
+}
+
+/// As [`check_writable`] for all outputs of a command, no two of which may be one file.
+///
+/// # Errors
+/// The first that cannot be written, or that another replaces.
+pub fn check_outputs(outputs: &[(&str, Option<&Path>)]) -> Result<(), InputError> {
+    let mut files: Vec<(&str, PathBuf)> = Vec::new();
+    for (flag, path) in outputs.iter().filter_map(|(flag, path)| Some((*flag, (*path)?))) {
+        let Destination::File(file) = check_writable(flag, path)? else { continue };
+        if let Some((other, _)) = files.iter().find(|(_, known)| *known == file) {
+            return Err(wrong(flag, path, format!("is the file of {other} too: name another")));
+        }
+        files.push((flag, file));
+    }
+    Ok(())
+}
+
+/// As [`check_writable`], where the folder is made if it is missing.
+///
+/// # Errors
+/// As there.
+pub fn make_place(flag: &str, path: &Path) -> Result<(), InputError> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).map_err(|error| {
+            wrong(
+                flag,
+                folder,
+                format!("cannot be made: {error}; name a folder that can be, or run where you may write"),
+            )
+        })?;
+    }
+    check_writable(flag, path).map(drop)
+}
+
+/// An error about the output at `path`.
+fn wrong(flag: &str, path: &Path, message: String) -> InputError {
+    InputError::new(flag, path.display().to_string(), message)
+}
+
+/// The same of what the system says.
+pub(crate) fn unwritable(flag: &str, path: &Path, error: &io::Error) -> InputError {
+    let message = format!("cannot be written: {error}; name a file in a folder that exists and is writable");
+    wrong(flag, path, message)
 }
 
 /// A new empty folder of a test, whose name no other test takes.
@@ -66,37 +90,5 @@ pub(crate) fn new_folder(name: &str) -> PathBuf {
     match fs::create_dir_all(&folder) {
         Ok(()) => folder,
         Err(error) => panic!("{}: {error}", folder.display()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_leaves_the_old_file_and_no_draft() {
-        let folder = new_folder("output-failure");
-        let path = folder.join("a.json");
-        write_atomically("--trace", &path, |file| file.write_all(b"old")).unwrap();
-        let error = write_atomically("--trace", &path, |file| {
-            file.write_all(b"new")?;
-            Err(io::Error::other("disk full"))
-        });
-        assert!(error.unwrap_err().to_string().contains("disk full"));
-        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn places_that_cannot_be_written_are_refused_beforehand() {
-        let folder = new_folder("output-beforehand");
-        assert!(check_writable("--trace", &folder).unwrap_err().to_string().contains("is a folder"));
-        assert!(
-            check_writable("--trace", &folder.join("no/a.json")).unwrap_err().to_string().contains("does not exist")
-        );
-        assert_eq!(check_writable("--trace", &folder.join("a.json")), Ok(()));
-        assert_eq!(check_writable("--trace", Path::new("a.json")), Ok(()));
-        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,7 +1,9 @@
 //! Progress of a run on standard error: one line that renews itself on a terminal, else a plain line every two seconds.
+//!
+//! What takes long without a word of its own is told of by a thread beside it, after 2, 4, 8 … seconds, then each minute.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two looks of people at a terminal.
@@ -9,55 +11,106 @@ const TERMINAL: Duration = Duration::from_millis(100);
 /// Between two lines of a log.
 const LOG: Duration = Duration::from_secs(2);
 
+/// Writes a line to standard error; where that cannot be written, there is no other place to say so.
+pub fn tell(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// The longest silence of a thread beside.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Does `work` on this thread; while it lasts, one beside it calls `tell` after 2, 4, 8 … seconds with how long it lasts.
+fn beside<T>(tell: impl Fn(Duration) + Sync, work: impl FnOnce() -> T) -> T {
+    /// Says that the work has ended, also where it panics.
+    struct Ending<'a>(&'a Mutex<bool>, &'a Condvar);
+    impl Drop for Ending<'_> {
+        fn drop(&mut self) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            self.1.notify_all();
+        }
+    }
+    let (ended, bell) = (Mutex::new(false), Condvar::new());
+    let watch = || {
+        let (begun, mut wait) = (Instant::now(), LOG);
+        let mut over = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*over {
+            let (state, waited) = bell.wait_timeout(over, wait).unwrap_or_else(PoisonError::into_inner);
+            over = state;
+            if waited.timed_out() && !*over {
+                tell(begun.elapsed());
+                wait = begun.elapsed().min(SILENCE);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let _ending = Ending(&ended, &bell);
+        // Without a thread there is silence, and the work goes on.
+        let _ = std::thread::Builder::new().name("progress".to_owned()).spawn_scoped(scope, watch);
+        work()
+    })
+}
+
 /// A run under way.
 pub struct Progress {
     shown: bool,
     terminal: bool,
     label: String,
-    steps: u32,
+    steps: u64,
     samples_per_step: u64,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Since when the present line's rate is counted, and the step it was at.
-    since: Option<(Instant, u32)>,
+    /// Since when the present line's rate is counted, and the steps that were done then.
+    since: Option<(Instant, u64)>,
+    /// The last step that has ended, and when; else when all began.
+    last: (u64, Instant),
     /// Characters that the line on the terminal has.
     width: usize,
 }
 
 impl Progress {
-    /// Progress of `steps` steps of so many samples; silent unless `shown`.
-    pub fn new(shown: bool, label: &str, steps: u32, samples_per_step: u64) -> Progress {
+    /// Progress of a training of `steps` steps of so many samples, of which `done` are done; silent unless `shown`.
+    pub fn new(shown: bool, label: &str, (done, steps): (u64, u64), samples_per_step: u64) -> Progress {
         let terminal = io::stderr().is_terminal();
-        let state = Mutex::new(State { since: None, width: 0 });
+        let state = Mutex::new(State { since: None, last: (done, Instant::now()), width: 0 });
         Progress { shown, terminal, label: label.to_owned(), steps, samples_per_step, state }
     }
 
-    /// Step `step` (from 0) is done with this mean loss.
-    pub fn step(&self, step: u32, loss: f64) {
+    /// So many steps of the training are done, the last one with this mean loss.
+    pub fn step(&self, done: u64, loss: f64) {
         let (true, Ok(mut state)) = (self.shown, self.state.lock()) else { return };
         let now = Instant::now();
+        state.last = (done, now);
         let Some((since, first)) = state.since else {
-            state.since = Some((now, step));
+            state.since = Some((now, done));
             return;
         };
         let elapsed = now - since;
         if elapsed < if self.terminal { TERMINAL } else { LOG } {
             return;
         }
-        let rate = f64::from(step - first) * self.samples_per_step as f64 / elapsed.as_secs_f64();
-        let line = line(&self.label, step + 1, self.steps, self.samples_per_step, rate, loss);
-        state.since = Some((now, step));
-        let mut out = io::stderr().lock();
-        // Progress that cannot be shown is no reason to stop training.
-        let _ = if self.terminal {
-            let width = state.width;
-            state.width = line.chars().count();
-            write!(out, "\r{line:width$}").and_then(|()| out.flush())
-        } else {
-            writeln!(out, "{line}")
+        let rate = (done - first) as f64 * self.samples_per_step as f64 / elapsed.as_secs_f64();
+        let line = line(&self.label, done, self.steps, self.samples_per_step, rate, loss);
+        state.since = Some((now, done));
+        write_line(self.terminal, &mut state.width, &line);
+    }
+
+    /// Does `work`, and tells of a step that takes long while it is under way.
+    pub fn beside<T>(&self, work: impl FnOnce() -> T) -> T {
+        if !self.shown {
+            return work();
+        }
+        let tell = |_| {
+            let Ok(mut state) = self.state.lock() else { return };
+            let (done, since) = state.last;
+            if since.elapsed() >= LOG && done < self.steps {
+                let under_way = duration(since.elapsed().as_secs_f64());
+                let line = format!("{}: step {}/{} under way for {under_way}", self.label, done + 1, self.steps);
+                write_line(self.terminal, &mut state.width, &line);
+            }
         };
+        beside(tell, work)
     }
 
     /// The run is over: the line goes away.
@@ -80,17 +133,31 @@ pub struct Estimate {
     state: Mutex<Shown>,
 }
 
-/// The line as it stands.
+/// The line as it is.
 struct Shown {
     last: Instant,
     width: usize,
+    /// How much is done, and what comes now.
+    at: (f64, String),
+}
+
+/// Renews the line on a terminal, whose last one had `width` characters, or adds one to a log.
+fn write_line(terminal: bool, width: &mut usize, line: &str) {
+    let mut out = io::stderr().lock();
+    // Progress that cannot be shown is no reason to stop.
+    let _ = if terminal {
+        let before = std::mem::replace(width, line.chars().count());
+        write!(out, "\r{line:before$}").and_then(|()| out.flush())
+    } else {
+        writeln!(out, "{line}")
+    };
 }
 
 impl Estimate {
     /// An estimate that says `verb` (`predicting`) and begins now.
     pub fn new(verb: &'static str) -> Estimate {
         let now = Instant::now();
-        let state = Mutex::new(Shown { last: now, width: 0 });
+        let state = Mutex::new(Shown { last: now, width: 0, at: (0.0, String::new()) });
         Estimate { shown: true, terminal: io::stderr().is_terminal(), verb, begun: now, state }
     }
 
@@ -102,21 +169,32 @@ impl Estimate {
     /// This share of the work is done (0 to 1), now comes `what`.
     pub fn show(&self, share: f64, what: &str) {
         let (true, Ok(mut state)) = (self.shown, self.state.lock()) else { return };
+        if state.at.1 != what {
+            what.clone_into(&mut state.at.1);
+        }
+        state.at.0 = share;
         let (elapsed, since) = (self.begun.elapsed(), state.last.elapsed());
         if elapsed < LOG || since < if self.terminal { TERMINAL } else { LOG } {
             return;
         }
         state.last = Instant::now();
-        let line = estimate(self.verb, share, elapsed, what);
-        let mut out = io::stderr().lock();
-        // Progress that cannot be shown is no reason to stop.
-        let _ = if self.terminal {
-            let width = state.width;
-            state.width = line.chars().count();
-            write!(out, "\r{line:width$}").and_then(|()| out.flush())
-        } else {
-            writeln!(out, "{line}")
+        write_line(self.terminal, &mut state.width, &estimate(self.verb, share, elapsed, what));
+    }
+
+    /// Does `work`, and goes on telling how far it is where it does not tell itself.
+    pub fn beside<T>(&self, work: impl FnOnce() -> T) -> T {
+        if !self.shown {
+            return work();
+        }
+        let tell = |_| {
+            let Ok(mut state) = self.state.lock() else { return };
+            if state.last.elapsed() >= LOG {
+                state.last = Instant::now();
+                let line = estimate(self.verb, state.at.0, self.begun.elapsed(), &state.at.1);
+                write_line(self.terminal, &mut state.width, &line);
+            }
         };
+        beside(tell, work)
     }
 
     /// The work is over or given up: the line goes away.
@@ -142,13 +220,14 @@ pub fn duration(seconds: f64) -> String {
 /// The rest takes as long in proportion as what is done took.
 fn estimate(verb: &str, share: f64, elapsed: Duration, what: &str) -> String {
     let left = if share > 0.0 { elapsed.as_secs_f64() * (1.0 - share) / share } else { f64::INFINITY };
-    let left =
-        if left.is_finite() { format!("about {} left", duration(left)) } else { "no telling how long yet".to_owned() };
-    format!("{verb}: {:.0} % done, {left}; now {what}", share * 100.0)
+    let so_far = || format!("no telling how long yet, {} so far", duration(elapsed.as_secs_f64()));
+    let left = if left.is_finite() { format!("about {} left", duration(left)) } else { so_far() };
+    let now = if what.is_empty() { String::new() } else { format!("; now {what}") };
+    format!("{verb}: {:.0} % done, {left}{now}", share * 100.0)
 }
 
-fn line(label: &str, step: u32, steps: u32, samples_per_step: u64, images_per_s: f64, loss: f64) -> String {
-    let left = f64::from(steps - step.min(steps)) * samples_per_step as f64 / images_per_s;
+fn line(label: &str, step: u64, steps: u64, samples_per_step: u64, images_per_s: f64, loss: f64) -> String {
+    let left = steps.saturating_sub(step) as f64 * samples_per_step as f64 / images_per_s;
     let left = if left.is_finite() { format!(", about {} left", duration(left)) } else { String::new() };
     format!("{label}: step {step}/{steps}, {images_per_s:.0} images/s, loss {loss:.4}{left}")
 }
@@ -162,7 +241,28 @@ mod tests {
         let of = |share, seconds| estimate("predicting", share, Duration::from_secs(seconds), "lenet, 1 rank x 16");
         assert_eq!(of(0.25, 10), "predicting: 25 % done, about 30 s left; now lenet, 1 rank x 16");
         assert!(of(0.1, 600).contains("about 90 min left") && of(0.01, 600).contains("about 16.5 h left"));
-        assert!(of(0.0, 5).contains("no telling"));
+        assert_eq!(of(0.0, 5), "predicting: 0 % done, no telling how long yet, 5 s so far; now lenet, 1 rank x 16");
+    }
+
+    /// The work is done on the caller's thread, once, and what it says or how it ends is handed on.
+    #[test]
+    fn work_with_a_thread_beside_it_is_done_as_without() {
+        let here = std::thread::current().id();
+        let told = Mutex::new(0);
+        assert_eq!(beside(|_| *told.lock().unwrap() += 1, || std::thread::current().id()), here);
+        assert_eq!(*told.lock().unwrap(), 0);
+        let panics = std::panic::catch_unwind(|| beside(|_| (), || panic!("as it may")));
+        assert!(panics.is_err());
+        // A work that waits to be told of is told of.
+        let bell = Condvar::new();
+        let count = beside(
+            |_| {
+                *told.lock().unwrap() += 1;
+                bell.notify_all();
+            },
+            || *bell.wait_while(told.lock().unwrap(), |told| *told == 0).unwrap(),
+        );
+        assert_eq!(count, 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lockstep_sim::{Costs, Profile, Roofline, Table};
-use lockstep_topology::cluster::{CpuSpec, GpuSpec, HostGpu, Provenance};
+use lockstep_topology::cluster::{CpuSpec, DeviceKind, GpuSpec, HostGpu, Provenance};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, InputError, Time};
 
 use crate::experiment::{Device, Experiment, THIS_MACHINE, TransportKind};
@@ -35,7 +35,7 @@ impl Site {
     /// The site of an experiment; `profile` is the file that `--profile` names.
     ///
     /// # Errors
-    /// An unknown cluster, a profile that is missing or broken.
+    /// An unknown cluster, a profile that is missing or broken, a device that the figures are not of.
     pub fn open(experiment: &Experiment, profile: Option<&Path>) -> Result<Site, InputError> {
         if experiment.on_this_machine() {
             let path = profile.map_or_else(|| PathBuf::from(PROFILE_PATH), Path::to_path_buf);
@@ -46,18 +46,61 @@ impl Site {
                 );
                 return Err(experiment.locate(InputError::new("--cluster", THIS_MACHINE, message)));
             }
-            return Site::of_profile(&Profile::load(&path)?, experiment);
+            let site = Site::of_profile(&Profile::load(&path)?, experiment)?;
+            return site.check_stated(experiment).map(|()| site);
         }
         let cluster = Cluster::load(&experiment.cluster)
             .map_err(|error| if error.place == "--cluster" { experiment.locate(error) } else { error })?;
         let Some(path) = profile else {
             let basis =
                 format!("cluster {}: lockstep clusters show tells where its figures come from", experiment.cluster);
-            return Ok(Site { cluster, costs: Arc::new(Roofline), profile: None, basis });
+            let site = Site { cluster, costs: Arc::new(Roofline), profile: None, basis };
+            return site.check_stated(experiment).map(|()| site);
         };
         let profile = Profile::load(path)?;
         let basis = format!("costs of CPUs were measured on {}, {}", profile.host, profile.date);
-        Ok(Site { cluster, costs: Arc::new(Table::new(&profile)?), profile: Some(profile), basis })
+        let site = Site { cluster, costs: Arc::new(Table::new(&profile)?), profile: Some(profile), basis };
+        site.check_stated(experiment).map(|()| site)
+    }
+
+    /// What its figures are of: the device of a profile that prices the cluster's GPUs, else fp32 on what the cluster has.
+    fn device(&self) -> &str {
+        let gpus = self.cluster.devices().iter().filter_map(|device| match &device.kind {
+            DeviceKind::Gpu(gpu) => Some(&gpu.model),
+            DeviceKind::Cpu(_) => None,
+        });
+        let mut models = gpus.peekable();
+        if models.peek().is_none() {
+            return "cpu";
+        }
+        let priced = self.profile.iter().flat_map(|profile| &profile.gpus);
+        let hardware =
+            priced.filter(|gpu| models.any(|model| *model == gpu.model)).find_map(|gpu| gpu.hardware.as_ref());
+        hardware.map_or("cuda", |of| of.device.as_str())
+    }
+
+    /// Refuses to predict for a device or a precision that is asked for and would change nothing.
+    ///
+    /// # Errors
+    /// Names what the figures are of.
+    fn check_stated(&self, experiment: &Experiment) -> Result<(), InputError> {
+        let (of, device) = (self.device(), experiment.device);
+        if !experiment.states("device") || device.to_string() == of {
+            return Ok(());
+        }
+        let name = self.cluster.name();
+        let message = match device {
+            Device::Null => "computes nothing, and a prediction is of computing: leave it out, or run it".to_owned(),
+            Device::Cuda(_) if of == "cpu" => {
+                format!("is nothing that {name} has: leave it out, or name a cluster with GPUs")
+            }
+            Device::Cpu => format!("is not what {name} computes on, which is {of}: take that, or leave it out"),
+            Device::Cuda(_) => format!(
+                "would change nothing, for the figures of {name} are of {of}: take that, leave it out, or give a --profile that \
+                 lockstep exec profile --device {device} has written on such a GPU"
+            ),
+        };
+        Err(experiment.locate(InputError::new("--device", device.to_string(), message)))
     }
 
     /// Refuses to hold runs on one kind of device against figures of another.
@@ -65,17 +108,18 @@ impl Site {
     /// # Errors
     /// Names both.
     pub fn check_device(&self, experiment: &Experiment) -> Result<(), InputError> {
-        let (Some(profile), true) = (&self.profile, experiment.on_this_machine()) else { return Ok(()) };
-        let of = profile.gpus.iter().find_map(|gpu| gpu.hardware.as_ref()).map_or("cpu", |of| of.device.as_str());
-        let device = experiment.device.to_string();
-        // What computes nothing is measured to see what all else takes.
-        if device == of || experiment.device == Device::Null {
+        let (of, device) = (self.device(), experiment.device.to_string());
+        if device == of {
             return Ok(());
         }
-        let message = format!(
-            "is not what the profile's figures are of, which is {of}: take that, or measure with lockstep {}",
-            if experiment.device == Device::Cpu { "calibrate" } else { "exec profile" }
-        );
+        let message = match (experiment.device, experiment.on_this_machine()) {
+            (Device::Null, _) => "computes nothing, and the prediction is of computing: take exec run".to_owned(),
+            (measured, true) => format!(
+                "is not what the profile's figures are of, which is {of}: take that, or measure with lockstep {}",
+                if measured == Device::Cpu { "calibrate" } else { "exec profile" }
+            ),
+            (_, false) => format!("is not what is predicted for {}, which is {of}: take that", self.cluster.name()),
+        };
         Err(experiment.locate(InputError::new("--device", device, message)))
     }
 

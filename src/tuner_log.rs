@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockstep_models::Trial;
-use lockstep_topology::InputError;
+use lockstep_topology::{InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::output::write_atomically;
@@ -26,7 +26,7 @@ impl Logged {
     /// A file that cannot be read or is none.
     pub fn load(path: &Path) -> Result<Vec<Logged>, InputError> {
         let error = |message: String| InputError::new("--replay-tuner", path.display().to_string(), message);
-        let text = std::fs::read_to_string(path).map_err(|fault| error(format!("cannot be read: {fault}")))?;
+        let text = read_text(path, RECORD).map_err(|fault| error(fault.told("name what --tuner-log wrote")))?;
         serde_json::from_str(&text).map_err(|fault| error(format!("is no log of --tuner-log: {fault}")))
     }
 

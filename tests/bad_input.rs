@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::commands::{folder, lockstep};
 
 /// Files that the cases name.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 17] = [
     ("no.txt", "not toml ["),
     ("unknown-layer.toml", "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nkind = \"dens\"\nout_features = 2\n"),
     ("unknown-key.toml", "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nkind = \"dense\"\nfeatures = 2\n"),
@@ -37,6 +37,22 @@ const FILES: [(&str, &str); 11] = [
     ("steps.toml", "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\n"),
     ("epochs.toml", "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nepochs = 1\n"),
     ("key.toml", "name = \"e\"\nmodel = \"mlp\"\n\nrank = 4\n"),
+    ("momentum.toml", "name = \"e\"\nmodel = \"mlp\"\n[optimizer]\nmomentum = 2.0\n"),
+    ("library.toml", "name = \"e\"\nmodel = \"mlp\"\nranks = 2\nalgorithm = \"library:mpi\"\n"),
+    (
+        "noise.toml",
+        "name = \"e\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\n[noise]\nkernel = { family = \"gamma\", cv = 1e30 }\n",
+    ),
+    (
+        "quantiles.toml",
+        "name = \"e\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\n[noise]\nstep = { family = \"lognormal\", p05 = 1e-9, p95 = 1e9 \
+         }\n",
+    ),
+    (
+        "factor.toml",
+        "name = \"e\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\n[noise]\nrank = { family = \"constant\", mean = 1e-30 }\n",
+    ),
+    ("device.toml", "name = \"e\"\nmodel = \"mlp\"\ncluster = \"dgx1-v100\"\ndevice = \"cuda:tf32\"\nranks = 2\n"),
 ];
 
 /// Command line, and what standard error must say.
@@ -149,6 +165,46 @@ const CASES: &[(&str, &[&str])] = &[
     ("exec run --model mlp --recipe goyal", &["--recipe", "goyal", "did you mean goyal2017"]),
     ("exec run --model mlp --seeds 0", &["--seeds", "0", "from 1"]),
     ("exec run --model mlp --device cuda", &["--device", "cuda", "--device cpu"]),
+    ("exec run --model mlp --momentum 2.0", &["--momentum", "2.0", "from 0 to below 1"]),
+    ("exec run --model mlp --momentum 1", &["--momentum", "1", "from 0 to below 1"]),
+    ("sim predict momentum.toml", &["momentum.toml:4", "momentum = 2.0", "from 0 to below 1"]),
+    ("exec run --model mlp --ranks 2 --algorithm library:mpi", &["--algorithm", "library:mpi", "mpirun -n", "ring"]),
+    ("exec run library.toml", &["library.toml:4", "library:mpi", "mpirun -n", "ring"]),
+    ("compare library.toml", &["library.toml:4", "library:mpi", "mpirun -n", "ring"]),
+    ("exec collective --ranks 2 --bytes 0", &["--bytes", "0", "a buffer has at least one element", "4B"]),
+    ("sim collective --ranks 2 --bytes 3B", &["--bytes", "3B", "a buffer has at least one element"]),
+    ("sim sweep --model mlp --cluster workstation --ranks 1..99999999999", &["--ranks", "too large", "4294967295"]),
+    ("sim sweep --model mlp --cluster workstation --ranks 8..4", &["--ranks", "8..4", "smaller number first"]),
+    ("sim sweep --model mlp --cluster dgx-a100:1..99999999999", &["--cluster", "too large", "4294967295"]),
+    (
+        "sim sweep --model mlp --cluster ethernet-4 --scale nic=1e308",
+        &["--scale", "nic=1e308", "must be a factor", "1000000"],
+    ),
+    ("sim predict noise.toml", &["noise.toml:5", "cv = 1e30", "at most 100 times the mean"]),
+    ("sim predict quantiles.toml", &["quantiles.toml:5", "at most 100 times the mean"]),
+    ("sim predict factor.toml", &["factor.toml:5", "1e-30", "a factor from"]),
+    ("sim predict latin.toml", &["latin.toml", "not UTF-8", "line 3", "save it as UTF-8"]),
+    ("sim predict --model latin.toml", &["latin.toml", "not UTF-8", "line 3", "save it as UTF-8"]),
+    ("sim predict --model mlp --cluster latin.toml", &["latin.toml", "not UTF-8", "line 3", "save it as UTF-8"]),
+    ("sim predict --model mlp --profile latin.toml", &["latin.toml", "not UTF-8", "line 3", "save it as UTF-8"]),
+    ("exec run --model mlp --recipe latin.toml", &["--recipe", "latin.toml", "not UTF-8", "save it as UTF-8"]),
+    ("papers latin.toml", &["PAPER", "latin.toml", "not UTF-8", "save it as UTF-8"]),
+    ("exec inspect latin.toml", &["latin.toml", "not UTF-8", "save it as UTF-8"]),
+    ("sim predict --model mlp --cluster ethernet-4 --target latin.toml", &["--target", "latin.toml", "not UTF-8"]),
+    ("sim predict /dev/zero", &["/dev/zero", "longer than the 4MiB"]),
+    ("models check deep.toml", &["deep.toml:40003", "more than 20000 layers"]),
+    (
+        "sim predict --model mlp --cluster ethernet-4 --device cuda",
+        &["--device", "cuda", "nothing that ethernet-4 has"],
+    ),
+    ("sim predict --model mlp --cluster dgx1-v100 --device cpu", &["--device", "cpu", "which is cuda"]),
+    ("sim predict --model mlp --cluster dgx1-v100 --device null", &["--device", "null", "computes nothing"]),
+    (
+        "sim predict --model mlp --cluster k20x8-pcie2 --device cuda:bf16",
+        &["--device", "cuda:bf16", "would change nothing", "exec profile --device cuda:bf16"],
+    ),
+    ("sim predict device.toml", &["device.toml:4", "cuda:tf32", "would change nothing", "--profile"]),
+    ("sim sweep device.toml --cluster dgx1-v100", &["no point can be", "device.toml:4", "would change nothing"]),
 ];
 
 #[test]
@@ -157,6 +213,9 @@ fn bad_input_is_refused_with_place_value_and_cure() {
     for (name, text) in FILES {
         std::fs::write(folder.join(name), text).expect("a file");
     }
+    std::fs::write(folder.join("latin.toml"), b"name = \"e\"\nmodel = \"mlp\"\n# gr\xf6\xdfe\n").expect("a file");
+    let deep = "name = \"m\"\ninput = [1, 4, 4]\n".to_owned() + &"[[layer]]\nkind = \"relu\"\n".repeat(450_000);
+    std::fs::write(folder.join("deep.toml"), deep).expect("a file");
     let list = |folder: &PathBuf| {
         let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
         let mut names: Vec<_> = entries.collect();

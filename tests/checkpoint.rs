@@ -201,6 +201,8 @@ fn one_run_at_a_time_writes_to_a_folder() {
     let host = lockstep::host::Host::find().name;
     let of = |host: &str| format!("{{\"pid\":77,\"host\":{host:?},\"since\":\"then\"}}");
     fs::write(path.join("lock"), of(&host)).unwrap();
+    // Drafts carry the number of their process; older ones did not.
+    fs::write(path.join("step-0000000001.safetensors.77.tmp"), b"half").unwrap();
     fs::write(path.join("step-0000000001.safetensors.tmp"), b"half").unwrap();
     let dead = Folder::open(&path, Every::Steps(1)).unwrap().1;
     assert_eq!(dead, Some(format!("process 77 on {host} since then")));
@@ -217,8 +219,8 @@ fn a_failed_write_names_the_last_good_one() {
     let (path, model) = (folder("failed"), model());
     let (kept, _) = Folder::open(&path, Every::Steps(1)).unwrap();
     keep(&kept, &model, 1);
-    // A folder stands where the draft would.
-    fs::create_dir(path.join("step-0000000002.safetensors.tmp")).unwrap();
+    // A folder lies where the draft would.
+    fs::create_dir(path.join(format!("step-0000000002.safetensors.{}.tmp", std::process::id()))).unwrap();
     let error = kept.keep(2, b"content").unwrap_err().to_string();
     assert!(error.contains("step-0000000001.safetensors") && error.contains("last good"), "{error}");
     assert_eq!(latest(&path, |_| ()).unwrap().0.steps, 1);

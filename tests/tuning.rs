@@ -1,6 +1,7 @@
 //! The auto-tuner on simulated and on trained learners.
 
 use lockstep::experiment::{Experiment, Learners};
+use lockstep::operation::Operation;
 use lockstep::predict;
 use lockstep::setup::Setup;
 use lockstep::site::Site;
@@ -78,7 +79,9 @@ fn a_tuned_run_repeats_by_its_log() {
     let trial = |learners: u32, images: f64| Trial { learners: vec![learners], throughput: vec![images] };
     let train = |experiment: &Experiment| {
         let mut launch = Launch::new(experiment, STALL_LIMIT).unwrap();
-        measured(&configuration, experiment, 1, (&data, Some(&held_out)), &mut launch).unwrap().unwrap()
+        measured(&configuration, experiment, 1, (&data, Some(&held_out)), &Operation::default(), &mut launch)
+            .unwrap()
+            .unwrap()
     };
     // One learner, then two, which is a gain, then three, which is a loss: two again for the last ten.
     let trials = vec![trial(1, 100.0), trial(2, 150.0), trial(3, 140.0)];

@@ -31,10 +31,10 @@ pub use fault::Fault;
 pub use flight::{Flight, OPERATIONS, Operation};
 pub use pin::{Bound, Pins};
 pub use pool::{Arenas, Pool};
-pub use room::most_ranks;
+pub use room::{check_buffers, check_threads, most_ranks};
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
-pub use run::{Options, Run, run};
+pub use run::{Options, Run, check_run, run};
 pub use stall::{Diagnosis, diagnose};
 pub use state::{Position, State};
 pub use watch::{ASIDE, Watch, patiently};

@@ -1,4 +1,4 @@
-//! Whether a run fits into the memory that its host has left, asked before any of it is allocated.
+//! Whether a run gets its threads from the system and fits into the memory that its host has left, asked before it takes any.
 
 use std::fs::read_to_string;
 
@@ -9,10 +9,12 @@ use lockstep_topology::{Bytes, InputError};
 use crate::device::Devices;
 use crate::device::cpu::{Threads, workspace_bytes};
 use crate::error::ExecError;
-use crate::run::Options;
 
 /// Optimizer state of a replica per parameter: its velocity.
 const OPTIMIZER_ELEMENTS: u64 = 1;
+
+/// More threads than this Linux numbers nowhere, whatever its limits.
+const MOST_THREADS: u64 = 1 << 22;
 
 /// How many ranks of the first role the memory that is left would hold, on these devices; as many as anybody asks for where
 /// nobody can say.
@@ -24,25 +26,29 @@ pub fn most_ranks(program: &Program, devices: &Devices, threads: usize) -> Resul
         return Ok(gpus.most_ranks(program)?);
     }
     let Some(available) = available() else { return Ok(u32::MAX) };
-    let workspace = workspace_bytes(program, &Threads::new(threads)?) as u64;
+    let workspace = workspace_bytes(program, &Threads::planned(threads)) as u64;
     let each = Memory::of_role(program, 0, OPTIMIZER_ELEMENTS)?.total() + workspace;
     Ok((available / each.max(1)).min(u64::from(u32::MAX)) as u32)
 }
 
-/// Refuses a program of which `ranks` of this process need more of the host's memory than there is.
+/// Refuses a program whose ranks `here`, those of this process, need more of the host's memory than there is, before any of it
+/// is taken; `threads` are those of each rank.
 ///
 /// # Errors
-/// The plan's figure, what there is, and what would fit.
-pub(crate) fn check(
+/// The estimate, what there is, and what would fit.
+pub(crate) fn check_room(
     program: &Program,
-    ranks: impl Iterator<Item = u32>,
-    options: &Options<'_>,
+    here: impl Iterator<Item = u32>,
+    devices: &Devices,
+    threads: usize,
 ) -> Result<(), InputError> {
-    match (&options.devices, available()) {
-        (Devices::Cpu, Some(available)) => {
-            check_against(available, program, ranks, &Threads::new(options.threads_per_rank)?)
+    match (devices, available()) {
+        // The device that computes nothing has parameters and gradients too.
+        (Devices::Cpu | Devices::Null, Some(available)) => {
+            let computes = matches!(devices, Devices::Cpu);
+            check_against(available, program, here, &Threads::planned(threads), computes)
         }
-        // Nobody can say: the system will. GPUs ask for themselves, and what computes nothing takes little.
+        // The system will say. GPUs ask for themselves.
         _ => Ok(()),
     }
 }
@@ -52,15 +58,19 @@ fn check_against(
     program: &Program,
     ranks: impl Iterator<Item = u32>,
     threads: &Threads,
+    computes: bool,
 ) -> Result<(), InputError> {
-    let of_role = |role| Memory::of_role(program, role, OPTIMIZER_ELEMENTS);
-    let memories: Vec<Memory> = (0..program.roles.len()).map(of_role).collect::<Result<_, _>>()?;
-    let workspace = workspace_bytes(program, threads) as u64;
+    let of_role = |role| {
+        let memory = Memory::of_role(program, role, OPTIMIZER_ELEMENTS)?;
+        Ok(if computes { memory } else { Memory { activations: 0, optimizer: 0, ..memory } })
+    };
+    let memories: Vec<Memory> = (0..program.roles.len()).map(of_role).collect::<Result<_, InputError>>()?;
+    let workspace = if computes { workspace_bytes(program, threads) as u64 } else { 0 };
     let (mut needed, mut learners) = (0u64, 0u64);
     for rank in ranks {
         let memory = &memories[program.role_of(rank)];
         let trains = memory.weights > 0;
-        needed += memory.total() + if trains { workspace } else { 0 };
+        needed = needed.saturating_add(memory.total() + if trains { workspace } else { 0 });
         learners += u64::from(trains);
     }
     if needed <= available {
@@ -69,8 +79,8 @@ fn check_against(
     let (batch, memory) = (u64::from(program.batch_per_rank), &memories[0]);
     let by_samples = memory.input + memory.activations;
     let fixed = memory.total() - by_samples + workspace;
-    let samples = (available / learners.max(1)).saturating_sub(fixed) * batch / by_samples.max(1);
-    let cure = match (samples, available / (fixed + by_samples)) {
+    let samples = (available / learners.max(1)).saturating_sub(fixed).saturating_mul(batch) / by_samples.max(1);
+    let cure = match (samples, available / (fixed + by_samples).max(1)) {
         (0, 0) => "not one sample of one rank fits: take a smaller model".to_owned(),
         (0, ranks) => format!("{ranks} such ranks fit"),
         (samples, 0) => format!("about {samples} samples per rank fit"),
@@ -82,6 +92,77 @@ fn check_against(
         Bytes(available)
     );
     Err(InputError::new("--batch-per-rank", batch.to_string(), message))
+}
+
+/// Refuses so many ranks in this process with so many threads each where the system does not give the threads.
+///
+/// # Errors
+/// The number of threads, how many there may be, and what would do.
+pub fn check_threads(ranks: u64, each: u64) -> Result<(), InputError> {
+    threads_within(most_threads(), ranks, each.max(1))
+}
+
+fn threads_within(most: u64, ranks: u64, each: u64) -> Result<(), InputError> {
+    let needed = ranks.saturating_mul(each);
+    if needed <= most {
+        return Ok(());
+    }
+    let told = |flag, value: u64, cure: String| {
+        let message = format!("{ranks} ranks of {each} take {needed} threads, and this system gives {most}: {cure}");
+        Err(InputError::new(flag, value.to_string(), message))
+    };
+    match most / each {
+        0 => told("--threads-per-rank", each, format!("take at most one for each core, which are {}", cores())),
+        fit => told("--ranks", ranks, format!("take at most {fit} ranks, or more hosts")),
+    }
+}
+
+/// Refuses buffers of which `ranks` ranks of this process need `each` bytes where that is more than the host has left.
+///
+/// # Errors
+/// The estimate, what there is, and how many bytes a rank could have.
+pub fn check_buffers(flag: &str, value: &str, ranks: u64, each: u128) -> Result<(), InputError> {
+    buffers_within(available(), flag, value, ranks, each)
+}
+
+fn buffers_within(available: Option<u64>, flag: &str, value: &str, ranks: u64, each: u128) -> Result<(), InputError> {
+    let (Some(available), needed) = (available, each.saturating_mul(u128::from(ranks))) else { return Ok(()) };
+    if needed <= u128::from(available) {
+        return Ok(());
+    }
+    let shown = |bytes: u128| Bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
+    let message = format!(
+        "the buffers of {ranks} ranks take {}, {} each, and this host has {} left, {} for each: take a smaller size or fewer \
+         ranks",
+        shown(needed),
+        shown(each),
+        Bytes(available),
+        Bytes(available / ranks.max(1)),
+    );
+    Err(InputError::new(flag, value, message))
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
+/// Threads that the system still gives this process: the least of its limits, less those that are there.
+fn most_threads() -> u64 {
+    let number = |path: &str| read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let system = ["threads-max", "pid_max"].map(|file| number(&format!("/proc/sys/kernel/{file}")));
+    // A stack is one mapping, and the page below it that guards it another.
+    let mappings = number("/proc/sys/vm/max_map_count").map(|most| most / 2);
+    let there = read_to_string("/proc/loadavg").ok().and_then(|text| threads_in(&text)).unwrap_or(0);
+    let left = |most: u64| most.saturating_sub(there);
+    let container = number("/sys/fs/cgroup/pids.max")
+        .map(|most| most.saturating_sub(number("/sys/fs/cgroup/pids.current").unwrap_or(0)));
+    let all = system.into_iter().flatten().map(left).chain(mappings).chain(container);
+    all.min().unwrap_or(MOST_THREADS)
+}
+
+/// `0.1 0.2 0.3 1/234 5678`: of 234 threads one runs.
+fn threads_in(loadavg: &str) -> Option<u64> {
+    loadavg.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
 /// Bytes that this process may still take, without making others swap: what the system says, and what a container allows.
@@ -110,7 +191,7 @@ mod tests {
         let job = Job::new(Arc::new(Model::load("resnet-32").unwrap()), 4, 64);
         let program = job.program().unwrap();
         let threads = Threads::one();
-        let refused = |available, ranks| check_against(available, &program, 0..ranks, &threads).err();
+        let refused = |available, ranks| check_against(available, &program, 0..ranks, &threads, true).err();
         let one = Memory::of_role(&program, 0, 1).unwrap().total() + workspace_bytes(&program, &threads) as u64;
         assert_eq!(refused(4 * one, 4), None);
         let error = refused(4 * one - 1, 4).unwrap();
@@ -120,8 +201,37 @@ mod tests {
         assert!(refused(1000, 4).unwrap().message.contains("not one sample"));
         // What is said to fit does.
         let samples = Job { batch_per_rank: 63, ..job }.program().unwrap();
-        assert_eq!(check_against(4 * one - 1, &samples, 0..4, &threads), Ok(()));
+        assert_eq!(check_against(4 * one - 1, &samples, 0..4, &threads, true), Ok(()));
         assert_eq!(refused(4 * one - 1, 3), None);
+        // Without arithmetic there are no activations, but each rank has its parameters and their gradients.
+        let parameters = program.model.parameter_elements() * 4;
+        assert_eq!(check_against(one - 1, &program, 0..1, &threads, false), Ok(()));
+        assert!(check_against(8 * parameters - 1, &program, 0..4, &threads, false).is_err());
+    }
+
+    #[test]
+    fn threads_that_the_system_does_not_give_are_refused() {
+        assert_eq!(threads_within(12, 4, 3), Ok(()));
+        let error = threads_within(11, 4, 3).unwrap_err();
+        assert_eq!((error.place.as_str(), error.value.as_str()), ("--ranks", "4"));
+        assert!(error.message.contains("take 12 threads") && error.message.contains("at most 3 ranks"), "{error}");
+        let error = threads_within(11, 1, 12).unwrap_err();
+        assert_eq!((error.place.as_str(), error.value.as_str()), ("--threads-per-rank", "12"));
+        assert!(threads_within(u64::from(u32::MAX), u64::MAX, 2).is_err());
+        assert_eq!(threads_in("0.12 0.30 0.20 2/234 5678\n"), Some(234));
+        assert_eq!(threads_in("0.12"), None);
+        assert_eq!(check_threads(2, 1), Ok(()));
+        assert!(check_threads(MOST_THREADS + 1, 1).is_err());
+    }
+
+    #[test]
+    fn buffers_are_counted_without_overflow() {
+        assert_eq!(buffers_within(Some(100), "--bytes", "25B", 4, 25), Ok(()));
+        assert_eq!(buffers_within(None, "--bytes", "25B", 4, u128::MAX), Ok(()));
+        let error = buffers_within(Some(99), "--bytes", "25B", 4, 25).unwrap_err().to_string();
+        assert!(error.starts_with("--bytes: 25B: the buffers of 4 ranks take 100B, 25B each"), "{error}");
+        assert!(error.contains("has 99B left, 24B for each"), "{error}");
+        assert!(buffers_within(Some(u64::MAX), "--bytes", "", u64::MAX, u128::MAX).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `run`: a program and data in, a measured timeline, losses and the trained state out.
 
+mod check;
 #[cfg(feature = "mpi")]
 mod processes;
 mod result;
@@ -22,12 +23,12 @@ use crate::gather::{Legacy, gather, mean};
 use crate::holdings::Memory;
 use crate::pin::Pins;
 use crate::pool::Arenas;
-use crate::room;
 use crate::state::{Position, State};
 use crate::transport::{Transport, control, memory};
 use crate::watch::{Guard, Watch};
 use crate::whole::{assemble, common};
 use crate::worker::{Evaluations, Saving, Setup, Worker, losses_of};
+pub use check::check_run;
 #[cfg(feature = "mpi")]
 pub use processes::run_processes;
 pub use result::Run;
@@ -112,8 +113,7 @@ pub(crate) fn on_threads(
 ) -> Result<Run, ExecError> {
     data.check_fits(&program.model)?;
     let ranks = program.ranks();
-    options.devices.check(program, &(0..ranks).collect::<Vec<u32>>())?;
-    room::check(program, 0..ranks, options)?;
+    check_run(program, 0..ranks, &options.devices, options.threads_per_rank, false)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let fits = ranks as usize * options.threads_per_rank <= cores;
     let setup = Setup { hosts, ..setup(program, data, options, 0..ranks)? };

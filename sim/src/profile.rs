@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::gpu_profile::GpuEntry;
@@ -128,9 +128,8 @@ impl Profile {
     /// A file that cannot be read, is no profile, or holds figures that cannot be.
     pub fn load(path: &Path) -> Result<Profile, InputError> {
         let place = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            InputError::new("--profile", &place, format!("cannot be read ({error}): write one with lockstep calibrate"))
-        })?;
+        let text = read_text(path, RECORD)
+            .map_err(|error| InputError::new("--profile", &place, error.told("write one with lockstep calibrate")))?;
         Profile::parse(&place, &text)
     }
 

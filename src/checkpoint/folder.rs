@@ -49,6 +49,8 @@ pub struct Folder {
     every: Every,
     _lock: Lock,
     last: Mutex<Instant>,
+    /// Whether those of later steps come from a course that was left.
+    goes_back: bool,
 }
 
 impl Folder {
@@ -63,12 +65,22 @@ impl Folder {
             InputError::new("--checkpoint", path.display().to_string(), message)
         })?;
         let (lock, dead) = Lock::take(path)?;
-        for draft in names(path).unwrap_or_default().into_iter().filter(|name| name.ends_with(".safetensors.tmp")) {
+        let is_draft = |name: &String| name.starts_with("step-") && name.ends_with(".tmp");
+        for draft in names(path).unwrap_or_default().into_iter().filter(is_draft) {
             // One that stays takes room and does no harm.
             let _ = fs::remove_file(path.join(draft));
         }
         let last = Mutex::new(Instant::now());
-        Ok((Folder { path: path.to_owned(), every, _lock: lock, last }, dead))
+        Ok((Folder { path: path.to_owned(), every, _lock: lock, last, goes_back: false }, dead))
+    }
+
+    /// The same of a run that goes on from the checkpoint at `from`: where that lies in this folder, those of later steps go when
+    /// the next one is written. Steps are fewer with a larger batch, and the latest must be the one of the most steps.
+    #[must_use]
+    pub fn going_on_from(self, from: &Path) -> Folder {
+        let same = |folder: &Path| folder.canonicalize().ok() == self.path.canonicalize().ok();
+        let goes_back = from.parent().is_some_and(same);
+        Folder { goes_back, ..self }
     }
 
     /// Whether the state after so many steps is to be kept.
@@ -98,7 +110,8 @@ impl Folder {
         if kept.is_ok() {
             let all = list(&self.path).unwrap_or_default();
             let gone = all.iter().filter(|(at, _)| *at < steps).rev().skip(KEPT - 1);
-            gone.for_each(|(_, old)| drop(fs::remove_file(old)));
+            let left = all.iter().filter(|(at, _)| self.goes_back && *at > steps);
+            gone.chain(left).for_each(|(_, old)| drop(fs::remove_file(old)));
         }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         Ok(path)

@@ -56,6 +56,12 @@ impl Checkpoint {
         Err(InputError::new(flag, value, message))
     }
 
+    /// The label of the configuration that wrote it, where `configuration` goes on with it.
+    pub fn label(&self, configuration: &Configuration) -> String {
+        let of = |flag: &str| self.setting.get(flag).map_or("", String::as_str);
+        configuration.label_with(of("--ranks"), of("--batch-per-rank"), of("--algorithm"))
+    }
+
     /// What is done in another way than before, in words; empty where nothing is.
     pub fn changes(&self, setting: &BTreeMap<String, String>) -> String {
         let changed = setting.iter().filter_map(|(flag, value)| {

@@ -13,7 +13,8 @@ use crate::calibrate::{CalibrationRow, calibrate, rows};
 use crate::experiment::Experiment;
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::output::write_atomically;
+use crate::output::{make_place, write_atomically};
+use crate::progress::tell;
 use crate::quiet::Quiet;
 use crate::report::{Format, Report};
 use crate::site::PROFILE_PATH;
@@ -103,13 +104,9 @@ pub(super) fn profile_of(
     path: &Path,
     quiet: &mut Quiet,
 ) -> Result<Profile, Failure> {
-    let place = |folder: &Path, error: std::io::Error| {
-        InputError::new("--profile", folder.display().to_string(), format!("cannot be made: {error}"))
-    };
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|error| place(folder, error))?;
-    }
-    let profile = calibrate(models, batches, data, command, quiet, |what| eprintln!("lockstep: measuring {what}"))?;
+    make_place("--profile", path)?;
+    let profile =
+        calibrate(models, batches, data, command, quiet, |what| tell(&format!("lockstep: measuring {what}")))?;
     write_atomically("--profile", path, |file| file.write_all(profile.to_json().as_bytes()))?;
     Ok(profile)
 }

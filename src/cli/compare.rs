@@ -6,11 +6,13 @@ use clap::Args;
 use lockstep_topology::InputError;
 
 use super::calibrate::profile_of;
-use crate::compare::compare;
+use crate::compare::{compare, predictions_path};
 use crate::experiment::{Device, Experiment, TransportKind};
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::output::check_writable;
+use crate::launch::Launch;
+use crate::output::{check_outputs, make_place};
+use crate::progress::tell;
 use crate::quiet::Quiet;
 use crate::report::{Format, Report, print};
 use crate::site::{PROFILE_PATH, Site};
@@ -40,9 +42,7 @@ pub(super) struct Compare {
 impl Compare {
     pub(super) fn run(self) -> Result<(), Failure> {
         let experiment = Experiment::load(&self.experiment)?;
-        if let Some(path) = &self.trace {
-            check_writable("--trace", path)?;
-        }
+        check_outputs(&[("--trace", self.trace.as_deref())])?;
         // What is wrong with the experiment is told before this machine is measured.
         let configurations = experiment.configurations()?;
         for configuration in &configurations {
@@ -54,7 +54,11 @@ impl Compare {
             return Err(experiment.locate(InputError::new("--device", experiment.device.to_string(), message)).into());
         }
         experiment.devices()?;
-        let note = |text: &str| eprintln!("lockstep: {text}");
+        if experiment.transport == TransportKind::Threads {
+            Launch::Threads.check(&experiment, &configurations)?;
+        }
+        make_place("out", &predictions_path(&experiment))?;
+        let note = |text: &str| tell(&format!("lockstep: {text}"));
         let mut quiet = Quiet::new(Host::find().cores);
         let site = if experiment.on_this_machine()
             && self.profile.is_none()
@@ -89,7 +93,7 @@ impl Compare {
             let lines = comparison.explain().join("\n  ");
             match self.format {
                 Format::Table => print(&format!("\nlargest differences per step and worker:\n  {lines}\n"))?,
-                _ => eprintln!("largest differences per step and worker:\n  {lines}"),
+                _ => tell(&format!("largest differences per step and worker:\n  {lines}")),
             }
         }
         Ok(())

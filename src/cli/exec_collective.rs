@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use lockstep_exec::ASIDE;
+use lockstep_exec::{ASIDE, check_buffers, check_threads};
 use lockstep_topology::{Algorithm, Group, InputError, Library, Schedule};
 
 use super::flags::{CollectiveFlags, positive};
@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::quantile;
 use crate::operation::STALL_LIMIT;
+use crate::progress::Estimate;
 use crate::report::{CollectiveRow, Format, Report};
 
 /// Flags of `exec collective`.
@@ -61,13 +62,23 @@ impl ExecCollective {
             Algorithm::Hierarchical(_) => Group::nodes(&sizes),
             _ => Group::flat(flags.ranks),
         };
-        let mut rows = Vec::new();
+        let here = launch.here(flags.ranks).len() as u64;
+        launch.all(check_threads(here, 1))?;
+        let mut meant = Vec::new();
         for bytes in &flags.bytes {
             let run = collective_run(flags, &group, *bytes)?;
             let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);
-            let meeting = Meeting::new(schedule.map_err(at_algorithm)?);
+            let schedule = schedule.map_err(at_algorithm)?;
+            launch.all(check_buffers("--bytes", &bytes.to_string(), here, Meeting::bytes(&schedule)))?;
+            meant.push((run, schedule));
+        }
+        let mut rows = Vec::new();
+        for (run, schedule) in meant {
+            let meeting = Meeting::new(schedule);
             let contributors = meeting.contributors();
-            let Some(mut measured) = measure(meeting, self.repetitions, &mut launch, limit * ASIDE)? else { continue };
+            let shown = if launch.speaks() { Estimate::new("measuring") } else { Estimate::silent() };
+            let measured = measure(meeting, self.repetitions, &mut launch, limit * ASIDE, &shown)?;
+            let Some(mut measured) = measured else { continue };
             measured.seconds.sort_by(f64::total_cmp);
             let time = quantile(&measured.seconds, 0.5);
             let algbw = (run.elements * 4) as f64 / time;

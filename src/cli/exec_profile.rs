@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{check_writable, write_atomically};
 use crate::profile::{Wanted, gpu_rows, profile};
+use crate::progress::tell;
 use crate::quiet::Quiet;
 use crate::report::{Format, Report};
 
@@ -83,7 +84,7 @@ impl Profile {
         let wanted =
             Wanted { models, batches, learners, device: self.device, steps: self.steps, data: self.data, command };
         let mut quiet = Quiet::new(Host::find().cores);
-        let found = profile(&wanted, &mut quiet, |what| eprintln!("lockstep: measuring {what}"))?;
+        let found = profile(&wanted, &mut quiet, |what| tell(&format!("lockstep: measuring {what}")))?;
         write_atomically("--output", &self.output, |file| file.write_all(found.to_json().as_bytes()))?;
         let written = self.output.display();
         let mut notes = vec![

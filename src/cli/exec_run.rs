@@ -12,10 +12,14 @@ use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::rows;
 use crate::operation::Operation;
-use crate::output::check_writable;
+use crate::output::check_outputs;
+use crate::progress::tell;
 use crate::report::{Format, Report};
 use crate::trace::Trace;
 use crate::tuner_log::Logged;
+
+/// More seeds than this are told as a range.
+const MOST_LISTED: u32 = 16;
 
 /// Flags of `exec run`.
 #[derive(Debug, Args)]
@@ -62,19 +66,22 @@ impl ExecRun {
         if let Some(path) = &self.replay_tuner {
             experiment.tuning = Logged::load(path)?;
         }
-        for (flag, path) in [("--trace", &self.trace), ("--tuner-log", &self.tuner_log)] {
-            path.iter().try_for_each(|path| check_writable(flag, path))?;
-        }
+        let (trace, tuner_log) = (self.trace.as_deref(), self.tuner_log.as_deref());
+        let (driver_log, metrics) = (self.driver.output(), self.operation.output());
+        check_outputs(&[("--trace", trace), ("--tuner-log", tuner_log), driver_log, metrics])?;
         // Mistakes are told before any process joins another.
         let configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
         self.operation.check(&experiment, &configurations)?;
         let mut launch = Launch::new(&experiment, self.operation.stall_limit())?;
         if launch.speaks() {
-            let seeds = experiment.seed..experiment.seed.saturating_add(u64::from(experiment.seeds));
-            let seeds: Vec<String> = seeds.map(|seed| seed.to_string()).collect();
-            eprintln!("seed {}, {} configuration(s)", seeds.join(", "), configurations.len());
-            eprintln!("{}", experiment.account_of_training(&configurations));
+            let seed = |more: u32| experiment.seed.wrapping_add(u64::from(more)).to_string();
+            let seeds = match experiment.seeds {
+                few @ ..=MOST_LISTED => (0..few).map(seed).collect::<Vec<_>>().join(", "),
+                many => format!("{} to {}", seed(0), seed(many - 1)),
+            };
+            tell(&format!("seed {seeds}, {} configuration(s)", configurations.len()));
+            tell(&experiment.account_of_training(&configurations));
         }
         let operation = launch.all(self.operation.open(&experiment, &configurations[0], &launch))?;
         let operation = Operation { timed: self.trace.is_some(), ..operation };

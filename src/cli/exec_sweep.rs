@@ -8,8 +8,9 @@ use clap::Args;
 use super::flags::positive;
 use crate::experiment::{Arm, Experiment};
 use crate::failure::Failure;
+use crate::launch::Launch;
 use crate::output::check_writable;
-use crate::progress::duration;
+use crate::progress::{duration, tell};
 use crate::report::{Format, Report};
 use crate::trained::{Data, RunsFile, answer, plan, train};
 
@@ -50,10 +51,13 @@ impl ExecSweep {
         }
         experiment.seeds = self.seeds.unwrap_or(experiment.seeds);
         let plan = plan(&experiment)?;
+        for planned in plan.iter().filter(|planned| planned.seed == experiment.seed) {
+            Launch::Threads.check(&planned.experiment, std::slice::from_ref(&planned.configuration))?;
+        }
         check_writable("--out", &self.out)?;
         let mut file = RunsFile::open(&self.out, &plan)?;
         let left: Vec<_> = plan.iter().filter(|planned| !file.has(planned)).collect();
-        eprintln!("{} runs, of which {} are in {}", plan.len(), plan.len() - left.len(), self.out.display());
+        tell(&format!("{} runs, of which {} are in {}", plan.len(), plan.len() - left.len(), self.out.display()));
         let (begun, mut data, command) = (Instant::now(), Data::default(), self.command());
         let now = left.len().min(self.most.map_or(usize::MAX, |most| most as usize));
         for (done, planned) in (1..).zip(&left[..now]) {
@@ -67,7 +71,7 @@ impl ExecSweep {
             file.add(rows)?;
             let rest = begun.elapsed().as_secs_f64() / f64::from(done) * (now - done as usize) as f64;
             let label = planned.configuration.label();
-            eprintln!("{}, {label}, seed {}: {told}; {} left", planned.arm, planned.seed, duration(rest));
+            tell(&format!("{}, {label}, seed {}: {told}; {} left", planned.arm, planned.seed, duration(rest)));
         }
         let rows = file.rows();
         let done = plan.iter().filter(|planned| file.has(planned)).count();

@@ -105,7 +105,11 @@ impl ExperimentFlags {
         replace(e, "ranks_per_node", self.ranks_per_node, |e, count| e.ranks_per_node = Some(count));
         replace(e, "tuner_threshold", self.tuner_threshold, |e, threshold| e.tuner_threshold = threshold);
         replace(e, "sampling", self.sampling, |e, sampling| e.sampling = sampling);
+        let stated = self.device.is_some();
         replace(e, "device", self.device, |e, device| e.device = device);
+        if stated {
+            e.places.insert("device".to_owned(), "--device".to_owned());
+        }
         replace(e, "threads_per_rank", self.threads_per_rank, |e, count| e.threads_per_rank = count);
         Ok(experiment)
     }
@@ -148,7 +152,7 @@ pub struct CollectiveFlags {
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     pub ranks: u32,
     /// Sizes of the buffer, e.g. 4KiB,1MiB,100MiB
-    #[arg(long, value_delimiter = ',', value_parser = parse_chunk, value_name = "SIZE,…", default_value = "1MiB")]
+    #[arg(long, value_delimiter = ',', value_parser = buffer, value_name = "SIZE,…", default_value = "1MiB")]
     pub bytes: Vec<Bytes>,
     /// Bytes per lane; else the algorithm's own choice
     #[arg(long, value_parser = parse_chunk, value_name = "SIZE")]
@@ -217,6 +221,14 @@ pub(super) fn positive_long(text: &str) -> Result<u64, String> {
     match text.trim().parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err("must be a whole number of at least 1".to_owned()),
+    }
+}
+
+/// The size of a buffer.
+fn buffer(text: &str) -> Result<Bytes, String> {
+    match text.parse::<Bytes>()? {
+        Bytes(0..4) => Err(format!("{text:?}: a buffer has at least one element: 4B or more")),
+        bytes => Ok(bytes),
     }
 }
 

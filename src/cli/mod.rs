@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
+use crate::progress::tell;
 use crate::report;
 
 pub use flags::{CollectiveFlags, ExperimentFlags};
@@ -134,7 +135,7 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
         Err(failure) => {
             // The process that failed says why.
             if failure != Failure::Elsewhere {
-                eprintln!("{failure}");
+                tell(&failure.to_string());
             }
             failure.exit_code()
         }

@@ -1,6 +1,6 @@
 //! The flags of a run's operation: checkpoints, and going on from one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -15,6 +15,7 @@ use crate::interrupt::{Interrupt, Signal};
 use crate::launch::Launch;
 use crate::metrics::Metrics;
 use crate::operation::{Operation, STALL_LIMIT};
+use crate::progress;
 
 /// Flags of a run's operation.
 #[derive(Debug, Clone, Args)]
@@ -51,6 +52,11 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl OperationFlags {
+    /// The file that is written, by its flag.
+    pub(super) fn output(&self) -> (&'static str, Option<&Path>) {
+        ("--metrics", self.metrics.as_deref())
+    }
+
     /// Refuses what cannot be kept or gone on with, before any process joins another.
     ///
     /// # Errors
@@ -92,7 +98,7 @@ impl OperationFlags {
         let speaks = launch.speaks();
         let tell = |text: &str| {
             if speaks {
-                eprintln!("{text}");
+                progress::tell(text);
             }
         };
         let mut operation = Operation {
@@ -117,7 +123,10 @@ impl OperationFlags {
                 let every = self.checkpoint_every.unwrap_or(Every::Time(Duration::from_secs(300)));
                 let (folder, dead) = Folder::open(path, every)?;
                 dead.iter().for_each(|dead| tell(&format!("{dead} has ended without giving {} back", path.display())));
-                operation.folder = Some(folder);
+                operation.folder = Some(match &operation.resumed {
+                    Some((_, from)) => folder.going_on_from(from),
+                    None => folder,
+                });
             }
         }
         Ok(operation)

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lockstep_topology::InputError;
+use lockstep_topology::{InputError, RECORD, read_text};
 
 use crate::failure::Failure;
-use crate::output::{check_writable, write_atomically};
+use crate::output::{check_outputs, write_atomically};
 use crate::papers::{PAPERS, Paper, account, check, errors, page, told};
 use crate::progress::Estimate;
 use crate::report::{Format, Report};
@@ -44,11 +44,7 @@ pub(super) struct Papers {
 
 impl Papers {
     pub(super) fn run(self) -> Result<(), Failure> {
-        for (flag, file) in [("--html", &self.html), ("--write-errors", &self.write_errors)] {
-            if let Some(file) = file {
-                check_writable(flag, file)?;
-            }
-        }
+        check_outputs(&[("--html", self.html.as_deref()), ("--write-errors", self.write_errors.as_deref())])?;
         let committed = self.check.as_ref().map(read).transpose()?;
         let all = || PAPERS.map(|shipped| shipped.name.to_owned()).into();
         let names: Vec<String> = if self.papers.is_empty() { all() } else { self.papers };
@@ -87,11 +83,8 @@ impl Papers {
 /// A file's name and text.
 fn read(file: &PathBuf) -> Result<(String, String), InputError> {
     let name = file.display().to_string();
-    match std::fs::read_to_string(file) {
+    match read_text(file, RECORD) {
         Ok(text) => Ok((name, text)),
-        Err(error) => {
-            let message = format!("cannot be read: {error}; write it with --write-errors");
-            Err(InputError::new("--check", name, message))
-        }
+        Err(error) => Err(InputError::new("--check", name, error.told("write it with --write-errors"))),
     }
 }

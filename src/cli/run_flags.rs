@@ -6,7 +6,7 @@ use lockstep_models::{Decay, MomentumForm, Scaling, WarmUp};
 use lockstep_topology::InputError;
 
 use super::flags::{checked, parsed, positive, replace};
-use crate::experiment::{Experiment, Length, Recipe, accuracy};
+use crate::experiment::{Experiment, Length, Recipe, accuracy, momentum};
 
 /// Flags of the runs of an experiment.
 #[derive(Debug, Clone, Args)]
@@ -61,8 +61,8 @@ struct OptimizerFlags {
     /// How the rate falls: constant, steps:0.1@30,60,80, every:0.5@20, polynomial:0.5, cosine
     #[arg(long, value_parser = parsed::<Decay>, value_name = "RULE")]
     decay: Option<Decay>,
-    /// Momentum of SGD
-    #[arg(long, value_parser = not_negative, value_name = "X", allow_hyphen_values = true)]
+    /// Momentum of SGD, e.g. 0.9
+    #[arg(long, value_parser = checked(momentum), value_name = "X", allow_hyphen_values = true)]
     momentum: Option<f64>,
     /// What the momentum buffer holds: separate (no rate), absorbed (the rate too), corrected (absorbed, with a correction)
     #[arg(long, value_parser = parsed::<MomentumForm>, value_name = "FORM")]

@@ -67,20 +67,22 @@ impl SimCollective {
         };
         let mut rows = Vec::new();
         let mut notes = vec![site.basis.clone()];
-        let estimate = Estimate::new("explaining");
+        let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
         for bytes in &flags.bytes {
             let run = CollectiveRun { fold: self.fold.rule(), ..collective_run(flags, &group, *bytes)? };
             let failed = |error| match error {
                 SimError::Input(error) => Failure::Input(at_algorithm(error)),
                 other => Failure::Run(other.to_string()),
             };
-            let time = simulate_collective(&run, &platform).map_err(failed)?;
+            let what = format!("{} of {bytes} among {} ranks", run.collective, flags.ranks);
+            estimate.show(rows.len() as f64 / flags.bytes.len() as f64, &what);
+            let time = estimate.beside(|| simulate_collective(&run, &platform)).map_err(failed)?;
             let bound = collective_bound(&site.cluster, &time);
             let answer = match self.explain {
                 true => {
                     let mut progress = |of_this: f64| {
                         let share = (rows.len() as f64 + of_this) / flags.bytes.len() as f64;
-                        estimate.show(share, &format!("{} of {bytes}", run.collective));
+                        estimate.show(share, &what);
                     };
                     let answer = explain_collective(&run, &platform, &site, &time, &bound, &mut progress);
                     Some(answer.map_err(failed)?)

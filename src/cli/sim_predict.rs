@@ -9,12 +9,12 @@ use lockstep_sim::NetworkModel;
 use super::flags::{ExperimentFlags, FoldFlags, anchor, positive};
 use crate::convergence::Convergence;
 use crate::driver_log::DriverFlags;
-use crate::experiment::Anchor;
+use crate::experiment::{Anchor, Configuration};
 use crate::explain::text;
 use crate::failure::Failure;
 use crate::interrupt::on_interrupt;
-use crate::output::check_writable;
-use crate::predict::{Known, Setup, find};
+use crate::output::check_outputs;
+use crate::predict::{Known, Predicted, Setup, find};
 use crate::progress::Estimate;
 use crate::report::{Format, PredictedRow, Report, print};
 use crate::site::Site;
@@ -94,9 +94,7 @@ impl Predict {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), "--trials".to_owned());
         }
-        if let Some(path) = &self.trace {
-            check_writable("--trace", path)?;
-        }
+        check_outputs(&[("--trace", self.trace.as_deref()), self.driver.output()])?;
         let target = self.target.as_deref().map(Convergence::load).transpose()?.map(Arc::new);
         let known = Arc::new(Known::default());
         let estimate = Arc::new(Estimate::new("predicting"));
@@ -117,13 +115,14 @@ impl Predict {
         let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into())? };
         setup.options.fold = self.fold.rule();
         let (mut trace, mut claims) = (Trace::new(), Vec::new());
-        find(&experiment, configurations, &site, &setup, &known, &estimate, |configuration, predicted| {
+        let each = |configuration: &Configuration, predicted: &Predicted| {
             claims.clone_from(&predicted.prediction.claims);
             if self.trace.is_some() {
                 let label = format!("predicted {}", configuration.label());
                 trace.add(&label, &predicted.program, &predicted.prediction.timeline);
             }
-        })?;
+        };
+        estimate.beside(|| find(&experiment, configurations, &site, &setup, &known, &estimate, each))?;
         self.driver.save(&claims)?;
         // From here on an interrupt waits, so that the file and the rows are whole.
         known.with(|rows, notes, _| {

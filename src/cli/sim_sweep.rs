@@ -12,7 +12,7 @@ use super::sim_predict::Network;
 use crate::experiment::{Batch, Experiment, Learners, TransportKind, chunk_or_auto};
 use crate::failure::Failure;
 use crate::interrupt::on_interrupt;
-use crate::output::{check_writable, write_atomically};
+use crate::output::{check_outputs, write_atomically};
 use crate::progress::{Estimate, duration};
 use crate::report::{Format, Report};
 use crate::sweep::{
@@ -131,11 +131,7 @@ fn rank_counts(text: &str) -> Result<Counts, String> {
 
 impl SimSweep {
     pub(super) fn run(mut self) -> Result<(), Failure> {
-        for (flag, path) in [("--out", &self.out), ("--plot", &self.plot)] {
-            if let Some(path) = path {
-                check_writable(flag, path)?;
-            }
-        }
+        check_outputs(&[("--out", self.out.as_deref()), ("--plot", self.plot.as_deref())])?;
         let sweep = Sweep::new(self.resolve()?)?;
         check(&sweep)?;
         let plan = sweep.plan()?;

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::{Measured, lay_out, measure, quantile};
 use crate::operation::{Operation, STALL_LIMIT};
-use crate::output::write_atomically;
+use crate::output::{make_place, write_atomically};
 use crate::predict::{self, Setup};
 use crate::quiet::Quiet;
 use crate::report::{Report, scaling_efficiencies};
@@ -108,7 +108,7 @@ pub fn compare(
 
     let mut configurations = experiment.configurations()?;
     lay_out(experiment, &mut configurations)?;
-    launch.check(experiment, &configurations)?;
+    launch.all(launch.check(experiment, &configurations))?;
     let model = &configurations[0].job.model;
     let (train, held_out) = launch.all(Dataset::load_augmented(&experiment.data, model, experiment.augmentation))?;
     let mut last: Vec<Measured> = Vec::new();
@@ -200,12 +200,7 @@ fn experiment_steps(rows: &[CompareRow]) -> u32 {
 
 /// Writes a report as JSON, making the folder if it is missing.
 fn save<R: crate::report::Row>(path: &Path, report: &Report<R>) -> Result<(), InputError> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            let message = format!("cannot be made: {error}; run where you may write");
-            InputError::new("out", folder.display().to_string(), message)
-        })?;
-    }
+    make_place("out", path)?;
     let text = report.render(crate::report::Format::Json);
     write_atomically("out", path, |file| file.write_all(text.as_bytes()))
 }

@@ -9,7 +9,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{InputError, RECORD, read_text};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::report::PredictedRow;
@@ -58,10 +58,8 @@ impl Convergence {
     /// A file that cannot be read or says nothing of use, with its line.
     pub fn load(path: &Path) -> Result<Convergence, InputError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("cannot be read: {error}; name a table of epochs or a report of exec run");
-            InputError::new("--target", &file, message)
-        })?;
+        let cure = "name a table of epochs or a report of exec run";
+        let text = read_text(path, RECORD).map_err(|error| InputError::new("--target", &file, error.told(cure)))?;
         match path.extension().is_some_and(|extension| extension == "json") {
             true => logged::parse(&file, &text),
             false => table::parse(&file, &text),

@@ -59,11 +59,19 @@ impl Configuration {
     /// `lenet, 2 ranks x 16, ring`: for progress lines and tracks of traces.
     pub fn label(&self) -> String {
         let job = &self.job;
-        let method = if job.workers == 1 { String::new() } else { format!(", {}", job.algorithm) };
-        let ranks = if job.workers == 1 { "1 rank".to_owned() } else { format!("{} ranks", job.workers) };
         let scenario = self.scenario.iter().filter(|name| &***name != NONE).map(|name| format!(", {name}"));
         let scenario: String = scenario.collect();
-        format!("{}, {ranks} x {}{method}{scenario}", job.model.name(), job.batch_per_rank)
+        let ranks = job.workers.to_string();
+        format!("{}{scenario}", self.label_with(&ranks, &job.batch_per_rank.to_string(), &job.algorithm.to_string()))
+    }
+
+    /// The label of the same model on so many ranks, with such a batch and algorithm.
+    pub fn label_with(&self, ranks: &str, batch_per_rank: &str, algorithm: &str) -> String {
+        let model = self.job.model.name();
+        match ranks {
+            "1" => format!("{model}, 1 rank x {batch_per_rank}"),
+            ranks => format!("{model}, {ranks} ranks x {batch_per_rank}, {algorithm}"),
+        }
     }
 
     /// Where its ranks run on `cluster`, in host order; tells the job how they lie on nodes.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use lockstep_exec::data::Augmentation;
 use lockstep_exec::device::Devices;
 use lockstep_models::{Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Optimizer, Sampling, Strategy, Target};
-use lockstep_topology::{Algorithm, Bytes, InputError};
+use lockstep_topology::{Algorithm, Bytes, DESCRIPTION, InputError, read_text};
 
 use crate::tuner_log::Logged;
 pub use arms::Arm;
@@ -215,11 +215,10 @@ impl Experiment {
     /// An unreadable file, and whatever [`Experiment::parse`] refuses.
     pub fn load(path: &Path) -> Result<Experiment, InputError> {
         let shown = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match read_text(path, DESCRIPTION) {
             Ok(text) => Experiment::parse(&shown, &text),
             Err(error) => {
-                let message =
-                    format!("cannot be read: {error}; name an experiment such as experiments/quickstart.toml");
+                let message = error.told("name an experiment such as experiments/quickstart.toml");
                 Err(InputError::new("EXPERIMENT", shown, message))
             }
         }
@@ -239,6 +238,11 @@ impl Experiment {
     /// See [`Device::open`].
     pub fn devices(&self) -> Result<Devices, InputError> {
         self.device.open().map_err(|error| self.locate(error))
+    }
+
+    /// Whether the file or a flag says something under `key`, in place of the default.
+    pub fn states(&self, key: &str) -> bool {
+        self.places.contains_key(key)
     }
 
     /// Says that a flag has replaced the file's value under `key`, so that errors name the flag.
@@ -291,6 +295,14 @@ impl Experiment {
 pub fn accuracy(share: f64) -> Result<f64, String> {
     let right = share > 0.0 && share <= 1.0;
     right.then_some(share).ok_or_else(|| "must be a number above 0 and at most 1".to_owned())
+}
+
+/// The share of the last step that the next one keeps.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn momentum(share: f64) -> Result<f64, String> {
+    (0.0..1.0).contains(&share).then_some(share).ok_or_else(|| "must be a number from 0 to below 1".to_owned())
 }
 
 /// A share by which throughput is to grow.

@@ -50,6 +50,11 @@ const QUANTILES: [(&str, f64); 6] =
 /// As many trials as anybody can wait for.
 const MOST_TRIALS: u64 = 1_000_000;
 
+/// Means between which a factor still means something.
+const FACTORS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
+/// Mean seconds by which a message may be late.
+const LATEST: f64 = 3600.0;
+
 /// What the values of a distribution are.
 #[derive(Clone, Copy, PartialEq)]
 enum Unit {
@@ -108,7 +113,15 @@ fn distribution(entry: &Entry<'_>, unit: Unit) -> Result<Distribution, InputErro
         }
         _ => Err("give mean and cv, or two quantiles such as p50 and p99".to_owned()),
     };
-    found.map_err(|message| entry.error(message))
+    let found = found.map_err(|message| entry.error(message))?;
+    let (range, told) = match unit {
+        Unit::Factor => (FACTORS, "a factor from 0.000001 to 1000000"),
+        Unit::Time => (0.0..=LATEST, "an hour at most"),
+    };
+    if !range.contains(&found.mean()) {
+        return Err(entry.error(format!("the mean is {:e}: it must be {told}", found.mean())));
+    }
+    Ok(found)
 }
 
 fn variation(section: &Section<'_>, family: Family) -> Result<f64, InputError> {

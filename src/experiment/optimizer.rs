@@ -27,7 +27,7 @@ pub(super) fn optimizer(optimizer: &mut Optimizer, entry: &Entry<'_>) -> Result<
             "scaling" => optimizer.scaling = entry.read(str::parse)?,
             "warm_up" => optimizer.warm_up = entry.read(str::parse)?,
             "decay" => optimizer.decay = entry.read(str::parse)?,
-            "momentum" => optimizer.momentum = entry.number(0.0)?,
+            "momentum" => optimizer.momentum = entry.checked(super::momentum)?,
             "momentum_form" => optimizer.form = entry.read(str::parse)?,
             "nesterov" => optimizer.nesterov = entry.boolean()?,
             "weight_decay" => optimizer.weight_decay = entry.number(0.0)?,

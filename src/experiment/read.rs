@@ -89,7 +89,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
 /// A value that its key cannot have.
 pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
     match entry.key() {
-        "name" => experiment.name = entry.text()?.to_owned(),
+        "name" => experiment.name = name(entry)?,
         "model" => experiment.model = entry.text()?.to_owned(),
         "data" => experiment.data = entry.text()?.to_owned(),
         "cluster" => experiment.cluster = entry.text()?.to_owned(),
@@ -129,6 +129,28 @@ pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), 
         _ => experiment.published = Some(published(entry)?),
     }
     Ok(())
+}
+
+/// Most characters of an experiment's name.
+const LONGEST_NAME: usize = 100;
+
+/// What an experiment is called: files are named after it, so it is one component of a path.
+fn name(entry: &Entry<'_>) -> Result<String, InputError> {
+    let Some(name) = entry.plain_text() else { return Err(entry.error("name must be a text in quotes")) };
+    let length = name.chars().count();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let wrong = match name {
+        "" => "is empty".to_owned(),
+        "." | ".." => "is no name that a file can have".to_owned(),
+        _ if length > LONGEST_NAME => format!("has {length} characters"),
+        _ => match name.chars().find(|c| !allowed(*c)) {
+            None => return Ok(name.to_owned()),
+            Some(other) => format!("has the character {other:?} in it"),
+        },
+    };
+    Err(entry.error(format!(
+        "{wrong}: files are named after it, so take 1 to {LONGEST_NAME} letters (a to z), digits, -, _ and ."
+    )))
 }
 
 /// A number, or `"auto"`.

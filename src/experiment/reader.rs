@@ -131,7 +131,12 @@ impl<'a> Entry<'a> {
 
     /// Whether it is just this text.
     pub(crate) fn is(&self, text: &str) -> bool {
-        self.value.as_str() == Some(text)
+        self.plain_text() == Some(text)
+    }
+
+    /// Text in quotes, whatever it is.
+    pub(crate) fn plain_text(&self) -> Option<&'a str> {
+        self.value.as_str()
     }
 
     /// What `read` makes of a text.

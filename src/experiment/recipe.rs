@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lockstep_exec::data::Augmentation;
 use lockstep_models::{InitRules, Optimizer};
-use lockstep_topology::{InputError, nearest};
+use lockstep_topology::{DESCRIPTION, InputError, nearest, read_text};
 
 use super::optimizer::{inits, optimizer};
 use super::reader::{Entry, Section, Source};
@@ -52,9 +52,8 @@ impl Recipe {
         let recipes = match FILES.iter().find(|(name, _)| *name == file) {
             Some((name, text)) => Recipe::parse(name, text)?,
             None if Path::new(file).is_file() => {
-                let read = std::fs::read_to_string(file);
-                let content =
-                    read.map_err(|error| InputError::new("--recipe", file, format!("cannot be read: {error}")))?;
+                let read = read_text(Path::new(file), DESCRIPTION);
+                let content = read.map_err(|error| InputError::new("--recipe", file, error.told("name another")))?;
                 Recipe::parse(file, &content)?
             }
             None => {

@@ -4,6 +4,8 @@ use lockstep_models::{Bucket, Decay, Init, MomentumForm, Scaling, Target, WarmUp
 use lockstep_topology::cluster::HostId;
 use lockstep_topology::{Algorithm, Bytes, Cluster, InputError, Rank};
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// An experiment on LeNet with these further lines, the first of which is line 3.
@@ -300,4 +302,42 @@ fn the_claims_experiments_can_be() {
         }
     }
     assert!(arms > 40, "{arms} arms");
+}
+
+#[test]
+fn a_name_is_one_component_of_a_path() {
+    let of = |name: &str| Experiment::parse("e.toml", &format!("model = \"mlp\"\nname = {name}\n"));
+    for (name, wanted) in [
+        ("\"../../evil\"", "'/'"),
+        ("\"a/b\"", "'/'"),
+        ("\"a\\\\b\"", "'\\\\'"),
+        ("\"\"", "is empty"),
+        ("\".\"", "no name that a file can have"),
+        ("\"..\"", "no name that a file can have"),
+        ("\"a\\u0007b\"", "'\\u{7}'"),
+        ("\"a\\u0000b\"", "'\\0'"),
+        ("\"a b\"", "' '"),
+        ("\"größe\"", "'ö'"),
+        ("7", "text in quotes"),
+        (&format!("\"{}\"", "n".repeat(101)), "has 101 characters"),
+    ] {
+        let error = of(name).unwrap_err();
+        assert_eq!(error.place, "e.toml:2", "{name}");
+        assert!(error.message.contains(wanted), "{name}: {error}");
+        assert!(name == "7" || error.message.contains("1 to 100 letters"), "{error}");
+    }
+}
+
+proptest! {
+    /// Whatever is taken names one file in `out`, and all that should be is taken.
+    #[test]
+    fn files_named_after_an_experiment_lie_in_one_folder(any in ".{0,110}", good in "[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}") {
+        let of = |name: &str| Experiment::parse("e.toml", &format!("model = \"mlp\"\nname = {name:?}\n"));
+        if let Ok(experiment) = of(&any) {
+            let path = crate::compare::predictions_path(&experiment);
+            prop_assert_eq!(path.parent(), Some(Path::new("out")));
+            prop_assert!(path.file_name().is_some_and(|name| name.len() < 255));
+        }
+        prop_assert_eq!(of(&good).map(|experiment| experiment.name), Ok(good));
+    }
 }

@@ -25,7 +25,7 @@ mod tests;
 
 use std::path::Path;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{DESCRIPTION, InputError, read_text};
 
 use crate::experiment::Experiment;
 
@@ -108,9 +108,8 @@ impl Paper {
             let message = format!("there is no such paper: there are {names}, or name a .toml file");
             return Err(InputError::new("PAPER", name, message));
         }
-        let text = std::fs::read_to_string(Path::new(name)).map_err(|error| {
-            InputError::new("PAPER", name, format!("cannot be read: {error}; name one of lockstep's, or a .toml file"))
-        })?;
+        let text = read_text(Path::new(name), DESCRIPTION)
+            .map_err(|error| InputError::new("PAPER", name, error.told("name one of lockstep's, or a .toml file")))?;
         Paper::parse(name, &text)
     }
 

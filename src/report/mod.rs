@@ -17,6 +17,7 @@ mod trained_row;
 
 use std::io::{self, Write};
 
+use lockstep_topology::InputError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -111,7 +112,8 @@ pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Run(format!("standard output cannot be written: {error}")))
+            let message = format!("cannot be written: {error}; make room, or send it elsewhere");
+            Err(InputError::new("standard output", "", message).into())
         }
         _ => Ok(()),
     }

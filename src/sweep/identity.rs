@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lockstep_sim::{FoldRule, NetworkModel};
+use lockstep_topology::{RECORD, read_text};
 
 use super::plan::Sweep;
 use super::points::How;
@@ -98,5 +99,5 @@ fn files(sweep: &Sweep, how: &How, identity: &mut Identity) {
         None => on_this_machine.then(|| Path::new(PROFILE_PATH)),
     };
     let contents = clusters.map(Path::new).chain(profile);
-    identity.set_list("files", contents.map(|path| std::fs::read_to_string(path).unwrap_or_default()));
+    identity.set_list("files", contents.map(|path| read_text(path, RECORD).unwrap_or_default()));
 }

@@ -34,6 +34,7 @@ pub fn counts(text: &str) -> Result<Vec<RankCount>, String> {
     }
     match text.parse() {
         Ok(count) if count > 0 => Ok(vec![RankCount::Of(count)]),
+        _ if is_large(text) => Err(format!("is too large: numbers go up to {}", u32::MAX)),
         _ => Err(format!("must be a whole number from 1 to {}, a range such as 1..1024, or all", u32::MAX)),
     }
 }
@@ -70,8 +71,18 @@ fn doublings(first: &str, last: &str) -> Result<Vec<u32>, String> {
             }
             Ok(all)
         }
+        (Some(first), Some(last)) => Err(format!("{first}..{last} is no range: write the smaller number first")),
+        _ if [first, last].iter().any(|text| is_large(text)) => {
+            Err(format!("{first}..{last} is too large: numbers go up to {}", u32::MAX))
+        }
         _ => Err(format!("{first}..{last} is no range: write it like 1..32, which is 1, 2, 4, 8, 16, 32")),
     }
+}
+
+/// Whether it is a number, but none of 32 bits.
+fn is_large(text: &str) -> bool {
+    let text = text.trim();
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_digit()) && text.parse::<u32>().is_err()
 }
 
 #[cfg(test)]
@@ -95,6 +106,9 @@ mod tests {
         for text in ["0", "", "0..4", "8..4", "1..", "..", "1..x", "many", "-1", "4294967296"] {
             assert!(counts(text).is_err(), "{text}");
         }
+        for text in ["1..99999999999", "99999999999", "4294967296..8"] {
+            assert!(counts(text).unwrap_err().contains("up to 4294967295"), "{text}");
+        }
     }
 
     #[test]
@@ -106,6 +120,7 @@ mod tests {
             assert_eq!(of(plain), [plain]);
         }
         assert!(clusters("dgx-a100:4..2").unwrap_err().contains("4..2 is no range"));
+        assert!(clusters("dgx-a100:1..4294967296").unwrap_err().contains("up to 4294967295"));
         assert!(clusters("dgx-a100:4..").is_err());
     }
 }

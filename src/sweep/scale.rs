@@ -70,10 +70,10 @@ impl Scale {
         }
         for (index, factor) in factors.iter().enumerate() {
             if !FACTORS.contains(factor) {
-                return Err(format!("{name}={factor} must be a factor from 0.000001 to 1000000"));
+                return Err(format!("{name}={factor:?} must be a factor from 0.000001 to 1000000"));
             }
             if factors[..index].contains(factor) {
-                return Err(format!("{name} has the factor {factor} twice: leave one out"));
+                return Err(format!("{name} has the factor {factor:?} twice: leave one out"));
             }
         }
         Ok(Scale { name: name.to_owned(), figures, factors })

@@ -7,6 +7,9 @@ use crate::checkpoint::{identity, setting};
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
 use crate::identity::Identity;
 
+/// At most so many runs in a sweep.
+const MOST: u64 = 100_000;
+
 /// One run: a configuration of an arm with a seed.
 #[derive(Debug, Clone)]
 pub struct Planned {
@@ -44,6 +47,11 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
         }
         let configurations = own.configurations()?;
         arms.push((arm.name, own, configurations));
+    }
+    let each: usize = arms.iter().map(|(_, _, configurations)| configurations.len()).sum();
+    if each as u64 * u64::from(experiment.seeds) > MOST {
+        let message = format!("gives {each} runs as many times, and {MOST} are possible: take fewer");
+        return Err(experiment.locate(InputError::new("--seeds", experiment.seeds.to_string(), message)));
     }
     let mut runs = Vec::new();
     for seed in (0..u64::from(experiment.seeds)).map(|more| experiment.seed.wrapping_add(more)) {

@@ -13,7 +13,7 @@ use super::{MOST, trail};
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::measure::{Measured, segment, steps};
+use crate::measure::{Measured, Part, segment, steps};
 use crate::operation::Operation;
 
 /// Iterations that an observation takes; the first ones, in which memory is new, do not count.
@@ -28,6 +28,7 @@ pub fn measured(
     experiment: &Experiment,
     seed: u64,
     (data, held_out): (&Dataset, Option<&Dataset>),
+    operation: &Operation,
     launch: &mut Launch,
 ) -> Result<Option<Measured>, Failure> {
     if experiment.transport == TransportKind::Mpi {
@@ -35,7 +36,6 @@ pub fn measured(
             "learners cannot be added to processes that mpirun started: take --transport threads, or a number";
         return Err(experiment.locate(InputError::new("--learners", "auto", message)).into());
     }
-    let operation = Operation::default();
     if experiment.replay.is_some() {
         let message = "claims are of a run with one number of learners: give that number, or leave --replay out";
         return Err(experiment.locate(InputError::new("--learners", "auto", message)).into());
@@ -64,9 +64,8 @@ pub fn measured(
         let last = count == left;
         // The state is also what a run that is over already would have left.
         let judges = held_out.filter(|_| last);
-        let Some(mut measured) =
-            segment(&tuned, experiment, seed, (data, judges), &operation, launch, (count.max(1), state.as_ref()))?
-        else {
+        let part = Part { steps: count.max(1), first: losses.len() as u64, start: state.as_ref() };
+        let Some(mut measured) = segment(&tuned, experiment, seed, (data, judges), operation, launch, part)? else {
             return Ok(None);
         };
         losses.append(&mut measured.run.losses);

@@ -8,6 +8,7 @@ pub mod collective;
 mod input_error;
 pub mod placement;
 pub mod symmetry;
+mod text;
 mod units;
 
 pub use cluster::Cluster;
@@ -16,6 +17,7 @@ pub use collective::{
     Step, Wait, check, shard,
 };
 pub use input_error::{InputError, nearest};
-pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks};
+pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks, ranks_of_each};
 pub use symmetry::{Fold, Levels, Permutations};
+pub use text::{DESCRIPTION, RECORD, Unreadable, read_text};
 pub use units::{Bandwidth, Bytes, Time};

@@ -9,7 +9,7 @@ mod tests;
 
 use crate::InputError;
 use crate::cluster::{Cluster, DeviceId, DeviceKind, HostId};
-pub use hosting::{Hosting, HostingRule, blocks};
+pub use hosting::{Hosting, HostingRule, blocks, ranks_of_each};
 
 /// A logical actor of a job, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

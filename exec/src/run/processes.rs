@@ -2,7 +2,7 @@
 
 use lockstep_models::Program;
 
-use super::{Options, Run, body, finish, room, setup};
+use super::{Options, Run, body, check_run, finish, setup};
 use crate::data::Dataset;
 use crate::error::ExecError;
 use crate::found::Found;
@@ -68,7 +68,7 @@ fn set_up_process<'a>(
     hosts: &'a [u32],
 ) -> Result<Setup<'a>, ExecError> {
     data.check_fits(&program.model)?;
-    options.devices.check(program, here)?;
-    room::check(program, here.iter().copied(), options)?;
+    let apart = hosts.windows(2).all(|two| two[0] != two[1]);
+    check_run(program, here.iter().copied(), &options.devices, options.threads_per_rank, apart)?;
     Ok(Setup { hosts: Some(hosts), ..setup(program, data, options, here.iter().copied())? })
 }

@@ -15,7 +15,12 @@ use super::read::{Entry, Table, suggestion};
 use crate::Layer;
 
 /// Most layers of a model; ResNet-1001 has some 3,700.
-const MAX_LAYERS: usize = 20_000;
+pub(super) const MAX_LAYERS: usize = 20_000;
+
+/// What is wrong with more.
+pub(super) fn too_many() -> String {
+    format!("the model has more than {MAX_LAYERS} layers: take fewer, or repeat less")
+}
 
 /// Most blocks inside one another.
 const MAX_DEPTH: usize = 16;
@@ -112,7 +117,7 @@ impl<'a> Unfolding<'a> {
             if kind.is_some() {
                 let (layer, inits) = kinds::layer(table, what, arguments)?;
                 if self.drafts.len() >= MAX_LAYERS {
-                    return Err(table.error(format!("the model has more than {MAX_LAYERS} layers: repeat less")));
+                    return Err(table.error(too_many()));
                 }
                 let index = self.drafts.len();
                 let (loss_weight, place) = (kinds::loss_weight(table)?, table.place());

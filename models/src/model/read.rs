@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use lockstep_topology::{InputError, nearest};
+use lockstep_topology::{Bytes, DESCRIPTION, InputError, nearest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -67,6 +67,17 @@ pub(super) fn variants(file: &str, text: &str) -> Result<Vec<String>, InputError
 }
 
 fn document<'a>(source: &Source<'a>) -> Result<Spanned<DeTable<'a>>, InputError> {
+    // A list of layers is as fast to count as it is slow to parse.
+    let mut headers = source.text.match_indices("[[layer]]").filter(|(at, _)| source.text[..*at].ends_with('\n'));
+    if let Some((at, header)) = headers.nth(block::MAX_LAYERS) {
+        return Err(source.error(at..at + header.len(), block::too_many()));
+    }
+    if source.text.len() as u64 > DESCRIPTION.0 {
+        let length = Bytes(source.text.len() as u64);
+        let message =
+            format!("the description takes {length}, and {DESCRIPTION} are read: repeat layers in a [[block]]");
+        return Err(InputError::new(source.file, "", message));
+    }
     DeTable::parse(source.text).map_err(|error| {
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         source.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))

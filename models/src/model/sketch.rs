@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::block::{MAX_LAYERS, too_many};
 use super::build::Draft;
 use crate::{Layer, Shape};
-
-/// Most layers of a model, as in a TOML file.
-const MAX_LAYERS: usize = 20_000;
 
 /// Drafts whose shapes are known, under names that are told apart.
 #[derive(Debug, Default)]
@@ -21,7 +19,7 @@ impl Sketch {
     /// Adds a layer whose shape follows from its inputs, and returns its index; the error is without a place.
     pub(super) fn add(&mut self, draft: Draft) -> Result<usize, String> {
         if self.drafts.len() >= MAX_LAYERS {
-            return Err(format!("the model has more than {MAX_LAYERS} layers: make it smaller"));
+            return Err(too_many());
         }
         let shapes: Vec<Shape> = draft.inputs.iter().map(|input| self.shapes[*input]).collect();
         self.shapes.push(draft.layer.output_shape(&shapes)?);

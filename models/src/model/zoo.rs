@@ -1,6 +1,8 @@
 //! The models that come with the project, compiled in so that the program needs no folder beside it.
 
-use lockstep_topology::InputError;
+use std::path::Path;
+
+use lockstep_topology::{Bytes, InputError, Unreadable, read_text};
 
 use super::Model;
 use super::read::{self, suggestion};
@@ -49,7 +51,9 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
         return Err(InputError::new("", format!("model \"{wanted}\""), message));
     }
     if name_or_path.ends_with(".onnx") {
-        let bytes = std::fs::read(name_or_path).map_err(|error| unreadable(name_or_path, &error))?;
+        let told =
+            |error| InputError::new(name_or_path, "", format!("the model {}", Unreadable::System(error).told(CURE)));
+        let bytes = std::fs::read(name_or_path).map_err(told)?;
         return Model::from_onnx(name_or_path, &bytes);
     }
     let is_path =
@@ -60,16 +64,19 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
             format!("there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: {cure}");
         return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
     }
-    let text = std::fs::read_to_string(name_or_path).map_err(|error| unreadable(name_or_path, &error))?;
+    let told = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.told(CURE)));
+    let text = read_text(Path::new(name_or_path), LONGEST).map_err(told)?;
     if foreign.is_some() {
         return Model::from_caffe(name_or_path, &text);
     }
     read::parse(name_or_path, &text, settings)
 }
 
-fn unreadable(path: &str, error: &std::io::Error) -> InputError {
-    InputError::new(path, "", format!("cannot read the model: {error}"))
-}
+/// The longest text of a model; the parser of TOML takes less.
+const LONGEST: Bytes = Bytes(64 << 20);
+
+/// What else to name.
+const CURE: &str = "lockstep models list shows those that need no file";
 
 fn file(name: &str) -> String {
     format!("models/zoo/{name}.toml")

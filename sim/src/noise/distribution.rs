@@ -35,6 +35,10 @@ pub const FAMILIES: [(&str, Family); 6] = [
     ("gamma", Family::Gamma),
 ];
 
+/// The largest coefficient of variation: beyond it nearly all draws are next to nothing, and the mean is made by those that no
+/// simulation sees.
+const MOST_VARIATION: f64 = 100.0;
+
 /// Points of the integral of [`Distribution::expected_maximum`].
 const POINTS: u32 = 20_000;
 
@@ -96,6 +100,12 @@ fn gamma_quantile(shape: f64, u: f64) -> f64 {
     }
 }
 
+/// Whether a coefficient of variation means something.
+fn spread(cv: f64) -> Result<(), String> {
+    let few = cv <= MOST_VARIATION;
+    few.then_some(()).ok_or_else(|| format!("the standard deviation must be at most {MOST_VARIATION} times the mean"))
+}
+
 impl Distribution {
     /// The member of `family` with this mean and this coefficient of variation (standard deviation over mean).
     ///
@@ -114,6 +124,7 @@ impl Distribution {
         if !(cv >= 0.0 && cv.is_finite()) {
             return Err(format!("cv = {cv}: must be zero or positive, and finite"));
         }
+        spread(cv).map_err(|wrong| format!("cv = {cv:?}: {wrong}"))?;
         let sd = mean * cv;
         let most = |most: f64, why: &str| match cv <= most {
             true => Ok(()),
@@ -174,7 +185,11 @@ impl Distribution {
                 low("the mean", mean - sd)?;
                 (mean, sd)
             }
-            Family::Lognormal => line(normal_quantile(p), normal_quantile(q), log(x), log(y)),
+            Family::Lognormal => {
+                let (median, b) = line(normal_quantile(p), normal_quantile(q), log(x), log(y));
+                spread(expm1(b * b).sqrt()).map_err(|wrong| format!("{x:?} and {y:?}: {wrong}"))?;
+                (median, b)
+            }
             Family::Exponential => {
                 let (start, scale) = line(-log1p(-p), -log1p(-q), x, y);
                 low("the least value", start)?;

@@ -15,7 +15,7 @@ mod tests;
 
 use std::path::Path;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{DESCRIPTION, InputError, read_text};
 
 use super::{Paper, Row, Shipped, Unit};
 use crate::experiment::Experiment;
@@ -113,11 +113,11 @@ impl Plot {
             return read::parse(paper, &format!("experiments/papers/{file}.figures.toml"), shipped.figures);
         }
         let beside = Path::new(file).with_extension("figures.toml");
-        match std::fs::read_to_string(&beside) {
+        match read_text(&beside, DESCRIPTION) {
             Ok(text) => read::parse(paper, &beside.display().to_string(), &text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) if error.is_missing() => Ok(Vec::new()),
             Err(error) => {
-                let message = format!("cannot be read: {error}; it holds the paper's figures");
+                let message = error.told("it holds the paper's figures");
                 Err(InputError::new("PAPER", beside.display().to_string(), message))
             }
         }

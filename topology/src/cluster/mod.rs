@@ -31,7 +31,9 @@ mod stamp;
 mod tests;
 mod transport;
 
-use crate::{InputError, nearest};
+use std::path::Path;
+
+use crate::{DESCRIPTION, InputError, nearest, read_text};
 pub use copy::HostBuffer;
 pub use describe::Table;
 pub use fabric::{Fabric, Routing};
@@ -125,9 +127,12 @@ impl Cluster {
             let message = format!("no such cluster; did you mean {cure}? A file's path must end in .toml");
             return Err(InputError::new("--cluster", name_or_path, message));
         }
-        match std::fs::read_to_string(name) {
+        match read_text(Path::new(name), DESCRIPTION) {
             Ok(text) => stamp::parse(name, &text, &order).map_err(asked),
-            Err(error) => Err(InputError::new("--cluster", name_or_path, format!("cannot be read: {error}"))),
+            Err(error) => {
+                let message = error.told("lockstep clusters list shows those that need no file");
+                Err(InputError::new("--cluster", name_or_path, message))
+            }
         }
     }
 

@@ -92,6 +92,9 @@ impl fmt::Display for Algorithm {
     }
 }
 
+/// More colours than this take longer to go through than any buffer needs.
+const MOST_COLORS: u32 = 4096;
+
 impl FromStr for Algorithm {
     type Err = InputError;
 
@@ -107,7 +110,10 @@ impl FromStr for Algorithm {
             ("library", Some("mpi")) => Ok(Algorithm::Library(Library::Mpi)),
             ("library", Some("nccl")) => Ok(Algorithm::Library(Library::Nccl)),
             ("tree", Some(count)) => Ok(Algorithm::Tree { branching: positive(text, count)? }),
-            ("multi-color", Some(count)) => Ok(Algorithm::MultiColor { colors: positive(text, count)? }),
+            ("multi-color", Some(count)) => match positive(text, count)? {
+                colors @ ..=MOST_COLORS => Ok(Algorithm::MultiColor { colors }),
+                _ => Err(refusal(text, &format!("each colour is a tree of its own: take at most {MOST_COLORS}"))),
+            },
             ("parameter-server", Some(rest)) => {
                 let (count, dedicated) = match rest.split_once(':') {
                     Some((count, "dedicated")) => (count, true),
@@ -116,12 +122,11 @@ impl FromStr for Algorithm {
                 };
                 Ok(Algorithm::ParameterServer { servers: positive(text, count)?, dedicated })
             }
-            ("hierarchical", Some(across)) => match across.parse()? {
-                Algorithm::Hierarchical(_) => {
-                    Err(refusal(text, "there are two levels: name the algorithm across nodes"))
-                }
-                across => Ok(Algorithm::Hierarchical(Box::new(across))),
-            },
+            // Refused before the rest is read, which may nest as deep as a file is long.
+            ("hierarchical", Some(across)) if across.split(':').next() == Some(name) => {
+                Err(refusal(text, "there are two levels: name the algorithm across nodes"))
+            }
+            ("hierarchical", Some(across)) => Ok(Algorithm::Hierarchical(Box::new(across.parse()?))),
             ("tree", None) => Err(refusal(text, "needs the children of an inner member: write `tree:4`")),
             ("multi-color", None) => Err(refusal(text, "needs the number of colours: write `multi-color:4`")),
             ("parameter-server", None) => Err(refusal(text, "needs the number of servers: write `parameter-server:1`")),
@@ -170,6 +175,7 @@ mod tests {
             ("ring:2", "takes no parameter"),
             ("multi-color", "multi-color:4"),
             ("multi-color:0", "at least 1"),
+            ("multi-color:4097", "at most 4096"),
             ("parameter-server", "parameter-server:1"),
             ("parameter-server:-1", "at least 1"),
             ("parameter-server:1:shared", "dedicated"),
@@ -182,5 +188,7 @@ mod tests {
             let refusal = text.parse::<Algorithm>().expect_err(text);
             assert!(refusal.to_string().contains(cure), "{text}: {refusal}");
         }
+        // However deep it nests, and whatever is at the bottom.
+        assert!("hierarchical:".repeat(1 << 20).parse::<Algorithm>().is_err());
     }
 }

@@ -18,14 +18,28 @@ use std::collections::BTreeMap;
 /// assert!(blocks(4, 3).unwrap_err().contains("mpirun -n 4"));
 /// ```
 pub fn blocks(ranks: u32, processes: u32) -> Result<Vec<u32>, String> {
+    let each = ranks_of_each(ranks, processes)?;
+    Ok((0..ranks).map(|rank| rank / each).collect())
+}
+
+/// Ranks in each process where equally many go into each.
+///
+/// # Errors
+/// What does not divide, with a cure.
+///
+/// ```
+/// # use lockstep_topology::ranks_of_each;
+/// assert_eq!(ranks_of_each(6, 2), Ok(3));
+/// assert!(ranks_of_each(4, 3).is_err());
+/// ```
+pub fn ranks_of_each(ranks: u32, processes: u32) -> Result<u32, String> {
     if processes == 0 || !ranks.is_multiple_of(processes) {
         return Err(format!(
             "mpirun started {processes} processes, among which {ranks} ranks do not divide: take mpirun -n {ranks}, or a \
              number that divides {ranks}"
         ));
     }
-    let each = ranks / processes;
-    Ok((0..ranks).map(|rank| rank / each).collect())
+    Ok(ranks / processes)
 }
 
 /// How ranks are gathered into processes.

@@ -25,6 +25,11 @@ impl Threads {
         Threads { count: 1, team: None }
     }
 
+    /// As many as `count`, of which none is started: for what is planned for so many.
+    pub(crate) fn planned(count: usize) -> Threads {
+        Threads { count: count.max(1), team: None }
+    }
+
     /// `count` threads (at least one), the caller's among them.
     ///
     /// # Errors
@@ -35,7 +40,7 @@ impl Threads {
         }
         let team = Team::new(count - 1).map_err(|error| {
             let message = format!("the system gives no {count} threads ({error}): ask for fewer");
-            InputError::new("threads per rank", count.to_string(), message)
+            InputError::new("--threads-per-rank", count.to_string(), message)
         })?;
         Ok(Threads { count, team: Some(Arc::new(team)) })
     }

@@ -103,25 +103,33 @@ pub(crate) fn run_ends<W: Transport + Send, S: Send, T: Send, E: Display>(
     body: impl Fn(&mut dyn Transport, &mut S) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, TransportError> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = ends
-            .into_iter()
-            .zip(&mut states)
-            .map(|(mut end, state)| {
-                let body = &body;
-                let thread = std::thread::Builder::new().name(format!("rank {}", end.rank().0));
-                let spawned = thread.spawn_scoped(scope, move || {
-                    let cause = match catch_unwind(AssertUnwindSafe(|| body(&mut end, state))) {
-                        Ok(Ok(result)) => return Ok(result),
-                        Ok(Err(error)) => error.to_string(),
-                        Err(payload) => format!("panic: {}", panic_text(payload.as_ref())),
-                    };
-                    end.abort(&cause);
-                    // The first cause of the job, which may be another rank's.
-                    Err(end.poll().err().unwrap_or(TransportError::Aborted { rank: end.rank(), cause }))
-                });
-                spawned.expect("the system gives a thread for each rank")
-            })
-            .collect();
+        let mut threads = Vec::new();
+        let (mut ends, mut states) = (ends.into_iter(), states.iter_mut());
+        while let (Some(mut end), Some(state)) = (ends.next(), states.next()) {
+            let (body, rank) = (&body, end.rank());
+            let thread = std::thread::Builder::new().name(format!("rank {}", rank.0));
+            let spawned = thread.spawn_scoped(scope, move || {
+                let cause = match catch_unwind(AssertUnwindSafe(|| body(&mut end, state))) {
+                    Ok(Ok(result)) => return Ok(result),
+                    Ok(Err(error)) => error.to_string(),
+                    Err(payload) => format!("panic: {}", panic_text(payload.as_ref())),
+                };
+                end.abort(&cause);
+                // The first cause of the job, which may be another rank's.
+                Err(end.poll().err().unwrap_or(TransportError::Aborted { rank: end.rank(), cause }))
+            });
+            match spawned {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    // Those that run wait for ranks that never come: they are told, or see that the ends are gone.
+                    let cause = format!("the system gives no thread for it: {error}; take fewer ranks");
+                    ends.by_ref().take(1).for_each(|mut end| end.abort(&cause));
+                    drop(ends);
+                    threads.into_iter().for_each(|thread| drop(thread.join()));
+                    return Err(TransportError::Aborted { rank, cause });
+                }
+            }
+        }
         threads.into_iter().map(|thread| thread.join().expect("panics are caught inside")).collect()
     })
 }

@@ -1,0 +1,152 @@
+//! `Destination`: what the path of an output leads to, behind all links: a file, which is replaced whole, or a device, a pipe or
+//! an open descriptor, which is written into.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Links that are followed, as many as Linux follows.
+const LINKS: u32 = 40;
+
+/// Bytes that are written at once.
+const BUFFER: usize = 1 << 18;
+
+/// Longest name, in bytes, that a draft repeats: file systems take 255.
+const LONGEST: usize = 200;
+
+/// Where an output goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// A file, or the place of one that does not exist yet; its folder exists and is written without links.
+    File(PathBuf),
+    /// Something that is no file: a device, a pipe, a descriptor that this process was given.
+    Stream(PathBuf),
+    /// This process's own standard output.
+    Stdout,
+    /// This process's own standard error.
+    Stderr,
+}
+
+impl Destination {
+    /// What `path` leads to.
+    ///
+    /// # Errors
+    /// What cannot be written, in words: a folder, a folder that does not exist, a link to itself.
+    pub fn find(path: &Path) -> Result<Destination, String> {
+        let unreachable = |error: io::Error| format!("cannot be written: {error}; name a file that can be");
+        if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err("is a folder: name a file in it".to_owned());
+        }
+        let mut place = path.to_owned();
+        for _ in 0..LINKS {
+            if let Some(number) = descriptor(&place) {
+                let found = fs::metadata(&place).map_err(unreachable)?;
+                return match number {
+                    _ if found.is_dir() => Err("is a folder: name a file in it".to_owned()),
+                    1 => Ok(Destination::Stdout),
+                    2 => Ok(Destination::Stderr),
+                    _ => Ok(Destination::Stream(place)),
+                };
+            }
+            match fs::symlink_metadata(&place) {
+                Ok(found) if found.is_symlink() => {
+                    let target = fs::read_link(&place).map_err(unreachable)?;
+                    place = folder_of(&place).join(target);
+                }
+                Ok(found) if found.is_dir() => return Err("is a folder: name a file in it".to_owned()),
+                Ok(found) if !found.is_file() => return Ok(Destination::Stream(place)),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreachable(error)),
+                _ => {
+                    let (folder, Some(name)) = (folder_of(&place), place.file_name()) else {
+                        return Err("names no file".to_owned());
+                    };
+                    let folder = folder.canonicalize().ok().filter(|folder| folder.is_dir());
+                    let folder = folder.ok_or("lies in a folder that does not exist: make it, or name another")?;
+                    return Ok(Destination::File(folder.join(name)));
+                }
+            }
+        }
+        Err("is a link that leads back to itself: name a file".to_owned())
+    }
+
+    /// Tries whether it can be written, and leaves everything as it is. A pipe is not opened: its reader may come later.
+    ///
+    /// # Errors
+    /// A folder or a file that is write-protected.
+    pub fn probe(&self) -> io::Result<()> {
+        let Destination::File(path) = self else { return Ok(()) };
+        if path.exists() {
+            File::options().write(true).open(path)?;
+        }
+        let draft = draft_of(path);
+        File::create(&draft)?;
+        fs::remove_file(draft)
+    }
+
+    /// Writes what `fill` gives. A file is replaced in one step when it is complete, and keeps its permissions; on an error it
+    /// stays as it was and nothing else is left. A reader of a stream that has gone away is no error.
+    ///
+    /// # Errors
+    /// A full disk, no permission, or whatever `fill` reports.
+    pub fn write(&self, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        let Destination::File(path) = self else {
+            return match filled(self.stream()?, fill).map(drop) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                written => written,
+            };
+        };
+        let draft = draft_of(path);
+        let written = File::create(&draft).and_then(|file| {
+            if let Ok(before) = fs::metadata(path) {
+                file.set_permissions(before.permissions())?;
+            }
+            filled(file, fill)?.sync_all()?;
+            fs::rename(&draft, path)
+        });
+        // The draft may not exist; the first error is the one to tell.
+        written.inspect_err(|_| drop(fs::remove_file(&draft)))
+    }
+
+    /// Writes behind what is there.
+    ///
+    /// # Errors
+    /// What cannot be opened.
+    pub fn stream(&self) -> io::Result<Box<dyn Write + Send>> {
+        Ok(match self {
+            Destination::Stdout => Box::new(io::stdout()),
+            Destination::Stderr => Box::new(io::stderr()),
+            Destination::Stream(path) => Box::new(OpenOptions::new().append(true).open(path)?),
+            Destination::File(path) => Box::new(OpenOptions::new().append(true).create(true).open(path)?),
+        })
+    }
+}
+
+/// The writer with all that `fill` gives.
+fn filled<W: Write>(writer: W, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<W> {
+    let mut writer = BufWriter::with_capacity(BUFFER, writer);
+    fill(&mut writer)?;
+    let mut writer = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+    writer.flush()?;
+    Ok(writer)
+}
+
+/// The number of the descriptor of this process that `place` names, such as `/proc/self/fd/3`.
+fn descriptor(place: &Path) -> Option<u32> {
+    let number = place.file_name()?.to_str()?.parse().ok()?;
+    let own = Path::new("/proc/self/fd").canonicalize().ok()?;
+    (folder_of(place).canonicalize().ok()? == own).then_some(number)
+}
+
+/// The folder of a path, which may be the present one.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// `trace.json` → `trace.json.4711.tmp`: beside it, and a name of this process alone.
+fn draft_of(path: &Path) -> PathBuf {
+    let name = path.file_name().filter(|name| name.len() <= LONGEST);
+    let mut draft = name.map_or_else(|| OsString::from("draft"), OsString::from);
+    draft.push(format!(".{}.tmp", std::process::id()));
+    path.with_file_name(draft)
+}

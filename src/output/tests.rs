@@ -1,0 +1,171 @@
+//! Tests of outputs: files, links, devices and folders, each beforehand and when it is written.
+
+use super::*;
+
+fn write(path: &Path, text: &str) -> Result<(), InputError> {
+    write_atomically("--trace", path, |file| file.write_all(text.as_bytes()))
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_failure_leaves_the_old_file_and_no_draft() {
+    let folder = new_folder("output-failure");
+    let path = folder.join("a.json");
+    write(&path, "old").unwrap();
+    let error = write_atomically("--trace", &path, |file| {
+        file.write_all(b"new")?;
+        Err(io::Error::other("disk full"))
+    });
+    assert!(error.unwrap_err().to_string().contains("disk full"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    assert_eq!(names(&folder), ["a.json"]);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn places_that_cannot_be_written_are_refused_beforehand_and_when_written() {
+    let folder = new_folder("output-beforehand");
+    fs::write(folder.join("file"), "").unwrap();
+    for (name, wanted) in [
+        ("", "is a folder"),
+        ("new/", "is a folder"),
+        ("no/a.json", "folder that does not exist"),
+        ("file/a.json", "cannot be written"),
+        ("a\0b", "cannot be written"),
+    ] {
+        let path = folder.join(name);
+        let refused = check_writable("--trace", &path).unwrap_err().to_string();
+        assert!(refused.starts_with("--trace") && refused.contains(wanted), "{name:?}: {refused}");
+        assert!(write(&path, "new").unwrap_err().to_string().contains(wanted), "{name:?}");
+    }
+    // A check leaves nothing.
+    assert_eq!(check_writable("--trace", &folder.join("a.json")).map(drop), Ok(()));
+    assert_eq!(names(&folder), ["file"]);
+    // The longest name that there may be has a draft too.
+    let longest = folder.join("a".repeat(255));
+    assert_eq!(check_writable("--trace", &longest).map(drop), Ok(()));
+    write(&longest, "new").unwrap();
+    assert!(check_writable("--trace", &folder.join("a".repeat(256))).is_err());
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn no_two_outputs_are_one_file() {
+    let folder = new_folder("output-twice");
+    let (a, same, b) =
+        (folder.join("a"), folder.join("../").join(folder.file_name().unwrap()).join("a"), folder.join("b"));
+    assert_eq!(check_outputs(&[("--trace", Some(&a)), ("--plot", Some(&b)), ("--html", None)]), Ok(()));
+    let error = check_outputs(&[("--trace", Some(&a)), ("--plot", Some(&same))]).unwrap_err();
+    assert_eq!((error.place.as_str(), error.message.contains("--trace")), ("--plot", true));
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::io::Read;
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn links_stay_and_their_target_is_replaced() {
+        let folder = new_folder("output-links");
+        let (real, other) = (folder.join("real"), folder.join("other"));
+        fs::create_dir(&real).unwrap();
+        fs::create_dir(&other).unwrap();
+        // A link to a link to a file; one to a file that does not exist yet; a folder that is a link.
+        symlink("../real/new.json", other.join("first")).unwrap();
+        symlink("other/first", folder.join("second")).unwrap();
+        symlink(&real, folder.join("folder")).unwrap();
+        for (number, path) in ["second", "other/first", "folder/new.json", "second"].iter().enumerate() {
+            let (path, text) = (folder.join(path), format!("text {number}"));
+            assert_eq!(
+                check_writable("--trace", &path),
+                Ok(Destination::File(real.canonicalize().unwrap().join("new.json")))
+            );
+            write(&path, &text).unwrap();
+            assert_eq!(fs::read_to_string(real.join("new.json")).unwrap(), text);
+            assert_eq!((names(&real), names(&other)), (vec!["new.json".to_owned()], vec!["first".to_owned()]));
+            assert!(folder.join("second").is_symlink() && other.join("first").is_symlink());
+        }
+        let failed = write_atomically("--trace", &folder.join("second"), |_| Err(io::Error::other("disk full")));
+        assert!(failed.is_err() && fs::read_to_string(real.join("new.json")).unwrap() == "text 3");
+
+        symlink("round", folder.join("round")).unwrap();
+        assert!(check_writable("--trace", &folder.join("round")).unwrap_err().message.contains("leads back to itself"));
+        symlink("no/where", folder.join("nowhere")).unwrap();
+        assert!(check_writable("--trace", &folder.join("nowhere")).unwrap_err().message.contains("does not exist"));
+        symlink("real", folder.join("to-a-folder")).unwrap();
+        assert!(check_writable("--trace", &folder.join("to-a-folder")).unwrap_err().message.contains("is a folder"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_permissions() {
+        let folder = new_folder("output-permissions");
+        let path = folder.join("a.json");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write(&path, "new").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn devices_and_pipes_are_written_into_and_stay() {
+        let folder = new_folder("output-devices");
+        symlink("/dev/null", folder.join("nothing")).unwrap();
+        for path in [Path::new("/dev/null"), &folder.join("nothing")] {
+            assert_eq!(check_writable("--trace", path), Ok(Destination::Stream("/dev/null".into())));
+            write(path, "text").unwrap();
+        }
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+        assert!(write(Path::new("/dev/full"), "text").unwrap_err().message.contains("cannot be written"));
+        assert!(fs::metadata("/dev/full").unwrap().file_type().is_char_device());
+
+        let pipe = folder.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // It has no reader yet, and the check does not wait for one.
+        assert_eq!(check_writable("--trace", &pipe).map(drop), Ok(()));
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || {
+                let mut text = String::new();
+                fs::File::open(pipe).unwrap().read_to_string(&mut text).unwrap();
+                text
+            }
+        });
+        write(&pipe, "text").unwrap();
+        assert_eq!(reader.join().unwrap(), "text");
+        assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+        assert_eq!(names(&folder), ["nothing", "pipe"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A descriptor of a regular file is appended to: to replace the file would part it from the descriptor.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn descriptors_are_written_into() {
+        use std::os::fd::AsRawFd;
+
+        let folder = new_folder("output-descriptors");
+        let path = folder.join("a");
+        let mut file = fs::File::options().create(true).append(true).open(&path).unwrap();
+        file.write_all(b"before ").unwrap();
+        let named = PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()));
+        assert!(matches!(check_writable("--trace", &named), Ok(Destination::Stream(_))));
+        write(&named, "text").unwrap();
+        file.write_all(b" behind").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before text behind");
+        assert_eq!(check_writable("--trace", Path::new("/dev/stdout")), Ok(Destination::Stdout));
+        assert_eq!(check_writable("--trace", Path::new("/proc/self/fd/2")), Ok(Destination::Stderr));
+        assert!(check_writable("--trace", Path::new("/dev/fd/987654")).is_err());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

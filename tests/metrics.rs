@@ -1,0 +1,109 @@
+//! Metrics and progress of runs that go on, or whose number of learners changes: each step once, under its number since training began.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use crate::commands::{folder, lockstep};
+
+/// 16 steps an epoch; the state is kept after each fifth step.
+const RUN: &str = "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --metrics m.jsonl --checkpoint kept \
+                   --checkpoint-every 5";
+
+fn run(folder: &PathBuf, words: &str) -> Output {
+    lockstep(folder, &words.split_whitespace().collect::<Vec<_>>())
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Of each line the configuration, the step and the loss.
+fn lines(folder: &PathBuf, file: &str) -> Vec<(String, u64, f64)> {
+    let text = fs::read_to_string(folder.join(file)).expect("metrics");
+    let line = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        (
+            line["configuration"].to_string(),
+            line["step"].as_u64().expect("a step"),
+            line["loss"].as_f64().expect("a loss"),
+        )
+    };
+    text.lines().map(line).collect()
+}
+
+fn steps(lines: &[(String, u64, f64)]) -> Vec<u64> {
+    lines.iter().map(|line| line.1).collect()
+}
+
+#[test]
+fn a_run_that_goes_on_has_each_step_once() {
+    let folder = folder("metrics-resumed");
+    let undisturbed =
+        run(&folder, &format!("{} --steps 20", RUN.replace("m.jsonl", "whole.jsonl").replace("kept", "other")));
+    assert!(undisturbed.status.success(), "{}", said(&undisturbed));
+    let whole = lines(&folder, "whole.jsonl");
+    assert_eq!(steps(&whole), (1..=20).collect::<Vec<u64>>());
+
+    let failed = run(&folder, &format!("{RUN} --steps 20 --fault panic:0@13"));
+    assert_eq!(failed.status.code(), Some(1), "{}", said(&failed));
+    assert_eq!(steps(&lines(&folder, "m.jsonl")), (1..=13).collect::<Vec<u64>>());
+    // Another training that writes into the same file is left alone.
+    let other = run(
+        &folder,
+        "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --seed 2 --steps 15 --metrics m.jsonl",
+    );
+    assert!(other.status.success(), "{}", said(&other));
+    let resumed = run(&folder, &format!("{RUN} --steps 20 --resume kept"));
+    assert!(resumed.status.success(), "{}", said(&resumed));
+    let all = lines(&folder, "m.jsonl");
+    let (before, rest) = all.split_at(10);
+    let (others, behind) = rest.split_at(15);
+    assert_eq!(steps(others), (1..=15).collect::<Vec<u64>>());
+    // Not only the numbers: what is kept and what is added is what an undisturbed run tells.
+    assert_eq!([before, behind].concat(), whole);
+}
+
+/// The checkpoint after 10 steps of 4 samples is one after 5 steps of 8.
+#[test]
+fn another_batch_counts_its_own_steps() {
+    let folder = folder("metrics-batch");
+    assert_eq!(run(&folder, &format!("{RUN} --steps 20 --fault panic:0@13")).status.code(), Some(1));
+    let larger = RUN.replace("--batch-per-rank 4", "--batch-per-rank 8");
+    let resumed = run(&folder, &format!("{larger} --steps 8 --resume kept"));
+    assert!(resumed.status.success(), "{}", said(&resumed));
+    let all = lines(&folder, "m.jsonl");
+    assert_eq!(steps(&all), (1..=10).chain(6..=8).collect::<Vec<u64>>());
+    assert!(all[..10].iter().all(|line| line.0.contains("x 4")) && all[10..].iter().all(|line| line.0.contains("x 8")));
+    // Its own checkpoint is the latest now, though it has fewer steps than the one that it came from.
+    let resumed = run(&folder, &format!("{larger} --steps 10 --resume kept"));
+    assert!(resumed.status.success() && said(&resumed).contains("after 8 steps"), "{}", said(&resumed));
+    assert_eq!(steps(&lines(&folder, "m.jsonl")), (1..=10).chain(6..=10).collect::<Vec<u64>>());
+}
+
+/// A step that takes long is told of, under its number since training began.
+#[test]
+fn progress_goes_on_counting() {
+    let folder = folder("metrics-progress");
+    assert_eq!(run(&folder, &format!("{RUN} --steps 20 --fault panic:0@13")).status.code(), Some(1));
+    let resumed = run(&folder, &format!("{RUN} --steps 20 --resume kept --fault hang:0@12 --stall-limit 4"));
+    assert_eq!(resumed.status.code(), Some(3), "{}", said(&resumed));
+    assert!(said(&resumed).contains("mlp, 1 rank x 4: step 13/20 under way for"), "{}", said(&resumed));
+}
+
+#[test]
+fn runs_in_segments_count_all_steps() {
+    let folder = folder("metrics-segments");
+    let sma = "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --strategy sma --metrics";
+    let tuned = run(&folder, &format!("{sma} tuned.jsonl --learners auto --steps 50"));
+    assert!(tuned.status.success(), "{}", said(&tuned));
+    assert_eq!(steps(&lines(&folder, "tuned.jsonl")), (1..=50).collect::<Vec<u64>>());
+    let text = "name = \"grown\"\nmodel = \"mlp\"\ndata = \"synthetic:64\"\nbatch_per_rank = 4\nstrategy = \"sma\"\nepochs = 3\n\
+                growth = [\"2@2\"]\n";
+    fs::write(folder.join("grown.toml"), text).expect("a file");
+    let grown = run(&folder, "exec run grown.toml --metrics grown.jsonl");
+    assert!(grown.status.success(), "{}", said(&grown));
+    let all = lines(&folder, "grown.jsonl");
+    assert_eq!(steps(&all), (1..=all.len() as u64).collect::<Vec<u64>>());
+    assert!(all.len() > 16 + 8, "{}", all.len());
+}

@@ -1,0 +1,192 @@
+//! Flags that write a file, each through links and into devices and pipes, and refused beforehand where it cannot.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::commands::{folder, lockstep};
+
+/// Commands that are soon done, with `@` where the file goes.
+const QUICK: [&str; 11] = [
+    "sim predict --model mlp --cluster ethernet-4 --ranks 2 --trace @.json",
+    "sim predict --model mlp --cluster ethernet-4 --ranks 2 --strategy sma:first-come --driver-log @.jsonl",
+    "sim sweep --model mlp --cluster workstation --ranks 1..2 --out @.csv",
+    "sim sweep --model mlp --cluster workstation --ranks 1..2 --out @.jsonl",
+    "sim sweep --model mlp --cluster workstation --ranks 1..2 --plot @.svg",
+    "papers paper.toml --html @.html",
+    "papers paper.toml --write-errors @.csv",
+    "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --trace @.json",
+    "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --metrics @.jsonl",
+    "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --strategy sma --learners auto --tuner-log @.json",
+    "exec sweep epochs.toml --data mnist:64+10 --out @.csv",
+];
+
+/// The same of those that take minutes, or a GPU: what they refuse, they refuse at once.
+const SLOW: [&str; 3] =
+    ["calibrate --profile @.json", "exec profile --model mlp -o @.json", "compare tiny.toml --trace @.json"];
+
+/// A folder with what the commands read.
+fn prepared(name: &str) -> PathBuf {
+    let folder = folder(name);
+    let write = |file: &str, text: &str| fs::write(folder.join(file), text).expect("a file");
+    write("tiny.toml", "name = \"tiny\"\nmodel = \"mlp\"\nsteps = 2\n");
+    write("epochs.toml", "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nbatch_per_rank = 8\nepochs = 1\n");
+    write("paper.toml", include_str!("../experiments/papers/krizhevsky2014.toml"));
+    folder
+}
+
+/// The command's words with `path` in place of `@`, and the path with its ending.
+fn words(command: &str, path: &str) -> (Vec<String>, String) {
+    let words: Vec<String> = command.split_whitespace().map(|word| word.replace('@', path)).collect();
+    let named = words.iter().find(|word| word.starts_with(path)).expect("a path").clone();
+    (words, named)
+}
+
+fn run(folder: &PathBuf, words: &[String]) -> std::process::Output {
+    lockstep(folder, &words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn names(folder: &PathBuf) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|one| one.expect("one").file_name().into_string().expect("text"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn links_stay_and_their_target_is_written() {
+    let folder = prepared("outputs-links");
+    for command in QUICK {
+        let (arguments, link) = words(command, "link");
+        fs::create_dir_all(folder.join("real")).unwrap();
+        symlink("real/target", folder.join(&link)).unwrap();
+        let output = run(&folder, &arguments);
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(folder.join(&link).is_symlink(), "{command}: the link is gone");
+        assert!(fs::metadata(folder.join("real/target")).unwrap().len() > 0, "{command}");
+        assert_eq!(names(&folder.join("real")), ["target"], "{command} leaves a draft");
+        fs::remove_dir_all(folder.join("real")).unwrap();
+        fs::remove_file(folder.join(&link)).unwrap();
+    }
+}
+
+#[test]
+fn devices_stay_devices() {
+    let folder = prepared("outputs-devices");
+    for command in QUICK {
+        let (arguments, link) = words(command, "link");
+        symlink("/dev/null", folder.join(&link)).unwrap();
+        let output = run(&folder, &arguments);
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device(), "{command}");
+        assert!(folder.join(&link).is_symlink(), "{command}: the link is gone");
+        fs::remove_file(folder.join(&link)).unwrap();
+    }
+    // What the system cannot take is told, and training that has metrics goes on.
+    for (command, code) in QUICK.iter().zip([2, 2, 2, 2, 2, 2, 2, 2, 0, 2, 2]) {
+        let (arguments, link) = words(command, "link");
+        symlink("/dev/full", folder.join(&link)).unwrap();
+        let output = run(&folder, &arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{command}: {errors}");
+        assert!(errors.contains("cannot be written") && !errors.contains("panicked"), "{command}: {errors}");
+        fs::remove_file(folder.join(&link)).unwrap();
+    }
+}
+
+#[test]
+fn pipes_are_written_into() {
+    let folder = prepared("outputs-pipes");
+    for command in QUICK {
+        let (arguments, pipe) = words(command, "pipe");
+        let pipe = folder.join(pipe);
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+        // Several writers one after the other: the reader stays until the last has gone.
+        let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().expect("a reader");
+        let output = run(&folder, &arguments);
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(!reader.wait_with_output().expect("it ends").stdout.is_empty(), "{command}");
+        assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo(), "{command}");
+        fs::remove_file(pipe).unwrap();
+    }
+}
+
+#[test]
+fn standard_output_takes_a_file_and_the_report() {
+    let folder = prepared("outputs-stdout");
+    let file = fs::File::create(folder.join("all.txt")).unwrap();
+    let words = "sim predict --model mlp --cluster ethernet-4 --ranks 2 --trace /dev/stdout --format csv";
+    let status = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(words.split_whitespace())
+        .current_dir(&folder)
+        .stdout(file)
+        .status()
+        .unwrap();
+    let all = fs::read_to_string(folder.join("all.txt")).unwrap();
+    assert!(status.success() && all.starts_with("{\"") && all.contains("\nmodel,strategy,"), "{all}");
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_before_the_work() {
+    let folder = prepared("outputs-refused");
+    for ending in ["json", "jsonl", "csv", "svg", "html"] {
+        fs::create_dir(folder.join(format!("taken.{ending}"))).unwrap();
+    }
+    let before = names(&folder);
+    for command in QUICK.iter().chain(&SLOW) {
+        for (path, wanted) in
+            [("taken", "is a folder"), ("no/file", "folder that does not exist"), ("tiny.toml/file", "")]
+        {
+            // Where profiles go, folders are made.
+            if command.contains("--profile") && path.starts_with("no/") {
+                continue;
+            }
+            let (arguments, _) = words(command, path);
+            let output = run(&folder, &arguments);
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+            assert!(errors.lines().count() == 1 && errors.contains(wanted), "{arguments:?}: {errors}");
+            assert!(output.stdout.is_empty(), "{arguments:?}");
+        }
+    }
+    assert_eq!(names(&folder), before);
+}
+
+#[test]
+fn no_two_flags_name_one_file() {
+    let folder = prepared("outputs-twice");
+    let words = "sim sweep --model mlp --cluster workstation --out a.csv --plot ./a.csv";
+    let output = lockstep(&folder, &words.split_whitespace().collect::<Vec<_>>());
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(2) && errors.contains("--plot: ./a.csv: is the file of --out too"),
+        "{errors}"
+    );
+}
+
+/// As documented: a file that cannot be written is exit code 2, also this one; and without a place for errors there is no panic.
+#[test]
+fn a_full_standard_output_is_exit_code_2() {
+    let folder = prepared("outputs-full");
+    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
+    for words in ["models list", "--help", "sim predict --model mlp --cluster ethernet-4", "papers paper.toml"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+        command.args(words.split_whitespace()).current_dir(&folder);
+        let output = command.stdout(full()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words}: {errors}");
+        assert!(
+            errors.contains("standard output: cannot be written") && !errors.contains("panicked"),
+            "{words}: {errors}"
+        );
+    }
+    let run = "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2";
+    for (words, code) in [(run, 0), ("models show absent", 2)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+        command.args(words.split_whitespace()).current_dir(&folder).stdout(Stdio::null());
+        assert_eq!(command.stderr(full()).status().unwrap().code(), Some(code), "{words}");
+    }
+}

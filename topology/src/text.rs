@@ -1,0 +1,96 @@
+//! Text files from outside, read whole: at most so many bytes, in UTF-8, and in words what is wrong where they are not.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::Bytes;
+
+/// The longest description of a model, a cluster or an experiment, which people write: longer ones take seconds to parse.
+pub const DESCRIPTION: Bytes = Bytes(4 << 20);
+
+/// The longest record that a program has written: a profile, a log, a report.
+pub const RECORD: Bytes = Bytes(1 << 30);
+
+/// Why a file has no text to offer.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// What the system says.
+    System(io::Error),
+    /// The first line, from 1, that is not UTF-8.
+    NoText(usize),
+    /// More bytes than these.
+    TooLong(Bytes),
+}
+
+impl Unreadable {
+    /// What is wrong, with its cure; `cure` is that of a file which cannot be read at all.
+    pub fn told(&self, cure: &str) -> String {
+        match self {
+            Unreadable::System(error) if cure.is_empty() => format!("cannot be read: {error}"),
+            Unreadable::System(error) => format!("cannot be read: {error}; {cure}"),
+            Unreadable::NoText(line) => format!("is not UTF-8 text from line {line} on: save it as UTF-8"),
+            Unreadable::TooLong(most) => {
+                format!("is longer than the {most} that are read of such a file: shorten it, or name another")
+            }
+        }
+    }
+
+    /// Whether there is no such file.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Unreadable::System(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// The text in the file at `path`, of at most `most` bytes; no more are read, whatever the path leads to.
+///
+/// # Errors
+/// A file that cannot be read, is longer, or is not UTF-8.
+///
+/// ```
+/// use lockstep_topology::{DESCRIPTION, read_text};
+/// let missing = read_text("absent.toml".as_ref(), DESCRIPTION).unwrap_err();
+/// assert!(missing.is_missing() && missing.told("name a file").ends_with("; name a file"));
+/// ```
+pub fn read_text(path: &Path, most: Bytes) -> Result<String, Unreadable> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(most.0 + 1).read_to_end(&mut bytes));
+    read.map_err(Unreadable::System)?;
+    if bytes.len() as u64 > most.0 {
+        return Err(Unreadable::TooLong(most));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let whole = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        Unreadable::NoText(whole.iter().filter(|byte| **byte == b'\n').count() + 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_is_told_with_its_line() {
+        let path = std::env::temp_dir().join(format!("lockstep-text-{}", std::process::id()));
+        let of = |bytes: &[u8], most| {
+            std::fs::write(&path, bytes).unwrap();
+            read_text(&path, Bytes(most)).map_err(|error| error.told("name another"))
+        };
+        assert_eq!(of("größe\n".as_bytes(), 8), Ok("größe\n".to_owned()));
+        assert!(of("größe\n".as_bytes(), 7).unwrap_err().contains("longer than the 7B"));
+        assert!(of(b"name\nmodel = \"\xff\"\n", 100).unwrap_err().contains("from line 2 on: save it as UTF-8"));
+        assert_eq!(of(b"", 0), Ok(String::new()));
+        std::fs::remove_file(&path).unwrap();
+        assert!(of_folder().contains("cannot be read") && of_folder().ends_with("; name another"));
+    }
+
+    fn of_folder() -> String {
+        read_text(&std::env::temp_dir(), DESCRIPTION).unwrap_err().told("name another")
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_never_ends_is_read_no_further() {
+        assert!(matches!(read_text("/dev/zero".as_ref(), Bytes(1000)), Err(Unreadable::TooLong(Bytes(1000)))));
+    }
+}
