@@ -1,7 +1,7 @@
 //! Metrics and progress of runs that go on, or whose number of learners changes: each step once, under its number since training began.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::commands::{folder, lockstep};
@@ -19,7 +19,7 @@ fn said(output: &Output) -> String {
 }
 
 /// Of each line the configuration, the step and the loss.
-fn lines(folder: &PathBuf, file: &str) -> Vec<(String, u64, f64)> {
+fn lines(folder: &Path, file: &str) -> Vec<(String, u64, f64)> {
     let text = fs::read_to_string(folder.join(file)).expect("metrics");
     let line = |line: &str| {
         let line: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");

@@ -1,6 +1,6 @@
 //! `lockstep papers`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lockstep_topology::{InputError, RECORD, read_text};
@@ -45,7 +45,7 @@ pub(super) struct Papers {
 impl Papers {
     pub(super) fn run(self) -> Result<(), Failure> {
         check_outputs(&[("--html", self.html.as_deref()), ("--write-errors", self.write_errors.as_deref())])?;
-        let committed = self.check.as_ref().map(read).transpose()?;
+        let committed = self.check.as_deref().map(read).transpose()?;
         let all = || PAPERS.map(|shipped| shipped.name.to_owned()).into();
         let names: Vec<String> = if self.papers.is_empty() { all() } else { self.papers };
         let drawn = self.figures || self.html.is_some();
@@ -81,7 +81,7 @@ impl Papers {
 }
 
 /// A file's name and text.
-fn read(file: &PathBuf) -> Result<(String, String), InputError> {
+fn read(file: &Path) -> Result<(String, String), InputError> {
     let name = file.display().to_string();
     match read_text(file, RECORD) {
         Ok(text) => Ok((name, text)),

@@ -65,15 +65,19 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
         return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
     }
     let told = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.told(CURE)));
-    let text = read_text(Path::new(name_or_path), LONGEST).map_err(told)?;
+    let most = if foreign.is_some() { LONGEST_FOREIGN } else { LONGEST };
+    let text = read_text(Path::new(name_or_path), most).map_err(told)?;
     if foreign.is_some() {
         return Model::from_caffe(name_or_path, &text);
     }
     read::parse(name_or_path, &text, settings)
 }
 
-/// The longest text of a model; the parser of TOML takes less.
+/// The longest text of a model that is read to say how many layers are too many; the parser of TOML takes less.
 const LONGEST: Bytes = Bytes(64 << 20);
+
+/// The longest of another framework: a list of the most layers has about as many bytes.
+const LONGEST_FOREIGN: Bytes = Bytes(8 << 20);
 
 /// What else to name.
 const CURE: &str = "lockstep models list shows those that need no file";
