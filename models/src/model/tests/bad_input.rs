@@ -211,7 +211,7 @@ fn names_and_paths() {
     );
     let error = Model::load("nowhere/lenet.toml").expect_err("missing");
     assert_eq!(error.place, "nowhere/lenet.toml");
-    assert!(error.message.contains("cannot read the model"), "{error}");
+    assert!(error.message.contains("the model cannot be read"), "{error}");
 }
 
 /// What replaces a token: sizes at the edges of their types, names that exist elsewhere, other types, broken syntax.
