@@ -1,5 +1,6 @@
-//! What this host is called, what CPU it has, and what time it is: facts that stand in a profile.
+//! What this host is called, what CPU it has, and what time it is: facts that stand in a profile; and the cores to measure on.
 
+use lockstep_exec::Pins;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// This host, now.
@@ -26,10 +27,49 @@ impl Host {
         Host {
             name: or_unknown(read("/proc/sys/kernel/hostname").trim().to_owned()),
             cpu: or_unknown(model.map(|(_, name)| name.trim().to_owned()).unwrap_or_default()),
-            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            cores: given(),
             date: rfc3339(seconds),
         }
     }
+}
+
+/// The cores that measurements use.
+#[derive(Debug, Clone, Copy)]
+pub struct Cores {
+    count: usize,
+    anywhere: bool,
+}
+
+impl Cores {
+    /// Those that the system gives this process.
+    pub fn find() -> Cores {
+        Cores::of(given())
+    }
+
+    /// All of the host that this process might be given: a launcher binds each process to some.
+    pub fn of_host() -> Cores {
+        Cores { count: Pins::everywhere().max(given()), anywhere: true }
+    }
+
+    /// So many, whether there are as many or not.
+    pub fn of(count: usize) -> Cores {
+        Cores { count: count.max(1), anywhere: false }
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A core for each of so many threads.
+    pub fn pins(&self, threads: usize) -> Pins {
+        if self.anywhere { Pins::anywhere(threads) } else { Pins::new(threads, 1) }
+    }
+}
+
+/// Cores that the system gives this process.
+fn given() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
 /// Seconds since 1970 as `2024-02-29T12:00:00Z`.

@@ -108,6 +108,53 @@ impl Launch {
         }
     }
 
+    /// Has the process of rank 0 alone do some work; the others sleep until it is done, and fail if it fails.
+    ///
+    /// # Errors
+    /// In the process of rank 0 its failure, in all others that it was elsewhere.
+    pub fn first<T>(&mut self, work: impl FnOnce() -> Result<T, Failure>) -> Result<Option<T>, Failure> {
+        match self {
+            Launch::Threads => work().map(Some),
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => {
+                let own = (processes.process() == 0).then(work);
+                let well = processes.gather_asleep(u32::from(!matches!(own, Some(Err(_)))));
+                match own {
+                    Some(own) => own.map(Some),
+                    None if well[0] == 1 => Ok(None),
+                    None => Err(Failure::Elsewhere),
+                }
+            }
+        }
+    }
+
+    /// The number that the process of rank 0 has, told to all; the others' are not looked at.
+    pub fn told(&self, own: u32) -> u32 {
+        match self {
+            Launch::Threads => own,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => processes.gather_asleep(own)[0],
+        }
+    }
+
+    /// For each process the first one on the same host, by the host's name.
+    pub fn hosts(&self) -> Vec<u32> {
+        match self {
+            Launch::Threads => vec![0],
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => {
+                let name = crate::host::Host::find().name;
+                // FNV-1a.
+                let hash = name
+                    .bytes()
+                    .fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+                let all = processes.gather_asleep(hash);
+                let first = |hash: &u32| all.iter().position(|other| other == hash).unwrap_or(0) as u32;
+                all.iter().map(first).collect()
+            }
+        }
+    }
+
     /// Refuses configurations that the processes cannot run, before anything is taken for the first of them.
     ///
     /// # Errors

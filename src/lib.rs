@@ -20,6 +20,7 @@ pub mod lines;
 pub mod measure;
 pub mod memory;
 pub mod metrics;
+mod notes;
 pub mod operation;
 pub mod output;
 pub mod papers;

@@ -11,6 +11,7 @@ use crate::anchor::{Scaled, fit};
 use crate::experiment::{Configuration, Experiment};
 use crate::explain::{explain, largest_batch};
 use crate::failure::Failure;
+use crate::notes::Notes;
 use crate::progress::Estimate;
 use crate::report::{PredictedRow, scaling_efficiencies};
 use crate::scenario::{Block, blocks};
@@ -120,7 +121,7 @@ pub struct Known(Mutex<Found>);
 #[derive(Debug, Default)]
 struct Found {
     rows: Vec<PredictedRow>,
-    notes: Vec<String>,
+    notes: Notes,
     keys: Vec<(u64, u32, f64)>,
     configurations: usize,
 }
@@ -138,14 +139,13 @@ impl Known {
         for (row, efficiency) in rows.iter_mut().zip(scaling_efficiencies(&found.keys)) {
             row.scaling_efficiency = efficiency;
         }
-        use_them(rows, found.notes.clone(), found.configurations)
+        let notes = found.notes.told(rows.len());
+        use_them(rows, notes, found.configurations)
     }
 
+    /// Of all rows.
     fn note(&self, note: &str) {
-        let notes = &mut self.lock().notes;
-        if !notes.iter().any(|known| known == note) {
-            notes.push(note.to_owned());
-        }
+        self.lock().notes.add(note);
     }
 }
 
@@ -232,10 +232,11 @@ pub fn find(
                 row.error_bar_pct = answer.error_bar.relative_pct;
                 row.explanation = Some(answer);
             }
-            for note in &predicted.prediction.notes {
-                known.note(note);
-            }
             let mut found = known.lock();
+            let number = found.rows.len();
+            for note in &predicted.prediction.notes {
+                found.notes.add_of_row(note, number, &label);
+            }
             // Rows of one scenario are compared with each other.
             let key = configuration.batch_key | (number as u64) << 48;
             found.keys.push((key, configuration.job.workers, row.images_per_s));

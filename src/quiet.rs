@@ -7,9 +7,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use lockstep_exec::Pins;
 use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Threads};
 use lockstep_models::{Dense, Layer, Shape, median};
+
+use crate::host::Cores;
 
 /// A pulse this many times longer than usual is a disturbed one: quiet ones spread less.
 const TOLERANCE: f64 = 1.15;
@@ -17,6 +18,8 @@ const TOLERANCE: f64 = 1.15;
 const PATIENCE: Duration = Duration::from_secs(45);
 /// Between two looks at a disturbed machine.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Pulses that tell whether the machine is as fast as it was.
+const LOOKS: usize = 20;
 /// Products in a pulse of one core, about half a millisecond.
 const PRODUCTS: usize = 3;
 /// Pulses whose median counts.
@@ -27,7 +30,7 @@ const SAMPLES: usize = 16;
 
 /// What pulses of this machine take.
 pub struct Quiet {
-    cores: usize,
+    cores: Cores,
     /// Seconds of all pulses so far, ascending.
     seen: Vec<f64>,
     /// Of what is being done now, and the median of what was done before.
@@ -39,8 +42,32 @@ pub struct Quiet {
 
 impl Quiet {
     /// Nothing known yet; `cores` are pulsed at once.
-    pub fn new(cores: usize) -> Quiet {
-        Quiet { cores: cores.max(1), seen: Vec::new(), now: Vec::new(), earlier: None, patience: PATIENCE }
+    pub fn new(cores: Cores) -> Quiet {
+        Quiet { cores, seen: Vec::new(), now: Vec::new(), earlier: None, patience: PATIENCE }
+    }
+
+    /// Those that are pulsed.
+    pub fn cores(&self) -> &Cores {
+        &self.cores
+    }
+
+    /// The median of the pulses so far, if there were any.
+    pub fn pulse_s(&self) -> Option<f64> {
+        (!self.now.is_empty()).then(|| median(self.now.clone()))
+    }
+
+    /// Whether the machine runs as fast as when a pulse took `then_s`: its quieter moments count, for disturbances only add.
+    pub fn keeps(&mut self, then_s: f64) -> bool {
+        (0..LOOKS).for_each(|_| {
+            self.pulse();
+        });
+        let ratio = self.usual() / then_s;
+        (1.0 / TOLERANCE..=TOLERANCE).contains(&ratio)
+    }
+
+    /// Begins something new that is held against what was done when a pulse took `then_s`.
+    pub fn since(self, then_s: f64) -> Quiet {
+        Quiet { earlier: Some(then_s), ..self.renewed() }
     }
 
     /// Begins something new, with all patience: what pulses take is known already.
@@ -100,7 +127,7 @@ impl Quiet {
 
     /// Seconds of a pulse now.
     fn pulse(&mut self) -> f64 {
-        let pulse = pulse(self.cores);
+        let pulse = pulse(&self.cores);
         let at = self.seen.partition_point(|seen| *seen < pulse);
         self.seen.insert(at, pulse);
         self.now.push(pulse);
@@ -109,9 +136,10 @@ impl Quiet {
 }
 
 /// Median seconds of a few pulses, each that of the slowest core.
-fn pulse(cores: usize) -> f64 {
+fn pulse(on: &Cores) -> f64 {
+    let cores = on.count();
     let arrived = AtomicUsize::new(0);
-    let pins = Pins::new(cores, 1);
+    let pins = on.pins(cores);
     let (arrived, pins) = (&arrived, &pins);
     let beat = move |core: usize| {
         let _bound = pins.bind(core);
@@ -147,7 +175,7 @@ mod tests {
     #[test]
     fn the_least_disturbed_trial_counts() {
         // Pulses take what they take; only the bookkeeping is certain.
-        let mut quiet = Quiet::new(1);
+        let mut quiet = Quiet::new(Cores::of(1));
         let mut calls = 0;
         let measured: Result<(u32, f64), ()> = quiet.measure(3, || {
             calls += 1;
@@ -160,6 +188,12 @@ mod tests {
         assert!(quiet.seen.is_sorted() && quiet.drift().is_none());
         let mut quiet = quiet.renewed();
         assert_eq!(quiet.measure(1, || Ok::<_, ()>(7)).map(|(value, _)| value), Ok(7));
+        assert!(quiet.drift().is_some_and(|drift| drift > 0.0));
+        // The same machine, and one that was a thousand times as fast.
+        let pulse = quiet.pulse_s().expect("there were pulses");
+        assert!(!quiet.keeps(pulse / 1e3) && !quiet.keeps(pulse * 1e3));
+        let mut quiet = quiet.since(pulse / 2.0);
+        assert!(quiet.drift().is_none() && quiet.measure(1, || Ok::<_, ()>(())).is_ok());
         assert!(quiet.drift().is_some_and(|drift| drift > 0.0));
     }
 }

@@ -5,6 +5,7 @@ mod bad_input;
 mod checkpoint;
 mod clock_steps;
 mod commands;
+mod compare;
 mod device_table;
 mod devices;
 mod equivalence;

@@ -162,6 +162,8 @@ fn by_hand(direct: Option<DirectEntry>, nccl: Vec<SumEntry>) -> Profile {
         cores: 8,
         date: "2026-01-01T00:00:00Z".to_owned(),
         command: "by hand".to_owned(),
+        kernels: String::new(),
+        pulse_s: None,
         flops_per_core_s: 1e11,
         memory_bandwidth: 1e11,
         compute: Vec::new(),

@@ -26,6 +26,9 @@ mod watch;
 mod whole;
 mod worker;
 
+/// The name of the CPU kernels: another one for other sources, and for other ways to compile them.
+pub const KERNELS: &str = env!("LOCKSTEP_KERNELS");
+
 pub use error::ExecError;
 pub use fault::Fault;
 pub use flight::{Flight, OPERATIONS, Operation};

@@ -11,6 +11,9 @@ use std::path::Path;
 pub(crate) use plan::Process;
 use plan::Processor;
 
+/// Processors that may be asked for, as Linux numbers them.
+const MOST: usize = 1 << 14;
+
 /// The processors of each rank of a process; none where nothing is known of them, and then ranks stay unbound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
@@ -29,6 +32,26 @@ impl Pins {
     pub fn new(ranks: usize, threads: usize) -> Pins {
         let processors = here();
         Pins { places: plan::plan(&processors, ranks, threads) }
+    }
+
+    /// For `ranks` ranks with a thread each on all processors that this process might be given, whatever its launcher has bound it to:
+    /// for what is measured of the machine while the job's other processes sleep.
+    pub fn anywhere(ranks: usize) -> Pins {
+        Pins { places: plan::plan(&Pins::free(), ranks, 1) }
+    }
+
+    /// How many processors those are.
+    pub fn everywhere() -> usize {
+        Pins::free().len()
+    }
+
+    /// What the system leaves of all processors to a thread that asks for them.
+    fn free() -> Vec<Processor> {
+        let asked = || {
+            processors::allow(&(0..MOST).collect::<Vec<usize>>());
+            here()
+        };
+        std::thread::scope(|scope| scope.spawn(asked).join()).unwrap_or_default()
     }
 
     /// For the ranks of process number `own` among the processes of this job on this machine.
@@ -138,6 +161,19 @@ mod tests {
                 assert_eq!(all.len(), ranks * threads, "ranks share processors: {pins:?}");
             }
         }
+    }
+
+    /// A thread that is bound to one processor still finds all of them.
+    #[test]
+    fn all_processors_are_found_from_one() {
+        let (free, first) = (allowed(), allowed()[0]);
+        let found = std::thread::spawn(move || {
+            assert!(processors::allow(&[first]));
+            let found = Pins::anywhere(free.len()).places.concat();
+            assert_eq!((allowed(), Pins::everywhere() >= free.len()), (vec![first], true));
+            free.iter().all(|number| found.contains(number)) || Pins::everywhere() > free.len()
+        });
+        assert!(found.join().expect("no panic"));
     }
 
     /// A process that may use one processor keeps to it, however many ranks it has.

@@ -44,6 +44,9 @@ impl Step {
     }
 }
 
+/// The kind under which reports count the time in which a worker's compute stream stands still.
+pub const WAIT: &str = "wait";
+
 /// All spans of a run; iterations before `warm_up` are kept but not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timeline {
@@ -121,8 +124,27 @@ impl Timeline {
         let busy: f64 = kinds.values().sum();
         let times = self.step_times_s();
         let step = times.iter().sum::<f64>() / times.len().max(1) as f64;
-        kinds.insert("wait", (step - busy).max(0.0));
+        kinds.insert(WAIT, (step - busy).max(0.0));
         kinds
+    }
+
+    /// Seconds per worker of each kind of task on the compute stream in each counted step, and [`WAIT`] for the rest of it, which
+    /// is never longer than the step; its median is [`Timeline::exposed_comm_s`].
+    pub fn kinds_by_step(&self, program: &Program) -> Vec<BTreeMap<&'static str, f64>> {
+        let totals = self.totals(program);
+        let workers = f64::from(workers(program, &totals));
+        let mut by_iteration: BTreeMap<u32, BTreeMap<&'static str, f64>> = BTreeMap::new();
+        for (iteration, role, task, total) in totals.iter().filter(|run| computes(program, run.1, run.2)) {
+            let kind = program.roles[role].tasks[task].op.kind();
+            *by_iteration.entry(iteration).or_default().entry(kind).or_default() += total.busy_s() / workers;
+        }
+        let of_step = |step: Step| {
+            let mut kinds = by_iteration.remove(&step.iteration).unwrap_or_default();
+            let busy: f64 = kinds.values().sum();
+            kinds.insert(WAIT, (step.seconds() - busy).max(0.0));
+            kinds
+        };
+        self.steps().into_iter().map(of_step).collect()
     }
 
     /// Median seconds of one task of a role over counted iterations and ranks; the mean, where spans were not kept.
@@ -206,6 +228,37 @@ mod tests {
         let timeline = Timeline::of(spans, 1);
         assert_eq!(timeline.step_times_s(), vec![5.0]);
         assert_eq!(Timeline { warm_up: 0, ..timeline }.step_times_s(), vec![5.0]); // the first step fills caches
+    }
+
+    /// Steps of 4, 2 and 6 s in which a worker computes 1, 2 and 1 s, the last of them in two kinds.
+    #[test]
+    fn parts_of_steps_are_of_one_statistic() {
+        use crate::{Job, Model};
+        let program = Job::new(std::sync::Arc::new(Model::load("mlp").unwrap()), 1, 4).program().unwrap();
+        let kind = |task: usize| program.roles[0].tasks[task].op.kind();
+        let load = (0..).find(|task| kind(*task) == "load").unwrap();
+        let update = (0..).find(|task| kind(*task) == "update").unwrap();
+        let span = |task: usize, iteration, start: f64, end: f64| {
+            let [start, end] = [start, end].map(|s| Time((s * 1e12) as u64));
+            Span { rank: 0, task: task as u32, iteration, repetition: 0, ready: start, start, end }
+        };
+        let spans = vec![
+            span(load, 0, 0.0, 1.0),
+            span(load, 1, 4.0, 5.0),
+            span(load, 2, 5.0, 7.0),
+            span(load, 3, 12.0, 12.5),
+            span(update, 3, 12.5, 13.0),
+        ];
+        let timeline = Timeline::of(spans, 1);
+        let parts = timeline.kinds_by_step(&program);
+        assert_eq!(timeline.step_times_s(), [4.0, 2.0, 6.0]);
+        let of = |kind: &str| parts.iter().map(|step| step.get(kind).copied().unwrap_or(0.0)).collect::<Vec<f64>>();
+        assert_eq!(of("load"), [1.0, 2.0, 0.5]);
+        let waits = of(WAIT);
+        assert!((median(waits.clone()) - timeline.exposed_comm_s(&program)).abs() < 1e-9, "{waits:?}");
+        assert!(waits.iter().zip(timeline.step_times_s()).all(|(wait, step)| *wait <= step), "{waits:?}");
+        assert!(median(waits) <= timeline.step_time_s());
+        assert_eq!(of("update"), [0.0, 0.0, 0.5]);
     }
 
     #[test]

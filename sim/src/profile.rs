@@ -13,8 +13,8 @@ use crate::gpu_profile::GpuEntry;
 use crate::noise::NoiseTrace;
 
 /// The version of the format that this code writes and reads.
-pub const PROFILE_VERSION: u32 = 2;
-/// The oldest version that it still reads: one that knew no figures of GPUs.
+pub const PROFILE_VERSION: u32 = 3;
+/// The oldest version that it still reads: one that knew no figures of GPUs. The second did not know its kernels and its pace.
 const OLDEST_VERSION: u32 = 1;
 
 /// A measured figure.
@@ -99,6 +99,12 @@ pub struct Profile {
     pub date: String,
     /// The command that did.
     pub command: String,
+    /// The name of the kernels that were timed; empty in a profile that does not know.
+    #[serde(default)]
+    pub kernels: String,
+    /// Seconds of a fixed piece of arithmetic on all cores meanwhile: the pace of the machine.
+    #[serde(default)]
+    pub pulse_s: Option<f64>,
     /// FLOP/s of one core in the fastest matrix product: the roof for what was not measured.
     pub flops_per_core_s: f64,
     /// Bytes per second that all cores together read and write.
@@ -165,8 +171,12 @@ impl Profile {
             return wrong("cores = 0".into(), "must be at least 1");
         }
         let positive = |figure: f64| figure > 0.0 && figure.is_finite();
-        for (name, figure) in [("flops_per_core_s", self.flops_per_core_s), ("memory_bandwidth", self.memory_bandwidth)]
-        {
+        let pulse_s = self.pulse_s.unwrap_or(1.0);
+        for (name, figure) in [
+            ("flops_per_core_s", self.flops_per_core_s),
+            ("memory_bandwidth", self.memory_bandwidth),
+            ("pulse_s", pulse_s),
+        ] {
             if !positive(figure) {
                 return wrong(format!("{name} = {figure}"), "must be positive and finite");
             }

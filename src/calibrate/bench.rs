@@ -6,13 +6,13 @@
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use lockstep_exec::Pins;
 use lockstep_models::median;
 use lockstep_sim::{Interval, NoiseTrace};
 
 use super::interval::interval;
+use crate::host::Cores;
 use crate::quiet::Quiet;
 
 /// Memory that belongs to nobody; walking over it empties the nearest caches of all else.
@@ -63,6 +63,9 @@ pub(super) struct Figure {
 
 /// Passes on one core, and as many on all.
 const PASSES: usize = 30;
+/// Of a set whose passes take long, fewer: as many as fit into this time, but no fewer than this.
+const BUDGET: Duration = Duration::from_secs(20);
+const FEWEST: usize = 6;
 /// Times that a disturbed pass is tried.
 const TRIALS: usize = 4;
 /// Seconds of work in a slice of the noise's record: a fraction of a small step.
@@ -74,7 +77,7 @@ type Log = Vec<(usize, f64)>;
 /// Numbered operations that take turns, on so many threads at once.
 pub(super) struct Turns<'a> {
     operations: usize,
-    pass: Box<dyn Fn(usize) -> Vec<Log> + 'a>,
+    pass: Box<dyn Fn(&Cores, usize) -> Vec<Log> + 'a>,
 }
 
 impl<'a> Turns<'a> {
@@ -87,8 +90,8 @@ impl<'a> Turns<'a> {
         prepare: impl Fn(&mut S, usize) + Sync + 'a,
         run: impl Fn(&mut S, usize) + Sync + 'a,
     ) -> Turns<'a> {
-        let pass = move |threads: usize| -> Vec<Log> {
-            let (gate, pins) = (Gate::new(threads), Pins::new(threads, 1));
+        let pass = move |cores: &Cores, threads: usize| -> Vec<Log> {
+            let (gate, pins) = (Gate::new(threads), cores.pins(threads));
             let (pins, gate, make, prepare, run) = (&pins, &gate, &make, &prepare, &run);
             std::thread::scope(|scope| {
                 let thread = |core: usize| {
@@ -117,18 +120,40 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Measures each of `sets` on 1 and on `cores` threads, with the noise that was seen.
+#[cfg(test)]
+impl Turns<'_> {
+    /// How many operations there are.
+    pub(super) fn operations(&self) -> usize {
+        self.operations
+    }
+
+    /// One pass on one core; how many of the operations were timed.
+    pub(super) fn once(&self, cores: &Cores) -> usize {
+        let log: std::collections::BTreeSet<usize> = (self.pass)(cores, 1)[0].iter().map(|(of, _)| *of).collect();
+        log.len()
+    }
+}
+
+/// Measures each of `sets` on one and on all of the cores of `quiet`, with the noise that was seen.
 ///
 /// A machine's speed drifts within seconds: all passes of all sets take turns, so that they see the same of it.
-pub(super) fn measure(sets: &[Turns], cores: usize, quiet: &mut Quiet) -> Vec<(Vec<Figure>, NoiseTrace)> {
-    let mut logs: Vec<[Vec<Log>; 2]> = sets.iter().map(|_| [vec![Log::new()], vec![Log::new(); cores]]).collect();
-    for _ in 0..PASSES {
-        for (set, logs) in sets.iter().zip(&mut logs) {
-            let both = || Ok::<_, Infallible>([(set.pass)(1), (set.pass)(cores)]);
+pub(super) fn measure(sets: &[Turns], quiet: &mut Quiet) -> Vec<(Vec<Figure>, NoiseTrace)> {
+    let cores = quiet.cores().clone();
+    let all = cores.count();
+    let mut logs: Vec<[Vec<Log>; 2]> = sets.iter().map(|_| [vec![Log::new()], vec![Log::new(); all]]).collect();
+    let mut spent = vec![Duration::ZERO; sets.len()];
+    for pass in 0..PASSES {
+        for ((set, logs), spent) in sets.iter().zip(&mut logs).zip(&mut spent) {
+            if pass >= FEWEST && *spent > BUDGET {
+                continue;
+            }
+            let begun = Instant::now();
+            let both = || Ok::<_, Infallible>([(set.pass)(&cores, 1), (set.pass)(&cores, all)]);
             let Ok((passes, _)) = quiet.measure(TRIALS, both);
             for (all, log) in logs.iter_mut().flatten().zip(passes.into_iter().flatten()) {
                 all.extend(log);
             }
+            *spent += begun.elapsed();
         }
     }
     sets.iter().zip(&logs).map(|(set, [alone, together])| evaluate(set.operations, alone, together)).collect()
@@ -222,7 +247,7 @@ mod tests {
             }
         };
         let turns = Turns::new(3, 2, || 0u64, |_, _| (), spin);
-        let (figures, noise) = measure(&[turns], 2, &mut Quiet::new(1)).remove(0);
+        let (figures, noise) = measure(&[turns], &mut Quiet::new(Cores::of(2))).remove(0);
         assert_eq!((figures.len(), noise.together.len(), noise.fault()), (3, 2, None));
         assert!(figures.iter().all(|figure| figure.slowdown >= 1.0 && figure.seconds.low <= figure.seconds.high));
     }

@@ -1,5 +1,6 @@
-//! Times every task of a program's worker by itself: each phase of each chain, the update, the load; never two in a row.
+//! Times every task of a role's rank by itself: each phase of each chain, the updates, the load; never two in a row.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lockstep_exec::Arenas;
@@ -11,6 +12,7 @@ use lockstep_models::{Op, Program};
 use lockstep_sim::{ComputeEntry, Point, chain_key};
 
 use super::bench::{Figure, Turns};
+use super::needs::{Need, Subject};
 
 /// A rank's replica and the samples that it loads.
 struct Rank {
@@ -18,54 +20,86 @@ struct Rank {
     indices: Vec<u32>,
 }
 
-/// Figures of one program's tasks, in task order.
+/// Figures of one role's tasks, in task order.
 pub(super) struct Layers {
     pub(super) compute: Vec<ComputeEntry>,
     pub(super) update: Vec<Point>,
     pub(super) load: Vec<Point>,
 }
 
-/// The tasks that are timed.
-fn tasks(program: &Program) -> Vec<&Op> {
-    let ops = program.roles[0].tasks.iter().map(|task| &task.op);
-    ops.filter(|op| matches!(op, Op::Load { .. } | Op::Compute { .. } | Op::Update { .. })).collect()
+/// The tasks that are timed: one for each figure. A role whose averaging or copies need an update, and that has none, gets one of all
+/// parameters.
+fn tasks(subject: &Subject) -> Vec<Op> {
+    let Subject { program, role, .. } = subject;
+    let mut seen = BTreeSet::new();
+    let own = program.roles[*role].tasks.iter().map(|task| &task.op);
+    let mut tasks: Vec<Op> = own
+        .filter(|op| matches!(op, Op::Load { .. } | Op::Compute { .. } | Op::Update { .. }))
+        .filter(|op| Need::of(program, op).is_some_and(|need| seen.insert(need)))
+        .cloned()
+        .collect();
+    let all = 0..program.model.parameter_elements();
+    let whole = Op::Update { range: all.clone() };
+    if !all.is_empty() && Need::of_role(program, &program.roles[*role]).difference(&seen).next().is_some() {
+        tasks.push(whole);
+    }
+    tasks
 }
 
-/// The tasks of `program`, which has one worker, as operations that take turns.
-pub(super) fn turns<'a>(program: &'a Program, data: &'a Dataset, repetitions: usize) -> Turns<'a> {
-    let tasks = Arc::new(tasks(program));
-    let samples = program.batch_per_rank;
-    let (filled, prepared) = (tasks.clone(), tasks.clone());
+/// The most samples that a task takes.
+fn most_samples(program: &Program, role: usize) -> u32 {
+    let of = program.roles[role].tasks.iter().map(|task| match task.op {
+        Op::Load { samples, .. } | Op::Compute { samples, .. } => samples,
+        _ => 0,
+    });
+    of.max().unwrap_or(0)
+}
+
+/// The tasks of a role, as operations that take turns.
+pub(super) fn turns(subject: &Subject, repetitions: usize) -> Turns<'_> {
+    let Subject { program, role, data } = subject;
+    let data: &Dataset = data;
+    let tasks = Arc::new(tasks(subject));
+    let samples = most_samples(program, *role);
+    let prepared = tasks.clone();
     let make = move || {
         // Tasks run alone and in any order, so what one reads no other may have overwritten.
         let apart = Arenas { reuse: Reuse::InPlace, ..Arenas::default() };
-        let replica = Replica::of_role(program, &program.roles[0], &apart, 1, &Threads::one());
+        let replica = Replica::of_role(program, &program.roles[*role], &apart, 1, &Threads::one());
         let mut rank = Rank { replica, indices: (0..samples).map(|i| i % data.len() as u32).collect() };
-        filled.iter().for_each(|op| run(&mut rank, op, data)); // fills what backward passes read
+        // Fills what passes read.
+        for task in &program.roles[*role].tasks {
+            ready(&mut rank, &task.op, data);
+            run(&mut rank, &task.op, data);
+        }
         rank
     };
-    let prepare = move |rank: &mut Rank, task: usize| match prepared[task] {
-        Op::Compute { chain, phase, .. } => rank.replica.warm_inputs(*chain, *phase),
-        Op::Update { range } => rank.replica.warm_gradients(range.start as usize..range.end as usize),
-        _ => {}
+    let prepare = move |rank: &mut Rank, task: usize| {
+        ready(rank, &prepared[task], data);
+        match &prepared[task] {
+            Op::Compute { chain, phase, .. } => rank.replica.warm_inputs(*chain, *phase),
+            Op::Update { range } => rank.replica.warm_gradients(range.start as usize..range.end as usize),
+            _ => {}
+        }
     };
-    Turns::new(tasks.len(), repetitions, make, prepare, move |rank, task| run(rank, tasks[task], data))
+    Turns::new(tasks.len(), repetitions, make, prepare, move |rank, task| run(rank, &tasks[task], data))
 }
 
-/// What the figures of a program's [`turns`] say.
-pub(super) fn read(program: &Program, figures: Vec<Figure>) -> Layers {
+/// What the figures of a role's [`turns`] say.
+pub(super) fn read(subject: &Subject, figures: Vec<Figure>) -> Layers {
+    let program = &subject.program;
     let mut layers = Layers { compute: Vec::new(), update: Vec::new(), load: Vec::new() };
-    for (op, Figure { seconds, slowdown }) in tasks(program).into_iter().zip(figures) {
+    for (op, Figure { seconds, slowdown }) in tasks(subject).into_iter().zip(figures) {
         match op {
             Op::Load { samples, .. } => {
-                let elements = u64::from(*samples) * program.model.input().elements();
+                let elements = u64::from(samples) * program.model.input().elements();
                 layers.load.push(Point { elements, seconds, slowdown });
             }
             Op::Update { range } => layers.update.push(Point { elements: range.end - range.start, seconds, slowdown }),
             Op::Compute { chain, phase, samples, .. } => layers.compute.push(ComputeEntry {
-                chain: chain_key(program, *chain),
+                chain: chain_key(program, chain),
                 phase: phase.name().to_owned(),
-                samples: *samples,
+                samples,
                 seconds,
                 slowdown,
             }),
@@ -73,6 +107,14 @@ pub(super) fn read(program: &Program, figures: Vec<Figure>) -> Layers {
         }
     }
     layers
+}
+
+/// Makes ready for a task.
+///
+/// # Panics
+/// Never on the CPU, which refuses nothing.
+fn ready(rank: &mut Rank, op: &Op, data: &Dataset) {
+    rank.replica.ready(op, data, &rank.indices).expect("the CPU refuses nothing");
 }
 
 /// Runs a task.

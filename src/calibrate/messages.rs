@@ -1,14 +1,17 @@
-//! Times single messages between two ranks of this process: latency α, overhead o, and per byte β (copied) and γ (summed).
+//! Times single messages between two ranks, of this process or of two: latency α, overhead o, and per byte β (copied) and γ (summed).
 
 use std::time::Instant;
 
 use lockstep_exec::Pins;
-use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, memory};
+use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control, memory};
 use lockstep_sim::{Interval, TransportEntry};
 use lockstep_topology::Rank;
 
 use super::bench::{Elsewhere, Gate};
 use super::interval::interval;
+use crate::failure::Failure;
+use crate::host::Cores;
+use crate::launch::Launch;
 
 /// Elements of the messages whose bytes are timed: 2 MiB, beyond the nearest caches as gradients are.
 const LARGE: usize = 512 * 1024;
@@ -16,12 +19,32 @@ const LARGE: usize = 512 * 1024;
 const ELSEWHERE: usize = 8 << 20;
 /// Messages of one element in a burst, to find the overhead of one.
 const BURST: usize = 64;
+/// Kinds of the control messages of pairs in two processes: a common start, and what the receiver measured.
+const START: u32 = 8;
+const MEASURED: u32 = 9;
 
 /// One rank's memory; it outlives the wires.
 struct Side {
     data: Vec<f32>,
     sums: Vec<f32>,
+    /// Where what is to be added arrives, on transports that need such a place.
+    scratch: Vec<f32>,
     elsewhere: Elsewhere,
+}
+
+impl Side {
+    fn new() -> Side {
+        let elsewhere = Elsewhere::new(ELSEWHERE);
+        Side { data: vec![1.0; LARGE], sums: vec![0.0; LARGE], scratch: vec![0.0; LARGE], elsewhere }
+    }
+}
+
+/// Two ranks that measure, seen from one of them.
+struct Pair<'a> {
+    end: &'a mut dyn Transport,
+    peer: Rank,
+    /// How they begin together: a gate of their process, or a message each way.
+    gate: Option<&'a Gate>,
 }
 
 /// What one side measured, in seconds.
@@ -38,141 +61,200 @@ struct Times {
 ///
 /// # Errors
 /// When a rank of the measurement fails.
-pub(super) fn messages(cores: usize, repetitions: usize) -> Result<TransportEntry, TransportError> {
-    let side = || Side { data: vec![1.0; LARGE], sums: vec![0.0; LARGE], elsewhere: Elsewhere::new(ELSEWHERE) };
+pub(super) fn messages(cores: &Cores, repetitions: usize) -> Result<TransportEntry, TransportError> {
     let gate = Gate::new(2);
-    let spin = if cores >= 2 { memory::SPIN } else { 0 };
-    let pins = Pins::new(2, 1);
-    let times = memory::run(vec![side(), side()], spin, |end, side| {
-        let _bound = pins.bind(end.rank().0 as usize);
+    let spin = if cores.count() >= 2 { memory::SPIN } else { 0 };
+    let pins = cores.pins(2);
+    let run = |spin: u32, repetitions: usize, asleep: bool| {
+        memory::run(vec![Side::new(), Side::new()], spin, |end, side| {
+            let _bound = pins.bind(end.rank().0 as usize);
+            let peer = Rank(1 - end.rank().0);
+            let mut pair = Pair { end, peer, gate: Some(&gate) };
+            if asleep { pair.round_trips(side, repetitions) } else { pair.times(side, repetitions) }
+        })
+    };
+    let times = run(spin, repetitions, false)?;
+    let entry = entry(&times[0], &times[1]);
+    let sleeping = run(0, repetitions, true)?;
+    let half = |t: &f64| (t / 2.0 - entry.overhead.value).max(0.0);
+    let asleep = interval(sleeping[0].round_trip.iter().map(half).collect());
+    let more = |asleep: f64| (asleep - entry.latency.value).max(0.0);
+    let wake = Interval { value: more(asleep.value), low: more(asleep.low), high: more(asleep.high) };
+    Ok(TransportEntry { wake: Some(wake), ..entry })
+}
+
+/// The transport between two processes on the host of rank 0; `None` where there is one alone. Every process calls it, and the answer is
+/// in that of rank 0.
+///
+/// # Errors
+/// When a rank of the measurement fails.
+pub(super) fn between_processes(launch: &mut Launch, repetitions: usize) -> Result<Option<TransportEntry>, Failure> {
+    let hosts = launch.hosts();
+    let Some(other) = hosts.iter().skip(1).position(|host| *host == 0).map(|index| index as u32 + 1) else {
+        return Ok(None);
+    };
+    let measured = launch.run_ranks(launch.processes(), vec![Side::new()], |end, side| {
+        let own = end.rank().0;
+        if own != 0 && own != other {
+            return Ok(None);
+        }
+        let pins = Pins::anywhere(2);
+        let _bound = pins.bind(usize::from(own != 0));
+        let mut pair = Pair { end, peer: Rank(if own == 0 { other } else { 0 }), gate: None };
+        let times = pair.times(side, repetitions)?;
+        if own != 0 {
+            let sent = [&times.overhead, &times.copy, &times.sum, &times.both];
+            let values = sent.into_iter().flatten().map(|seconds| *seconds as f32).collect();
+            control::send_elements(pair.end, Rank(0), MEASURED, values)?;
+            return Ok(None);
+        }
+        let values = control::receive_elements(pair.end, Rank(other), MEASURED, 4 * repetitions)?;
+        let mut lists = values.chunks(repetitions).map(|list| list.iter().map(|value| f64::from(*value)).collect());
+        let mut next = || lists.next().unwrap_or_default();
+        let receiver = Times { overhead: next(), copy: next(), sum: next(), both: next(), ..Times::default() };
+        Ok(Some(entry(&times, &receiver)))
+    });
+    let measured = measured.map_err(|error| Failure::Run(error.to_string()))?;
+    Ok(measured.into_iter().next().flatten())
+}
+
+/// What the two sides say; the second one received.
+fn entry(first: &Times, receiver: &Times) -> TransportEntry {
+    let per_byte = |seconds: &f64| seconds / (4 * LARGE) as f64;
+    let bytes = |times: &[f64]| interval(times.iter().map(per_byte).collect());
+    let overhead = interval(receiver.overhead.iter().map(|t| t / BURST as f64).collect());
+    let (copy, sum) = (bytes(&receiver.copy), bytes(&receiver.sum));
+    let both = interval(first.both.iter().chain(&receiver.both).map(per_byte).collect());
+    let latency = interval(first.round_trip.iter().map(|t| (t / 2.0 - overhead.value).max(0.0)).collect());
+    TransportEntry { latency, wake: None, overhead, copy, sum, slowdown: (both.value / sum.value).max(1.0) }
+}
+
+impl Pair<'_> {
+    /// All that is timed, so many times.
+    fn times(&mut self, side: &mut Side, repetitions: usize) -> Result<Times, TransportError> {
         let mut times = Times::default();
         for _ in 0..repetitions {
-            times.round_trip.push(round_trip(end, side)?);
-            times.overhead.push(burst(end, side, &gate)?);
-            times.copy.push(large(end, side, &gate, Combine::Copy, false)?);
-            times.sum.push(large(end, side, &gate, Combine::Sum, false)?);
-            times.both.push(large(end, side, &gate, Combine::Sum, true)?);
+            times.round_trip.push(self.round_trip(side)?);
+            times.overhead.push(self.burst(side)?);
+            times.copy.push(self.large(side, Combine::Copy, false)?);
+            times.sum.push(self.large(side, Combine::Sum, false)?);
+            times.both.push(self.large(side, Combine::Sum, true)?);
         }
-        Ok::<Times, TransportError>(times)
-    })?;
-    let receiver = &times[1];
-    let overhead = interval(receiver.overhead.iter().map(|t| t / BURST as f64).collect());
-    let half = |t: &f64| (t / 2.0 - overhead.value).max(0.0);
-    let per_byte = |times: &[f64]| -> Interval { interval(times.iter().map(|t| t / (4 * LARGE) as f64).collect()) };
-    let (copy, sum) = (per_byte(&receiver.copy), per_byte(&receiver.sum));
-    let both = interval(times.iter().flat_map(|side| side.both.iter().map(|t| t / (4 * LARGE) as f64)).collect());
-    let latency = interval(times[0].round_trip.iter().map(half).collect());
-    let sleeping = memory::run(vec![side(), side()], 0, |end, side| {
-        let _bound = pins.bind(end.rank().0 as usize);
-        (0..repetitions).map(|_| round_trip(end, side)).collect::<Result<Vec<f64>, TransportError>>()
-    })?;
-    let asleep = interval(sleeping[0].iter().map(half).collect());
-    let more = |asleep: f64| (asleep - latency.value).max(0.0);
-    let wake = Interval { value: more(asleep.value), low: more(asleep.low), high: more(asleep.high) };
-    Ok(TransportEntry { latency, wake: Some(wake), overhead, copy, sum, slowdown: (both.value / sum.value).max(1.0) })
-}
-
-fn peer(end: &dyn Transport) -> Rank {
-    Rank(1 - end.rank().0)
-}
-
-fn send(end: &mut dyn Transport, data: &[f32], tag: u32) -> Result<(), TransportError> {
-    // SAFETY: the sides outlive the ends, and nobody writes the data before the send is done.
-    let region = unsafe { Region::new(data.as_ptr(), data.len()) };
-    let id = end.post_send(peer(end), Tag::control(tag), region)?;
-    loop {
-        end.poll()?;
-        if end.send_done(id)? {
-            return Ok(());
-        }
-        end.wait(None)?;
+        Ok(times)
     }
-}
 
-fn receive(end: &mut dyn Transport, into: &mut [f32], tag: u32, combine: Combine) -> Result<(), TransportError> {
-    // SAFETY: as above; the region is read again only after the receive is done.
-    let region = unsafe { RegionMut::new(into.as_mut_ptr(), into.len()) };
-    let id = end.post_recv(peer(end), Tag::control(tag), region, combine, RegionMut::empty())?;
-    loop {
-        end.poll()?;
-        if end.recv_done(id)? {
-            return Ok(());
-        }
-        end.wait(None)?;
+    /// Round trips alone.
+    fn round_trips(&mut self, side: &mut Side, repetitions: usize) -> Result<Times, TransportError> {
+        let round_trip =
+            (0..repetitions).map(|_| self.round_trip(side)).collect::<Result<Vec<f64>, TransportError>>()?;
+        Ok(Times { round_trip, ..Times::default() })
     }
-}
 
-/// A message of one element there and back, both sides waiting.
-fn round_trip(end: &mut dyn Transport, side: &mut Side) -> Result<f64, TransportError> {
-    let start = Instant::now();
-    if end.rank().0 == 0 {
-        send(end, &side.data[..1], 1)?;
-        receive(end, &mut side.sums[..1], 1, Combine::Copy)?;
-    } else {
-        receive(end, &mut side.sums[..1], 1, Combine::Copy)?;
-        send(end, &side.data[..1], 1)?;
+    /// Whether this one sends where only one does.
+    fn sends(&self) -> bool {
+        self.end.rank() < self.peer
     }
-    Ok(start.elapsed().as_secs_f64())
-}
 
-/// Many messages that are there already when rank 1 takes them.
-fn burst(end: &mut dyn Transport, side: &mut Side, gate: &Gate) -> Result<f64, TransportError> {
-    let to = peer(end);
-    if end.rank().0 == 0 {
-        let mut ids = Vec::new();
-        for element in side.data[..BURST].chunks(1) {
-            // SAFETY: as in `send`.
-            ids.push(end.post_send(to, Tag::control(2), unsafe { Region::new(element.as_ptr(), 1) })?);
-        }
-        gate.pass();
-        for id in ids {
-            loop {
-                end.poll()?;
-                if end.send_done(id)? {
-                    break;
-                }
-                end.wait(None)?;
+    fn begin(&mut self) -> Result<(), TransportError> {
+        match self.gate {
+            Some(gate) => {
+                gate.pass();
+                Ok(())
             }
+            None => control::swap(self.end, self.peer, self.peer, START, 0).map(drop),
         }
-        return Ok(0.0);
     }
-    gate.pass();
-    let start = Instant::now();
-    for _ in 0..BURST {
-        receive(end, &mut side.sums[..1], 2, Combine::Sum)?;
-    }
-    Ok(start.elapsed().as_secs_f64())
-}
 
-/// One large message that is there already when it is taken; with `both` the two sides exchange at once.
-fn large(
-    end: &mut dyn Transport,
-    side: &mut Side,
-    gate: &Gate,
-    combine: Combine,
-    both: bool,
-) -> Result<f64, TransportError> {
-    side.elsewhere.walk();
-    side.data.iter_mut().for_each(|value| *value *= 0.5); // a sender has just written what it sends
-    let (to, first) = (peer(end), end.rank().0 == 0);
-    // SAFETY: as in `send`.
-    let region = unsafe { Region::new(side.data.as_ptr(), side.data.len()) };
-    let sent = if first || both { Some(end.post_send(to, Tag::control(3), region)?) } else { None };
-    gate.pass();
-    let start = Instant::now();
-    if !first || both {
-        receive(end, &mut side.sums, 3, combine)?;
+    fn post(&mut self, data: &[f32], tag: u32) -> Result<lockstep_exec::transport::SendId, TransportError> {
+        // SAFETY: the sides outlive the ends, and nobody writes the data before the send is done.
+        let region = unsafe { Region::new(data.as_ptr(), data.len()) };
+        self.end.post_send(self.peer, Tag::control(tag), region)
     }
-    let seconds = start.elapsed().as_secs_f64();
-    if let Some(id) = sent {
+
+    fn sent(&mut self, id: lockstep_exec::transport::SendId) -> Result<(), TransportError> {
         loop {
-            end.poll()?;
-            if end.send_done(id)? {
-                break;
+            self.end.poll()?;
+            if self.end.send_done(id)? {
+                return Ok(());
             }
-            end.wait(None)?;
+            self.end.wait(None)?;
         }
     }
-    gate.pass();
-    Ok(seconds)
+
+    fn send(&mut self, data: &[f32], tag: u32) -> Result<(), TransportError> {
+        let id = self.post(data, tag)?;
+        self.sent(id)
+    }
+
+    fn receive(
+        &mut self,
+        into: &mut [f32],
+        scratch: &mut [f32],
+        tag: u32,
+        combine: Combine,
+    ) -> Result<(), TransportError> {
+        // SAFETY: as above; the regions are read again only after the receive is done.
+        let region = unsafe { RegionMut::new(into.as_mut_ptr(), into.len()) };
+        let scratch = match self.end.needs_scratch() && combine == Combine::Sum {
+            // SAFETY: as above.
+            true => unsafe { RegionMut::new(scratch.as_mut_ptr(), into.len()) },
+            false => RegionMut::empty(),
+        };
+        let id = self.end.post_recv(self.peer, Tag::control(tag), region, combine, scratch)?;
+        loop {
+            self.end.poll()?;
+            if self.end.recv_done(id)? {
+                return Ok(());
+            }
+            self.end.wait(None)?;
+        }
+    }
+
+    /// A message of one element there and back, both sides waiting.
+    fn round_trip(&mut self, side: &mut Side) -> Result<f64, TransportError> {
+        let Side { data, sums, scratch, .. } = side;
+        let start = Instant::now();
+        if self.sends() {
+            self.send(&data[..1], 1)?;
+            self.receive(&mut sums[..1], scratch, 1, Combine::Copy)?;
+        } else {
+            self.receive(&mut sums[..1], scratch, 1, Combine::Copy)?;
+            self.send(&data[..1], 1)?;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Many messages that are there already when the second rank takes them.
+    fn burst(&mut self, side: &mut Side) -> Result<f64, TransportError> {
+        let Side { data, sums, scratch, .. } = side;
+        if self.sends() {
+            let ids: Result<Vec<_>, _> = data[..BURST].chunks(1).map(|element| self.post(element, 2)).collect();
+            self.begin()?;
+            ids?.into_iter().try_for_each(|id| self.sent(id))?;
+            return Ok(0.0);
+        }
+        self.begin()?;
+        let start = Instant::now();
+        for _ in 0..BURST {
+            self.receive(&mut sums[..1], scratch, 2, Combine::Sum)?;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// One large message that is there already when it is taken; with `both` the two sides exchange at once.
+    fn large(&mut self, side: &mut Side, combine: Combine, both: bool) -> Result<f64, TransportError> {
+        side.elsewhere.walk();
+        side.data.iter_mut().for_each(|value| *value *= 0.5); // a sender has just written what it sends
+        let first = self.sends();
+        let sent = if first || both { Some(self.post(&side.data, 3)?) } else { None };
+        self.begin()?;
+        let start = Instant::now();
+        if !first || both {
+            self.receive(&mut side.sums, &mut side.scratch, 3, combine)?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        sent.map_or(Ok(()), |id| self.sent(id))?;
+        self.begin()?;
+        Ok(seconds)
+    }
 }

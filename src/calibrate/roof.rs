@@ -26,11 +26,12 @@ pub(super) fn flops_per_core_s() -> f64 {
 }
 
 /// Bytes per second that all cores together read and write, by sums over 64 MiB each.
-pub(super) fn memory_bandwidth(cores: usize, quiet: &mut Quiet) -> f64 {
+pub(super) fn memory_bandwidth(quiet: &mut Quiet) -> f64 {
+    let cores = quiet.cores().count();
     let elements = 8 << 20;
     let make = || (vec![1.0f32; elements], vec![2.0f32; elements]);
     let turns = Turns::new(1, 1, make, |_, _| (), |(a, b), _| lockstep_exec::device::cpu::add_into(a, b));
-    let (figures, _) = measure(&[turns], cores, quiet).remove(0);
+    let (figures, _) = measure(&[turns], quiet).remove(0);
     // Two reads and one write of 4 bytes an element, on each core.
     cores as f64 * 12.0 * elements as f64 / (figures[0].seconds.value * figures[0].slowdown)
 }

@@ -1,6 +1,6 @@
 //! `lockstep calibrate`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -9,11 +9,11 @@ use lockstep_sim::{Fit, NoiseTrace, Profile};
 use lockstep_topology::InputError;
 
 use super::flags::positive;
-use crate::calibrate::{CalibrationRow, calibrate, rows};
+use crate::calibrate::{CalibrationRow, Kept, add, alone, lay_over, missing, of_experiment, of_host, rows, save};
 use crate::experiment::Experiment;
 use crate::failure::Failure;
-use crate::host::Host;
-use crate::output::{make_place, write_atomically};
+use crate::host::Cores;
+use crate::output::make_place;
 use crate::progress::tell;
 use crate::quiet::Quiet;
 use crate::report::{Format, Report};
@@ -43,27 +43,43 @@ pub(super) struct Calibrate {
 
 impl Calibrate {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (models, batches, data) = match &self.experiment {
+        let mut quiet = Quiet::new(Cores::find());
+        let measuring = |what: &str| tell(&format!("lockstep: measuring {what}"));
+        let (programs, command) = match &self.experiment {
             Some(path) => {
                 let experiment = Experiment::load(path)?;
-                let configurations = experiment.configurations()?;
-                let batches = configurations.iter().map(|c| c.job.batch_per_rank).collect();
-                (vec![configurations[0].job.model.clone()], batches, experiment.data)
+                let programs = of_experiment(&experiment, &experiment.configurations()?)?;
+                (programs, format!("lockstep calibrate {}", path.display()))
             }
             None => {
                 let models: Result<Vec<_>, InputError> =
                     self.model.iter().map(|name| Model::load(name).map(Arc::new)).collect();
-                (models?, self.batch_per_rank.clone(), "synthetic".to_owned())
+                let mut batches = self.batch_per_rank.clone();
+                batches.sort_unstable();
+                batches.dedup();
+                let (names, sizes): (Vec<String>, Vec<String>) =
+                    (self.model.clone(), batches.iter().map(u32::to_string).collect());
+                let command =
+                    format!("lockstep calibrate --model {} --batch-per-rank {}", names.join(","), sizes.join(","));
+                (alone(&models?, &batches, "synthetic")?, command)
             }
         };
-        let mut batches: Vec<u32> = batches;
-        batches.sort_unstable();
-        batches.dedup();
-        let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
-        let sizes: Vec<String> = batches.iter().map(u32::to_string).collect();
-        let command = format!("lockstep calibrate --model {} --batch-per-rank {}", names.join(","), sizes.join(","));
-        let mut quiet = Quiet::new(Host::find().cores);
-        let profile = profile_of(&models, &batches, &data, &command, &self.profile, &mut quiet)?;
+        make_place("--profile", &self.profile)?;
+        let kept = Kept::open(&self.profile, &mut quiet);
+        let subjects = missing(programs, None);
+        let mut measured = of_host(&command, &mut quiet, measuring)?;
+        add(&mut measured, &subjects, &command, &mut quiet, measuring);
+        let mut others = 0;
+        let profile = match kept.profile {
+            Some(mut kept) => {
+                lay_over(&mut kept, measured.clone());
+                others = kept.compute.len() - measured.compute.len();
+                // Roofs and messages are those of now.
+                Profile { compute: kept.compute, update: kept.update, load: kept.load, mpi: kept.mpi, ..measured }
+            }
+            None => measured,
+        };
+        save(&profile, &self.profile)?;
         let mut notes = vec![
             format!(
                 "profile of {} ({}, {} cores) written to {}",
@@ -75,6 +91,10 @@ impl Calibrate {
             "medians with 95 % confidence intervals; slowdown: how much longer when every core does the same"
                 .to_owned(),
         ];
+        if others > 0 {
+            notes.push(format!("{others} figures of layers that were not asked for are kept from before"));
+        }
+        notes.extend(kept.why.map(|why| format!("nothing is kept from before: {why}")));
         notes.extend(profile.noise.iter().filter_map(fitted));
         Report::<CalibrationRow>::new(rows(&profile), notes).print(self.format)
     }
@@ -93,20 +113,4 @@ fn fitted(trace: &NoiseTrace) -> Option<String> {
         best.aic,
         others.join(", ")
     ))
-}
-
-/// Measures this host, as far as it is `quiet`, and writes the profile to `path`.
-pub(super) fn profile_of(
-    models: &[Arc<Model>],
-    batches: &[u32],
-    data: &str,
-    command: &str,
-    path: &Path,
-    quiet: &mut Quiet,
-) -> Result<Profile, Failure> {
-    make_place("--profile", path)?;
-    let profile =
-        calibrate(models, batches, data, command, quiet, |what| tell(&format!("lockstep: measuring {what}")))?;
-    write_atomically("--profile", path, |file| file.write_all(profile.to_json().as_bytes()))?;
-    Ok(profile)
 }

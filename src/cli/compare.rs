@@ -5,17 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use lockstep_topology::InputError;
 
-use super::calibrate::profile_of;
-use crate::compare::{compare, predictions_path};
+use crate::compare::{Asked, compare};
 use crate::experiment::{Device, Experiment, TransportKind};
 use crate::failure::Failure;
-use crate::host::Host;
 use crate::launch::Launch;
-use crate::output::{check_outputs, make_place};
+use crate::output::check_outputs;
 use crate::progress::tell;
-use crate::quiet::Quiet;
 use crate::report::{Format, Report, print};
-use crate::site::{PROFILE_PATH, Site};
 use crate::trace::Trace;
 
 /// Flags of `compare`.
@@ -25,7 +21,7 @@ use crate::trace::Trace;
 pub(super) struct Compare {
     /// Experiment file (TOML)
     experiment: PathBuf,
-    /// Profile of lockstep calibrate to predict from; without it this machine is measured first
+    /// Profile of lockstep calibrate to predict from; without it this machine is measured first, as far as it has not been
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Name the kinds of tasks that make most of the difference
@@ -57,26 +53,11 @@ impl Compare {
         if experiment.transport == TransportKind::Threads {
             Launch::Threads.check(&experiment, &configurations)?;
         }
-        make_place("out", &predictions_path(&experiment))?;
-        let note = |text: &str| tell(&format!("lockstep: {text}"));
-        let mut quiet = Quiet::new(Host::find().cores);
-        let site = if experiment.on_this_machine()
-            && self.profile.is_none()
-            && experiment.transport == TransportKind::Threads
-        {
-            let mut batches: Vec<u32> = configurations.iter().map(|c| c.job.batch_per_rank).collect();
-            batches.sort_unstable();
-            batches.dedup();
-            let models = [configurations[0].job.model.clone()];
-            let command = format!("lockstep compare {}", self.experiment.display());
-            let profile = profile_of(&models, &batches, &experiment.data, &command, PROFILE_PATH.as_ref(), &mut quiet)?;
-            Site::of_profile(&profile, &experiment)?
-        } else {
-            Site::open(&experiment, self.profile.as_deref())?
-        };
-        site.check_device(&experiment)?;
+        let command = format!("lockstep compare {}", self.experiment.display());
         let timed = self.trace.is_some() || self.explain;
-        let Some(comparison) = compare(&experiment, &site, &mut quiet.renewed(), timed, note)? else { return Ok(()) };
+        let asked = Asked { profile: self.profile.as_deref(), command: &command, timed };
+        let note = |text: &str| tell(&format!("lockstep: {text}"));
+        let Some(comparison) = compare(&experiment, &asked, note)? else { return Ok(()) };
         if let Some(path) = &self.trace {
             let mut trace = Trace::new();
             for compared in &comparison.compared {

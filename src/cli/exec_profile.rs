@@ -12,7 +12,7 @@ use super::flags::{parsed, positive};
 use crate::calibrate::{CalibrationRow, rows};
 use crate::experiment::Device;
 use crate::failure::Failure;
-use crate::host::Host;
+use crate::host::Cores;
 use crate::output::{check_writable, write_atomically};
 use crate::profile::{Wanted, gpu_rows, profile};
 use crate::progress::tell;
@@ -83,7 +83,7 @@ impl Profile {
         );
         let wanted =
             Wanted { models, batches, learners, device: self.device, steps: self.steps, data: self.data, command };
-        let mut quiet = Quiet::new(Host::find().cores);
+        let mut quiet = Quiet::new(Cores::find());
         let found = profile(&wanted, &mut quiet, |what| tell(&format!("lockstep: measuring {what}")))?;
         write_atomically("--output", &self.output, |file| file.write_all(found.to_json().as_bytes()))?;
         let written = self.output.display();

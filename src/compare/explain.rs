@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockstep_models::{Timeline, median};
-
 use super::Compared;
 
-/// Kinds by the size of their difference, largest first, as one line.
+/// Kinds by the size of their difference, largest first, as one line. All figures are medians over steps, as in the table: `wait` is its
+/// exposed communication.
 pub(super) fn explain(compared: &Compared) -> String {
-    let predicted = compared.prediction.timeline.seconds_by_kind(&compared.program);
-    let measured = measured_by_kind(&compared.measured, &compared.program);
+    let (predicted, measured) = (compared.predicted_by_kind(), compared.measured_by_kind());
     let kinds: BTreeSet<&str> = predicted.keys().chain(measured.keys()).copied().collect();
     let of = |map: &BTreeMap<&'static str, f64>, kind: &str| map.get(kind).copied().unwrap_or(0.0) * 1e3;
     let mut parts: Vec<(f64, String)> = kinds
@@ -22,14 +20,4 @@ pub(super) fn explain(compared: &Compared) -> String {
     parts.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
     let most: Vec<String> = parts.into_iter().take(4).map(|(_, text)| text).collect();
     format!("{}: {}", compared.configuration.label(), most.join("; "))
-}
-
-/// Median over rounds.
-fn measured_by_kind(rounds: &[Timeline], program: &lockstep_models::Program) -> BTreeMap<&'static str, f64> {
-    let each: Vec<BTreeMap<&'static str, f64>> = rounds.iter().map(|round| round.seconds_by_kind(program)).collect();
-    let kinds: BTreeSet<&'static str> = each.iter().flat_map(|round| round.keys().copied()).collect();
-    kinds
-        .into_iter()
-        .map(|kind| (kind, median(each.iter().map(|round| round.get(kind).copied().unwrap_or(0.0)).collect())))
-        .collect()
 }

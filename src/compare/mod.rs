@@ -4,26 +4,33 @@
 //! times, so that a disturbance of the machine falls on all of them, and a configuration's figure is the median over all
 //! its steps; equal seeds must give equal weights each time.
 
+mod alike;
 mod explain;
+mod ground;
 mod row;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use lockstep_exec::data::Dataset;
-use lockstep_models::{Timeline, median};
+use lockstep_models::{Timeline, WAIT, median};
 use lockstep_sim::Prediction;
 use lockstep_topology::InputError;
 
+use crate::calibrate::Kept;
 use crate::experiment::{Configuration, Experiment};
 use crate::failure::Failure;
+use crate::host::Cores;
 use crate::launch::Launch;
 use crate::measure::{Measured, lay_out, measure, quantile};
 use crate::operation::{Operation, STALL_LIMIT};
 use crate::output::{make_place, write_atomically};
 use crate::predict::{self, Setup};
 use crate::quiet::Quiet;
-use crate::report::{Report, scaling_efficiencies};
-use crate::site::Site;
+use crate::report::{PredictedRow, Report, scaling_efficiencies};
+use crate::site::PROFILE_PATH;
+use ground::Ground;
 
 pub use row::CompareRow;
 
@@ -42,6 +49,26 @@ pub struct Compared {
     pub prediction: Prediction,
     /// The executor's side, a timeline per round.
     pub measured: Vec<Timeline>,
+}
+
+impl Compared {
+    /// Median seconds per step and worker of each kind of task over the steps of all rounds, as the columns have them.
+    fn measured_by_kind(&self) -> BTreeMap<&'static str, f64> {
+        medians(self.measured.iter().flat_map(|timeline| timeline.kinds_by_step(&self.program)))
+    }
+
+    /// The same of the prediction.
+    fn predicted_by_kind(&self) -> BTreeMap<&'static str, f64> {
+        medians(self.prediction.timeline.kinds_by_step(&self.program).into_iter())
+    }
+}
+
+/// For each kind the median over steps; one that a step has none of took no time in it.
+fn medians(steps: impl Iterator<Item = BTreeMap<&'static str, f64>>) -> BTreeMap<&'static str, f64> {
+    let steps: Vec<_> = steps.collect();
+    let kinds: BTreeSet<&'static str> = steps.iter().flat_map(|step| step.keys().copied()).collect();
+    let of = |kind: &str| median(steps.iter().map(|step| step.get(kind).copied().unwrap_or(0.0)).collect());
+    kinds.into_iter().map(|kind| (kind, of(kind))).collect()
 }
 
 /// What a comparison leaves.
@@ -72,43 +99,72 @@ pub fn predictions_path(experiment: &Experiment) -> PathBuf {
     Path::new("out").join(format!("{}-predicted.json", experiment.name))
 }
 
-/// Predicts, writes down, then trains; with `timed` a device that answers before its work is done tells when each task ran. Runs that a disturbance of the machine slowed down are repeated.
+/// What is asked of a comparison beside its experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The profile that predictions rest on; without one this machine is measured as far as nobody has done it.
+    pub profile: Option<&'a Path>,
+    /// The command, for what is measured.
+    pub command: &'a str,
+    /// Whether a device that answers before its work is done tells when each task ran.
+    pub timed: bool,
+}
+
+/// What was predicted, in the process that prints.
+#[derive(Default)]
+struct Predictions {
+    rows: Vec<PredictedRow>,
+    notes: Vec<String>,
+    compared: Vec<Compared>,
+    /// What pulses took when that was measured on which predictions rest, where it was before.
+    pulse_s: Option<f64>,
+}
+
+/// Measures what predictions need, predicts, writes down, then trains. Runs that a disturbance of the machine slowed down are repeated.
 ///
 /// # Errors
-/// Bad input, a run that fails, or two runs of one seed that end with different weights.
+/// Bad input, settings that only one side would follow, a run that fails, or two runs of one seed that end with different weights.
 pub fn compare(
     experiment: &Experiment,
-    site: &Site,
-    quiet: &mut Quiet,
-    timed: bool,
+    asked: &Asked<'_>,
     mut note: impl FnMut(&str),
 ) -> Result<Option<Comparison>, Failure> {
     experiment.refuse_tuning("a comparison")?;
-    let operation = Operation { timed, ..Operation::default() };
+    let operation = Operation { timed: asked.timed, ..Operation::default() };
     let mut launch = Launch::new(experiment, STALL_LIMIT)?;
+    let cores = if matches!(launch, Launch::Threads) { Cores::find() } else { Cores::of_host() };
     let experiment = &launch.experiment(experiment);
-    let setup = Setup::of(experiment, site, Default::default())?;
-    let mut compared: Vec<Compared> = Vec::new();
-    // What is measured is undisturbed.
-    let undisturbed = Experiment { scenarios: Vec::new(), ..experiment.clone() };
-    let (predicted, mut notes) = predict::rows(&undisturbed, site, &setup, |configuration, predicted| {
-        compared.push(Compared {
-            configuration: configuration.clone(),
-            program: predicted.program.clone(),
-            prediction: predicted.prediction.clone(),
-            measured: Vec::new(),
-        });
-    })?;
-    let path = predictions_path(experiment);
-    let report = launch.speaks().then(|| Report::new(predicted.clone(), notes.clone()));
-    launch.all(report.map_or(Ok(()), |report| save(&path, &report)))?;
-    if launch.speaks() {
-        note(&format!("{} predictions written to {}", predicted.len(), path.display()));
-    }
-
+    let mut hosts = launch.hosts();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let here =
+        alike::Here { hosts: hosts.len() as u32, cores: cores.count() as u32, profiled: asked.profile.is_some() };
+    let unlike = launch.all(alike::check(experiment, here))?;
     let mut configurations = experiment.configurations()?;
-    lay_out(experiment, &mut configurations)?;
     launch.all(launch.check(experiment, &configurations))?;
+    let place = if launch.speaks() { make_place("out", &predictions_path(experiment)) } else { Ok(()) };
+    launch.all(place)?;
+    let mut quiet = Quiet::new(cores);
+    let kept = (launch.speaks() && ground::calibrates(experiment, asked)).then(|| {
+        let path = Path::new(PROFILE_PATH);
+        Kept::open(path, &mut quiet)
+    });
+    let mpi = ground::messages(experiment, kept.as_ref(), &mut launch, &mut note)?;
+    let predicted = launch.first(|| {
+        let found = ground::ground(experiment, &configurations, asked, (kept, mpi), &mut quiet, &mut note)?;
+        let predicted = predict_all(experiment, &found, unlike)?;
+        let path = predictions_path(experiment);
+        save(&path, &Report::new(predicted.rows.clone(), predicted.notes.clone()))?;
+        note(&format!("{} predictions written to {}", predicted.rows.len(), path.display()));
+        Ok(predicted)
+    })?;
+    let Predictions { rows: predicted, mut notes, mut compared, pulse_s } = predicted.unwrap_or_default();
+    let mut quiet = match pulse_s {
+        Some(pulse_s) => quiet.since(pulse_s),
+        None => quiet.renewed(),
+    };
+
+    lay_out(experiment, &mut configurations)?;
     let model = &configurations[0].job.model;
     let (train, held_out) = launch.all(Dataset::load_augmented(&experiment.data, model, experiment.augmentation))?;
     let mut last: Vec<Measured> = Vec::new();
@@ -116,7 +172,9 @@ pub fn compare(
     // Processes of one job would disturb each other's pulses, and could not agree on what to repeat.
     let alone = matches!(launch, Launch::Threads);
     for round in 1..=ROUNDS {
-        note(&format!("training, round {round} of {ROUNDS}"));
+        if launch.speaks() {
+            note(&format!("training, round {round} of {ROUNDS}"));
+        }
         for (index, configuration) in configurations.iter().enumerate() {
             let mut train_once = || {
                 trials += 1;
@@ -125,7 +183,7 @@ pub fn compare(
             let (measured, slower) = if alone { quiet.measure(TRIALS, train_once)? } else { (train_once()?, 1.0) };
             slowest = slowest.max(slower);
             let Some(mut measured) = measured else { continue };
-            compared[index].measured.push(std::mem::take(&mut measured.run.timeline));
+            compared[index].measured.push(take(&mut measured.run.timeline));
             if round == 1 {
                 last.push(measured);
             } else if last[index].run.weights_sha256 != measured.run.weights_sha256 {
@@ -155,7 +213,7 @@ pub fn compare(
         let mut times: Vec<f64> = of.measured.iter().flat_map(Timeline::step_times_s).collect();
         times.sort_by(f64::total_cmp);
         let step_time_s = quantile(&times, 0.5);
-        let exposed = median(of.measured.iter().map(|timeline| timeline.exposed_comm_s(&of.program)).collect());
+        let exposed = of.measured_by_kind().get(WAIT).copied().unwrap_or(0.0);
         let evaluation = measured.run.evaluate(&held_out)?;
         rows.push(CompareRow {
             setting: of.configuration.setting(),
@@ -192,6 +250,26 @@ pub fn compare(
         experiment.seed
     ));
     Ok(Some(Comparison { rows, notes, compared }))
+}
+
+/// The predictions of all configurations, which are of what is measured: undisturbed runs.
+fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) -> Result<Predictions, Failure> {
+    let Ground { site, notes: of_ground, .. } = ground;
+    site.check_device(experiment)?;
+    let setup = Setup::of(experiment, site, Default::default())?;
+    let mut compared: Vec<Compared> = Vec::new();
+    let undisturbed = Experiment { scenarios: Vec::new(), ..experiment.clone() };
+    let (rows, mut notes) = predict::rows(&undisturbed, site, &setup, |configuration, predicted| {
+        compared.push(Compared {
+            configuration: configuration.clone(),
+            program: predicted.program.clone(),
+            prediction: predicted.prediction.clone(),
+            measured: Vec::new(),
+        });
+    })?;
+    notes.extend(of_ground.iter().cloned().chain(unlike));
+    let pulse_s = site.profile.as_ref().and_then(|profile| profile.pulse_s).filter(|_| !ground.measured);
+    Ok(Predictions { rows, notes, compared, pulse_s })
 }
 
 fn experiment_steps(rows: &[CompareRow]) -> u32 {

@@ -27,7 +27,7 @@ use lockstep_sim::{
 };
 use lockstep_topology::InputError;
 
-use crate::calibrate::{calibrate, interval, merge, one_worker};
+use crate::calibrate::{interval, merge, of_host, one_worker};
 use crate::experiment::Device;
 use crate::failure::Failure;
 use crate::quiet::Quiet;
@@ -89,7 +89,7 @@ pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -
         let at = Site { devices: &devices, gpus, gpu, ordinal: ordinal as u32, count };
         entries.push(at.measure(wanted, &sets, &mut note)?);
     }
-    let mut profile = calibrate(&[], &[], &wanted.data, &wanted.command, quiet, &mut note)?;
+    let mut profile = of_host(&wanted.command, quiet, &mut note)?;
     profile.gpus = entries;
     profile.check("profile")?;
     Ok(profile)

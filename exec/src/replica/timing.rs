@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Op, Phase, Program, SgdStep};
+use lockstep_models::{Area, Copy, Layer, LayerId, Op, Phase, Program, Rows, SgdStep};
 
 use super::{Making, Replica};
 use crate::data::Dataset;
@@ -25,19 +25,89 @@ impl Replica {
         Replica::with_parameters(program, &program.roles[0], parameters, making)
     }
 
-    /// Runs one task of a single worker's step, whatever came before it: a load of the samples `indices`, a pass, or an update with so
-    /// small a rate that the weights stay where they are however often it is timed. Other tasks are nothing here.
+    /// Runs one task of a worker's step, whatever came before it: a load of the first of the samples `indices`, a pass, or an update
+    /// with so small a rate that the weights stay where they are however often it is timed. Other tasks are nothing here.
     ///
     /// # Errors
     /// The device's.
     pub fn alone(&mut self, op: &Op, data: &Dataset, indices: &[u32]) -> Result<(), DeviceError> {
         match op {
-            Op::Load { .. } => self.load(data, indices, 0),
+            Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Ok(()),
+            Op::Load { samples, into: None, .. } => self.load(data, first(indices, *samples), 0),
+            Op::Load { samples, .. } => {
+                // Samples that another buffer takes are drawn into memory of their own first.
+                let indices = first(indices, *samples);
+                let mut images = vec![0.0; indices.len() * data.shape().elements() as usize];
+                data.draw(indices, self.seed, 0, &mut images, &mut vec![0; indices.len()]);
+                std::hint::black_box(images.clone());
+                Ok(())
+            }
             Op::Compute { chain, phase: Phase::Forward, .. } => self.forward(*chain, Mode::Train).map(drop),
             Op::Compute { chain, phase, samples, .. } => self.backward(*chain, *phase, 1.0 / *samples as f32, false),
             Op::Update { range } => self.update(range.start as usize..range.end as usize, &SgdStep::plain(1e-9, 0.9)),
             Op::Averaging { .. } | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Callback { .. } => Ok(()),
         }
+    }
+
+    /// Makes ready for a task that is to run alone: labels of as many samples as a pass takes, which may be those of several
+    /// workers, and what a copy would have brought of other ranks: what this one has, over and over.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn ready(&mut self, op: &Op, data: &Dataset, indices: &[u32]) -> Result<(), DeviceError> {
+        match op {
+            Op::Compute { samples, .. } if *samples > 0 && *samples as usize != self.labels.len() => {
+                self.labels = first(indices, *samples).iter().map(|index| data.labels()[*index as usize]).collect();
+                self.device.turn_to(&self.labels, &(0..u64::from(*samples)).collect::<Vec<u64>>())
+            }
+            Op::Copy(Copy { to: Area::Activation(to), .. }) => match self.model.node(*to).inputs.first() {
+                Some(from) if matches!(self.model.node(*to).layer, Layer::Gather(_)) => self.repeat(*from, *to),
+                _ => Ok(()),
+            },
+            Op::Copy(Copy { to: Area::Gradient(to), .. }) => {
+                let is_gather = |id: &&LayerId| matches!(self.model.node(**id).layer, Layer::Gather(_));
+                match self.model.consumers(*to).iter().find(is_gather) {
+                    Some(from) => self.cut(*from, *to),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fills the output of `to` with that of `from`, which has fewer features or fewer samples.
+    fn repeat(&mut self, from: LayerId, to: LayerId) -> Result<(), DeviceError> {
+        let [(own, samples), (whole, all)] = [from, to].map(|id| {
+            let each = self.model.node(id).output.elements();
+            let elements =
+                self.plan.outputs[id.index()].as_ref().map_or(self.samples as u64 * each, |r| r.len() as u64);
+            (each, elements / each.max(1))
+        });
+        let rows = if own == whole {
+            let block = |first: u64| Rows::one(samples.min(all - first) * own, 0, first * own);
+            (0..all).step_by(samples.max(1) as usize).map(block).collect()
+        } else {
+            let block = |first: u64| Rows {
+                count: samples.min(all),
+                length: own.min(whole - first),
+                from: (0, own),
+                to: (first, whole),
+            };
+            (0..whole).step_by(own.max(1) as usize).map(block).collect()
+        };
+        let (from, to) = (Area::Activation(from), Area::Activation(to));
+        self.copy(&Copy { from, to, rows, add: false, clear: false })
+    }
+
+    /// Takes as much of the gradient of `from` for that of `to`, before it, as goes into it.
+    fn cut(&mut self, from: LayerId, to: LayerId) -> Result<(), DeviceError> {
+        let elements = |id: LayerId| self.plan.gradients[id.index()].as_ref().map(|range| range.len() as u64);
+        let (Some(given), Some(taken)) = (elements(from), elements(to)) else { return Ok(()) };
+        let [whole, own] = [from, to].map(|id| self.model.node(id).output.elements());
+        let count = (given / whole.max(1)).min(taken / own.max(1));
+        let rows = vec![Rows { count, length: own.min(whole), from: (0, whole), to: (0, own) }];
+        let (from, to) = (Area::Gradient(from), Area::Gradient(to));
+        self.copy(&Copy { from, to, rows, add: false, clear: false })
     }
 
     /// Notes when the device has done all that it was told so far; the n-th of an iteration is the n-th of its times.
@@ -82,4 +152,9 @@ impl Replica {
             std::thread::yield_now();
         }
     }
+}
+
+/// The first so many, or all there are.
+fn first(indices: &[u32], samples: u32) -> &[u32] {
+    &indices[..indices.len().min(samples as usize)]
 }

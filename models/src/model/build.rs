@@ -95,6 +95,29 @@ pub(super) fn build(name: String, source: String, drafts: Vec<Draft>) -> Result<
     Ok(link(name, source, nodes, &arenas))
 }
 
+impl Node {
+    /// A layer of no model, for inputs of these shapes; its parameters follow from them, so that its work is known.
+    ///
+    /// # Errors
+    /// Shapes that the layer cannot take.
+    ///
+    /// ```
+    /// # use lockstep_models::{Dense, Layer, Node, Pass, Shape};
+    /// let dense = Layer::Dense(Dense { out_features: 10, bias: true });
+    /// let node = Node::alone(dense, vec![Shape::flat(500)])?;
+    /// assert_eq!(node.work(Pass::Forward, 2).flops, 2.0 * 2.0 * 10.0 * 500.0);
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn alone(layer: Layer, input_shapes: Vec<Shape>) -> Result<Node, String> {
+        let output = layer.output_shape(&input_shapes)?;
+        let (inits, place) = (Inits::default(), String::new());
+        let draft = Draft { name: String::new(), layer, inputs: Vec::new(), inits, loss_weight: 1.0, place };
+        let parameters = Arenas::default().parameters(&draft, &input_shapes, output).map_err(|error| error.message)?;
+        let Draft { name, layer, loss_weight, .. } = draft;
+        Ok(Node { name, layer, inputs: Vec::new(), input_shapes, output, parameters, statistics: None, loss_weight })
+    }
+}
+
 /// The model of valid nodes: who consumes what, and where gradients must flow.
 fn link(name: String, source: String, nodes: Vec<Node>, arenas: &Arenas) -> Model {
     let mut consumers = vec![Vec::new(); nodes.len()];

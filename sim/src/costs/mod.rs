@@ -4,11 +4,16 @@
 //! data sheets, [`Table`] what was measured on the machine.
 
 mod fill;
+mod key;
+mod near;
 mod roofline;
 mod table;
 
+pub use key::chain_key;
+#[cfg(test)]
+pub(crate) use near::estimated;
 pub use roofline::Roofline;
-pub use table::{Table, chain_key};
+pub use table::Table;
 
 use lockstep_models::{Phase, Program};
 use lockstep_topology::Library;

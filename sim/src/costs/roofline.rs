@@ -5,7 +5,7 @@
 //! tensors between its layers. A kernel that does not fill a GPU reaches both roofs in proportion, and each kernel of a
 //! GPU has a time of its own in which it fills nothing.
 
-use lockstep_models::{Layer, LayerId, Pass, Phase, Program};
+use lockstep_models::{Layer, Node, Pass, Phase, Program};
 use lockstep_topology::cluster::{Device, DeviceKind, Route};
 
 use super::fill::{Fill, fill, streaming};
@@ -25,11 +25,11 @@ pub struct Roofline;
 
 /// What a device offers one task.
 #[derive(Debug, Clone, Copy)]
-struct Roof {
+pub(super) struct Roof {
     /// FLOP/s at the peak.
-    flops_s: f64,
+    pub(super) flops_s: f64,
     /// Bytes per second that one task alone can move.
-    bytes_s: f64,
+    pub(super) bytes_s: f64,
     /// Bytes per second of the memory when all cores stream.
     memory_s: f64,
     /// Of a GPU.
@@ -39,7 +39,7 @@ struct Roof {
 }
 
 impl Roof {
-    fn of(device: &Device) -> Roof {
+    pub(super) fn of(device: &Device) -> Roof {
         match &device.kind {
             DeviceKind::Cpu(cpu) => {
                 let memory_s = cpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
@@ -75,7 +75,7 @@ impl Roof {
 
 /// Share of the peak that a layer's arithmetic reaches when memory does not hold it up (assumed). Groups of a convolution
 /// are products of their own, which on a GPU fill it as far as their shapes do; a core's vectors they leave half empty.
-fn efficiency(layer: &Layer, on_gpu: bool) -> f64 {
+pub(super) fn efficiency(layer: &Layer, on_gpu: bool) -> f64 {
     match layer {
         Layer::Conv2d(conv) if conv.groups > 1 && !on_gpu => 0.25,
         Layer::Conv2d(_) => 0.5,
@@ -92,22 +92,31 @@ pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
     }
 }
 
+/// Bytes that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain stay in caches.
+pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32) -> f64 {
+    let tensor = |node: &Node| 4.0 * f64::from(samples) * node.output.elements() as f64;
+    let mut inside = 0.0;
+    if position > 0 {
+        inside += tensor(nodes[position - 1]);
+    }
+    if position + 1 < nodes.len() {
+        inside += tensor(nodes[position]);
+    }
+    (nodes[position].work(pass, samples).bytes() - inside).max(0.0)
+}
+
+/// What a phase of a chain of these layers takes on a device.
+pub(super) fn chain_on(device: &Device, nodes: &[&Node], phase: Phase, samples: u32) -> Cost {
+    chain_cost(Roof::of(device), nodes, phase, samples)
+}
+
 /// FLOPs over the roof's share of the peak and bytes, layer by layer.
-fn chain_cost(roof: Roof, program: &Program, layers: &[LayerId], phase: Phase, samples: u32) -> Cost {
+fn chain_cost(roof: Roof, nodes: &[&Node], phase: Phase, samples: u32) -> Cost {
     let (mut launches, mut busy, mut filled, mut total) = (0.0, 0.0, 0.0, 0.0);
-    for (position, id) in layers.iter().enumerate() {
-        let node = program.model.node(*id);
+    for (position, node) in nodes.iter().enumerate() {
         for pass in passes(phase, position) {
             let work = node.work(*pass, samples);
-            let tensor = |node: &lockstep_models::Node| 4.0 * f64::from(samples) * node.output.elements() as f64;
-            let mut inside = 0.0;
-            if position > 0 {
-                inside += tensor(program.model.node(layers[position - 1]));
-            }
-            if position + 1 < layers.len() {
-                inside += tensor(node);
-            }
-            let bytes = (work.bytes() - inside).max(0.0);
+            let bytes = moved_by(nodes, position, *pass, samples);
             let Fill { occupancy, useful } =
                 roof.multiprocessors.map_or(Fill::WHOLE, |units| fill(node, *pass, samples, work.flops, units));
             let arithmetic =
@@ -125,7 +134,8 @@ fn chain_cost(roof: Roof, program: &Program, layers: &[LayerId], phase: Phase, s
 
 impl Costs for Roofline {
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
-        chain_cost(Roof::of(device), program, &program.chains[chain], phase, samples)
+        let nodes: Vec<&Node> = program.chains[chain].iter().map(|id| program.model.node(*id)).collect();
+        chain_on(device, &nodes, phase, samples)
     }
 
     /// Momentum SGD reads w, g and v and writes w and v.

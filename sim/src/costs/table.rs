@@ -1,16 +1,15 @@
 //! The measured table: costs from a calibrated profile, interpolated over sizes.
 //!
-//! What was not measured falls back to the roofline, scaled by how far the program's measured tasks are from theirs (their
-//! median), and is listed in the notes.
+//! What was not measured is estimated from the measured layers most like it (`near.rs`), and is listed in the notes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use lockstep_models::{Layer, Op, Phase, Program, Shape, median};
+use lockstep_models::{Node, Op, Phase, Program};
 use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
 use lockstep_topology::{InputError, Library};
 
-use super::{Cost, Costs, MessageCost, Pair, Roofline};
+use super::near::Nearest;
+use super::{Cost, Costs, MessageCost, Pair, Roofline, chain_key};
 use crate::gpu_profile::GpuEntry;
 use crate::noise::Noise;
 use crate::profile::{ComputeEntry, Point, Profile, TransportEntry};
@@ -28,6 +27,8 @@ struct Measured {
     at_once: f64,
     /// By chain and phase, over samples, ascending.
     compute: BTreeMap<(String, Phase), Vec<Sample>>,
+    /// The same, for chains that are not among them.
+    nearest: Nearest,
     update: Vec<Sample>,
     load: Vec<Sample>,
     /// Seconds per byte that a sum straight from another GPU's memory takes longer than a copy.
@@ -50,70 +51,15 @@ pub struct Table {
     is_at_home: bool,
 }
 
-/// The layers of a chain with their shapes and settings, whatever they are called: the key of measured costs.
-///
-/// `conv2d 1x28x28>32x24x24 k5x5 s1x1 p0x0 d1x1 g1 bias + relu 32x24x24>32x24x24`
-pub fn chain_key(program: &Program, chain: usize) -> String {
-    let mut key = String::new();
-    for id in &program.chains[chain] {
-        let node = program.model.node(*id);
-        if !key.is_empty() {
-            key.push_str(" + ");
-        }
-        key.push_str(node.layer.kind());
-        for (position, shape) in node.input_shapes.iter().enumerate() {
-            let _ = write!(key, "{}{}", if position == 0 { ' ' } else { ',' }, size(shape));
-        }
-        let _ = write!(key, ">{}", size(&node.output));
-        let _ = match &node.layer {
-            Layer::Conv2d(c) => write!(
-                key,
-                " k{}x{} s{}x{} p{}x{} d{}x{} g{}{}",
-                c.kernel.0,
-                c.kernel.1,
-                c.stride.0,
-                c.stride.1,
-                c.padding.0,
-                c.padding.1,
-                c.dilation.0,
-                c.dilation.1,
-                c.groups,
-                if c.bias { " bias" } else { "" }
-            ),
-            Layer::Dense(dense) if dense.bias => write!(key, " bias"),
-            Layer::Scale(scale) if scale.bias => write!(key, " bias"),
-            // An exponent of 0.75 takes two roots, any other a power.
-            Layer::LocalResponseNorm(norm) => write!(key, " size{} beta{}", norm.size, norm.beta),
-            Layer::Pool2d(p) => write!(
-                key,
-                " {:?} k{}x{} s{}x{} p{}x{}{}",
-                p.kind,
-                p.kernel.0,
-                p.kernel.1,
-                p.stride.0,
-                p.stride.1,
-                p.padding.0,
-                p.padding.1,
-                if p.ceil { " ceil" } else { "" }
-            ),
-            _ => Ok(()),
-        };
-    }
-    key
-}
-
-fn size(shape: &Shape) -> String {
-    format!("{}x{}x{}", shape.channels, shape.height, shape.width)
-}
-
 impl Measured {
     fn new(at_once: u32, entries: &[ComputeEntry], update: &[Point], load: &[Point]) -> Measured {
-        let mut compute: BTreeMap<(String, Phase), Vec<Sample>> = BTreeMap::new();
+        let (mut compute, mut nearest) = (BTreeMap::<(String, Phase), Vec<Sample>>::new(), Nearest::default());
         let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
         for entry in entries {
             let Some(phase) = phases.into_iter().find(|phase| phase.name() == entry.phase) else { continue };
             let sample = (f64::from(entry.samples), entry.seconds.value, entry.slowdown);
             compute.entry((entry.chain.clone(), phase)).or_default().push(sample);
+            nearest.add(&entry.chain, phase, entry.samples, entry.seconds.value, entry.slowdown);
         }
         compute.values_mut().for_each(sort);
         let points = |points: &[Point]| {
@@ -125,6 +71,7 @@ impl Measured {
         Measured {
             at_once: f64::from(at_once),
             compute,
+            nearest,
             update: points(update),
             load: points(load),
             direct_sum: 0.0,
@@ -154,26 +101,13 @@ impl Measured {
         let points = self.compute.get(&(chain_key(program, chain), phase))?;
         Some(interpolate(points, f64::from(samples)))
     }
-
-    /// How many times longer than the roofline the program's measured tasks take: the median, or 1 where none was.
-    fn roofline_factor(&self, device: &Device, program: &Program) -> f64 {
-        let factors: Vec<f64> = computed(program)
-            .into_iter()
-            .filter_map(|(chain, phase, samples)| {
-                let (seconds, _) = self.chain(program, chain, phase, samples)?;
-                let roof = Roofline.compute(device, program, chain, phase, samples).seconds;
-                (roof > 0.0).then_some(seconds / roof)
-            })
-            .collect();
-        if factors.is_empty() { 1.0 } else { median(factors) }
-    }
 }
 
 /// Every (chain, phase, samples) that the program computes, once.
 fn computed(program: &Program) -> Vec<(usize, Phase, u32)> {
     let mut all: Vec<(usize, Phase, u32)> = Vec::new();
     for task in program.roles.iter().flat_map(|role| &role.tasks) {
-        if let Op::Compute { chain, phase, samples, .. } = task.op
+        if let Op::Compute { chain, phase, samples: samples @ 1.., .. } = task.op
             && !all.contains(&(chain, phase, samples))
         {
             all.push((chain, phase, samples));
@@ -272,13 +206,12 @@ impl Costs for Table {
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
         let roof = Roofline.compute(device, program, chain, phase, samples);
         let Some(measured) = self.measured(device) else { return roof };
-        match measured.chain(program, chain, phase, samples) {
-            Some(figures) => measured.cost(device, figures, roof),
-            None => {
-                let factor = measured.roofline_factor(device, program);
-                Cost { seconds: roof.seconds * factor, memory: (roof.memory / factor).min(1.0), ..roof }
-            }
-        }
+        let estimate = || {
+            let nodes: Vec<&Node> = program.chains[chain].iter().map(|id| program.model.node(*id)).collect();
+            measured.nearest.estimate(device, &nodes, phase, samples)
+        };
+        let figures = measured.chain(program, chain, phase, samples).or_else(estimate);
+        figures.map_or(roof, |figures| measured.cost(device, figures, roof))
     }
 
     fn update(&self, device: &Device, elements: u64) -> Cost {
@@ -336,12 +269,19 @@ impl Costs for Table {
             let all = std::iter::once(&self.cpu).chain(self.gpus.values());
             all.into_iter().any(|measured| measured.chain(program, *chain, *phase, *samples).is_some())
         };
-        let missing = computed(program).into_iter().filter(|task| !known(task));
-        missing
-            .map(|(chain, phase, _)| {
-                format!("{} {} was not measured: scaled from a roofline", phase.name(), program.chain_name(chain))
-            })
-            .collect()
+        let mut missing: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        for (chain, phase, _) in computed(program).into_iter().filter(|task| !known(task)) {
+            let phases = missing.entry(chain).or_default();
+            if !phases.contains(&phase.name()) {
+                phases.push(phase.name());
+            }
+        }
+        let some = std::iter::once(&self.cpu).chain(self.gpus.values()).any(|measured| !measured.compute.is_empty());
+        let from = if some { "estimated from layers like it that were" } else { "taken from a roofline" };
+        let note = |(chain, phases): (usize, Vec<&str>)| {
+            format!("{} {} was not measured: {from}", phases.join(" and "), program.chain_name(chain))
+        };
+        missing.into_iter().map(note).collect()
     }
 }
 

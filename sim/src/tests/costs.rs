@@ -34,6 +34,8 @@ pub(super) fn profile(program: &Program, chain: usize) -> Profile {
         cores: 2,
         date: "2025-01-01T00:00:00Z".into(),
         command: "lockstep calibrate".into(),
+        kernels: "kernels".into(),
+        pulse_s: Some(1e-3),
         flops_per_core_s: 1e11,
         memory_bandwidth: 1e10,
         compute: vec![entry(4, 2e-3, 1.0), entry(12, 4e-3, 1.2)],
@@ -62,13 +64,19 @@ fn a_table_answers_what_was_measured_and_says_what_was_not() {
     assert_eq!((message.latency, message.overhead, message.copy, message.sum), (5e-6, 1e-6, 1e-10, 2e-10));
     assert_eq!(message.wake, 4e-5);
     assert_eq!(message.memory, 0.75);
-    // What was not measured is off from the roofline as what was.
-    let factor = at_8.seconds / Roofline.compute(device, &program, 1, Phase::Forward, 8).seconds;
-    let other = table.compute(device, &program, 2, Phase::Forward, 8).seconds;
-    assert_close(other, factor * Roofline.compute(device, &program, 2, Phase::Forward, 8).seconds, "scaled roofline");
+    // What was not measured is as far off from what one expects as what was: twice as far, twice as long.
+    let other = |table: &Table| table.compute(device, &program, 2, Phase::Forward, 8).seconds;
+    let mut slower = profile(&program, 1);
+    slower.compute.iter_mut().for_each(|entry| entry.seconds = Interval::exact(2.0 * entry.seconds.value));
+    assert_close(other(&Table::new(&slower).expect("a profile")), 2.0 * other(&table), "twice the others");
     let notes = table.notes(&program);
-    assert!(notes.iter().any(|note| note.contains(&program.chain_name(2))), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains(&program.chain_name(2)) && note.contains("like it")), "{notes:?}");
     assert!(!notes.iter().any(|note| note.starts_with(&format!("forward {} ", program.chain_name(1)))), "{notes:?}");
+    // Where nothing was measured there is the roofline.
+    let nothing = Profile { compute: Vec::new(), ..profile(&program, 1) };
+    let nothing = Table::new(&nothing).expect("a profile");
+    assert_eq!(other(&nothing), Roofline.compute(device, &program, 2, Phase::Forward, 8).seconds);
+    assert!(nothing.notes(&program).iter().all(|note| note.ends_with("taken from a roofline")));
 }
 
 #[test]
@@ -83,8 +91,9 @@ fn bad_profiles_are_refused() {
     let text = good.to_json();
     let refused = |text: &str| Profile::parse("p.json", text).expect_err("refused");
     for (from, to) in [
-        ("\"version\": 2", "\"version\": 3"),
-        ("\"version\": 2", "\"version\": 0"),
+        ("\"version\": 3", "\"version\": 4"),
+        ("\"version\": 3", "\"version\": 0"),
+        ("\"pulse_s\": 0.001", "\"pulse_s\": -0.001"),
         ("\"cores\": 2", "\"cores\": 0"),
         ("\"slowdown\": 1.5", "\"slowdown\": -1.5"),
         ("\"phase\": \"forward\"", "\"phase\": \"sideways\""),
@@ -97,9 +106,13 @@ fn bad_profiles_are_refused() {
         let error = refused(&text.replacen(from, to, 1));
         assert!(error.place.starts_with("p.json") && error.message.contains("calibrate"), "{error}");
     }
-    // One of before GPUs were measured is as good as ever.
-    let before = Profile { version: 1, ..good };
+    // One of before GPUs were measured is as good as ever, and so is one that does not know its kernels.
+    let before = Profile { version: 1, ..good.clone() };
     assert_eq!(Profile::parse("p.json", &before.to_json()), Ok(before));
+    let before = Profile { version: 2, kernels: String::new(), pulse_s: None, ..good };
+    let text = before.to_json().replace("  \"kernels\": \"\",\n  \"pulse_s\": null,\n", "");
+    assert!(!text.contains("kernels"), "{text}");
+    assert_eq!(Profile::parse("p.json", &text), Ok(before));
     refused("");
     refused("{}");
     let InputError { place, message, .. } = Profile::load(Path::new("/nowhere/p.json")).expect_err("no file");

@@ -10,6 +10,7 @@ mod gpus;
 mod hybrid;
 mod input;
 mod learners;
+mod nearest;
 mod networks;
 mod noise;
 mod pipelines;

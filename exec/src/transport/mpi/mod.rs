@@ -89,6 +89,11 @@ impl Processes {
         self.wire.gather(mine)
     }
 
+    /// As [`Processes::gather`], for those that wait while another works, however long: they sleep.
+    pub fn gather_asleep(&self, mine: u32) -> Vec<u32> {
+        self.wire.gather_asleep(mine)
+    }
+
     /// The first process that is not well, as each says of itself; every process calls it, and none goes on to wait for one that
     /// cannot. Where one does not come within `limit`, `late` is called on a thread of its own.
     pub fn first_unwell(&self, well: bool, limit: Duration, late: impl FnOnce() + Send) -> Option<u32> {

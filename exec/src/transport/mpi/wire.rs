@@ -1,9 +1,11 @@
-//! The MPI calls: every one of them stands here, and all are made by the thread that initialised MPI.
+//! The MPI calls: every one of them stands here or in the folder beside, and all are made by the thread that initialised MPI.
 //!
 //! Messages travel in pieces that stay in cache, so that a sum reads what the wire has just written, and the sum of one
 //! piece overlaps the transfer of the next. Sender and receiver cut alike because lengths are equal by contract.
 //! Memory on a device is the library's to read and write by its address, where it is CUDA-aware; sums there are the device's.
 //! Errors inside the library end the job (MPI's default error handler); that is what this project wants of them.
+
+mod numbers;
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -252,17 +254,6 @@ impl Wire {
     /// Whether nothing is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.requests.is_empty()
-    }
-
-    /// Numbers for all: `mine` of each process, in order of process. Every process calls it.
-    pub(super) fn gather(&self, mine: u32) -> Vec<u32> {
-        let mut all = vec![0u32; self.processes as usize];
-        // SAFETY: one number out, one in for each process.
-        unsafe {
-            let (out, into) = (ptr::from_ref(&mine).cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
-            ffi::MPI_Allgather(out, 1, ffi::RSMPI_UINT32_T, into, 1, ffi::RSMPI_UINT32_T, self.comm);
-        }
-        all
     }
 
     /// The library's allreduce over `members` (processes, in order), in place and blocking.

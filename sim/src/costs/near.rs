@@ -1,0 +1,191 @@
+//! What a layer that was not measured is likely to take: as much longer than its roofline as the measured layers most like it.
+//!
+//! Seconds = S · exp(Σ wᵢ ln(tᵢ / Sᵢ) / Σ wᵢ) over the three nearest of its kind and phase, with w = 1 / (d + 0.1); tᵢ were measured, and S
+//! is a roofline that knows of a CPU's kernels what data sheets do not say. The distance d is Σ ln² of the ratios of samples, of FLOPs of a
+//! sample and, half as much, of channels and planes on either side, and 3 more where other layers are fused to it. A test leaves each
+//! measured layer of the zoo out and estimates it from the others.
+
+use lockstep_models::{Layer, Node, Pass, Phase, PoolKind};
+use lockstep_topology::cluster::{Device, DeviceKind};
+
+use super::key::read_key;
+use super::roofline::{Roof, chain_on, efficiency, moved_by, passes};
+
+/// Measured layers that speak for one that was not.
+const SPEAKERS: usize = 3;
+/// Keeps the nearest from speaking alone.
+const SOFT: f64 = 0.1;
+/// Distance between chains of other layers.
+const OTHER_LAYERS: f64 = 3.0;
+
+/// Images, places or samples that a register of the kernels' products holds: fewer take as long.
+const REGISTER: f64 = 16.0;
+/// Seconds that a plane costs kernels which go plane by plane, beside its elements (assumed).
+const PLANE_S: f64 = 16e-9;
+/// Share of the peak that maxima over windows which overlap reach (assumed): those are looked for one by one.
+const OVERLAPPING: f64 = 0.003;
+/// Seconds for the exponential of a score, and for its gradient (assumed); of a loss as such.
+const SCORE_S: [f64; 2] = [3e-9, 0.3e-9];
+const LOSS_S: f64 = 1e-6;
+
+/// One measured phase of a chain.
+#[derive(Debug, Clone)]
+struct Known {
+    nodes: Vec<Node>,
+    phase: Phase,
+    samples: u32,
+    seconds: f64,
+    slowdown: f64,
+}
+
+/// What was measured on devices of one model.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Nearest(Vec<Known>);
+
+impl Nearest {
+    /// Adds a measured phase; nothing of a chain whose key is of another form.
+    pub(super) fn add(&mut self, chain: &str, phase: Phase, samples: u32, seconds: f64, slowdown: f64) {
+        let Some(nodes) = read_key(chain).filter(|_| seconds > 0.0) else { return };
+        self.0.push(Known { nodes, phase, samples, seconds, slowdown });
+    }
+
+    /// Seconds alone and slowdown of a phase of a chain on `device`; `None` where nothing was measured.
+    pub(super) fn estimate(&self, device: &Device, nodes: &[&Node], phase: Phase, samples: u32) -> Option<(f64, f64)> {
+        let kin = |known: &&Known| family(known.nodes.iter()) == family(nodes.iter().copied());
+        let alike: [&dyn Fn(&&Known) -> bool; 4] =
+            [&|known| kin(known) && known.phase == phase, &|known| kin(known), &|known| known.phase == phase, &|_| {
+                true
+            }];
+        let mut near: Vec<(f64, &Known)> = alike.iter().find_map(|alike| {
+            let found: Vec<_> =
+                self.0.iter().filter(alike).map(|known| (distance(known, nodes, samples), known)).collect();
+            (!found.is_empty()).then_some(found)
+        })?;
+        near.sort_by(|a, b| a.0.total_cmp(&b.0));
+        near.truncate(SPEAKERS);
+        let (mut weights, mut logs, mut slowdown) = (0.0, 0.0, 0.0);
+        for (distance, known) in near {
+            let own: Vec<&Node> = known.nodes.iter().collect();
+            let roof = likely(device, &own, known.phase, known.samples);
+            if roof > 0.0 {
+                let weight = 1.0 / (distance + SOFT);
+                weights += weight;
+                logs += weight * libm::log(known.seconds / roof);
+                slowdown += weight * known.slowdown;
+            }
+        }
+        let factor = if weights > 0.0 { libm::exp(logs / weights) } else { 1.0 };
+        let slowdown = if weights > 0.0 { slowdown / weights } else { 1.0 };
+        Some((likely(device, nodes, phase, samples) * factor, slowdown))
+    }
+}
+
+/// Layers whose kernels work alike, by the first that computes.
+fn family<'a>(mut nodes: impl Iterator<Item = &'a Node>) -> &'static str {
+    match nodes.find(|node| node.layer != Layer::Flatten).map(|node| &node.layer) {
+        Some(Layer::Pool2d(_) | Layer::GlobalPool) => "pooling",
+        Some(Layer::Sigmoid | Layer::Tanh) => "curve",
+        Some(layer) if layer.is_loss() => "loss",
+        Some(layer) => layer.kind(),
+        None => "flatten",
+    }
+}
+
+fn distance(known: &Known, nodes: &[&Node], samples: u32) -> f64 {
+    let own: Vec<&Node> = known.nodes.iter().collect();
+    let both = sizes(&own, known.samples).into_iter().zip(sizes(nodes, samples));
+    let squares = both.zip(WEIGHTS).map(|((known, wanted), weight)| {
+        let log = libm::log(known / wanted);
+        weight * log * log
+    });
+    let kinds = |nodes: &[&Node]| nodes.iter().map(|node| node.layer.kind()).collect::<Vec<_>>();
+    squares.sum::<f64>() + if kinds(&own) == kinds(nodes) { 0.0 } else { OTHER_LAYERS }
+}
+
+/// What each of the sizes below counts in a distance.
+const WEIGHTS: [f64; 6] = [1.0, 0.5, 0.5, 0.5, 0.5, 1.0];
+
+/// Samples; channels and elements of a plane of the first layer's input and output; FLOPs of a sample. All at least 1.
+fn sizes(nodes: &[&Node], samples: u32) -> [f64; 6] {
+    let Some(first) = nodes.first() else { return [1.0; 6] };
+    let input = first.input_shapes.first().unwrap_or(&first.output);
+    let plane = |shape: &lockstep_models::Shape| f64::from(shape.height) * f64::from(shape.width);
+    let flops: f64 = nodes.iter().map(|node| node.work(Pass::Forward, 1).flops).sum();
+    [
+        f64::from(samples),
+        f64::from(input.channels),
+        f64::from(first.output.channels),
+        plane(input),
+        plane(&first.output),
+        flops.max(1.0),
+    ]
+}
+
+/// The roofline's seconds, on a CPU with what is known of its kernels: products fill registers, planes and scores take time each.
+fn likely(device: &Device, nodes: &[&Node], phase: Phase, samples: u32) -> f64 {
+    if matches!(device.kind, DeviceKind::Gpu(_)) {
+        return chain_on(device, nodes, phase, samples).seconds;
+    }
+    let roof = Roof::of(device);
+    let mut seconds = 0.0;
+    for (position, node) in nodes.iter().enumerate() {
+        for pass in passes(phase, position) {
+            let arithmetic = node.work(*pass, samples).flops * filling(node, *pass, samples);
+            let share = match &node.layer {
+                Layer::Pool2d(pool)
+                    if pool.kind == PoolKind::Max && *pass == Pass::Forward && pool.kernel > pool.stride =>
+                {
+                    OVERLAPPING
+                }
+                layer => efficiency(layer, false),
+            };
+            let bytes = moved_by(nodes, position, *pass, samples);
+            seconds += (arithmetic / (roof.flops_s * share)).max(bytes / roof.bytes_s);
+            seconds += f64::from(samples) * by_piece(node, *pass, position);
+            seconds += if node.layer.is_loss() { LOSS_S } else { 0.0 };
+        }
+    }
+    seconds
+}
+
+/// How many times more a product works than its FLOPs say, for its registers are not full.
+fn filling(node: &Node, pass: Pass, samples: u32) -> f64 {
+    let samples = f64::from(samples);
+    match &node.layer {
+        // One sample alone is a product of a matrix and a vector, which needs none.
+        Layer::Dense(_) if pass == Pass::Forward && samples > 1.0 => (REGISTER / samples).max(1.0),
+        Layer::Conv2d(_) => {
+            // Sixteen images side by side where that many are nearly there, else places of one image.
+            let images = (samples / REGISTER).ceil() * REGISTER;
+            let places = f64::from(node.output.height) * f64::from(node.output.width);
+            if 3.0 * samples >= 2.0 * images { images / samples } else { (REGISTER / places).max(1.0) }
+        }
+        _ => 1.0,
+    }
+}
+
+/// Seconds that planes, or scores, of a sample take beside their elements.
+fn by_piece(node: &Node, pass: Pass, position: usize) -> f64 {
+    let Some(input) = node.input_shapes.first() else { return 0.0 };
+    match &node.layer {
+        Layer::BatchNorm(_) | Layer::Pool2d(_) | Layer::GlobalPool if position == 0 => {
+            PLANE_S * f64::from(input.channels)
+        }
+        layer if layer.is_loss() => SCORE_S[usize::from(pass != Pass::Forward)] * f64::from(input.channels),
+        _ => 0.0,
+    }
+}
+
+/// Seconds that the measured layers of a CPU say of `entry`'s, which may be one of them or not.
+#[cfg(test)]
+pub(crate) fn estimated(profile: &crate::Profile, device: &Device, entry: &crate::ComputeEntry) -> Option<f64> {
+    let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
+    let phase = |name: &str| phases.into_iter().find(|phase| phase.name() == name);
+    let mut nearest = Nearest::default();
+    for known in &profile.compute {
+        nearest.add(&known.chain, phase(&known.phase)?, known.samples, known.seconds.value, known.slowdown);
+    }
+    let nodes = read_key(&entry.chain)?;
+    let nodes: Vec<&Node> = nodes.iter().collect();
+    nearest.estimate(device, &nodes, phase(&entry.phase)?, entry.samples).map(|(seconds, _)| seconds)
+}

@@ -1,0 +1,142 @@
+//! What a program needs to know of a host before it is predicted: which passes, updates and loads its ranks do, and which roles of which
+//! programs must be timed for what a profile does not know yet.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lockstep_exec::data::Dataset;
+use lockstep_models::{Op, Program, Role};
+use lockstep_sim::{Profile, chain_key};
+
+/// One figure of a profile.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// A phase of a chain, as its key has it, on so many samples.
+    Compute(String, String, u32),
+    /// An update of so many parameters.
+    Update(u64),
+    /// A load of so many elements.
+    Load(u64),
+}
+
+/// A role of a program, one of whose ranks is timed task by task.
+pub struct Subject {
+    /// Whose tasks.
+    pub program: Program,
+    /// Index of the role.
+    pub role: usize,
+    /// What is loaded.
+    pub data: Arc<Dataset>,
+}
+
+impl Need {
+    /// What a task needs; nothing where other ranks do it, or where other figures answer for it.
+    pub(super) fn of(program: &Program, op: &Op) -> Option<Need> {
+        match op {
+            Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => None,
+            Op::Load { samples, .. } => Some(Need::Load(u64::from(*samples) * program.model.input().elements())),
+            Op::Compute { chain, phase, samples, .. } => {
+                Some(Need::Compute(chain_key(program, *chain), phase.name().to_owned(), *samples))
+            }
+            Op::Update { range } => Some(Need::Update(range.end - range.start)),
+            // Rules of averaging, and copies, move elements as fast as updates do.
+            Op::Averaging { .. } | Op::Copy(_) => Some(Need::Update(program.model.parameter_elements())),
+            _ => None,
+        }
+    }
+
+    /// What a role needs.
+    pub(super) fn of_role(program: &Program, role: &Role) -> BTreeSet<Need> {
+        role.tasks.iter().filter_map(|task| Need::of(program, &task.op)).collect()
+    }
+
+    /// What a profile knows.
+    pub(super) fn known(profile: &Profile) -> BTreeSet<Need> {
+        let of_chain =
+            |entry: &lockstep_sim::ComputeEntry| Need::Compute(entry.chain.clone(), entry.phase.clone(), entry.samples);
+        let updates = profile.update.iter().map(|point| Need::Update(point.elements));
+        let loads = profile.load.iter().map(|point| Need::Load(point.elements));
+        profile.compute.iter().map(of_chain).chain(updates).chain(loads).collect()
+    }
+}
+
+/// The roles to be timed so that all of `programs` are known, of `profile` is all that is known yet; each brings at least one figure
+/// that those before it do not.
+pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>) -> Vec<Subject> {
+    let mut known = profile.map(Need::known).unwrap_or_default();
+    let mut subjects = Vec::new();
+    for (program, data) in programs {
+        for role in 0..program.roles.len() {
+            let needs = Need::of_role(&program, &program.roles[role]);
+            if !needs.is_subset(&known) {
+                known.extend(needs);
+                subjects.push(Subject { program: program.clone(), role, data: data.clone() });
+            }
+        }
+    }
+    subjects
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_models::{Job, Model};
+    use lockstep_sim::Interval;
+
+    use super::super::bench::Figure;
+    use super::super::{kept, layers};
+    use super::*;
+    use crate::calibrate::tests::empty;
+    use crate::host::Cores;
+
+    /// Strategies, and whether three ranks do what two do not: parts of other sizes, or losses of more samples.
+    const STRATEGIES: [(&str, bool); 8] = [
+        ("ssgd", false),
+        ("model-parallel", true),
+        ("hybrid:a", true),
+        ("hybrid:b", true),
+        ("hybrid:c", true),
+        ("hybrid:b:variable-batch", true),
+        ("first-device-table", true),
+        ("sma", false),
+    ];
+
+    fn program(strategy: &str, ranks: u32, fuse: bool) -> Program {
+        let model = Arc::new(Model::load("lenet").expect("in the zoo"));
+        let strategy = strategy.parse().expect("a strategy");
+        Job { strategy, fuse, ..Job::new(model, ranks, 6) }.program().expect("a program")
+    }
+
+    fn data(program: &Program) -> Arc<Dataset> {
+        Arc::new(Dataset::load("synthetic:40", program.whole_model()).expect("data").0)
+    }
+
+    /// Every task of every strategy runs alone, in any order, and nothing is missing once they are timed.
+    #[test]
+    fn what_a_strategy_needs_can_be_timed_and_is_known_then() {
+        for (strategy, depends) in STRATEGIES {
+            for fuse in [true, false] {
+                let program = program(strategy, 2, fuse);
+                let data = data(&program);
+                let subjects = missing(vec![(program.clone(), data.clone()), (program.clone(), data.clone())], None);
+                assert_eq!(subjects.len(), 1, "{strategy}: ranks that compute alike are timed once");
+                let mut profile = empty();
+                for subject in &subjects {
+                    let turns = layers::turns(subject, 1);
+                    let timed = turns.once(&Cores::of(1));
+                    let figure = Figure { seconds: Interval::exact(1e-3), slowdown: 1.0 };
+                    let figures = layers::read(subject, vec![figure; turns.operations()]);
+                    assert!(timed > 0 && timed == turns.operations(), "{strategy}");
+                    let [compute, update, load] = [figures.compute.len(), figures.update.len(), figures.load.len()];
+                    assert!(compute > 0 && compute + update + load == turns.operations(), "{strategy}");
+                    let layers::Layers { compute, update, load } = figures;
+                    kept::lay_over(&mut profile, Profile { compute, update, load, ..empty() });
+                }
+                assert!(missing(vec![(program.clone(), data.clone())], Some(&profile)).is_empty(), "{strategy}");
+                // Chains that are cut elsewhere are others, and so are parts of three ranks.
+                let more = |other: Program| missing(vec![(other, data.clone())], Some(&profile)).len();
+                assert!(more(self::program(strategy, 2, !fuse)) > 0, "{strategy}");
+                assert_eq!(more(self::program(strategy, 3, fuse)) > 0, depends, "{strategy}");
+            }
+        }
+    }
+}

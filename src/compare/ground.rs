@@ -1,0 +1,93 @@
+//! What the predictions of a comparison rest on: data sheets of a cluster, a profile that is given, or this machine, measured as far as
+//! nobody has done it before.
+
+use std::path::Path;
+
+use lockstep_sim::TransportEntry;
+
+use super::Asked;
+use crate::calibrate::{Kept, add, difference, missing, of_experiment, of_host, of_processes, save};
+use crate::experiment::{Configuration, Device, Experiment, TransportKind};
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::quiet::Quiet;
+use crate::site::{PROFILE_PATH, Site};
+
+/// Where predictions are about, and what is to be said of it.
+pub(super) struct Ground {
+    pub(super) site: Site,
+    pub(super) notes: Vec<String>,
+    /// Whether this machine was measured now.
+    pub(super) measured: bool,
+}
+
+/// Whether this machine is measured for an experiment.
+pub(super) fn calibrates(experiment: &Experiment, asked: &Asked<'_>) -> bool {
+    experiment.on_this_machine() && asked.profile.is_none() && experiment.device == Device::Cpu
+}
+
+/// Messages between processes, where an experiment has them and no profile that holds knows them. Every process calls it; the answer is
+/// in that of rank 0.
+///
+/// # Errors
+/// A measurement that fails.
+pub(super) fn messages(
+    experiment: &Experiment,
+    kept: Option<&Kept>,
+    launch: &mut Launch,
+    note: &mut impl FnMut(&str),
+) -> Result<Option<TransportEntry>, Failure> {
+    if experiment.transport != TransportKind::Mpi {
+        return Ok(None);
+    }
+    // Only the process of rank 0 has looked for a profile.
+    let unknown = kept.is_some_and(|kept| kept.profile.as_ref().is_none_or(|profile| profile.mpi.is_none()));
+    if launch.told(u32::from(unknown)) == 0 {
+        return Ok(None);
+    }
+    if launch.speaks() {
+        note("measuring messages between processes");
+    }
+    of_processes(launch)
+}
+
+/// The ground of `experiment`; `kept` is what a profile of before says where this machine is measured, and `mpi` what was measured between
+/// processes.
+///
+/// # Errors
+/// An unknown cluster, a broken profile, data that cannot be had, a measurement that fails.
+pub(super) fn ground(
+    experiment: &Experiment,
+    configurations: &[Configuration],
+    asked: &Asked<'_>,
+    (kept, mpi): (Option<Kept>, Option<TransportEntry>),
+    quiet: &mut Quiet,
+    note: &mut impl FnMut(&str),
+) -> Result<Ground, Failure> {
+    let Some(Kept { profile: kept, why }) = kept else {
+        let site = Site::open(experiment, asked.profile)?;
+        let of_another = |profile| difference(profile, &Host::find(), quiet.cores().count());
+        let at_home = site.profile.as_ref().filter(|profile| experiment.on_this_machine() && profile.gpus.is_empty());
+        let notes = at_home.and_then(of_another).map(|why| format!("the profile may not hold here: {why}"));
+        return Ok(Ground { site, notes: notes.into_iter().collect(), measured: false });
+    };
+    if let Some(why) = why {
+        note(&format!("{why}: measured anew"));
+    }
+    let subjects = missing(of_experiment(experiment, configurations)?, kept.as_ref());
+    let measured = kept.is_none() || !subjects.is_empty() || mpi.is_some();
+    let mut tell = |what: &str| note(&format!("measuring {what}"));
+    let mut profile = match kept {
+        Some(kept) => kept,
+        None => of_host(asked.command, quiet, &mut tell)?,
+    };
+    add(&mut profile, &subjects, asked.command, quiet, &mut tell);
+    profile.mpi = mpi.or(profile.mpi);
+    if measured {
+        save(&profile, Path::new(PROFILE_PATH))?;
+    } else {
+        note(&format!("{PROFILE_PATH} knows all layers, updates and messages of this experiment"));
+    }
+    Ok(Ground { site: Site::of_profile(&profile, experiment)?, notes: Vec::new(), measured })
+}

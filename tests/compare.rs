@@ -1,0 +1,125 @@
+//! `compare`: what it refuses before anything is measured, what it measures of this machine, and what its notes and differences say.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Output;
+
+use lockstep_sim::Profile;
+use serde_json::Value;
+
+use crate::commands::{folder, lockstep, stdout};
+
+fn write(folder: &PathBuf, name: &str, more: &str) -> String {
+    let file = format!("{name}.toml");
+    let text = format!("name = \"{name}\"\ndata = \"mnist\"\nsteps = 3\n{more}");
+    std::fs::write(folder.join(&file), text).expect("a file");
+    file
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_only_one_side_does_is_refused_before_anything_is_measured() {
+    let folder = folder("unlike");
+    let input = "[input]\nsamples = 60000\nimage = \"1KiB\"\nthreads = 1\ndecode = \"1ms\"\n[input.provenance]\n\
+                 samples = \"assumed: a\"\nimage = \"assumed: a\"\nthreads = \"assumed: a\"\ndecode = \"assumed: a\"\n";
+    let cases = [
+        (input, "leave [input] out"),
+        ("cluster = \"ethernet-4\"\n", "cluster = \"this-machine\""),
+        ("cluster = \"ethernet-4\"\nranks = [1]\ntransport = \"threads\"\n", "has 4 hosts"),
+        ("sampling = \"partitioned:groups=1:shuffle-every=2\"\nranks = 2\n", "leave shuffle-every out"),
+        ("augment = \"flip\"\n", "leave it out"),
+        ("[anchor]\nimages_per_s = 100.0\n", "leave it out"),
+    ];
+    for (number, (more, cure)) in cases.into_iter().enumerate() {
+        let file = write(&folder, &format!("unlike-{number}"), &format!("model = \"mlp\"\n{more}"));
+        let output = lockstep(&folder, &["compare", &file]);
+        let told = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{more}: {told}");
+        assert!(told.contains(&format!("{file}:")) && told.contains(cure), "{more}: {told}");
+        assert!(!told.contains("measuring") && output.stdout.is_empty(), "{more}: {told}");
+    }
+    assert!(!folder.join("out").exists(), "nothing is written");
+}
+
+/// Chains of a profile with their samples.
+fn known(folder: &PathBuf) -> BTreeSet<(String, u32)> {
+    let profile = Profile::load(&folder.join("out/this-machine.json")).expect("a profile");
+    profile.compute.into_iter().map(|entry| (entry.chain, entry.samples)).collect()
+}
+
+/// Layers that are split by features are measured, what other models have measured is kept, and what is known is not measured again.
+#[test]
+fn a_comparison_measures_what_it_needs_and_keeps_the_rest() {
+    let folder = folder("needs");
+    let split =
+        write(&folder, "split", "model = \"mlp\"\nranks = 2\nbatch_per_rank = 4\nstrategy = \"model-parallel\"\n");
+    let output = lockstep(&folder, &["compare", &split, "--explain", "--format", "json"]);
+    let told = errors(&output);
+    assert!(output.status.success() && told.contains("mlp (parts of 2 ranks) at a batch of 4"), "{told}");
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let notes = answer["notes"].to_string();
+    assert!(!notes.contains("was not measured"), "{notes}");
+    let first = known(&folder);
+    let half = "dense 1x28x28>64x1x1 bias + relu 64x1x1>64x1x1".to_owned();
+    assert!(first.contains(&(half, 8)), "all samples, half of the features: {first:?}");
+    differences_are_those_of_the_table(&answer["rows"][0], &told);
+
+    let whole = write(&folder, "whole", "model = \"mlp\"\nranks = [1, 2]\nbatch_per_rank = 4\n");
+    let told = errors(&lockstep(&folder, &["compare", &whole]));
+    // A machine that runs at another pace than a minute ago is measured anew, with nothing kept: so it says.
+    if told.contains("another pace") {
+        eprintln!("SKIPPED: this machine's pace changes, so that profiles are not kept: {told}");
+        return;
+    }
+    assert!(told.contains("measuring layers of mlp at a batch of 4\n"), "{told}");
+    assert!(!told.contains("the roofs"), "{told}");
+    let both = known(&folder);
+    assert!(both.is_superset(&first) && both.len() > first.len(), "{both:?}");
+    for file in [&split, &whole] {
+        let told = errors(&lockstep(&folder, &["compare", file]));
+        assert!(told.contains("another pace") || !told.contains("measuring") && told.contains("knows all"), "{told}");
+    }
+}
+
+/// `--explain` takes its figures from the same statistic as the row: waiting is the exposed communication, which is no longer than the
+/// step.
+fn differences_are_those_of_the_table(row: &Value, told: &str) {
+    let number = |column: &str| row[column].as_f64().expect("a number") * 1e3;
+    let line = told.lines().find(|line| line.contains("ms (")).expect("differences");
+    let Some((_, wait)) = line.split_once("wait ") else { return };
+    let (_, figures) = wait.split_once('(').expect("two figures");
+    let figures: Vec<f64> = figures.split([' ', ')']).filter_map(|word| word.parse().ok()).take(2).collect();
+    for (figure, wait, step) in [
+        (figures[0], "predicted_exposed_comm_s", "predicted_step_time_s"),
+        (figures[1], "exposed_comm_s", "step_time_s"),
+    ] {
+        assert!((figure - number(wait)).abs() <= 6e-4 && figure <= number(step) + 6e-4, "{figure} of {row}: {line}");
+    }
+}
+
+#[test]
+fn a_note_that_holds_for_some_rows_names_them() {
+    let folder = folder("notes");
+    let arguments = [
+        "sim",
+        "predict",
+        "--model",
+        "lenet",
+        "--cluster",
+        "ethernet-gpu-8",
+        "--ranks",
+        "1,8",
+        "--algorithm",
+        "ring,direct",
+    ];
+    let text = stdout(&folder, &arguments);
+    let notes: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("note: ")).collect();
+    let of_some = |note: &&&str| note.contains("every rank is simulated") || note.contains("stands for");
+    let found: Vec<_> = notes.iter().filter(of_some).collect();
+    assert!(!found.is_empty() && found.iter().all(|note| note.starts_with("row")), "{notes:?}");
+    // What holds for all names none.
+    assert!(notes.iter().any(|note| note.starts_with("costs are a roofline")), "{notes:?}");
+}
