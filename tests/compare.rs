@@ -1,7 +1,7 @@
 //! `compare`: what it refuses before anything is measured, what it measures of this machine, and what its notes and differences say.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Output;
 
 use lockstep_sim::Profile;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::commands::{folder, lockstep, stdout};
 
-fn write(folder: &PathBuf, name: &str, more: &str) -> String {
+fn write(folder: &Path, name: &str, more: &str) -> String {
     let file = format!("{name}.toml");
     let text = format!("name = \"{name}\"\ndata = \"mnist\"\nsteps = 3\n{more}");
     std::fs::write(folder.join(&file), text).expect("a file");
@@ -45,7 +45,7 @@ fn what_only_one_side_does_is_refused_before_anything_is_measured() {
 }
 
 /// Chains of a profile with their samples.
-fn known(folder: &PathBuf) -> BTreeSet<(String, u32)> {
+fn known(folder: &Path) -> BTreeSet<(String, u32)> {
     let profile = Profile::load(&folder.join("out/this-machine.json")).expect("a profile");
     profile.compute.into_iter().map(|entry| (entry.chain, entry.samples)).collect()
 }

@@ -74,10 +74,13 @@ const SLICE_S: f64 = 250e-6;
 /// What one thread did, in order: which operation, and its seconds.
 type Log = Vec<(usize, f64)>;
 
+/// One pass on so many threads: what each of them did.
+type Pass<'a> = dyn Fn(&Cores, usize) -> Vec<Log> + 'a;
+
 /// Numbered operations that take turns, on so many threads at once.
 pub(super) struct Turns<'a> {
     operations: usize,
-    pass: Box<dyn Fn(&Cores, usize) -> Vec<Log> + 'a>,
+    pass: Box<Pass<'a>>,
 }
 
 impl<'a> Turns<'a> {
@@ -138,7 +141,7 @@ impl Turns<'_> {
 ///
 /// A machine's speed drifts within seconds: all passes of all sets take turns, so that they see the same of it.
 pub(super) fn measure(sets: &[Turns], quiet: &mut Quiet) -> Vec<(Vec<Figure>, NoiseTrace)> {
-    let cores = quiet.cores().clone();
+    let cores = *quiet.cores();
     let all = cores.count();
     let mut logs: Vec<[Vec<Log>; 2]> = sets.iter().map(|_| [vec![Log::new()], vec![Log::new(); all]]).collect();
     let mut spent = vec![Duration::ZERO; sets.len()];

@@ -48,7 +48,7 @@ const MOST_NOISE: usize = 40_000;
 /// A measurement that fails.
 pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> Result<Profile, Failure> {
     let host = Host::find();
-    let cores = quiet.cores().clone();
+    let cores = *quiet.cores();
     note("the roofs of this host");
     let (flops_per_core_s, memory_bandwidth) = (roof::flops_per_core_s(), roof::memory_bandwidth(quiet));
     note("messages between ranks of one process");
