@@ -70,25 +70,36 @@ pub fn fit(anchor: &Anchor, experiment: &Experiment, site: &Site, setup: &Setup)
     if let Some(batch) = anchor.batch_per_rank {
         point.batch = crate::experiment::Batch::PerRank(vec![batch]);
     }
+    // What cannot be of its configuration is the anchor's.
+    let place = experiment.locate(InputError::new("--anchor", "", "")).place;
+    for key in ["ranks", "algorithm"] {
+        point.places.insert(key.to_owned(), place.clone());
+    }
     let mut configurations = point.configurations()?;
     let configuration = &mut configurations[0];
-    let throughput = |factor: f64| {
+    let mut throughput = |factor: f64| {
         let costs = Scaled::new(site.costs.as_ref(), factor);
         predict(configuration, &point, &site.cluster, &costs, setup).map(|predicted| predicted.images_per_s)
     };
-    factor(anchor.images_per_s, throughput)?.ok_or_else(|| {
-        let message = format!(
-            "is more than {} ranks of this cluster reach with computation that costs nothing: check the figure, the \
-             batch, or the cluster's links",
-            anchor.ranks
-        );
-        let error = InputError::new("--anchor", format!("images_per_s = {}", anchor.images_per_s), message);
-        experiment.locate(error).into()
-    })
+    if let Some(factor) = factor(anchor.images_per_s, &mut throughput)? {
+        return Ok(factor);
+    }
+    let (ranks, wanted) = (anchor.ranks, anchor.images_per_s);
+    let message = if wanted < throughput(1.0)? {
+        format!(
+            "is less than {ranks} ranks of this cluster reach with computation {MOST:e} times slower: check the figure"
+        )
+    } else {
+        format!(
+            "is more than {ranks} ranks of this cluster reach with computation that costs nothing: check the figure, the \
+             batch, or the cluster's links"
+        )
+    };
+    Err(InputError::new(place, format!("images_per_s = {wanted:?}"), message).into())
 }
 
 /// The factor on computation with which `throughput` gives `wanted` images per second; `None` where even computation that
-/// costs nothing is too slow.
+/// costs nothing is too slow, or the slowest that is tried too fast.
 ///
 /// A step is nearly a constant and a part in proportion to the factor, so a line through the last two trials (Newton's
 /// method without derivatives) finds it in a few; where that leaves the interval that holds the answer, its middle is taken.
@@ -130,7 +141,8 @@ pub(crate) fn factor(
             (low * high).sqrt()
         };
     }
-    Ok(Some(factor))
+    // What is within one part in a thousand of the end has no other side.
+    Ok((factor < 0.999 * MOST).then_some(factor))
 }
 
 #[cfg(test)]
@@ -163,5 +175,6 @@ mod tests {
     #[test]
     fn what_communication_alone_takes_longer_for_is_told() {
         assert_eq!(factor(10.0, |factor| Ok(1.0 / (0.2 + factor))).unwrap(), None);
+        assert_eq!(factor(1e-300, |factor| Ok(1.0 / (0.2 + factor))).unwrap(), None);
     }
 }

@@ -118,6 +118,18 @@ const CASES: &[(&str, &[&str])] = &[
         "sim predict --model mlp --cluster ethernet-4 --anchor ranks=4,images_per_s=1e12",
         &["--anchor", "more than", "computation that costs nothing"],
     ),
+    (
+        "sim predict --model mlp --cluster ethernet-4 --anchor ranks=4,images_per_s=1e-300",
+        &["--anchor", "is less than"],
+    ),
+    (
+        "sim predict --model mlp --cluster ethernet-4 --anchor ranks=4000000000,images_per_s=1",
+        &["--anchor", "4000000000"],
+    ),
+    (
+        "sim predict --model resnet-50 --cluster ethernet-4 --batch-per-rank 4294967295",
+        &["costs", "longer than the 213 days", "smaller batch"],
+    ),
     ("sim predict experiment.toml", &["experiment.toml:5", "parameter-server:5", "at most 4"]),
     ("sim predict --model mlp --cluster ethernet-4 --trials 5", &["--trials", "nothing varies", "[noise]"]),
     ("sim predict --model mlp --cluster ethernet-4 --trials 0", &["--trials", "0", "from 1"]),

@@ -108,7 +108,9 @@ fn threads_within(most: u64, ranks: u64, each: u64) -> Result<(), InputError> {
         return Ok(());
     }
     let told = |flag, value: u64, cure: String| {
-        let message = format!("{ranks} ranks of {each} take {needed} threads, and this system gives {most}: {cure}");
+        let message = format!(
+            "{ranks} ranks in one process, {each} threads each, take {needed} threads, and this system gives {most}: {cure}"
+        );
         Err(InputError::new(flag, value.to_string(), message))
     };
     match most / each {

@@ -229,6 +229,10 @@ fn check(task: &str, cost: Cost) -> Result<(), InputError> {
     if (0.0..longest).contains(&cost.seconds) && cost.memory >= 0.0 && cost.memory.is_finite() {
         return Ok(());
     }
-    let message = "seconds and memory share must be zero or positive, and finite; look into the profile or the cluster";
+    let message = if cost.seconds >= longest && cost.seconds.is_finite() {
+        "takes longer than the 213 days that are simulated: take a smaller batch, or look for a rate that is far too low"
+    } else {
+        "seconds and memory share must be zero or positive, and finite; look into the profile or the cluster"
+    };
     Err(InputError::new("costs", format!("{task}: {cost:?}"), message))
 }

@@ -37,6 +37,11 @@ pub(super) fn optimizer(optimizer: &mut Optimizer, entry: &Entry<'_>) -> Result<
     Ok(())
 }
 
+/// A number that is finite in fp32.
+fn single(number: f64) -> Result<f64, String> {
+    (number as f32).is_finite().then_some(number).ok_or_else(|| format!("must be a number up to {:e}", f32::MAX))
+}
+
 /// Takes over what a table `[init]` says.
 pub(super) fn inits(rules: &mut InitRules, entry: &Entry<'_>) -> Result<(), InputError> {
     for entry in entry.section("[init]", &INIT)?.entries() {
@@ -46,8 +51,8 @@ pub(super) fn inits(rules: &mut InitRules, entry: &Entry<'_>) -> Result<(), Inpu
             "dense" => rules.dense = Some(entry.read(str::parse)?),
             "last_dense" => rules.last_dense = Some(entry.read(str::parse)?),
             // Parameters are fp32.
-            "bias" => rules.bias = Some(entry.number(f64::MIN)? as f32),
-            _ => rules.residual_gamma = Some(entry.number(f64::MIN)? as f32),
+            "bias" => rules.bias = Some(entry.checked(single)? as f32),
+            _ => rules.residual_gamma = Some(entry.checked(single)? as f32),
         }
     }
     Ok(())
