@@ -158,6 +158,12 @@ const CASES: &[(&str, &[&str])] = &[
         &["--max-points", "20 points", "about", "leave values out", "--max-points 20"],
     ),
     ("sim sweep --model mlp,lenet --cluster ethernet-4 --anchor ranks=1", &["--anchor", "no argument of this command"]),
+    (
+        "calibrate --model mlp --batch-per-rank 4294967295",
+        &["--batch-per-rank", "4294967295", "this host has", "smaller batches"],
+    ),
+    ("exec run --model mlp --resume /dev/zero", &["/dev/zero", "no file"]),
+    ("models check zero.onnx", &["zero.onnx", "no file"]),
     ("compare absent.toml", &["EXPERIMENT", "absent.toml", "cannot be read"]),
     ("compare", &["command line", "EXPERIMENT"]),
     ("sim predict --model mlp --cluster ethernet-4 --trace no/t.json", &["--trace", "no/t.json", "does not exist"]),
@@ -226,6 +232,7 @@ fn bad_input_is_refused_with_place_value_and_cure() {
         std::fs::write(folder.join(name), text).expect("a file");
     }
     std::fs::write(folder.join("latin.toml"), b"name = \"e\"\nmodel = \"mlp\"\n# gr\xf6\xdfe\n").expect("a file");
+    std::os::unix::fs::symlink("/dev/zero", folder.join("zero.onnx")).expect("a link");
     let deep = "name = \"m\"\ninput = [1, 4, 4]\n".to_owned() + &"[[layer]]\nkind = \"relu\"\n".repeat(450_000);
     std::fs::write(folder.join("deep.toml"), deep).expect("a file");
     let list = |folder: &PathBuf| {

@@ -122,26 +122,23 @@ fn threads_within(most: u64, ranks: u64, each: u64) -> Result<(), InputError> {
 /// Refuses buffers of which `ranks` ranks of this process need `each` bytes where that is more than the host has left.
 ///
 /// # Errors
-/// The estimate, what there is, and how many bytes a rank could have.
-pub fn check_buffers(flag: &str, value: &str, ranks: u64, each: u128) -> Result<(), InputError> {
-    buffers_within(available(), flag, value, ranks, each)
+/// The estimate, what there is, how many bytes a rank could have, and the `cure`.
+pub fn check_buffers(flag: &str, value: &str, ranks: u64, each: u128, cure: &str) -> Result<(), InputError> {
+    let within = buffers_within(available(), ranks, each);
+    within.map_err(|told| InputError::new(flag, value, format!("{told}: {cure}")))
 }
 
-fn buffers_within(available: Option<u64>, flag: &str, value: &str, ranks: u64, each: u128) -> Result<(), InputError> {
+fn buffers_within(available: Option<u64>, ranks: u64, each: u128) -> Result<(), String> {
     let (Some(available), needed) = (available, each.saturating_mul(u128::from(ranks))) else { return Ok(()) };
     if needed <= u128::from(available) {
         return Ok(());
     }
     let shown = |bytes: u128| Bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
-    let message = format!(
-        "the buffers of {ranks} ranks take {}, {} each, and this host has {} left, {} for each: take a smaller size or fewer \
-         ranks",
-        shown(needed),
-        shown(each),
-        Bytes(available),
-        Bytes(available / ranks.max(1)),
-    );
-    Err(InputError::new(flag, value, message))
+    let (needed, each, left) = (shown(needed), shown(each), Bytes(available));
+    let own = Bytes(available / ranks.max(1));
+    Err(format!(
+        "the buffers of {ranks} ranks take {needed}, {each} each, and this host has {left} left, {own} for each"
+    ))
 }
 
 fn cores() -> usize {
@@ -228,12 +225,13 @@ mod tests {
 
     #[test]
     fn buffers_are_counted_without_overflow() {
-        assert_eq!(buffers_within(Some(100), "--bytes", "25B", 4, 25), Ok(()));
-        assert_eq!(buffers_within(None, "--bytes", "25B", 4, u128::MAX), Ok(()));
-        let error = buffers_within(Some(99), "--bytes", "25B", 4, 25).unwrap_err().to_string();
-        assert!(error.starts_with("--bytes: 25B: the buffers of 4 ranks take 100B, 25B each"), "{error}");
-        assert!(error.contains("has 99B left, 24B for each"), "{error}");
-        assert!(buffers_within(Some(u64::MAX), "--bytes", "", u64::MAX, u128::MAX).is_err());
+        assert_eq!(buffers_within(Some(100), 4, 25), Ok(()));
+        assert_eq!(buffers_within(None, 4, u128::MAX), Ok(()));
+        let told = buffers_within(Some(99), 4, 25).unwrap_err();
+        assert_eq!(told, "the buffers of 4 ranks take 100B, 25B each, and this host has 99B left, 24B for each");
+        assert!(buffers_within(Some(u64::MAX), u64::MAX, u128::MAX).is_err());
+        let error = check_buffers("--bytes", "8000TiB", 2, 1 << 60, "take less").unwrap_err().to_string();
+        assert!(error.starts_with("--bytes: 8000TiB: the buffers") && error.ends_with(": take less"), "{error}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::quiet::Quiet;
 pub(crate) use interval::interval;
 pub(crate) use kept::difference;
 pub use kept::{Kept, lay_over, save};
-pub use needs::{Subject, missing};
+pub use needs::{Subject, check_room, missing};
 pub use row::{CalibrationRow, rows};
 
 /// Times that disturbed messages are timed.

@@ -4,9 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use lockstep_exec::check_buffers;
 use lockstep_exec::data::Dataset;
+use lockstep_exec::device::cpu::{Threads, workspace_bytes};
+use lockstep_models::memory::Memory;
 use lockstep_models::{Op, Program, Role};
 use lockstep_sim::{Profile, chain_key};
+use lockstep_topology::InputError;
 
 /// One figure of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +79,20 @@ pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>
         }
     }
     subjects
+}
+
+/// Refuses what this host has no memory for: a rank on each of `cores` cores, its tensors side by side, one subject after the other.
+///
+/// # Errors
+/// The first batch, with the estimate and what there is.
+pub fn check_room(subjects: &[Subject], cores: usize) -> Result<(), InputError> {
+    for Subject { program, role, .. } in subjects {
+        let workspace = workspace_bytes(program, &Threads::one()) as u128;
+        let each = u128::from(Memory::of_role(program, *role, 1)?.total_unplanned()) + workspace;
+        let batch = program.batch_per_rank.to_string();
+        check_buffers("--batch-per-rank", &batch, cores as u64, each, "measure smaller batches")?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockstep_topology::InputError;
+use lockstep_topology::{InputError, read_bytes};
 
 use super::{Checkpoint, Lock};
 use crate::output::write_atomically;
@@ -143,14 +143,14 @@ pub fn latest(path: &Path, mut passed: impl FnMut(&InputError)) -> Result<(Check
     let wrong = |message: String| InputError::new("--resume", path.display().to_string(), message);
     let cure = "name the folder that --checkpoint named, or a file in it";
     if !path.is_dir() {
-        let bytes = fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}; {cure}")))?;
+        let bytes = read_bytes(path).map_err(|error| wrong(error.told(cure)))?;
         return Ok((Checkpoint::from_bytes(&path.display().to_string(), &bytes)?, path.to_owned()));
     }
     let all = list(path).map_err(|error| wrong(format!("cannot be read: {error}; {cure}")))?;
     let mut last = None;
     for (_, path) in all.into_iter().rev() {
         let shown = path.display().to_string();
-        let read = fs::read(&path).map_err(|error| InputError::new(&*shown, "", format!("cannot be read: {error}")));
+        let read = read_bytes(&path).map_err(|error| InputError::new(&*shown, "", error.told("")));
         match read.and_then(|bytes| Checkpoint::from_bytes(&shown, &bytes)) {
             Ok(checkpoint) => return Ok((checkpoint, path)),
             // An earlier checkpoint would be of the newer program too.

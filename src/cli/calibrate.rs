@@ -9,7 +9,9 @@ use lockstep_sim::{Fit, NoiseTrace, Profile};
 use lockstep_topology::InputError;
 
 use super::flags::positive;
-use crate::calibrate::{CalibrationRow, Kept, add, alone, lay_over, missing, of_experiment, of_host, rows, save};
+use crate::calibrate::{
+    CalibrationRow, Kept, add, alone, check_room, lay_over, missing, of_experiment, of_host, rows, save,
+};
 use crate::experiment::Experiment;
 use crate::failure::Failure;
 use crate::host::Cores;
@@ -64,9 +66,10 @@ impl Calibrate {
                 (alone(&models?, &batches, "synthetic")?, command)
             }
         };
+        let subjects = missing(programs, None);
+        check_room(&subjects, quiet.cores().count())?;
         make_place("--profile", &self.profile)?;
         let kept = Kept::open(&self.profile, &mut quiet);
-        let subjects = missing(programs, None);
         let mut measured = of_host(&command, &mut quiet, measuring)?;
         add(&mut measured, &subjects, &command, &mut quiet, measuring);
         let mut others = 0;

@@ -18,6 +18,9 @@ use crate::operation::STALL_LIMIT;
 use crate::progress::Estimate;
 use crate::report::{CollectiveRow, Format, Report};
 
+/// What to do where buffers do not fit.
+const CURE: &str = "take a smaller size or fewer ranks";
+
 /// Flags of `exec collective`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -69,7 +72,7 @@ impl ExecCollective {
             let run = collective_run(flags, &group, *bytes)?;
             let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);
             let schedule = schedule.map_err(at_algorithm)?;
-            launch.all(check_buffers("--bytes", &bytes.to_string(), here, Meeting::bytes(&schedule)))?;
+            launch.all(check_buffers("--bytes", &bytes.to_string(), here, Meeting::bytes(&schedule), CURE))?;
             meant.push((run, schedule));
         }
         let mut rows = Vec::new();

@@ -6,7 +6,7 @@ use std::path::Path;
 use lockstep_sim::TransportEntry;
 
 use super::Asked;
-use crate::calibrate::{Kept, add, difference, missing, of_experiment, of_host, of_processes, save};
+use crate::calibrate::{Kept, add, check_room, difference, missing, of_experiment, of_host, of_processes, save};
 use crate::experiment::{Configuration, Device, Experiment, TransportKind};
 use crate::failure::Failure;
 use crate::host::Host;
@@ -76,6 +76,7 @@ pub(super) fn ground(
         note(&format!("{why}: measured anew"));
     }
     let subjects = missing(of_experiment(experiment, configurations)?, kept.as_ref());
+    check_room(&subjects, quiet.cores().count()).map_err(|error| experiment.locate(error))?;
     let measured = kept.is_none() || !subjects.is_empty() || mpi.is_some();
     let mut tell = |what: &str| note(&format!("measuring {what}"));
     let mut profile = match kept {

@@ -19,5 +19,5 @@ pub use collective::{
 pub use input_error::{InputError, nearest};
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks, ranks_of_each};
 pub use symmetry::{Fold, Levels, Permutations};
-pub use text::{DESCRIPTION, RECORD, Unreadable, read_text};
+pub use text::{DESCRIPTION, RECORD, Unreadable, read_bytes, read_text};
 pub use units::{Bandwidth, Bytes, Time};

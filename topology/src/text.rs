@@ -1,4 +1,4 @@
-//! Text files from outside, read whole: at most so many bytes, in UTF-8, and in words what is wrong where they are not.
+//! Files from outside, read whole: text of at most so many bytes in UTF-8, bytes of what is a file, and in words what is wrong.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,6 +21,8 @@ pub enum Unreadable {
     NoText(usize),
     /// More bytes than these.
     TooLong(Bytes),
+    /// A device or a pipe, which may never end.
+    NoFile,
 }
 
 impl Unreadable {
@@ -29,6 +31,7 @@ impl Unreadable {
         match self {
             Unreadable::System(error) if cure.is_empty() => format!("cannot be read: {error}"),
             Unreadable::System(error) => format!("cannot be read: {error}; {cure}"),
+            Unreadable::NoFile => "is no file: name one".to_owned(),
             Unreadable::NoText(line) => format!("is not UTF-8 text from line {line} on: save it as UTF-8"),
             Unreadable::TooLong(most) => {
                 format!("is longer than the {most} that are read of such a file: shorten it, or name another")
@@ -65,6 +68,18 @@ pub fn read_text(path: &Path, most: Bytes) -> Result<String, Unreadable> {
     })
 }
 
+/// The bytes of the file at `path`, however many they are.
+///
+/// # Errors
+/// What cannot be read, or is a device or a pipe.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>, Unreadable> {
+    let found = std::fs::metadata(path).map_err(Unreadable::System)?;
+    if !found.is_file() && !found.is_dir() {
+        return Err(Unreadable::NoFile);
+    }
+    std::fs::read(path).map_err(Unreadable::System)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +95,7 @@ mod tests {
         assert!(of("größe\n".as_bytes(), 7).unwrap_err().contains("longer than the 7B"));
         assert!(of(b"name\nmodel = \"\xff\"\n", 100).unwrap_err().contains("from line 2 on: save it as UTF-8"));
         assert_eq!(of(b"", 0), Ok(String::new()));
+        assert_eq!(read_bytes(&path).unwrap(), []);
         std::fs::remove_file(&path).unwrap();
         assert!(of_folder().contains("cannot be read") && of_folder().ends_with("; name another"));
     }
@@ -92,5 +108,6 @@ mod tests {
     #[test]
     fn what_never_ends_is_read_no_further() {
         assert!(matches!(read_text("/dev/zero".as_ref(), Bytes(1000)), Err(Unreadable::TooLong(Bytes(1000)))));
+        assert!(matches!(read_bytes("/dev/zero".as_ref()), Err(Unreadable::NoFile)));
     }
 }

@@ -3,13 +3,12 @@
 //! A file is two zero bytes, a type (8: unsigned bytes), the number of dimensions, each dimension as a big-endian `u32`,
 //! then the values, the last dimension fastest. Sizes in a header are claims: nothing is reserved before it has been read.
 
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use lockstep_models::Shape;
-use lockstep_topology::InputError;
+use lockstep_topology::{InputError, read_bytes};
 
 use super::Dataset;
 
@@ -66,7 +65,7 @@ fn read(folder: &Path, name: &str, dims: &[u8]) -> Result<(String, Idx), InputEr
         return Err(InputError::new(folder.display().to_string(), "", message));
     };
     let place = path.display().to_string();
-    let bytes = fs::read(&path).map_err(|error| InputError::new(&place, "", format!("cannot be read: {error}")))?;
+    let bytes = read_bytes(&path).map_err(|error| InputError::new(&place, "", error.told("")))?;
     let idx = decode(&place, &bytes, dims)?;
     Ok((place, idx))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lockstep_topology::{Bytes, InputError, Unreadable, read_text};
+use lockstep_topology::{Bytes, InputError, Unreadable, read_bytes, read_text};
 
 use super::Model;
 use super::read::{self, suggestion};
@@ -50,10 +50,9 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
         let message = format!("a {format} file has no variants or sizes: leave out what stands behind its colon");
         return Err(InputError::new("", format!("model \"{wanted}\""), message));
     }
+    let told = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.told(CURE)));
     if name_or_path.ends_with(".onnx") {
-        let told =
-            |error| InputError::new(name_or_path, "", format!("the model {}", Unreadable::System(error).told(CURE)));
-        let bytes = std::fs::read(name_or_path).map_err(told)?;
+        let bytes = read_bytes(Path::new(name_or_path)).map_err(told)?;
         return Model::from_onnx(name_or_path, &bytes);
     }
     let is_path =
@@ -64,7 +63,6 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
             format!("there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: {cure}");
         return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
     }
-    let told = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.told(CURE)));
     let most = if foreign.is_some() { LONGEST_FOREIGN } else { LONGEST };
     let text = read_text(Path::new(name_or_path), most).map_err(told)?;
     if foreign.is_some() {

@@ -7,6 +7,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
+use std::fs;
+
 use super::*;
 
 fn encode(dims: &[u32], bytes: &[u8]) -> Vec<u8> {
