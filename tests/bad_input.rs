@@ -132,6 +132,7 @@ const CASES: &[(&str, &[&str])] = &[
     ),
     ("sim predict experiment.toml", &["experiment.toml:5", "parameter-server:5", "at most 4"]),
     ("sim predict --model mlp --cluster ethernet-4 --trials 5", &["--trials", "nothing varies", "[noise]"]),
+    ("sim predict --model mlp --cluster ethernet-4 --trials 1000001", &["--trials", "1000001", "from 1 to 1000000"]),
     ("sim predict --model mlp --cluster ethernet-4 --trials 0", &["--trials", "0", "from 1"]),
     ("sim predict key.toml", &["key.toml:4", "rank", "did you mean ranks?"]),
     ("sim predict no.txt", &["no.txt:1", "not TOML"]),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use lockstep_sim::NetworkModel;
 
-use super::flags::{ExperimentFlags, FoldFlags, anchor, positive};
+use super::flags::{ExperimentFlags, FoldFlags, anchor};
 use crate::convergence::Convergence;
 use crate::driver_log::DriverFlags;
-use crate::experiment::{Anchor, Configuration};
+use crate::experiment::{Anchor, Configuration, trials};
 use crate::explain::text;
 use crate::failure::Failure;
 use crate::interrupt::on_interrupt;
@@ -62,7 +62,7 @@ pub(super) struct Predict {
     #[arg(long, value_enum, default_value = "max-min")]
     network: Network,
     /// Simulations with noise drawn anew, for quantiles of the step time; see [noise] in docs/scenarios.md
-    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, value_parser = trials, value_name = "N", allow_hyphen_values = true)]
     trials: Option<u32>,
     /// How many samples training takes to an accuracy, by global batch: a table of epochs, or a report of exec run
     /// --target-accuracy X --format json; gives time to accuracy (docs/accuracy.md)

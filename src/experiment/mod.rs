@@ -37,7 +37,7 @@ pub use growth::Growth;
 pub use input::Stated as StatedInput;
 pub use learners::Learners;
 pub(crate) use learners::default_method;
-pub use noise::Noise;
+pub use noise::{Noise, trials};
 pub use published::{Anchor, Point, Published};
 pub use recipe::Recipe;
 pub use scenario::{NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};

@@ -48,7 +48,16 @@ const KEYS: [&str; 7] = ["seed", "trials", "kernel", "step", "rank", "latency", 
 const QUANTILES: [(&str, f64); 6] =
     [("p05", 0.05), ("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
 /// As many trials as anybody can wait for.
-const MOST_TRIALS: u64 = 1_000_000;
+const MOST_TRIALS: u32 = 1_000_000;
+
+/// A number of simulations under noise, as a flag gives it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn trials(text: &str) -> Result<u32, String> {
+    let number = text.trim().parse().ok().filter(|number| (1..=MOST_TRIALS).contains(number));
+    number.ok_or_else(|| format!("must be a whole number from 1 to {MOST_TRIALS}"))
+}
 
 /// Means between which a factor still means something.
 const FACTORS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
@@ -70,7 +79,7 @@ pub(super) fn read(entry: &Entry<'_>) -> Result<Noise, InputError> {
         let fitted = entry.is("fitted");
         match entry.key() {
             "seed" => noise.jitter.seed = entry.whole(0..1 << 63)?,
-            "trials" => noise.trials = entry.whole(1..MOST_TRIALS + 1)? as u32,
+            "trials" => noise.trials = entry.whole(1..u64::from(MOST_TRIALS) + 1)? as u32,
             "kernel" if fitted => noise.fitted_kernel = true,
             "step" if fitted => noise.fitted_step = true,
             "kernel" => noise.jitter.kernel = Some(distribution(&entry, Unit::Factor)?),

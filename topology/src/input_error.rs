@@ -1,6 +1,6 @@
 //! The one shape of an error in what a user wrote: file, line, value, what is wrong, and the cure.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// A mistake in a user's input; the command line ends with exit code 2 on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +37,12 @@ impl fmt::Display for InputError {
         let parts = [&self.place, &self.value, &self.message];
         let mut first = true;
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
-            write!(f, "{}{part}", if first { "" } else { ": " })?;
+            f.write_str(if first { "" } else { ": " })?;
             first = false;
+            // One line, whatever was written: a terminal obeys control characters.
+            for c in part.chars() {
+                if c.is_control() { write!(f, "{}", c.escape_default())? } else { f.write_char(c)? }
+            }
         }
         Ok(())
     }
@@ -73,4 +77,16 @@ fn edits(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_whatever_is_wrong() {
+        let error = InputError::new("--model", "a\x1b[31m\nb", "größe: \ttake another");
+        assert_eq!(error.to_string(), "--model: a\\u{1b}[31m\\nb: größe: \\ttake another");
+        assert_eq!(InputError::new("", "", "all wrong").to_string(), "all wrong");
+    }
 }

@@ -12,6 +12,9 @@ use super::expression::{Arguments, size};
 use super::{Model, block, build, sizes};
 use crate::{Layer, Shape};
 
+/// The key that each layer has.
+const KIND: &str = "kind";
+
 /// Longest piece of a file that an error repeats, in characters.
 const SHOWN: usize = 60;
 
@@ -71,6 +74,12 @@ fn document<'a>(source: &Source<'a>) -> Result<Spanned<DeTable<'a>>, InputError>
     let mut headers = source.text.match_indices("[[layer]]").filter(|(at, _)| source.text[..*at].ends_with('\n'));
     if let Some((at, header)) = headers.nth(block::MAX_LAYERS) {
         return Err(source.error(at..at + header.len(), block::too_many()));
+    }
+    // In one line, layers of blocks and variants are counted too.
+    let is_key = |at: &usize| source.text[at + KIND.len()..].trim_start_matches([' ', '\t']).starts_with('=');
+    let mut kinds = source.text.match_indices(KIND).map(|(at, _)| at).filter(is_key);
+    if let Some(at) = kinds.nth(4 * block::MAX_LAYERS) {
+        return Err(source.error(at..at + KIND.len(), block::too_many()));
     }
     if source.text.len() as u64 > DESCRIPTION.0 {
         let length = Bytes(source.text.len() as u64);

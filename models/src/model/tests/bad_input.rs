@@ -199,6 +199,20 @@ fn blocks() {
     assert!(refused(&text).message.contains("more than 16 blocks inside one another"));
 }
 
+/// Refused by counting, before anything is parsed: the text behind the layers is no TOML.
+#[test]
+fn far_too_many_layers_are_counted_and_not_parsed() {
+    let listed = "[[layer]]\nkind = \"relu\"\n".repeat(20_001);
+    let inline = "{kind=\"relu\"},".repeat(80_001);
+    for (layers, line) in [(listed, 2 + 2 * 20_000), (format!("layer = [{inline}"), 2)] {
+        let error = Model::parse("deep.toml", &format!("name = \"m\"\n{layers}\n= no TOML [")).expect_err("too many");
+        assert_eq!(
+            (error.place, error.message.contains("more than 20000 layers")),
+            (format!("deep.toml:{line}"), true)
+        );
+    }
+}
+
 #[test]
 fn names_and_paths() {
     let error = Model::load("lennet").expect_err("misspelt");
