@@ -8,6 +8,7 @@
 //! A large component that mostly stays together is searched once in a while and otherwise kept: solving two pieces as
 //! if they were one gives the same speeds.
 
+use super::choice::Choice;
 use super::classes::{Classes, NONE};
 use super::fast::{Resource, System};
 use super::repair::Reached;
@@ -22,15 +23,23 @@ pub(super) struct Component {
     pub(super) leader: u32,
     /// Whether its speeds were found by filling, so that each class's draft names its neck.
     pub(super) filled: bool,
+    /// What that has cost, in classes and users looked at, and the number of classes that it had.
+    pub(super) cost: u64,
+    pub(super) solved: u64,
 }
 
 impl Default for Component {
     fn default() -> Component {
-        Component { groups: Vec::new(), resources: Vec::new(), leader: NONE, filled: false }
+        Component { groups: Vec::new(), resources: Vec::new(), leader: NONE, filled: false, cost: 0, solved: 1 }
     }
 }
 
 impl Component {
+    /// What solving for all of it would cost now, as far as the last time tells.
+    pub(super) fn whole(&self) -> u64 {
+        self.cost * self.groups.len() as u64 / self.solved
+    }
+
     /// Takes in a class and those of its tight resources that are not in; `by` is the search that all of it carries.
     pub(super) fn join(&mut self, class: u32, by: u64, classes: &mut Classes, resources: &mut [Resource]) {
         let group = &mut classes.groups[class as usize];
@@ -68,9 +77,13 @@ pub(super) struct Work {
     pub(super) stretch: u32,
     /// The search that found the kept component, which its classes and resources carry; zero: none is kept.
     pub(super) kept_by: u64,
+    /// Attached classes that are uneven.
+    pub(super) uneven: usize,
     /// Whether a class of it was detached since the last settling.
     pub(super) left: bool,
     turns: u32,
+    /// Whether that component is repaired; kept from one search to the next, as what is found is mostly what was kept.
+    pub(super) choice: Choice,
     /// Classes that are about to join something.
     pub(super) joining: Vec<u32>,
     pub(super) reached: Reached,
@@ -89,8 +102,10 @@ impl Default for Work {
             large: 32,
             stretch: 256,
             kept_by: 0,
+            uneven: 0,
             left: false,
             turns: 0,
+            choice: Choice::default(),
             joining: Vec::new(),
             reached: Reached::default(),
             share: share::Scratch::default(),
@@ -268,9 +283,11 @@ impl System {
             members: &component.groups,
             tight: &mut component.resources,
         };
-        component.filled = part.solve(&mut work.share);
-        self.set_paces(&component.groups);
-        self.lead(component);
+        work.share.looks = 0;
+        component.filled = part.solve(work.uneven > 0, &mut work.share);
+        component.solved = component.groups.len().max(1) as u64;
+        component.cost = work.share.looks + component.solved;
+        self.set_all_paces(component);
     }
 
     pub(super) fn unschedule(&mut self, class: u32) {

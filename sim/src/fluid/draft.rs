@@ -17,10 +17,12 @@ pub(super) struct Draft {
     pub(super) even: bool,
     /// Whether a repair reaches it.
     pub(super) reached: bool,
+    /// Whether it is about to join what is kept.
+    pub(super) joins: bool,
     /// The resource whose level it has got, or none: its bound.
     pub(super) neck: u32,
-    /// The search (by number) that has last come by to have it join what is kept.
-    pub(super) met: u64,
+    /// The filling that has last given it a speed.
+    pub(super) turn: u32,
     /// How many of its resources are tight, and the first of them.
     tight: u8,
     first: [u32; AT_HAND],

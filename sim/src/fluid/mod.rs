@@ -27,10 +27,13 @@
 //! [`System`] is incremental and fast; [`SlowSystem`] recomputes everything at each change and is its oracle.
 
 mod alone;
+mod choice;
 mod classes;
 mod component;
 mod draft;
+mod due;
 mod fast;
+mod levels;
 mod repair;
 mod schedule;
 mod settle;

@@ -7,9 +7,6 @@
 //! as well, and all those reached are filled again. When nobody is left to be reached every certificate holds, and even use
 //! has one set of speeds for which they do.
 
-use lockstep_topology::Time;
-
-use super::classes::NONE;
 use super::component::Component;
 use super::fast::{Fill, System};
 use super::share::Part;
@@ -22,6 +19,8 @@ const NEAR: f64 = 1e-12;
 pub(super) struct Reached {
     groups: Vec<u32>,
     resources: Vec<u32>,
+    /// The users of these, all together.
+    users: u64,
 }
 
 impl System {
@@ -32,17 +31,15 @@ impl System {
         if kept_by == 0 || !filled || self.work.is_due() {
             return false;
         }
-        self.searches += 1;
         let mut joining = std::mem::take(&mut self.work.joining);
         joining.clear();
-        let System { classes, resources, work, searches, .. } = self;
+        let System { classes, resources, work, .. } = self;
         let mut even = true;
         let mut meet = |class: u32, joining: &mut Vec<u32>| {
             let group = &classes.groups[class as usize];
             even &= group.even;
             let draft = &mut classes.drafts[class as usize];
-            if group.seen != kept_by && draft.met != *searches {
-                draft.met = *searches;
+            if group.seen != kept_by && !std::mem::replace(&mut draft.joins, true) {
                 joining.push(class);
             }
         };
@@ -63,17 +60,20 @@ impl System {
             }
             at += 1;
         }
-        for class in joining.iter().filter(|_| even) {
-            self.unschedule(*class);
-            self.work.kept.join(*class, kept_by, &mut self.classes, &mut self.resources);
+        for class in &joining {
+            self.classes.drafts[*class as usize].joins = false;
+            if even {
+                self.unschedule(*class);
+                self.work.kept.join(*class, kept_by, &mut self.classes, &mut self.resources);
+            }
         }
         self.work.joining = joining;
         even
     }
 
-    /// Finds the speeds of the kept component from those that it had; `false`, and nothing done, where its speeds do not tell
-    /// their necks or a good part of it is reached.
-    pub(super) fn repair(&mut self, component: &Component) -> bool {
+    /// Finds the speeds of the kept component from those that it had, and its next completion; `false`, and nothing done,
+    /// where its speeds do not tell their necks or a repair costs too much.
+    pub(super) fn repair(&mut self, component: &mut Component) -> bool {
         let alive = &self.work.alive;
         if !component.filled || alive.iter().any(|class| !self.classes.groups[*class as usize].even) {
             return false;
@@ -81,6 +81,7 @@ impl System {
         let mut reached = std::mem::take(&mut self.work.reached);
         reached.groups.clear();
         reached.resources.clear();
+        reached.users = 0;
         let mut news = std::mem::take(&mut self.work.joining);
         news.clear();
         for (number, was_tight) in &self.work.changed {
@@ -90,13 +91,17 @@ impl System {
             }
         }
         news.extend(&self.work.alive);
-        let most = component.groups.len() / 2;
-        while !news.is_empty() && reached.groups.len() <= most {
+        let mut attempt = self.work.choice.attempt(component.whole());
+        let mut found = true;
+        while found && !news.is_empty() {
             news.drain(..).for_each(|class| self.reach(class, &mut reached));
-            self.refill(&mut reached);
-            self.spoilt(&reached, &mut news);
+            found = attempt.may_read(reached.groups.len(), reached.users);
+            if found {
+                self.refill(&mut reached);
+                self.spoilt(&reached, &mut news);
+            }
         }
-        let found = news.is_empty();
+        self.work.choice.learn(&attempt, found);
         news.clear();
         self.work.joining = news;
         for class in &reached.groups {
@@ -106,7 +111,7 @@ impl System {
             self.fills[*number as usize].asked = false;
         }
         if found {
-            self.set_paces(&reached.groups);
+            self.set_paces(component, &reached.groups);
         }
         self.work.reached = reached;
         found
@@ -123,6 +128,7 @@ impl System {
             let number = link.resource as usize;
             if self.resources[number].tight && !std::mem::replace(&mut self.fills[number].asked, true) {
                 reached.resources.push(link.resource);
+                reached.users += self.resources[number].users.len() as u64;
             }
         }
     }
@@ -130,21 +136,23 @@ impl System {
     /// Gives what the others leave of each resource to the classes that are reached.
     fn refill(&mut self, reached: &mut Reached) {
         let System { classes, resources, fills, work, .. } = self;
+        let turn = work.share.begin(&mut classes.drafts);
         for number in &reached.resources {
             let resource = &resources[*number as usize];
             let fill = &mut fills[*number as usize];
             *fill = Fill { rest: resource.capacity, waiting: 0.0, ..*fill };
             for user in &resource.users {
-                let draft = &classes.drafts[user.group as usize];
+                let draft = &mut classes.drafts[user.group as usize];
                 let crowd = f64::from(draft.attached);
                 if draft.reached {
                     fill.waiting += crowd;
                 } else {
+                    draft.turn = turn;
                     fill.rest -= crowd * draft.speed * draft.per_speed;
                 }
             }
         }
-        let part = Part {
+        let mut part = Part {
             groups: &classes.groups,
             links: &classes.links,
             drafts: &mut classes.drafts,
@@ -153,7 +161,7 @@ impl System {
             members: &reached.groups,
             tight: &mut reached.resources,
         };
-        part.refill(&mut work.share);
+        part.fill(&mut work.share);
     }
 
     /// Lists classes that are not reached and whose speed is not right beside those that have been found.
@@ -179,46 +187,6 @@ impl System {
                     news.push(user.group);
                 }
             }
-        }
-    }
-
-    /// Has classes go on at the speeds that their drafts say, and finds when each is done.
-    pub(super) fn set_paces(&mut self, groups: &[u32]) {
-        for class in groups {
-            let (pace, speed) = (&mut self.classes.paces[*class as usize], self.classes.drafts[*class as usize].speed);
-            if pace.speed != speed || pace.due == Time::MAX {
-                pace.catch_up(self.now);
-                pace.speed = speed;
-                pace.due = self.now + Time(super::picoseconds(pace.first.mark - pace.progress, speed));
-            }
-        }
-        // The first class with taps makes capacities change.
-        if self.capacities > 0 {
-            groups.iter().for_each(|class| self.retap(*class));
-        }
-    }
-
-    /// Enters a component's next completion into the schedule.
-    pub(super) fn lead(&mut self, component: &mut Component) {
-        let mut first = Time::MAX;
-        let (mut leader, mut peers) = (NONE, NONE);
-        for class in &component.groups {
-            let pace = &mut self.classes.paces[*class as usize];
-            if pace.due < first {
-                (first, leader, peers) = (pace.due, *class, NONE);
-            } else if pace.due == first {
-                pace.next_due = peers;
-                peers = *class;
-            }
-        }
-        let before = std::mem::replace(&mut component.leader, leader);
-        if before != NONE && before != leader && self.classes.groups[before as usize].seen == self.work.kept_by {
-            self.unschedule(before);
-        }
-        if leader != NONE {
-            self.classes.paces[leader as usize].next_due = peers;
-            self.classes.groups[leader as usize].leads = true;
-            self.schedule.set(leader, first);
         }
     }
 }

@@ -40,11 +40,10 @@ impl System {
             }
         }
         work.alive.iter().for_each(|class| classes.redraft(*class, is_tight));
-        if self.stays_in_kept() || self.absorb() {
+        let repairs = self.work.kept_by != 0 && self.work.choice.repairs();
+        if self.stays_in_kept() || (repairs && self.absorb()) {
             let mut kept = self.refresh_kept();
-            if self.repair(&kept) {
-                self.lead(&mut kept);
-            } else {
+            if !(repairs && self.repair(&mut kept)) {
                 self.solve(&mut kept);
             }
             self.work.kept = kept;
@@ -107,6 +106,7 @@ impl System {
             }
             *holder = SHARED;
         }
+        self.work.uneven += usize::from(!self.classes.groups[class as usize].even);
         self.recount(class, f64::from(members), members);
         while joined && let Some(other) = self.joined.pop() {
             // It may have held several of these resources.
@@ -134,6 +134,7 @@ impl System {
             }
         }
         self.classes.groups[class as usize].seen = 0;
+        self.work.uneven -= usize::from(!self.classes.groups[class as usize].even);
         self.recount(class, -f64::from(before), 0);
         for number in range {
             let link = self.classes.links[number];

@@ -4,16 +4,11 @@
 //! from the ones below, so every resource is looked at a few times and every class once. Uneven use ties levels into
 //! knots that only a fixed point undoes.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
-
 use super::classes::{Group, Link, NONE};
 use super::draft::Draft;
 use super::fast::{Fill, Resource};
+use super::levels::Levels;
 
-/// In place of a speed that is still to be found.
-const WAITING: f64 = -1.0;
 /// Sweeps stop when no speed changes by more than this share of itself.
 const STILL: f64 = 1e-13;
 /// Sweeps after which levels move only half of the way (in the logarithm), should they swing.
@@ -21,34 +16,28 @@ const PATIENCE: usize = 200;
 /// Sweeps after which the last levels are taken as they are, made feasible.
 const LIMIT: usize = 2_000;
 
-/// A level that may be the next to be reached: the consumption at which it is, and whose it is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Stop {
-    at: f64,
-    whose: u32,
-}
-
-impl Eq for Stop {}
-
-impl Ord for Stop {
-    /// Reversed, so that the binary heap's greatest is the lowest level.
-    fn cmp(&self, other: &Stop) -> Ordering {
-        other.at.total_cmp(&self.at).then(other.whose.cmp(&self.whose))
-    }
-}
-
-impl PartialOrd for Stop {
-    fn partial_cmp(&self, other: &Stop) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 /// Lists that are kept between solutions to save their allocation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scratch {
-    levels: BinaryHeap<Stop>,
+    levels: Levels,
+    /// The present filling, which the drafts carry that have their speed from it.
+    turn: u32,
     /// What each user of a resource takes at most, and how many it is.
     bounds: Vec<(f64, f64)>,
+    /// Classes and users that filling has looked at.
+    pub(super) looks: u64,
+}
+
+impl Scratch {
+    /// Begins a filling, which is given out to all drafts that do not carry the number returned.
+    pub(super) fn begin(&mut self, drafts: &mut [Draft]) -> u32 {
+        self.turn = self.turn.wrapping_add(1);
+        if self.turn == 0 {
+            drafts.iter_mut().for_each(|draft| draft.turn = 0);
+            self.turn = 1;
+        }
+        self.turn
+    }
 }
 
 /// One component: its classes, its tight resources, and the tables that both number into.
@@ -64,8 +53,9 @@ pub(super) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Writes each class's speed; returns whether by filling, which also writes its neck.
-    pub(super) fn solve(mut self, scratch: &mut Scratch) -> bool {
+    /// Writes each class's speed; returns whether by filling, which also writes its neck. `uneven` tells whether any class
+    /// of the system may be uneven.
+    pub(super) fn solve(mut self, uneven: bool, scratch: &mut Scratch) -> bool {
         if let [only] = self.members {
             let group = &self.groups[*only as usize];
             let links = &self.links[group.range()];
@@ -74,13 +64,14 @@ impl Part<'_> {
             self.drafts[*only as usize].speed = links.iter().map(share).fold(group.cap, f64::min);
             return false;
         }
-        let even = self.prepare();
+        let even = !uneven || self.members.iter().all(|member| self.drafts[*member as usize].even);
         if even {
             for number in self.tight.iter() {
                 let Resource { capacity, crowd, .. } = self.resources[*number as usize];
                 let fill = &mut self.fills[*number as usize];
                 *fill = Fill { rest: capacity, waiting: crowd, ..*fill };
             }
+            scratch.begin(self.drafts);
             self.fill(scratch);
         } else {
             self.sweep(scratch);
@@ -88,56 +79,38 @@ impl Part<'_> {
         even
     }
 
-    /// Writes the speeds of even classes among which the rests of their resources are shared out.
-    pub(super) fn refill(mut self, scratch: &mut Scratch) {
-        self.prepare();
-        self.fill(scratch);
-    }
-
-    /// Marks every class as without speed; returns whether all use is even.
-    fn prepare(&mut self) -> bool {
-        let mut even = true;
-        for member in self.members {
-            let draft = &mut self.drafts[*member as usize];
-            draft.speed = WAITING;
-            even &= draft.even;
-        }
-        even
-    }
-
-    /// Progressive filling in the consumptions u·x, for even classes.
+    /// Progressive filling in the consumptions u·x, for even classes, of which those that carry the scratch's turn have
+    /// their speed and what the others may use is in `fills`.
     ///
     /// A class's bound is looked at when the level of one of its resources comes up: below it, it takes its bound first.
-    fn fill(&mut self, scratch: &mut Scratch) {
-        let mut start = std::mem::take(&mut scratch.levels).into_vec();
-        start.clear();
-        for number in self.tight.iter() {
-            start.push(Stop { at: self.fills[*number as usize].level(), whose: *number });
-        }
-        let mut levels = BinaryHeap::from(start);
+    pub(super) fn fill(&mut self, scratch: &mut Scratch) {
+        let (levels, turn) = (&mut scratch.levels, scratch.turn);
+        levels.restart(self.tight.iter().map(|number| (self.fills[*number as usize].level(), *number)));
         let mut reached = 0.0_f64;
         // Most levels are never reached: their users have settled at others.
         let mut left = self.members.len();
+        let mut looks = 2 * left;
         while left > 0
-            && let Some(mut stop) = levels.peek_mut()
+            && let Some((at, whose)) = levels.first()
         {
-            let level = self.fills[stop.whose as usize].level();
-            if level > stop.at {
+            let level = self.fills[whose as usize].level();
+            if level > at {
                 // Others have settled below since it was noted; it fills later, or never.
                 if level < f64::INFINITY {
-                    stop.at = level;
+                    levels.raise_first(level);
                 } else {
-                    PeekMut::pop(stop);
+                    levels.remove_first();
                 }
                 continue;
             }
             let resources = self.resources;
-            let Resource { users, lowest, .. } = &resources[stop.whose as usize];
+            let Resource { users, lowest, .. } = &resources[whose as usize];
             let mut below = false;
-            if *lowest < stop.at {
+            if *lowest < at {
+                looks += users.len();
                 for user in users {
-                    if user.limit < stop.at && self.drafts[user.group as usize].speed == WAITING {
-                        self.give(user.group, self.groups[user.group as usize].bound, NONE);
+                    if user.limit < at && self.drafts[user.group as usize].turn != turn {
+                        self.give(user.group, self.groups[user.group as usize].bound, NONE, turn);
                         left -= 1;
                         below = true;
                     }
@@ -146,29 +119,37 @@ impl Part<'_> {
             if below {
                 continue;
             }
-            let Stop { at, whose } = PeekMut::pop(stop);
+            levels.remove_first();
             reached = reached.max(at);
+            looks += users.len();
+            let mut waiting = self.fills[whose as usize].waiting;
             for user in users {
-                let Draft { speed, per_speed, .. } = self.drafts[user.group as usize];
-                if speed == WAITING {
-                    self.give(user.group, reached / per_speed, whose);
+                let Draft { turn: given, per_speed, attached, .. } = self.drafts[user.group as usize];
+                if given != turn {
+                    self.give(user.group, reached / per_speed, whose, turn);
                     left -= 1;
+                    waiting -= f64::from(attached);
+                    if waiting <= 0.0 {
+                        break;
+                    }
                 }
             }
         }
-        scratch.levels = levels;
-        for member in self.members {
+        scratch.looks += looks as u64;
+        let rest = if left > 0 { self.members } else { &[] };
+        for member in rest {
             let draft = &mut self.drafts[*member as usize];
-            if draft.speed == WAITING {
+            if draft.turn != turn {
                 (draft.speed, draft.neck) = (self.groups[*member as usize].bound, NONE);
             }
         }
     }
 
     /// Fixes a class's speed, which is the level of `neck` or its bound, and takes what it uses off its resources.
-    fn give(&mut self, class: u32, speed: f64, neck: u32) {
+    #[inline(always)]
+    fn give(&mut self, class: u32, speed: f64, neck: u32, turn: u32) {
         let draft = &mut self.drafts[class as usize];
-        (draft.speed, draft.neck) = (speed, neck);
+        (draft.speed, draft.neck, draft.turn) = (speed, neck, turn);
         let crowd = f64::from(draft.attached);
         let take = crowd * speed * draft.per_speed;
         let fills = &mut *self.fills;

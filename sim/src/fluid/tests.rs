@@ -4,6 +4,7 @@
 
 mod by_hand;
 
+use super::choice::Rule;
 use super::*;
 use proptest::prelude::*;
 
@@ -215,13 +216,15 @@ fn same_story(scenario: &Scenario) -> Result<(), TestCaseError> {
     }
     let again = play(&mut System::new(), scenario).ok();
     prop_assert_eq!(again.as_ref(), Some(&fast));
-    // Even small components are kept: rounding aside, nothing changes.
-    let mut keeper = System::new();
-    (keeper.work.large, keeper.work.stretch) = (2, 5);
-    let kept = play(&mut keeper, scenario).map_err(|error| TestCaseError::fail(format!("kept: {error}")))?;
-    for (token, (fast, kept)) in fast.iter().zip(&kept).enumerate() {
-        let apart = fast.time.0.abs_diff(kept.time.0) as f64;
-        prop_assert!(apart <= 4.0 + 1e-9 * fast.time.0 as f64, "{token}: {fast:?}, {kept:?}");
+    // Even small components are kept, and repaired or not: rounding aside, nothing changes.
+    for rule in [Rule::Cost, Rule::Repair, Rule::Solve] {
+        let mut keeper = System::new();
+        (keeper.work.large, keeper.work.stretch, keeper.work.choice.rule) = (2, 5, rule);
+        let kept = play(&mut keeper, scenario).map_err(|error| TestCaseError::fail(format!("{rule:?}: {error}")))?;
+        for (token, (fast, kept)) in fast.iter().zip(&kept).enumerate() {
+            let apart = fast.time.0.abs_diff(kept.time.0) as f64;
+            prop_assert!(apart <= 4.0 + 1e-9 * fast.time.0 as f64, "{token}, {rule:?}: {fast:?}, {kept:?}");
+        }
     }
     Ok(())
 }
