@@ -5,14 +5,12 @@
 use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Library};
-use super::binomial_tree::Binomial;
 use super::direct::{self, Direct, Parts};
+use super::family::Family;
 use super::halving_doubling::HalvingDoubling;
 use super::kernel::Kernel;
 use super::meaning::Collective;
-use super::multi_color::Kary;
 use super::pairwise::{self, Pairwise};
-use super::parameter_server::Star;
 use super::pipelined_chain;
 use super::recursive_doubling::RecursiveDoubling;
 use super::ring::{Blocks, Ring};
@@ -20,7 +18,7 @@ use super::rooted::Rooted;
 use super::schedule::Phase;
 use super::shard::{Split, shard};
 use super::step::Action;
-use super::tree::{Shape, Tree, Ways};
+use super::tree::{Tree, Ways};
 use crate::InputError;
 use crate::symmetry::Permutations;
 
@@ -54,15 +52,6 @@ pub(super) enum Method {
         root: u32,
         scatter: bool,
     },
-}
-
-/// The trees, and how lanes are shared out among their roots.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Family {
-    Binomial { root: u32 },
-    Kary { root: u32, arity: u32 },
-    MultiColor { colors: u32 },
-    Server { servers: u32, dedicated: bool },
 }
 
 impl Method {
@@ -391,35 +380,4 @@ impl Method {
 fn no_root(collective: &Collective, root: u32, members: u32) -> InputError {
     let cure = format!("there are {members} members: take a root from 0 to {}", members - 1);
     InputError::new("", format!("{}:{root}", collective.name()), cure)
-}
-
-impl Family {
-    /// Where `member` stands in the tree of `group`; `None` if it takes no part in it.
-    fn shape(self, member: u32, members: u32, group: u32) -> Option<Shape> {
-        Some(match self {
-            Family::Binomial { root } => Shape::Binomial(Binomial::new(member, members, root)),
-            Family::Kary { root, arity } => Shape::Kary(Kary::new(member, members, arity, root)),
-            Family::MultiColor { colors } => {
-                Shape::Kary(Kary::new(member, members, colors, Kary::root_of(group, colors, members)))
-            }
-            Family::Server { servers, dedicated } => {
-                let contributors = if dedicated { members - servers } else { members };
-                let server = if dedicated { contributors + group } else { group };
-                if member != server && member >= contributors {
-                    return None;
-                }
-                Shape::Star(Star { centre: member == server, server, contributors, dedicated })
-            }
-        })
-    }
-
-    /// Rounds of one way.
-    fn depth(self, members: u32) -> u32 {
-        match self {
-            Family::Binomial { .. } => Binomial::depth(members),
-            Family::Kary { arity, .. } => Kary::depth(members, arity),
-            Family::MultiColor { colors } => Kary::depth(members, colors),
-            Family::Server { .. } => 1,
-        }
-    }
 }

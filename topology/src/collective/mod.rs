@@ -24,6 +24,7 @@ mod binomial_tree;
 mod bracketing;
 mod checker;
 mod direct;
+mod family;
 mod fault;
 mod group;
 mod halving_doubling;
