@@ -233,9 +233,9 @@ pub fn find(
                 row.explanation = Some(answer);
             }
             let mut found = known.lock();
-            let number = found.rows.len();
+            let row_number = found.rows.len();
             for note in &predicted.prediction.notes {
-                found.notes.add_of_row(note, number, &label);
+                found.notes.add_of_row(note, row_number, &label);
             }
             // Rows of one scenario are compared with each other.
             let key = configuration.batch_key | (number as u64) << 48;
