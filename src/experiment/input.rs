@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (change, cure) in [
-            (("decode = \"8ms\"\n", "decode = \"8ms\"\ncallback = \"1ms\"\n"), "callback comes from nowhere"),
+            (("decode = \"8ms\"\n", "decode = \"8ms\"\ncallback = \"1ms\"\n"), "[input]: callback comes from nowhere"),
             (("source = \"files\"", "source = \"disk\""), "write files or memory"),
             (("prefetch = 2", "transform_at = \"gpu\""), "when-late"),
             (("storage_latency = \"5ms\"\n", ""), "storage_latency has no figure"),

@@ -82,7 +82,10 @@ impl<'a> Section<'a> {
     /// The value under `key`, if it is there.
     pub(crate) fn get(&self, key: &str) -> Option<Entry<'a>> {
         let (key, value) = self.table.get_key_value(key)?;
-        let span = key.span().start..value.span().end;
+        // A header is shown with its bracket.
+        let before = self.source.text.get(..key.span().start).unwrap_or("");
+        let start = if value.get_ref().is_table() { before.trim_end_matches('[').len() } else { before.len() };
+        let span = start..value.span().end;
         Some(Entry { source: self.source, key: key.get_ref(), span, value: value.get_ref() })
     }
 
