@@ -74,5 +74,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // The file stays, empty: to delete it would let two others lock two files of one name.
         let _ = self.write("");
+        // A process that is being started has the file open until it is another program: closing it would not be enough.
+        let _ = self.file.unlock();
     }
 }
