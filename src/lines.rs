@@ -128,6 +128,13 @@ impl Lines {
     }
 }
 
+impl Drop for Lines {
+    fn drop(&mut self) {
+        // As a checkpoint folder's lock: closing would not be enough while a process is being started.
+        let _ = self.file().map(File::unlock);
+    }
+}
+
 /// The flag that names the file.
 const FLAG: &str = "--out";
 
