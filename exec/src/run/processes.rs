@@ -15,7 +15,7 @@ use crate::worker::Setup;
 /// rank 0, the others get nothing.
 ///
 /// # Errors
-/// As [`run`]; a failure while the ranks run ends all processes.
+/// As [`run`](super::run()); a failure while the ranks run ends all processes.
 pub fn run_processes(
     processes: &mut Processes,
     hosts: &[u32],
