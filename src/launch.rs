@@ -166,7 +166,7 @@ impl Launch {
             self.check_ranks(ranks).map_err(|message| InputError::new("--ranks", ranks.to_string(), message))?;
             let apart = !matches!(self, Launch::Threads) && self.processes() == ranks;
             let threads = experiment.threads_per_rank as usize;
-            check_run(&configuration.program()?, self.here(ranks), &devices, threads, apart)
+            check_run(&configuration.program()?, self.here(ranks), &*devices, threads, apart)
         };
         configurations.iter().try_for_each(check).map_err(|error| experiment.locate(error))
     }

@@ -38,8 +38,9 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn crates_depend_in_one_direction() {
     let expected = [
-        ("lockstep", vec!["lockstep-topology", "lockstep-models", "lockstep-sim", "lockstep-exec"]),
+        ("lockstep", vec!["lockstep-topology", "lockstep-models", "lockstep-sim", "lockstep-exec", "lockstep-cuda"]),
         ("lockstep-sim", vec!["lockstep-topology", "lockstep-models"]),
+        ("lockstep-cuda", vec!["lockstep-topology", "lockstep-models", "lockstep-exec"]),
         ("lockstep-exec", vec!["lockstep-topology", "lockstep-models"]),
         ("lockstep-models", vec!["lockstep-topology"]),
         ("lockstep-topology", vec![]),

@@ -41,7 +41,7 @@ impl Arena {
     /// # Safety
     /// There are as many initialised elements, they stay where they are until the keeper is dropped, and nobody uses them but
     /// through the arena.
-    pub(crate) unsafe fn over(start: *mut f32, elements: usize, keeper: Box<dyn Any + Send + Sync>) -> Arena {
+    pub unsafe fn over(start: *mut f32, elements: usize, keeper: Box<dyn Any + Send + Sync>) -> Arena {
         Arena { cells: Cells::Over { start, elements, _keeper: keeper } }
     }
 

@@ -29,12 +29,13 @@ mod worker;
 /// The name of the CPU kernels: another one for other sources, and for other ways to compile them.
 pub const KERNELS: &str = env!("LOCKSTEP_KERNELS");
 
+pub use arena::Arena;
 pub use error::ExecError;
 pub use fault::Fault;
 pub use flight::{Flight, OPERATIONS, Operation};
 pub use pin::{Bound, Pins};
 pub use pool::{Arenas, Pool};
-pub use room::{check_buffers, check_threads, most_ranks};
+pub use room::{check_buffers, check_threads};
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
 pub use run::{Options, Run, check_run, run};

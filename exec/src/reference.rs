@@ -16,7 +16,7 @@ use lockstep_topology::{InputError, check};
 
 use crate::data::{Dataset, Parts, Sampler};
 use crate::device::cpu::{Threads, add_into};
-use crate::device::{DeviceError, Devices, Mode};
+use crate::device::{Cpus, DeviceError, Devices, Mode};
 use crate::pool::Arenas;
 use crate::replica::Replica;
 
@@ -31,7 +31,7 @@ pub fn train(
     seed: u64,
     optimizer: &Optimizer,
 ) -> Result<Vec<f32>, InputError> {
-    train_on(&Devices::Cpu, program, data, steps, seed, optimizer, &[])
+    train_as_claimed(program, data, steps, seed, optimizer, &[])
 }
 
 /// As [`train`], where learners got their micro-batches as `claims` say; gives their average model.
@@ -46,7 +46,11 @@ pub fn train_as_claimed(
     optimizer: &Optimizer,
     claims: &[Claim],
 ) -> Result<Vec<f32>, InputError> {
-    train_on(&Devices::Cpu, program, data, steps, seed, optimizer, claims)
+    if let (None, Some(sharding)) = (&program.averaging, &program.sharding) {
+        data.check_fits(&program.model)?;
+        return split::train(program, sharding, data, steps, seed, optimizer);
+    }
+    train_on(&Cpus, program, data, steps, seed, optimizer, claims)
 }
 
 /// As [`train_as_claimed`], on one of `devices`, whose gradients alone it takes: sums and averages are made here.
@@ -54,7 +58,7 @@ pub fn train_as_claimed(
 /// # Errors
 /// As there, and the device's.
 pub fn train_on(
-    devices: &Devices,
+    devices: &dyn Devices,
     program: &Program,
     data: &Dataset,
     steps: u32,
@@ -65,9 +69,6 @@ pub fn train_on(
     data.check_fits(&program.model)?;
     if let Some(averaging) = &program.averaging {
         return learners::train(devices, program, averaging, (data, claims), steps, seed, optimizer);
-    }
-    if let (Some(sharding), Devices::Cpu) = (&program.sharding, devices) {
-        return split::train(program, sharding, data, steps, seed, optimizer);
     }
     if program.sharding.is_some() {
         let message = "has layers that ranks share, whose twin computes on the CPU alone: compare with that";

@@ -15,9 +15,12 @@ use lockstep_models::{Area, Buffer, Copy, LayerId, Model, Op, Phase, Program, Ro
 
 use crate::data::Dataset;
 use crate::device::cpu::Threads;
-use crate::device::{Backward, Blueprint, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot, Step};
+use crate::device::{
+    Backward, Blueprint, Cpus, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot, Step,
+};
 use crate::init;
 use crate::pool::Arenas;
+
 pub use evaluation::Evaluation;
 
 /// A fused chain of layers in the graph.
@@ -56,7 +59,7 @@ pub struct Replica {
 /// What a replica is made on and with.
 pub(crate) struct Making<'a> {
     /// The device's kind.
-    pub devices: &'a Devices,
+    pub devices: &'a dyn Devices,
     /// The rank, of which a device may be one of several.
     pub rank: u32,
     /// Where activations lie.
@@ -77,7 +80,7 @@ impl Replica {
 
     /// As [`Replica::new`], for the tasks of `role`, which may run in their order alone, its activations in `arenas`.
     pub fn of_role(program: &Program, role: &Role, arenas: &Arenas, seed: u64, threads: &Threads) -> Replica {
-        Replica::on(&Devices::Cpu, program, role, arenas, seed, threads).expect("the CPU refuses nothing")
+        Replica::on(&Cpus, program, role, arenas, seed, threads).expect("the CPU refuses nothing")
     }
 
     /// As [`Replica::of_role`], on one of `devices`: that of the role's first rank.
@@ -85,7 +88,7 @@ impl Replica {
     /// # Errors
     /// The device's.
     pub fn on(
-        devices: &Devices,
+        devices: &dyn Devices,
         program: &Program,
         role: &Role,
         arenas: &Arenas,

@@ -6,7 +6,6 @@ use lockstep_models::Program;
 use lockstep_models::memory::Memory;
 use lockstep_topology::{Bytes, InputError};
 
-use crate::device::Devices;
 use crate::device::cpu::{Threads, workspace_bytes};
 use crate::error::ExecError;
 
@@ -16,15 +15,11 @@ const OPTIMIZER_ELEMENTS: u64 = 1;
 /// More threads than this Linux numbers nowhere, whatever its limits.
 const MOST_THREADS: u64 = 1 << 22;
 
-/// How many ranks of the first role the memory that is left would hold, on these devices; as many as anybody asks for where
-/// nobody can say.
+/// How many ranks of the first role the host's memory that is left would hold; as many as anybody asks for where nobody can say.
 ///
 /// # Errors
-/// An exchange's algorithm that cannot serve its group, threads that the system does not give; a device's.
-pub fn most_ranks(program: &Program, devices: &Devices, threads: usize) -> Result<u32, ExecError> {
-    if let Devices::Cuda(gpus) = devices {
-        return Ok(gpus.most_ranks(program)?);
-    }
+/// An exchange's algorithm that cannot serve its group, threads that the system does not give.
+pub(crate) fn most_ranks(program: &Program, threads: usize) -> Result<u32, ExecError> {
     let Some(available) = available() else { return Ok(u32::MAX) };
     let workspace = workspace_bytes(program, &Threads::planned(threads)) as u64;
     let each = Memory::of_role(program, 0, OPTIMIZER_ELEMENTS)?.total() + workspace;
@@ -32,25 +27,14 @@ pub fn most_ranks(program: &Program, devices: &Devices, threads: usize) -> Resul
 }
 
 /// Refuses a program whose ranks `here`, those of this process, need more of the host's memory than there is, before any of it
-/// is taken; `threads` are those of each rank.
+/// is taken; `threads` are those of each rank, which has activations where it `computes`.
 ///
 /// # Errors
 /// The estimate, what there is, and what would fit.
-pub(crate) fn check_room(
-    program: &Program,
-    here: impl Iterator<Item = u32>,
-    devices: &Devices,
-    threads: usize,
-) -> Result<(), InputError> {
-    match (devices, available()) {
-        // The device that computes nothing has parameters and gradients too.
-        (Devices::Cpu | Devices::Null, Some(available)) => {
-            let computes = matches!(devices, Devices::Cpu);
-            check_against(available, program, here, &Threads::planned(threads), computes)
-        }
-        // The system will say. GPUs ask for themselves.
-        _ => Ok(()),
-    }
+pub(crate) fn check_room(program: &Program, here: &[u32], threads: usize, computes: bool) -> Result<(), InputError> {
+    // Where nobody can say, the system will.
+    let Some(available) = available() else { return Ok(()) };
+    check_against(available, program, here.iter().copied(), &Threads::planned(threads), computes)
 }
 
 fn check_against(

@@ -5,7 +5,7 @@ mod check;
 mod processes;
 mod result;
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockstep_models::{Averaging, Claim, Course, Driver, Judge, Optimizer, Program, Target, Timeline};
@@ -13,7 +13,7 @@ use lockstep_topology::InputError;
 
 use crate::clock;
 use crate::data::{Dataset, Parts, Sampler};
-use crate::device::Devices;
+use crate::device::{Cpus, Devices};
 use crate::error::ExecError;
 use crate::fault::Fault;
 use crate::fingerprint::{Fingerprint, hex};
@@ -28,6 +28,7 @@ use crate::transport::{Transport, control, memory};
 use crate::watch::{Guard, Watch};
 use crate::whole::{assemble, common};
 use crate::worker::{Evaluations, Saving, Setup, Worker, losses_of};
+
 pub use check::check_run;
 #[cfg(feature = "mpi")]
 pub use processes::run_processes;
@@ -42,7 +43,7 @@ pub struct Options<'a> {
     /// Seed of initial parameters and sampling.
     pub seed: u64,
     /// What ranks compute on.
-    pub devices: Devices,
+    pub devices: Arc<dyn Devices>,
     /// Threads of each rank.
     pub threads_per_rank: usize,
     /// Whether a device that answers before its work is done tells when each task began and ended; that costs a few
@@ -78,7 +79,7 @@ impl Default for Options<'_> {
             steps: 10,
             warm_up: 2,
             seed: 1,
-            devices: Devices::default(),
+            devices: Arc::new(Cpus),
             threads_per_rank: 1,
             timed: false,
             arenas: Arenas::default(),
@@ -113,7 +114,7 @@ pub(crate) fn on_threads(
 ) -> Result<Run, ExecError> {
     data.check_fits(&program.model)?;
     let ranks = program.ranks();
-    check_run(program, 0..ranks, &options.devices, options.threads_per_rank, false)?;
+    check_run(program, 0..ranks, &*options.devices, options.threads_per_rank, false)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let fits = ranks as usize * options.threads_per_rank <= cores;
     let setup = Setup { hosts, ..setup(program, data, options, 0..ranks)? };
@@ -165,7 +166,7 @@ fn setup<'a>(
         course,
         evaluations: options.evaluations,
         seed: options.seed,
-        devices: &options.devices,
+        devices: &*options.devices,
         threads: options.threads_per_rank,
         timed: options.timed,
         arenas: &options.arenas,

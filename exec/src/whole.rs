@@ -6,7 +6,7 @@ use lockstep_models::{Job, Program, Sharding};
 use lockstep_topology::Rank;
 
 use crate::device::cpu::Threads;
-use crate::device::{DeviceError, Devices};
+use crate::device::{Cpus, DeviceError};
 use crate::error::ExecError;
 use crate::pool::Arenas;
 use crate::replica::{Making, Replica};
@@ -68,7 +68,7 @@ pub(crate) fn assemble(
     }
     let alone = Job::new(Arc::clone(&sharding.whole), 1, program.batch_per_rank).program()?;
     let (arenas, threads) = (&Arenas::default(), &Threads::one());
-    let making = Making { devices: &Devices::Cpu, rank: 0, arenas, declared: Vec::new(), seed, threads };
+    let making = Making { devices: &Cpus, rank: 0, arenas, declared: Vec::new(), seed, threads };
     let mut whole = Replica::with_parameters(&alone, &alone.roles[0], parameters, making)?;
     whole.set_velocity(&velocity)?;
     whole.set_statistics(&replica.statistics()?)?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
-use lockstep_exec::device::cuda::{Places, probe};
+use lockstep_cuda::{Places, probe};
 use lockstep_sim::Profile;
 use lockstep_topology::Bytes;
 

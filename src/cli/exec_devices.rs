@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lockstep_exec::device::cuda::{Found, Gpu, Missing, Places, probe};
+use lockstep_cuda::{Found, Gpu, Missing, Places, probe};
 use lockstep_topology::{Bytes, InputError};
 
 use crate::failure::Failure;

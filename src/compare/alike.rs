@@ -1,8 +1,8 @@
 //! Which settings of an experiment reach both sides of a comparison. What only one side would do is refused before anything is measured;
 //! what neither does, or what is noise on one of them, is told in a note.
 
+use lockstep_cuda::Precision;
 use lockstep_exec::data::Augmentation;
-use lockstep_exec::device::cuda::Precision;
 use lockstep_models::Sampling;
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, InputError};

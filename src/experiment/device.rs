@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use lockstep_exec::device::cuda::Precision;
-use lockstep_exec::device::{DeviceError, Devices};
+use lockstep_cuda::{Gpus, Precision};
+use lockstep_exec::device::{Cpus, DeviceError, Devices, Nulls};
 use lockstep_topology::InputError;
 
 /// What computes.
@@ -34,20 +35,30 @@ impl Device {
     ///
     /// # Errors
     /// A library that is missing, no GPU, one that is too old.
-    pub fn open(self) -> Result<Devices, InputError> {
-        match self {
-            Device::Cpu => Ok(Devices::Cpu),
-            Device::Null => Ok(Devices::Null),
-            Device::Cuda(precision) => Devices::cuda(precision).map_err(|error| {
-                let cure = match error {
-                    DeviceError::Unavailable(_) => {
-                        ": lockstep exec devices says where it was looked for and what to install; --device cpu needs none of it"
-                    }
-                    _ => "",
-                };
-                InputError::new("--device", self.to_string(), format!("{error}{cure}"))
-            }),
-        }
+    pub fn open(self) -> Result<Arc<dyn Devices>, InputError> {
+        Ok(match (self, self.gpus()?) {
+            (_, Some(gpus)) => Arc::new(gpus),
+            (Device::Null, None) => Arc::new(Nulls),
+            (_, None) => Arc::new(Cpus),
+        })
+    }
+
+    /// The GPUs of this machine, where ranks have some.
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    pub fn gpus(self) -> Result<Option<Gpus>, InputError> {
+        let Device::Cuda(precision) = self else { return Ok(None) };
+        let opened = Gpus::open(precision).map_err(|error| {
+            let cure = match error {
+                DeviceError::Unavailable(_) => {
+                    ": lockstep exec devices says where it was looked for and what to install; --device cpu needs none of it"
+                }
+                _ => "",
+            };
+            InputError::new("--device", self.to_string(), format!("{error}{cure}"))
+        });
+        opened.map(Some)
     }
 }
 

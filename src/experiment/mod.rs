@@ -236,7 +236,7 @@ impl Experiment {
     ///
     /// # Errors
     /// See [`Device::open`].
-    pub fn devices(&self) -> Result<Devices, InputError> {
+    pub fn devices(&self) -> Result<Arc<dyn Devices>, InputError> {
         self.device.open().map_err(|error| self.locate(error))
     }
 

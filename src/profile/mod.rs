@@ -17,8 +17,8 @@ mod whole;
 
 use std::sync::Arc;
 
+use lockstep_cuda::{Direct, Gpu, Gpus, Places, Rates, Way, free_memory, probe, rates};
 use lockstep_exec::data::{Augmentation, Dataset};
-use lockstep_exec::device::cuda::{Direct, Gpu, Gpus, Places, Rates, Way, free_memory, probe, rates};
 use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_models::memory::Memory;
 use lockstep_models::{Model, Op, Pass, Phase, Program};
@@ -67,8 +67,7 @@ pub struct Wanted {
 /// # Errors
 /// No GPU, data that cannot be had, no batch that fits, a device that is lost.
 pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> Result<Profile, Failure> {
-    let devices = wanted.device.open()?;
-    let Devices::Cuda(gpus) = &devices else {
+    let Some(gpus) = wanted.device.gpus()? else {
         let message = "is no GPU: take cuda, cuda:tf32 or cuda:bf16, or measure the CPU with lockstep calibrate";
         return Err(InputError::new("--device", wanted.device.to_string(), message).into());
     };
@@ -86,7 +85,7 @@ pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -
             continue;
         }
         let count = machine.gpus.iter().filter(|other| other.name == gpu.name).count() as u32;
-        let at = Site { devices: &devices, gpus, gpu, ordinal: ordinal as u32, count };
+        let at = Site { gpus: &gpus, gpu, ordinal: ordinal as u32, count };
         entries.push(at.measure(wanted, &sets, &mut note)?);
     }
     let mut profile = of_host(&wanted.command, quiet, &mut note)?;
@@ -97,7 +96,6 @@ pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -
 
 /// A GPU that is measured.
 struct Site<'a> {
-    devices: &'a Devices,
     gpus: &'a Gpus,
     gpu: &'a Gpu,
     ordinal: u32,
@@ -138,7 +136,7 @@ impl Site<'_> {
                 // Ranks go round all GPUs.
                 let ranks: Vec<u32> =
                     (0..*count).map(|learner| self.ordinal + learner * self.gpus.count() as u32).collect();
-                let stand = Stand { devices: self.devices, program, data };
+                let stand = Stand { devices: self.gpus, program, data };
                 match learners::steps(&stand, &ranks, wanted.steps) {
                     Ok(steps) => found.learners.push((model.clone(), samples, *count, steps)),
                     Err(error @ DeviceError::OutOfMemory { .. }) => {
@@ -173,7 +171,7 @@ impl Site<'_> {
     /// What the tasks take, and bytes of the device that a rank took.
     fn layers(&self, program: &Program, data: &Dataset, steps: u32) -> Result<(Laps, u64), DeviceError> {
         let before = free_memory(self.ordinal)?;
-        let stand = Stand { devices: self.devices, program, data };
+        let stand = Stand { devices: self.gpus, program, data };
         let mut rank = stand.rank(self.ordinal)?;
         rank.step()?;
         let taken = before.saturating_sub(free_memory(self.ordinal)?);

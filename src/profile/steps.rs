@@ -17,7 +17,7 @@ const SEED: u64 = 1;
 
 /// What is trained, and on what.
 pub(super) struct Stand<'a> {
-    pub(super) devices: &'a Devices,
+    pub(super) devices: &'a dyn Devices,
     pub(super) program: &'a Program,
     pub(super) data: &'a Dataset,
 }

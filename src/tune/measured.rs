@@ -99,7 +99,6 @@ fn most_here(configuration: &Configuration, experiment: &Experiment) -> Result<u
     let threads = experiment.threads_per_rank as usize;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let ranks = (4 * cores / threads.max(1)) as u32;
-    let most = ranks.min(lockstep_exec::most_ranks(&program, &experiment.devices()?, threads)?)
-        / configuration.job.workers.max(1);
+    let most = ranks.min(experiment.devices()?.most_ranks(&program, threads)?) / configuration.job.workers.max(1);
     Ok(most.clamp(1, MOST))
 }

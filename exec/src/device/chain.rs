@@ -28,7 +28,10 @@ pub enum Mode {
 }
 
 /// The output shape of a member of a chain, whose model has been checked.
-pub(crate) fn output_of(member: &ChainLayer<'_>) -> Shape {
+///
+/// # Panics
+/// The layer does not take such inputs.
+pub fn output_of(member: &ChainLayer<'_>) -> Shape {
     match member.layer.output_shape(member.inputs) {
         Ok(shape) => shape,
         Err(error) => panic!("a checked model has layers that fit: {error}"),

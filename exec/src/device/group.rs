@@ -4,7 +4,7 @@ use super::DeviceError;
 
 /// What the members of a group know each other by, as NCCL has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GroupId(pub(crate) [u8; 128]);
+pub struct GroupId(pub [u8; 128]);
 
 impl GroupId {
     /// As a message: copying does not change what numbers are made of.

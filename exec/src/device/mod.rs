@@ -12,10 +12,9 @@ mod blueprint;
 mod buffers;
 mod chain;
 pub mod cpu;
-pub mod cuda;
+mod devices;
 mod error;
 mod group;
-mod kinds;
 mod null;
 mod pass;
 mod step;
@@ -30,11 +29,10 @@ use crate::transport::RegionMut;
 
 pub use blueprint::{Blueprint, ChainPlan};
 pub(crate) use buffers::Buffers;
-pub(crate) use chain::output_of;
-pub use chain::{ChainLayer, Mode};
+pub use chain::{ChainLayer, Mode, output_of};
+pub use devices::{Cpus, Devices, Nulls};
 pub use error::DeviceError;
 pub use group::GroupId;
-pub use kinds::Devices;
 pub use null::Null;
 pub use pass::{Backward, Draw, Forward, Loss, Place, Spot};
 pub use step::{Slope, Step};
@@ -52,11 +50,11 @@ pub enum Values {
 
 /// A range of a buffer on its way to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrival(pub(crate) u64);
+pub struct Arrival(pub u64);
 
 /// A moment on the device's own clock, told when its iteration settles; counted from 0 in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark(pub(crate) usize);
+pub struct Mark(pub usize);
 
 /// What was still to be said when a device settles.
 #[derive(Debug, Clone, Default)]

@@ -5,6 +5,7 @@ use std::ops::Range;
 use lockstep_models::Buffer;
 
 use super::Mode;
+use crate::data::random::Purpose;
 
 /// Where a tensor of the micro-batch is; `[samples, elements]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +75,11 @@ pub struct Draw {
     pub first: u64,
     /// The first of a sample's numbers that is this layer's, where ranks share the features of a dropout layer.
     pub offset: u64,
+}
+
+impl Draw {
+    /// The number of dropout's streams among all that a seed has.
+    pub const STREAM: u64 = Purpose::Dropout as u64;
 }
 
 /// What one forward pass of the loss says of its samples.

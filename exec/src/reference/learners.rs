@@ -16,7 +16,7 @@ use crate::replica::Replica;
 
 /// The average model after `steps` iterations of `program`; where learners claim their batches, as `claims` say.
 pub(super) fn train(
-    devices: &Devices,
+    devices: &dyn Devices,
     program: &Program,
     averaging: &Averaging,
     (data, claims): (&Dataset, &[Claim]),

@@ -18,7 +18,7 @@ impl Replica {
     ///
     /// # Errors
     /// The device's: its memory does not hold the plan.
-    pub fn of_rank(devices: &Devices, rank: u32, program: &Program, seed: u64) -> Result<Replica, DeviceError> {
+    pub fn of_rank(devices: &dyn Devices, rank: u32, program: &Program, seed: u64) -> Result<Replica, DeviceError> {
         let (arenas, threads) = (Arenas::default(), Threads::one());
         let parameters = init::parameters(&program.model, seed);
         let making = Making { devices, rank, arenas: &arenas, declared: Vec::new(), seed, threads: &threads };

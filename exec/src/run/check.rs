@@ -4,7 +4,7 @@ use lockstep_models::Program;
 use lockstep_topology::{Algorithm, InputError, Library};
 
 use crate::device::Devices;
-use crate::room::{check_room, check_threads};
+use crate::room::check_threads;
 
 /// Refuses a program that the ranks `here`, those of this process, cannot run with so many threads each, before anything is
 /// taken. `apart` says that each rank of the job is a process of its own.
@@ -13,18 +13,24 @@ use crate::room::{check_room, check_threads};
 /// Threads that the system does not give, memory that the host has not left, a library that cannot serve such ranks.
 pub fn check_run(
     program: &Program,
-    here: impl ExactSizeIterator<Item = u32> + Clone,
-    devices: &Devices,
+    here: impl ExactSizeIterator<Item = u32>,
+    devices: &dyn Devices,
     threads: usize,
     apart: bool,
 ) -> Result<(), InputError> {
     check_threads(here.len() as u64, threads as u64)?;
-    let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
-    if !apart && exchanges.any(|exchange| exchange.algorithm == Algorithm::Library(Library::Mpi)) {
+    let calls = |library| {
+        let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
+        exchanges.any(|exchange| exchange.algorithm == Algorithm::Library(library))
+    };
+    if !apart && calls(Library::Mpi) {
         let message = "calls MPI, with one rank in each process: start with mpirun -n RANKS and --transport mpi, or take an \
                        algorithm of lockstep's own, such as ring";
         return Err(InputError::new("--algorithm", "library:mpi", message));
     }
-    devices.check(program, &here.clone().collect::<Vec<u32>>())?;
-    check_room(program, here, devices, threads)
+    let here: Vec<u32> = here.collect();
+    if calls(Library::Nccl) {
+        devices.check_sums(&here)?;
+    }
+    devices.check_room(program, &here, threads)
 }

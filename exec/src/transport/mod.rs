@@ -18,7 +18,7 @@ mod region;
 mod slab;
 
 pub use error::TransportError;
-pub use region::{Combine, Region, RegionMut};
+pub use region::{Combine, Port, Region, RegionMut};
 
 /// Which messages belong together: those of equal sender, receiver and tag are matched in the order of posting.
 ///

@@ -3,19 +3,43 @@
 //! A message in flight outlives the call that posted it, so slices cannot describe it. The promise is made once, where
 //! a region is created (`unsafe`); everything behind it, in every transport, is then safe to call.
 
+use std::any::Any;
 use std::ops::Range;
+use std::ptr::NonNull;
 
 use crate::device::DeviceError;
 use crate::device::cpu::add_into;
-use crate::device::cuda::Port;
+
+/// Where messages reach a device's own memory: copies and sums by the receiver's device, straight out of the sender's.
+pub trait Port: Any + Send + Sync {
+    /// Makes its device the one that libraries on this thread take addresses to be of.
+    ///
+    /// # Errors
+    /// The device is lost.
+    fn bind(&self) -> Result<(), DeviceError>;
+
+    /// Notes a message to this device's memory.
+    fn count(&self);
+
+    /// Copies `elements` numbers at `from` on the sender's device to `to` on this one, or adds them there, as the host would: each
+    /// sum is rounded once. Returns when it is done, so that the sender's memory is free again.
+    ///
+    /// # Errors
+    /// A device is lost.
+    ///
+    /// # Safety
+    /// As many are at both places, those at `from` are not written meanwhile, and nobody else touches those at `to`; this device
+    /// reaches the sender's.
+    unsafe fn take(&self, to: u64, sender: (&dyn Port, u64), elements: usize, how: Combine) -> Result<(), DeviceError>;
+}
 
 /// Elements that may be read until the transport is done with them.
 #[derive(Debug, Clone, Copy)]
 pub struct Region {
     start: *const f32,
     elements: usize,
-    /// What reads it; null of the host's memory.
-    port: *const Port,
+    /// What reads it; none of the host's memory.
+    port: Option<NonNull<dyn Port>>,
 }
 
 /// Elements that may be read and written until the transport is done with them.
@@ -23,8 +47,8 @@ pub struct Region {
 pub struct RegionMut {
     start: *mut f32,
     elements: usize,
-    /// What reads and writes it; null of the host's memory.
-    port: *const Port,
+    /// What reads and writes it; none of the host's memory.
+    port: Option<NonNull<dyn Port>>,
 }
 
 // SAFETY: a region is only an address; who may touch the memory when is the promise made to `Region::new`.
@@ -48,7 +72,7 @@ impl Region {
     /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and
     /// nobody writes the elements that the message carries.
     pub unsafe fn new(start: *const f32, elements: usize) -> Region {
-        Region { start, elements, port: std::ptr::null() }
+        Region { start, elements, port: None }
     }
 
     /// Number of elements.
@@ -82,8 +106,8 @@ impl Region {
     /// The device is lost.
     #[cfg(feature = "mpi")]
     pub(crate) fn bind(&self) -> Result<(), DeviceError> {
-        // SAFETY: null, or a port that lives as long as its regions.
-        unsafe { self.port.as_ref() }.map_or(Ok(()), Port::bind)
+        // SAFETY: a port lives as long as its regions.
+        self.port.map_or(Ok(()), |port| unsafe { port.as_ref() }.bind())
     }
 }
 
@@ -94,7 +118,7 @@ impl RegionMut {
     /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and
     /// nobody else reads or writes the elements that the message fills (nor writes those that a message carries).
     pub unsafe fn new(start: *mut f32, elements: usize) -> RegionMut {
-        RegionMut { start, elements, port: std::ptr::null() }
+        RegionMut { start, elements, port: None }
     }
 
     /// The `elements` values at `address` on a device, which messages between ranks of this process reach by its port; MPI takes
@@ -103,13 +127,13 @@ impl RegionMut {
     /// # Safety
     /// As [`RegionMut::new`], for the port too. What the device does with the elements outside of messages is done before one is
     /// posted, and begins when it is over.
-    pub(crate) unsafe fn on(port: *const Port, address: u64, elements: usize) -> RegionMut {
-        RegionMut { start: address as *mut f32, elements, port }
+    pub unsafe fn on(port: NonNull<dyn Port>, address: u64, elements: usize) -> RegionMut {
+        RegionMut { start: address as *mut f32, elements, port: Some(port) }
     }
 
     /// A region without elements, where none is needed.
     pub fn empty() -> RegionMut {
-        RegionMut { start: std::ptr::NonNull::dangling().as_ptr(), elements: 0, port: std::ptr::null() }
+        RegionMut { start: NonNull::dangling().as_ptr(), elements: 0, port: None }
     }
 
     /// Number of elements.
@@ -144,9 +168,9 @@ impl RegionMut {
 
     /// Notes that a message comes here, where that is on a device.
     pub(crate) fn count(&self) {
-        // SAFETY: null, or a port that lives as long as its regions.
-        if let Some(port) = unsafe { self.port.as_ref() } {
-            port.count();
+        if let Some(port) = self.port {
+            // SAFETY: a port lives as long as its regions.
+            unsafe { port.as_ref() }.count();
         }
     }
 
@@ -159,16 +183,16 @@ impl RegionMut {
     /// When the lengths differ.
     pub(crate) fn take(&self, from: Region, how: Combine) -> Result<(), DeviceError> {
         assert_eq!(self.elements, from.elements, "a message and its receive differ in length");
-        // SAFETY: null, or ports that live as long as their regions.
-        match unsafe { (self.port.as_ref(), from.port.as_ref()) } {
+        match (self.port, from.port) {
             (None, None) => {
                 self.combine(from, how);
                 Ok(())
             }
             (Some(port), Some(sender)) => {
                 let (to, at) = (self.start as u64, from.start as u64);
-                // SAFETY: the promise of `on`, and that only ranks which reach each other post such messages.
-                unsafe { port.take(to, (sender, at), self.elements, how) }
+                // SAFETY: the promise of `on`, ports that live as long as their regions, and that only ranks which reach each
+                // other post such messages.
+                unsafe { port.as_ref().take(to, (sender.as_ref(), at), self.elements, how) }
             }
             _ => {
                 let reason = "one side of it lies on a device, the other on the host".to_owned();
@@ -183,7 +207,7 @@ impl RegionMut {
     /// When the lengths differ.
     pub(crate) fn combine(&self, from: Region, how: Combine) {
         assert_eq!(self.elements, from.elements, "a message and its receive differ in length");
-        assert!(self.port.is_null() && from.port.is_null(), "the host reaches its own memory alone");
+        assert!(self.port.is_none() && from.port.is_none(), "the host reaches its own memory alone");
         match how {
             // SAFETY: both regions are allocated and ours for this message (the promise of `new`); `copy` allows the
             // overlap that a rank's message to itself may have.

@@ -118,7 +118,7 @@ impl Worker<'_> {
         let near = |rank: &u32| self.transport.is_near(Rank(*rank));
         let library = matches!(exchange.algorithm, Algorithm::Library(_));
         let meet = self.transport.takes_devices() || ranks.iter().all(|rank| near(&rank));
-        Ok(meet && !library && ranks.iter().all(trains) && self.setup.devices.reach(ranks.iter().filter(near))?)
+        Ok(meet && !library && ranks.iter().all(trains) && self.setup.devices.reach(&mut ranks.iter().filter(near))?)
     }
 
     /// Starts exchanges that are ready and moves those that run; true if one was started or ended.

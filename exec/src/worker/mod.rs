@@ -54,7 +54,7 @@ pub(crate) struct Setup<'a> {
     /// When the model is judged on the way.
     pub evaluations: Option<Evaluations<'a>>,
     pub seed: u64,
-    pub devices: &'a Devices,
+    pub devices: &'a dyn Devices,
     pub threads: usize,
     /// Whether a device that defers tells when each task began and ended.
     pub timed: bool,

@@ -24,15 +24,11 @@ impl Scenario {
         Scenario { name, hosts, fails, settings: Vec::new(), patience: PATIENCE }
     }
 
-    /// The same with these variables of its environment.
+    /// The same with these variables of its environment; what breaks by them may come late in the job.
     pub(crate) fn with(mut self, settings: &[(&str, &str)]) -> Scenario {
+        self.patience = LIMIT;
         self.settings.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         self
-    }
-
-    /// The same where what breaks comes late in the job.
-    pub(crate) fn patient(self) -> Scenario {
-        Scenario { patience: LIMIT, ..self }
     }
 
     /// Runs the job; what is wrong with its end.

@@ -6,11 +6,8 @@
 #[path = "../collectives/cases.rs"]
 mod cases;
 mod claims;
-mod gpus;
 mod launch;
 mod pins;
-#[path = "../driver/pretend.rs"]
-mod pretend;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -70,7 +67,6 @@ fn scenarios() -> Vec<Scenario> {
         // A process's signal or exit is that of all its ranks.
         all.push(Scenario::new(name, &[0, 1, 1, 2], Some(message.split("1 failed").last().unwrap_or(message))));
     }
-    all.extend(gpus::scenarios());
     all.extend(pins::scenarios());
     all
 }
@@ -87,10 +83,6 @@ fn in_process(scenario: &str, hosts: &str) -> ExitCode {
         }
         "pins" => {
             pins::pins(&mut processes, &hosts);
-            return ExitCode::SUCCESS;
-        }
-        "gpus" | "gpus-lost" => {
-            gpus::gpus(&mut processes, &hosts, scenario == "gpus-lost");
             return ExitCode::SUCCESS;
         }
         _ => {}

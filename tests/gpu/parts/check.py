@@ -41,7 +41,7 @@ def setting(machine: Machine) -> list:
 
 
 def operations(machine: Machine) -> dict:
-    """The executor's tests of a rank on a GPU (`exec/tests/rank`), played on the GPU that is there."""
+    """The executor's tests of a rank on a GPU (`exec/cuda/tests/rank`), played on the GPU that is there."""
     if machine.null:
         raise Skipped("over the pretend libraries cargo test plays them")
     program = BIN / "rank"

@@ -1,0 +1,38 @@
+//! Biases by the project's own kernel, where cuDNN or cuBLASLt does not add them: in place, with a ReLU or without.
+
+use crate::argument::{Activation, Bf16, Scalar, View, ViewMut};
+use crate::command::{Convolve, Multiply, Precision};
+use crate::table::{Call, ChannelAffine, Launch};
+
+/// Samples, channels, and places of a channel that follow each other.
+type Sizes = (u32, u32, u32);
+
+/// That of a convolution's output, if it has one.
+pub(super) fn of_channels(of: &Convolve) -> Option<Call> {
+    let (samples, shape) = (of.of.samples, of.of.output);
+    let plane = shape.height * shape.width;
+    // Where channels lie last, each pixel is a sample of one place.
+    let (samples, plane) = if of.of.channels_last { (samples * plane, 1) } else { (samples, plane) };
+    let scalar = if of.of.precision == Precision::Bf16 { Scalar::Bf16 } else { Scalar::F32 };
+    Some(affine(scalar, of.result, of.bias?, (samples, shape.channels, plane), of.rectified))
+}
+
+/// That of a product's columns, if it has one.
+pub(super) fn of_columns(of: &Multiply) -> Option<Call> {
+    Some(affine(of.result, of.c, of.bias?, (of.rows, of.columns, 1), of.rectified))
+}
+
+fn affine(scalar: Scalar, tensor: u64, bias: u64, sizes: Sizes, rectified: bool) -> Call {
+    match scalar {
+        Scalar::F32 => affine_of::<f32>(tensor, bias, sizes, rectified),
+        Scalar::Bf16 => affine_of::<Bf16>(tensor, bias, sizes, rectified),
+    }
+}
+
+fn affine_of<A: Activation>(tensor: u64, bias: u64, (samples, channels, plane): Sizes, rectified: bool) -> Call {
+    let elements = u64::from(samples) * u64::from(channels) * u64::from(plane);
+    let y = ViewMut::<A>::new(tensor, elements);
+    let summands = Some(View::new(bias, channels.into()));
+    ChannelAffine { x: y.view(), factors: None, summands, y, samples, channels, plane, rectified, accumulate: false }
+        .call()
+}

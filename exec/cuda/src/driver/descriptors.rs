@@ -1,0 +1,196 @@
+//! cuDNN's and cuBLASLt's descriptors, each destroyed when it is dropped.
+
+use std::ffi::c_int;
+
+use cudarc::cublaslt::sys as lt;
+use cudarc::cudnn::sys as dnn;
+use lockstep_exec::device::DeviceError;
+
+use super::calls::call;
+use crate::command::Convolution;
+
+/// Defines owners: `Name = type, function that destroys it;`.
+macro_rules! owners {
+    ($($(#[$doc:meta])* $name:ident = $raw:ty, $library:ident::$destroy:ident;)*) => { $(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(super) struct $name($raw);
+
+        // SAFETY: a descriptor is plain data of the library, and belongs to nobody else.
+        unsafe impl Send for $name {}
+
+        impl $name {
+            pub(super) fn raw(&self) -> $raw {
+                self.0
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // SAFETY: it was made by its only constructor, and nobody else has it. What is not freed ends with the process.
+                let _ = unsafe { call!($library::$destroy(self.0)) };
+            }
+        }
+    )* };
+}
+
+owners! {
+    /// A tensor `[n, c, h, w]` without gaps, or `[n, h, w, c]` with channels last.
+    TensorShape = dnn::cudnnTensorDescriptor_t, dnn::cudnnDestroyTensorDescriptor;
+    /// Filters `[k, c, h, w]` without gaps, or `[k, h, w, c]` with channels last.
+    FilterShape = dnn::cudnnFilterDescriptor_t, dnn::cudnnDestroyFilterDescriptor;
+    /// A convolution's window.
+    Window = dnn::cudnnConvolutionDescriptor_t, dnn::cudnnDestroyConvolutionDescriptor;
+    /// A ReLU.
+    Rectifier = dnn::cudnnActivationDescriptor_t, dnn::cudnnDestroyActivationDescriptor;
+    /// A matrix, column by column.
+    MatrixShape = lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayoutDestroy;
+    /// What a product does.
+    Operation = lt::cublasLtMatmulDesc_t, lt::cublasLtMatmulDescDestroy;
+    /// What its algorithm may take.
+    Preference = lt::cublasLtMatmulPreference_t, lt::cublasLtMatmulPreferenceDestroy;
+}
+
+/// How elements lie; sizes are told in the same order for both.
+fn format(channels_last: bool) -> dnn::cudnnTensorFormat_t {
+    if channels_last {
+        dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC
+    } else {
+        dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW
+    }
+}
+
+impl TensorShape {
+    /// Of samples, channels, height and width.
+    pub(super) fn new(
+        of: dnn::cudnnDataType_t,
+        channels_last: bool,
+        sizes: [u32; 4],
+    ) -> Result<TensorShape, DeviceError> {
+        let ([n, c, h, w], format) = (sizes_of("a tensor", sizes)?, format(channels_last));
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the address outlives the call.
+        unsafe { call!(dnn::cudnnCreateTensorDescriptor(&mut raw)) }.done()?;
+        let shape = TensorShape(raw);
+        // SAFETY: it has just been made.
+        unsafe { call!(dnn::cudnnSetTensor4dDescriptor(raw, format, of, n, c, h, w)) }.done()?;
+        Ok(shape)
+    }
+}
+
+impl FilterShape {
+    /// Of filters, channels of a group, height and width.
+    pub(super) fn new(
+        of: dnn::cudnnDataType_t,
+        channels_last: bool,
+        sizes: [u32; 4],
+    ) -> Result<FilterShape, DeviceError> {
+        let ([k, c, h, w], format) = (sizes_of("filters", sizes)?, format(channels_last));
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the address outlives the call.
+        unsafe { call!(dnn::cudnnCreateFilterDescriptor(&mut raw)) }.done()?;
+        let shape = FilterShape(raw);
+        // SAFETY: it has just been made.
+        unsafe { call!(dnn::cudnnSetFilter4dDescriptor(raw, of, format, k, c, h, w)) }.done()?;
+        Ok(shape)
+    }
+}
+
+impl Window {
+    /// Sums are fp32; the filters are not mirrored.
+    pub(super) fn new(of: &Convolution) -> Result<Window, DeviceError> {
+        let ((pad_h, pad_w), (down, right), (high, wide)) = (of.padding, of.stride, of.dilation);
+        let sizes = [pad_h, pad_w, down, right, high, wide, of.groups];
+        let [pad_h, pad_w, down, right, high, wide, groups] = sizes_of("a window", sizes)?;
+        let mode = dnn::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+        let sums = dnn::cudnnDataType_t::CUDNN_DATA_FLOAT;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the address outlives the call.
+        unsafe { call!(dnn::cudnnCreateConvolutionDescriptor(&mut raw)) }.done()?;
+        let window = Window(raw);
+        // SAFETY: it has just been made.
+        unsafe { call!(dnn::cudnnSetConvolution2dDescriptor(raw, pad_h, pad_w, down, right, high, wide, mode, sums)) }
+            .done()?;
+        // SAFETY: as above.
+        unsafe { call!(dnn::cudnnSetConvolutionGroupCount(raw, groups)) }.done()?;
+        Ok(window)
+    }
+
+    pub(super) fn set_math(&self, math: dnn::cudnnMathType_t) -> Result<(), DeviceError> {
+        // SAFETY: it is alive.
+        unsafe { call!(dnn::cudnnSetConvolutionMathType(self.0, math)) }.done()
+    }
+}
+
+impl Rectifier {
+    pub(super) fn new() -> Result<Rectifier, DeviceError> {
+        let mode = dnn::cudnnActivationMode_t::CUDNN_ACTIVATION_RELU;
+        // cudnnConvolutionBiasActivationForward takes nothing else; so a NaN is not seen here but where it goes next.
+        let not_a_number = dnn::cudnnNanPropagation_t::CUDNN_NOT_PROPAGATE_NAN;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the address outlives the call.
+        unsafe { call!(dnn::cudnnCreateActivationDescriptor(&mut raw)) }.done()?;
+        let rectifier = Rectifier(raw);
+        // SAFETY: it has just been made.
+        unsafe { call!(dnn::cudnnSetActivationDescriptor(raw, mode, not_a_number, 0.0)) }.done()?;
+        Ok(rectifier)
+    }
+}
+
+impl MatrixShape {
+    /// Of `rows` and `columns`, whose columns follow each other.
+    pub(super) fn new(of: lt::cudaDataType, rows: u32, columns: u32) -> Result<MatrixShape, DeviceError> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the address outlives the call.
+        unsafe { call!(lt::cublasLtMatrixLayoutCreate(&mut raw, of, rows.into(), columns.into(), rows.into())) }
+            .done()?;
+        Ok(MatrixShape(raw))
+    }
+}
+
+impl Operation {
+    pub(super) fn new(factors: lt::cublasComputeType_t) -> Result<Operation, DeviceError> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the address outlives the call.
+        unsafe { call!(lt::cublasLtMatmulDescCreate(&mut raw, factors, lt::cudaDataType::CUDA_R_32F)) }.done()?;
+        Ok(Operation(raw))
+    }
+
+    /// Sets an attribute whose type in C is `T`.
+    pub(super) fn set<T: Copy>(&self, what: lt::cublasLtMatmulDescAttributes_t, value: T) -> Result<(), DeviceError> {
+        let from = (&raw const value).cast();
+        // SAFETY: it is alive, and the library reads as many bytes of the value as it has.
+        unsafe { call!(lt::cublasLtMatmulDescSetAttribute(self.0, what, from, size_of::<T>())) }.done()
+    }
+}
+
+impl Preference {
+    pub(super) fn new() -> Result<Preference, DeviceError> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the address outlives the call.
+        unsafe { call!(lt::cublasLtMatmulPreferenceCreate(&mut raw)) }.done()?;
+        Ok(Preference(raw))
+    }
+
+    /// Sets an attribute whose type in C is `T`.
+    pub(super) fn set<T: Copy>(
+        &self,
+        what: lt::cublasLtMatmulPreferenceAttributes_t,
+        value: T,
+    ) -> Result<(), DeviceError> {
+        let from = (&raw const value).cast();
+        // SAFETY: it is alive, and the library reads as many bytes of the value as it has.
+        unsafe { call!(lt::cublasLtMatmulPreferenceSetAttribute(self.0, what, from, size_of::<T>())) }.done()
+    }
+}
+
+fn sizes_of<const N: usize>(what: &str, sizes: [u32; N]) -> Result<[c_int; N], DeviceError> {
+    let mut numbers = [0; N];
+    for (number, size) in numbers.iter_mut().zip(sizes) {
+        *number = c_int::try_from(size).map_err(|_| DeviceError::Refused {
+            call: what.to_owned(),
+            reason: format!("a size of {size} does not fit in 31 bits"),
+        })?;
+    }
+    Ok(numbers)
+}

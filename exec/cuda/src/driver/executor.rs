@@ -1,0 +1,151 @@
+//! What plays commands on a stream: the project's kernels, cuDNN's convolutions, cuBLASLt's products.
+
+use std::sync::Arc;
+
+use lockstep_exec::device::DeviceError;
+
+use super::context::Context;
+use super::convolutions::Convolutions;
+use super::memory::{DeviceMemory, Fill};
+use super::modules::Modules;
+use super::products::Products;
+use super::stream::Stream;
+use crate::command::Command;
+
+/// What libraries may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes that an algorithm's workspace has at most.
+    pub workspace: u64,
+    /// Whether only algorithms that give the same bits each time are taken.
+    pub repeatable: bool,
+}
+
+impl Default for Limits {
+    /// 256 MiB, and the same bits each time.
+    fn default() -> Limits {
+        Limits { workspace: 256 << 20, repeatable: true }
+    }
+}
+
+/// Plays commands on one stream. It finds algorithms in [`Executor::choose`] and takes memory in [`Executor::take`] alone.
+#[derive(Debug)]
+pub struct Executor {
+    convolutions: Convolutions,
+    products: Products,
+    workspace: Option<DeviceMemory>,
+    moves: u64,
+    limits: Limits,
+    modules: Arc<Modules>,
+    stream: Arc<Stream>,
+}
+
+impl Executor {
+    /// An executor for a stream of the device that the modules are on.
+    ///
+    /// # Errors
+    /// cuDNN or cuBLASLt do not start, or the modules are another device's.
+    pub fn new(stream: &Arc<Stream>, modules: &Arc<Modules>, limits: Limits) -> Result<Executor, DeviceError> {
+        let context = stream.context();
+        if context.raw() != modules.context().raw() {
+            let reason = "its kernels are loaded on another device".to_owned();
+            return Err(DeviceError::Refused { call: "a stream".to_owned(), reason });
+        }
+        let (convolutions, products) = context.within(|| Ok((Convolutions::new(stream)?, Products::new()?)))?;
+        let (modules, stream) = (Arc::clone(modules), Arc::clone(stream));
+        Ok(Executor { convolutions, products, workspace: None, moves: 0, limits, modules, stream })
+    }
+
+    /// Its stream.
+    pub fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// Its device.
+    pub fn context(&self) -> &Arc<Context> {
+        self.stream.context()
+    }
+
+    /// Bytes of its workspace, which all that it plays shares.
+    pub fn workspace_bytes(&self) -> u64 {
+        self.workspace.as_ref().map_or(0, DeviceMemory::bytes)
+    }
+
+    /// Finds the algorithms of `commands`, and says how many bytes of workspace the neediest wants; nothing is taken by that.
+    /// What was chosen before stays so. The thread must be bound to the context.
+    ///
+    /// # Errors
+    /// A library has no algorithm for a command.
+    pub fn choose(&mut self, commands: &[Command]) -> Result<u64, DeviceError> {
+        let mut bytes = 0;
+        for command in commands {
+            let wanted = match command {
+                Command::Launch(_) | Command::Zero { .. } => 0,
+                Command::Convolve(of) => self.convolutions.prepare(of, self.limits)?,
+                Command::Multiply(of) => self.products.prepare(of, self.limits)?,
+            };
+            bytes = bytes.max(wanted);
+        }
+        Ok(bytes)
+    }
+
+    /// Takes a workspace of at least so many bytes. The thread must be bound to the context.
+    ///
+    /// # Errors
+    /// It is not to be had.
+    pub fn take(&mut self, bytes: u64) -> Result<(), DeviceError> {
+        if bytes > self.workspace_bytes() {
+            // The old one goes first, for both may not fit; what still uses it ends before.
+            self.stream.synchronize()?;
+            self.workspace = None;
+            let what = "the workspace of convolutions and products";
+            self.workspace = Some(DeviceMemory::new(self.context(), what, bytes, Fill::Poison)?);
+            self.moves += 1;
+        }
+        Ok(())
+    }
+
+    /// Chooses and takes, so that [`Executor::play`] does neither.
+    ///
+    /// # Errors
+    /// As [`Executor::choose`] and [`Executor::take`].
+    pub fn prepare(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
+        let bytes = self.choose(commands)?;
+        self.take(bytes)
+    }
+
+    /// Gives the stream all of `commands`, prepared if they are not. The thread must be bound to the context.
+    ///
+    /// # Errors
+    /// A library refuses a command, which may be known only later and by another call; those before it have been given.
+    ///
+    /// # Safety
+    /// Addresses are the device's, with as many bytes as the commands touch, until the stream is through.
+    pub unsafe fn play(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
+        self.prepare(commands)?;
+        let workspace = self.workspace.as_ref().map_or(0, DeviceMemory::address);
+        for command in commands {
+            // SAFETY: as the caller says.
+            unsafe {
+                match command {
+                    Command::Launch(call) => self.modules.launch(&self.stream, call)?,
+                    Command::Zero { address, bytes } => self.stream.fill(*address, 0, *bytes)?,
+                    Command::Convolve(of) => {
+                        let rest = self.convolutions.play(of, &self.stream, workspace)?;
+                        rest.map_or(Ok(()), |call| self.modules.launch(&self.stream, &call))?;
+                    }
+                    Command::Multiply(of) => {
+                        let rest = self.products.play(of, &self.stream, workspace)?;
+                        rest.map_or(Ok(()), |call| self.modules.launch(&self.stream, &call))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How often the workspace has moved: what holds its address is of no use after that.
+    pub(super) fn moves(&self) -> u64 {
+        self.moves
+    }
+}

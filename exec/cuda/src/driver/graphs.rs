@@ -1,0 +1,225 @@
+//! Lists of commands that are given again and again, caught once as CUDA graphs and launched as such.
+//!
+//! A list is played when it is first seen, caught when it is seen again, and launched from then on: a step of a training run
+//! costs one launch for each of its lists. A command whose numbers change is played by itself, and what lies before and behind
+//! it are lists of their own. Lists are found by a hash and launched only if they are equal, addresses and numbers included.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{
+    CUgraphExec, CUresult, CUstreamCaptureMode, cuGraphDestroy, cuGraphExecDestroy, cuGraphInstantiateWithFlags,
+    cuGraphLaunch, cuStreamBeginCapture_v2, cuStreamEndCapture,
+};
+use lockstep_exec::device::DeviceError;
+
+use super::context::Context;
+use super::executor::Executor;
+use super::prints::{Forms, Print, make_room};
+use super::status::Status;
+use crate::command::Command;
+
+/// Lists that are remembered at most: more than a step has pieces between its exchanges.
+const KEPT: usize = 256;
+/// Commands of a list that is worth a graph.
+const LEAST: usize = 2;
+
+/// Plays lists on an executor's stream, as graphs where they repeat.
+#[derive(Debug)]
+pub struct Graphs {
+    forms: Forms,
+    lists: Vec<List>,
+    counts: Counts,
+    clock: u64,
+    on: bool,
+    executor: Executor,
+}
+
+/// How often lists, or what lies between commands that change, were played in which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Command by command.
+    pub eager: u64,
+    /// Caught.
+    pub caught: u64,
+    /// As a graph, the first time after it was caught included.
+    pub launched: u64,
+    /// Lists that a library would not have caught.
+    pub refused: u64,
+}
+
+#[derive(Debug)]
+struct List {
+    print: u64,
+    state: State,
+    /// When it was last played.
+    used: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Once.
+    Seen,
+    /// Caught, with the workspace that the executor had after so many moves.
+    Caught { commands: Vec<Command>, graph: Graph, moves: u64 },
+    /// A library does not let it be caught.
+    Refused,
+}
+
+#[derive(Debug)]
+struct Graph {
+    raw: CUgraphExec,
+    context: Arc<Context>,
+}
+
+// SAFETY: it is only handed to the driver, whose calls may come from any thread.
+unsafe impl Send for Graph {}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let raw = self.raw;
+        // SAFETY: nobody else has it; the driver ends what still runs of it first. A lost device has nothing to give back.
+        let _ = self.context.within(|| unsafe { cuGraphExecDestroy(raw) }.of("cuGraphExecDestroy"));
+    }
+}
+
+impl Graphs {
+    /// For an executor; without `on` every list is played command by command.
+    pub fn new(executor: Executor, on: bool) -> Graphs {
+        Graphs { forms: Forms::default(), lists: Vec::new(), counts: Counts::default(), clock: 0, on, executor }
+    }
+
+    /// The executor.
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// The executor, to prepare lists or to play what does not repeat.
+    pub fn executor_mut(&mut self) -> &mut Executor {
+        &mut self.executor
+    }
+
+    /// What has been played so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Gives the stream all of `commands`. The thread must be bound to the context.
+    ///
+    /// # Errors
+    /// As [`Executor::play`].
+    ///
+    /// # Safety
+    /// As [`Executor::play`].
+    pub unsafe fn play(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
+        if !self.on {
+            // SAFETY: as the caller says.
+            return unsafe { self.eagerly(commands) };
+        }
+        self.clock += 1;
+        let prints: Vec<Print> = commands.iter().map(Print::of).collect();
+        for piece in self.forms.pieces(&prints, self.clock, KEPT) {
+            let commands = &commands[piece.range];
+            match piece.print.filter(|_| commands.len() >= LEAST) {
+                // SAFETY: as the caller says.
+                Some(print) => unsafe { self.steady(commands, print) }?,
+                // SAFETY: as the caller says.
+                None => unsafe { self.eagerly(commands) }?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Plays a list that may repeat.
+    ///
+    /// # Safety
+    /// As [`Executor::play`].
+    unsafe fn steady(&mut self, commands: &[Command], print: u64) -> Result<(), DeviceError> {
+        let Some(at) = self.lists.iter().position(|list| list.print == print) else {
+            make_room(&mut self.lists, KEPT, |list| list.used);
+            self.lists.push(List { print, state: State::Seen, used: self.clock });
+            // SAFETY: as the caller says.
+            return unsafe { self.eagerly(commands) };
+        };
+        self.lists[at].used = self.clock;
+        let now = self.executor.moves();
+        let stale = match &self.lists[at].state {
+            State::Seen => true,
+            State::Caught { moves, .. } => *moves != now,
+            State::Refused => false,
+        };
+        if stale {
+            // SAFETY: as the caller says.
+            self.lists[at].state = unsafe { self.catch(commands) }?;
+        }
+        match &self.lists[at].state {
+            State::Caught { commands: caught, graph, .. } if caught == commands => {
+                let stream = self.executor.stream().raw();
+                // SAFETY: both are alive, and the addresses in it are as the caller says.
+                unsafe { cuGraphLaunch(graph.raw, stream) }.of("cuGraphLaunch")?;
+                self.counts.launched += 1;
+                Ok(())
+            }
+            // SAFETY: as the caller says.
+            _ => unsafe { self.eagerly(commands) },
+        }
+    }
+
+    /// # Safety
+    /// As [`Executor::play`].
+    unsafe fn eagerly(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
+        self.counts.eager += 1;
+        // SAFETY: as the caller says.
+        unsafe { self.executor.play(commands) }
+    }
+
+    /// Catches a list; nothing of it is played by that.
+    ///
+    /// # Errors
+    /// The device is lost. Any other reason is one to play the list command by command, which finds it again if it matters.
+    ///
+    /// # Safety
+    /// As [`Executor::play`].
+    unsafe fn catch(&mut self, commands: &[Command]) -> Result<State, DeviceError> {
+        // Memory cannot be taken while the stream is being caught.
+        self.executor.prepare(commands)?;
+        // SAFETY: as the caller says.
+        match unsafe { self.instance(commands) } {
+            Ok(graph) => {
+                self.counts.caught += 1;
+                Ok(State::Caught { commands: commands.to_vec(), graph, moves: self.executor.moves() })
+            }
+            Err(lost @ DeviceError::Lost { .. }) => Err(lost),
+            Err(_) => {
+                self.counts.refused += 1;
+                Ok(State::Refused)
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Executor::play`].
+    unsafe fn instance(&mut self, commands: &[Command]) -> Result<Graph, DeviceError> {
+        let stream = self.executor.stream().raw();
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is alive, and this thread ends below what it begins here.
+        unsafe { cuStreamBeginCapture_v2(stream, mode) }.of("cuStreamBeginCapture")?;
+        // SAFETY: as the caller says.
+        let played = unsafe { self.executor.play(commands) };
+        let mut caught = std::ptr::null_mut();
+        // SAFETY: the capture was begun above; the address outlives the call.
+        let ended = unsafe { cuStreamEndCapture(stream, &mut caught) };
+        let mut raw = std::ptr::null_mut();
+        let made = match (&played, ended) {
+            // SAFETY: the graph has just been made; the address outlives the call.
+            (Ok(()), CUresult::CUDA_SUCCESS) => unsafe { cuGraphInstantiateWithFlags(&mut raw, caught, 0) },
+            _ => ended,
+        };
+        if !caught.is_null() {
+            // SAFETY: nobody else has it, and its instance does not need it.
+            let _ = unsafe { cuGraphDestroy(caught) };
+        }
+        played?;
+        made.of("a graph's capture")?;
+        Ok(Graph { raw, context: Arc::clone(self.executor.context()) })
+    }
+}

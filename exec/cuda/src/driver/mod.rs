@@ -1,0 +1,43 @@
+//! Everything that talks to NVIDIA's libraries: a device that is open, its streams and memory, and what plays commands there.
+//!
+//! | what | where it runs |
+//! |---|---|
+//! | [`Context`] | the primary context of a GPU; all ranks of a process that compute on that GPU share it, each in its own thread |
+//! | [`Stream`], [`Event`] | work in order on the device, and places in it; neither holds up the thread that gives the work |
+//! | [`DeviceMemory`], [`PinnedMemory`] | the device's memory; the host's, which copies on streams read and write by themselves |
+//! | [`Modules`], [`Cache`] | the project's kernels, compiled by NVRTC on the host for the device's architecture, kept on disk |
+//! | [`Executor`] | plays [`Command`](super::Command)s on one stream: kernels by the driver, convolutions by cuDNN, products by cuBLASLt |
+//! | [`Communicator`] | sums among the GPUs of a group of ranks, by NCCL |
+//! | [`Graphs`] | the same for lists that repeat: each is caught once and launched as a whole from then on |
+//!
+//! The functions of the bindings (cudarc) are called as they are in C. A call fails with a
+//! [`DeviceError`](lockstep_exec::device::DeviceError) that names it; what fails later, on the device, is said by a later call.
+//! Threads other than the one that opened a context call [`Context::bind`] first.
+
+mod algorithms;
+mod bias;
+mod cache;
+mod calls;
+mod context;
+mod convolutions;
+mod copies;
+mod descriptors;
+mod executor;
+mod graphs;
+mod memory;
+mod modules;
+mod nccl;
+mod prints;
+mod products;
+mod staging;
+mod status;
+mod stream;
+
+pub use cache::Cache;
+pub use context::Context;
+pub use executor::{Executor, Limits};
+pub use graphs::{Counts, Graphs};
+pub use memory::{DeviceMemory, Fill, PinnedMemory};
+pub use modules::Modules;
+pub use nccl::Communicator;
+pub use stream::{Event, Priority, Stream};

@@ -1,0 +1,166 @@
+//! The project's kernels on a device: every unit compiled for its architecture, loaded, and every function found.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{
+    CUfunction, CUmodule, cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData, cuModuleUnload,
+};
+use lockstep_exec::device::DeviceError;
+
+use super::cache::{Cache, Key};
+use super::context::Context;
+use super::status::Status;
+use super::stream::Stream;
+use crate::nvrtc::{CompileError, Nvrtc, OPTIONS};
+use crate::source::Unit;
+use crate::table::{self, Call};
+
+/// All kernels of the table, ready to be launched on one device.
+#[derive(Debug)]
+pub struct Modules {
+    context: Arc<Context>,
+    modules: Vec<CUmodule>,
+    functions: BTreeMap<&'static str, CUfunction>,
+    compiled: usize,
+}
+
+// SAFETY: modules and functions are only handed to the driver, whose calls may come from any thread.
+unsafe impl Send for Modules {}
+// SAFETY: as above.
+unsafe impl Sync for Modules {}
+
+impl Modules {
+    /// Compiles what `cache` does not have, and loads all of it.
+    ///
+    /// # Errors
+    /// The compiler does not know the device's architecture, or refuses a unit; the device has no memory left or is lost.
+    pub fn load(context: &Arc<Context>, cache: &Cache) -> Result<Modules, DeviceError> {
+        let nvrtc = Nvrtc::load(context.places()).map_err(|not| DeviceError::Unavailable(not.to_string()))?;
+        let version = nvrtc.version().map_err(compiler)?;
+        let architecture = target(context.architecture(), &nvrtc.architectures().map_err(compiler)?, version)?;
+        let (modules, functions) = (Vec::new(), BTreeMap::new());
+        let mut all = Modules { context: Arc::clone(context), modules, functions, compiled: 0 };
+        context.within(|| {
+            for unit in Unit::all() {
+                let text = unit.program();
+                let key = Key { text: &text, options: &OPTIONS, version, architecture };
+                all.load_unit(unit, key, &nvrtc, cache)?;
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// How many units were compiled; the others were in the cache.
+    pub fn compiled(&self) -> usize {
+        self.compiled
+    }
+
+    /// Launches a kernel on a stream of this device.
+    ///
+    /// # Errors
+    /// The device is lost, or a kernel is not there.
+    ///
+    /// # Safety
+    /// Addresses are the device's, or another's that it reaches, with as many bytes as the kernel touches, until the stream is through.
+    pub(crate) unsafe fn launch(&self, stream: &Stream, call: &Call) -> Result<(), DeviceError> {
+        let function = self.function(call.entry.function)?;
+        let value = |value: &Vec<u8>| value.as_ptr().cast::<c_void>().cast_mut();
+        let mut values: Vec<*mut c_void> = call.arguments.iter().map(|argument| value(&argument.value)).collect();
+        let (blocks, threads, shared) = (call.geometry.blocks, call.geometry.threads, call.geometry.shared_bytes);
+        let (stream, none) = (stream.raw(), std::ptr::null_mut());
+        // SAFETY: the table's types are the kernel's parameters, which the compiler has checked; values are read in the call.
+        unsafe { cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared, stream, values.as_mut_ptr(), none) }
+            .of(call.entry.function)
+    }
+
+    /// The device that they are on.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(super) fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+        let unknown = || DeviceError::Refused { call: name.to_owned(), reason: "no kernel of that name".to_owned() };
+        self.functions.get(name).copied().ok_or_else(unknown)
+    }
+
+    fn load_unit(&mut self, unit: Unit, key: Key<'_>, nvrtc: &Nvrtc, cache: &Cache) -> Result<(), DeviceError> {
+        // What the driver does not take from the cache is as good as not there.
+        let kept = cache.read(key).and_then(|program| self.load_program(unit, &program).ok());
+        if kept.is_some() {
+            return Ok(());
+        }
+        let program = nvrtc.compile(unit, key.architecture).map_err(compiler)?;
+        self.compiled += 1;
+        self.load_program(unit, &program)?;
+        cache.write(key, &program);
+        Ok(())
+    }
+
+    fn load_program(&mut self, unit: Unit, program: &[u8]) -> Result<(), DeviceError> {
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the program is a whole one, as the compiler gave it; the address outlives the call.
+        unsafe { cuModuleLoadData(&mut module, program.as_ptr().cast()) }.of("cuModuleLoadData")?;
+        self.modules.push(module);
+        for entry in table::all().into_iter().filter(|entry| entry.unit == unit) {
+            let name: Vec<u8> = [entry.function.as_bytes(), b"\0"].concat();
+            let mut function = std::ptr::null_mut();
+            // SAFETY: the module is loaded, the name ends with a zero, and the address outlives the call.
+            unsafe { cuModuleGetFunction(&mut function, module, name.as_ptr().cast()) }
+                .of(&format!("cuModuleGetFunction({})", entry.function))?;
+            self.functions.insert(entry.function, function);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Modules {
+    fn drop(&mut self) {
+        let modules = std::mem::take(&mut self.modules);
+        let _ = self.context.within(|| {
+            for module in modules {
+                // SAFETY: executors, which launch its functions, hold `self`. A lost device has nothing to give back.
+                let _ = unsafe { cuModuleUnload(module) };
+            }
+            Ok(())
+        });
+    }
+}
+
+fn compiler(error: CompileError) -> DeviceError {
+    DeviceError::Compiler(error.to_string())
+}
+
+/// The architecture to compile for: the newest of the device's generation that is not newer than the device, whose programs
+/// it runs too.
+fn target(device: i32, known: &[i32], version: (i32, i32)) -> Result<i32, DeviceError> {
+    let runs = |one: &i32| *one / 10 == device / 10 && *one <= device;
+    known.iter().copied().filter(runs).max().ok_or_else(|| {
+        let known: Vec<String> = known.iter().map(|one| format!("sm_{one}")).collect();
+        let (major, minor) = version;
+        DeviceError::Compiler(format!(
+            "NVRTC {major}.{minor} compiles for {}, and not for this device's sm_{device}: install a newer one (pip install \
+             --upgrade nvidia-cuda-nvrtc)",
+            known.join(", ")
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_runs_what_its_generation_has() {
+        let known = [75, 80, 86, 90, 100, 120];
+        for (device, expected) in [(75, 75), (86, 86), (87, 86), (89, 86), (90, 90), (103, 100), (121, 120)] {
+            assert_eq!(target(device, &known, (13, 0)), Ok(expected), "sm_{device}");
+        }
+        for device in [70, 110, 130] {
+            let Err(DeviceError::Compiler(message)) = target(device, &known, (13, 0)) else { panic!("sm_{device}") };
+            assert!(message.contains("NVRTC 13.0") && message.contains(&format!("sm_{device}:")), "{message}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Copies of tensors that do not begin where cuDNN's kernels want them: weights lie behind each other, whatever their sizes.
+
+use lockstep_exec::device::DeviceError;
+
+use super::stream::Stream;
+use crate::command::{Convolution, ConvolutionPass, Convolve, Precision};
+
+/// What the address of a tensor must be a multiple of: kernels read four floats at once.
+pub(super) const ALIGNMENT: u64 = 16;
+/// What the copies' addresses are multiples of, as all that a device gives.
+const PLACE: u64 = 256;
+
+/// A pass with all tensors where they may be, and what has to be copied for that.
+#[derive(Debug)]
+pub(super) struct Staged {
+    /// The pass, on copies.
+    pub(super) of: Convolve,
+    before: Vec<Copied>,
+    after: Option<Copied>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Copied {
+    to: u64,
+    from: u64,
+    bytes: u64,
+}
+
+/// Bytes that the copies take behind a workspace.
+pub(super) fn bytes(of: &Convolve) -> u64 {
+    let all = tensors(of).into_iter().filter(|(address, _)| address % ALIGNMENT != 0);
+    all.map(|(_, bytes)| bytes.next_multiple_of(PLACE)).sum()
+}
+
+/// The first place for copies behind a workspace of `bytes` bytes.
+pub(super) fn behind(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PLACE)
+}
+
+impl Staged {
+    /// A pass whose copies lie from `place` on, a multiple of 256.
+    pub(super) fn new(of: &Convolve, place: u64) -> Staged {
+        let mut staged = Staged { of: *of, before: Vec::new(), after: None };
+        let [left, right, result] = tensors(of);
+        let mut next = place;
+        let mut stage = |(address, bytes): (u64, u64)| {
+            let copy = Copied { to: next, from: address, bytes };
+            (address % ALIGNMENT != 0).then(|| {
+                next += bytes.next_multiple_of(PLACE);
+                copy
+            })
+        };
+        if let Some(copy) = stage(left) {
+            staged.of.left = copy.to;
+            staged.before.push(copy);
+        }
+        if let Some(copy) = stage(right) {
+            staged.of.right = copy.to;
+            staged.before.push(copy);
+        }
+        if let Some(copy) = stage(result) {
+            staged.of.result = copy.to;
+            if of.accumulate {
+                staged.before.push(copy);
+            }
+            staged.after = Some(Copied { to: copy.from, from: copy.to, bytes: copy.bytes });
+        }
+        staged
+    }
+
+    /// Copies what the pass reads.
+    ///
+    /// # Safety
+    /// The pass' addresses are those of its tensors, and there is room for the copies.
+    pub(super) unsafe fn begin(&self, stream: &Stream) -> Result<(), DeviceError> {
+        // SAFETY: as the caller says.
+        self.before.iter().try_for_each(|copy| unsafe { stream.copy(copy.to, copy.from, copy.bytes) })
+    }
+
+    /// Copies what the pass has written.
+    ///
+    /// # Safety
+    /// As [`Staged::begin`].
+    pub(super) unsafe fn end(&self, stream: &Stream) -> Result<(), DeviceError> {
+        // SAFETY: as the caller says.
+        self.after.iter().try_for_each(|copy| unsafe { stream.copy(copy.to, copy.from, copy.bytes) })
+    }
+}
+
+/// Address and bytes of a pass' operands and of its result.
+fn tensors(of: &Convolve) -> [(u64, u64); 3] {
+    let Convolution { samples, input, output, kernel, groups, precision, .. } = of.of;
+    let product = |sizes: [u32; 4]| sizes.iter().map(|size| u64::from(*size)).product::<u64>();
+    let element = if precision == Precision::Bf16 { 2 } else { 4 };
+    let x = element * product([samples, input.channels, input.height, input.width]);
+    let w = element * product([output.channels, input.channels / groups.max(1), kernel.0, kernel.1]);
+    let y = element * product([samples, output.channels, output.height, output.width]);
+    let bytes = match of.pass {
+        ConvolutionPass::Forward => [x, w, y],
+        ConvolutionPass::BackwardData => [y, w, x],
+        ConvolutionPass::BackwardWeight => [x, y, w],
+    };
+    [(of.left, bytes[0]), (of.right, bytes[1]), (of.result, bytes[2])]
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_models::Shape;
+
+    use super::*;
+
+    /// Weights of 9 floats and their gradient at odd places, by hand.
+    #[test]
+    fn only_what_lies_badly_is_copied() {
+        let shape = Shape { channels: 1, height: 10, width: 10 };
+        let (one, pass) = ((1, 1), ConvolutionPass::Forward);
+        let of = Convolution {
+            samples: 2,
+            input: shape,
+            output: shape,
+            kernel: (3, 3),
+            stride: one,
+            padding: one,
+            dilation: one,
+            groups: 1,
+            precision: Precision::F32,
+            channels_last: false,
+        };
+        let (left, right, result) = (0x1000, 0x2004, 0x3000);
+        let forward = Convolve { of, pass, left, right, result, bias: None, rectified: false, accumulate: false };
+        assert_eq!(bytes(&forward), 256);
+        let staged = Staged::new(&forward, 0x8000);
+        assert_eq!(staged.of, Convolve { right: 0x8000, ..forward });
+        assert_eq!((staged.before, staged.after), (vec![Copied { to: 0x8000, from: 0x2004, bytes: 36 }], None));
+
+        let pass = ConvolutionPass::BackwardWeight;
+        let weight = Convolve { pass, left: 0x1008, right: 0x3000, result: 0x2004, accumulate: true, ..forward };
+        // The input has 800 bytes, which take 1,024.
+        assert_eq!(bytes(&weight), 1024 + 256);
+        let staged = Staged::new(&weight, 0x8000);
+        assert_eq!(staged.of, Convolve { left: 0x8000, result: 0x8400, ..weight });
+        let read = [Copied { to: 0x8000, from: 0x1008, bytes: 800 }, Copied { to: 0x8400, from: 0x2004, bytes: 36 }];
+        assert_eq!(staged.before, read);
+        assert_eq!(staged.after, Some(Copied { to: 0x2004, from: 0x8400, bytes: 36 }));
+
+        let well = Convolve { right: 0x2010, ..forward };
+        assert_eq!((bytes(&well), Staged::new(&well, 0).of), (0, well));
+    }
+}

@@ -1,0 +1,164 @@
+//! What the libraries' calls answer, as what a device says.
+
+use std::ffi::{CStr, c_char};
+
+use cudarc::cublaslt::sys::{self as lt, cublasStatus_t as Cublas};
+use cudarc::cudnn::sys::{self as dnn, cudnnStatus_t as Cudnn};
+use cudarc::driver::result::DriverError;
+use cudarc::driver::sys::{CUresult, cuMemGetInfo_v2};
+use lockstep_exec::device::DeviceError;
+
+use super::calls::Library;
+
+/// The driver's answer to a call.
+pub(super) trait Status {
+    /// Nothing if the call did what it should.
+    ///
+    /// # Errors
+    /// The device's memory is full, the device is lost, or else the driver refuses `call`.
+    fn of(self, call: &str) -> Result<(), DeviceError>;
+}
+
+impl Status for CUresult {
+    fn of(self, call: &str) -> Result<(), DeviceError> {
+        match self {
+            CUresult::CUDA_SUCCESS => Ok(()),
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(full(&untold(call), 0)),
+            lost if is_lost(lost) => Err(DeviceError::Lost { call: call.to_owned(), reason: words(lost) }),
+            other => Err(DeviceError::Refused { call: call.to_owned(), reason: words(other) }),
+        }
+    }
+}
+
+impl Library for Cudnn {
+    fn judge(code: u32, call: &str) -> Result<(), DeviceError> {
+        if code == Cudnn::CUDNN_STATUS_SUCCESS as u32 {
+            return Ok(());
+        }
+        if code == Cudnn::CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED as u32 {
+            return Err(full(&untold(call), 0));
+        }
+        // SAFETY: a call has been made, so the library is there.
+        let name = unsafe { dnn::culib().get::<NameOf>(b"cudnnGetErrorString\0").ok().map(|name| *name) };
+        // All that begins with 5 is a kind of this.
+        let failed = code / 1000 == Cudnn::CUDNN_STATUS_EXECUTION_FAILED as u32 / 1000;
+        Err(refused_or_lost(call, failed, named(code, name)))
+    }
+}
+
+impl Library for Cublas {
+    fn judge(code: u32, call: &str) -> Result<(), DeviceError> {
+        if code == Cublas::CUBLAS_STATUS_SUCCESS as u32 {
+            return Ok(());
+        }
+        if code == Cublas::CUBLAS_STATUS_ALLOC_FAILED as u32 {
+            return Err(full(&untold(call), 0));
+        }
+        // SAFETY: a call has been made, so the library is there.
+        let name = unsafe { lt::culib().get::<NameOf>(b"cublasLtGetStatusName\0").ok().map(|name| *name) };
+        let failed = code == Cublas::CUBLAS_STATUS_EXECUTION_FAILED as u32;
+        Err(refused_or_lost(call, failed, named(code, name)))
+    }
+}
+
+/// What libraries name their statuses by.
+type NameOf = unsafe extern "C" fn(u32) -> *const c_char;
+
+/// A status' name, as its library has it, and its number, by which those are known that the library is too old for.
+fn named(code: u32, name: Option<NameOf>) -> String {
+    // SAFETY: such a function takes any number.
+    let text = name.map_or(std::ptr::null(), |name| unsafe { name(code) });
+    if text.is_null() {
+        return format!("status {code}");
+    }
+    // SAFETY: the library's names are texts that stay.
+    format!("{} ({code})", unsafe { CStr::from_ptr(text) }.to_string_lossy())
+}
+
+/// The memory is full: `what` asked for `asked` bytes.
+pub(super) fn full(what: &str, asked: u64) -> DeviceError {
+    // A full device still says how full it is; one that is lost does not.
+    let (free, total) = room().unwrap_or((0, 0));
+    DeviceError::OutOfMemory { what: what.to_owned(), asked, free, total }
+}
+
+/// Free and all bytes of the current context's device.
+pub(super) fn room() -> Result<(u64, u64), CUresult> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both numbers outlive the call.
+    match unsafe { cuMemGetInfo_v2(&mut free, &mut total) } {
+        CUresult::CUDA_SUCCESS => Ok((free as u64, total as u64)),
+        other => Err(other),
+    }
+}
+
+fn untold(call: &str) -> String {
+    format!("{call} (it does not say how much)")
+}
+
+/// A library on top of the driver knows less than the driver, which repeats why it lost a device.
+pub(super) fn refused_or_lost(call: &str, failed: bool, reason: String) -> DeviceError {
+    let call = call.to_owned();
+    match room() {
+        Err(code) if is_lost(code) => DeviceError::Lost { call, reason: format!("{reason}, {}", words(code)) },
+        _ if failed => DeviceError::Lost { call, reason },
+        _ => DeviceError::Refused { call, reason },
+    }
+}
+
+/// Whether a context that said so is of no use any more.
+fn is_lost(code: CUresult) -> bool {
+    matches!(
+        code,
+        CUresult::CUDA_ERROR_DEINITIALIZED
+            | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
+            | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_CONTAINED
+            | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+            | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
+            | CUresult::CUDA_ERROR_MPS_RPC_FAILURE
+            | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED
+            | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
+            | CUresult::CUDA_ERROR_UNKNOWN
+    )
+}
+
+/// The code's name, and what the driver says it means.
+fn words(code: CUresult) -> String {
+    match DriverError(code).error_string() {
+        Ok(meaning) => format!("{code:?} ({})", meaning.to_string_lossy()),
+        Err(_) => format!("{code:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What leaves a context usable is a refusal: the run may free memory or choose another way.
+    #[test]
+    fn only_what_ends_a_context_is_a_loss() {
+        for code in [CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, CUresult::CUDA_ERROR_ECC_UNCORRECTABLE] {
+            assert!(is_lost(code), "{code:?}");
+        }
+        for code in [
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+            CUresult::CUDA_ERROR_INVALID_VALUE,
+            CUresult::CUDA_ERROR_NOT_READY,
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+            CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        ] {
+            assert!(!is_lost(code), "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Batch normalisation with the ReLU behind it. The batch's statistics are kept for the backward pass, in which the input says
+//! what the ReLU let through.
+
+use lockstep_exec::device::Mode;
+use lockstep_models::BatchNorm as Layer;
+
+use super::image::Image;
+use super::script::Script;
+use super::{Forward, Gradients, Space, own, slopes};
+use crate::table::{
+    BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelSlopes,
+    ChannelSlopesFinish, ColumnMoments,
+};
+use crate::{Activation, ViewMut};
+
+/// The layer; means and inverse deviations are those of the last batch.
+pub(super) struct BatchNorm {
+    image: Image,
+    epsilon: f32,
+    momentum: f32,
+    relu: bool,
+    means: ViewMut<f32>,
+    inverses: ViewMut<f32>,
+}
+
+impl BatchNorm {
+    pub(super) fn new(layer: &Layer, image: Image, relu: bool, space: &mut dyn Space) -> BatchNorm {
+        let (&Layer { epsilon, momentum }, channels) = (layer, u64::from(image.channels()));
+        let (means, inverses) = (own(space, channels), own(space, channels));
+        BatchNorm { image, epsilon, momentum, relu, means, inverses }
+    }
+
+    pub(super) fn relu(&self) -> bool {
+        self.relu
+    }
+
+    /// Of parameters, and of running statistics.
+    pub(super) fn parameters(&self) -> u64 {
+        2 * u64::from(self.image.channels())
+    }
+
+    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let last = self.begin(of, samples, script);
+        script.launch(&last);
+    }
+
+    /// A forward pass but for its last launch, which makes the output.
+    pub(super) fn begin<A: Activation>(
+        &self,
+        of: &Forward<'_, A>,
+        samples: u32,
+        script: &mut Script<'_>,
+    ) -> BatchNormForward<A> {
+        let &BatchNorm { image, epsilon, momentum, means, inverses, relu } = self;
+        let (samples, channels, plane) = image.batch(samples);
+        let (first, second) = (0..u64::from(channels), u64::from(channels)..self.parameters());
+        let (running_means, running_variances) =
+            (of.statistics.part(first.clone()), of.statistics.part(second.clone()));
+        // The weight of what the running statistics were.
+        let keep = match of.mode {
+            Mode::Train => Some(momentum),
+            Mode::Statistics { batch } => Some(batch as f32 / (batch as f32 + 1.0)),
+            Mode::Evaluate => None,
+        };
+        let x = of.inputs[0];
+        if let Some(keep) = keep {
+            let parts = slopes::parts(samples * plane, channels, plane);
+            let partials = script.take(2 * u64::from(channels) * u64::from(parts.parts()));
+            if plane == 1 {
+                script.launch(&ColumnMoments { x, partials, channels, parts });
+            } else {
+                script.launch(&BatchNormMoments { x, partials, channels, plane, parts });
+            }
+            script.launch(&BatchNormStatistics {
+                partials: partials.view(),
+                means,
+                inverses,
+                running_means,
+                running_variances,
+                channels,
+                parts,
+                epsilon,
+                keep,
+            });
+        } else {
+            let running_variances = running_variances.view();
+            script.launch(&BatchNormInverses { running_variances, inverses, channels, epsilon });
+        }
+        BatchNormForward {
+            x,
+            means: if keep.is_some() { means.view() } else { running_means.view() },
+            inverses: inverses.view(),
+            gammas: of.parameters.part(first),
+            betas: of.parameters.part(second),
+            addend: None,
+            y: of.output,
+            samples,
+            channels,
+            plane,
+            rectified: relu,
+        }
+    }
+
+    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (rectified, (samples, channels, plane)) = (self.relu, self.image.batch(samples));
+        let (x, means, inverses) = (of.inputs[0], self.means.view(), self.inverses.view());
+        let (first, second) = (0..u64::from(channels), u64::from(channels)..self.parameters());
+        let (gammas, betas) = (of.parameters.part(first.clone()), of.parameters.part(second.clone()));
+        let sums = ChannelSlopes {
+            x: Some(x),
+            means: Some(means),
+            inverses: Some(inverses),
+            gammas: Some(gammas),
+            betas: Some(betas),
+            rectified,
+            ..slopes::sums(script, of.d_output, self.image)
+        };
+        let d_input = of.d_input();
+        let rest: Option<[ViewMut<f32>; 2]> = d_input.map(|_| [0, 1].map(|_| script.take(u64::from(channels))));
+        slopes::add_up(script, &sums);
+        script.launch(&ChannelSlopesFinish {
+            inverses: Some(inverses),
+            d_factors: of.d_parameters.map(|(all, _)| all.part(first)),
+            d_summands: of.d_parameters.map(|(all, _)| all.part(second)),
+            along: rest.map(|[along, _]| along),
+            level: rest.map(|[_, level]| level),
+            accumulate: of.d_parameters.is_some_and(|(_, accumulate)| accumulate),
+            ..slopes::finish(&sums)
+        });
+        if let (Some((d_x, accumulate)), Some([along, level])) = (d_input, rest) {
+            script.launch(&BatchNormBackward {
+                d_y: of.d_output,
+                x,
+                y: None,
+                means,
+                inverses,
+                gammas,
+                betas,
+                along: along.view(),
+                level: level.view(),
+                d_x,
+                d_addend: None,
+                samples,
+                channels,
+                plane,
+                rectified,
+                accumulate,
+                accumulate_addend: false,
+            });
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A convolution with the bias, the ReLU and the max pooling behind it.
+//!
+//! cuDNN adds the bias and rectifies where it can. Before a max pooling it does neither: pooling reads what it gave, and the
+//! largest plus the bias is the largest of those with the bias.
+
+use lockstep_models::{Conv2d, Pool2d, Shape};
+
+use super::image::Image;
+use super::script::{Script, count};
+use super::weights::Weights;
+use super::{Form, Forward, Gradients, Space, own, size, slopes};
+use crate::table::{ChannelSlopes, MaxPoolBackward, MaxPoolForward, ReluForward, Window};
+use crate::{Activation, Convolution as Sizes, ConvolutionPass, Convolve, View, ViewMut};
+
+/// The layer and its tail.
+pub(super) struct Convolution<A> {
+    sizes: Sizes,
+    weights: Weights<A>,
+    bias: bool,
+    relu: bool,
+    pool: Option<Pool>,
+}
+
+/// The pooling behind it.
+struct Pool {
+    window: Window,
+    output: Shape,
+    /// As the output: the places of the largest.
+    best: ViewMut<u32>,
+}
+
+impl<A: Activation> Convolution<A> {
+    pub(super) fn new(
+        layer: &Conv2d,
+        (input, output): (Shape, Shape),
+        relu: bool,
+        samples: u32,
+        form: Form,
+        space: &mut dyn Space,
+    ) -> Convolution<A> {
+        let Conv2d { kernel, stride, padding, dilation, groups, bias, .. } = *layer;
+        let Form { precision, channels_last } = form;
+        let sizes =
+            Sizes { samples, input, output, kernel, stride, padding, dilation, groups, precision, channels_last };
+        let filters = (output.channels, input.channels / groups, kernel.0 * kernel.1);
+        let weights = Weights::new(filters, channels_last, space);
+        Convolution { sizes, weights, bias, relu, pool: None }
+    }
+
+    /// Puts a max pooling behind it, whose output is `output`.
+    pub(super) fn pool(&mut self, layer: &Pool2d, output: Shape, space: &mut dyn Space) {
+        let window = Window::of(layer, self.sizes.output, output).inner(self.image().planes(1).1);
+        let best = own(space, u64::from(self.sizes.samples) * size(output));
+        self.pool = Some(Pool { window, output, best });
+    }
+
+    /// What the products are.
+    fn image(&self) -> Image {
+        Image::new(self.sizes.output, self.sizes.channels_last)
+    }
+
+    pub(super) fn parameters(&self) -> u64 {
+        self.weights.elements() + if self.bias { u64::from(self.sizes.output.channels) } else { 0 }
+    }
+
+    /// The pass of a batch; its result takes no bias, is not rectified and replaces what is there.
+    fn pass(&self, samples: u32, pass: ConvolutionPass, left: u64, right: u64, result: u64) -> Convolve {
+        let of = Sizes { samples, ..self.sizes };
+        Convolve { of, pass, left, right, result, bias: None, rectified: false, accumulate: false }
+    }
+
+    pub(super) fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (input, output, weights) = (of.inputs[0], of.output, self.weights.elements());
+        let biases = self.bias.then(|| of.parameters.part(weights..self.parameters()));
+        let w = self.weights.forward(of.parameters.part(0..weights), script);
+        let products = match &self.pool {
+            Some(_) => script.take(u64::from(samples) * size(self.sizes.output)),
+            None => output,
+        };
+        let plain = self.pass(samples, ConvolutionPass::Forward, input.address(), w, products.address());
+        let Some(Pool { window, best, .. }) = &self.pool else {
+            let bias = biases.map(|biases| biases.address());
+            script.convolve(Convolve { bias, rectified: self.relu && bias.is_some(), ..plain });
+            if self.relu && bias.is_none() {
+                script.launch(&ReluForward { x: output.view(), y: output, elements: count(output.elements()) });
+            }
+            return;
+        };
+        script.convolve(plain);
+        script.launch(&MaxPoolForward {
+            x: products.view(),
+            biases,
+            y: output,
+            best: *best,
+            images: self.image().planes(samples).0,
+            channels: self.sizes.output.channels,
+            window: *window,
+            rectified: self.relu,
+        });
+    }
+
+    pub(super) fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (d, weights) = (self.before_tail(of, samples, script).address(), self.weights.elements());
+        if let Some((d_input, accumulate)) = of.d_input() {
+            let w = self.weights.backward(of.parameters.part(0..weights));
+            let plain = self.pass(samples, ConvolutionPass::BackwardData, d, w, d_input.address());
+            script.convolve(Convolve { accumulate, ..plain });
+        }
+        if let Some((d_parameters, accumulate)) = of.d_parameters {
+            let x = of.inputs[0].address();
+            self.weights.gradient::<A>((d_parameters.part(0..weights), accumulate), script, |result, script| {
+                script.convolve(self.pass(samples, ConvolutionPass::BackwardWeight, x, d, result));
+            });
+        }
+    }
+
+    /// The gradient of the products; that of the bias on the way, where it is wanted.
+    fn before_tail(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) -> View<A> {
+        let d_biases = of.d_parameters.filter(|_| self.bias);
+        let behind = self.weights.elements()..self.parameters();
+        let d_biases = d_biases.map(|(all, accumulate)| (all.part(behind), accumulate));
+        let y = self.relu.then_some(of.output);
+        if let Some(Pool { window, output, best }) = &self.pool {
+            let d_x = script.take(u64::from(samples) * size(self.sizes.output));
+            script.launch(&MaxPoolBackward {
+                d_y: of.d_output,
+                y,
+                best: best.view(),
+                d_x,
+                images: self.image().planes(samples).0,
+                window: *window,
+                rectified: self.relu,
+                accumulate: false,
+            });
+            if let Some(d_biases) = d_biases {
+                // Each pooled place sends its gradient to one place of its channel.
+                let pooled = Image::new(*output, self.sizes.channels_last);
+                let sums = slopes::sums(script, of.d_output, pooled);
+                slopes::of_bias(script, &ChannelSlopes { y, rectified: self.relu, ..sums }, d_biases);
+            }
+            return d_x.view();
+        }
+        let Some(d_biases) = d_biases else {
+            return if self.relu { script.before_relu(of.d_output, of.output).view() } else { of.d_output };
+        };
+        let masked = self.relu.then(|| script.take(of.d_output.elements()));
+        let sums = slopes::sums(script, of.d_output, self.image());
+        slopes::of_bias(script, &ChannelSlopes { y, masked, rectified: self.relu, ..sums }, d_biases);
+        masked.map_or(of.d_output, ViewMut::view)
+    }
+}

@@ -1,0 +1,93 @@
+//! The fully connected layer with the ReLU behind it: three products of matrices.
+
+use lockstep_models::{Dense as Layer, Shape};
+
+use super::image::Image;
+use super::script::{Script, count};
+use super::weights::Weights;
+use super::{Forward, Gradients, Space, slopes};
+use crate::table::ReluForward;
+use crate::{Activation, Multiply, Precision, Scalar};
+
+/// `y = x·Wᵀ + b`, rectified or not; x is `[samples, in]`, W `[out, in]`.
+pub(super) struct Dense<A> {
+    inputs: u32,
+    outputs: u32,
+    weights: Weights<A>,
+    bias: bool,
+    relu: bool,
+    precision: Precision,
+}
+
+/// A factor of a product: its address, and whether it lies transposed.
+type Factor = (u64, bool);
+
+impl<A: Activation> Dense<A> {
+    pub(super) fn new(layer: &Layer, inputs: u32, relu: bool, precision: Precision, space: &mut dyn Space) -> Dense<A> {
+        let outputs = layer.out_features;
+        let weights = Weights::new((1, outputs, inputs), false, space);
+        Dense { inputs, outputs, weights, bias: layer.bias, relu, precision }
+    }
+
+    pub(super) fn parameters(&self) -> u64 {
+        self.weights.elements() + if self.bias { u64::from(self.outputs) } else { 0 }
+    }
+
+    /// C ← A·B of `(rows, columns, depth)`, C made of what activations are.
+    fn product(&self, (rows, columns, depth): (u32, u32, u32), a: Factor, b: Factor, c: u64) -> Multiply {
+        let ((a, transposed_a), (b, transposed_b)) = (a, b);
+        Multiply {
+            rows,
+            columns,
+            depth,
+            a,
+            transposed_a,
+            b,
+            transposed_b,
+            c,
+            result: A::SCALAR,
+            bias: None,
+            rectified: false,
+            accumulate: false,
+            precision: self.precision,
+        }
+    }
+
+    pub(super) fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (x, weights) = (of.inputs[0].address(), self.weights.elements());
+        let w = self.weights.forward(of.parameters.part(0..weights), script);
+        let bias = self.bias.then(|| of.parameters.part(weights..self.parameters()).address());
+        let sizes = (samples, self.outputs, self.inputs);
+        let plain = self.product(sizes, (x, false), (w, true), of.output.address());
+        script.multiply(Multiply { bias, rectified: self.relu && self.bias, ..plain });
+        if self.relu && !self.bias {
+            script.launch(&ReluForward { x: of.output.view(), y: of.output, elements: count(of.output.elements()) });
+        }
+    }
+
+    pub(super) fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let mut d_products = of.d_output;
+        if self.relu {
+            d_products = script.before_relu(of.d_output, of.output).view();
+        }
+        let (d, weights) = (d_products.address(), self.weights.elements());
+        if let Some((d_parameters, accumulate)) = of.d_parameters {
+            let x = of.inputs[0].address();
+            self.weights.gradient::<f32>((d_parameters.part(0..weights), accumulate), script, |result, script| {
+                let sizes = (self.outputs, self.inputs, samples);
+                let plain = self.product(sizes, (d, true), (x, false), result);
+                script.multiply(Multiply { result: Scalar::F32, ..plain });
+            });
+            if self.bias {
+                let sums = slopes::sums(script, d_products, Image::new(Shape::flat(self.outputs), false));
+                slopes::of_bias(script, &sums, (d_parameters.part(weights..self.parameters()), accumulate));
+            }
+        }
+        if let Some((d_input, accumulate)) = of.d_input() {
+            let w = self.weights.backward(of.parameters.part(0..weights));
+            let sizes = (samples, self.inputs, self.outputs);
+            let plain = self.product(sizes, (d, false), (w, false), d_input.address());
+            script.multiply(Multiply { accumulate, ..plain });
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! An addition behind a batch normalisation, done by the launch that makes the normalised batch: that one need not be stored.
+
+use super::head::Head;
+use super::script::Script;
+use super::{Forward, Kernel, View, ViewMut};
+use crate::table::{BatchNormForward, Launch};
+use crate::{Activation, Command};
+
+/// What a batch normalisation has still to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Pending<A>(BatchNormForward<A>);
+
+impl<A: Activation> Pending<A> {
+    /// Does it as it is.
+    pub fn finish(self, into: &mut Vec<Command>) {
+        into.push(Command::Launch(self.0.call()));
+    }
+}
+
+impl<A: Activation> Kernel<A> {
+    /// As [`Kernel::forward`], for a chain whose output nobody reads but one addition: what a batch normalisation without a ReLU leaves
+    /// undone is given back.
+    pub fn begin_forward(&self, of: &Forward<'_, A>, scratch: u64, into: &mut Vec<Command>) -> Option<Pending<A>> {
+        match &self.head {
+            Head::BatchNorm(head) if !head.relu() && self.turning.is_none() => {
+                let mut script = Script::new(into, scratch);
+                Some(Pending(head.begin(of, self.batch(of.output.elements()), &mut script)))
+            }
+            _ => {
+                self.forward(of, scratch, into);
+                None
+            }
+        }
+    }
+
+    /// As [`Kernel::forward`], for an addition of two of which `pending` is one: in one launch, if that is possible.
+    pub fn join_forward(&self, pending: &Pending<A>, of: &Forward<'_, A>, into: &mut Vec<Command>) -> bool {
+        let (Head::Sum(sum), [left, right], true) = (&self.head, of.inputs, self.turning.is_none()) else {
+            return false;
+        };
+        let normalised = pending.0.y.view();
+        let addend = match [*left == normalised, *right == normalised] {
+            [true, false] => *right,
+            [false, true] => *left,
+            _ => return false,
+        };
+        // Each element is read before it is written, and only where they lie alike is that the same element.
+        let whole = |tensor: View<A>| tensor == of.output.view() || are_apart(tensor, of.output);
+        let possible = whole(pending.0.x) && whole(addend);
+        if possible {
+            let (addend, y, rectified) = (Some(addend), of.output, sum.relu);
+            into.push(Command::Launch(BatchNormForward { addend, y, rectified, ..pending.0 }.call()));
+        }
+        possible
+    }
+}
+
+/// Whether two tensors have no byte in common.
+fn are_apart<A: Activation>(one: View<A>, other: ViewMut<A>) -> bool {
+    let end = |address: u64, elements: u64| address + elements * A::SCALAR.bytes();
+    end(one.address(), one.elements()) <= other.address() || end(other.address(), other.elements()) <= one.address()
+}

@@ -1,0 +1,91 @@
+//! Cross-entropies against labels, the end of every model.
+
+use lockstep_models::Layer;
+
+use super::script::{Script, count};
+use super::{Space, own};
+use crate::table::{LogisticForward, LossBackward, LossTotals, SoftmaxForward};
+use crate::{Activation, Command, View, ViewMut};
+
+/// Cross-entropy over `classes`; keeps the probabilities for the backward pass, and what it finds until it is fetched.
+pub struct CrossEntropy {
+    softmax: bool,
+    classes: u32,
+    probabilities: ViewMut<f32>,
+    losses: ViewMut<f64>,
+    ranks: ViewMut<u32>,
+    totals: ViewMut<f64>,
+    counts: ViewMut<u32>,
+    /// Those of the last forward pass.
+    labels: View<u32>,
+}
+
+impl CrossEntropy {
+    /// The loss that `layer` is, for batches of up to `samples`.
+    ///
+    /// # Panics
+    /// When the layer is none.
+    pub fn new(layer: &Layer, classes: u32, samples: u32, space: &mut dyn Space) -> CrossEntropy {
+        let softmax = match layer {
+            Layer::SoftmaxCrossEntropy => true,
+            Layer::LogisticCrossEntropy => false,
+            other => panic!("{} is no loss", other.kind()),
+        };
+        let rows = u64::from(samples);
+        CrossEntropy {
+            softmax,
+            classes,
+            probabilities: own(space, rows * u64::from(classes)),
+            losses: own(space, rows),
+            ranks: own(space, rows),
+            totals: own(space, 1),
+            counts: own(space, 2),
+            labels: View::new(0, 0),
+        }
+    }
+
+    /// `logits` is `[samples, classes]`; each label is below `classes` and stays where it is until the backward pass has run.
+    pub fn forward<A: Activation>(&mut self, logits: View<A>, labels: View<u32>, into: &mut Vec<Command>) {
+        let &mut CrossEntropy { classes, probabilities, losses, ranks, totals, counts, .. } = self;
+        let samples = count(labels.elements());
+        assert_eq!(logits.elements(), labels.elements() * u64::from(classes), "one label per sample");
+        self.labels = labels;
+        let mut script = Script::new(into, 0);
+        if self.softmax {
+            script.launch(&SoftmaxForward { logits, labels, probabilities, losses, ranks, samples, classes });
+        } else {
+            script.launch(&LogisticForward { logits, labels, probabilities, losses, ranks, samples, classes });
+        }
+        let (losses, ranks) = (losses.view(), ranks.view());
+        script.launch(&LossTotals { losses, ranks, totals, counts, samples });
+    }
+
+    /// The gradient of `scale · Σ losses` of the last forward pass towards its logits; `scale` is 1 / (samples of the global
+    /// batch). Adds to `d_logits` when `accumulate`.
+    pub fn backward<A: Activation>(&self, scale: f32, d_logits: ViewMut<A>, accumulate: bool, into: &mut Vec<Command>) {
+        let &CrossEntropy { classes, labels, .. } = self;
+        let (probabilities, samples) = (self.probabilities.view(), count(labels.elements()));
+        assert_eq!(
+            d_logits.elements(),
+            labels.elements() * u64::from(classes),
+            "the gradient of the last forward pass"
+        );
+        let launch = LossBackward { probabilities, labels, d_logits, samples, classes, scale, accumulate };
+        Script::new(into, 0).launch(&launch);
+    }
+
+    /// Σ −ln p(label) over the samples of the last forward pass, in nats: one number.
+    pub fn totals(&self) -> View<f64> {
+        self.totals.view()
+    }
+
+    /// Of those samples the numbers whose label has the largest logit (the first of equals counts), and one of the five largest.
+    pub fn counts(&self) -> View<u32> {
+        self.counts.view()
+    }
+
+    /// The losses by sample, in nats.
+    pub fn losses(&self) -> View<f64> {
+        self.losses.view().part(0..self.labels.elements())
+    }
+}

@@ -1,0 +1,65 @@
+//! A factor and a summand per channel.
+
+use lockstep_models::Scale as Layer;
+
+use super::image::Image;
+use super::script::Script;
+use super::{Forward, Gradients, slopes};
+use crate::table::{ChannelAffine, ChannelSlopes, ChannelSlopesFinish};
+use crate::{Activation, View, ViewMut};
+
+/// `y = factor · x + summand` per channel.
+pub(super) struct Scale {
+    image: Image,
+    bias: bool,
+}
+
+impl Scale {
+    pub(super) fn new(layer: &Layer, image: Image) -> Scale {
+        Scale { image, bias: layer.bias }
+    }
+
+    /// Factors, then summands if there are any.
+    pub(super) fn parameters(&self) -> u64 {
+        u64::from(self.image.channels()) * if self.bias { 2 } else { 1 }
+    }
+
+    /// `y ← factors · x`, without summands.
+    fn scaled<A: Activation>(
+        &self,
+        x: View<A>,
+        parameters: View<f32>,
+        y: ViewMut<A>,
+        samples: u32,
+    ) -> ChannelAffine<A> {
+        let factors = Some(parameters.part(0..u64::from(self.image.channels())));
+        let (samples, channels, plane) = self.image.batch(samples);
+        let (summands, rectified, accumulate) = (None, false, false);
+        ChannelAffine { x, factors, summands, y, samples, channels, plane, rectified, accumulate }
+    }
+
+    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let summands = self.bias.then(|| of.parameters.part(u64::from(self.image.channels())..self.parameters()));
+        let scaled = self.scaled(of.inputs[0], of.parameters, of.output, samples);
+        script.launch(&ChannelAffine { summands, ..scaled });
+    }
+
+    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+        if let Some((d_parameters, accumulate)) = of.d_parameters {
+            let (channels, all) = (u64::from(self.image.channels()), self.parameters());
+            let sums = slopes::sums(script, of.d_output, self.image);
+            let sums = ChannelSlopes { x: Some(of.inputs[0]), ..sums };
+            slopes::add_up(script, &sums);
+            script.launch(&ChannelSlopesFinish {
+                d_factors: Some(d_parameters.part(0..channels)),
+                d_summands: self.bias.then(|| d_parameters.part(channels..all)),
+                accumulate,
+                ..slopes::finish(&sums)
+            });
+        }
+        if let Some((d_input, accumulate)) = of.d_input() {
+            let scaled = self.scaled(of.d_output, of.parameters, d_input, samples);
+            script.launch(&ChannelAffine { accumulate, ..scaled });
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Sums over a channel of a gradient: what the gradients of factors, summands and biases are made of.
+
+use super::image::Image;
+use super::script::Script;
+use crate::table::{ChannelSlopes, ChannelSlopesFinish, ColumnSlopes};
+use crate::{Activation, Parts, View, ViewMut};
+
+/// How the elements of a channel are cut into parts: `count` of each of `channels`, in planes of `plane`.
+pub(super) fn parts(count: u32, channels: u32, plane: u32) -> Parts {
+    if plane == 1 { Parts::of_rows(count, channels) } else { Parts::of(count) }
+}
+
+/// The sums of `d_y`, a batch of images, in parts; more fields make them those of a product or behind a ReLU.
+pub(super) fn sums<A: Activation>(script: &mut Script<'_>, d_y: View<A>, image: Image) -> ChannelSlopes<A> {
+    let (_, channels, plane) = image.batch(1);
+    let parts = parts((d_y.elements() / u64::from(channels)) as u32, channels, plane);
+    ChannelSlopes {
+        d_y,
+        x: None,
+        y: None,
+        means: None,
+        inverses: None,
+        gammas: None,
+        betas: None,
+        masked: None,
+        partials: script.take(2 * u64::from(channels) * u64::from(parts.parts())),
+        channels,
+        plane,
+        parts,
+        rectified: false,
+    }
+}
+
+/// Adds them up, channels last where planes are of one.
+pub(super) fn add_up<A: Activation>(script: &mut Script<'_>, of: &ChannelSlopes<A>) {
+    if of.plane > 1 {
+        return script.launch(of);
+    }
+    let &ChannelSlopes {
+        d_y, x, y, means, inverses, gammas, betas, masked, partials, channels, parts, rectified, ..
+    } = of;
+    script.launch(&ColumnSlopes {
+        d_y,
+        x,
+        y,
+        means,
+        inverses,
+        gammas,
+        betas,
+        masked,
+        partials,
+        channels,
+        parts,
+        rectified,
+    });
+}
+
+/// What the parts of `sums` come to; more fields say where it goes.
+pub(super) fn finish<A: Activation>(sums: &ChannelSlopes<A>) -> ChannelSlopesFinish {
+    ChannelSlopesFinish {
+        partials: sums.partials.view(),
+        inverses: None,
+        d_factors: None,
+        d_summands: None,
+        along: None,
+        level: None,
+        channels: sums.channels,
+        parts: sums.parts,
+        accumulate: false,
+    }
+}
+
+/// The gradient of a bias.
+pub(super) fn of_bias<A: Activation>(
+    script: &mut Script<'_>,
+    sums: &ChannelSlopes<A>,
+    (target, accumulate): (ViewMut<f32>, bool),
+) {
+    add_up(script, sums);
+    script.launch(&ChannelSlopesFinish { d_summands: Some(target), accumulate, ..finish(sums) });
+}

@@ -1,0 +1,108 @@
+//! Images with channels last that become rows of features, whose order is that of channels first: what is flattened, what a dense
+//! layer reads, and what dropout numbers. They are turned into scratch before a layer and out of it behind.
+
+use lockstep_exec::device::{ChainLayer, output_of};
+use lockstep_models::{Layer, Shape};
+
+use super::script::Script;
+use super::{Form, Forward, Gradients};
+use crate::{Activation, View, ViewMut};
+
+/// What of a chain has to be turned, as rows and columns of a sample as the layer sees it in scratch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Turning {
+    input: Option<(u32, u32)>,
+    output: Option<(u32, u32)>,
+}
+
+/// Channels, and places of each.
+fn sizes(shape: Shape) -> (u32, u32) {
+    (shape.channels, shape.height * shape.width)
+}
+
+/// Whether the order of its elements depends on where channels lie.
+pub(super) fn is_image(shape: Shape) -> bool {
+    let (channels, plane) = sizes(shape);
+    channels > 1 && plane > 1
+}
+
+impl Turning {
+    /// That of a chain, whose layers but flattenings are `computing`.
+    pub(super) fn of(chain: &[ChainLayer<'_>], computing: &[&ChainLayer<'_>], form: Form) -> Turning {
+        if !form.channels_last {
+            return Turning::default();
+        }
+        let from = chain[0].inputs.first().copied().filter(|shape| is_image(*shape));
+        let to = output_of(&chain[chain.len() - 1]);
+        // What the first layer reads, and what the last gives: without any the input is flattened.
+        let [read, given] = match computing {
+            [] => [to, to],
+            [first, ..] => [first.inputs[0], output_of(computing[computing.len() - 1])],
+        };
+        let by_features = computing.first().map(|first| first.layer);
+        let numbers = matches!(by_features, Some(Layer::Dropout(_)));
+        let rows = !is_image(read) || matches!(by_features, Some(Layer::Dense(_)));
+        let (channels, places) = sizes(given);
+        let output = match (is_image(given), is_image(to)) {
+            (true, false) if !numbers => Some((places, channels)),
+            (true, true) if numbers => Some((channels, places)),
+            _ => None,
+        };
+        Turning { input: from.filter(|_| rows || numbers).map(sizes), output }
+    }
+
+    /// Whether nothing is turned.
+    pub(super) fn is_none(self) -> bool {
+        self == Turning::default()
+    }
+
+    /// Runs a forward pass on what is turned.
+    pub(super) fn forward<A: Activation>(
+        self,
+        of: &Forward<'_, A>,
+        samples: u32,
+        script: &mut Script<'_>,
+        pass: impl FnOnce(&Forward<'_, A>, &mut Script<'_>),
+    ) {
+        let turned = self.input.map(|seen| [turned(script, of.inputs[0], samples, seen)]);
+        let inputs = turned.as_ref().map_or(of.inputs, |turned| &turned[..]);
+        let Some((rows, columns)) = self.output else { return pass(&Forward { inputs, ..*of }, script) };
+        let output = script.take(of.output.elements());
+        pass(&Forward { inputs, output, ..*of }, script);
+        script.turn(output.view(), of.output, (samples, rows, columns), false);
+    }
+
+    /// Runs a backward pass on what is turned.
+    pub(super) fn backward<A: Activation>(
+        self,
+        of: &Gradients<'_, A>,
+        samples: u32,
+        script: &mut Script<'_>,
+        pass: impl FnOnce(&Gradients<'_, A>, &mut Script<'_>),
+    ) {
+        let mut of = *of;
+        if let Some(seen) = self.output {
+            let [output, d_output] = [of.output, of.d_output].map(|tensor| turned(script, tensor, samples, seen));
+            (of.output, of.d_output) = (output, d_output);
+        }
+        let Some((rows, columns)) = self.input else { return pass(&of, script) };
+        let inputs = [turned(script, of.inputs[0], samples, (rows, columns))];
+        let Some((target, accumulate)) = of.d_input() else {
+            return pass(&Gradients { inputs: &inputs, ..of }, script);
+        };
+        let d_input: ViewMut<A> = script.take(target.elements());
+        let d_inputs = [Some((d_input, false))];
+        pass(&Gradients { inputs: &inputs, d_inputs: &d_inputs, ..of }, script);
+        script.turn(d_input.view(), target, (samples, rows, columns), accumulate);
+    }
+}
+
+/// A tensor turned into scratch, where the layer sees samples of so many rows and columns; nothing where it is nowhere.
+fn turned<A: Activation>(script: &mut Script<'_>, of: View<A>, samples: u32, (rows, columns): (u32, u32)) -> View<A> {
+    if of.elements() == 0 {
+        return of;
+    }
+    let turned = script.take(of.elements());
+    script.turn(of, turned, (samples, columns, rows), false);
+    turned.view()
+}

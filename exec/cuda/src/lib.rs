@@ -1,0 +1,44 @@
+//! NVIDIA GPUs as devices of ranks: the project's own kernels in CUDA C, the commands that layers are made of, and the libraries that
+//! carry them out.
+//!
+//! [`Gpus`] are the devices of a run; `rank` is what one of them is to a rank, in fp32, TF32 or bf16 ([`Precision`]). [`layers`] makes
+//! lists of [`Command`]s of a chain's passes without a GPU, [`driver`] plays such lists on one by NVIDIA's libraries, which [`probe`]
+//! finds or says to be missing. The folder `kernels` holds the sources, a file a theme, which NVRTC compiles at run time, those that work on activations once
+//! for each [`Scalar`] that these may be made of. [`table`] has a struct for each
+//! kernel whose fields are its arguments; [`Launch::call`] makes of it what a device is given, and checks that each tensor is
+//! as long as the kernel takes it to be. Convolutions and dense layers are not here: cuDNN and cuBLASLt have them.
+//!
+//! ```
+//! use lockstep_cuda::table::Add;
+//! use lockstep_cuda::{Launch, View, ViewMut};
+//!
+//! // Three tensors of 1,000 elements, at addresses that a device's allocator gave.
+//! let (a, b, y) = (View::<f32>::new(0x1000, 1000), View::new(0x2000, 1000), ViewMut::new(0x3000, 1000));
+//! let call = Add { a, b, y, elements: 1000, rectified: true }.call();
+//! assert_eq!(call.entry.function, "add_f32");
+//! assert_eq!((call.geometry.blocks, call.geometry.threads), (1, 256)); // 250 groups of four, and one for an odd beginning
+//! ```
+
+mod argument;
+mod command;
+pub mod driver;
+mod geometry;
+pub mod layers;
+mod libraries;
+mod nvrtc;
+mod probe;
+mod rank;
+mod rates;
+mod source;
+pub mod table;
+
+pub use argument::{Activation, Argument, Bf16, Element, Parameter, Scalar, Tensor, View, ViewMut};
+pub use command::{Command, Convolution, ConvolutionPass, Convolve, Multiply, Precision};
+pub use geometry::{BLOCK, Geometry, Parts, WARP};
+pub use libraries::{Found, Library, Missing, Places};
+pub use nvrtc::{CompileError, Nvrtc};
+pub use probe::{Gpu, Machine, Unavailable, probe};
+pub use rank::{Direct, Gpus, Sums};
+pub use rates::{Rates, Way, free_memory, rates};
+pub use source::{PRELUDE, Source, Unit};
+pub use table::{Call, Entry, Launch};

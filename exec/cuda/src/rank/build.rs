@@ -1,0 +1,158 @@
+//! A rank's device made of a blueprint: everything that it will ever need is allocated here, or said not to fit.
+
+use std::sync::Arc;
+
+use lockstep_exec::device::{Blueprint, DeviceError};
+use lockstep_models::{Area, Op};
+
+use super::calls::Share;
+use super::due::Due;
+use super::groups::Groups;
+use super::held::Held;
+use super::lanes::{Lane, Lanes};
+use super::needs::Needs;
+use super::samples::Samples;
+use super::{Chain, GpuPort, Gpus, Masks, Rank, Work};
+use crate::Activation;
+use crate::driver::{DeviceMemory, Executor, Fill, Graphs, Limits};
+use crate::layers::{CrossEntropy, Form, Kernel, Space};
+
+/// Addresses one behind the other.
+struct Bump {
+    next: u64,
+}
+
+impl Space for Bump {
+    fn take(&mut self, bytes: u64) -> u64 {
+        let address = self.next;
+        self.next += bytes.next_multiple_of(256);
+        address
+    }
+}
+
+/// How a rank keeps its activations: channels first where copies, which know no other order, cut images to pieces.
+pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
+    let is_image = |area: Area| match area {
+        Area::Activation(id) | Area::Gradient(id) => {
+            let shape = of.program.model.node(id).output;
+            shape.height * shape.width > 1
+        }
+        Area::Buffer(_) => false,
+    };
+    let cut = of.role.tasks.iter().any(|task| match &task.op {
+        Op::Copy(copy) => is_image(copy.from) || is_image(copy.to),
+        _ => false,
+    });
+    Form { precision: gpus.precision, channels_last: gpus.channels_last && !cut }
+}
+
+/// The chains for a share of the samples, with what they keep from `first` on, and how long that is.
+pub(super) fn chains<A: Activation>(
+    of: &Blueprint<'_>,
+    form: Form,
+    share: Share,
+    first: u64,
+) -> Result<(Vec<Chain<A>>, u64), DeviceError> {
+    let mut space = Bump { next: first };
+    let model = &of.program.model;
+    let mut all = Vec::new();
+    for (index, plan) in of.chains.iter().enumerate() {
+        let (members, samples) = (of.members(index), share.of(plan.samples as u64) as u32);
+        let head = model.node(plan.layers[0]);
+        let work = if head.layer.is_loss() {
+            let loss = CrossEntropy::new(&head.layer, model.classes(), samples, &mut space);
+            Work::Loss(loss, head.loss_weight)
+        } else if Kernel::<A>::fits(&members, samples) {
+            Work::Kernel(Kernel::new(&members, samples, form, &mut space))
+        } else {
+            let reason = format!(
+                "{} of {samples} samples has a tensor of 2^32 elements or more: take fewer samples per rank",
+                of.program.chain_name(index)
+            );
+            return Err(DeviceError::Refused { call: "a kernel".to_owned(), reason });
+        };
+        let (parameters, statistics) = (plan.parameters.clone(), plan.statistics.clone());
+        let output = plan.layers[plan.layers.len() - 1];
+        all.push(Chain { work, parameters, statistics, feeds_one: model.consumers(output).len() == 1 });
+    }
+    Ok((all, space.next - first))
+}
+
+impl<A: Activation> Rank<A> {
+    /// As [`device`].
+    pub(super) fn new(gpus: &Gpus, rank: u32, of: Blueprint<'_>) -> Result<Rank<A>, DeviceError> {
+        let form = form(&of, gpus);
+        let gpu = Arc::clone(gpus.of(rank));
+        let context = &gpu.context;
+        context.bind()?;
+        let lanes = Lanes::new(context)?;
+        let executor = |lane| Executor::new(lanes.stream(lane), &gpu.modules, Limits::default());
+        let mut computing = executor(Lane::Compute)?;
+        let needs = Needs::settled::<A>((gpus, rank), &of, &mut computing)?;
+        computing.take(needs.workspace)?;
+        let kept = DeviceMemory::new(context, "what kernels keep", needs.kept, Fill::Poison)?;
+        let (chains, _) = chains(&of, form, Share::all(&of), kept.address())?;
+        let elements = of.parameters.len();
+        let declared = of.declared.iter().map(|elements| Held::new(context, "a buffer of the program", *elements));
+        let averages = of.program.averaging.is_some();
+        let graphs = Graphs::new(computing, gpus.graphs);
+        let beside = if averages { Some(executor(Lane::Average)?) } else { None };
+        let most = of.chains.iter().map(|chain| chain.samples).max().unwrap_or(0).max(of.loaded());
+        let built = Rank {
+            graphs,
+            beside,
+            chains,
+            parameters: Held::new(context, "parameters", elements)?,
+            gradients: Held::new(context, "gradients", elements)?,
+            declared: declared.collect::<Result<_, _>>()?,
+            velocity: Held::new(context, "the optimizer's momentum", elements)?,
+            statistics: Held::new(context, "running statistics", of.statistics.len())?,
+            masks: masks(&of, &lanes, context)?,
+            kept,
+            scratch: DeviceMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,
+            samples: Samples::new(context, (of.loaded(), of.program.model.input()), form, most)?,
+            elements: of.plan.elements,
+            arena: None,
+            preferred: None,
+            poison: of.arenas.poison,
+            averages,
+            gathered: Vec::new(),
+            pending: None,
+            due: Due::new(context, &lanes)?,
+            leaving: Vec::new(),
+            left: 0,
+            spare: Vec::new(),
+            ballast: None,
+            groups: Groups::default(),
+            port: Box::new(GpuPort::new(&gpu.modules, &gpu.taken)?),
+            landings: Vec::new(),
+            lanes,
+            gpu: Arc::clone(&gpu),
+        };
+        let write = |held: &Held, values: &[f32]| {
+            let content: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            built.lanes.stream(Lane::Compute).write(held.memory(), 0, &content)
+        };
+        write(&built.parameters, &of.parameters)?;
+        write(&built.statistics, &of.statistics)?;
+        // An arena for whoever comes first. Nobody prefers it, or learners that share the GPU would wait for each other.
+        gpu.take_back(gpu.lend(needs.arena, None)?);
+        Ok(built)
+    }
+}
+
+/// A bit for each parameter.
+fn masks(of: &Blueprint<'_>, lanes: &Lanes, context: &Arc<crate::driver::Context>) -> Result<Masks, DeviceError> {
+    let words = of.parameters.len().div_ceil(32);
+    let mut own = vec![0u32; words];
+    for parameter in of.program.model.layers().iter().flat_map(|node| &node.parameters).filter(|p| p.decay) {
+        parameter.range.clone().for_each(|at| own[at as usize / 32] |= 1 << (at % 32));
+    }
+    let put = |words: &[u32]| -> Result<DeviceMemory, DeviceError> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let memory = DeviceMemory::new(context, "which weights decay", bytes.len() as u64, Fill::Zeros)?;
+        lanes.stream(Lane::Compute).write(&memory, 0, &bytes)?;
+        Ok(memory)
+    };
+    Ok(Masks { own: put(&own)?, all: put(&vec![u32::MAX; words])? })
+}

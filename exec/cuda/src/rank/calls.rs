@@ -1,0 +1,143 @@
+//! The libraries' calls of a rank's passes, written down before its memory is taken.
+//!
+//! What a library wants for a call depends on sizes, and on how far addresses are from round ones. Every piece of a device's
+//! memory begins at a multiple of 256, and where tensors lie within their piece is known; so calls at made-up pieces are the
+//! later ones to the libraries' eyes.
+
+use std::ops::Range;
+
+use lockstep_exec::device::{Blueprint, Mode};
+use lockstep_models::{LayerId, Op, Phase};
+
+use super::held::ELEMENT;
+use super::{Chain, Work};
+use crate::layers::{Forward, Gradients, Kernel};
+use crate::{Activation, Command, View, ViewMut};
+
+/// Where pieces begin, made up: further from each other than any of them is long.
+const INPUT: u64 = 1 << 48;
+const ARENA: u64 = 2 << 48;
+const PARAMETERS: u64 = 3 << 48;
+const GRADIENTS: u64 = 4 << 48;
+const STATISTICS: u64 = 5 << 48;
+const SCRATCH: u64 = 6 << 48;
+
+/// Fewer samples than a blueprint is for: so many of as many as the rank loads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Share {
+    pub(super) samples: u64,
+    pub(super) loaded: u64,
+}
+
+impl Share {
+    /// All of them.
+    pub(super) fn all(of: &Blueprint<'_>) -> Share {
+        let loaded = of.loaded() as u64;
+        Share { samples: loaded, loaded }
+    }
+
+    /// The part of `number` that is for these samples, rounded up.
+    pub(super) fn of(self, number: u64) -> u64 {
+        (u128::from(number) * u128::from(self.samples)).div_ceil(u128::from(self.loaded.max(1))) as u64
+    }
+}
+
+/// The calls of all passes that the rank's role makes, and of all forward passes.
+pub(super) fn calls<A: Activation>(of: &Blueprint<'_>, chains: &[Chain<A>], share: Share) -> Vec<Command> {
+    let mut written = Vec::new();
+    for (index, chain) in chains.iter().enumerate() {
+        let Work::Kernel(kernel) = &chain.work else { continue };
+        let phases = of.role.tasks.iter().filter_map(|task| match task.op {
+            Op::Compute { chain, phase, .. } if chain == index => Some(phase),
+            _ => None,
+        });
+        let passes = Passes::new(of, index, chain, share);
+        for phase in phases {
+            match phase {
+                Phase::Forward => passes.forward(kernel, &mut written),
+                _ => passes.backward(kernel, phase, &mut written),
+            }
+        }
+    }
+    written.retain(|command| matches!(command, Command::Convolve(_) | Command::Multiply(_)));
+    written
+}
+
+/// A chain's tensors.
+struct Passes<'a, A> {
+    of: &'a Blueprint<'a>,
+    chain: &'a Chain<A>,
+    inputs: &'a [LayerId],
+    output: LayerId,
+    samples: u64,
+}
+
+impl<'a, A: Activation> Passes<'a, A> {
+    fn new(of: &'a Blueprint<'a>, index: usize, chain: &'a Chain<A>, share: Share) -> Passes<'a, A> {
+        let plan = &of.chains[index];
+        let inputs = &of.program.model.node(plan.layers[0]).inputs;
+        let samples = share.of(plan.samples as u64);
+        Passes { of, chain, inputs, output: plan.layers[plan.layers.len() - 1], samples }
+    }
+
+    fn at(&self, id: LayerId, place: Option<&Range<usize>>) -> ViewMut<A> {
+        let elements = self.samples * self.of.program.model.node(id).output.elements();
+        let address = match place {
+            _ if id == LayerId(0) => INPUT,
+            Some(range) => ARENA + range.start as u64 * A::SCALAR.bytes(),
+            None => ARENA,
+        };
+        ViewMut::new(address, elements)
+    }
+
+    /// What a layer gives.
+    fn tensor(&self, id: LayerId) -> ViewMut<A> {
+        self.at(id, self.of.plan.outputs[id.index()].as_ref())
+    }
+
+    /// The gradient towards it, if anybody wants that.
+    fn gradient(&self, id: LayerId) -> Option<ViewMut<A>> {
+        self.of.plan.gradients[id.index()].as_ref().map(|range| self.at(id, Some(range)))
+    }
+
+    fn inputs(&self) -> Vec<View<A>> {
+        self.inputs.iter().map(|id| self.tensor(*id).view()).collect()
+    }
+
+    fn forward(&self, kernel: &Kernel<A>, into: &mut Vec<Command>) {
+        // Libraries see no difference between training and evaluation, in which dropout has nothing to draw.
+        let forward = Forward {
+            mode: Mode::Evaluate,
+            inputs: &self.inputs(),
+            parameters: own(PARAMETERS, &self.chain.parameters).view(),
+            statistics: own(STATISTICS, &self.chain.statistics),
+            output: self.tensor(self.output),
+        };
+        kernel.forward(&forward, SCRATCH, into);
+    }
+
+    /// Once as in the first micro-batch of a step, once as in those that add to it.
+    fn backward(&self, kernel: &Kernel<A>, phase: Phase, into: &mut Vec<Command>) {
+        let output = self.tensor(self.output);
+        let (parameters, inputs) = (&self.chain.parameters, self.inputs());
+        for adds in [false, true] {
+            let gradient = |id: &LayerId| self.gradient(*id).filter(|_| phase != Phase::BackwardWeight);
+            let d_inputs: Vec<_> = self.inputs.iter().map(|id| gradient(id).map(|view| (view, adds))).collect();
+            let gradient_of_own = || (own(GRADIENTS, parameters), adds);
+            let gradients = Gradients {
+                inputs: &inputs,
+                output: output.view(),
+                parameters: own(PARAMETERS, parameters).view(),
+                d_output: self.gradient(self.output).unwrap_or(output).view(),
+                d_inputs: &d_inputs,
+                d_parameters: (phase != Phase::BackwardData && !parameters.is_empty()).then(gradient_of_own),
+            };
+            kernel.backward(&gradients, SCRATCH, into);
+        }
+    }
+}
+
+/// A chain's part of a buffer.
+fn own(base: u64, range: &Range<usize>) -> ViewMut<f32> {
+    ViewMut::new(base + range.start as u64 * ELEMENT, range.len() as u64)
+}

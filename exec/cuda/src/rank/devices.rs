@@ -1,0 +1,89 @@
+//! GPUs as the devices of a run: which rank gets which, and how many ranks their memory holds.
+
+use std::sync::PoisonError;
+
+use lockstep_exec::Arenas;
+use lockstep_exec::device::cpu::Threads;
+use lockstep_exec::device::{Blueprint, Device, DeviceError, Devices};
+use lockstep_exec::{ExecError, init};
+use lockstep_models::Program;
+use lockstep_models::memory::Plan;
+use lockstep_topology::InputError;
+
+use super::lanes::{Lane, Lanes};
+use super::needs::Needs;
+use super::{Gpus, Rank};
+use crate::driver::{Executor, Limits};
+use crate::{Bf16, Scalar};
+
+impl Devices for Gpus {
+    fn device(&self, rank: u32, of: Blueprint<'_>, _: &Threads) -> Result<Box<dyn Device>, DeviceError> {
+        Ok(match self.precision.scalar() {
+            Scalar::F32 => Box::new(Rank::<f32>::new(self, rank, of)?),
+            Scalar::Bf16 => Box::new(Rank::<Bf16>::new(self, rank, of)?),
+        })
+    }
+
+    /// A GPU's memory is asked for when its ranks are made.
+    fn check_room(&self, _: &Program, _: &[u32], _: usize) -> Result<(), InputError> {
+        Ok(())
+    }
+
+    /// Ranks go round the GPUs; what counts is what is free on them now.
+    fn most_ranks(&self, program: &Program, _: usize) -> Result<u32, ExecError> {
+        let role = &program.roles[0];
+        let arenas = Arenas::default();
+        let plan = Plan::of_role(program, role, arenas.reuse);
+        let held = (0..program.buffers.len()).map(|index| program.held(index, role.ranks.first));
+        let declared = held.map(|held| (held.end - held.start) as usize).collect();
+        let begin = (vec![0.0; program.model.parameter_elements() as usize], init::statistics(&program.model));
+        let of = Blueprint::new(program, role, (&plan, &arenas), declared, begin);
+        let mut most = u64::from(u32::MAX);
+        for ordinal in 0..self.count() as u32 {
+            let gpu = self.of(ordinal);
+            gpu.context.bind()?;
+            let lanes = Lanes::new(&gpu.context)?;
+            let mut executor = Executor::new(lanes.stream(Lane::Compute), &gpu.modules, Limits::default())?;
+            let each = Needs::whole(self, &of, &mut executor)?.total();
+            most = most.min(gpu.context.memory()?.0 / each.max(1));
+        }
+        Ok((most * self.count() as u64).min(u64::from(u32::MAX)) as u32)
+    }
+
+    fn check_sums(&self, here: &[u32]) -> Result<(), InputError> {
+        let refuse = |message: &str| Err(InputError::new("--algorithm", "library:nccl", message));
+        if let Some(reason) = self.all.iter().find_map(|gpu| gpu.no_nccl.as_ref()) {
+            return refuse(&format!("needs NCCL, and there is {reason}; or take ring"));
+        }
+        let mut on: Vec<usize> = here.iter().map(|rank| *rank as usize % self.count()).collect();
+        on.sort_unstable();
+        if on.windows(2).any(|two| two[0] == two[1]) {
+            let (ranks, gpus) = (here.len(), self.count());
+            return refuse(&format!(
+                "needs a GPU for each rank, and this process has {ranks} ranks on {gpus} GPUs: take at most {gpus} ranks, or an \
+                 algorithm of lockstep's own, such as ring"
+            ));
+        }
+        Ok(())
+    }
+
+    fn reach(&self, ranks: &mut dyn Iterator<Item = u32>) -> Result<bool, DeviceError> {
+        let mut on: Vec<usize> = ranks.map(|rank| rank as usize % self.count()).collect();
+        on.sort_unstable();
+        on.dedup();
+        for one in &on {
+            for other in &on {
+                if !self.peers || !self.all[*one].context.reach(&self.all[*other].context)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(self.peers)
+    }
+
+    fn clear(&self) {
+        for gpu in &self.all {
+            gpu.pool.lock().unwrap_or_else(PoisonError::into_inner).free.clear();
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! How fast messages are that go straight to a GPU's memory: each taken as a run takes it, from the host's order until the host sees
+//! that it is there.
+
+use std::time::Instant;
+
+use lockstep_exec::device::{DeviceError, Devices};
+use lockstep_exec::transport::{Combine, Port};
+
+use super::gpus::Gpu;
+use super::{ELEMENT, GpuPort, Gpus};
+use crate::driver::{DeviceMemory, Fill};
+
+/// Seconds of such messages.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Direct {
+    /// Of one element, each time.
+    pub small: Vec<f64>,
+    /// Of a byte of a large one that is copied, each time.
+    pub copy: Vec<f64>,
+    /// The same of one that is added.
+    pub sum: Vec<f64>,
+}
+
+impl Gpus {
+    /// Takes messages of `bytes` bytes from the next GPU, `repetitions` times, after once for nothing. None where a run would not, for
+    /// there is no other GPU, or some do not reach each other.
+    ///
+    /// # Errors
+    /// A GPU has not so much memory, or is lost.
+    pub fn direct(&self, ordinal: u32, bytes: u64, repetitions: u32) -> Result<Option<Direct>, DeviceError> {
+        if self.count() < 2 || !self.reach(&mut (0..self.count() as u32))? {
+            return Ok(None);
+        }
+        let [here, there] = [ordinal, ordinal + 1].map(|rank| self.of(rank));
+        let memory = |gpu: &Gpu, what| DeviceMemory::new(&gpu.context, what, bytes.max(ELEMENT), Fill::Zeros);
+        let (to, from) = (memory(here, "the target of messages")?, memory(there, "the source of messages")?);
+        let [port, sender] = [here, there].map(|gpu| GpuPort::new(&gpu.modules, &gpu.taken));
+        let (port, sender) = (port?, sender?);
+        let take = |elements: u64, how: Combine| -> Result<f64, DeviceError> {
+            let begun = Instant::now();
+            // SAFETY: both have as many elements, and nobody else knows of them; the GPUs reach each other.
+            unsafe { port.take(to.address(), (&sender, from.address()), elements as usize, how) }?;
+            Ok(begun.elapsed().as_secs_f64())
+        };
+        let elements = bytes.div_ceil(ELEMENT).max(1);
+        let mut found = Direct::default();
+        for repetition in 0..=repetitions {
+            let small = take(1, Combine::Copy)?;
+            let rate = |seconds: f64| seconds / (elements * ELEMENT) as f64;
+            let (copy, sum) = (rate(take(elements, Combine::Copy)?), rate(take(elements, Combine::Sum)?));
+            if repetition > 0 {
+                found.small.push(small);
+                found.copy.push(copy);
+                found.sum.push(sum);
+            }
+        }
+        Ok(Some(found))
+    }
+}

@@ -1,0 +1,135 @@
+//! What a rank's device has still to say: losses on their way to the host, and the moments of marks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockstep_exec::device::{DeviceError, Loss, Mark, Settled};
+
+use super::lanes::{Lane, Lanes};
+use crate::driver::{Context, Event, PinnedMemory};
+use crate::{View, layers::CrossEntropy};
+
+/// Losses that can be on their way at once.
+const LOSSES: usize = 4096;
+/// Bytes of a loss: its sum, and how many samples were right.
+const LOSS: usize = 16;
+
+/// Of an iteration.
+#[derive(Default)]
+struct Iteration {
+    /// Places of its losses.
+    losses: Vec<usize>,
+    marks: Vec<Event>,
+}
+
+/// What is due.
+pub(super) struct Due {
+    context: Arc<Context>,
+    pinned: PinnedMemory,
+    /// Losses that were ever asked for.
+    asked: usize,
+    /// Of them, those that have been told or given up.
+    told: usize,
+    present: Iteration,
+    /// Those that were ended, each with its end.
+    ended: VecDeque<(Iteration, Event)>,
+    /// Events for further marks.
+    spare: Vec<Event>,
+    /// A moment on both clocks.
+    base: (Event, Instant),
+}
+
+impl Due {
+    /// Nothing yet; what the lanes were given so far is over.
+    pub(super) fn new(context: &Arc<Context>, lanes: &Lanes) -> Result<Due, DeviceError> {
+        let base = Event::new(context, true)?;
+        base.record(lanes.stream(Lane::Compute))?;
+        base.synchronize()?;
+        Ok(Due {
+            context: Arc::clone(context),
+            pinned: PinnedMemory::new(context, (LOSSES * LOSS) as u64)?,
+            asked: 0,
+            told: 0,
+            present: Iteration::default(),
+            ended: VecDeque::new(),
+            spare: Vec::new(),
+            base: (base, Instant::now()),
+        })
+    }
+
+    /// Has a loss brought to the host behind the forward pass that was given last.
+    pub(super) fn bring(&mut self, of: &CrossEntropy, lanes: &mut Lanes) -> Result<(), DeviceError> {
+        if self.asked - self.told == LOSSES {
+            let reason = format!("{LOSSES} of a step are on their way, and there is room for no more: accumulate less");
+            return Err(DeviceError::Refused { call: "a loss".to_owned(), reason });
+        }
+        let place = self.asked % LOSSES;
+        self.asked += 1;
+        self.present.losses.push(place);
+        let stream = lanes.give(Lane::Compute);
+        // SAFETY: there is room for both numbers, which nobody reads before the iteration's end has passed.
+        unsafe {
+            let to = self.pinned.start().add(place * LOSS);
+            stream.download(to, of.totals().address(), 8)?;
+            stream.download(to.add(8), of.counts().address(), 4)
+        }
+    }
+
+    /// A mark behind what the compute stream was given so far.
+    pub(super) fn mark(&mut self, lanes: &mut Lanes) -> Result<Mark, DeviceError> {
+        let event = self.event()?;
+        event.record(lanes.stream(Lane::Compute))?;
+        self.present.marks.push(event);
+        Ok(Mark(self.present.marks.len() - 1))
+    }
+
+    fn event(&mut self) -> Result<Event, DeviceError> {
+        self.spare.pop().map_or_else(|| Event::new(&self.context, true), Ok)
+    }
+
+    /// Ends the iteration.
+    pub(super) fn seal(&mut self, lanes: &mut Lanes) -> Result<(), DeviceError> {
+        let end = self.event()?;
+        end.record(lanes.stream(Lane::Compute))?;
+        self.ended.push_back((std::mem::take(&mut self.present), end));
+        Ok(())
+    }
+
+    /// What the oldest iteration that was ended has to say, if it is done.
+    pub(super) fn settled(&mut self) -> Result<Option<Settled>, DeviceError> {
+        match self.ended.front() {
+            None => return Ok(Some(Settled::default())),
+            Some((_, end)) if !end.finished()? => return Ok(None),
+            Some(_) => {}
+        }
+        let Some((iteration, end)) = self.ended.pop_front() else { return Ok(None) };
+        let at = |event: &Event| -> Result<Instant, DeviceError> {
+            let seconds = event.seconds_since(&self.base.0)?;
+            Ok(self.base.1 + Duration::from_secs_f64(seconds.max(0.0)))
+        };
+        let times = iteration.marks.iter().map(at).collect::<Result<_, _>>()?;
+        let over = at(&end)?;
+        let losses = iteration.losses.iter().map(|place| self.loss(*place)).collect();
+        self.told += iteration.losses.len();
+        self.spare.extend(iteration.marks);
+        // Times are counted from the last end, for the device tells them in fp32.
+        let (before, _) = std::mem::replace(&mut self.base, (end, over));
+        self.spare.push(before);
+        Ok(Some(Settled { losses, times, end: Some(over) }))
+    }
+
+    fn loss(&self, place: usize) -> Loss {
+        // SAFETY: the numbers were copied there by what has passed, and nothing writes them before they are told.
+        let bytes = unsafe { std::slice::from_raw_parts(self.pinned.start().add(place * LOSS), LOSS) };
+        let (mut sum, mut correct) = ([0; 8], [0; 4]);
+        sum.copy_from_slice(&bytes[..8]);
+        correct.copy_from_slice(&bytes[8..12]);
+        Loss { sum: f64::from_le_bytes(sum), correct: u32::from_le_bytes(correct) as usize }
+    }
+}
+
+/// The bytes of a tensor of numbers.
+pub(super) fn bytes<T>(view: &View<T>) -> usize {
+    view.elements() as usize * size_of::<T>()
+}

@@ -1,0 +1,105 @@
+//! The groups in which a rank's GPU adds up with others, by NCCL.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lockstep_exec::device::{DeviceError, GroupId};
+
+use super::ELEMENT;
+use super::lanes::{Lane, Lanes};
+use crate::driver::{Communicator, Context, Event};
+
+/// What was begun last in a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Nothing that is not over.
+    Rest,
+    /// To meet the others.
+    Join,
+    /// A sum, which NCCL has still to give to the stream.
+    Give,
+    /// A sum, which is in the stream.
+    Sum,
+    /// To take leave.
+    Leave,
+}
+
+/// A rank's end of a group.
+struct Group {
+    number: usize,
+    communicator: Communicator,
+    step: Step,
+    /// Behind the last sum.
+    summed: Event,
+}
+
+/// Those of a rank.
+#[derive(Default)]
+pub(super) struct Groups(Vec<Group>);
+
+impl Groups {
+    pub(super) fn join(
+        &mut self,
+        number: usize,
+        context: &Arc<Context>,
+        (id, member, members): (&GroupId, u32, u32),
+    ) -> Result<(), DeviceError> {
+        let communicator = Communicator::begin(context, id, member, members)?;
+        self.0.push(Group { number, communicator, step: Step::Join, summed: Event::new(context, false)? });
+        Ok(())
+    }
+
+    fn of(&mut self, number: usize) -> Result<&mut Group, DeviceError> {
+        let missing = || DeviceError::Refused { call: "a sum".to_owned(), reason: "its group has not met".to_owned() };
+        self.0.iter_mut().find(|group| group.number == number).ok_or_else(missing)
+    }
+
+    /// Begins to add up a range of the buffer at `address`, behind all that the device has been told.
+    pub(super) fn sum(
+        &mut self,
+        number: usize,
+        address: u64,
+        range: &Range<usize>,
+        lanes: &mut Lanes,
+    ) -> Result<(), DeviceError> {
+        lanes.order(Lane::Sum, &[Lane::Compute, Lane::Average, Lane::In])?;
+        let group = self.of(number)?;
+        let (from, elements) = (address + range.start as u64 * ELEMENT, range.len() as u64);
+        // SAFETY: the elements are this rank's, and by the program's order nothing else touches them before the sum is there.
+        unsafe { group.communicator.sum(lanes.give(Lane::Sum), from, elements) }?;
+        group.step = Step::Give;
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self, number: usize) -> Result<(), DeviceError> {
+        let group = self.of(number)?;
+        group.communicator.finish()?;
+        group.step = Step::Leave;
+        Ok(())
+    }
+
+    pub(super) fn is_ready(&mut self, number: usize, lanes: &mut Lanes) -> Result<bool, DeviceError> {
+        let group = self.of(number)?;
+        if !group.communicator.settled()? {
+            return Ok(false);
+        }
+        if group.step == Step::Give {
+            group.summed.record(lanes.give(Lane::Sum))?;
+            group.step = Step::Sum;
+        }
+        match group.step {
+            Step::Sum if !group.summed.finished()? => return Ok(false),
+            Step::Leave => {
+                let at = self.0.iter().position(|group| group.number == number);
+                return at.map_or(Ok(true), |at| self.0.swap_remove(at).communicator.close().map(|()| true));
+            }
+            _ => group.step = Step::Rest,
+        }
+        Ok(true)
+    }
+
+    /// Gives all of them up: what is on its way to nobody ends.
+    pub(super) fn abandon(&mut self) {
+        self.0.clear();
+    }
+}

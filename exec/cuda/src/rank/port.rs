@@ -1,0 +1,71 @@
+//! Where messages reach a GPU's own memory: copies and sums by the receiver's GPU, straight out of the sender's.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lockstep_exec::device::DeviceError;
+use lockstep_exec::transport::{Combine, Port};
+
+use super::ELEMENT;
+use crate::driver::{Context, Modules, Priority, Stream};
+use crate::table::{AddInto, Launch};
+use crate::{View, ViewMut};
+
+/// A rank's.
+#[derive(Debug)]
+pub(super) struct GpuPort {
+    stream: Stream,
+    modules: Arc<Modules>,
+    /// Messages that have come to it.
+    taken: Arc<AtomicU64>,
+}
+
+impl GpuPort {
+    pub(super) fn new(modules: &Arc<Modules>, taken: &Arc<AtomicU64>) -> Result<GpuPort, DeviceError> {
+        let stream = Stream::new(modules.context(), Priority::High)?;
+        Ok(GpuPort { stream, modules: Arc::clone(modules), taken: Arc::clone(taken) })
+    }
+
+    fn context(&self) -> &Context {
+        self.stream.context()
+    }
+}
+
+impl Port for GpuPort {
+    fn bind(&self) -> Result<(), DeviceError> {
+        self.context().bind()
+    }
+
+    fn count(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes some microseconds.
+    unsafe fn take(
+        &self,
+        to: u64,
+        (sender, from): (&dyn Port, u64),
+        elements: usize,
+        how: Combine,
+    ) -> Result<(), DeviceError> {
+        let Some(sender) = (sender as &dyn Any).downcast_ref::<GpuPort>() else {
+            let reason = "its sender's memory is on a device of another kind".to_owned();
+            return Err(DeviceError::Refused { call: "a message".to_owned(), reason });
+        };
+        self.context().bind()?;
+        let elements = elements as u64;
+        match how {
+            Combine::Copy if to == from => return Ok(()),
+            // SAFETY: as the caller says.
+            Combine::Copy => unsafe { self.stream.fetch(to, sender.context(), from, elements * ELEMENT) }?,
+            Combine::Sum if elements == 0 => return Ok(()),
+            Combine::Sum => {
+                let (a, b) = (ViewMut::new(to, elements), View::new(from, elements));
+                // SAFETY: as the caller says.
+                unsafe { self.modules.launch(&self.stream, &AddInto { a, b, elements }.call()) }?;
+            }
+        }
+        self.stream.synchronize()
+    }
+}

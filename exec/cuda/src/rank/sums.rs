@@ -1,0 +1,122 @@
+//! How fast NCCL adds up over GPUs of this machine: each sum from when all members ask for it until the last of them has it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use lockstep_exec::device::{DeviceError, GroupId};
+
+use super::{ELEMENT, Gpus};
+use crate::driver::{Communicator, DeviceMemory, Event, Fill, Priority, Stream};
+
+/// NCCL is given up that does nothing for so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What all members of a group look at.
+struct Group {
+    id: GroupId,
+    members: u32,
+    /// How often members have come to a meeting, all together.
+    met: AtomicU32,
+    failed: AtomicBool,
+}
+
+/// Seconds of each sum, by elements.
+pub type Sums = Vec<(u64, Vec<f64>)>;
+
+/// Why a member ended early; nothing where another one did.
+type Cause = Option<DeviceError>;
+
+impl Group {
+    /// Waits for something that the others may keep from happening.
+    fn wait(&self, is_there: impl Fn() -> Result<bool, DeviceError>) -> Result<(), Cause> {
+        let began = Instant::now();
+        while !is_there()? {
+            if self.failed.load(Ordering::SeqCst) {
+                return Err(None);
+            }
+            if began.elapsed() > PATIENCE {
+                let reason = format!("nothing for {PATIENCE:?}");
+                return Err(Some(DeviceError::Refused { call: "a sum by NCCL".to_owned(), reason }));
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Waits until all members have come to their `number`th meeting.
+    fn meet(&self, number: u32) -> Result<(), Cause> {
+        self.met.fetch_add(1, Ordering::SeqCst);
+        self.wait(|| Ok(self.met.load(Ordering::SeqCst) >= number * self.members))
+    }
+}
+
+impl Gpus {
+    /// Seconds of each of `repetitions` sums over the first `members` GPUs, after one for nothing, by elements. None where there
+    /// is no NCCL, or there are not so many GPUs.
+    ///
+    /// # Errors
+    /// NCCL's, a GPU that is lost or has not so much memory.
+    pub fn sums(&self, members: u32, elements: &[u64], repetitions: u32) -> Result<Option<Sums>, DeviceError> {
+        if members as usize > self.count() || members < 2 || !self.has_nccl() {
+            return Ok(None);
+        }
+        let id = Communicator::id(&self.of(0).context)?;
+        let group = &Group { id, members, met: AtomicU32::new(0), failed: AtomicBool::new(false) };
+        let member = |member| {
+            let own = self.member(group, member, elements, repetitions);
+            group.failed.fetch_or(own.is_err(), Ordering::SeqCst);
+            own
+        };
+        let member = &member;
+        let all: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..members).map(|number| scope.spawn(move || member(number))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a member returns what is wrong")).collect()
+        });
+        let mut seconds: Vec<Vec<Vec<f64>>> = Vec::new();
+        for own in all {
+            match own {
+                Ok(own) => seconds.push(own),
+                Err(Some(error)) => return Err(error),
+                Err(None) => {}
+            }
+        }
+        let last = |size: usize, repetition: usize| seconds.iter().map(|own| own[size][repetition]).fold(0.0, f64::max);
+        let of_size = |(size, elements): (usize, &u64)| {
+            (*elements, (0..repetitions as usize).map(|repetition| last(size, repetition)).collect())
+        };
+        Ok(Some(elements.iter().enumerate().map(of_size).collect()))
+    }
+
+    /// One member's seconds, by size and repetition.
+    fn member(&self, group: &Group, number: u32, elements: &[u64], repetitions: u32) -> Result<Vec<Vec<f64>>, Cause> {
+        let context = &self.of(number).context;
+        context.bind()?;
+        let bytes = elements.iter().copied().max().unwrap_or(0) * ELEMENT;
+        let memory = DeviceMemory::new(context, "what is added up", bytes, Fill::Zeros)?;
+        let (stream, summed) = (Stream::new(context, Priority::High)?, Event::new(context, false)?);
+        let communicator = Communicator::begin(context, &group.id, number, group.members)?;
+        group.wait(|| communicator.settled())?;
+        let (mut all, mut meetings) = (Vec::new(), 0);
+        for elements in elements {
+            let mut own = Vec::new();
+            for repetition in 0..=repetitions {
+                meetings += 1;
+                group.meet(meetings)?;
+                let begun = Instant::now();
+                // SAFETY: as many are there, and nobody else knows of them.
+                unsafe { communicator.sum(&stream, memory.address(), *elements) }?;
+                group.wait(|| communicator.settled())?;
+                summed.record(&stream)?;
+                group.wait(|| summed.finished())?;
+                if repetition > 0 {
+                    own.push(begun.elapsed().as_secs_f64());
+                }
+            }
+            all.push(own);
+        }
+        communicator.finish()?;
+        group.wait(|| communicator.settled())?;
+        communicator.close()?;
+        Ok(all)
+    }
+}

@@ -1,0 +1,129 @@
+//! A pretend device with a stream and all kernels, and tensors on it.
+
+use std::sync::Arc;
+
+use lockstep_cuda::driver::{Cache, Context, DeviceMemory, Executor, Fill, Limits, Modules, Priority, Stream};
+use lockstep_cuda::{Command, Convolution, Places, Precision};
+use lockstep_models::Shape;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// A 1×1 convolution of `samples` single pixels, from `channels` to as many.
+pub(crate) fn pointwise(samples: u32, channels: u32, precision: Precision) -> Convolution {
+    let shape = Shape { channels, height: 1, width: 1 };
+    let one = (1, 1);
+    Convolution {
+        samples,
+        input: shape,
+        output: shape,
+        kernel: one,
+        stride: one,
+        padding: (0, 0),
+        dilation: one,
+        groups: 1,
+        precision,
+        channels_last: false,
+    }
+}
+
+/// A device that is open.
+pub(crate) struct Bench {
+    pub(crate) context: Arc<Context>,
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) modules: Arc<Modules>,
+}
+
+/// A tensor that does not begin with its memory.
+pub(crate) struct Placed {
+    memory: DeviceMemory,
+    pub(crate) address: u64,
+    half: bool,
+    shift: usize,
+}
+
+impl Bench {
+    pub(crate) fn open(places: &Places) -> Bench {
+        let context = Context::open(places, 0).expect("a pretend device");
+        let stream = Arc::new(Stream::new(&context, Priority::Usual).expect("a stream"));
+        let modules = Arc::new(Modules::load(&context, &Cache::none()).expect("all kernels"));
+        Bench { context, stream, modules }
+    }
+
+    pub(crate) fn executor(&self, limits: Limits) -> Executor {
+        Executor::new(&self.stream, &self.modules, limits).expect("an executor")
+    }
+
+    /// A tensor of bytes that holds `bytes`.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> DeviceMemory {
+        let memory = self.poisoned(bytes.len());
+        self.stream.write(&memory, 0, bytes).expect("a copy");
+        memory
+    }
+
+    /// One of bytes of which no number was written.
+    pub(crate) fn poisoned(&self, bytes: usize) -> DeviceMemory {
+        DeviceMemory::new(&self.context, "a tensor", bytes as u64, Fill::Poison).expect("memory")
+    }
+
+    /// A tensor of fp32.
+    pub(crate) fn floats(&self, values: &[f32]) -> DeviceMemory {
+        self.bytes(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
+    }
+
+    /// One of bf16; the values must be such.
+    fn halves(&self, values: &[f32]) -> DeviceMemory {
+        let half = |value: &f32| {
+            assert_eq!(value.to_bits() & 0xffff, 0, "{value} is no bf16");
+            ((value.to_bits() >> 16) as u16).to_le_bytes()
+        };
+        self.bytes(&values.iter().flat_map(half).collect::<Vec<u8>>())
+    }
+
+    /// A tensor of fp32, or `half` of bf16, that begins any number of elements behind an address that a device gives.
+    pub(crate) fn placed(&self, values: &[f32], half: bool, rng: &mut ChaCha8Rng) -> Placed {
+        let shift = rng.random_range(0..5);
+        let all = [&vec![0.0; shift], values].concat();
+        let memory = if half { self.halves(&all) } else { self.floats(&all) };
+        let address = memory.address() + (shift * if half { 2 } else { 4 }) as u64;
+        Placed { memory, address, half, shift }
+    }
+
+    /// What such a tensor holds; what lies before it must be as it was.
+    pub(crate) fn read_placed(&self, of: &Placed) -> Vec<f32> {
+        let mut all = if of.half { self.read_halves(&of.memory) } else { self.read(&of.memory) };
+        let tensor = all.split_off(of.shift);
+        assert!(all.iter().all(|before| *before == 0.0), "written before the tensor");
+        tensor
+    }
+
+    /// What a tensor of fp32 holds when the stream has come to it.
+    pub(crate) fn read(&self, memory: &DeviceMemory) -> Vec<f32> {
+        self.raw(memory).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    }
+
+    fn read_halves(&self, memory: &DeviceMemory) -> Vec<f32> {
+        let wide = |b: &[u8]| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
+        self.raw(memory).chunks_exact(2).map(wide).collect()
+    }
+
+    fn raw(&self, memory: &DeviceMemory) -> Vec<u8> {
+        let mut bytes = vec![0; memory.bytes() as usize];
+        self.stream.read(memory, 0, &mut bytes).expect("a copy");
+        bytes
+    }
+}
+
+/// Plays commands on tensors that stay until whoever calls has read what they made.
+pub(crate) fn play(executor: &mut Executor, commands: &[Command]) {
+    // SAFETY: the tensors are on the device, with the sizes that the commands say, and are read after this.
+    unsafe { executor.play(commands) }.expect("the commands are right");
+}
+
+pub(crate) fn rng(seed: u64) -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+/// Whole numbers from -2 to 2, of which sums and products are exact in fp32 and small ones in bf16.
+pub(crate) fn whole(elements: usize, rng: &mut ChaCha8Rng) -> Vec<f32> {
+    (0..elements).map(|_| rng.random_range(-2..=2) as f32).collect()
+}

@@ -1,0 +1,151 @@
+//! Lists that repeat are caught and launched as graphs, and do what they did before.
+
+use lockstep_cuda::driver::{Counts, DeviceMemory, Graphs, Limits};
+use lockstep_cuda::{Command, ConvolutionPass, Convolve, Launch, Multiply, Precision, Scalar, View, ViewMut, table};
+
+use crate::bench::{Bench, pointwise};
+use crate::scene;
+
+/// Plays a list whose tensors stay until whoever calls has read them.
+fn play(graphs: &mut Graphs, commands: &[Command]) {
+    // SAFETY: the tensors are on the device, with the sizes that the commands say, and are read after this.
+    unsafe { graphs.play(commands) }.expect("the commands are right");
+}
+
+/// A 1×1 convolution of `size` samples, whose filters' gradient wants a workspace.
+fn convolve(left: &DeviceMemory, right: &DeviceMemory, result: &DeviceMemory, size: u32, channels: u32) -> Command {
+    let of = pointwise(size, channels, Precision::F32);
+    let (left, right, result) = (left.address(), right.address(), result.address());
+    let pass = ConvolutionPass::BackwardWeight;
+    Command::Convolve(Convolve { of, pass, left, right, result, bias: None, rectified: false, accumulate: true })
+}
+
+/// A list of all kinds of commands that adds something to what it finds, so that each time it is played counts.
+#[test]
+fn a_graph_does_what_its_list_did() {
+    scene("graphs::a_graph_does_what_its_list_did", &[], |_, places| {
+        let bench = Bench::open(&places);
+        let (x, ones, sum) = (bench.floats(&[3.0; 4]), bench.floats(&[1.0; 4]), bench.floats(&[0.0; 4]));
+        let (product, gradient) = (bench.floats(&[0.0; 16]), bench.floats(&[0.0; 16]));
+        let y = ViewMut::<f32>::new(sum.address(), 4);
+        let add = table::Add { a: y.view(), b: View::new(ones.address(), 4), y, elements: 4, rectified: false };
+        let multiply = Multiply {
+            rows: 4,
+            columns: 4,
+            depth: 1,
+            a: x.address(),
+            transposed_a: false,
+            b: ones.address(),
+            transposed_b: false,
+            c: product.address(),
+            result: Scalar::F32,
+            bias: None,
+            rectified: false,
+            accumulate: true,
+            precision: Precision::F32,
+        };
+        let list = [
+            Command::Zero { address: x.address(), bytes: 4 },
+            Command::Launch(add.call()),
+            Command::Multiply(multiply),
+            convolve(&x, &ones, &gradient, 1, 4),
+        ];
+        for on in [true, false] {
+            for memory in [&sum, &product, &gradient] {
+                bench.stream.write(memory, 0, &vec![0; memory.bytes() as usize]).expect("a copy");
+            }
+            let mut graphs = Graphs::new(bench.executor(Limits::default()), on);
+            (0..5).for_each(|_| play(&mut graphs, &list));
+            let counts = Counts { eager: 1, caught: 1, launched: 4, refused: 0 };
+            assert_eq!(graphs.counts(), if on { counts } else { Counts { eager: 5, ..Counts::default() } });
+            assert_eq!(bench.read(&sum), [5.0; 4], "graphs {on}");
+            // x is 0, 3, 3, 3 and the other factor 1: 5 times a row of zeros and three of threes.
+            let row = |row| if row == 0 { 0.0 } else { 15.0 };
+            let rows: Vec<f32> = (0..16).map(|at| row(at / 4)).collect();
+            assert_eq!(bench.read(&product), rows, "graphs {on}");
+            // The gradient of filter k towards channel c is what went in at c times what came out at k.
+            let columns: Vec<f32> = (0..16).map(|at| row(at % 4)).collect();
+            assert_eq!(bench.read(&gradient), columns, "graphs {on}");
+        }
+    });
+}
+
+/// A graph holds the workspace's address; when a larger one is taken it is caught anew.
+#[test]
+fn graphs_follow_the_workspace() {
+    scene("graphs::graphs_follow_the_workspace", &[], |_, places| {
+        let bench = Bench::open(&places);
+        let tensor = |elements| (bench.floats(&vec![1.0; elements]), bench.floats(&vec![0.0; elements * elements]));
+        let ((few, small), (many, large)) = (tensor(4), tensor(60));
+        let list = |of: &DeviceMemory, result: &DeviceMemory, channels| vec![convolve(of, of, result, 1, channels); 2];
+        let (first, second) = (list(&few, &small, 4), list(&many, &large, 60));
+        let mut graphs = Graphs::new(bench.executor(Limits::default()), true);
+        (0..3).for_each(|_| play(&mut graphs, &first));
+        let before = graphs.executor().workspace_bytes();
+        (0..2).for_each(|_| play(&mut graphs, &second));
+        assert!(graphs.executor().workspace_bytes() > before);
+        (0..2).for_each(|_| play(&mut graphs, &first));
+        assert_eq!(graphs.counts(), Counts { eager: 2, caught: 3, launched: 5, refused: 0 });
+        assert_eq!(bench.read(&small), [10.0; 16]);
+        assert_eq!(bench.read(&large), [4.0; 3600]);
+    });
+}
+
+/// Lists of other tensors are others; of many the oldest are forgotten, and nothing is lost by it.
+#[test]
+fn lists_are_told_apart_and_the_oldest_forgotten() {
+    scene("graphs::lists_are_told_apart_and_the_oldest_forgotten", &[], |_, places| {
+        let bench = Bench::open(&places);
+        let (sum, ones) = (bench.floats(&[0.0; 400]), bench.floats(&[1.0; 400]));
+        // The first n + 1 numbers are one larger.
+        let list = |n: u32| {
+            let elements = u64::from(n) + 1;
+            let (b, y) = (View::new(ones.address(), elements), ViewMut::<f32>::new(sum.address(), elements));
+            let add = table::Add { a: y.view(), b, y, elements: n + 1, rectified: false };
+            [Command::Zero { address: ones.address(), bytes: 0 }, Command::Launch(add.call())]
+        };
+        let mut graphs = Graphs::new(bench.executor(Limits::default()), true);
+        for _ in 0..3 {
+            (0..3).for_each(|n| play(&mut graphs, &list(n)));
+        }
+        assert_eq!(graphs.counts(), Counts { eager: 3, caught: 3, launched: 6, refused: 0 });
+        assert_eq!(bench.read(&sum)[..4], [9.0, 6.0, 3.0, 0.0]);
+        (3..400).for_each(|n| play(&mut graphs, &list(n)));
+        assert_eq!(graphs.counts().eager, 400);
+        // The last ones are known, the first ones are not any more.
+        play(&mut graphs, &list(399));
+        play(&mut graphs, &list(0));
+        assert_eq!(graphs.counts(), Counts { eager: 401, caught: 4, launched: 7, refused: 0 });
+        assert_eq!(bench.read(&sum)[..2], [9.0 + 397.0 + 2.0, 6.0 + 397.0 + 1.0]);
+    });
+}
+
+/// A command that is given another number each time, as dropout is, is played by itself; what stands around it is caught.
+#[test]
+fn commands_that_change_are_cut_out() {
+    scene("graphs::commands_that_change_are_cut_out", &[], |_, places| {
+        let bench = Bench::open(&places);
+        let (sum, moved, ones) = (bench.floats(&[0.0; 8]), bench.floats(&[0.0; 8]), bench.floats(&[1.0; 8]));
+        let add = |to: &DeviceMemory| {
+            let y = ViewMut::<f32>::new(to.address(), 8);
+            let b = View::new(ones.address(), 8);
+            Command::Launch(table::Add { a: y.view(), b, y, elements: 8, rectified: false }.call())
+        };
+        let masks = bench.bytes(&[0; 4]);
+        let step = |rate: f32| {
+            let (gradient, mask) = (View::new(ones.address(), 8), View::new(masks.address(), 1));
+            let weights = ViewMut::<f32>::new(moved.address(), 8);
+            let (first, elements, weight_decay) = (0, 8, 0.0);
+            let step = table::Descend { weights, gradient, mask, first, elements, rate, weight_decay };
+            Command::Launch(step.call())
+        };
+        let list = |rate| [add(&sum), add(&sum), step(rate), add(&moved), add(&moved)];
+        let mut graphs = Graphs::new(bench.executor(Limits::default()), true);
+        let rates = [0.5, 0.5, 0.25, 0.125, 0.125, 1.0];
+        rates.iter().for_each(|rate| play(&mut graphs, &list(*rate)));
+        // Whole, caught as a whole, then in three pieces: two seen, two caught, two launched twice more; one eager each time.
+        assert_eq!(graphs.counts(), Counts { eager: 1 + 2 + 4, caught: 1 + 2, launched: 1 + 6, refused: 0 });
+        assert_eq!(bench.read(&sum), [12.0; 8]);
+        assert_eq!(bench.read(&moved), [12.0 - rates.iter().sum::<f32>(); 8]);
+    });
+}

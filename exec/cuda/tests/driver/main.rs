@@ -1,0 +1,38 @@
+//! What talks to NVIDIA's libraries, over pretend ones that do what the real ones are documented to do (`tests/gpu/pretend`).
+//!
+//! Each test is a scene that runs in a process of its own: what it loses, or has the libraries refuse, is nobody else's. The
+//! pretend device does what streams have been given late and in an order that it draws, so what is in order by luck shows.
+
+mod bench;
+mod convolutions;
+mod copies;
+mod failures;
+mod graphs;
+mod order;
+mod pretend;
+mod products;
+mod programs;
+
+use std::path::Path;
+use std::process::Command;
+
+use lockstep_cuda::Places;
+
+/// In a scene's own process, the folder of the libraries.
+const SCENE: &str = "LOCKSTEP_DRIVER_SCENE";
+
+/// Plays a scene, which is the test `name`, in a process of its own with `settings` of the pretend libraries; nothing, with a
+/// loud word, where they cannot be made.
+fn scene(name: &str, settings: &[(&str, &str)], play: fn(&Path, Places)) {
+    if let Some(folder) = std::env::var_os(SCENE) {
+        let folder = Path::new(&folder);
+        return play(folder, Places::default().with(folder));
+    }
+    let Some(folder) = pretend::folder() else { return };
+    let itself = std::env::current_exe().expect("a test knows where it is");
+    let mut scene = Command::new(itself);
+    scene.args([name, "--exact", "--nocapture"]).env(SCENE, folder).envs(settings.iter().copied());
+    let output = scene.output().expect("a test starts");
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("1 passed"), "{name}: {}\n{said}{errors}", output.status);
+}

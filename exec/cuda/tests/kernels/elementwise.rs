@@ -1,0 +1,111 @@
+//! Addition, ReLU, sigmoid, tanh, sums of buffers, and bf16.
+
+use std::cell::RefCell;
+
+use lockstep_cuda::Bf16;
+use lockstep_cuda::table::{Add, AddInto, CurveBackward, CurveForward, ReluBackward, ReluForward};
+use lockstep_exec::device::cpu::add_into;
+use lockstep_models::{Layer, Shape};
+use proptest::prelude::*;
+use rand::RngExt;
+
+use crate::memory::{Memory, Real, rounded};
+use crate::twin::Twin;
+use crate::{OnCpu, Theme, any_batch, few, merged, near_in, property, same, same_in, size};
+
+pub(crate) const THEME: Theme =
+    Theme { kernels: &["add", "add_into", "curve_backward", "curve_forward", "relu_backward", "relu_forward"], play };
+
+fn play(twin: &RefCell<Twin>) {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    property((any_batch(), flags), few(40), |((samples, shape), flags), memory| {
+        let twin = &mut twin.borrow_mut();
+        sums_and_rectifiers::<f32>(twin, memory, samples, shape, flags);
+        sums_and_rectifiers::<Bf16>(twin, memory, samples, shape, flags);
+        curves::<f32>(twin, memory, samples, shape, flags);
+        curves::<Bf16>(twin, memory, samples, shape, flags);
+    });
+    property(1..3000usize, few(30), |elements, memory| buffers(&mut twin.borrow_mut(), memory, elements));
+}
+
+/// y = a + b, and its gradient where it is rectified; y in a's place if `in_place`.
+fn sums_and_rectifiers<A: Real>(
+    twin: &mut Twin,
+    memory: &mut Memory,
+    samples: u32,
+    shape: Shape,
+    (rectified, in_place, accumulate): (bool, bool, bool),
+) {
+    let elements = samples as usize * size(shape);
+    let (a, b, d) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
+    let sum = rounded::<A>(&OnCpu::plain(&Layer::Add, &[shape, shape], samples, &[&a, &b]).output);
+    let mut relu = OnCpu::plain(&Layer::Relu, &[shape], samples, &[&sum]);
+    let expected = if rectified { &relu.output } else { &sum };
+    let (held_a, held_b) = (memory.hold::<A>(&a), memory.hold::<A>(&b));
+    let y = if in_place { held_a } else { memory.space(elements) };
+    let count = elements as u32;
+    twin.play(memory, &Add { a: held_a.read(), b: held_b.read(), y: y.write(), elements: count, rectified });
+    same_in(memory, y, expected, "sum");
+
+    let x = memory.hold::<A>(&sum);
+    let y = if in_place { x } else { memory.space(elements) };
+    twin.play(memory, &ReluForward { x: x.read(), y: y.write(), elements: count });
+    same_in(memory, y, &relu.output, "relu");
+
+    let [before, other_before] = [0, 1].map(|_| memory.reals::<A>(elements));
+    let (d_y, d_x, d_other) = (memory.hold::<A>(&d), memory.hold::<A>(&before), memory.hold::<A>(&other_before));
+    let (two, accumulate_other) = (memory.rng.random::<bool>(), memory.rng.random::<bool>());
+    twin.play(
+        memory,
+        &ReluBackward {
+            d_y: d_y.read(),
+            y: y.read(),
+            d_x: d_x.write(),
+            d_other: two.then(|| d_other.write()),
+            elements: count,
+            accumulate,
+            accumulate_other,
+        },
+    );
+    let (slopes, _) = relu.backward(&d);
+    same_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "relu's gradient");
+    let expected = if two { merged(&other_before, &slopes[0], accumulate_other) } else { other_before };
+    same_in(memory, d_other, &expected, "relu's gradient, to another input");
+}
+
+fn curves<A: Real>(
+    twin: &mut Twin,
+    memory: &mut Memory,
+    samples: u32,
+    shape: Shape,
+    (hyperbolic, in_place, accumulate): (bool, bool, bool),
+) {
+    let elements = samples as usize * size(shape);
+    let (values, d) = (memory.reals::<A>(elements), memory.reals::<A>(elements));
+    let layer = if hyperbolic { Layer::Tanh } else { Layer::Sigmoid };
+    let mut expected = OnCpu::plain(&layer, &[shape], samples, &[&values]);
+    let x = memory.hold::<A>(&values);
+    let y = if in_place { x } else { memory.space(elements) };
+    let count = elements as u32;
+    twin.play(memory, &CurveForward { x: x.read(), y: y.write(), elements: count, hyperbolic });
+    near_in(memory, y, &expected.output, "curve");
+
+    expected.output = memory.wide(y);
+    let before = memory.reals::<A>(elements);
+    let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
+    let launch =
+        CurveBackward { d_y: d_y.read(), y: y.read(), d_x: d_x.write(), elements: count, hyperbolic, accumulate };
+    twin.play(memory, &launch);
+    let (slopes, _) = expected.backward(&d);
+    near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "curve's gradient");
+}
+
+/// Sums of buffers.
+fn buffers(twin: &mut Twin, memory: &mut Memory, elements: usize) {
+    let (mut a, b) = (memory.values(elements), memory.values(elements));
+    let (held_a, held_b) = (memory.put(&a), memory.put(&b));
+    add_into(&mut a, &b);
+    let count = elements as u64;
+    twin.play(memory, &AddInto { a: held_a.write(), b: held_b.read(), elements: count });
+    same(&memory.get(held_a), &a, "sum of buffers");
+}

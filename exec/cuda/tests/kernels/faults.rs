@@ -1,0 +1,68 @@
+//! Kernels with faults, all of which the twin finds, and one without, which it plays.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Stdio;
+
+use lockstep_cuda::table::{AddInto, Call, Entry};
+use lockstep_cuda::{BLOCK, Geometry, Launch, Parameter, Source, Unit, ViewMut};
+
+use crate::memory::Memory;
+use crate::program::FAULTS;
+use crate::twin::Twin;
+
+/// A launch of the fault of this number on a tensor that begins one element behind an aligned address.
+struct Fault<const NUMBER: usize> {
+    y: ViewMut<f32>,
+    elements: u32,
+}
+
+impl<const NUMBER: usize> Launch for Fault<NUMBER> {
+    const ENTRY: Entry = Entry {
+        unit: Unit { source: Source::Elementwise, scalars: &[] },
+        name: FAULTS[NUMBER],
+        function: FAULTS[NUMBER],
+        types: &["float*", "u32"],
+    };
+
+    fn call(&self) -> Call {
+        let geometry = Geometry { blocks: 1, threads: BLOCK, shared_bytes: 4 * BLOCK, strided: false };
+        let arguments = vec![self.y.argument("y", self.elements.into()), self.elements.argument("elements", 0)];
+        Call { entry: Self::ENTRY, geometry, arguments }
+    }
+}
+
+/// Whether the twin ends when it plays the fault.
+fn is_found<const NUMBER: usize>() -> bool {
+    let Some(mut twin) = Twin::speaking_to(Stdio::null()) else { return true };
+    let (mut memory, elements) = (Memory::odd(), 8);
+    let y = memory.put(&vec![0.0f32; elements as usize]);
+    let fault = Fault::<NUMBER> { y: y.write(), elements };
+    catch_unwind(AssertUnwindSafe(|| twin.play(&mut memory, &fault))).is_err()
+}
+
+#[test]
+fn the_twin_finds_faults() {
+    let found = [
+        is_found::<0>(),
+        is_found::<1>(),
+        is_found::<2>(),
+        is_found::<3>(),
+        is_found::<4>(),
+        is_found::<5>(),
+        is_found::<6>(),
+    ];
+    for (name, found) in FAULTS.iter().zip(found) {
+        assert!(found, "{name} was not found");
+    }
+}
+
+/// A tensor that a launch says it reads must come back as it was; one that it writes, beyond what it says too.
+#[test]
+fn the_twin_plays_what_is_right() {
+    let Some(mut twin) = Twin::start() else { return };
+    let mut memory = Memory::odd();
+    let (a, b) = (memory.put(&[1.0f32, 2.0, 3.0, 4.0, 5.0]), memory.put(&[10.0f32, 20.0, 30.0, 40.0, 50.0]));
+    twin.play(&mut memory, &AddInto { a: a.part(1..4).write(), b: b.part(2..5).read(), elements: 3 });
+    assert_eq!(memory.get(a), [1.0, 32.0, 43.0, 54.0, 5.0]);
+    assert_eq!(memory.get(b), [10.0, 20.0, 30.0, 40.0, 50.0]);
+}

@@ -1,0 +1,145 @@
+//! Chains of layers as lists of commands, played whole on the twin and held against the CPU device.
+//!
+//! Whole numbers must give the CPU's values exactly, whatever the precision of products, for all of their sums fit bf16; others
+//! 1e-5 of what was added up. Scratch, and what nobody may read, holds what is no number.
+
+mod case;
+mod chains;
+mod joined;
+mod laying;
+mod libraries;
+mod losses;
+mod on_cpu;
+mod rounding;
+
+use std::cell::RefCell;
+
+use lockstep_cuda::layers::{Form, Space};
+use lockstep_cuda::{Bf16, Precision};
+use lockstep_exec::device::cpu::Mode;
+use proptest::prelude::*;
+
+use crate::memory::Memory;
+use crate::twin::Twin;
+use crate::{Theme, property};
+use case::Case;
+use chains::Chain;
+use joined::{Joined, Place};
+use lockstep_models::Shape;
+
+/// Convolutions and dense layers, in all precisions.
+pub(crate) const PRODUCTS: Theme = Theme {
+    kernels: &[
+        "channel_slopes",
+        "channel_slopes_finish",
+        "column_slopes",
+        "max_pool_backward",
+        "max_pool_forward",
+        "move_rows",
+        "permute",
+        "relu_backward",
+        "relu_forward",
+    ],
+    play: products,
+};
+
+/// All others, and the losses.
+pub(crate) const OTHERS: Theme = Theme {
+    kernels: &[
+        "add",
+        "batch_norm_backward",
+        "batch_norm_forward",
+        "batch_norm_inverses",
+        "batch_norm_moments",
+        "batch_norm_statistics",
+        "channel_affine",
+        "channel_slopes",
+        "channel_slopes_finish",
+        "column_moments",
+        "column_slopes",
+        "curve_backward",
+        "curve_forward",
+        "dropout_backward",
+        "dropout_forward",
+        "global_pool_backward",
+        "global_pool_forward",
+        "local_response_backward",
+        "local_response_forward",
+        "local_response_ratios",
+        "logistic_forward",
+        "loss_backward",
+        "loss_totals",
+        "max_pool_backward",
+        "max_pool_forward",
+        "mean_pool_backward",
+        "mean_pool_forward",
+        "move_rows",
+        "permute",
+        "relu_backward",
+        "relu_forward",
+        "softmax_forward",
+    ],
+    play: others,
+};
+
+/// Where the layers' own tensors come from: the twin's memory.
+struct Own<'a>(&'a mut Memory);
+
+impl Space for Own<'_> {
+    fn take(&mut self, bytes: u64) -> u64 {
+        self.0.room(bytes)
+    }
+}
+
+/// Plays cases of a strategy; `whole` ones have small whole numbers in their tensors.
+fn agree(twin: &RefCell<Twin>, cases: u32, chains: impl Strategy<Value = Chain>, products: bool) {
+    let precision = prop_oneof![Just(Precision::F32), Just(Precision::Tf32), Just(Precision::Bf16)];
+    let form = (precision, any::<bool>()).prop_map(|(precision, channels_last)| Form { precision, channels_last });
+    let rest = (0..3u32, any::<bool>(), proptest::option::of(0..2usize), 0..5u32, proptest::option::of(0..3u32));
+    property((chains, form, rest), cases, |(chain, form, (spare, whole, place, mode, batch)), memory| {
+        let whole = products && (whole || form.precision != Precision::F32);
+        let batch = batch.filter(|_| mode == 0);
+        Case { chain, form, whole, spare, place, batch }.agrees(&mut twin.borrow_mut(), memory);
+    });
+}
+
+fn products(twin: &RefCell<Twin>) {
+    agree(twin, 40, chains::convolutions(), true);
+    agree(twin, 25, chains::dense(), true);
+    property((chains::convolutions(), any::<bool>()), 10, |(chain, last), memory| {
+        rounding::is_bounded(&mut twin.borrow_mut(), memory, chain, last);
+    });
+    property(chains::dense(), 10, |chain, memory| rounding::is_bounded(&mut twin.borrow_mut(), memory, chain, false));
+}
+
+fn others(twin: &RefCell<Twin>) {
+    agree(twin, 20, chains::batch_norms(), false);
+    agree(twin, 60, chains::others(), false);
+    agree(twin, 25, chains::pools(), false);
+    let place = prop::sample::select(vec![Place::Own, Place::Normalised, Place::Addend, Place::Input]);
+    let mode = prop_oneof![Just(Mode::Train), Just(Mode::Evaluate)];
+    let sizes = (1..4u32, 1..9u32, 2..6u32, 1..6u32);
+    property(
+        (sizes, place, mode, any::<[bool; 4]>()),
+        25,
+        |((samples, channels, height, width), place, mode, flags), memory| {
+            let [relu, second, channels_last, halves] = flags;
+            let shape = Shape { channels, height, width };
+            let precision = if halves { Precision::Bf16 } else { Precision::F32 };
+            let form = Form { precision, channels_last };
+            let joined = Joined { samples, shape, relu, place, second, mode, form };
+            match halves {
+                true => joined.agrees::<Bf16>(&mut twin.borrow_mut(), memory),
+                false => joined.agrees::<f32>(&mut twin.borrow_mut(), memory),
+            }
+            match halves {
+                true => joined.is_refused::<Bf16>(memory),
+                false => joined.is_refused::<f32>(memory),
+            }
+        },
+    );
+    let sizes = (1..20u32, 1..60u32, 0..3u32, any::<[bool; 2]>());
+    property(sizes, 20, |(samples, classes, spare, flags), memory| {
+        losses::agree(&mut twin.borrow_mut(), memory, samples, classes, spare, flags);
+    });
+}

@@ -1,0 +1,34 @@
+//! How far products of rounded factors may lie from exact ones.
+
+use lockstep_cuda::layers::Form;
+use lockstep_cuda::{Bf16, Precision, Scalar};
+use lockstep_models::Layer;
+
+use super::case::Case;
+use super::chains::Chain;
+use crate::memory::Memory;
+use crate::near_within;
+use crate::twin::Twin;
+
+/// The layer alone, for a ReLU's or a maximum's choice is not continuous, with numbers of any kind.
+///
+/// With the unit u = 2⁻⁸ of bf16 a factor is off by u of itself, so a product by 2u and little more, and what cuDNN gives is rounded
+/// again: a sum is off by at most 3u of its terms' magnitudes. TF32 has three bits more. That they are rounded must show, too.
+pub(crate) fn is_bounded(twin: &mut Twin, memory: &mut Memory, chain: Chain, channels_last: bool) {
+    let alone = |layer: &Layer| matches!(layer, Layer::Conv2d(_) | Layer::Dense(_));
+    let layers = chain.layers.into_iter().filter(alone).collect();
+    let chain = Chain { layers, ..chain };
+    for (precision, unit) in [(Precision::Bf16, 1.0 / 256.0), (Precision::Tf32, 1.0 / 2048.0)] {
+        let form = Form { precision, channels_last };
+        let case = Case { chain: chain.clone(), form, whole: false, spare: 0, place: None, batch: None };
+        let all = match precision.scalar() {
+            Scalar::F32 => case.products::<f32>(twin, memory),
+            Scalar::Bf16 => case.products::<Bf16>(twin, memory),
+        };
+        for (got, expected, terms) in &all {
+            near_within(3.01 * unit, got, expected, terms, "rounded factors");
+        }
+        let far = |(got, expected, _): &(Vec<f32>, Vec<f32>, Vec<f32>)| got != expected;
+        assert!(all.iter().any(far), "{precision:?} rounds nothing");
+    }
+}

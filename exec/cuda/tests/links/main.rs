@@ -1,0 +1,170 @@
+//! Sums among GPUs, over pretend libraries (`tests/gpu/pretend`): what ranks on several GPUs come to, whichever way gradients go.
+//!
+//! Each test runs in a process of its own, as the driver's do: the libraries read their settings once.
+
+#[path = "../driver/pretend.rs"]
+mod pretend;
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockstep_cuda::{Gpus, Precision};
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::{Cpus, Devices, Nulls};
+use lockstep_exec::{ExecError, Options, Run, run};
+use lockstep_models::{Bucket, Job, random_model};
+
+/// In a scene's own process.
+const SCENE: &str = "LOCKSTEP_LINKS_SCENE";
+
+/// Plays a scene, which is the test `name`, in a process of its own with `settings` of the pretend libraries, found as a user's
+/// are; nothing, with a loud word, where they cannot be made.
+fn scene(name: &str, settings: &[(&str, &str)], play: fn()) {
+    if std::env::var_os(SCENE).is_some() {
+        return play();
+    }
+    let Some(folder) = pretend::folder() else { return };
+    let itself = std::env::current_exe().expect("a test knows where it is");
+    let mut scene = Command::new(itself);
+    scene.args([name, "--exact", "--nocapture"]).env(SCENE, "1").env("LD_LIBRARY_PATH", folder);
+    scene.env("LOCKSTEP_CACHE", folder.join("cache")).envs(settings.iter().copied());
+    let output = scene.output().expect("a test starts");
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{name} {settings:?}: {}\n{said}{errors}",
+        output.status
+    );
+}
+
+/// Trains a small model for three steps, its gradients in several exchanges by `algorithm`.
+fn train(algorithm: &str, ranks: u32, devices: impl Devices + 'static) -> Result<Run, ExecError> {
+    train_by("ssgd", algorithm, ranks, devices)
+}
+
+fn train_by(strategy: &str, algorithm: &str, ranks: u32, devices: impl Devices + 'static) -> Result<Run, ExecError> {
+    let model = Arc::new(random_model(5, true));
+    let (strategy, algorithm) = (strategy.parse().expect("a strategy"), algorithm.parse().expect("a known algorithm"));
+    let job = Job { strategy, algorithm, bucket: Bucket::Layer, ..Job::new(model, ranks, 4) };
+    let program = job.program().expect("a program");
+    let (data, _) = Dataset::load("synthetic:200", &program.model).expect("data");
+    run(
+        &program,
+        &data,
+        &Options { steps: 3, devices: Arc::new(devices), stall_limit: Duration::from_secs(4), ..Options::default() },
+    )
+}
+
+fn gpus() -> Gpus {
+    Gpus::open(Precision::F32).expect("the pretend GPUs")
+}
+
+/// How far two runs' parameters are apart, beside the largest of them.
+fn distance(one: &Run, other: &Run) -> f32 {
+    let largest = one.parameters.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
+    let apart = one.parameters.iter().zip(&other.parameters).map(|(a, b)| (a - b).abs());
+    apart.fold(0.0, f32::max) / largest
+}
+
+fn count() -> u32 {
+    std::env::var("PRETEND_DEVICES").expect("a scene has settings").parse().expect("a number")
+}
+
+/// NCCL's sums have an order of their own, so the last bits may differ.
+#[test]
+fn sums_by_nccl_are_those_of_the_ring() {
+    for (devices, seed) in [("2", "1"), ("2", "2"), ("4", "3"), ("4", "4")] {
+        let settings = [("PRETEND_DEVICES", devices), ("PRETEND_SEED", seed)];
+        scene("sums_by_nccl_are_those_of_the_ring", &settings, || {
+            let ring = train("ring", count(), gpus()).expect("a run");
+            let nccl = train("library:nccl", count(), gpus()).expect("a run");
+            assert!(distance(&ring, &nccl) < 1e-6, "{}", distance(&ring, &nccl));
+            for (step, (a, b)) in ring.losses.iter().zip(&nccl.losses).enumerate() {
+                assert!((a - b).abs() < 1e-6 * a.abs(), "step {step}: {a} and {b}");
+            }
+            // A run must have trained, or nothing was added up.
+            let alone = train("ring", 1, gpus()).expect("a run");
+            assert!(distance(&ring, &alone) > 1e-4, "{}", distance(&ring, &alone));
+        });
+    }
+}
+
+/// Copies and sums on the devices are the host's, in its order: the same bits, whatever the algorithm, with ranks that share a GPU
+/// and ranks that do not.
+#[test]
+fn messages_past_the_host_give_its_bits() {
+    for (devices, seed) in [("1", "1"), ("2", "2"), ("2", "3"), ("4", "4")] {
+        let settings = [("PRETEND_DEVICES", devices), ("PRETEND_SEED", seed)];
+        scene("messages_past_the_host_give_its_bits", &settings, || {
+            for (strategy, algorithm, ranks) in [
+                ("ssgd", "ring", 4),
+                ("ssgd", "ring", 3),
+                ("ssgd", "halving-doubling", 3),
+                ("ssgd", "tree:2", 4),
+                ("ssgd", "multi-color:2", 4),
+                ("ssgd", "direct", 2),
+                ("ssgd", "parameter-server:1:dedicated", 2),
+                ("sma", "ring", 4),
+            ] {
+                let case = format!("{strategy} by {algorithm} on {ranks}");
+                let before = gpus().direct_messages();
+                let staged = train_by(strategy, algorithm, ranks, gpus().by_host()).expect(&case);
+                assert_eq!(gpus().direct_messages(), before, "{case}");
+                let direct = train_by(strategy, algorithm, ranks, gpus()).expect(&case);
+                // What a server adds up lies on the host.
+                let all = staged.traffic.iter().flatten().map(|sent| sent.messages).sum::<u64>();
+                let expected = if algorithm.ends_with("dedicated") { 0 } else { all };
+                assert_eq!((gpus().direct_messages() - before, all > 0), (expected, true), "{case}");
+                assert_eq!(direct.losses, staged.losses, "{case}");
+                assert_eq!(direct.state_sha256, staged.state_sha256, "{case}");
+            }
+        });
+    }
+}
+
+/// Buffers have page-locked twins on the host only where messages pass there.
+#[test]
+fn the_host_holds_what_messages_read_there_alone() {
+    scene("the_host_holds_what_messages_read_there_alone", &[("PRETEND_DEVICES", "2")], || {
+        // SAFETY: the library is loaded, as the GPUs' own, and has this function.
+        let most = || unsafe {
+            let library = libloading::Library::new("libpretend.so").expect("the pretend library");
+            library.get::<unsafe extern "C" fn() -> u64>(b"pretend_most_pinned\0").expect("its function")()
+        };
+        train_by("ssgd", "ring", 4, gpus()).expect("a run");
+        let direct = most();
+        let run = train_by("ssgd", "ring", 4, gpus().by_host()).expect("a run");
+        let gradients = (4 * run.parameters.len() as u64).next_multiple_of(256);
+        assert_eq!((direct > 0, most() - direct), (true, 4 * gradients));
+    });
+}
+
+/// A sum that never ends is given up: the streams behind it are free again, or the run would not end.
+#[test]
+fn a_sum_that_stalls_ends_the_run() {
+    let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_FAULT", "stall:5")];
+    scene("a_sum_that_stalls_ends_the_run", &settings, || {
+        let began = Instant::now();
+        let failure = train("library:nccl", 2, gpus()).err().expect("it cannot end well");
+        let ExecError::Stall { report, .. } = &failure else { panic!("{failure}") };
+        assert!(report.contains("library:nccl"), "{report}");
+        assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn what_nccl_cannot_do_is_refused_with_the_cure() {
+    fn refused(ranks: u32, devices: impl Devices + 'static) -> String {
+        match train("library:nccl", ranks, devices) {
+            Err(ExecError::Input(error)) => error.to_string(),
+            other => panic!("not refused: {:?}", other.err()),
+        }
+    }
+    assert!(refused(2, Cpus).contains("--device cuda"));
+    assert!(refused(2, Nulls).contains("--device cuda"));
+    scene("what_nccl_cannot_do_is_refused_with_the_cure", &[("PRETEND_DEVICES", "2")], || {
+        let refusal = refused(3, gpus());
+        assert!(refusal.contains("3 ranks on 2 GPUs") && refusal.contains("ring"), "{refusal}");
+    });
+}

@@ -1,0 +1,71 @@
+//! Every kernel compiled by NVRTC for each architecture that CUDA 13 knows, on a machine that needs no GPU.
+
+use std::path::Path;
+
+use lockstep_cuda::{Nvrtc, Places, Scalar, Source, Unit, table};
+
+/// Set by `tests/run`: a missing compiler is then a failure.
+const REQUIRED: &str = "LOCKSTEP_REQUIRE_NVRTC";
+/// A folder that holds the library, where it is not in `.venv`.
+const FOLDER: &str = "LOCKSTEP_NVRTC";
+
+/// Turing, Ampere, Hopper and Blackwell; CUDA 13 has dropped older ones.
+const ARCHITECTURES: [i32; 4] = [75, 80, 90, 100];
+
+/// The compiler; `None`, with a loud word, where there is none.
+fn nvrtc() -> Option<Nvrtc> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut places = Places::usual().with_python(&workspace.join(".venv"));
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        places = places.with(Path::new(&folder));
+    }
+    match Nvrtc::load(&places) {
+        Ok(nvrtc) => Some(nvrtc),
+        Err(missing) => {
+            assert!(std::env::var_os(REQUIRED).is_none(), "{REQUIRED} is set: {missing}");
+            eprintln!("SKIPPED: the CUDA kernels were not compiled: {missing}");
+            eprintln!("SKIPPED: bash tests/run python kernels, or {FOLDER} with the folder that holds the library");
+            None
+        }
+    }
+}
+
+#[test]
+fn every_kernel_is_compiled_for_every_architecture() {
+    let Some(nvrtc) = nvrtc() else { return };
+    eprintln!("{}", nvrtc.describe().expect("it has a version"));
+    let known = nvrtc.architectures().expect("it has architectures");
+    for architecture in ARCHITECTURES {
+        assert!(known.contains(&architecture), "sm_{architecture} is none of {known:?}");
+        for unit in Unit::all() {
+            let program = nvrtc.compile(unit, architecture).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(program[..4], *b"\x7fELF", "{unit} for sm_{architecture}");
+            for entry in table::all().iter().filter(|entry| entry.unit == unit) {
+                let name = format!(".text.{}\0", entry.function);
+                let has = program.windows(name.len()).any(|part| part == name.as_bytes());
+                assert!(has, "no {} in {unit} for sm_{architecture}", entry.function);
+            }
+        }
+    }
+}
+
+/// What does not compile says where and why; so do an architecture that CUDA 13 has dropped and a wrong table.
+#[test]
+fn what_is_refused_says_why() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let refusal = |text: &str, architecture| {
+        let answer = nvrtc.compile_text("broken.cu", text, architecture);
+        answer.expect_err("it cannot be compiled").to_string()
+    };
+    let error = refusal("extern \"C\" __global__ void broken() {\n    undefined();\n}\n", 90);
+    assert!(error.starts_with("NVRTC: broken.cu for sm_90: broken.cu(2): error: "), "{error}");
+    let error = refusal("extern \"C\" __global__ void old() {}\n", 60);
+    assert!(error.starts_with("NVRTC: broken.cu for sm_60: ") && error.contains("gpu-architecture"), "{error}");
+    let unit = |unit: &Unit| unit.source == Source::Elementwise && unit.scalars == [Scalar::Bf16];
+    let right = Unit::all().into_iter().find(unit).expect("it is there").program();
+    let check = |first: &str| format!("decltype(&relu_forward_bf16), void (*)({first},");
+    let wrong = right.replace(&check("const u16*"), &check("const float*"));
+    assert_ne!(right, wrong);
+    let error = refusal(&wrong, 90);
+    assert!(error.contains("static assertion failed") && error.contains("relu_forward_bf16"), "{error}");
+}

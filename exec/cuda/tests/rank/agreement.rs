@@ -1,0 +1,174 @@
+//! What trains on a GPU trains as it does on the CPU, to rounding; it can be stopped, and go on elsewhere.
+
+use std::sync::Arc;
+
+use lockstep_cuda::{Gpus, Precision};
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::Devices;
+use lockstep_exec::{Evaluations, Options, Run, run};
+use lockstep_models::{Job, Model, Optimizer, Program, Target};
+
+use crate::{cpus, gentle, gpus, near, same, scene};
+
+fn lenet(strategy: &str, ranks: u32, batch: u32) -> Program {
+    let model = Arc::new(Model::load("lenet").expect("a model"));
+    let strategy = strategy.parse().expect("a strategy");
+    let nodes = if ranks == 4 { Some(vec![2, 2]) } else { None };
+    Job { strategy, node_sizes: nodes, ..Job::new(model, ranks, batch) }.program().expect("a program")
+}
+
+fn digits(program: &Program) -> (Dataset, Dataset) {
+    Dataset::load("mnist", program.whole_model()).expect("digits")
+}
+
+fn options(devices: &Arc<dyn Devices>, steps: u32) -> Options<'static> {
+    Options { steps, warm_up: 0, seed: 7, devices: devices.clone(), optimizer: gentle(), ..Options::default() }
+}
+
+fn train(program: &Program, options: &Options<'_>) -> Run {
+    run(program, &digits(program).0, options).expect("a run")
+}
+
+/// Each strategy on two GPUs, whose parameters and losses are off by `bound` of the CPU's at most.
+fn strategies_agree(devices: &Arc<dyn Devices>, bound: f64) {
+    for (strategy, ranks, batch) in [
+        ("ssgd", 2, 8),
+        ("sma", 3, 4),
+        ("sma:reference-models", 4, 4),
+        ("ea-sgd", 2, 4),
+        ("hybrid:a", 2, 4),
+        ("hybrid:b", 2, 4),
+        ("hybrid:c", 2, 4),
+        ("model-parallel", 2, 4),
+        ("first-device-table", 4, 4),
+    ] {
+        let program = lenet(strategy, ranks, batch);
+        let cpu = train(&program, &options(&cpus(), 3));
+        let gpu = train(&program, &options(devices, 3));
+        near(bound, &gpu.parameters, &cpu.parameters, strategy);
+        for (gpu, cpu) in gpu.losses.iter().zip(&cpu.losses) {
+            assert!((gpu - cpu).abs() <= bound * cpu.abs(), "{strategy}: {gpu} for {cpu}");
+        }
+        assert_eq!(gpu.losses.len(), 3);
+    }
+}
+
+#[test]
+fn every_strategy_trains_as_on_the_cpu() {
+    let name = "agreement::every_strategy_trains_as_on_the_cpu";
+    scene(name, &[("PRETEND_DEVICES", "2")], || strategies_agree(&gpus(Precision::F32), 1e-5));
+}
+
+#[test]
+fn so_it_does_with_channels_last() {
+    scene("agreement::so_it_does_with_channels_last", &[("PRETEND_DEVICES", "2")], || {
+        let last = Gpus::open(Precision::F32).expect("GPUs").with_channels(true);
+        strategies_agree(&(Arc::new(last) as Arc<dyn Devices>), 1e-5);
+    });
+}
+
+/// Activations and messages of them are rounded in each layer.
+#[test]
+fn so_it_does_in_bf16_nearly() {
+    let name = "agreement::so_it_does_in_bf16_nearly";
+    scene(name, &[("PRETEND_DEVICES", "2")], || strategies_agree(&gpus(Precision::Bf16), 2e-2));
+}
+
+/// Factors of ten and of seven bits of mantissa: with so few samples the steps stay close.
+#[test]
+fn fewer_bits_train_nearly_as_well() {
+    scene("agreement::fewer_bits_train_nearly_as_well", &[], || {
+        let program = lenet("ssgd", 1, 16);
+        let cpu = train(&program, &options(&cpus(), 4));
+        for (precision, bound) in [(Precision::Tf32, 2e-3), (Precision::Bf16, 2e-2)] {
+            let gpu = train(&program, &options(&gpus(precision), 4));
+            near(bound, &gpu.parameters, &cpu.parameters, &format!("{precision:?}"));
+            // Fewer bits are other bits.
+            assert_ne!(gpu.weights_sha256, cpu.weights_sha256);
+        }
+    });
+}
+
+#[test]
+fn a_run_that_stops_goes_on_to_the_bit_and_elsewhere() {
+    scene("agreement::a_run_that_stops_goes_on_to_the_bit_and_elsewhere", &[("PRETEND_SEED", "4")], || {
+        let devices = gpus(Precision::F32);
+        for strategy in ["ssgd", "sma"] {
+            let program = lenet(strategy, 2, 4);
+            let whole = train(&program, &options(&devices, 5));
+            let first = train(&program, &options(&devices, 2)).state();
+            let rest = train(&program, &Options { start: Some(&first), ..options(&devices, 3) });
+            assert_eq!(rest.state_sha256, whole.state_sha256, "{strategy}");
+            let elsewhere = train(&program, &Options { start: Some(&first), ..options(&cpus(), 3) });
+            near(1e-5, &elsewhere.parameters, &whole.parameters, strategy);
+        }
+    });
+}
+
+/// A timeline by the device's own clock: tasks in their order, none before it was begun, and the same training.
+#[test]
+fn a_timed_run_is_the_same_run() {
+    scene("agreement::a_timed_run_is_the_same_run", &[], || {
+        let devices = gpus(Precision::F32);
+        let program = lenet("ssgd", 2, 4);
+        let plain = train(&program, &options(&devices, 4));
+        let timed = train(&program, &Options { timed: true, ..options(&devices, 4) });
+        same(&timed.parameters, &plain.parameters, "parameters");
+        for run in [&plain, &timed] {
+            let spans = &run.timeline.spans;
+            assert!(spans.iter().all(|span| span.ready <= span.start && span.start <= span.end));
+        }
+        let compute = |rank: u32| {
+            let role = &program.roles[program.role_of(rank)];
+            let computes = move |task: u32| role.tasks[task as usize].stream == lockstep_models::Stream::Compute;
+            timed.timeline.spans.iter().filter(move |span| span.rank == rank && computes(span.task))
+        };
+        for rank in 0..2 {
+            let ends: Vec<_> = compute(rank).map(|span| span.end).collect();
+            assert!(ends.len() > 20 && ends.is_sorted(), "rank {rank}: {ends:?}");
+        }
+    });
+}
+
+#[test]
+fn models_are_judged_as_on_the_cpu() {
+    scene("agreement::models_are_judged_as_on_the_cpu", &[("PRETEND_SEED", "6")], || {
+        let program = lenet("ssgd", 2, 40);
+        let (data, held_out) = Dataset::load("synthetic:100", &program.model).expect("samples");
+        // An epoch of one step, then the model is judged twice, with a batch that is not full at the end.
+        let judge = |devices: &Arc<dyn Devices>| {
+            let when =
+                Evaluations { held_out: &held_out, last_epochs: 1, recompute_bn: false, target: Target::default() };
+            let options = Options { evaluations: Some(when), ..options(devices, 1) };
+            let mut run = run(&program, &data, &options).expect("a run");
+            let last = run.evaluate(&held_out).expect("a judgement");
+            assert_eq!(run.evaluations.len(), 1);
+            (run.evaluations[0], last)
+        };
+        let ((gpu, gpu_last), (cpu, cpu_last)) = (judge(&gpus(Precision::F32)), judge(&cpus()));
+        for (gpu, cpu) in [(gpu, cpu), (gpu_last, cpu_last)] {
+            assert_eq!((gpu.samples, gpu.correct), (cpu.samples, cpu.correct));
+            assert!((gpu.mean_loss - cpu.mean_loss).abs() <= 1e-5 * cpu.mean_loss, "{gpu:?} for {cpu:?}");
+        }
+    });
+}
+
+/// A loss that is no number ends the run, as soon as on the CPU or a little later: what cuDNN rectifies is never NaN.
+#[test]
+fn a_loss_that_is_no_number_ends_the_run() {
+    scene("agreement::a_loss_that_is_no_number_ends_the_run", &[], || {
+        let program = lenet("ssgd", 2, 4);
+        let optimizer = Optimizer { learning_rate: 1e30, ..gentle() };
+        let error = |devices: &Arc<dyn Devices>| {
+            let options = Options { optimizer: optimizer.clone(), ..options(devices, 8) };
+            run(&program, &digits(&program).0, &options).err().expect("it diverges").to_string()
+        };
+        let step =
+            |text: &str| text.split("in step ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+        let (gpu, cpu) = (error(&gpus(Precision::F32)), error(&cpus()));
+        assert!(gpu.contains("training has diverged") && gpu.contains("lower learning rate"), "{gpu}");
+        let (gpu_step, cpu_step) = (step(&gpu).expect("a step"), step(&cpu).expect("a step"));
+        assert!((cpu_step..=cpu_step + 2).contains(&gpu_step), "{gpu}\n{cpu}");
+        assert!(gpu.contains("nobody can say") && cpu.contains("first output that is not finite"), "{gpu}\n{cpu}");
+    });
+}

@@ -1,0 +1,72 @@
+//! What a run says when a GPU cannot go on, and that it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_cuda::{Gpus, Precision};
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::{DeviceError, Devices};
+use lockstep_exec::{ExecError, Options, run};
+use lockstep_models::{Job, Model};
+
+use crate::{gpus, scene};
+
+fn outcome(ranks: u32, batch: u32, devices: &Arc<dyn Devices>) -> Result<(), ExecError> {
+    let model = Arc::new(Model::load("lenet").expect("a model"));
+    let program = Job::new(model, ranks, batch).program().expect("a program");
+    let (data, _) = Dataset::load("mnist", &program.model).expect("digits");
+    let stall_limit = Duration::from_secs(30);
+    run(&program, &data, &Options { steps: 3, devices: devices.clone(), stall_limit, ..Options::default() }).map(drop)
+}
+
+/// What does not fit is refused with the plan's figure, before a step is made; what is said to fit does.
+#[test]
+fn what_does_not_fit_is_refused_with_what_would() {
+    let settings = [("PRETEND_MEMORY_BYTES", "25165824")];
+    scene("errors::what_does_not_fit_is_refused_with_what_would", &settings, || {
+        let devices = gpus(Precision::F32);
+        let Err(ExecError::Device(error)) = outcome(1, 512, &devices) else { panic!("24 MiB") };
+        let DeviceError::OutOfMemory { what, asked, free, .. } = &error else { panic!("{error:?}") };
+        assert!(asked > free && what.contains("memory plan of rank 0 for 512 samples"), "{error}");
+        let fit: u32 = what
+            .split("about ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next())
+            .and_then(|count| count.parse().ok())
+            .unwrap_or_else(|| panic!("{error}"));
+        assert!((1..512).contains(&fit), "{error}");
+        outcome(1, fit.min(64), &devices).expect("what is said to fit does");
+    });
+}
+
+/// A device that is lost ends the run on all ranks, which say so; nothing hangs.
+#[test]
+fn a_lost_device_ends_the_run() {
+    for fault in ["lost:10", "lost:90"] {
+        let settings = [("PRETEND_FAULT", fault)];
+        scene("errors::a_lost_device_ends_the_run", &settings, || {
+            let Err(ExecError::Device(error)) = outcome(2, 4, &gpus(Precision::F32)) else { panic!("it is lost") };
+            assert!(matches!(error, DeviceError::Lost { .. }), "{error:?}");
+            assert!(error.to_string().contains("--resume"), "{error}");
+        });
+    }
+}
+
+/// Memory that runs out later, taken by others, is said with what it was for.
+#[test]
+fn memory_that_is_refused_later_is_named() {
+    scene("errors::memory_that_is_refused_later_is_named", &[("PRETEND_FAULT", "oom:9")], || {
+        let Err(ExecError::Device(error)) = outcome(2, 4, &gpus(Precision::F32)) else { panic!("the ninth") };
+        let DeviceError::OutOfMemory { what, .. } = &error else { panic!("{error:?}") };
+        assert!(!what.is_empty(), "{error}");
+    });
+}
+
+/// What a machine lacks is said by name.
+#[test]
+fn a_driver_that_is_too_old_is_said_to_be() {
+    scene("errors::a_driver_that_is_too_old_is_said_to_be", &[("PRETEND_FAULT", "driver:12080")], || {
+        let error = Gpus::open(Precision::F32).expect_err("it is too old").to_string();
+        assert!(error.contains("12.8") && error.contains("580"), "{error}");
+    });
+}

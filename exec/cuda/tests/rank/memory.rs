@@ -1,0 +1,169 @@
+//! A GPU's memory is known before the first step: what a rank needs is refused or taken when its device is made.
+
+use std::ffi::{CString, c_char};
+use std::sync::Arc;
+
+use lockstep_cuda::driver::{Context, DeviceMemory, Fill};
+use lockstep_cuda::{Places, Precision};
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::{DeviceError, Mode};
+use lockstep_exec::replica::Replica;
+use lockstep_models::{Job, Model, Op, Phase, Program, SgdStep, random_model};
+
+use crate::{gpus, scene};
+
+/// The pretend device has a fault from now on.
+fn fault(text: &str) {
+    let text = CString::new(text).expect("a text");
+    // SAFETY: the pretend libraries are loaded and have this function, which reads a text.
+    unsafe {
+        let library = libloading::Library::new("libpretend.so").expect("the pretend libraries");
+        library.get::<unsafe extern "C" fn(*const c_char)>(b"pretend_fault\0").expect("its function")(text.as_ptr());
+    }
+}
+
+fn context() -> Arc<Context> {
+    Context::open(&Places::usual(), 0).expect("the pretend GPU")
+}
+
+fn program(model: Model, batch: u32, accumulate: u32) -> Program {
+    Job { accumulate, ..Job::new(Arc::new(model), 1, batch) }.program().expect("a program")
+}
+
+/// Two micro-batches and an update.
+fn step(replica: &mut Replica, program: &Program, data: &Dataset) -> Result<(), DeviceError> {
+    let indices: Vec<u32> = (0..program.batch_per_rank).collect();
+    let tasks = || program.roles[0].tasks.iter().map(|task| &task.op);
+    for accumulate in [false, true] {
+        replica.load(data, &indices, 0)?;
+        for op in tasks() {
+            match op {
+                Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(*chain, Mode::Train)?),
+                Op::Compute { chain, phase, .. } => replica.backward(*chain, *phase, 0.1, accumulate)?,
+                _ => {}
+            }
+        }
+    }
+    for op in tasks() {
+        if let Op::Update { range } = op {
+            replica.update(range.start as usize..range.end as usize, &SgdStep::plain(1e-3, 0.9))?;
+        }
+    }
+    replica.parameters().map(drop)
+}
+
+/// Whatever is asked of the device's memory once a rank is there would be refused.
+#[test]
+fn steps_take_no_memory() {
+    scene("memory::steps_take_no_memory", &[("PRETEND_FAULT", "")], || {
+        let mut workspaces = 0;
+        for (seed, precision) in (0..24).zip([Precision::F32, Precision::Tf32, Precision::Bf16].into_iter().cycle()) {
+            let program = program(random_model(seed, true), 4, 2);
+            let data = Dataset::load("synthetic:8", &program.model).expect("samples").0;
+            let devices = gpus(precision);
+            let mut replica = Replica::of_rank(&*devices, 0, &program, 1).expect("a rank");
+            let free = context().memory().expect("an answer").0;
+            fault("oom:1");
+            for number in 0..4 {
+                step(&mut replica, &program, &data)
+                    .unwrap_or_else(|error| panic!("model {seed} {precision:?}: {error}"));
+                assert_eq!(context().memory().expect("an answer").0, free, "model {seed} {precision:?} step {number}");
+            }
+            let more = DeviceMemory::new(&context(), "more", 8, Fill::Zeros);
+            assert!(matches!(more, Err(DeviceError::OutOfMemory { .. })), "{more:?}");
+            fault("");
+            workspaces += u32::from(replica.scratch_bytes().1 > 0);
+        }
+        assert!(workspaces > 12, "{workspaces}");
+    });
+}
+
+/// What a refusal asks for is what a rank takes, and the samples that it says fit do.
+#[test]
+fn the_plan_is_what_is_taken() {
+    scene("memory::the_plan_is_what_is_taken", &[("PRETEND_FAULT", "")], || {
+        let (context, devices) = (context(), gpus(Precision::F32));
+        let free = || context.memory().expect("an answer").0;
+        let of_batch =
+            |batch| Replica::of_rank(&*devices, 0, &program(Model::load("lenet").expect("a model"), batch, 1), 1);
+        let all = free();
+        for batch in [64, 512] {
+            let replica = of_batch(batch).expect("memory enough");
+            let taken = all - free();
+            drop(replica);
+            devices.clear();
+            assert_eq!(free(), all);
+            // A sample takes more than the 32 KiB that are missing, and weights less than half of what many samples take.
+            let little = (taken - (32 << 10), batch - 2);
+            let much = (taken - (taken >> 2), batch / 8);
+            for (left, least) in [little, much].into_iter().take(if batch > 64 { 2 } else { 1 }) {
+                let others = DeviceMemory::new(&context, "what others hold", all - left, Fill::Zeros).expect("memory");
+                let Err(DeviceError::OutOfMemory { what, asked, .. }) = of_batch(batch) else { panic!("{left} bytes") };
+                // Beside the plan there are labels, and gaps of less than 256 bytes between pieces.
+                assert!(asked <= taken && taken - asked < 32 << 10, "{asked} of {taken} bytes");
+                let fit = what.split("about ").nth(1).and_then(|rest| rest.split(' ').next());
+                let fit: u32 = fit.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{what}"));
+                assert!((least..batch).contains(&fit), "{fit}: {what}");
+                of_batch(fit).unwrap_or_else(|error| panic!("{fit} samples fit: {error}"));
+                devices.clear();
+                drop(others);
+            }
+        }
+    });
+}
+
+/// As many ranks as are said to fit train at once, each with an arena of its own, and there is no room for one more.
+#[test]
+fn as_many_ranks_train_as_are_said_to_fit() {
+    let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_MEMORY_BYTES", "75497472")];
+    scene("memory::as_many_ranks_train_as_are_said_to_fit", &settings, || {
+        let (context, devices) = (context(), gpus(Precision::F32));
+        let program = program(Model::load("lenet").expect("a model"), 64, 1);
+        let data = Dataset::load("synthetic:64", &program.model).expect("samples").0;
+        let most = devices.most_ranks(&program, 1).expect("an answer");
+        assert!((4..12).contains(&most) && most.is_multiple_of(2), "{most} ranks on two GPUs of 72 MiB");
+        let all = context.memory().expect("an answer").0;
+        let made = |rank| Replica::of_rank(&*devices, rank, &program, 1).expect("it fits");
+        let mut ranks: Vec<Replica> = (0..most).map(made).collect();
+        let indices: Vec<u32> = (0..64).collect();
+        for rank in &mut ranks {
+            rank.load(&data, &indices, 0).expect("samples");
+            rank.forward(0, Mode::Train).expect("an arena");
+        }
+        let left = context.memory().expect("an answer").0;
+        assert!(left < (all - left) / u64::from(most / 2), "{left} of {all} bytes are left by {} ranks", most / 2);
+    });
+}
+
+/// Learners that share a GPU do not wait for each other's arena where there is room for another.
+#[test]
+fn learners_that_overlap_have_arenas_of_their_own() {
+    scene("memory::learners_that_overlap_have_arenas_of_their_own", &[("PRETEND_FAULT", "")], || {
+        let (context, devices) = (context(), gpus(Precision::F32));
+        let program = program(Model::load("lenet").expect("a model"), 16, 1);
+        let data = Dataset::load("synthetic:16", &program.model).expect("samples").0;
+        let indices: Vec<u32> = (0..16).collect();
+        let made = |rank| {
+            let mut replica = Replica::of_rank(&*devices, rank, &program, 1).expect("memory enough");
+            replica.load(&data, &indices, 0).expect("samples");
+            replica
+        };
+        let (mut first, mut second) = (made(0), made(1));
+        let free = context.memory().expect("an answer").0;
+        for task in &program.roles[0].tasks {
+            match task.op {
+                Op::Compute { chain, phase: Phase::Forward, .. } => {
+                    first.forward(chain, Mode::Train).map(drop).expect("a pass");
+                }
+                Op::Compute { chain, phase, .. } => first.backward(chain, phase, 0.1, false).expect("a pass"),
+                _ => {}
+            }
+        }
+        assert_eq!(context.memory().expect("an answer").0, free, "the first one has the arena that is there");
+        // It has given the arena back, and its streams are not through with it.
+        second.forward(0, Mode::Train).expect("a pass");
+        let arena = second.scratch_bytes().0 as u64;
+        let taken = free - context.memory().expect("an answer").0;
+        assert!(taken >= arena, "{taken} bytes for an arena of {arena}");
+    });
+}

@@ -1,0 +1,123 @@
+//! Random programs on GPUs: ranks train like one that accumulates, learners like the algorithm as it is printed, to the bit.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_cuda::Precision;
+use lockstep_exec::data::Dataset;
+use lockstep_exec::device::Devices;
+use lockstep_exec::{Arenas, Options, Run, reference, run};
+use lockstep_models::{Bucket, Job, random_model};
+use lockstep_topology::{Algorithm, Bytes};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use crate::{gentle, gpus, same, scene};
+
+const STEPS: u32 = 3;
+
+/// Runs a property on so many random cases.
+pub(crate) fn property<S: Strategy>(strategy: S, cases: u32, test: impl Fn(S::Value))
+where
+    S::Value: Debug + Clone,
+{
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let found = TestRunner::new(config).run(&strategy, |case| {
+        test(case);
+        Ok(())
+    });
+    if let Err(failure) = found {
+        panic!("{failure}");
+    }
+}
+
+fn algorithms() -> impl Strategy<Value = Algorithm> {
+    let names =
+        ["ring", "halving-doubling", "binomial-tree", "multi-color:2", "parameter-server:1", "hierarchical:ring"];
+    prop::sample::select(names.to_vec()).prop_map(|name| name.parse().expect("an algorithm"))
+}
+
+fn buckets() -> impl Strategy<Value = Bucket> {
+    let sizes = (1u64..4000).prop_map(|bytes| Bucket::Size(Bytes(bytes)));
+    prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), sizes]
+}
+
+fn data(job: &Job) -> Dataset {
+    let samples = 4 * u64::from(job.workers * job.accumulate.max(4) * job.batch_per_rank);
+    Dataset::load(&format!("synthetic:{samples}"), &job.model).expect("samples").0
+}
+
+/// A job on GPUs; NaN stands wherever nobody should read any more.
+fn trained(job: &Job, seed: u64, devices: &Arc<dyn Devices>) -> Run {
+    let program = job.program().expect("a program");
+    let arenas = Arenas { poison: true, ..Arenas::default() };
+    let (devices, stall_limit) = (devices.clone(), Duration::from_secs(120));
+    let options = Options {
+        steps: STEPS,
+        warm_up: 0,
+        seed,
+        devices,
+        optimizer: gentle(),
+        stall_limit,
+        arenas,
+        ..Options::default()
+    };
+    run(&program, &data(job), &options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn ranks_accumulate(precision: Precision) {
+    let devices = gpus(precision);
+    let sizes = (0u64..200, any::<bool>(), 1u32..=4, 2u32..=4, 1u32..=3);
+    let cuts = (buckets(), algorithms(), 1u32..=3, any::<bool>(), any::<u64>());
+    property((sizes, cuts), 24, |((model, norm, workers, batch, accumulate), cut)| {
+        let (bucket, algorithm, concurrent_exchanges, fuse, seed) = cut;
+        let model = Arc::new(random_model(model, norm));
+        let job = Job { accumulate, bucket, algorithm, concurrent_exchanges, fuse, ..Job::new(model, workers, batch) };
+        let distributed = trained(&job, seed, &devices);
+        let program = job.program().expect("a program");
+        let twin = reference::train_on(&*devices, &program, &data(&job), STEPS, seed, &gentle(), &[]).expect("a twin");
+        same(&distributed.parameters, &twin, &format!("{}, {}", job.algorithm, job.bucket));
+    });
+}
+
+#[test]
+fn ranks_on_gpus_train_like_one_that_accumulates() {
+    let name = "programs::ranks_on_gpus_train_like_one_that_accumulates";
+    scene(name, &[("PRETEND_SEED", "3")], || ranks_accumulate(Precision::F32));
+}
+
+/// So they do in bf16, with channels last.
+#[test]
+fn so_they_do_in_bf16() {
+    scene("programs::so_they_do_in_bf16", &[("PRETEND_SEED", "4")], || ranks_accumulate(Precision::Bf16));
+}
+
+/// As above, with ranks on three GPUs.
+#[test]
+fn so_they_do_on_several_gpus() {
+    let settings = [("PRETEND_DEVICES", "3"), ("PRETEND_SEED", "8")];
+    scene("programs::so_they_do_on_several_gpus", &settings, || ranks_accumulate(Precision::F32));
+}
+
+#[test]
+fn learners_on_a_gpu_equal_the_flat_algorithm() {
+    scene("programs::learners_on_a_gpu_equal_the_flat_algorithm", &[("PRETEND_SEED", "5")], || {
+        let devices = gpus(Precision::F32);
+        let sizes = (0u64..200, any::<bool>(), 1u32..=8, 2u32..=3, 1u32..=3);
+        let rule = (prop::sample::select(vec!["", ":first-come"]), any::<bool>(), buckets(), any::<u64>());
+        property((sizes, rule), 16, |((model, norm, learners, batch, tau), (assignment, momentum, bucket, seed))| {
+            let momentum = if momentum { "" } else { ":momentum=0" };
+            let text = format!("sma:tau={tau}{momentum}{assignment}");
+            let strategy = text.parse().expect("a strategy");
+            let model = Arc::new(random_model(model, norm));
+            let job = Job { strategy, bucket, ..Job::new(model, learners, batch) };
+            let distributed = trained(&job, seed, &devices);
+            let program = job.program().expect("a program");
+            let claims = &distributed.claims;
+            let twin =
+                reference::train_on(&*devices, &program, &data(&job), STEPS, seed, &gentle(), claims).expect("a twin");
+            same(&distributed.parameters, &twin, &text);
+        });
+    });
+}

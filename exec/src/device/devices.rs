@@ -1,0 +1,87 @@
+//! The devices of a run: what a kind of device gives to ranks, and the two kinds whose memory is the host's.
+
+use std::fmt;
+
+use lockstep_models::Program;
+use lockstep_topology::InputError;
+
+use super::cpu::{Cpu, Threads};
+use super::{Blueprint, Device, DeviceError, Null};
+use crate::error::ExecError;
+use crate::room;
+
+/// The devices of a run, of which each rank gets one.
+pub trait Devices: fmt::Debug + Send + Sync {
+    /// The device of `rank`; `threads` are a CPU's.
+    ///
+    /// # Errors
+    /// The device's: its memory does not hold what the blueprint asks for.
+    fn device(&self, rank: u32, of: Blueprint<'_>, threads: &Threads) -> Result<Box<dyn Device>, DeviceError>;
+
+    /// Refuses a program whose ranks `here`, those of this process, need more of the host's memory than there is, before any of it
+    /// is taken.
+    ///
+    /// # Errors
+    /// The estimate, what there is, and what would fit.
+    fn check_room(&self, program: &Program, here: &[u32], threads: usize) -> Result<(), InputError>;
+
+    /// How many ranks of the first role fit into the memory that is left; as many as anybody asks for where nobody can say.
+    ///
+    /// # Errors
+    /// An exchange's algorithm that cannot serve its group, threads that the system does not give; a device's.
+    fn most_ranks(&self, program: &Program, threads: usize) -> Result<u32, ExecError> {
+        room::most_ranks(program, threads)
+    }
+
+    /// Whether the ranks `here`, of this process, can add up by the devices' own library.
+    ///
+    /// # Errors
+    /// There is no such library, or it does not serve these ranks.
+    fn check_sums(&self, here: &[u32]) -> Result<(), InputError> {
+        let _ = here;
+        let message =
+            "adds up on NVIDIA's GPUs: add --device cuda, or take an algorithm of lockstep's own, such as ring";
+        Err(InputError::new("--algorithm", "library:nccl", message))
+    }
+
+    /// Whether messages among `ranks`, all of this process, may go from one's memory to another's on the devices themselves.
+    ///
+    /// # Errors
+    /// The device's.
+    fn reach(&self, ranks: &mut dyn Iterator<Item = u32>) -> Result<bool, DeviceError> {
+        let _ = ranks;
+        Ok(false)
+    }
+
+    /// Gives back the memory that no rank uses any more.
+    fn clear(&self) {}
+}
+
+/// The cores of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cpus;
+
+impl Devices for Cpus {
+    fn device(&self, _: u32, of: Blueprint<'_>, threads: &Threads) -> Result<Box<dyn Device>, DeviceError> {
+        Ok(Box::new(Cpu::new(of, threads)))
+    }
+
+    fn check_room(&self, program: &Program, here: &[u32], threads: usize) -> Result<(), InputError> {
+        room::check_room(program, here, threads, true)
+    }
+}
+
+/// Devices that compute nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nulls;
+
+impl Devices for Nulls {
+    fn device(&self, _: u32, of: Blueprint<'_>, _: &Threads) -> Result<Box<dyn Device>, DeviceError> {
+        Ok(Box::new(Null::new(of)))
+    }
+
+    /// It has parameters and gradients too.
+    fn check_room(&self, program: &Program, here: &[u32], threads: usize) -> Result<(), InputError> {
+        room::check_room(program, here, threads, false)
+    }
+}
