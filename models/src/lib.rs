@@ -11,7 +11,7 @@ mod driver;
 pub mod graph;
 mod held;
 mod job;
-mod layer;
+pub mod layer;
 mod lower;
 pub mod memory;
 mod model;
@@ -35,10 +35,11 @@ pub use critical_path::CriticalPath;
 pub use driver::{Answer, Claim, Decision, Driver, Judge, Judgement, Observation, Target};
 pub use graph::{Graph, Layout};
 pub use job::{Bucket, Job};
-pub use layer::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
-pub use model::{
-    Gather, Init, InitRules, LayerId, Model, Node, Parameter, Pass, Piece, ShardLayer, Sharding, Work, random_model,
+pub use layer::{
+    BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,
+    Scale, Shape, Work,
 };
+pub use model::{Gather, LayerId, Model, Node, Parameter, Piece, ShardLayer, Sharding, random_model};
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
 pub use partition::Partition;
 pub use passes::fused_chains;

@@ -17,7 +17,7 @@ use petgraph::visit::EdgeRef;
 use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Averaging, Bucket, Buffer, Exchange, Graph, Job, Layer, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
+    After, Averaging, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
     RankRange, Role, Stream, Task, TaskId,
 };
 
@@ -196,7 +196,7 @@ fn bucket_name(model: &Model, verb: &str, range: &Range<u64>) -> String {
 /// A chain for each layer that computes, and by layer which is its own.
 fn chain_of_layers(model: &Model) -> (Vec<Vec<LayerId>>, Vec<Option<usize>>) {
     let (mut chains, mut chain_of) = (Vec::new(), vec![None; model.layers().len()]);
-    for (id, node) in model.iter().filter(|(_, node)| !matches!(node.layer, Layer::Input(_) | Layer::Gather(_))) {
+    for (id, node) in model.iter().filter(|(_, node)| !(node.layer.is_input() || node.layer.is_gather())) {
         debug_assert!(!node.inputs.is_empty());
         chain_of[id.index()] = Some(chains.len());
         chains.push(vec![id]);

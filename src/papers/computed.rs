@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_models::memory::{Plan, Reuse};
-use lockstep_models::{Job, Layer, Model, Pass, Program, Strategy};
+use lockstep_models::{Job, Model, Pass, Program, Strategy};
 use lockstep_sim::{CollectiveRun, Conditions, FoldRule, Held, NetworkModel, Platform, Roofline, SimError};
 use lockstep_sim::{shuffle_time, simulate_collective};
 use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};
@@ -267,6 +267,6 @@ fn weight_bytes(model: &Model) -> f64 {
 
 /// A sum over convolutions and dense layers.
 fn matrix_layers(model: &Model, of: impl Fn(&lockstep_models::Node) -> f64) -> f64 {
-    let matrix = |node: &&lockstep_models::Node| matches!(node.layer, Layer::Conv2d(_) | Layer::Dense(_));
+    let matrix = |node: &&lockstep_models::Node| node.is_product();
     model.layers().iter().filter(matrix).map(of).sum()
 }

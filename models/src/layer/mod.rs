@@ -1,119 +1,59 @@
-//! The layers of a model: plain values, one variant a kind; what follows from them stands in the files beside.
+//! The layers of a model: the list of all kinds, a file for each.
+//!
+//! A kind's file holds its settings and all that follows from them ([`LayerRule`]), and how files write it ([`Kind`]). It has a
+//! variant here, and its lines in [`Layer::rule`] and [`KINDS`].
+//! Sizes come from files, so products and sums of them are taken in `u64` and limited before they become a `u32` again.
 
+mod add;
+mod attributes;
+mod batch_norm;
+mod concat;
+mod conv2d;
+mod dense;
+mod dropout;
+mod flatten;
+mod gather;
+mod global_pool;
+mod init;
+mod input;
+mod local_response_norm;
+mod logistic_cross_entropy;
+mod pool2d;
+mod relu;
+mod rule;
+mod scale;
 mod shape;
-mod toml;
+mod sigmoid;
+mod softmax_cross_entropy;
+mod tanh;
+#[cfg(test)]
+mod tests;
+mod window;
+mod work;
 
-/// Shape of one sample: channels, height, width, in this order in memory (a batch is `[samples, channels, height, width]`).
-/// A flat vector of n features is `n × 1 × 1`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Shape {
-    /// Feature maps.
-    pub channels: u32,
-    /// Rows.
-    pub height: u32,
-    /// Columns.
-    pub width: u32,
-}
+use std::fmt;
 
-/// A 2-d convolution (cross-correlation), weight `[out_channels, in_channels / groups, kernel.0, kernel.1]`.
-/// Pairs are (vertical, horizontal).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Conv2d {
-    /// Channels of the output.
-    pub out_channels: u32,
-    /// Height and width of the filter.
-    pub kernel: (u32, u32),
-    /// Steps of the filter.
-    pub stride: (u32, u32),
-    /// Zeros added on each side.
-    pub padding: (u32, u32),
-    /// Distance between filter taps.
-    pub dilation: (u32, u32),
-    /// Channel groups that do not see each other.
-    pub groups: u32,
-    /// Whether each output channel has a bias.
-    pub bias: bool,
-}
-
-/// A fully connected layer, weight `[out_features, in_features]`; its input is flattened.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Dense {
-    /// Features of the output.
-    pub out_features: u32,
-    /// Whether each output has a bias.
-    pub bias: bool,
-}
-
-/// Batch normalisation per channel with learnable γ (initially 1) and β (initially 0).
-#[derive(Debug, Clone, PartialEq)]
-pub struct BatchNorm {
-    /// Added to the variance under the root.
-    pub epsilon: f32,
-    /// Weight of the old running average: `running ← momentum·running + (1 − momentum)·batch`.
-    pub momentum: f32,
-}
-
-/// A factor and, if wanted, a summand per channel, both learnable: Caffe's `Scale`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Scale {
-    /// Whether each channel has a summand.
-    pub bias: bool,
-}
-
-/// Local response normalisation across channels, `y = x / (k + α·Σ x²)^β`, the sum over the `size` channels around x's own at
-/// its place (Krizhevsky, Sutskever, Hinton 2012, §3.3; Caffe's α is `size` times this one).
-#[derive(Debug, Clone, PartialEq)]
-pub struct LocalResponseNorm {
-    /// Channels that are summed, odd, x's own in the middle; fewer at the first and last channels.
-    pub size: u32,
-    /// α: what the sum of squares is multiplied with.
-    pub alpha: f32,
-    /// β: the exponent.
-    pub beta: f32,
-    /// k: what the sum is added to.
-    pub k: f32,
-}
-
-/// Sets a random share of the elements to zero in training and divides the others by what is kept on average, so that
-/// evaluation passes everything unchanged (Srivastava et al. 2014; the division stands in training instead of evaluation).
-///
-/// Which elements fall is drawn for each sample by its place in the training run alone, so that any number of ranks and
-/// micro-batches drops the same.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Dropout {
-    /// Share of elements that become zero, from 0 to below 1.
-    pub rate: f32,
-}
-
-/// What a pooling window computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PoolKind {
-    /// The largest value.
-    Max,
-    /// The mean over the window's places inside the unpadded image.
-    Average,
-}
-
-/// Pooling over windows.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Pool2d {
-    /// Largest or mean.
-    pub kind: PoolKind,
-    /// Height and width of the window.
-    pub kernel: (u32, u32),
-    /// Steps of the window.
-    pub stride: (u32, u32),
-    /// Places added on each side that belong to no image.
-    pub padding: (u32, u32),
-    /// Whether a last, partial window counts (Caffe's rule) or is dropped.
-    pub ceil: bool,
-}
+pub use attributes::{Attributes, CaffeKind, Kind, Maker};
+pub use batch_norm::BatchNorm;
+pub use conv2d::Conv2d;
+pub use dense::Dense;
+pub use dropout::Dropout;
+pub use gather::Gathered;
+pub use init::{Init, InitRules, Inits};
+pub use input::Samples;
+pub use local_response_norm::LocalResponseNorm;
+pub use pool2d::{Pool2d, PoolKind};
+pub use rule::{Arity, FeatureRule, InputUse, KernelClass, LayerRule, Learned, MatrixProduct};
+pub use scale::Scale;
+pub use shape::Shape;
+pub(crate) use work::ELEMENT_BYTES;
+pub use work::{Pass, Sizes, Work};
 
 /// One node of a [`Model`](crate::Model).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Layer {
     /// The samples themselves; exactly one per model, its first node.
-    Input(Shape),
+    Input(Samples),
     /// Convolution.
     Conv2d(Conv2d),
     /// Fully connected.
@@ -142,19 +82,114 @@ pub enum Layer {
     Concat,
     /// `c × h × w → (c·h·w) × 1 × 1`.
     Flatten,
-    /// What ranks have, brought together by an exchange: one sample of this shape. It stands only in the part of a model that a
-    /// rank holds where layers are split (`models/src/model/shard.rs`), and computes nothing.
-    Gather(Shape),
+    /// What ranks have, brought together by an exchange; only in the part of a model that a rank holds.
+    Gather(Gathered),
     /// Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.
     SoftmaxCrossEntropy,
-    /// Independent logistic units, one per class, and the sum of their cross-entropies against a label's one-hot vector
-    /// (Krizhevsky 2014, §5): needs no sum over classes. Otherwise as [`Layer::SoftmaxCrossEntropy`].
+    /// Independent logistic units and the sum of their cross-entropies. Otherwise as [`Layer::SoftmaxCrossEntropy`].
     LogisticCrossEntropy,
 }
 
+/// Every kind that a file can ask for.
+pub const KINDS: &[Kind] = &[
+    conv2d::KIND,
+    dense::KIND,
+    batch_norm::KIND,
+    scale::KIND,
+    relu::KIND,
+    sigmoid::KIND,
+    tanh::KIND,
+    local_response_norm::KIND,
+    dropout::KIND,
+    pool2d::MAX,
+    pool2d::AVERAGE,
+    global_pool::KIND,
+    add::KIND,
+    concat::KIND,
+    flatten::KIND,
+    softmax_cross_entropy::KIND,
+    logistic_cross_entropy::KIND,
+];
+
 impl Layer {
+    /// What its kind answers.
+    pub fn rule(&self) -> &dyn LayerRule {
+        match self {
+            Layer::Input(layer) => layer,
+            Layer::Conv2d(layer) => layer,
+            Layer::Dense(layer) => layer,
+            Layer::BatchNorm(layer) => layer,
+            Layer::Scale(layer) => layer,
+            Layer::Relu => &relu::Relu,
+            Layer::Sigmoid => &sigmoid::Sigmoid,
+            Layer::Tanh => &tanh::Tanh,
+            Layer::LocalResponseNorm(layer) => layer,
+            Layer::Dropout(layer) => layer,
+            Layer::Pool2d(layer) => layer,
+            Layer::GlobalPool => &global_pool::GlobalPool,
+            Layer::Add => &add::Add,
+            Layer::Concat => &concat::Concat,
+            Layer::Flatten => &flatten::Flatten,
+            Layer::Gather(layer) => layer,
+            Layer::SoftmaxCrossEntropy => &softmax_cross_entropy::SoftmaxCrossEntropy,
+            Layer::LogisticCrossEntropy => &logistic_cross_entropy::LogisticCrossEntropy,
+        }
+    }
+
+    /// The name of the layer's kind as model files write it, e.g. `conv2d`.
+    pub fn kind(&self) -> &'static str {
+        self.rule().kind()
+    }
+
     /// Whether it is one that ends a model.
     pub fn is_loss(&self) -> bool {
-        matches!(self, Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy)
+        self.rule().is_loss()
+    }
+
+    /// Whether it is the model's input.
+    pub fn is_input(&self) -> bool {
+        matches!(self, Layer::Input(_))
+    }
+
+    /// Whether it is filled by an exchange.
+    pub fn is_gather(&self) -> bool {
+        matches!(self, Layer::Gather(_))
+    }
+
+    /// Shape of one sample of the output when samples of the shapes `inputs` enter.
+    ///
+    /// The loss of a sample is `1×1×1`. The error says what does not fit and how to mend it, without the layer's name.
+    ///
+    /// ```
+    /// # use lockstep_models::{Layer, Shape};
+    /// let image = Shape { channels: 3, height: 32, width: 32 };
+    /// assert_eq!(Layer::GlobalPool.output_shape(&[image]), Ok(Shape { channels: 3, height: 1, width: 1 }));
+    /// ```
+    pub fn output_shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        let count = inputs.len();
+        let (fits, wanted) = match self.rule().arity() {
+            Arity::Nothing => (count == 0, "no input"),
+            Arity::One => (count == 1, "exactly one input"),
+            Arity::Several => (count >= 2, "two or more inputs"),
+        };
+        if !fits {
+            return Err(format!("has {count} inputs: {} takes {wanted}", self.kind()));
+        }
+        self.rule().shape(inputs)?.checked()
+    }
+}
+
+impl fmt::Display for Layer {
+    /// The entries of the layer's table in a model file, none left to a default.
+    ///
+    /// An input, and what ranks gather, have no table of their own there; they give their shape in the same style.
+    ///
+    /// ```
+    /// use lockstep_models::{Dense, Layer};
+    /// let layer = Layer::Dense(Dense { out_features: 10, bias: true });
+    /// assert_eq!(layer.to_string(), r#"kind = "dense", out_features = 10, bias = true"#);
+    /// ```
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kind = \"{}\"{}", self.kind(), self.rule().settings())
     }
 }

@@ -3,7 +3,8 @@
 //! What lies inside a fused chain is never stored. Outputs and their gradients share an arena; what a kernel keeps from its
 //! forward to its backward pass (places of maxima, a dropout's mask, a loss's probabilities) is its own.
 
-use crate::{Area, Layer, LayerId, Model, Op, Phase, PoolKind, Program, Role};
+use crate::layer::InputUse;
+use crate::{Area, Layer, LayerId, Model, Op, Phase, Program, Role};
 
 use super::{ELEMENT_BYTES, LINE_BYTES};
 
@@ -99,36 +100,22 @@ pub fn activations(program: &Program, role: &Role) -> Vec<Tensor> {
     let (outputs, gradients) = uses(program, role);
     let mut tensors = Vec::new();
     for (layer, node) in model.iter().skip(1) {
-        let mut push = |content: Content, bytes: u64, span: (usize, usize)| {
-            let what = match (content, &node.layer) {
-                (Content::Output, _) => "",
-                (Content::Gradient, _) => " gradient",
-                (Content::Kept, Layer::Dropout(_)) => " mask",
-                (Content::Kept, Layer::Pool2d(_)) => " places",
-                (Content::Kept, _) => " probabilities",
-            };
+        let mut push = |content: Content, what: &str, bytes: u64, span: (usize, usize)| {
             let (name, bytes) = (format!("{}{what}", node.name), bytes.next_multiple_of(LINE_BYTES));
             let (first, last) = across_repetitions(role, span);
             tensors.push(Tensor { name, layer, content, bytes, first, last });
         };
-        let elements = chains.samples_in(model, layer) * node.output.elements();
-        for (content, uses) in
-            [(Content::Output, outputs[layer.index()]), (Content::Gradient, gradients[layer.index()])]
-        {
+        let samples = chains.samples_in(model, layer);
+        let of_gradient = (Content::Gradient, " gradient", gradients[layer.index()]);
+        for (content, what, uses) in [(Content::Output, "", outputs[layer.index()]), of_gradient] {
             if let (Some(span), true, false) = (uses.span, uses.wanted, node.layer.is_loss()) {
-                push(content, elements * ELEMENT_BYTES, span);
+                push(content, what, samples * node.output.elements() * ELEMENT_BYTES, span);
             }
         }
-        let kept = match &node.layer {
-            Layer::Pool2d(pool) if pool.kind == PoolKind::Max => elements * ELEMENT_BYTES,
-            // A byte an element.
-            Layer::Dropout(_) => elements,
-            layer if layer.is_loss() => elements * u64::from(model.classes()) * ELEMENT_BYTES,
-            _ => continue,
-        };
+        let Some((what, kept)) = node.layer.rule().keeps(node.input_shapes[0], node.output) else { continue };
         let Some(chain) = chains.of_layer[layer.index()] else { continue };
         if let (Some(first), Some(last)) = (chains.forward[chain], chains.last_backward[chain]) {
-            push(Content::Kept, kept, (first, last));
+            push(Content::Kept, &format!(" {what}"), samples * kept, (first, last));
         }
     }
     tensors
@@ -209,14 +196,12 @@ impl Reads {
             return Reads { input: true, output: false };
         }
         // A flattened input is the same memory as its dense layer's.
-        let head = layers.clone().find(|layer| **layer != Layer::Flatten);
-        let input = match head {
-            Some(Layer::BatchNorm(_) | Layer::LocalResponseNorm(_)) => true,
-            Some(Layer::Conv2d(_) | Layer::Dense(_) | Layer::Scale(_)) => phase != Phase::BackwardData,
-            _ => false,
+        let head = layers.clone().find(|layer| !layer.rule().is_view());
+        let input = match head.map(|layer| layer.rule().input_use()) {
+            Some(InputUse::Always) => true,
+            Some(InputUse::ForParameters) => phase != Phase::BackwardData,
+            Some(InputUse::Never) | None => false,
         };
-        let slope_of_output =
-            |layer: &Layer| matches!(layer, Layer::Relu | Layer::Sigmoid | Layer::Tanh | Layer::LocalResponseNorm(_));
-        Reads { input, output: layers.any(slope_of_output) }
+        Reads { input, output: layers.any(|layer| layer.rule().reads_output()) }
     }
 }

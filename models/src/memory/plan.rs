@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::{Area, Layer, LayerId, Op, Phase, Program, Role};
+use crate::{Area, LayerId, Op, Phase, Program, Role};
 
 use super::ELEMENT_BYTES;
 use super::activations::{Chains, Content, Tensor, activations};
@@ -167,7 +167,7 @@ fn pieces(program: &Program, role: &Role, tensors: &[Tensor], reuse: Reuse) -> (
 }
 
 /// The piece of an input that the output of a chain may lie in: its kernel works element by element, and nobody else reads
-/// the input from then on. Of a sum of two any may be it, for x + y = y + x; of more only the first, to keep the brackets.
+/// the input from then on.
 /// What flatten gives is its input, so that others may read both.
 fn overwritten(
     program: &Program,
@@ -178,13 +178,8 @@ fn overwritten(
     output_piece: &[Option<usize>],
 ) -> Option<usize> {
     let head = program.model.node(layers[0]);
-    let flat = layers.iter().all(|id| program.model.node(*id).layer == Layer::Flatten);
-    let candidates = match head.layer {
-        Layer::Add if head.inputs.len() == 2 => 2,
-        Layer::Add | Layer::Relu | Layer::Dropout(_) | Layer::Sigmoid | Layer::Tanh => 1,
-        Layer::Flatten if flat => 1,
-        _ => 0,
-    };
+    let flat = layers.iter().all(|id| program.model.node(*id).layer.rule().is_view());
+    let candidates = if flat { 1 } else { head.layer.rule().overwrites(head.inputs.len()) };
     let piece = |id: &LayerId| output_piece[id.index()];
     (0..candidates).find_map(|index| {
         let over = piece(&head.inputs[index])?;

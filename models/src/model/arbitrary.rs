@@ -4,7 +4,8 @@
 //! lines of splitmix64 instead of a dependency because a seed must mean the same model for ever.
 
 use super::Model;
-use super::build::{Draft, Inits, build};
+use super::build::{Draft, build};
+use crate::layer::Samples;
 use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
 
 /// A valid model that depends on `seed` alone: an input of at most 3×6×6, 3 to 8 random layers that branch and join,
@@ -20,7 +21,7 @@ pub fn random_model(seed: u64, with_batch_norm: bool) -> Model {
     let (random, manners) = (SplitMix(seed), SplitMix(!seed));
     let mut sketch = Sketch { random, manners, drafts: Vec::new(), shapes: Vec::new(), used: Vec::new() };
     let input = sketch.random_shape();
-    sketch.push(Layer::Input(input), Vec::new());
+    sketch.push(Layer::Input(Samples(input)), Vec::new());
     for _ in 0..sketch.random.between(3, 8) {
         sketch.grow(with_batch_norm);
     }
@@ -81,7 +82,7 @@ impl Sketch {
         let index = self.drafts.len();
         let name = if index == 0 { "input".to_owned() } else { format!("{}{index}", layer.kind()) };
         let place = format!("random layer {index}");
-        self.drafts.push(Draft { name, layer, inputs, inits: Inits::default(), loss_weight: 1.0, place });
+        self.drafts.push(Draft { name, layer, inputs, inits: Default::default(), loss_weight: 1.0, place });
         self.shapes.push(output);
         self.used.push(false);
         true

@@ -6,7 +6,8 @@ use lockstep_topology::InputError;
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::order::order;
-use super::{Init, LayerId, Model, Node, Parameter};
+use super::{LayerId, Model, Node, Parameter};
+use crate::layer::{Inits, Learned};
 use crate::{Layer, Shape};
 
 /// Most learnable numbers in a model: 4 TiB of fp32.
@@ -27,23 +28,6 @@ pub(super) struct Draft {
     pub(super) loss_weight: f32,
     /// File and line.
     pub(super) place: String,
-}
-
-/// How the parameters of a layer start.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Inits {
-    /// Of a weight.
-    pub(super) weight: Init,
-    /// Of a bias.
-    pub(super) bias: f32,
-    /// Of γ, and of a scale's factor.
-    pub(super) gamma: f32,
-}
-
-impl Default for Inits {
-    fn default() -> Inits {
-        Inits { weight: Init::He, bias: 0.0, gamma: 1.0 }
-    }
 }
 
 impl Draft {
@@ -82,7 +66,7 @@ pub(super) fn build(name: String, source: String, drafts: Vec<Draft>) -> Result<
         let input_shapes: Vec<Shape> = inputs.iter().map(|id| nodes[id.index()].output).collect();
         let output = draft.layer.output_shape(&input_shapes).map_err(|message| draft.error(message))?;
         let parameters = arenas.parameters(draft, &input_shapes, output)?;
-        let statistics = matches!(draft.layer, Layer::BatchNorm(_)).then(|| {
+        let statistics = draft.layer.rule().has_statistics().then(|| {
             let start = arenas.statistics;
             arenas.statistics += 2 * u64::from(output.channels);
             start..arenas.statistics
@@ -150,7 +134,7 @@ fn link(name: String, source: String, nodes: Vec<Node>, arenas: &Arenas) -> Mode
 /// One input layer, the first; no layer feeds another twice.
 fn check_inputs(drafts: &[Draft]) -> Result<(), InputError> {
     for (index, draft) in drafts.iter().enumerate() {
-        if matches!(draft.layer, Layer::Input(_)) != (index == 0) {
+        if draft.layer.is_input() != (index == 0) {
             return Err(draft.error("a model has exactly one input layer, its first"));
         }
         for (place, input) in draft.inputs.iter().enumerate() {
@@ -212,40 +196,10 @@ struct Arenas {
 impl Arenas {
     /// The parameters of a layer.
     fn parameters(&mut self, draft: &Draft, inputs: &[Shape], output: Shape) -> Result<Vec<Parameter>, InputError> {
-        let channels = output.channels;
-        let inits = &draft.inits;
-        let mut tensors: Vec<(&str, Vec<u32>, Init, bool)> = Vec::new();
-        match &draft.layer {
-            Layer::Conv2d(conv) => {
-                let dims = vec![channels, inputs[0].channels / conv.groups, conv.kernel.0, conv.kernel.1];
-                tensors.push(("weight", dims, inits.weight, true));
-                if conv.bias {
-                    tensors.push(("bias", vec![channels], Init::Constant(inits.bias), true));
-                }
-            }
-            Layer::Dense(dense) => {
-                // A shape that was accepted has fewer than 2³¹ elements.
-                let features = inputs[0].elements() as u32;
-                tensors.push(("weight", vec![channels, features], inits.weight, true));
-                if dense.bias {
-                    tensors.push(("bias", vec![channels], Init::Constant(inits.bias), true));
-                }
-            }
-            Layer::BatchNorm(_) => {
-                tensors.push(("gamma", vec![channels], Init::Constant(inits.gamma), false));
-                tensors.push(("beta", vec![channels], Init::Constant(0.0), false));
-            }
-            Layer::Scale(scale) => {
-                // What a batch norm without γ and β leaves to it, so it does not decay either.
-                tensors.push(("scale", vec![channels], Init::Constant(inits.gamma), false));
-                if scale.bias {
-                    tensors.push(("bias", vec![channels], Init::Constant(inits.bias), false));
-                }
-            }
-            _ => {}
-        }
+        let input = inputs.first().copied().unwrap_or(output);
+        let tensors = draft.layer.rule().parameters(input, output, &draft.inits);
         let mut parameters = Vec::with_capacity(tensors.len());
-        for (name, dims, init, decay) in tensors {
+        for Learned { name, dims, init, decay } in tensors {
             let elements = dims.iter().fold(1u64, |product, size| product.saturating_mul(u64::from(*size)));
             let end = self.parameters.saturating_add(elements);
             if end > MAX_PARAMETERS {

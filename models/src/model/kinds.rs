@@ -1,39 +1,15 @@
-//! The kinds of layers as model files write them: their keys, defaults and nothing else.
+//! The tables of layers in model files: the keys of a kind, and attributes read from them.
 
 use lockstep_topology::InputError;
 
 use super::Init;
-use super::build::Inits;
 use super::expression::{Arguments, pair, size};
 use super::read::{Entry, Table, suggestion};
-use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale};
+use crate::Layer;
+use crate::layer::{Attributes, Inits, KINDS};
 
 /// Keys that every layer has.
 const COMMON: [&str; 4] = ["name", "kind", "inputs", "when"];
-
-/// Every kind with its own keys; [`Layer::kind`] gives the same names.
-pub(super) const KINDS: [(&str, &[&str]); 17] = [
-    (
-        "conv2d",
-        &["out_channels", "kernel", "stride", "padding", "dilation", "groups", "bias", "weight_init", "bias_init"],
-    ),
-    ("dense", &["out_features", "bias", "weight_init", "bias_init"]),
-    ("batch_norm", &["epsilon", "momentum", "gamma_init"]),
-    ("scale", &["bias", "scale_init", "bias_init"]),
-    ("relu", &[]),
-    ("sigmoid", &[]),
-    ("tanh", &[]),
-    ("local_response_norm", &["size", "alpha", "beta", "k"]),
-    ("dropout", &["rate"]),
-    ("max_pool", &["kernel", "stride", "padding", "ceil"]),
-    ("average_pool", &["kernel", "stride", "padding", "ceil"]),
-    ("global_pool", &[]),
-    ("add", &[]),
-    ("concat", &[]),
-    ("flatten", &[]),
-    ("softmax_cross_entropy", &["loss_weight"]),
-    ("logistic_cross_entropy", &["loss_weight"]),
-];
 
 /// The layer of the table whose `kind` entry is given.
 pub(super) fn layer(table: &Table<'_>, kind: &Entry<'_>, arguments: &Arguments) -> Result<(Layer, Inits), InputError> {
@@ -41,56 +17,18 @@ pub(super) fn layer(table: &Table<'_>, kind: &Entry<'_>, arguments: &Arguments) 
     if name == "input" {
         return Err(kind.error("a model has one input: give its shape at the top, input = [channels, height, width]"));
     }
-    let Some((_, own)) = KINDS.iter().find(|(known, _)| *known == name) else {
-        let cure = suggestion(name, KINDS.iter().map(|(known, _)| *known));
+    let Some(known) = KINDS.iter().find(|known| known.name == name) else {
+        let cure = suggestion(name, KINDS.iter().map(|known| known.name));
         return Err(kind.error(format!("there is no kind of layer \"{name}\": {cure}")));
     };
-    table.allow(name, &[&COMMON, *own].concat())?;
+    table.allow(name, &[&COMMON, known.keys].concat())?;
     let reader = Reader { table, arguments };
-    let layer = match name {
-        "conv2d" => Layer::Conv2d(Conv2d {
-            out_channels: reader.need("out_channels", "the output's feature maps, e.g. out_channels = 32")?,
-            kernel: reader.need_pair("kernel", "the window's sides, e.g. kernel = 3 or [3, 5]")?,
-            stride: reader.pair("stride", (1, 1))?,
-            padding: reader.pair("padding", (0, 0))?,
-            dilation: reader.pair("dilation", (1, 1))?,
-            groups: reader.size("groups", 1)?,
-            bias: reader.boolean("bias", true)?,
-        }),
-        "dense" => Layer::Dense(Dense {
-            out_features: reader.need("out_features", "the output's features, e.g. out_features = 10")?,
-            bias: reader.boolean("bias", true)?,
-        }),
-        "batch_norm" => Layer::BatchNorm(BatchNorm {
-            epsilon: reader.float("epsilon", 1e-5)?,
-            momentum: reader.float("momentum", 0.9)?,
-        }),
-        "max_pool" => Layer::Pool2d(reader.pool(PoolKind::Max)?),
-        "average_pool" => Layer::Pool2d(reader.pool(PoolKind::Average)?),
-        "scale" => Layer::Scale(Scale { bias: reader.boolean("bias", true)? }),
-        "relu" => Layer::Relu,
-        "sigmoid" => Layer::Sigmoid,
-        "tanh" => Layer::Tanh,
-        // The figures of Krizhevsky, Sutskever, Hinton 2012, §3.3.
-        "local_response_norm" => Layer::LocalResponseNorm(LocalResponseNorm {
-            size: reader.size("size", 5)?,
-            alpha: reader.float("alpha", 1e-4)?,
-            beta: reader.float("beta", 0.75)?,
-            k: reader.float("k", 2.0)?,
-        }),
-        "dropout" => Layer::Dropout(Dropout { rate: reader.float("rate", 0.5)? }),
-        "global_pool" => Layer::GlobalPool,
-        "add" => Layer::Add,
-        "concat" => Layer::Concat,
-        "flatten" => Layer::Flatten,
-        "logistic_cross_entropy" => Layer::LogisticCrossEntropy,
-        _ => Layer::SoftmaxCrossEntropy,
-    };
+    let layer = (known.read)(&reader)?;
     let defaults = Inits::default();
     let inits = Inits {
         weight: table.get("weight_init").map_or(Ok(defaults.weight), |entry| init(&entry))?,
-        bias: reader.float("bias_init", defaults.bias)?,
-        gamma: reader.float(if name == "scale" { "scale_init" } else { "gamma_init" }, defaults.gamma)?,
+        bias: reader.number("bias_init")?.unwrap_or(defaults.bias),
+        gamma: reader.number("gamma_init")?.or(reader.number("scale_init")?).unwrap_or(defaults.gamma),
     };
     Ok((layer, inits))
 }
@@ -131,40 +69,28 @@ struct Reader<'a> {
     arguments: &'a Arguments,
 }
 
-impl Reader<'_> {
-    fn need(&self, key: &str, example: &str) -> Result<u32, InputError> {
-        size(&self.table.need(key, example)?, self.arguments)
+impl Attributes for Reader<'_> {
+    fn size(&self, key: &str) -> Result<Option<u32>, InputError> {
+        self.table.get(key).map(|entry| size(&entry, self.arguments)).transpose()
     }
 
-    fn need_pair(&self, key: &str, example: &str) -> Result<(u32, u32), InputError> {
-        pair(&self.table.need(key, example)?, self.arguments)
+    fn pair(&self, key: &str) -> Result<Option<(u32, u32)>, InputError> {
+        self.table.get(key).map(|entry| pair(&entry, self.arguments)).transpose()
     }
 
-    fn size(&self, key: &str, default: u32) -> Result<u32, InputError> {
-        self.table.get(key).map_or(Ok(default), |entry| size(&entry, self.arguments))
+    fn number(&self, key: &str) -> Result<Option<f32>, InputError> {
+        self.table.get(key).map(|entry| entry.float()).transpose()
     }
 
-    fn pair(&self, key: &str, default: (u32, u32)) -> Result<(u32, u32), InputError> {
-        self.table.get(key).map_or(Ok(default), |entry| pair(&entry, self.arguments))
+    fn boolean(&self, key: &str) -> Result<Option<bool>, InputError> {
+        self.table.get(key).map(|entry| entry.boolean()).transpose()
     }
 
-    fn boolean(&self, key: &str, default: bool) -> Result<bool, InputError> {
-        self.table.get(key).map_or(Ok(default), |entry| entry.boolean())
+    fn word(&self, key: &str) -> Result<Option<&str>, InputError> {
+        self.table.get(key).map(|entry| entry.string()).transpose()
     }
 
-    fn float(&self, key: &str, default: f32) -> Result<f32, InputError> {
-        self.table.get(key).map_or(Ok(default), |entry| entry.float())
-    }
-
-    /// A window moves by its own size unless the file says otherwise.
-    fn pool(&self, kind: PoolKind) -> Result<Pool2d, InputError> {
-        let kernel = self.need_pair("kernel", "the window's sides, e.g. kernel = 2 or [3, 2]")?;
-        Ok(Pool2d {
-            kind,
-            kernel,
-            stride: self.pair("stride", kernel)?,
-            padding: self.pair("padding", (0, 0))?,
-            ceil: self.boolean("ceil", false)?,
-        })
+    fn refuse(&self, key: &str, message: &str) -> InputError {
+        self.table.get(key).map_or_else(|| self.table.error(message), |entry| entry.error(message))
     }
 }

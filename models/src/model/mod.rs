@@ -25,13 +25,12 @@ use std::ops::Range;
 use lockstep_topology::InputError;
 use petgraph::graph::DiGraph;
 
+use crate::layer::{Init, InitRules};
 use crate::{Layer, Shape};
 pub use arbitrary::random_model;
-pub use inits::InitRules;
 pub(crate) use node_first::node_first;
 pub(crate) use shard::shard;
 pub use shard::{Gather, Piece, ShardLayer, Sharding};
-pub use work::{Pass, Work};
 
 /// A layer's position in topological order, which is also its index in [`Model::layers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,19 +95,6 @@ impl Parameter {
         let (first, rest) = (self.dims.iter().take(1), self.dims.iter().skip(2));
         first.chain(rest).map(|size| u64::from(*size)).product()
     }
-}
-
-/// How a parameter starts.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Init {
-    /// Normal with variance 2 / fan-in (He et al. 2015, §2.2).
-    He,
-    /// Uniform in ±√(6 / (fan-in + fan-out)) (Glorot and Bengio 2010, eq. 16).
-    Xavier,
-    /// Normal with mean 0 and this standard deviation.
-    Gaussian(f32),
-    /// This value everywhere.
-    Constant(f32),
 }
 
 /// A DAG of layers from one input to one loss or several.

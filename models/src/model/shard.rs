@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use lockstep_topology::InputError;
 
-use super::build::{Draft, Inits, build};
+use super::build::{Draft, build};
 use super::{LayerId, Model, Node};
+use crate::layer::{FeatureRule, Gathered};
 use crate::{Layer, Layout};
 
 /// What a gather brings together, and what becomes of the gradient that comes back.
@@ -159,7 +160,7 @@ pub(crate) fn shard(
             inputs.push(known.unwrap_or_else(|| {
                 let from = whole.node(*input);
                 let what = if gather == Gather::Scores { "scores" } else { "gathered" };
-                let (name, layer) = (format!("{} {what}", from.name), Layer::Gather(from.output));
+                let (name, layer) = (format!("{} {what}", from.name), Layer::Gather(Gathered(from.output)));
                 drafts.push(draft(name, layer, vec![place[input.index()]], 1.0));
                 let gradient = if gather == Gather::Scores { Layout::Replicated } else { Layout::PartialSum };
                 layers.push(ShardLayer { origin: *input, output: Layout::Replicated, gradient, gather: Some(gather) });
@@ -169,7 +170,8 @@ pub(crate) fn shard(
         }
         place.push(drafts.len());
         let output = outputs[id.index()];
-        let layer = if output == Layout::FeatureSplit { split(&node.layer, ranks) } else { node.layer.clone() };
+        let share = node.layer.rule().share(ranks).filter(|_| output == Layout::FeatureSplit);
+        let layer = share.unwrap_or_else(|| node.layer.clone());
         drafts.push(draft(node.name.clone(), layer, inputs, node.loss_weight));
         layers.push(ShardLayer { origin: id, output, gradient: gradients[id.index()], gather: None });
     }
@@ -178,18 +180,14 @@ pub(crate) fn shard(
 }
 
 pub(super) fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight: f32) -> Draft {
-    Draft { name, layer, inputs, inits: Inits::default(), loss_weight, place: "a rank's part of the model".to_owned() }
-}
-
-/// A layer with its share of the rows; one without rows of its own follows its input.
-fn split(layer: &Layer, ranks: u32) -> Layer {
-    let mut layer = layer.clone();
-    match &mut layer {
-        Layer::Dense(dense) => dense.out_features = dense.out_features.div_ceil(ranks),
-        Layer::Conv2d(conv) => conv.out_channels = conv.out_channels.div_ceil(ranks),
-        _ => {}
+    Draft {
+        name,
+        layer,
+        inputs,
+        inits: Default::default(),
+        loss_weight,
+        place: "a rank's part of the model".to_owned(),
     }
-    layer
 }
 
 /// How each layer's output lies.
@@ -197,40 +195,25 @@ fn outputs(whole: &Model, ranks: u32, front: &dyn Fn(LayerId) -> bool) -> Result
     let mut layouts: Vec<Layout> = Vec::new();
     for (id, node) in whole.iter() {
         let split_inputs = node.inputs.iter().all(|input| layouts[input.index()] == Layout::FeatureSplit);
-        let before_dense = whole.consumers(id).iter().all(|id| matches!(whole.node(*id).layer, Layer::Dense(_)));
-        layouts.push(match &node.layer {
-            _ if front(id) => Layout::BatchSplit,
-            Layer::Input(_) => Layout::Replicated,
-            Layer::Dense(_) | Layer::Conv2d(_) => {
-                refuse_rows(node, ranks)?;
-                Layout::FeatureSplit
+        let before_vector = whole.consumers(id).iter().all(|id| whole.node(*id).layer.rule().flattens());
+        layouts.push(if front(id) {
+            Layout::BatchSplit
+        } else {
+            match node.layer.rule().features(split_inputs, before_vector).map_err(|why| refusal(node, why))? {
+                FeatureRule::Rows if node.output.channels < ranks => return Err(too_few_rows(node, ranks)),
+                FeatureRule::Rows => Layout::FeatureSplit,
+                FeatureRule::Follows if split_inputs => Layout::FeatureSplit,
+                FeatureRule::Follows | FeatureRule::Whole => Layout::Replicated,
             }
-            Layer::BatchNorm(_) => return Err(refusal(node, "has statistics of each rank's batch")),
-            Layer::Scale(_) if !split_inputs => return Err(refusal(node, "scales what every rank has in full")),
-            // What is summed over channels or joined along them, and losses, need all of them; so does a flattened input of
-            // a dense layer, and is no copy then.
-            layer if layer.is_loss() => Layout::Replicated,
-            Layer::Concat | Layer::LocalResponseNorm(_) => Layout::Replicated,
-            Layer::Flatten if before_dense => Layout::Replicated,
-            _ if split_inputs => Layout::FeatureSplit,
-            _ => Layout::Replicated,
         });
     }
     Ok(layouts)
 }
 
-fn refuse_rows(node: &Node, ranks: u32) -> Result<(), InputError> {
+fn too_few_rows(node: &Node, ranks: u32) -> InputError {
     let rows = node.output.channels;
-    if rows < ranks {
-        let message = format!("{} has {rows} rows, too few for {ranks} ranks: take at most {rows}", node.name);
-        return Err(InputError::new("--ranks", ranks.to_string(), message));
-    }
-    match &node.layer {
-        Layer::Conv2d(conv) if conv.groups > 1 => {
-            Err(refusal(node, "has groups, whose channels do not see each other"))
-        }
-        _ => Ok(()),
-    }
+    let message = format!("{} has {rows} rows, too few for {ranks} ranks: take at most {rows}", node.name);
+    InputError::new("--ranks", ranks.to_string(), message)
 }
 
 fn refusal(node: &Node, why: &str) -> InputError {
@@ -263,10 +246,10 @@ fn gradients(whole: &Model, outputs: &[Layout]) -> Result<Vec<Layout>, InputErro
 /// What `consumer` gives as gradient of an input of which all ranks have everything.
 fn given_by(whole: &Model, outputs: &[Layout], gradients: &[Layout], consumer: LayerId) -> Layout {
     let split = outputs[consumer.index()] == Layout::FeatureSplit;
-    match &whole.node(consumer).layer {
-        layer if layer.is_loss() => Layout::Replicated,
-        _ if split => Layout::PartialSum,
-        _ => gradients[consumer.index()],
+    match whole.node(consumer).layer.is_loss() {
+        true => Layout::Replicated,
+        false if split => Layout::PartialSum,
+        false => gradients[consumer.index()],
     }
 }
 
@@ -278,7 +261,7 @@ fn gather(
     input: LayerId,
     consumer: LayerId,
 ) -> Option<Gather> {
-    let weighs = matches!(whole.node(consumer).layer, Layer::Dense(_) | Layer::Conv2d(_));
+    let weighs = whole.node(consumer).is_product();
     match (outputs[input.index()], outputs[consumer.index()]) {
         (Layout::BatchSplit, Layout::Replicated | Layout::FeatureSplit) => Some(Gather::Samples),
         (Layout::FeatureSplit, Layout::FeatureSplit) if weighs => Some(Gather::Features),

@@ -10,6 +10,7 @@ mod zoo;
 
 use super::*;
 use crate::model::zoo::ZOO;
+use crate::{Pass, Work};
 
 /// The model of a text that is right.
 fn parsed(text: &str) -> Model {

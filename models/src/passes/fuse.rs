@@ -3,7 +3,7 @@
 //! Fused are convolution, dense, batch norm or add with a ReLU behind it, a convolution with the max pooling behind that, and
 //! flatten with the dense layer behind it; both backward passes of a chain become one task. Fused and unfused programs give the same bits.
 
-use crate::{After, Layer, LayerId, Model, Op, Phase, PoolKind, Program, Role, Task, TaskId};
+use crate::{After, Layer, LayerId, Model, Op, Phase, Program, Role, Task, TaskId};
 
 /// Fuses chains and their backward passes.
 pub(crate) fn fuse(program: Program) -> Program {
@@ -31,7 +31,7 @@ pub fn fused_chains(model: &Model) -> Vec<Vec<LayerId>> {
     let mut chains: Vec<Vec<LayerId>> = Vec::new();
     let mut placed = vec![false; model.layers().len()];
     for id in (1..model.layers().len() as u32).map(LayerId) {
-        if placed[id.0 as usize] || matches!(model.node(id).layer, Layer::Gather(_)) {
+        if placed[id.0 as usize] || model.node(id).layer.is_gather() {
             continue;
         }
         let mut chain = vec![id];
@@ -46,26 +46,10 @@ pub fn fused_chains(model: &Model) -> Vec<Vec<LayerId>> {
 
 /// The layer that may join the end of `chain`.
 fn follower(model: &Model, chain: &[LayerId]) -> Option<LayerId> {
-    let (first, last) = (*chain.first()?, *chain.last()?);
-    let [next] = model.consumers(last) else { return None };
-    if model.node(*next).inputs.len() != 1 {
-        return None;
-    }
-    let head = &model.node(first).layer;
-    let fits = match &model.node(*next).layer {
-        Layer::Relu => {
-            let last = &model.node(last).layer;
-            matches!(last, Layer::Conv2d(_) | Layer::Dense(_) | Layer::BatchNorm(_) | Layer::Add)
-        }
-        Layer::Dense(_) => chain.len() == 1 && *head == Layer::Flatten,
-        Layer::Pool2d(pool) => {
-            pool.kind == PoolKind::Max
-                && matches!(head, Layer::Conv2d(_))
-                && matches!(model.node(last).layer, Layer::Conv2d(_) | Layer::Relu)
-        }
-        _ => false,
-    };
-    fits.then_some(*next)
+    let [next] = model.consumers(*chain.last()?) else { return None };
+    let node = model.node(*next);
+    let layers: Vec<&Layer> = chain.iter().map(|id| &model.node(*id).layer).collect();
+    (node.inputs.len() == 1 && node.layer.rule().joins(&layers)).then_some(*next)
 }
 
 /// Merges the tasks of each chain: forward where its first layer runs, backward where its last task of the chain ran.

@@ -3,7 +3,7 @@
 use petgraph::graph::NodeIndex;
 
 use crate::graph::{Scope, Tensor, Work};
-use crate::{Graph, Layer, LayerId, Layout, Model, Pass};
+use crate::{Graph, LayerId, Layout, Model, Pass};
 
 /// The nodes of one micro-batch, by layer.
 pub(super) struct Passes {
@@ -70,7 +70,7 @@ pub(super) fn passes(graph: &mut Graph, model: &Model) -> Passes {
                 }
             }
         }
-        debug_assert!(!matches!(node.layer, Layer::Input(_)));
+        debug_assert!(!node.layer.is_input());
     }
     Passes { forward, weight, data }
 }

@@ -8,7 +8,7 @@
 //!
 //! Sizes of tiles and blocks are assumed: libraries choose theirs per device and shape, and keep them to themselves.
 
-use lockstep_models::{Layer, Node, Pass};
+use lockstep_models::{KernelClass, Node, Pass};
 
 /// Outputs of one block of a matrix product: 64 rows of 32 (assumed).
 const TILE: [f64; 2] = [64.0, 32.0];
@@ -61,20 +61,11 @@ fn product(node: &Node, pass: Pass, samples: u32) -> Option<[f64; 3]> {
     let samples = f64::from(samples);
     let places = |shape: &lockstep_models::Shape| samples * f64::from(shape.height) * f64::from(shape.width);
     let input = node.input_shapes.first()?;
-    let (outputs, inputs, kernel, groups) = match &node.layer {
-        Layer::Conv2d(conv) => {
-            let groups = f64::from(conv.groups);
-            let kernel = f64::from(conv.kernel.0) * f64::from(conv.kernel.1);
-            (f64::from(node.output.channels) / groups, f64::from(input.channels) / groups, kernel, groups)
-        }
-        Layer::Dense(dense) => (f64::from(dense.out_features), input.elements() as f64, 1.0, 1.0),
-        _ => return None,
-    };
-    let dense = matches!(node.layer, Layer::Dense(_));
+    let KernelClass::Product(of) = node.kernel_class() else { return None };
     Some(match pass {
-        Pass::Forward => [places(&node.output), outputs, groups],
-        Pass::BackwardData => [if dense { samples } else { places(input) }, inputs, groups],
-        Pass::BackwardWeight => [outputs, inputs * kernel, groups],
+        Pass::Forward => [places(&node.output), of.outputs, of.groups],
+        Pass::BackwardData => [if of.by_place { places(input) } else { samples }, of.inputs, of.groups],
+        Pass::BackwardWeight => [of.outputs, of.inputs * of.kernel, of.groups],
     })
 }
 
@@ -90,7 +81,7 @@ mod tests {
              out_features = {outputs}\n[[layer]]\nname = \"loss\"\nkind = \"softmax_cross_entropy\""
         );
         let model = Model::parse("m.toml", &text).expect("a model");
-        model.layers().iter().find(|node| matches!(node.layer, Layer::Dense(_))).expect("it is there").clone()
+        model.layers().iter().find(|node| node.is_product()).expect("it is there").clone()
     }
 
     #[test]

@@ -4,9 +4,9 @@
 
 use std::fmt::Write;
 
-use lockstep_models::{
-    BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Node, Pool2d, PoolKind, Program, Scale, Shape,
-};
+use lockstep_models::layer::{Attributes, KINDS};
+use lockstep_models::{Node, Program, Shape};
+use lockstep_topology::InputError;
 
 /// The layers of a chain with their shapes and settings, whatever they are called: the key of measured costs.
 pub fn chain_key(program: &Program, chain: usize) -> String {
@@ -25,40 +25,7 @@ pub(super) fn key_of(nodes: &[&Node]) -> String {
         for (position, shape) in node.input_shapes.iter().enumerate() {
             let _ = write!(key, "{}{}", if position == 0 { ' ' } else { ',' }, size(shape));
         }
-        let _ = write!(key, ">{}", size(&node.output));
-        let _ = match &node.layer {
-            Layer::Conv2d(c) => write!(
-                key,
-                " k{}x{} s{}x{} p{}x{} d{}x{} g{}{}",
-                c.kernel.0,
-                c.kernel.1,
-                c.stride.0,
-                c.stride.1,
-                c.padding.0,
-                c.padding.1,
-                c.dilation.0,
-                c.dilation.1,
-                c.groups,
-                if c.bias { " bias" } else { "" }
-            ),
-            Layer::Dense(dense) if dense.bias => write!(key, " bias"),
-            Layer::Scale(scale) if scale.bias => write!(key, " bias"),
-            // An exponent of 0.75 takes two roots, any other a power.
-            Layer::LocalResponseNorm(norm) => write!(key, " size{} beta{}", norm.size, norm.beta),
-            Layer::Pool2d(p) => write!(
-                key,
-                " {:?} k{}x{} s{}x{} p{}x{}{}",
-                p.kind,
-                p.kernel.0,
-                p.kernel.1,
-                p.stride.0,
-                p.stride.1,
-                p.padding.0,
-                p.padding.1,
-                if p.ceil { " ceil" } else { "" }
-            ),
-            _ => Ok(()),
-        };
+        let _ = write!(key, ">{}{}", size(&node.output), node.layer.rule().cost_settings());
     }
     key
 }
@@ -67,7 +34,7 @@ fn size(shape: &Shape) -> String {
     format!("{}x{}x{}", shape.channels, shape.height, shape.width)
 }
 
-/// The layers that a key tells of; `None` where it is of another form. What no key says (a rate of dropout) is as usual.
+/// The layers that a key tells of; `None` where it is of another form.
 pub(super) fn read_key(key: &str) -> Option<Vec<Node>> {
     key.split(" + ").map(read_layer).collect()
 }
@@ -78,49 +45,58 @@ fn read_layer(text: &str) -> Option<Node> {
     let (inputs, output) = shapes.split_once('>')?;
     let inputs: Vec<Shape> = inputs.split(',').map(read_size).collect::<Option<_>>()?;
     let output = read_size(output)?;
-    let words: Vec<&str> = words.collect();
-    let flag = |name: &str| words.contains(&name);
-    let value = |name: &str| words.iter().find_map(|word| word.strip_prefix(name));
-    let pair = |name: &str| -> Option<(u32, u32)> {
-        let (rows, columns) = words.iter().filter_map(|word| word.strip_prefix(name)?.split_once('x')).next()?;
-        Some((rows.parse().ok()?, columns.parse().ok()?))
-    };
-    let pool = |kind: PoolKind| {
-        let (kernel, stride, padding) = (pair("k")?, pair("s")?, pair("p")?);
-        Some(Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil: flag("ceil") }))
-    };
-    let layer = match kind {
-        "conv2d" => Layer::Conv2d(Conv2d {
-            out_channels: output.channels,
-            kernel: pair("k")?,
-            stride: pair("s")?,
-            padding: pair("p")?,
-            dilation: pair("d")?,
-            groups: value("g")?.parse().ok()?,
-            bias: flag("bias"),
-        }),
-        "dense" => Layer::Dense(Dense { out_features: output.channels, bias: flag("bias") }),
-        "scale" => Layer::Scale(Scale { bias: flag("bias") }),
-        "batch_norm" => Layer::BatchNorm(BatchNorm { epsilon: 1e-5, momentum: 0.9 }),
-        "local_response_norm" => {
-            let (size, beta) = (value("size")?.parse().ok()?, value("beta")?.parse().ok()?);
-            Layer::LocalResponseNorm(LocalResponseNorm { size, alpha: 1e-4, beta, k: 1.0 })
-        }
-        "max_pool" => pool(PoolKind::Max)?,
-        "average_pool" => pool(PoolKind::Average)?,
-        "relu" => Layer::Relu,
-        "sigmoid" => Layer::Sigmoid,
-        "tanh" => Layer::Tanh,
-        "dropout" => Layer::Dropout(Dropout { rate: 0.5 }),
-        "global_pool" => Layer::GlobalPool,
-        "add" => Layer::Add,
-        "concat" => Layer::Concat,
-        "flatten" => Layer::Flatten,
-        "softmax_cross_entropy" => Layer::SoftmaxCrossEntropy,
-        "logistic_cross_entropy" => Layer::LogisticCrossEntropy,
-        _ => return None,
-    };
+    let kind = KINDS.iter().find(|known| known.name == kind)?;
+    let layer = (kind.read)(&Settings { output, words: words.collect() }).ok()?;
     Node::alone(layer, inputs).ok().filter(|node| node.output == output)
+}
+
+/// What a key says of a layer: `k5x5`, `size5`, `bias`.
+struct Settings<'a> {
+    output: Shape,
+    words: Vec<&'a str>,
+}
+
+impl Settings<'_> {
+    /// What follows the setting's name, which for windows is its first letter.
+    fn values(&self, key: &str) -> impl Iterator<Item = &str> {
+        let short = matches!(key, "kernel" | "stride" | "padding" | "dilation" | "groups");
+        let name = if short { &key[..1] } else { key }.to_owned();
+        self.words.iter().filter_map(move |word| word.strip_prefix(name.as_str()))
+    }
+}
+
+impl Attributes for Settings<'_> {
+    fn size(&self, key: &str) -> Result<Option<u32>, InputError> {
+        match key {
+            "out_channels" | "out_features" => Ok(Some(self.output.channels)),
+            _ => self.values(key).find_map(|value| value.parse().ok()).map(Some).ok_or_else(|| self.missing(key, "")),
+        }
+    }
+
+    fn pair(&self, key: &str) -> Result<Option<(u32, u32)>, InputError> {
+        let sides = self.values(key).find_map(|value| {
+            let (rows, columns) = value.split_once('x')?;
+            Some((rows.parse().ok()?, columns.parse().ok()?))
+        });
+        sides.map(Some).ok_or_else(|| self.missing(key, ""))
+    }
+
+    /// What no key says (a rate of dropout) is as usual.
+    fn number(&self, key: &str) -> Result<Option<f32>, InputError> {
+        Ok(self.values(key).find_map(|value| value.parse().ok()))
+    }
+
+    fn boolean(&self, key: &str) -> Result<Option<bool>, InputError> {
+        Ok(Some(self.words.contains(&key)))
+    }
+
+    fn word(&self, _: &str) -> Result<Option<&str>, InputError> {
+        Ok(None)
+    }
+
+    fn refuse(&self, key: &str, message: &str) -> InputError {
+        InputError::new("a layer's key", key, message)
+    }
 }
 
 fn read_size(text: &str) -> Option<Shape> {

@@ -5,7 +5,7 @@
 //! sample and, half as much, of channels and planes on either side, and 3 more where other layers are fused to it. A test leaves each
 //! measured layer of the zoo out and estimates it from the others.
 
-use lockstep_models::{Layer, Node, Pass, Phase, PoolKind};
+use lockstep_models::{KernelClass, Node, Pass, Phase};
 use lockstep_topology::cluster::{Device, DeviceKind};
 
 use super::key::read_key;
@@ -82,13 +82,8 @@ impl Nearest {
 
 /// Layers whose kernels work alike, by the first that computes.
 fn family<'a>(mut nodes: impl Iterator<Item = &'a Node>) -> &'static str {
-    match nodes.find(|node| node.layer != Layer::Flatten).map(|node| &node.layer) {
-        Some(Layer::Pool2d(_) | Layer::GlobalPool) => "pooling",
-        Some(Layer::Sigmoid | Layer::Tanh) => "curve",
-        Some(layer) if layer.is_loss() => "loss",
-        Some(layer) => layer.kind(),
-        None => "flatten",
-    }
+    let computing = nodes.find(|node| !node.layer.rule().is_view());
+    computing.map_or("flatten", |node| node.layer.rule().family())
 }
 
 fn distance(known: &Known, nodes: &[&Node], samples: u32) -> f64 {
@@ -131,13 +126,9 @@ fn likely(device: &Device, nodes: &[&Node], phase: Phase, samples: u32) -> f64 {
     for (position, node) in nodes.iter().enumerate() {
         for pass in passes(phase, position) {
             let arithmetic = node.work(*pass, samples).flops * filling(node, *pass, samples);
-            let share = match &node.layer {
-                Layer::Pool2d(pool)
-                    if pool.kind == PoolKind::Max && *pass == Pass::Forward && pool.kernel > pool.stride =>
-                {
-                    OVERLAPPING
-                }
-                layer => efficiency(layer, false),
+            let share = match node.kernel_class() {
+                KernelClass::Planes { overlapping_maxima: true } if *pass == Pass::Forward => OVERLAPPING,
+                class => efficiency(class, false),
             };
             let bytes = moved_by(nodes, position, *pass, samples);
             seconds += (arithmetic / (roof.flops_s * share)).max(bytes / roof.bytes_s);
@@ -151,15 +142,15 @@ fn likely(device: &Device, nodes: &[&Node], phase: Phase, samples: u32) -> f64 {
 /// How many times more a product works than its FLOPs say, for its registers are not full.
 fn filling(node: &Node, pass: Pass, samples: u32) -> f64 {
     let samples = f64::from(samples);
-    match &node.layer {
-        // One sample alone is a product of a matrix and a vector, which needs none.
-        Layer::Dense(_) if pass == Pass::Forward && samples > 1.0 => (REGISTER / samples).max(1.0),
-        Layer::Conv2d(_) => {
+    match node.kernel_class() {
+        KernelClass::Product(product) if product.by_place => {
             // Sixteen images side by side where that many are nearly there, else places of one image.
             let images = (samples / REGISTER).ceil() * REGISTER;
             let places = f64::from(node.output.height) * f64::from(node.output.width);
             if 3.0 * samples >= 2.0 * images { images / samples } else { (REGISTER / places).max(1.0) }
         }
+        // One sample alone is a product of a matrix and a vector, which needs none.
+        KernelClass::Product(_) if pass == Pass::Forward && samples > 1.0 => (REGISTER / samples).max(1.0),
         _ => 1.0,
     }
 }
@@ -167,11 +158,9 @@ fn filling(node: &Node, pass: Pass, samples: u32) -> f64 {
 /// Seconds that planes, or scores, of a sample take beside their elements.
 fn by_piece(node: &Node, pass: Pass, position: usize) -> f64 {
     let Some(input) = node.input_shapes.first() else { return 0.0 };
-    match &node.layer {
-        Layer::BatchNorm(_) | Layer::Pool2d(_) | Layer::GlobalPool if position == 0 => {
-            PLANE_S * f64::from(input.channels)
-        }
-        layer if layer.is_loss() => SCORE_S[usize::from(pass != Pass::Forward)] * f64::from(input.channels),
+    match node.kernel_class() {
+        KernelClass::Planes { .. } if position == 0 => PLANE_S * f64::from(input.channels),
+        KernelClass::Scores => SCORE_S[usize::from(pass != Pass::Forward)] * f64::from(input.channels),
         _ => 0.0,
     }
 }

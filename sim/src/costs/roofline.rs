@@ -5,7 +5,7 @@
 //! tensors between its layers. A kernel that does not fill a GPU reaches both roofs in proportion, and each kernel of a
 //! GPU has a time of its own in which it fills nothing.
 
-use lockstep_models::{Layer, Node, Pass, Phase, Program};
+use lockstep_models::{KernelClass, Node, Pass, Phase, Program};
 use lockstep_topology::cluster::{Device, DeviceKind, Route};
 
 use super::fill::{Fill, fill, streaming};
@@ -75,11 +75,16 @@ impl Roof {
 
 /// Share of the peak that a layer's arithmetic reaches when memory does not hold it up (assumed). Groups of a convolution
 /// are products of their own, which on a GPU fill it as far as their shapes do; a core's vectors they leave half empty.
-pub(super) fn efficiency(layer: &Layer, on_gpu: bool) -> f64 {
-    match layer {
-        Layer::Conv2d(conv) if conv.groups > 1 && !on_gpu => 0.25,
-        Layer::Conv2d(_) => 0.5,
-        Layer::Dense(_) => 0.6,
+pub(super) fn efficiency(class: KernelClass, on_gpu: bool) -> f64 {
+    match class {
+        KernelClass::Product(product) if product.groups > 1.0 && !on_gpu => 0.25,
+        KernelClass::Product(product) => {
+            if product.by_place {
+                0.5
+            } else {
+                0.6
+            }
+        }
         _ => 0.1,
     }
 }
@@ -120,7 +125,7 @@ fn chain_cost(roof: Roof, nodes: &[&Node], phase: Phase, samples: u32) -> Cost {
             let Fill { occupancy, useful } =
                 roof.multiprocessors.map_or(Fill::WHOLE, |units| fill(node, *pass, samples, work.flops, units));
             let arithmetic =
-                work.flops / (roof.flops_s * efficiency(&node.layer, roof.multiprocessors.is_some()) * useful);
+                work.flops / (roof.flops_s * efficiency(node.kernel_class(), roof.multiprocessors.is_some()) * useful);
             let seconds = arithmetic.max(bytes / roof.bytes_s) / occupancy;
             // What is fused into the first layer's kernels needs none of its own.
             launches += if position == 0 && seconds > 0.0 { roof.launch_s } else { 0.0 };

@@ -12,9 +12,10 @@ use std::path::Path;
 use lockstep_topology::InputError;
 
 use super::Model;
-use super::build::{Draft, Inits, build};
+use super::build::{Draft, build};
 use super::sketch::Sketch;
-use crate::{Layer, Shape};
+use crate::layer::{Inits, Samples};
+use crate::{Layer, Scale, Shape};
 use layers::Meaning;
 use text::{Message, Source};
 
@@ -106,7 +107,7 @@ impl<'a> Import<'a> {
         if !self.blobs.is_empty() || sides.len() > 2 {
             return Err(place.error(blob, "a model has one input of at most four dimensions, before all layers"));
         }
-        self.add(blob, "input", Layer::Input(shape), Vec::new(), Inits::default(), 1.0, place)
+        self.add(blob, "input", Layer::Input(Samples(shape)), Vec::new(), Inits::default(), 1.0, place)
     }
 
     /// Adds what a layer of the file is.
@@ -122,7 +123,11 @@ impl<'a> Import<'a> {
         let top = || tops.first().copied().ok_or_else(|| refuse("makes nothing: give it a top".to_owned()));
         let meaning = layers::meaning(kind, layer, &shapes)?;
         // A loss takes labels too, which a net to deploy does not say where from.
-        let needed = if matches!(meaning, Meaning::Loss(_)) { bottoms.get(..1).unwrap_or(&[]) } else { &bottoms };
+        let needed = if matches!(&meaning, Meaning::Layer(made, _) if made.is_loss()) {
+            bottoms.get(..1).unwrap_or(&[])
+        } else {
+            &bottoms
+        };
         let unknown = needed.iter().find(|bottom| !self.blobs.contains_key(*bottom));
         if let (Some(bottom), false) = (unknown, matches!(meaning, Meaning::Nothing)) {
             return Err(refuse(format!("takes \"{bottom}\", which no layer before it makes in training")));
@@ -145,7 +150,7 @@ impl<'a> Import<'a> {
                 self.taken(&bottoms);
                 self.made(top()?, of);
             }
-            Meaning::ScaleOf { bias } if matches!(self.sketch.layer(first()?), Layer::BatchNorm(_)) => {
+            Meaning::Layer(Layer::Scale(Scale { bias }), _) if self.has_statistics(first()?) => {
                 let of = first()?;
                 if self.unscaled.remove(&of).is_none() || !bias {
                     return Err(refuse("a batch norm has one scale here, and that has a bias_term".to_owned()));
@@ -153,22 +158,7 @@ impl<'a> Import<'a> {
                 self.taken(&bottoms);
                 self.made(top()?, of);
             }
-            Meaning::ScaleOf { bias } => {
-                let (of, scale) = (first()?, Layer::Scale(crate::Scale { bias }));
-                self.taken(&bottoms);
-                self.add(top()?, name, scale, vec![of], Inits::default(), 1.0, layer)?;
-            }
-            Meaning::Layer(made, inits) => {
-                first()?;
-                self.taken(&bottoms);
-                let norm = matches!(made, Layer::BatchNorm(_));
-                self.add(top()?, name, made, inputs, inits, 1.0, layer)?;
-                if norm {
-                    let message = "has no scale behind it, which batch norm has here: add a Scale with bias_term: true";
-                    self.unscaled.insert(self.blobs[top()?], refuse(message.to_owned()));
-                }
-            }
-            Meaning::Loss(made) => {
+            Meaning::Layer(made, inits) if made.is_loss() => {
                 let of = first()?;
                 self.taken(&bottoms);
                 let weight = layer.number("loss_weight", 1.0)?;
@@ -177,11 +167,26 @@ impl<'a> Import<'a> {
                 }
                 self.losses += 1;
                 let top = tops.first().copied().unwrap_or(name);
-                self.add(top, name, made, vec![of], Inits::default(), weight, layer)?;
+                self.add(top, name, made, vec![of], inits, weight, layer)?;
                 self.open.retain(|blob| *blob != top);
+            }
+            Meaning::Layer(made, inits) => {
+                first()?;
+                self.taken(&bottoms);
+                let norm = made.rule().has_statistics();
+                self.add(top()?, name, made, inputs, inits, 1.0, layer)?;
+                if norm {
+                    let message = "has no scale behind it, which batch norm has here: add a Scale with bias_term: true";
+                    self.unscaled.insert(self.blobs[top()?], refuse(message.to_owned()));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether a layer is a batch norm.
+    fn has_statistics(&self, index: usize) -> bool {
+        self.sketch.layer(index).rule().has_statistics()
     }
 
     /// A net to deploy ends in its scores: they get a loss.
@@ -215,7 +220,7 @@ impl<'a> Import<'a> {
         let (kind, place) = (layer.kind(), message.place());
         // The sketch numbers these two names where a layer of the file has them; the first of each is ours to give.
         let name = match &layer {
-            Layer::Input(_) => "input".to_owned(),
+            input if input.is_input() => "input".to_owned(),
             _ if name == "loss" && self.losses <= 1 && layer.is_loss() => "loss".to_owned(),
             _ => self.sketch.name(name, kind),
         };

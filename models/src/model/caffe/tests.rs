@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::{Node, Pass};
+use super::super::Node;
 use super::*;
+use crate::Pass;
 
 fn read(text: &str) -> Model {
     parse("net.prototxt", text).unwrap_or_else(|error| panic!("{error}"))
@@ -96,7 +97,7 @@ fn layers_become_layers() {
         ("LRN", "lrn_param { local_size: 5 alpha: 0.0001 beta: 0.75 }", Layer::LocalResponseNorm(norm)),
         ("Dropout", "dropout_param { dropout_ratio: 0.4 }", Layer::Dropout(crate::Dropout { rate: 0.4 })),
         ("Flatten", "", Layer::Flatten),
-        ("Scale", "scale_param { bias_term: true }", Layer::Scale(crate::Scale { bias: true })),
+        ("Scale", "scale_param { bias_term: true }", Layer::Scale(Scale { bias: true })),
     ] {
         let text = one(kind, fields);
         // The loss takes scores: what is an image goes through one more layer.

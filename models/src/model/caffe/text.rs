@@ -114,11 +114,7 @@ impl<'a> Message<'a> {
 
     /// true or false under `name`.
     pub(super) fn boolean(&self, name: &str, without: bool) -> Result<bool, InputError> {
-        self.get(name).map_or(Ok(without), |field| match field.value {
-            Value::Word("true" | "1") => Ok(true),
-            Value::Word("false" | "0") => Ok(false),
-            _ => Err(field.error("must be true or false")),
-        })
+        self.get(name).map_or(Ok(without), Field::boolean)
     }
 
     /// The name of an enumeration's value under `name`.
@@ -156,6 +152,14 @@ impl<'a> Field<'a> {
         match self.value {
             Value::Word(word) => Ok(word),
             _ => Err(self.error("must be a word")),
+        }
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool, InputError> {
+        match self.value {
+            Value::Word("true" | "1") => Ok(true),
+            Value::Word("false" | "0") => Ok(false),
+            _ => Err(self.error("must be true or false")),
         }
     }
 

@@ -1,6 +1,45 @@
 //! Attributes of ONNX nodes: numbers by name with their defaults, and windows, whose padding must be the same on both sides.
 
+use lockstep_topology::InputError;
+
 use super::proto::{Attribute, Node};
+use crate::layer::Attributes;
+
+/// A node and its place, for errors.
+pub(super) struct Placed<'a, 'b> {
+    pub(super) node: &'b Node<'a>,
+    pub(super) place: &'b str,
+}
+
+impl Attributes for Placed<'_, '_> {
+    fn size(&self, key: &str) -> Result<Option<u32>, InputError> {
+        let Some(attribute) = self.node.attribute(key) else { return Ok(None) };
+        let size = u32::try_from(attribute.integer);
+        size.map(Some).map_err(|_| self.refuse(key, &format!("{key} is {}: it is no size", attribute.integer)))
+    }
+
+    fn pair(&self, key: &str) -> Result<Option<(u32, u32)>, InputError> {
+        let sizes = self.node.integers(key).map(|sizes| pair(key, sizes)).transpose();
+        sizes.map_err(|message| self.refuse(key, &message))
+    }
+
+    fn number(&self, key: &str) -> Result<Option<f32>, InputError> {
+        Ok(self.node.attribute(key).map(|attribute| attribute.float))
+    }
+
+    fn boolean(&self, key: &str) -> Result<Option<bool>, InputError> {
+        Ok(self.node.attribute(key).map(|attribute| attribute.integer != 0))
+    }
+
+    fn word(&self, key: &str) -> Result<Option<&str>, InputError> {
+        let word = self.node.attribute(key).map(|attribute| std::str::from_utf8(attribute.text)).transpose();
+        word.map_err(|_| self.refuse(key, &format!("{key} is no text")))
+    }
+
+    fn refuse(&self, _: &str, message: &str) -> InputError {
+        InputError::new(self.place, super::called(self.node), message)
+    }
+}
 
 /// A node's window: (vertical, horizontal).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,8 +16,9 @@ use std::path::Path;
 use lockstep_topology::InputError;
 
 use super::Model;
-use super::build::{Draft, Inits, build};
+use super::build::{Draft, build};
 use super::sketch::Sketch;
+use crate::layer::Samples;
 use crate::{Layer, Shape};
 use proto::{File, Graph, Node, Tensor};
 
@@ -135,7 +136,7 @@ impl<'a> Import<'a> {
             );
             return refuse(input.name, message);
         };
-        let samples = Layer::Input(Shape { channels, height, width });
+        let samples = Layer::Input(Samples(Shape { channels, height, width }));
         let index = match self.layer("input".to_owned(), samples, Vec::new(), &place) {
             Ok(index) => index,
             Err(message) => return refuse(input.name, message),
@@ -163,7 +164,7 @@ impl<'a> Import<'a> {
 
     /// Adds a layer whose shape follows from its inputs, and returns its index; the error is without a place.
     fn layer(&mut self, name: String, layer: Layer, inputs: Vec<usize>, place: &str) -> Result<usize, String> {
-        let (inits, place) = (Inits::default(), place.to_owned());
+        let (inits, place) = (Default::default(), place.to_owned());
         self.sketch.add(Draft { name, layer, inputs, inits, loss_weight: 1.0, place })
     }
 }

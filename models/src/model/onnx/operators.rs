@@ -1,13 +1,14 @@
 //! One ONNX operator after the other: which layer it is, or what it makes of a constant.
 
-use super::attributes::Window;
+use super::attributes::{Placed, Window};
 use super::proto::Node;
 use super::{Constant, Import, Value, constant};
-use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
+use crate::layer::{Arity, KINDS};
+use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, Pool2d, PoolKind, Scale, Shape};
 
-/// What is read, for the message about what is not.
-const KNOWN: &str = "Conv, Gemm, MatMul, BatchNormalization, Relu, Sigmoid, Tanh, LRN, Dropout, MaxPool, AveragePool, \
-                     GlobalAveragePool, Add, Sum, Mul, Concat, Flatten, Reshape, Identity, Softmax and constants";
+/// What is read beside the operators that are a layer whatever tensors they take, for the message about what is not.
+const KNOWN: &str = "Conv, Gemm, MatMul, BatchNormalization, Dropout, MaxPool, AveragePool, Add, Sum, Mul, Reshape, Identity, \
+                     Softmax, constants";
 
 /// Most dimensions of a constant.
 const MAX_RANK: usize = 16;
@@ -85,17 +86,6 @@ impl<'a> Import<'a> {
                 let (epsilon, momentum) = (node.float("epsilon", 1e-5), node.float("momentum", 0.9));
                 Layer::BatchNorm(BatchNorm { epsilon, momentum })
             }
-            "Relu" => Layer::Relu,
-            "Sigmoid" => Layer::Sigmoid,
-            "Tanh" => Layer::Tanh,
-            "LRN" => {
-                // ONNX divides α by the size, as Caffe does.
-                let size = node.integer("size", 0);
-                let size = u32::try_from(size).map_err(|_| format!("size is {size}: it must be odd and positive"))?;
-                let alpha = node.float("alpha", 1e-4) / size.max(1) as f32;
-                let (beta, k) = (node.float("beta", 0.75), node.float("bias", 1.0));
-                Layer::LocalResponseNorm(LocalResponseNorm { size, alpha, beta, k })
-            }
             "Dropout" => {
                 let rate = match self.given(node, 1) {
                     true => self.constant(node, 1).and_then(|ratio| ratio.scalar),
@@ -108,15 +98,6 @@ impl<'a> Import<'a> {
             }
             "MaxPool" => self.pool(node, PoolKind::Max)?,
             "AveragePool" => self.pool(node, PoolKind::Average)?,
-            "GlobalAveragePool" => Layer::GlobalPool,
-            "Concat" => {
-                node.demand(&[("axis", 1)])?;
-                Layer::Concat
-            }
-            "Flatten" => {
-                node.demand(&[("axis", 1)])?;
-                Layer::Flatten
-            }
             "Reshape" => self.flatten(node)?,
             "Add" | "Sum" => match self.bias_of(node)? {
                 Some(draft) => return Ok(draft),
@@ -141,10 +122,16 @@ impl<'a> Import<'a> {
                 }
                 return self.draft(node, 0);
             }
-            other => return Err(format!("there is no layer for {other}: known are {KNOWN}")),
+            other => {
+                let mut operators = KINDS.iter().flat_map(|kind| kind.onnx);
+                let Some((_, make)) = operators.clone().find(|(name, _)| *name == other) else {
+                    let names: Vec<&str> = operators.by_ref().map(|(name, _)| *name).collect();
+                    return Err(format!("there is no layer for {other}: known are {KNOWN}, {}", names.join(", ")));
+                };
+                make(&Placed { node, place }).map_err(|error| error.message)?
+            }
         };
-        let several = matches!(layer, Layer::Add | Layer::Concat);
-        let inputs = if several { node.inputs.len() } else { 1 };
+        let inputs = if layer.rule().arity() == Arity::Several { node.inputs.len() } else { 1 };
         let inputs = (0..inputs).map(|input| self.draft(node, input)).collect::<Result<Vec<_>, _>>()?;
         let name = self.sketch.name(node.name, layer.kind());
         self.layer(name, layer, inputs, place)
@@ -257,22 +244,15 @@ impl<'a> Import<'a> {
         let draft = self.draft(node, data)?;
         self.broadcasts(node, summand, self.sketch.shape(draft))?;
         let alone = node.inputs.get(data).and_then(|name| self.uses.get(name)) == Some(&1);
-        let bias = match self.sketch.layer_mut(draft) {
-            Layer::Conv2d(Conv2d { bias, .. }) | Layer::Dense(Dense { bias, .. }) | Layer::Scale(Scale { bias }) => {
-                bias
-            }
-            _ => {
-                return Err(
-                    "adds a constant where no convolution, dense layer or scale could take it as bias".to_owned()
-                );
-            }
+        let Some(biased) = self.sketch.layer(draft).rule().with_bias() else {
+            return Err("adds a constant where no convolution, dense layer or scale could take it as bias".to_owned());
         };
-        if *bias || !alone {
+        if biased == *self.sketch.layer(draft) || !alone {
             return Err(
                 "adds a constant to a layer that has a bias or other consumers: fold it into the bias".to_owned()
             );
         }
-        *bias = true;
+        *self.sketch.layer_mut(draft) = biased;
         Ok(Some(draft))
     }
 

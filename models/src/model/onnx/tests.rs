@@ -4,8 +4,9 @@ mod broken;
 mod files;
 mod write;
 
-use super::super::{Model, Node, Pass};
+use super::super::{Model, Node};
 use super::*;
+use crate::Pass;
 use crate::{Conv2d, Dropout, LocalResponseNorm, Pool2d, PoolKind, Scale};
 use write::{Writer, chain, operator};
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use petgraph::visit::EdgeRef;
 
 use super::*;
+use crate::layer::KINDS;
 
 #[test]
 fn all_kinds_occur_and_batch_norm_only_when_wanted() {
@@ -12,7 +13,7 @@ fn all_kinds_occur_and_batch_norm_only_when_wanted() {
         let models = (0..200).map(|seed| random_model(seed, with_batch_norm));
         models.flat_map(|model| model.layers().iter().map(|node| node.layer.kind()).collect::<Vec<_>>()).collect()
     };
-    let mut all: BTreeSet<&str> = kinds::KINDS.iter().map(|(kind, _)| *kind).collect();
+    let mut all: BTreeSet<&str> = KINDS.iter().map(|kind| kind.name).collect();
     all.insert("input");
     assert_eq!(kinds(true), all);
     all.remove("batch_norm");
@@ -24,9 +25,7 @@ fn all_kinds_occur_and_batch_norm_only_when_wanted() {
 fn spelt_layers_read_back_as_themselves() {
     let zoo = Model::zoo().into_iter().map(|name| Model::load(&name).expect("in the zoo"));
     for model in (0..300).map(|seed| random_model(seed, true)).chain(zoo) {
-        let Layer::Input(Shape { channels, height, width }) = model.layers()[0].layer else {
-            panic!("the input is first")
-        };
+        let Shape { channels, height, width } = model.input();
         // Names in files have no dots, those of a block's layers do.
         let called = |id: &LayerId| if id.0 == 0 { "\"input\"".to_owned() } else { format!("\"layer{}\"", id.0) };
         let layers = model.iter().skip(1).map(|(id, node)| {

@@ -1,0 +1,89 @@
+//! What a layer is made from: the attributes that a file gives it, whatever the format, and the list of what formats call it.
+
+use lockstep_topology::InputError;
+
+use super::{Layer, Shape};
+
+/// What a file says of one layer, under the format's own keys; `None` where it says nothing.
+///
+/// Errors name the place in the file, the value and the cure.
+pub trait Attributes {
+    /// A whole number from 0.
+    ///
+    /// # Errors
+    /// A value of another type.
+    fn size(&self, key: &str) -> Result<Option<u32>, InputError>;
+
+    /// Two sizes, vertical and horizontal.
+    ///
+    /// # Errors
+    /// Values of another type or number.
+    fn pair(&self, key: &str) -> Result<Option<(u32, u32)>, InputError>;
+
+    /// A finite number.
+    ///
+    /// # Errors
+    /// A value of another type.
+    fn number(&self, key: &str) -> Result<Option<f32>, InputError>;
+
+    /// Yes or no.
+    ///
+    /// # Errors
+    /// A value of another type.
+    fn boolean(&self, key: &str) -> Result<Option<bool>, InputError>;
+
+    /// One of several names.
+    ///
+    /// # Errors
+    /// A value of another type.
+    fn word(&self, key: &str) -> Result<Option<&str>, InputError>;
+
+    /// Shape of a sample of the first input, where the format's reader knows it already.
+    fn input(&self) -> Option<Shape> {
+        None
+    }
+
+    /// An error about the value of `key`, or about the layer where it has none.
+    fn refuse(&self, key: &str, message: &str) -> InputError;
+
+    /// The error where `key` has no value.
+    fn missing(&self, key: &str, example: &str) -> InputError {
+        self.refuse(key, &format!("lacks the key \"{key}\": {example}"))
+    }
+}
+
+/// Makes a layer from its attributes.
+pub type Maker = fn(&dyn Attributes) -> Result<Layer, InputError>;
+
+/// A kind of layer as files write it.
+pub struct Kind {
+    /// In model files; [`Layer::kind`] gives the same.
+    pub name: &'static str,
+    /// Its own keys in model files.
+    pub keys: &'static [&'static str],
+    /// From the keys of model files.
+    pub read: Maker,
+    /// ONNX operators that are such a layer, whatever tensors they take.
+    pub onnx: &'static [(&'static str, Maker)],
+    /// Caffe's layer.
+    pub caffe: Option<CaffeKind>,
+}
+
+/// A layer as Caffe's networks write it.
+pub struct CaffeKind {
+    /// Names of the type.
+    pub types: &'static [&'static str],
+    /// Fields that only such a layer has; the first holds its attributes.
+    pub own: &'static [&'static str],
+    /// The attributes that are known; empty where what is written there says nothing of the network.
+    pub fields: &'static [&'static str],
+    /// From these attributes.
+    pub read: Maker,
+}
+
+impl Kind {
+    /// A kind without keys.
+    pub(super) const fn plain(name: &'static str, read: Maker) -> Kind {
+        Kind { name, keys: &[], read, onnx: &[], caffe: None }
+    }
+}

@@ -1,0 +1,93 @@
+//! Batch normalisation.
+
+use super::{
+    CaffeKind, FeatureRule, Init, InitRules, Inits, InputUse, KernelClass, Kind, Layer, LayerRule, Learned, Pass,
+    Shape, Sizes, Work,
+};
+
+/// Batch normalisation per channel with learnable γ (initially 1) and β (initially 0).
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchNorm {
+    /// Added to the variance under the root.
+    pub epsilon: f32,
+    /// Weight of the old running average: `running ← momentum·running + (1 − momentum)·batch`.
+    pub momentum: f32,
+}
+
+pub(super) const KIND: Kind = Kind {
+    name: "batch_norm",
+    keys: &["epsilon", "momentum", "gamma_init"],
+    read: |of| {
+        let (epsilon, momentum) = (of.number("epsilon")?.unwrap_or(1e-5), of.number("momentum")?.unwrap_or(0.9));
+        Ok(Layer::BatchNorm(BatchNorm { epsilon, momentum }))
+    },
+    onnx: &[],
+    caffe: Some(CaffeKind {
+        types: &["BatchNorm"],
+        own: &["batch_norm_param"],
+        fields: &["use_global_stats", "moving_average_fraction", "eps"],
+        read: |of| {
+            let epsilon = of.number("eps")?.unwrap_or(1e-5);
+            let momentum = of.number("moving_average_fraction")?.unwrap_or(0.999);
+            Ok(Layer::BatchNorm(BatchNorm { epsilon, momentum }))
+        },
+    }),
+};
+
+impl LayerRule for BatchNorm {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
+            return Err(format!("epsilon is {}: it must be positive, e.g. 1e-5", self.epsilon));
+        }
+        if !(0.0..1.0).contains(&self.momentum) {
+            return Err(format!("momentum is {}: it must lie in 0 to 1, 1 excluded", self.momentum));
+        }
+        Ok(inputs[0])
+    }
+
+    fn settings(&self) -> String {
+        format!(", epsilon = {}, momentum = {}", self.epsilon, self.momentum)
+    }
+
+    fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
+        let of = |name, init| Learned { name, dims: vec![output.channels], init: Init::Constant(init), decay: false };
+        vec![of("gamma", inits.gamma), of("beta", 0.0)]
+    }
+
+    fn has_statistics(&self) -> bool {
+        true
+    }
+
+    fn weight_rule(&self, rules: &InitRules, _: bool, ends_block: bool) -> Option<Init> {
+        rules.residual_gamma.filter(|_| ends_block).map(Init::Constant)
+    }
+
+    /// Forward 6 FLOPs an element (mean 1, variance 3, scale 2), backward 4 in each pass.
+    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+        match pass {
+            Pass::Forward => Work::of(6.0 * of.input, of.input + 4.0 * of.channels, of.output + 2.0 * of.channels),
+            Pass::BackwardData => Work::of(4.0 * of.input, 2.0 * of.input + of.channels, of.input),
+            Pass::BackwardWeight => Work::of(4.0 * of.input, 2.0 * of.input, 2.0 * of.channels),
+        }
+    }
+
+    fn input_use(&self) -> InputUse {
+        InputUse::Always
+    }
+
+    fn takes_relu(&self) -> bool {
+        true
+    }
+
+    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
+        Err("has statistics of each rank's batch")
+    }
+
+    fn kernel_class(&self, _: Shape, _: Shape) -> KernelClass {
+        KernelClass::Planes { overlapping_maxima: false }
+    }
+}

@@ -1,0 +1,60 @@
+//! Inputs side by side along channels.
+
+use lockstep_topology::InputError;
+
+use super::{Arity, Attributes, CaffeKind, FeatureRule, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+
+pub(super) struct Concat;
+
+pub(super) const KIND: Kind = Kind {
+    onnx: &[("Concat", |of| along_channels(of, "axis"))],
+    caffe: Some(CaffeKind {
+        types: &["Concat", "CONCAT"],
+        own: &["concat_param"],
+        fields: &["axis", "concat_dim"],
+        read: |of| along_channels(of, if of.size("axis")?.is_some() { "axis" } else { "concat_dim" }),
+    }),
+    ..Kind::plain("concat", |_| Ok(Layer::Concat))
+};
+
+/// Refuses another axis than channels.
+fn along_channels(of: &dyn Attributes, key: &str) -> Result<Layer, InputError> {
+    match of.size(key)? {
+        None | Some(1) => Ok(Layer::Concat),
+        Some(_) => Err(of.refuse(key, "only channels, axis 1, are known here")),
+    }
+}
+
+impl LayerRule for Concat {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn arity(&self) -> Arity {
+        Arity::Several
+    }
+
+    /// The sum of the channels; heights and widths must agree.
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        let first = inputs[0];
+        if let Some(other) = inputs.iter().find(|shape| (shape.height, shape.width) != (first.height, first.width)) {
+            return Err(format!("joins inputs of shapes {first} and {other}: heights and widths must be equal"));
+        }
+        let channels: u64 = inputs.iter().map(|shape| u64::from(shape.channels)).sum();
+        let channels = u32::try_from(channels).map_err(|_| format!("{channels} channels are too many"))?;
+        Ok(Shape { channels, ..first })
+    }
+
+    /// Copies.
+    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+        match pass {
+            Pass::Forward => Work::of(0.0, of.input, of.output),
+            Pass::BackwardData => Work::of(0.0, of.output, of.input),
+            Pass::BackwardWeight => Work::default(),
+        }
+    }
+
+    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
+        Ok(FeatureRule::Whole)
+    }
+}

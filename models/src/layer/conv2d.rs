@@ -1,0 +1,204 @@
+//! Two-dimensional convolution.
+
+use super::window::{check_window, places, too_large};
+use super::{
+    CaffeKind, FeatureRule, Init, InitRules, Inits, InputUse, KernelClass, Kind, Layer, LayerRule, Learned,
+    MatrixProduct, Pass, Shape, Sizes, Work,
+};
+
+/// A 2-d convolution (cross-correlation), weight `[out_channels, in_channels / groups, kernel.0, kernel.1]`.
+/// Pairs are (vertical, horizontal).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Conv2d {
+    /// Channels of the output.
+    pub out_channels: u32,
+    /// Height and width of the filter.
+    pub kernel: (u32, u32),
+    /// Steps of the filter.
+    pub stride: (u32, u32),
+    /// Zeros added on each side.
+    pub padding: (u32, u32),
+    /// Distance between filter taps.
+    pub dilation: (u32, u32),
+    /// Channel groups that do not see each other.
+    pub groups: u32,
+    /// Whether each output channel has a bias.
+    pub bias: bool,
+}
+
+pub(super) const KIND: Kind = Kind {
+    name: "conv2d",
+    keys: &["out_channels", "kernel", "stride", "padding", "dilation", "groups", "bias", "weight_init", "bias_init"],
+    read: |of| {
+        let missing = |key, example| of.missing(key, example);
+        let kernel = of.pair("kernel");
+        Ok(Layer::Conv2d(Conv2d {
+            out_channels: of
+                .size("out_channels")?
+                .ok_or_else(|| missing("out_channels", "the output's feature maps, e.g. out_channels = 32"))?,
+            kernel: kernel?.ok_or_else(|| missing("kernel", "the window's sides, e.g. kernel = 3 or [3, 5]"))?,
+            stride: of.pair("stride")?.unwrap_or((1, 1)),
+            padding: of.pair("padding")?.unwrap_or((0, 0)),
+            dilation: of.pair("dilation")?.unwrap_or((1, 1)),
+            groups: of.size("groups")?.unwrap_or(1),
+            bias: of.boolean("bias")?.unwrap_or(true),
+        }))
+    },
+    onnx: &[],
+    caffe: Some(CaffeKind {
+        types: &["Convolution", "CONVOLUTION"],
+        own: &["convolution_param"],
+        fields: &[
+            "num_output",
+            "bias_term",
+            "group",
+            "dilation",
+            "weight_filler",
+            "bias_filler",
+            "engine",
+            "kernel_size",
+            "kernel_h",
+            "kernel_w",
+            "stride",
+            "stride_h",
+            "stride_w",
+            "pad",
+            "pad_h",
+            "pad_w",
+        ],
+        read: |of| {
+            let kernel = of.pair("kernel_size")?.unwrap_or((0, 0));
+            Ok(Layer::Conv2d(Conv2d {
+                out_channels: of.size("num_output")?.unwrap_or(0),
+                kernel,
+                stride: of.pair("stride")?.unwrap_or((1, 1)),
+                padding: of.pair("pad")?.unwrap_or((0, 0)),
+                dilation: of.pair("dilation")?.unwrap_or((1, 1)),
+                groups: of.size("group")?.unwrap_or(1),
+                bias: of.boolean("bias_term")?.unwrap_or(true),
+            }))
+        },
+    }),
+};
+
+impl LayerRule for Conv2d {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    /// ⌊(size + 2·padding − dilation·(kernel − 1) − 1) / stride⌋ + 1 on each side.
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        let input = inputs[0];
+        check_window("kernel", self.kernel, 1)?;
+        check_window("stride", self.stride, 1)?;
+        check_window("padding", self.padding, 0)?;
+        check_window("dilation", self.dilation, 1)?;
+        let divides = |channels: u32| self.groups > 0 && channels.is_multiple_of(self.groups);
+        if !divides(input.channels) || !divides(self.out_channels) {
+            return Err(format!(
+                "groups is {}: it must divide the {} input channels and the {} output channels",
+                self.groups, input.channels, self.out_channels
+            ));
+        }
+        let side = |name, size, kernel: u32, stride, padding, dilation: u32| {
+            let extent = u64::from(dilation) * u64::from(kernel - 1) + 1;
+            places(size, extent, stride, padding, false)
+                .map_err(|padded| too_large(name, kernel, extent, padded, input))
+        };
+        let Conv2d { kernel, stride, padding, dilation, .. } = *self;
+        Ok(Shape {
+            channels: self.out_channels,
+            height: side("height", input.height, kernel.0, stride.0, padding.0, dilation.0)?,
+            width: side("width", input.width, kernel.1, stride.1, padding.1, dilation.1)?,
+        })
+    }
+
+    fn settings(&self) -> String {
+        let pair = |of: (u32, u32)| format!("[{}, {}]", of.0, of.1);
+        format!(
+            ", out_channels = {}, kernel = {}, stride = {}, padding = {}, dilation = {}, groups = {}, bias = {}",
+            self.out_channels,
+            pair(self.kernel),
+            pair(self.stride),
+            pair(self.padding),
+            pair(self.dilation),
+            self.groups,
+            self.bias
+        )
+    }
+
+    fn cost_settings(&self) -> String {
+        let pair = |of: (u32, u32)| format!("{}x{}", of.0, of.1);
+        format!(
+            " k{} s{} p{} d{} g{}{}",
+            pair(self.kernel),
+            pair(self.stride),
+            pair(self.padding),
+            pair(self.dilation),
+            self.groups,
+            if self.bias { " bias" } else { "" }
+        )
+    }
+
+    fn parameters(&self, input: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
+        let dims = vec![output.channels, input.channels / self.groups, self.kernel.0, self.kernel.1];
+        weight_and_bias(dims, self.bias, inits)
+    }
+
+    fn weight_rule(&self, rules: &InitRules, _: bool, _: bool) -> Option<Init> {
+        let pointwise = rules.convolution_1x1.filter(|_| self.kernel == (1, 1));
+        pointwise.or(rules.convolution)
+    }
+
+    fn with_bias(&self) -> Option<Layer> {
+        Some(Layer::Conv2d(Conv2d { bias: true, ..self.clone() }))
+    }
+
+    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+        product_work(pass, of)
+    }
+
+    fn input_use(&self) -> InputUse {
+        InputUse::ForParameters
+    }
+
+    fn takes_relu(&self) -> bool {
+        true
+    }
+
+    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
+        if self.groups > 1 { Err("has groups, whose channels do not see each other") } else { Ok(FeatureRule::Rows) }
+    }
+
+    fn share(&self, ranks: u32) -> Option<Layer> {
+        Some(Layer::Conv2d(Conv2d { out_channels: self.out_channels.div_ceil(ranks), ..self.clone() }))
+    }
+
+    fn kernel_class(&self, input: Shape, output: Shape) -> KernelClass {
+        let groups = f64::from(self.groups);
+        KernelClass::Product(MatrixProduct {
+            outputs: f64::from(output.channels) / groups,
+            inputs: f64::from(input.channels) / groups,
+            kernel: f64::from(self.kernel.0) * f64::from(self.kernel.1),
+            groups,
+            by_place: true,
+        })
+    }
+}
+
+/// A weight of these sizes and perhaps a bias for each of its rows.
+pub(super) fn weight_and_bias(dims: Vec<u32>, bias: bool, inits: &Inits) -> Vec<Learned> {
+    let summand = Learned { name: "bias", dims: vec![dims[0]], init: Init::Constant(inits.bias), decay: true };
+    let weight = Learned { name: "weight", dims, init: inits.weight, decay: true };
+    if bias { vec![weight, summand] } else { vec![weight] }
+}
+
+/// 2·fan-in FLOPs for each output element and pass; reads inputs and parameters and writes outputs, and back.
+pub(super) fn product_work(pass: Pass, of: &Sizes) -> Work {
+    let flops = 2.0 * of.output * of.fan_in;
+    match pass {
+        Pass::Forward => Work::of(flops, of.input + of.learned, of.output),
+        Pass::BackwardData => Work::of(flops, of.output + of.weight, of.input),
+        Pass::BackwardWeight => Work::of(flops, of.input + of.output, of.learned),
+    }
+}

@@ -1,0 +1,64 @@
+//! Dropout: random zeros in training.
+
+use super::{CaffeKind, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+
+/// Sets a random share of the elements to zero in training and divides the others by what is kept on average, so that
+/// evaluation passes everything unchanged (Srivastava et al. 2014; the division is in training instead of evaluation).
+///
+/// Which elements fall is drawn for each sample by its place in the training run alone, so that any number of ranks and
+/// micro-batches drops the same.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dropout {
+    /// Share of elements that become zero, from 0 to below 1.
+    pub rate: f32,
+}
+
+/// A dropped element's mark is a byte: this share of an fp32 element.
+const MASK_ELEMENTS: f64 = 0.25;
+
+pub(super) const KIND: Kind = Kind {
+    name: "dropout",
+    keys: &["rate"],
+    read: |of| Ok(Layer::Dropout(Dropout { rate: of.number("rate")?.unwrap_or(0.5) })),
+    onnx: &[],
+    caffe: Some(CaffeKind {
+        types: &["Dropout", "DROPOUT"],
+        own: &["dropout_param"],
+        fields: &["dropout_ratio"],
+        read: |of| Ok(Layer::Dropout(Dropout { rate: of.number("dropout_ratio")?.unwrap_or(0.5) })),
+    }),
+};
+
+impl LayerRule for Dropout {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        if !(0.0..1.0).contains(&self.rate) {
+            return Err(format!("rate is {}: it must lie in 0 to 1, 1 excluded, e.g. 0.5", self.rate));
+        }
+        Ok(inputs[0])
+    }
+
+    fn settings(&self) -> String {
+        format!(", rate = {}", self.rate)
+    }
+
+    /// One FLOP an element, and a byte of the mask written or read.
+    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+        match pass {
+            Pass::Forward => Work::of(of.input, of.input, of.output + of.input * MASK_ELEMENTS),
+            Pass::BackwardData => Work::of(of.input, of.input + of.input * MASK_ELEMENTS, of.input),
+            Pass::BackwardWeight => Work::default(),
+        }
+    }
+
+    fn keeps(&self, _: Shape, output: Shape) -> Option<(&'static str, u64)> {
+        Some(("mask", output.elements()))
+    }
+
+    fn overwrites(&self, _: usize) -> usize {
+        1
+    }
+}

@@ -1,0 +1,37 @@
+//! Global average pooling: the mean of each channel, `c × h × w → c × 1 × 1`.
+
+use super::{KernelClass, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+
+pub(super) struct GlobalPool;
+
+pub(super) const KIND: Kind = Kind {
+    onnx: &[("GlobalAveragePool", |_| Ok(Layer::GlobalPool))],
+    ..Kind::plain("global_pool", |_| Ok(Layer::GlobalPool))
+};
+
+impl LayerRule for GlobalPool {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        Ok(Shape::flat(inputs[0].channels))
+    }
+
+    /// One FLOP an element of the input forward, of the output backward.
+    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+        match pass {
+            Pass::Forward => Work::of(of.input, of.input, of.output),
+            Pass::BackwardData => Work::of(of.output, of.output, of.input),
+            Pass::BackwardWeight => Work::default(),
+        }
+    }
+
+    fn kernel_class(&self, _: Shape, _: Shape) -> KernelClass {
+        KernelClass::Planes { overlapping_maxima: false }
+    }
+
+    fn family(&self) -> &'static str {
+        "pooling"
+    }
+}

@@ -1,0 +1,160 @@
+//! Pooling over windows: their largest value or their mean.
+
+use lockstep_topology::InputError;
+
+use super::window::{check_window, places, too_large};
+use super::{Attributes, CaffeKind, KernelClass, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+
+/// What a pooling window computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PoolKind {
+    /// The largest value.
+    Max,
+    /// The mean over the window's places inside the unpadded image.
+    Average,
+}
+
+/// Pooling over windows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pool2d {
+    /// Largest or mean.
+    pub kind: PoolKind,
+    /// Height and width of the window.
+    pub kernel: (u32, u32),
+    /// Steps of the window.
+    pub stride: (u32, u32),
+    /// Places added on each side that belong to no image.
+    pub padding: (u32, u32),
+    /// Whether a last, partial window counts (Caffe's rule) or is dropped.
+    pub ceil: bool,
+}
+
+pub(super) const MAX: Kind = Kind {
+    name: "max_pool",
+    keys: &["kernel", "stride", "padding", "ceil"],
+    read: |of| read(of, PoolKind::Max),
+    onnx: &[],
+    caffe: Some(CaffeKind {
+        types: &["Pooling", "POOLING"],
+        own: &["pooling_param"],
+        fields: &[
+            "pool",
+            "global_pooling",
+            "round_mode",
+            "engine",
+            "kernel_size",
+            "kernel_h",
+            "kernel_w",
+            "stride",
+            "stride_h",
+            "stride_w",
+            "pad",
+            "pad_h",
+            "pad_w",
+        ],
+        read: read_caffe,
+    }),
+};
+
+pub(super) const AVERAGE: Kind =
+    Kind { name: "average_pool", read: |of| read(of, PoolKind::Average), caffe: None, ..MAX };
+
+/// A window moves by its own size unless the file says otherwise.
+fn read(of: &dyn Attributes, kind: PoolKind) -> Result<Layer, InputError> {
+    let example = "the window's sides, e.g. kernel = 2 or [3, 2]";
+    let kernel = of.pair("kernel")?.ok_or_else(|| of.missing("kernel", example))?;
+    let (stride, padding) = (of.pair("stride")?.unwrap_or(kernel), of.pair("padding")?.unwrap_or((0, 0)));
+    Ok(Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil: of.boolean("ceil")?.unwrap_or(false) }))
+}
+
+/// Caffe counts a last, partial window.
+fn read_caffe(of: &dyn Attributes) -> Result<Layer, InputError> {
+    let kind = match of.word("pool")? {
+        None | Some("MAX") => PoolKind::Max,
+        Some("AVE") => PoolKind::Average,
+        Some(_) => return Err(of.refuse("pool", "only MAX and AVE are known here")),
+    };
+    let padding = of.pair("pad")?.unwrap_or((0, 0));
+    if kind == PoolKind::Average && padding != (0, 0) {
+        return Err(of.refuse("pad", "an average counts no zeros around the image here: pool without padding"));
+    }
+    let stride = of.pair("stride")?.unwrap_or((1, 1));
+    let plain = |kernel, ceil| Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil });
+    match (of.boolean("global_pooling")?.unwrap_or(false), kind, of.input()) {
+        (true, PoolKind::Average, _) => Ok(Layer::GlobalPool),
+        (true, PoolKind::Max, Some(input)) => Ok(plain((input.height, input.width), false)),
+        _ => {
+            let ceil = of.word("round_mode")?.is_none_or(|mode| mode == "CEIL");
+            Ok(plain(of.pair("kernel_size")?.unwrap_or((0, 0)), ceil))
+        }
+    }
+}
+
+impl LayerRule for Pool2d {
+    fn kind(&self) -> &'static str {
+        match self.kind {
+            PoolKind::Max => MAX.name,
+            PoolKind::Average => AVERAGE.name,
+        }
+    }
+
+    /// ⌊ or ⌈(size + 2·padding − kernel) / stride⌉ + 1 on each side.
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        let input = inputs[0];
+        check_window("kernel", self.kernel, 1)?;
+        check_window("stride", self.stride, 1)?;
+        check_window("padding", self.padding, 0)?;
+        let side = |name, size, kernel: u32, stride, padding| {
+            if padding >= kernel {
+                return Err(format!("padding is {padding}: it must be less than the kernel's {kernel}"));
+            }
+            places(size, u64::from(kernel), stride, padding, self.ceil)
+                .map_err(|padded| too_large(name, kernel, u64::from(kernel), padded, input))
+        };
+        Ok(Shape {
+            channels: input.channels,
+            height: side("height", input.height, self.kernel.0, self.stride.0, self.padding.0)?,
+            width: side("width", input.width, self.kernel.1, self.stride.1, self.padding.1)?,
+        })
+    }
+
+    fn settings(&self) -> String {
+        let pair = |of: (u32, u32)| format!("[{}, {}]", of.0, of.1);
+        let [kernel, stride, padding] = [self.kernel, self.stride, self.padding].map(pair);
+        format!(", kernel = {kernel}, stride = {stride}, padding = {padding}, ceil = {}", self.ceil)
+    }
+
+    fn cost_settings(&self) -> String {
+        let pair = |of: (u32, u32)| format!("{}x{}", of.0, of.1);
+        let [kernel, stride, padding] = [self.kernel, self.stride, self.padding].map(pair);
+        format!(" {:?} k{kernel} s{stride} p{padding}{}", self.kind, if self.ceil { " ceil" } else { "" })
+    }
+
+    /// With windows of k places k FLOPs an output forward; backward as many for means and one for maxima, which also reads
+    /// the places of the maxima.
+    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+        let places = f64::from(self.kernel.0) * f64::from(self.kernel.1);
+        match (pass, self.kind) {
+            (Pass::Forward, _) => Work::of(places * of.output, of.input, of.output),
+            (Pass::BackwardData, PoolKind::Max) => Work::of(of.output, of.input + of.output, of.input),
+            (Pass::BackwardData, PoolKind::Average) => Work::of(places * of.output, of.output, of.input),
+            (Pass::BackwardWeight, _) => Work::default(),
+        }
+    }
+
+    fn keeps(&self, _: Shape, output: Shape) -> Option<(&'static str, u64)> {
+        (self.kind == PoolKind::Max).then(|| ("places", output.elements() * 4))
+    }
+
+    fn joins(&self, chain: &[&Layer]) -> bool {
+        self.kind == PoolKind::Max && matches!(chain, [Layer::Conv2d(_)] | [Layer::Conv2d(_), Layer::Relu])
+    }
+
+    fn kernel_class(&self, _: Shape, _: Shape) -> KernelClass {
+        KernelClass::Planes { overlapping_maxima: self.kind == PoolKind::Max && self.kernel > self.stride }
+    }
+
+    fn family(&self) -> &'static str {
+        "pooling"
+    }
+}

@@ -1,0 +1,197 @@
+//! What every kind of layer answers about itself: shapes, parameters, work, memory, splitting, fusion and costs.
+
+use super::{Init, InitRules, Inits, Layer, Pass, Shape, Sizes, Work};
+
+/// How many inputs a layer takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arity {
+    /// None: it is the samples.
+    Nothing,
+    /// One.
+    One,
+    /// Two or more.
+    Several,
+}
+
+/// A learnable tensor of a layer, before the model gives it a place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Learned {
+    /// `weight`, `bias`, `gamma`, …
+    pub name: &'static str,
+    /// Sizes, outermost first.
+    pub dims: Vec<u32>,
+    /// How it starts.
+    pub init: Init,
+    /// Whether weight decay applies.
+    pub decay: bool,
+}
+
+/// When a backward pass reads the layer's input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputUse {
+    /// Never.
+    Never,
+    /// For the gradient of the parameters.
+    ForParameters,
+    /// Always: the slope follows from it.
+    Always,
+}
+
+/// How a layer lies over ranks that split a model by features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeatureRule {
+    /// It has rows of its own, of which each rank keeps a part.
+    Rows,
+    /// As its inputs do.
+    Follows,
+    /// It needs all channels.
+    Whole,
+}
+
+/// The matrix products of a layer: per group, `outputs` by places (or samples) by `inputs · kernel`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MatrixProduct {
+    /// Rows of the weight in a group.
+    pub outputs: f64,
+    /// Channels, or features, that enter a group.
+    pub inputs: f64,
+    /// Places of the filter.
+    pub kernel: f64,
+    /// Products that do not see each other's channels.
+    pub groups: f64,
+    /// Whether every place of an image is a column, rather than every sample.
+    pub by_place: bool,
+}
+
+/// How a layer's kernels work, as costs tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum KernelClass {
+    /// Products with a matrix of weights.
+    Product(MatrixProduct),
+    /// Plane by plane.
+    Planes {
+        /// Whether forward looks for the largest of windows that overlap.
+        overlapping_maxima: bool,
+    },
+    /// Probabilities of a loss's scores.
+    Scores,
+    /// Element by element.
+    Elements,
+}
+
+/// The rules of one kind of layer. A new kind implements what differs from a layer that changes each element by itself.
+pub trait LayerRule {
+    /// The kind as model files write it, e.g. `conv2d`.
+    fn kind(&self) -> &'static str;
+
+    /// The cost of a pass in fp32, a multiply-add being two FLOPs; nothing for a pass that does not exist.
+    fn work(&self, pass: Pass, of: &Sizes) -> Work;
+
+    /// How many inputs it takes.
+    fn arity(&self) -> Arity {
+        Arity::One
+    }
+
+    /// Shape of one sample of the output, from as many inputs as it takes; the error says what does not fit and the cure.
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        Ok(inputs[0])
+    }
+
+    /// Its entries in a model file behind the kind, e.g. `, rate = 0.5`.
+    fn settings(&self) -> String {
+        String::new()
+    }
+
+    /// What its measured costs depend on beside kind and shapes, e.g. ` size5 beta0.75`.
+    fn cost_settings(&self) -> String {
+        String::new()
+    }
+
+    /// Its learnable tensors: weight before bias, γ before β.
+    fn parameters(&self, _input: Shape, _output: Shape, _inits: &Inits) -> Vec<Learned> {
+        Vec::new()
+    }
+
+    /// Whether each channel of its output has a running mean and variance.
+    fn has_statistics(&self) -> bool {
+        false
+    }
+
+    /// What a recipe says of its first parameter: `last` if no other layer of its kind follows, `ends_block` if it is the
+    /// last of a residual block's branch.
+    fn weight_rule(&self, _rules: &InitRules, _last: bool, _ends_block: bool) -> Option<Init> {
+        None
+    }
+
+    /// The same layer with a bias; nothing where it cannot have one.
+    fn with_bias(&self) -> Option<Layer> {
+        None
+    }
+
+    /// When a backward pass reads its input.
+    fn input_use(&self) -> InputUse {
+        InputUse::Never
+    }
+
+    /// Whether a backward pass reads its output, for the slope follows from it.
+    fn reads_output(&self) -> bool {
+        false
+    }
+
+    /// What its kernel keeps for the backward pass: a name, and bytes for each sample.
+    fn keeps(&self, _input: Shape, _output: Shape) -> Option<(&'static str, u64)> {
+        None
+    }
+
+    /// How many of its `inputs` (the first ones) its output may overwrite.
+    fn overwrites(&self, _inputs: usize) -> usize {
+        0
+    }
+
+    /// Whether its output is the memory of its input.
+    fn is_view(&self) -> bool {
+        false
+    }
+
+    /// Whether it ends a model.
+    fn is_loss(&self) -> bool {
+        false
+    }
+
+    /// Whether it takes each sample as a vector of features, whatever its shape.
+    fn flattens(&self) -> bool {
+        false
+    }
+
+    /// Whether a ReLU behind it can be part of its kernel.
+    fn takes_relu(&self) -> bool {
+        false
+    }
+
+    /// Whether it can be part of the kernel of the layers `chain`.
+    fn joins(&self, _chain: &[&Layer]) -> bool {
+        false
+    }
+
+    /// How it lies over ranks, where all its inputs are split or not, and all its consumers flatten or not; the error says
+    /// why it cannot be split.
+    fn features(&self, inputs_split: bool, before_vector: bool) -> Result<FeatureRule, &'static str> {
+        let _ = (inputs_split, before_vector);
+        Ok(FeatureRule::Follows)
+    }
+
+    /// The layer with its share of the rows among `ranks`, the last ones padded; nothing where it has no rows.
+    fn share(&self, _ranks: u32) -> Option<Layer> {
+        None
+    }
+
+    /// How its kernels work.
+    fn kernel_class(&self, _input: Shape, _output: Shape) -> KernelClass {
+        KernelClass::Elements
+    }
+
+    /// Layers of one family have kernels that work alike, so that one's measured costs speak for another's.
+    fn family(&self) -> &'static str {
+        self.kind()
+    }
+}

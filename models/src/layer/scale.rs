@@ -1,0 +1,66 @@
+//! A factor and a summand per channel: Caffe's `Scale`.
+
+use super::{CaffeKind, FeatureRule, Init, Inits, InputUse, Kind, Layer, LayerRule, Learned, Pass, Shape, Sizes, Work};
+
+/// A factor and, if wanted, a summand per channel, both learnable: Caffe's `Scale`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Scale {
+    /// Whether each channel has a summand.
+    pub bias: bool,
+}
+
+pub(super) const KIND: Kind = Kind {
+    name: "scale",
+    keys: &["bias", "scale_init", "bias_init"],
+    read: |of| Ok(Layer::Scale(Scale { bias: of.boolean("bias")?.unwrap_or(true) })),
+    onnx: &[],
+    caffe: Some(CaffeKind {
+        types: &["Scale"],
+        own: &["scale_param"],
+        fields: &["bias_term", "filler", "bias_filler"],
+        read: |of| Ok(Layer::Scale(Scale { bias: of.boolean("bias_term")?.unwrap_or(false) })),
+    }),
+};
+
+impl LayerRule for Scale {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn settings(&self) -> String {
+        format!(", bias = {}", self.bias)
+    }
+
+    fn cost_settings(&self) -> String {
+        if self.bias { " bias".to_owned() } else { String::new() }
+    }
+
+    /// What a batch norm without γ and β leaves to it, so it does not decay either.
+    fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
+        let of = |name, init| Learned { name, dims: vec![output.channels], init: Init::Constant(init), decay: false };
+        let factor = of("scale", inits.gamma);
+        if self.bias { vec![factor, of("bias", inits.bias)] } else { vec![factor] }
+    }
+
+    fn with_bias(&self) -> Option<Layer> {
+        Some(Layer::Scale(Scale { bias: true }))
+    }
+
+    /// One FLOP an element, with a bias two except for the gradient of the input.
+    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+        let flops = if self.bias { 2.0 * of.input } else { of.input };
+        match pass {
+            Pass::Forward => Work::of(flops, of.input + of.learned, of.output),
+            Pass::BackwardData => Work::of(of.input, of.input + of.channels, of.input),
+            Pass::BackwardWeight => Work::of(flops, 2.0 * of.input, of.learned),
+        }
+    }
+
+    fn input_use(&self) -> InputUse {
+        InputUse::ForParameters
+    }
+
+    fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {
+        if inputs_split { Ok(FeatureRule::Follows) } else { Err("scales what every rank has in full") }
+    }
+}

@@ -1,0 +1,62 @@
+//! Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.
+
+use super::{CaffeKind, FeatureRule, KernelClass, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+
+pub(super) struct SoftmaxCrossEntropy;
+
+pub(super) const KIND: Kind = Kind {
+    keys: &["loss_weight"],
+    caffe: Some(CaffeKind {
+        types: &["SoftmaxWithLoss", "SOFTMAX_LOSS"],
+        own: &["loss_param", "loss_weight", "softmax_param"],
+        fields: &[],
+        read: |_| Ok(Layer::SoftmaxCrossEntropy),
+    }),
+    ..Kind::plain("softmax_cross_entropy", |_| Ok(Layer::SoftmaxCrossEntropy))
+};
+
+impl LayerRule for SoftmaxCrossEntropy {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        let input = inputs[0];
+        if input.height != 1 || input.width != 1 || input.channels < 2 {
+            return Err(format!(
+                "needs one score per class and two classes or more (n×1×1), but its input is {input}: put a dense layer \
+                 before it"
+            ));
+        }
+        Ok(Shape::flat(1))
+    }
+
+    /// Forward 5 FLOPs a score, from scores and labels to probabilities and losses; backward one.
+    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+        match pass {
+            Pass::Forward => Work::of(5.0 * of.input, of.input + of.samples, of.input + of.samples),
+            Pass::BackwardData => Work::of(of.input + of.samples, of.input + of.samples, of.input),
+            Pass::BackwardWeight => Work::default(),
+        }
+    }
+
+    fn keeps(&self, input: Shape, _: Shape) -> Option<(&'static str, u64)> {
+        Some(("probabilities", u64::from(input.channels) * 4))
+    }
+
+    fn is_loss(&self) -> bool {
+        true
+    }
+
+    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
+        Ok(FeatureRule::Whole)
+    }
+
+    fn kernel_class(&self, _: Shape, _: Shape) -> KernelClass {
+        KernelClass::Scores
+    }
+
+    fn family(&self) -> &'static str {
+        "loss"
+    }
+}

@@ -1,0 +1,62 @@
+//! What a layer's passes cost: floating-point operations and bytes, from shapes alone.
+//!
+//! A multiply-add is 2 FLOPs (Iandola et al. 2016, §3) and a bias starts the accumulator for nothing, so that forward
+//! and backward of convolutions and dense layers are exactly three times forward. Every tensor that a pass needs is
+//! counted as read or written once, in fp32; sums of gradients from several consumers are not part of any layer.
+//! The formula of each kind is in its file.
+
+/// Bytes of one fp32 element.
+pub(crate) const ELEMENT_BYTES: f64 = 4.0;
+
+/// One of the three computations of a layer in a training step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pass {
+    /// Output from inputs.
+    Forward,
+    /// Gradient of the inputs from the gradient of the output.
+    BackwardData,
+    /// Gradient of the parameters from the gradient of the output.
+    BackwardWeight,
+}
+
+/// The cost of a computation before any hardware is known.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Work {
+    /// Floating-point operations, a multiply-add being two.
+    pub flops: f64,
+    /// Bytes read, each tensor once.
+    pub bytes_read: f64,
+    /// Bytes written, each tensor once.
+    pub bytes_written: f64,
+}
+
+impl Work {
+    /// Bytes read and written.
+    pub fn bytes(&self) -> f64 {
+        self.bytes_read + self.bytes_written
+    }
+
+    /// So many FLOPs over so many elements.
+    pub(crate) fn of(flops: f64, elements_read: f64, elements_written: f64) -> Work {
+        Work { flops, bytes_read: elements_read * ELEMENT_BYTES, bytes_written: elements_written * ELEMENT_BYTES }
+    }
+}
+
+/// Elements of the tensors of a batch, which a layer's work follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Sizes {
+    /// Samples.
+    pub samples: f64,
+    /// Of all inputs.
+    pub input: f64,
+    /// Of the output.
+    pub output: f64,
+    /// Channels of the output.
+    pub channels: f64,
+    /// Of all parameters.
+    pub learned: f64,
+    /// Of the first parameter.
+    pub weight: f64,
+    /// Inputs that meet in one output through the first parameter.
+    pub fan_in: f64,
+}
