@@ -71,7 +71,7 @@ pub fn fit(anchor: &Anchor, experiment: &Experiment, site: &Site, setup: &Setup)
         point.batch = crate::experiment::Batch::PerRank(vec![batch]);
     }
     // What cannot be of its configuration is the anchor's.
-    let place = experiment.locate(InputError::new("--anchor", "", "")).place;
+    let place = experiment.locate(InputError::flag("anchor", "", "")).place;
     for key in ["ranks", "algorithm"] {
         point.places.insert(key.to_owned(), place.clone());
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lockstep_models::Claim;
-use lockstep_topology::{InputError, RECORD, Time, read_text};
+use lockstep_topology::{ErrorPlace, InputError, RECORD, Time, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Configuration, Experiment};
@@ -84,7 +84,7 @@ impl DriverFlags {
 fn load(path: &Path) -> Result<Arc<[Claim]>, InputError> {
     let shown = path.display().to_string();
     let text = read_text(path, RECORD)
-        .map_err(|error| InputError::new("--replay", &*shown, error.told("name what --driver-log wrote")))?;
+        .map_err(|error| InputError::flag("replay", &*shown, error.told("name what --driver-log wrote")))?;
     parse(&shown, &text)
 }
 
@@ -97,7 +97,7 @@ pub fn parse(shown: &str, text: &str) -> Result<Arc<[Claim]>, InputError> {
         Ok(Line { iteration, rank, micro_batch, at_ps }) => Ok(Claim { iteration, rank, micro_batch, at: Time(at_ps) }),
         Err(error) => {
             let message = format!("is no line of a log: {error}; replay what --driver-log wrote");
-            Err(InputError::new(format!("{shown}:{}", number + 1), line, message))
+            Err(InputError::new(ErrorPlace::line(shown, number + 1), line, message))
         }
     };
     text.lines().enumerate().map(claim).collect()

@@ -66,7 +66,7 @@ impl Launch {
                 Ok(Launch::Mpi { processes: Box::new(processes.map_err(ExecError::from)?), patience })
             }
             #[cfg(not(feature = "mpi"))]
-            TransportKind::Mpi => Err(ExecError::from(InputError::new("--transport", "mpi", "is not built in")).into()),
+            TransportKind::Mpi => Err(ExecError::from(InputError::flag("transport", "mpi", "is not built in")).into()),
         }
     }
 
@@ -163,7 +163,7 @@ impl Launch {
         let devices = experiment.devices()?;
         let check = |configuration: &Configuration| {
             let ranks = configuration.job.ranks();
-            self.check_ranks(ranks).map_err(|message| InputError::new("--ranks", ranks.to_string(), message))?;
+            self.check_ranks(ranks).map_err(|message| InputError::flag("ranks", ranks.to_string(), message))?;
             let apart = !matches!(self, Launch::Threads) && self.processes() == ranks;
             let threads = experiment.threads_per_rank as usize;
             check_run(&configuration.program()?, self.here(ranks), &*devices, threads, apart)
@@ -234,7 +234,7 @@ impl Launch {
             #[cfg(feature = "mpi")]
             Launch::Mpi { processes, .. } => {
                 let hosts = blocks(program.ranks(), processes.count())
-                    .map_err(|message| InputError::new("--ranks", program.ranks().to_string(), message))?;
+                    .map_err(|message| InputError::flag("ranks", program.ranks().to_string(), message))?;
                 lockstep_exec::run_processes(processes, &hosts, program, data, options)
             }
         }

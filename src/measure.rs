@@ -8,7 +8,7 @@ use lockstep_exec::data::Dataset;
 use lockstep_exec::replica::Evaluation;
 use lockstep_exec::{Run, State};
 use lockstep_models::{Program, Trial, median};
-use lockstep_topology::{Cluster, InputError};
+use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
 use crate::failure::Failure;
@@ -62,7 +62,7 @@ pub fn steps(experiment: &Experiment, program: &Program, samples: usize) -> Resu
             let per_epoch = samples as u64 / program.global_batch();
             u32::try_from(u64::from(epochs) * per_epoch).map_err(|_| {
                 let message = "gives more than 2^32 steps: take fewer epochs";
-                experiment.locate(InputError::new("--epochs", epochs.to_string(), message))
+                experiment.locate(InputError::flag("epochs", epochs.to_string(), message))
             })
         }
     }
@@ -93,7 +93,7 @@ pub fn measure(
     let left = u64::from(all).saturating_sub(first);
     if let (0, Some((_, path))) = (left, &operation.resumed) {
         let message = format!("all {all} steps are done: ask for more of them, or begin anew without --resume");
-        return Err(InputError::new("--resume", path.display().to_string(), message).into());
+        return Err(InputError::flag("resume", path.display().to_string(), message).into());
     }
     if let (Some((checkpoint, _)), Some(metrics)) = (&operation.resumed, &operation.metrics) {
         let (training, label) = (training(&checkpoint.identity), configuration.label());
@@ -156,7 +156,8 @@ pub fn rows(
     lay_out(experiment, &mut configurations)?;
     launch.all(launch.check(experiment, &configurations))?;
     let model = &configurations[0].job.model;
-    let located = |error: InputError| if error.place == "--data" { experiment.locate(error) } else { error };
+    let located =
+        |error: InputError| if error.place == ErrorPlace::Flag("data") { experiment.locate(error) } else { error };
     let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation);
     let (train, held_out) = launch.all(loaded.map_err(located))?;
     let (mut rows, mut keys) = (Vec::new(), Vec::new());
@@ -273,7 +274,7 @@ pub fn check_transport(experiment: &Experiment) -> Result<(), InputError> {
         let message = "this binary was built without MPI: install an MPI library (apt-get install libopenmpi-dev \
                        openmpi-bin libclang-dev), build with cargo build --release --features mpi, and start with \
                        mpirun -n RANKS; or take --transport threads";
-        return Err(experiment.locate(InputError::new("--transport", "mpi", message)));
+        return Err(experiment.locate(InputError::flag("transport", "mpi", message)));
     }
     Ok(())
 }

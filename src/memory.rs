@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_exec::device::cpu::{Threads, workspace_bytes};
 use lockstep_models::memory::{Activations, Memory, Plan, Reuse};
 use lockstep_models::{Job, Model, Program};
-use lockstep_topology::{Bytes, InputError};
+use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use crate::report::MemoryRow;
 
@@ -21,7 +21,7 @@ const CROSSBOW_BYTES: f64 = 7.5 * (1u64 << 30) as f64;
 /// A batch of no sample, or sizes that overflow.
 pub fn rows(model: &Arc<Model>, batch: u32) -> Result<(Vec<MemoryRow>, Vec<String>), InputError> {
     let program = |fuse: bool, batch: u32| Job { fuse, ..Job::new(model.clone(), 1, batch) }.program();
-    let apart = program(false, batch).map_err(|error| InputError { place: "--batch".to_owned(), ..error })?;
+    let apart = program(false, batch).map_err(|error| error.at(ErrorPlace::Flag("batch")))?;
     let of = |program: &Program| Activations::of_role(program, &program.roles[0]);
     let fused = program(true, batch)?;
     let (operators, planned) = (of(&apart), of(&fused));

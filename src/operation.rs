@@ -143,7 +143,7 @@ impl Operation {
             log: self.whole(first, log),
         };
         let content = checkpoint.to_bytes(&configuration.job.model);
-        let content = content.map_err(|message| InputError::new("--checkpoint", "", message))?;
+        let content = content.map_err(|message| InputError::flag("checkpoint", "", message))?;
         folder.keep(steps, &content).map(drop)
     }
 

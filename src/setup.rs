@@ -37,7 +37,7 @@ impl Setup {
         if trials > 1 && !varies {
             let message = "trials would all be alike, for nothing varies: state kernel, step, rank, latency or \
                            bandwidth in [noise], or take a profile that lockstep calibrate recorded noise in";
-            return Err(experiment.locate(InputError::new("--noise", format!("trials = {trials}"), message)));
+            return Err(experiment.locate(InputError::flag("noise", format!("trials = {trials}"), message)));
         }
         let usual = Options { threads_per_rank: experiment.threads_per_rank, ..Options::default() };
         let counted = match (varies, trials) {
@@ -78,7 +78,7 @@ fn jitter(experiment: &Experiment, site: &Site) -> Result<(Jitter, u32), InputEr
         let Some(best) = trace.and_then(|trace| trace.fits().into_iter().next()) else {
             let message =
                 "there is no recorded noise to fit: run lockstep calibrate on this machine, or state a family";
-            return Err(experiment.locate(InputError::new("--noise", "fitted", message)));
+            return Err(experiment.locate(InputError::flag("noise", "fitted", message)));
         };
         let fitted = |yes: bool, stated| if yes { Some(best.distribution) } else { stated };
         jitter.kernel = fitted(stated.fitted_kernel, jitter.kernel);

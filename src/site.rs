@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lockstep_sim::{Costs, Profile, Roofline, Table};
 use lockstep_topology::cluster::{CpuSpec, DeviceKind, GpuSpec, HostGpu, Provenance};
-use lockstep_topology::{Bandwidth, Bytes, Cluster, InputError, Time};
+use lockstep_topology::{Bandwidth, Bytes, Cluster, ErrorPlace, InputError, Time};
 
 use crate::experiment::{Device, Experiment, THIS_MACHINE, TransportKind};
 
@@ -44,13 +44,14 @@ impl Site {
                     "has not been measured yet ({PROFILE_PATH} is missing): run lockstep calibrate, give --profile FILE, \
                      or name a cluster (lockstep clusters list)"
                 );
-                return Err(experiment.locate(InputError::new("--cluster", THIS_MACHINE, message)));
+                return Err(experiment.locate(InputError::flag("cluster", THIS_MACHINE, message)));
             }
             let site = Site::of_profile(&Profile::load(&path)?, experiment)?;
             return site.check_stated(experiment).map(|()| site);
         }
-        let cluster = Cluster::load(&experiment.cluster)
-            .map_err(|error| if error.place == "--cluster" { experiment.locate(error) } else { error })?;
+        let cluster = Cluster::load(&experiment.cluster).map_err(|error| {
+            if error.place == ErrorPlace::Flag("cluster") { experiment.locate(error) } else { error }
+        })?;
         let Some(path) = profile else {
             let basis =
                 format!("cluster {}: lockstep clusters show tells where its figures come from", experiment.cluster);
@@ -100,7 +101,7 @@ impl Site {
                  lockstep exec profile --device {device} has written on such a GPU"
             ),
         };
-        Err(experiment.locate(InputError::new("--device", device.to_string(), message)))
+        Err(experiment.locate(InputError::flag("device", device.to_string(), message)))
     }
 
     /// Refuses to hold runs on one kind of device against figures of another.
@@ -120,7 +121,7 @@ impl Site {
             ),
             (_, false) => format!("is not what is predicted for {}, which is {of}: take that", self.cluster.name()),
         };
-        Err(experiment.locate(InputError::new("--device", device, message)))
+        Err(experiment.locate(InputError::flag("device", device, message)))
     }
 
     /// The host that a profile was measured on, where messages go as this experiment's do.

@@ -25,7 +25,7 @@ impl Logged {
     /// # Errors
     /// A file that cannot be read or is none.
     pub fn load(path: &Path) -> Result<Vec<Logged>, InputError> {
-        let error = |message: String| InputError::new("--replay-tuner", path.display().to_string(), message);
+        let error = |message: String| InputError::flag("replay_tuner", path.display().to_string(), message);
         let text = read_text(path, RECORD).map_err(|fault| error(fault.told("name what --tuner-log wrote")))?;
         serde_json::from_str(&text).map_err(|fault| error(format!("is no log of --tuner-log: {fault}")))
     }

@@ -8,6 +8,7 @@ use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError, Options, run};
 use lockstep_models::memory::{Memory, Plan, Reuse};
 use lockstep_models::{Job, Model, Op, Phase, Program, random_model};
+use lockstep_topology::ErrorPlace;
 
 fn learn(replica: &mut Replica, program: &Program, half: bool) {
     for task in &program.roles[0].tasks {
@@ -69,6 +70,6 @@ fn a_run_that_cannot_fit_is_refused_before_it_takes_anything() {
     let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();
     let error = run(&program, &data, &Options::default()).err().expect("terabytes");
     let ExecError::Input(error) = error else { panic!("{error}") };
-    assert_eq!((error.place.as_str(), error.value.as_str()), ("--batch-per-rank", "65536"));
+    assert_eq!((&error.place, error.value.as_str()), (&ErrorPlace::Flag("batch_per_rank"), "65536"));
     assert!(error.message.contains("memory plan of 8 ranks takes") && error.message.contains("fit"), "{error}");
 }

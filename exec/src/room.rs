@@ -75,7 +75,7 @@ fn check_against(
         Bytes(needed),
         Bytes(available)
     );
-    Err(InputError::new("--batch-per-rank", batch.to_string(), message))
+    Err(InputError::flag("batch_per_rank", batch.to_string(), message))
 }
 
 /// Refuses so many ranks in this process with so many threads each where the system does not give the threads.
@@ -91,25 +91,25 @@ fn threads_within(most: u64, ranks: u64, each: u64) -> Result<(), InputError> {
     if needed <= most {
         return Ok(());
     }
-    let told = |flag, value: u64, cure: String| {
+    let told = |key, value: u64, cure: String| {
         let message = format!(
             "{ranks} ranks in one process, {each} threads each, take {needed} threads, and this system gives {most}: {cure}"
         );
-        Err(InputError::new(flag, value.to_string(), message))
+        Err(InputError::flag(key, value.to_string(), message))
     };
     match most / each {
-        0 => told("--threads-per-rank", each, format!("take at most one for each core, which are {}", cores())),
-        fit => told("--ranks", ranks, format!("take at most {fit} ranks, or more hosts")),
+        0 => told("threads_per_rank", each, format!("take at most one for each core, which are {}", cores())),
+        fit => told("ranks", ranks, format!("take at most {fit} ranks, or more hosts")),
     }
 }
 
-/// Refuses buffers of which `ranks` ranks of this process need `each` bytes where that is more than the host has left.
+/// Refuses buffers of the setting `key`, of which `ranks` ranks of this process need `each` bytes where that is more than the host has left.
 ///
 /// # Errors
 /// The estimate, what there is, how many bytes a rank could have, and the `cure`.
-pub fn check_buffers(flag: &str, value: &str, ranks: u64, each: u128, cure: &str) -> Result<(), InputError> {
+pub fn check_buffers(key: &'static str, value: &str, ranks: u64, each: u128, cure: &str) -> Result<(), InputError> {
     let within = buffers_within(available(), ranks, each);
-    within.map_err(|told| InputError::new(flag, value, format!("{told}: {cure}")))
+    within.map_err(|told| InputError::flag(key, value, format!("{told}: {cure}")))
 }
 
 fn buffers_within(available: Option<u64>, ranks: u64, each: u128) -> Result<(), String> {
@@ -167,6 +167,8 @@ mod tests {
 
     use lockstep_models::{Job, Model};
 
+    use lockstep_topology::ErrorPlace;
+
     use super::*;
 
     #[test]
@@ -178,7 +180,7 @@ mod tests {
         let one = Memory::of_role(&program, 0, 1).unwrap().total() + workspace_bytes(&program, &threads) as u64;
         assert_eq!(refused(4 * one, 4), None);
         let error = refused(4 * one - 1, 4).unwrap();
-        assert_eq!((error.place.as_str(), error.value.as_str()), ("--batch-per-rank", "64"));
+        assert_eq!((&error.place, error.value.as_str()), (&ErrorPlace::Flag("batch_per_rank"), "64"));
         assert!(error.message.contains("63 samples per rank fit, or 3 such ranks"), "{error}");
         assert!(error.message.contains(&Bytes(4 * one).to_string()), "{error}");
         assert!(refused(1000, 4).unwrap().message.contains("not one sample"));
@@ -196,10 +198,10 @@ mod tests {
     fn threads_that_the_system_does_not_give_are_refused() {
         assert_eq!(threads_within(12, 4, 3), Ok(()));
         let error = threads_within(11, 4, 3).unwrap_err();
-        assert_eq!((error.place.as_str(), error.value.as_str()), ("--ranks", "4"));
+        assert_eq!((&error.place, error.value.as_str()), (&ErrorPlace::Flag("ranks"), "4"));
         assert!(error.message.contains("take 12 threads") && error.message.contains("at most 3 ranks"), "{error}");
         let error = threads_within(11, 1, 12).unwrap_err();
-        assert_eq!((error.place.as_str(), error.value.as_str()), ("--threads-per-rank", "12"));
+        assert_eq!((&error.place, error.value.as_str()), (&ErrorPlace::Flag("threads_per_rank"), "12"));
         assert!(threads_within(u64::from(u32::MAX), u64::MAX, 2).is_err());
         assert_eq!(threads_in("0.12 0.30 0.20 2/234 5678\n"), Some(234));
         assert_eq!(threads_in("0.12"), None);
@@ -214,7 +216,7 @@ mod tests {
         let told = buffers_within(Some(99), 4, 25).unwrap_err();
         assert_eq!(told, "the buffers of 4 ranks take 100B, 25B each, and this host has 99B left, 24B for each");
         assert!(buffers_within(Some(u64::MAX), u64::MAX, u128::MAX).is_err());
-        let error = check_buffers("--bytes", "8000TiB", 2, 1 << 60, "take less").unwrap_err().to_string();
+        let error = check_buffers("bytes", "8000TiB", 2, 1 << 60, "take less").unwrap_err().to_string();
         assert!(error.starts_with("--bytes: 8000TiB: the buffers") && error.ends_with(": take less"), "{error}");
     }
 

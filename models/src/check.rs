@@ -187,11 +187,7 @@ impl Program {
                 });
                 if !seen {
                     check_schedule(&self.schedule(exchange)?).map_err(|fault| {
-                        InputError::new(
-                            "--algorithm",
-                            exchange.algorithm.to_string(),
-                            format!("does not work: {fault}"),
-                        )
+                        InputError::flag("algorithm", exchange.algorithm.to_string(), format!("does not work: {fault}"))
                     })?;
                     proved.push((elements, exchange));
                 }

@@ -156,13 +156,13 @@ impl Job {
     /// Sizes of zero, sizes that overflow, or an algorithm that cannot serve the group.
     pub fn program(&self) -> Result<Program, InputError> {
         for (name, value) in [
-            ("--ranks", self.workers),
-            ("--batch-per-rank", self.batch_per_rank),
-            ("--accumulate", self.accumulate),
-            ("--concurrent-exchanges", self.concurrent_exchanges),
+            ("ranks", self.workers),
+            ("batch_per_rank", self.batch_per_rank),
+            ("accumulate", self.accumulate),
+            ("concurrent_exchanges", self.concurrent_exchanges),
         ] {
             if value == 0 {
-                return Err(InputError::new(name, "0", "must be at least 1"));
+                return Err(InputError::flag(name, "0", "must be at least 1"));
             }
         }
         self.check_learners()?;
@@ -183,37 +183,37 @@ impl Job {
     fn check_partition(&self, program: &Program) -> Result<(), InputError> {
         if program.partition.is_some() && (program.sharding.is_some() || program.averaging.is_some()) {
             let message = format!("serves ssgd alone, and not {}: take one-shuffle or per-node", self.strategy);
-            return Err(InputError::new("--sampling", self.sampling.to_string(), message));
+            return Err(InputError::flag("sampling", self.sampling.to_string(), message));
         }
         Ok(())
     }
 
     /// Settings that learners have no use for.
     fn check_learners(&self) -> Result<(), InputError> {
-        let refused = |flag: &str, value: String, message: &str| Err(InputError::new(flag, value, message));
+        let refused = |key, value: String, message: &str| Err(InputError::flag(key, value, message));
         if self.averaging().is_none() {
             return Ok(());
         }
         if self.accumulate > 1 {
             let message = "learners update their models after each batch: take 1, or tau in --strategy to synchronise less \
                            often";
-            return refused("--accumulate", self.accumulate.to_string(), message);
+            return refused("accumulate", self.accumulate.to_string(), message);
         }
         if !self.workers.is_multiple_of(self.learners.max(1)) {
             let message = format!("each do not divide {} learners among devices: take a divisor", self.workers);
-            return refused("--learners", self.learners.to_string(), &message);
+            return refused("learners", self.learners.to_string(), &message);
         }
         let two_levels = self.averaging().is_some_and(|averaging| averaging.references.is_some());
         let serves =
             !matches!(self.algorithm, Algorithm::Library(_) | Algorithm::ParameterServer { dedicated: true, .. });
         if two_levels && !serves {
             let message = "crosses devices by reference models, one of each: take ring, or hierarchical:ring";
-            return refused("--algorithm", self.algorithm.to_string(), message);
+            return refused("algorithm", self.algorithm.to_string(), message);
         }
         let all = u64::from(self.workers) * u64::from(self.strategy.period());
         if all > u64::from(u32::MAX) {
             let message = "gives more than 2^32 batches an iteration: take a smaller tau";
-            return refused("--strategy", self.strategy.to_string(), message);
+            return refused("strategy", self.strategy.to_string(), message);
         }
         Ok(())
     }

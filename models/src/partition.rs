@@ -33,7 +33,7 @@ impl Partition {
         let count = nodes.len() as u32;
         if groups == 0 || !count.is_multiple_of(groups) {
             let message = format!("groups do not divide {count} nodes: take a divisor of {count}, or other nodes");
-            return Err(InputError::new("--sampling", format!("groups={groups}"), message));
+            return Err(InputError::flag("sampling", format!("groups={groups}"), message));
         }
         let mut first = 0;
         let ranges = nodes.chunks((count / groups) as usize).map(|nodes| {

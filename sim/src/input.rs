@@ -187,7 +187,7 @@ impl Input {
     fn held(&self, platform: &Platform<'_>, nodes: u32, groups: u32) -> Result<Held, SimError> {
         if groups == 0 || !nodes.is_multiple_of(groups) {
             let message = format!("groups must be a divisor of the {nodes} nodes");
-            return Err(InputError::new("--input", format!("groups = {groups}"), message).into());
+            return Err(InputError::flag("input", format!("groups = {groups}"), message).into());
         }
         let held = Held { nodes: nodes / groups, bytes: self.bytes() / u64::from(nodes / groups) };
         let first = &platform.cluster.devices()[platform.cluster.hosts()[0].devices[0].0 as usize];
@@ -199,7 +199,7 @@ impl Input {
                 Bytes(held.bytes),
                 cpu.memory
             );
-            return Err(InputError::new("--input", format!("groups = {groups}"), message).into());
+            return Err(InputError::flag("input", format!("groups = {groups}"), message).into());
         }
         Ok(held)
     }
@@ -227,7 +227,7 @@ pub fn shuffle_time(platform: &Platform<'_>, held: Held) -> Result<Time, SimErro
     let cluster = platform.cluster;
     let Some(hosts) = cluster.hosts().get(..members as usize) else {
         let message = format!("there are only {}", cluster.hosts().len());
-        return Err(InputError::new("--input", format!("{members} nodes"), message).into());
+        return Err(InputError::flag("input", format!("{members} nodes"), message).into());
     };
     let cpus: Vec<_> = hosts.iter().map(|host| host.devices[0]).collect();
     let copied = cluster.route(cpus[0], cpus[0])?.bandwidth.time_for(held.bytes);

@@ -93,7 +93,7 @@ impl Resources {
         capacity: f64,
         fluid: &mut dyn Fluid,
     ) -> Result<ResourceId, InputError> {
-        let id = fluid.add_resource(capacity).map_err(|error| InputError { place: name.clone(), ..error })?;
+        let id = fluid.add_resource(capacity).map_err(|error| error.at(&name))?;
         self.all.push(Resource { name, part, capacity, shares: Vec::new() });
         Ok(id)
     }
@@ -160,7 +160,7 @@ impl Resources {
         }
         let left: f64 = resource.shares.iter().map(|(_, share)| share).product();
         let place = || format!("{}, {cause}", resource.name);
-        fluid.set_capacity(id, resource.capacity * left).map_err(|error| InputError { place: place(), ..error })
+        fluid.set_capacity(id, resource.capacity * left).map_err(|error| error.at(place()))
     }
 
     fn device(

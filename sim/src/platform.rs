@@ -28,7 +28,7 @@ impl Platform<'_> {
     pub(crate) fn check(&self, ranks: u32) -> Result<(), InputError> {
         if self.placement.ranks() < ranks {
             let message = format!("the placement has only {}; place every rank, servers too", self.placement.ranks());
-            return Err(InputError::new("--ranks", ranks.to_string(), message));
+            return Err(InputError::flag("ranks", ranks.to_string(), message));
         }
         Ok(())
     }

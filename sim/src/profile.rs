@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use lockstep_topology::{InputError, RECORD, read_text};
+use lockstep_topology::{ErrorPlace, InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::gpu_profile::GpuEntry;
@@ -135,7 +135,7 @@ impl Profile {
     pub fn load(path: &Path) -> Result<Profile, InputError> {
         let place = path.display().to_string();
         let text = read_text(path, RECORD)
-            .map_err(|error| InputError::new("--profile", &place, error.told("write one with lockstep calibrate")))?;
+            .map_err(|error| InputError::flag("profile", &place, error.told("write one with lockstep calibrate")))?;
         Profile::parse(&place, &text)
     }
 
@@ -146,7 +146,7 @@ impl Profile {
     pub fn parse(file: &str, text: &str) -> Result<Profile, InputError> {
         let profile: Profile = serde_json::from_str(text).map_err(|error| {
             let message = format!("is no profile of this version ({error}): write a new one with lockstep calibrate");
-            InputError::new(format!("{file}:{}", error.line()), "", message)
+            InputError::new(ErrorPlace::line(file, error.line()), "", message)
         })?;
         profile.check(file)?;
         Ok(profile)

@@ -86,7 +86,7 @@ pub fn lay_over(profile: &mut Profile, fresh: Profile) {
 pub fn save(profile: &Profile, path: &Path) -> Result<(), InputError> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| {
-            InputError::new("--profile", folder.display().to_string(), format!("cannot be made: {error}"))
+            InputError::flag("profile", folder.display().to_string(), format!("cannot be made: {error}"))
         })?;
     }
     write_atomically("--profile", path, |file| file.write_all(profile.to_json().as_bytes()))

@@ -90,7 +90,7 @@ pub fn check_room(subjects: &[Subject], cores: usize) -> Result<(), InputError> 
         let workspace = workspace_bytes(program, &Threads::one()) as u128;
         let each = u128::from(Memory::of_role(program, *role, 1)?.total_unplanned()) + workspace;
         let batch = program.batch_per_rank.to_string();
-        check_buffers("--batch-per-rank", &batch, cores as u64, each, "measure smaller batches")?;
+        check_buffers("batch_per_rank", &batch, cores as u64, each, "measure smaller batches")?;
     }
     Ok(())
 }

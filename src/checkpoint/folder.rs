@@ -62,7 +62,7 @@ impl Folder {
     pub fn open(path: &Path, every: Every) -> Result<(Folder, Option<String>), InputError> {
         fs::create_dir_all(path).map_err(|error| {
             let message = format!("cannot be made: {error}; name a folder that can be written");
-            InputError::new("--checkpoint", path.display().to_string(), message)
+            InputError::flag("checkpoint", path.display().to_string(), message)
         })?;
         let (lock, dead) = Lock::take(path)?;
         let is_draft = |name: &String| name.starts_with("step-") && name.ends_with(".tmp");
@@ -140,7 +140,7 @@ fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 /// # Errors
 /// None there, none that is whole, or the latest one is of a newer version.
 pub fn latest(path: &Path, mut passed: impl FnMut(&InputError)) -> Result<(Checkpoint, PathBuf), InputError> {
-    let wrong = |message: String| InputError::new("--resume", path.display().to_string(), message);
+    let wrong = |message: String| InputError::flag("resume", path.display().to_string(), message);
     let cure = "name the folder that --checkpoint named, or a file in it";
     if !path.is_dir() {
         let bytes = read_bytes(path).map_err(|error| wrong(error.told(cure)))?;

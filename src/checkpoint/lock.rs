@@ -33,7 +33,7 @@ impl Lock {
     /// A folder that cannot be written, or one that another run writes to.
     pub fn take(folder: &Path) -> Result<(Lock, Option<String>), InputError> {
         let path = folder.join("lock");
-        let wrong = |message: String| InputError::new("--checkpoint", folder.display().to_string(), message);
+        let wrong = |message: String| InputError::flag("checkpoint", folder.display().to_string(), message);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = opened.map_err(|error| wrong(format!("cannot be written: {error}; name another folder")))?;
         let mut text = String::new();

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use lockstep_topology::cluster::{CatalogueGpu, DeviceKind, GpuSpec, Lanes, Precision, Table, catalogue};
-use lockstep_topology::{Cluster, InputError};
+use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use crate::failure::Failure;
 use crate::report::{CheckRow, ClusterRow, DetailRow, Format, Report, aligned, print};
@@ -96,8 +96,8 @@ impl Clusters {
 
 /// A cluster by its name or path, the place of errors being the argument.
 fn load(name: &str) -> Result<Cluster, InputError> {
-    Cluster::load(name).map_err(|error| match error.place.as_str() {
-        "--cluster" => InputError { place: "CLUSTER".to_owned(), ..error },
+    Cluster::load(name).map_err(|error| match error.place {
+        ErrorPlace::Flag("cluster") => error.at("CLUSTER"),
         _ => error,
     })
 }

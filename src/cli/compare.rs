@@ -47,7 +47,7 @@ impl Compare {
         if experiment.device != Device::Cpu && experiment.on_this_machine() && self.profile.is_none() {
             let message = "is not what lockstep calibrate measures: give the --profile that lockstep exec profile has written of it, \
                            or name a cluster that has one";
-            return Err(experiment.locate(InputError::new("--device", experiment.device.to_string(), message)).into());
+            return Err(experiment.locate(InputError::flag("device", experiment.device.to_string(), message)).into());
         }
         experiment.devices()?;
         if experiment.transport == TransportKind::Threads {

@@ -47,17 +47,17 @@ impl ExecCollective {
         flags.collective(1)?;
         if flags.algorithm == Algorithm::Library(Library::Nccl) {
             let message = "adds up what lies on GPUs, and here buffers lie on the host: take ring, or library:mpi";
-            return Err(InputError::new("--algorithm", flags.algorithm.to_string(), message).into());
+            return Err(InputError::flag("algorithm", flags.algorithm.to_string(), message).into());
         }
         if matches!(flags.algorithm, Algorithm::Library(_)) && flags.transport != TransportKind::Mpi {
             let message = "calls MPI: add --transport mpi, or take an algorithm of lockstep's own, such as ring";
-            return Err(InputError::new("--algorithm", flags.algorithm.to_string(), message).into());
+            return Err(InputError::flag("algorithm", flags.algorithm.to_string(), message).into());
         }
         let limit = self.stall_limit.unwrap_or(STALL_LIMIT);
         let mut launch = Launch::new(&Experiment { transport: flags.transport, ..Experiment::default() }, limit)?;
         launch
             .check_ranks(flags.ranks)
-            .map_err(|message| Failure::Input(InputError::new("--ranks", flags.ranks.to_string(), message)))?;
+            .map_err(|message| Failure::Input(InputError::flag("ranks", flags.ranks.to_string(), message)))?;
         // Here all ranks share one host; on several, each process is a node.
         let each = flags.ranks / launch.processes();
         let sizes = if launch.processes() == 1 { vec![flags.ranks] } else { vec![each; launch.processes() as usize] };
@@ -72,7 +72,7 @@ impl ExecCollective {
             let run = collective_run(flags, &group, *bytes)?;
             let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);
             let schedule = schedule.map_err(at_algorithm)?;
-            launch.all(check_buffers("--bytes", &bytes.to_string(), here, Meeting::bytes(&schedule), CURE))?;
+            launch.all(check_buffers("bytes", &bytes.to_string(), here, Meeting::bytes(&schedule), CURE))?;
             meant.push((run, schedule));
         }
         let mut rows = Vec::new();

@@ -30,7 +30,7 @@ impl Devices {
         if let Some(folder) = &self.cuda_libraries {
             if !folder.is_dir() {
                 let cure = "is no folder; name the one that holds libnvrtc.so.13, or leave the flag out";
-                return Err(InputError::new("--cuda-libraries", folder.display().to_string(), cure).into());
+                return Err(InputError::flag("cuda_libraries", folder.display().to_string(), cure).into());
             }
             places = places.with(folder);
         }

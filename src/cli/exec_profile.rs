@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use lockstep_models::Model;
 use lockstep_sim::GpuEntry;
-use lockstep_topology::{Bytes, InputError};
+use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::flags::{parsed, positive};
 use crate::calibrate::{CalibrationRow, rows};
@@ -58,10 +58,7 @@ impl Profile {
     pub(super) fn run(self) -> Result<(), Failure> {
         let load = |name: &String| {
             // A name that nobody knows has no place of its own.
-            let named = |error: InputError| {
-                if error.place.is_empty() { InputError { place: "--model".to_owned(), ..error } } else { error }
-            };
-            Model::load(name).map(Arc::new).map_err(named)
+            Model::load(name).map(Arc::new).map_err(|error| error.or_at(ErrorPlace::Flag("model")))
         };
         let models: Result<Vec<_>, InputError> = self.model.iter().map(load).collect();
         let models = models?;

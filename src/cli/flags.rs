@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lockstep_models::{Bucket, Sampling, Strategy};
 use lockstep_sim::FoldRule;
-use lockstep_topology::{Algorithm, Bytes, Collective, InputError};
+use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, InputError};
 
 use crate::experiment::{Anchor, Batch, Device, Experiment, Learners, TransportKind, parse_chunk, threshold};
 
@@ -108,7 +108,7 @@ impl ExperimentFlags {
         let stated = self.device.is_some();
         replace(e, "device", self.device, |e, device| e.device = device);
         if stated {
-            e.places.insert("device".to_owned(), "--device".to_owned());
+            e.places.insert("device".to_owned(), ErrorPlace::Flag("device"));
         }
         replace(e, "threads_per_rank", self.threads_per_rank, |e, count| e.threads_per_rank = count);
         Ok(experiment)
@@ -170,13 +170,13 @@ impl CollectiveFlags {
     pub fn collective(&self, elements: u64) -> Result<Collective, InputError> {
         /// Members of whose pairs a table is made.
         const MOST: u32 = 8192;
-        let located = |error: InputError| InputError { place: "--collective".to_owned(), ..error };
+        let located = |error: InputError| error.at(ErrorPlace::Flag("collective"));
         if self.collective != "alltoallv" {
             return self.collective.parse().map_err(located);
         }
         if self.ranks > MOST {
             let message = format!("an alltoallv has a count per pair: take at most {MOST} ranks");
-            return Err(InputError::new("--ranks", self.ranks.to_string(), message));
+            return Err(InputError::flag("ranks", self.ranks.to_string(), message));
         }
         let ranks = u64::from(self.ranks);
         let counts = vec![elements / ranks; (ranks * ranks) as usize];

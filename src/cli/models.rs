@@ -101,8 +101,7 @@ impl Models {
 /// A model by its name or path, the place of errors being the argument.
 fn load(name: &str) -> Result<Model, InputError> {
     // A name that nobody knows has no place of its own.
-    let place = |error: &InputError| if error.place.is_empty() { "MODEL".to_owned() } else { error.place.clone() };
-    Model::load(name).map_err(|error| InputError { place: place(&error), ..error })
+    Model::load(name).map_err(|error| error.or_at("MODEL"))
 }
 
 fn flops(model: &Model, passes: &[Pass]) -> f64 {

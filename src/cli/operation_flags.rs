@@ -64,7 +64,7 @@ impl OperationFlags {
     pub(super) fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
         if !self.flight.is_dir() {
             let message = "is no folder: make it, or name another";
-            return Err(InputError::new("--flight", self.flight.display().to_string(), message));
+            return Err(InputError::flag("flight", self.flight.display().to_string(), message));
         }
         let asked = [("--checkpoint", &self.checkpoint), ("--resume", &self.resume)];
         for (flag, path) in asked.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {

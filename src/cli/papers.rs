@@ -85,6 +85,6 @@ fn read(file: &Path) -> Result<(String, String), InputError> {
     let name = file.display().to_string();
     match read_text(file, RECORD) {
         Ok(text) => Ok((name, text)),
-        Err(error) => Err(InputError::new("--check", name, error.told("write it with --write-errors"))),
+        Err(error) => Err(InputError::flag("check", name, error.told("write it with --write-errors"))),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, Conditions, FoldRule, Folding, Platform, SimError, simulate_collective};
-use lockstep_topology::{Algorithm, Bytes, Group, Hosting, InputError, Placement, PlacementRule};
+use lockstep_topology::{Algorithm, Bytes, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule};
 
 use super::flags::{CollectiveFlags, FoldFlags};
 use super::sim_predict::Network;
@@ -146,5 +146,5 @@ pub(super) fn collective_run(
 
 /// A refusal that names no place is the algorithm's.
 pub(super) fn at_algorithm(error: InputError) -> InputError {
-    if error.place.is_empty() { InputError { place: "--algorithm".to_owned(), ..error } } else { error }
+    error.or_at(ErrorPlace::Flag("algorithm"))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use lockstep_sim::NetworkModel;
+use lockstep_topology::ErrorPlace;
 
 use super::flags::{ExperimentFlags, FoldFlags, anchor};
 use crate::convergence::Convergence;
@@ -92,7 +93,7 @@ impl Predict {
         }
         if let Some(trials) = self.trials {
             experiment.noise.get_or_insert_default().trials = trials;
-            experiment.places.insert("noise".to_owned(), "--trials".to_owned());
+            experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));
         }
         check_outputs(&[("--trace", self.trace.as_deref()), self.driver.output()])?;
         let target = self.target.as_deref().map(Convergence::load).transpose()?.map(Arc::new);

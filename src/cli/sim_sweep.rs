@@ -190,7 +190,7 @@ impl SimSweep {
         replace(e, "threads_per_rank", self.threads_per_rank, |e, count| e.threads_per_rank = count);
         if !self.scale.is_empty() {
             if let Some(both) = Scale::overlap(&self.scale) {
-                return Err(InputError::new("--scale", self.scale[0].name.clone(), both));
+                return Err(InputError::flag("scale", self.scale[0].name.clone(), both));
             }
             replace(e, "scale", Some(std::mem::take(&mut self.scale)), |e, all| e.sweep.scales = all);
         }
@@ -210,7 +210,7 @@ impl SimSweep {
              out, or allow it with --max-points {allowed}",
             duration(seconds)
         );
-        Err(InputError::new("--max-points", self.max_points.to_string(), message).into())
+        Err(InputError::flag("max_points", self.max_points.to_string(), message).into())
     }
 }
 

@@ -93,8 +93,7 @@ pub(crate) fn check(experiment: &Experiment, here: Here) -> Result<Vec<String>, 
             Both | Untimed => {}
             Refused(wrong) => {
                 if let Some((value, message)) = wrong(experiment, here) {
-                    let flag = format!("--{}", key.replace('_', "-"));
-                    return Err(experiment.locate(InputError::new(flag, value, message)));
+                    return Err(experiment.locate(InputError::flag(key, value, message)));
                 }
             }
             Noted(note) => notes.extend(note(experiment)),
@@ -254,7 +253,7 @@ mod tests {
             ("[anchor]\nimages_per_s = 100.0\n", "leave it out"),
         ] {
             let error = checked(more).expect_err(more);
-            assert!(error.place.starts_with("e.toml:") && error.message.contains(cure), "{more}: {error}");
+            assert!(error.place.to_string().starts_with("e.toml:") && error.message.contains(cure), "{more}: {error}");
         }
     }
 

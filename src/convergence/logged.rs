@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 use serde::Deserialize;
 
 use super::{Convergence, Point};
@@ -30,7 +30,7 @@ struct Run {
 pub(super) fn parse(file: &str, text: &str) -> Result<Convergence, InputError> {
     let wrong = |value: &str, message: &str| InputError::new(file, value, message);
     let logged: Logged = serde_json::from_str(text).map_err(|error| {
-        let place = format!("{file}:{}", error.line());
+        let place = ErrorPlace::line(file, error.line());
         InputError::new(place, "no report of exec run", format!("{error}: write one with exec run --format json"))
     })?;
     let Some(first) = logged.rows.first() else { return Err(wrong("no rows", "train first: exec run --format json")) };

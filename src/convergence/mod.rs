@@ -59,7 +59,7 @@ impl Convergence {
     pub fn load(path: &Path) -> Result<Convergence, InputError> {
         let file = path.display().to_string();
         let cure = "name a table of epochs or a report of exec run";
-        let text = read_text(path, RECORD).map_err(|error| InputError::new("--target", &file, error.told(cure)))?;
+        let text = read_text(path, RECORD).map_err(|error| InputError::flag("target", &file, error.told(cure)))?;
         match path.extension().is_some_and(|extension| extension == "json") {
             true => logged::parse(&file, &text),
             false => table::parse(&file, &text),

@@ -85,7 +85,7 @@ fn tables_that_say_nothing_of_use_are_refused() {
         ("global_batch = 64", "global_batches = 64", "t.toml:5", "did you mean global_batch?"),
     ] {
         let error = table::parse("t.toml", &TABLE.replacen(from, to, 1)).unwrap_err();
-        assert!(error.place == place && error.to_string().contains(words), "{from} -> {to}: {error}");
+        assert!(error.place.to_string() == place && error.to_string().contains(words), "{from} -> {to}: {error}");
     }
 }
 

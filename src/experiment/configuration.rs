@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockstep_models::{Job, Model, Program};
 use lockstep_topology::{
-    Algorithm, Cluster, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, blocks,
+    Algorithm, Cluster, ErrorPlace, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, blocks,
 };
 
 use super::{Batch, Experiment, NONE, Point, THIS_MACHINE, TransportKind};
@@ -163,9 +163,12 @@ impl Experiment {
     pub fn load_model(&self, name: &str) -> Result<Model, InputError> {
         if name.is_empty() {
             let message = "is missing: name a model, e.g. --model lenet, or an experiment file";
-            return Err(InputError::new("--model", "", message));
+            return Err(InputError::flag("model", "", message));
         }
-        let model = Model::load(name).map_err(|error| self.locate_unknown(error, "--model"))?;
+        let model = Model::load(name).map_err(|error| match error.place {
+            ErrorPlace::None => self.locate(error.at(ErrorPlace::Flag("model"))),
+            _ => error,
+        })?;
         Ok(model.with_inits(&self.inits))
     }
 
@@ -194,11 +197,11 @@ impl Experiment {
         let devices = ranks;
         let Some(ranks) = devices.checked_mul(self.learners) else {
             let message = format!("times {devices} ranks are more than 2^32: take fewer");
-            return Err(self.locate(InputError::new("--learners", self.learners.to_string(), message)));
+            return Err(self.locate(InputError::flag("learners", self.learners.to_string(), message)));
         };
         if self.learners > 1 && self.strategy.averaging(ranks, self.learners).is_none() {
             let message = format!("{} has no learners that could share a device: take --strategy sma", self.strategy);
-            return Err(self.locate(InputError::new("--learners", self.learners.to_string(), message)));
+            return Err(self.locate(InputError::flag("learners", self.learners.to_string(), message)));
         }
         let (batch_per_rank, batch_key) = match &self.batch {
             Batch::PerRank(sizes) => (sizes[batch], u64::from(sizes[batch])),
@@ -233,7 +236,7 @@ impl Experiment {
         let Some(each) = self.ranks_per_node.filter(|_| here).or(of_process) else { return Ok(vec![ranks]) };
         if ranks > each && !ranks.is_multiple_of(each) {
             let message = format!("do not divide {ranks} ranks: take a number that does, or a cluster with such hosts");
-            return Err(self.locate(InputError::new("--ranks-per-node", each.to_string(), message)));
+            return Err(self.locate(InputError::flag("ranks_per_node", each.to_string(), message)));
         }
         let each = each.min(ranks);
         Ok(vec![each; (ranks / each) as usize])
@@ -245,7 +248,7 @@ impl Experiment {
         match (self.transport, self.processes) {
             (TransportKind::Mpi, Some(processes)) => blocks(ranks, processes)
                 .map(HostingRule::Listed)
-                .map_err(|message| InputError::new("--ranks", ranks.to_string(), message)),
+                .map_err(|message| InputError::flag("ranks", ranks.to_string(), message)),
             (transport, _) => Ok(transport.hosting()),
         }
     }
@@ -258,17 +261,12 @@ impl Experiment {
             let message = format!(
                 "does not divide among {ranks} ranks x {micro_batches} micro-batches: take a multiple of {parts}",
             );
-            return Err(self.locate(InputError::new("--global-batch", global.to_string(), message)));
+            return Err(self.locate(InputError::flag("global_batch", global.to_string(), message)));
         }
         u32::try_from(global / parts).map_err(|_| {
             let message = format!("gives {} samples per rank: at most {} are possible", global / parts, u32::MAX);
-            self.locate(InputError::new("--global-batch", global.to_string(), message))
+            self.locate(InputError::flag("global_batch", global.to_string(), message))
         })
-    }
-
-    /// A name that nobody knows (the error has no place of its own), at the line that gives it.
-    fn locate_unknown(&self, error: InputError, flag: &str) -> InputError {
-        if error.place.is_empty() { self.locate(InputError { place: flag.to_owned(), ..error }) } else { error }
     }
 
     /// Whether the cluster is this machine as calibrated.

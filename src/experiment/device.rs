@@ -56,7 +56,7 @@ impl Device {
                 }
                 _ => "",
             };
-            InputError::new("--device", self.to_string(), format!("{error}{cure}"))
+            InputError::flag("device", self.to_string(), format!("{error}{cure}"))
         });
         opened.map(Some)
     }

@@ -66,7 +66,7 @@ impl Experiment {
             (Length::Epochs(epochs), _) if last.epoch >= epochs => "begins after the last epoch: take more epochs",
             _ => return Ok(()),
         };
-        Err(self.locate(InputError::new("--growth", self.growth_text(), message)))
+        Err(self.locate(InputError::flag("growth", self.growth_text(), message)))
     }
 
     /// Refuses to add learners where a row is of one number of them: `who` has such rows.
@@ -78,7 +78,7 @@ impl Experiment {
             return Ok(());
         }
         let message = format!("{who} is of one number of learners: leave growth out, and give learners");
-        Err(self.locate(InputError::new("--growth", self.growth_text(), message)))
+        Err(self.locate(InputError::flag("growth", self.growth_text(), message)))
     }
 
     /// `2@3 4@6`.

@@ -181,7 +181,7 @@ impl Stated {
 }
 
 fn need<T>(figure: Option<T>, key: &str, example: &str) -> Result<T, InputError> {
-    figure.ok_or_else(|| InputError::new("--input", key, format!("is missing: add {key} = {example} to [input]")))
+    figure.ok_or_else(|| InputError::flag("input", key, format!("is missing: add {key} = {example} to [input]")))
 }
 
 #[cfg(test)]

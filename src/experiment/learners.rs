@@ -46,7 +46,7 @@ impl Experiment {
     /// # Errors
     /// Both, with the cure.
     pub(super) fn check_tuning(&self) -> Result<(), InputError> {
-        let error = |message| Err(self.locate(InputError::new("--learners", "auto", message)));
+        let error = |message| Err(self.locate(InputError::flag("learners", "auto", message)));
         if self.tunes && self.strategy.averaging(1, 1).is_none() {
             return error(
                 "learners share a device only where each has a model of its own: take --strategy sma or ea-sgd",
@@ -68,7 +68,7 @@ impl Experiment {
             return Ok(());
         }
         let message = format!("{who} needs to know each configuration: give a number, e.g. what sim predict finds");
-        Err(self.locate(InputError::new("--learners", "auto", message)))
+        Err(self.locate(InputError::flag("learners", "auto", message)))
     }
 
     /// `configuration`, of one learner on each device, with so many; its method becomes what several have by default.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use lockstep_exec::data::Augmentation;
 use lockstep_exec::device::Devices;
 use lockstep_models::{Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Optimizer, Sampling, Strategy, Target};
-use lockstep_topology::{Algorithm, Bytes, DESCRIPTION, InputError, read_text};
+use lockstep_topology::{Algorithm, Bytes, DESCRIPTION, ErrorPlace, InputError, read_text};
 
 use crate::tuner_log::Logged;
 pub use arms::Arm;
@@ -155,7 +155,7 @@ pub struct Experiment {
     /// What may go wrong: each is predicted beside the undisturbed run.
     pub scenarios: Vec<Scenario>,
     /// For each key of the file, its file and line.
-    pub places: BTreeMap<String, String>,
+    pub places: BTreeMap<String, ErrorPlace>,
 }
 
 impl Default for Experiment {
@@ -272,19 +272,16 @@ impl Experiment {
         lines.join("\n")
     }
 
-    /// The same error at the line of the file that it is about, where there is one; `--batch-per-rank` is the key
-    /// `batch_per_rank`, and a method that cannot serve stands under `algorithm`.
+    /// The same error at the line of the file that it is about, where there is one; a method that cannot serve is about
+    /// `algorithm`.
     pub fn locate(&self, error: InputError) -> InputError {
-        let key = match error.place.strip_prefix("--") {
-            Some(flag) => flag.replace('-', "_"),
-            None if error.place.is_empty() => "algorithm".to_owned(),
-            None => return error,
+        let key = match error.place {
+            ErrorPlace::Flag(key) => key,
+            ErrorPlace::None => "algorithm",
+            _ => return error,
         };
-        let place = match self.places.get(&key) {
-            Some(place) => place.clone(),
-            None => format!("--{}", key.replace('_', "-")),
-        };
-        InputError { place, ..error }
+        let place = self.places.get(key).cloned();
+        error.at(place.unwrap_or(ErrorPlace::Flag(key)))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use lockstep_topology::{InputError, nearest};
+use lockstep_topology::{ErrorPlace, InputError, nearest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -120,7 +120,7 @@ impl<'a> Entry<'a> {
     }
 
     /// File and line.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> ErrorPlace {
         self.error("").place
     }
 

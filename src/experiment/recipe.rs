@@ -53,7 +53,7 @@ impl Recipe {
             Some((name, text)) => Recipe::parse(name, text)?,
             None if Path::new(file).is_file() => {
                 let read = read_text(Path::new(file), DESCRIPTION);
-                let content = read.map_err(|error| InputError::new("--recipe", file, error.told("name another")))?;
+                let content = read.map_err(|error| InputError::flag("recipe", file, error.told("name another")))?;
                 Recipe::parse(file, &content)?
             }
             None => {
@@ -66,13 +66,13 @@ impl Recipe {
                 } else {
                     format!("did you mean {}?", near.join(" or "))
                 };
-                return Err(InputError::new("--recipe", text, format!("no such recipe or file: {cure}")));
+                return Err(InputError::flag("recipe", text, format!("no such recipe or file: {cure}")));
             }
         };
         let found = recipes.iter().find(|recipe| own.is_none_or(|own| recipe.name == format!("{file}:{own}")));
         found.cloned().ok_or_else(|| {
             let names: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
-            InputError::new("--recipe", text, format!("the file has no such recipe: take one of {}", names.join(", ")))
+            InputError::flag("recipe", text, format!("the file has no such recipe: take one of {}", names.join(", ")))
         })
     }
 

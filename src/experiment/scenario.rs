@@ -1,6 +1,6 @@
 //! `[[scenario]]`: what may go wrong, in the words of the file; `crate::scenario` finds what it means on a cluster.
 
-use lockstep_topology::{Bytes, InputError, Time};
+use lockstep_topology::{Bytes, ErrorPlace, InputError, Time};
 
 use super::reader::{Entry, Section};
 
@@ -17,7 +17,7 @@ pub struct Scenario {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScenarioEntry {
     /// File and line.
-    pub place: String,
+    pub place: ErrorPlace,
     /// As the file has it, shortened.
     pub shown: String,
     /// What it says.

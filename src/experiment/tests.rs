@@ -156,7 +156,9 @@ fn scenarios_arrive() {
     assert_eq!(whats(0), expected);
     let (from, to, load) = ("a".into(), "b".into(), TrafficLoad::PerIteration(Bytes(1 << 20)));
     assert_eq!(whats(1), [Trouble::Traffic { from, to, load }]);
-    assert!(scenarios[0].entries[0].place.starts_with("e.toml:") && !scenarios[0].entries[0].shown.is_empty());
+    assert!(
+        scenarios[0].entries[0].place.to_string().starts_with("e.toml:") && !scenarios[0].entries[0].shown.is_empty()
+    );
 }
 
 #[test]
@@ -241,7 +243,7 @@ fn mistakes_are_told_where_they_stand() {
         ("x = [", "e.toml:3", "not TOML"),
     ] {
         let error = with(lines).unwrap_err();
-        assert_eq!(error.place, place, "{lines}: {error}");
+        assert_eq!(error.place.to_string(), place, "{lines}: {error}");
         assert!(error.to_string().contains(words), "{lines}: {error}");
     }
 }
@@ -257,14 +259,14 @@ fn what_only_the_expansion_finds_is_told_at_its_line() {
         match with(lines).unwrap().configurations() {
             Ok(_) => assert!(place.is_empty(), "{lines} was taken"),
             Err(error) => {
-                assert_eq!(error.place, place, "{lines}: {error}");
+                assert_eq!(error.place.to_string(), place, "{lines}: {error}");
                 assert!(error.to_string().contains(words), "{lines}: {error}");
             }
         }
     }
     let unknown = Experiment::parse("e.toml", "name = \"e\"\nmodel = \"lennet\"").unwrap();
     let error = unknown.configurations().unwrap_err();
-    assert!(error.place == "e.toml:2" && error.to_string().contains("lenet"), "{error}");
+    assert!(error.place.to_string() == "e.toml:2" && error.to_string().contains("lenet"), "{error}");
 }
 
 #[test]
@@ -272,7 +274,7 @@ fn a_flag_that_replaces_a_key_takes_the_blame() {
     let mut e = with("ranks = 2\nalgorithm = \"ring\"").unwrap();
     e.algorithms = vec![Algorithm::Pairwise];
     e.overridden("algorithm");
-    assert_eq!(e.configurations().unwrap_err().place, "--algorithm");
+    assert_eq!(e.configurations().unwrap_err().place.to_string(), "--algorithm");
 }
 
 #[test]
@@ -322,7 +324,7 @@ fn a_name_is_one_component_of_a_path() {
         (&format!("\"{}\"", "n".repeat(101)), "has 101 characters"),
     ] {
         let error = of(name).unwrap_err();
-        assert_eq!(error.place, "e.toml:2", "{name}");
+        assert_eq!(error.place.to_string(), "e.toml:2", "{name}");
         assert!(error.message.contains(wanted), "{name}: {error}");
         assert!(name == "7" || error.message.contains("1 to 100 letters"), "{error}");
     }

@@ -62,7 +62,7 @@ fn no_two_outputs_are_one_file() {
         (folder.join("a"), folder.join("../").join(folder.file_name().unwrap()).join("a"), folder.join("b"));
     assert_eq!(check_outputs(&[("--trace", Some(&a)), ("--plot", Some(&b)), ("--html", None)]), Ok(()));
     let error = check_outputs(&[("--trace", Some(&a)), ("--plot", Some(&same))]).unwrap_err();
-    assert_eq!((error.place.as_str(), error.message.contains("--trace")), ("--plot", true));
+    assert_eq!((error.place.to_string().as_str(), error.message.contains("--trace")), ("--plot", true));
     fs::remove_dir_all(folder).unwrap();
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::figures::{Cores, Figure, first, setup};
 use super::machine::{Hosted, Machine, Parameter, fed, scaled};
@@ -249,11 +249,11 @@ pub(super) fn at(row: &Row, failure: Failure) -> Failure {
 }
 
 /// An error of a configuration, at its file and line.
-pub(super) fn at_place(place: &str, failure: Failure) -> Failure {
+pub(super) fn at_place(place: &ErrorPlace, failure: Failure) -> Failure {
     match failure {
         Failure::Input(error) => {
             let value = format!("{} {}", error.place, error.value);
-            Failure::Input(InputError { place: place.to_owned(), value: value.trim().to_owned(), ..error })
+            Failure::Input(InputError::new(place, value.trim(), error.message))
         }
         other => other,
     }

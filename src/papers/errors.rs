@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::failure::Failure;
 use crate::report::PaperRow;
@@ -35,7 +35,7 @@ pub fn check(file: &str, text: &str, rows: &[PaperRow]) -> Result<Vec<String>, F
     }
     let (mut known, mut worse, mut better) = (Vec::new(), Vec::new(), Vec::new());
     for (line, number) in lines {
-        let wrong = |message: &str| InputError::new(format!("{file}:{number}"), line, message);
+        let wrong = |message: &str| InputError::new(ErrorPlace::line(file, number), line, message);
         let [paper, error, holds, name] = line.splitn(4, ',').collect::<Vec<_>>()[..] else {
             return Err(wrong("must have four columns").into());
         };

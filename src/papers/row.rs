@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lockstep_topology::ErrorPlace;
+
 use super::{Quantity, Unit};
 use crate::experiment::Experiment;
 
@@ -74,7 +76,7 @@ pub struct Row {
     /// Its unit.
     pub unit: Unit,
     /// File and line.
-    pub place: String,
+    pub place: ErrorPlace,
 }
 
 impl Row {

@@ -69,7 +69,7 @@ pub struct Wanted {
 pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> Result<Profile, Failure> {
     let Some(gpus) = wanted.device.gpus()? else {
         let message = "is no GPU: take cuda, cuda:tf32 or cuda:bf16, or measure the CPU with lockstep calibrate";
-        return Err(InputError::new("--device", wanted.device.to_string(), message).into());
+        return Err(InputError::flag("device", wanted.device.to_string(), message).into());
     };
     let machine = probe(&Places::usual()).map_err(|why| DeviceError::Unavailable(why.to_string()))?;
     let mut sets: Vec<(Program, Dataset)> = Vec::new();
@@ -207,7 +207,7 @@ impl Found<'_> {
         if self.sets.is_empty() {
             let batches: Vec<String> = wanted.batches.iter().map(u32::to_string).collect();
             let message = format!("none of them fits on {}: take smaller ones", of.gpu.name);
-            return Err(InputError::new("--batch-per-rank", batches.join(","), message).into());
+            return Err(InputError::flag("batch_per_rank", batches.join(","), message).into());
         }
         let learners = learners::entries(&self.learners);
         // The figures of all sets are beside each other only where all had as many learners.

@@ -116,7 +116,7 @@ impl Sweep {
         let mut base = experiment;
         if let Some(scenario) = base.scenarios.first() {
             let message = "a sweep predicts undisturbed runs: take the scenarios out, or ask sim predict";
-            return Err(base.locate(InputError::new("--scenario", scenario.name.clone(), message)));
+            return Err(base.locate(InputError::flag("scenario", scenario.name.clone(), message)));
         }
         // A list takes the place of what would be tuned.
         base.tunes &= base.sweep.learners.is_none();
@@ -130,7 +130,7 @@ impl Sweep {
         let entries = axes.clusters.unwrap_or_else(|| vec![base.cluster.clone()]);
         let mut places = Vec::new();
         for (entry, text) in entries.iter().enumerate() {
-            let wrong = |message| base.locate(InputError::new("--cluster", text.clone(), message));
+            let wrong = |message| base.locate(InputError::flag("cluster", text.clone(), message));
             places.extend(clusters(text).map_err(wrong)?.into_iter().map(|name| Place { entry, name }));
         }
         let mut ranks = axes.ranks.unwrap_or_else(|| base.ranks.iter().copied().map(RankCount::Of).collect());

@@ -45,7 +45,7 @@ impl<'a> Points<'a> {
         let (Some(anchor), Some(first)) = (&sweep.base.anchor, plan.points.first()) else { return Ok(points) };
         if sweep.models.len() > 1 || sweep.entries.len() > 1 {
             let message = "is of one model on one cluster: give the sweep one of each, or leave the anchor out";
-            let error = InputError::new("--anchor", format!("images_per_s = {}", anchor.images_per_s), message);
+            let error = InputError::flag("anchor", format!("images_per_s = {}", anchor.images_per_s), message);
             return Err(sweep.base.locate(error).into());
         }
         let unscaled = Sweep { scales: Vec::new(), ..sweep.clone() };

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use lockstep_topology::{Cluster, InputError};
+use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use super::collector::Collector;
 use super::plan::Sweep;
@@ -90,15 +90,16 @@ pub fn check(sweep: &Sweep) -> Result<(), InputError> {
             untouched.retain(|scale| !["cpu", "host-memory"].contains(&scale.name.as_str()));
             continue;
         }
-        let cluster = Cluster::load(name)
-            .map_err(|error| if error.place == "--cluster" { sweep.base.locate(error) } else { error })?;
+        let cluster = Cluster::load(name).map_err(|error| {
+            if error.place == ErrorPlace::Flag("cluster") { sweep.base.locate(error) } else { error }
+        })?;
         untouched.retain(|scale| !scale.touches(&cluster));
     }
     match untouched.first() {
         None => Ok(()),
         Some(scale) => {
             let message = "no cluster of the sweep has any of it: lockstep clusters show says what there is";
-            Err(sweep.base.locate(InputError::new("--scale", scale.name.clone(), message)))
+            Err(sweep.base.locate(InputError::flag("scale", scale.name.clone(), message)))
         }
     }
 }

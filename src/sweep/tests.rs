@@ -284,7 +284,7 @@ fn a_sweep_that_cannot_be_says_where() {
     ] {
         let error = read(lines).unwrap_err();
         assert!(error.to_string().contains(words), "{lines}: {error}");
-        assert_eq!(error.place, place, "{lines}: {error}");
+        assert_eq!(error.place.to_string(), place, "{lines}: {error}");
     }
     // Lists of a thousand values each are a slip: 10¹² points.
     let list = (1..=1000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
@@ -313,5 +313,5 @@ fn what_decides_rows_decides_the_identity() {
 fn scenarios_are_refused() {
     let text = format!("{SMALL}[[scenario]]\nname = \"slow\"\n[[scenario.slow]]\nranks = [0]\nfactor = 2.0\n");
     let error = Sweep::new(Experiment::parse("s.toml", &text).unwrap()).unwrap_err();
-    assert!(error.place.starts_with("s.toml:") && error.to_string().contains("sim predict"), "{error}");
+    assert!(error.place.to_string().starts_with("s.toml:") && error.to_string().contains("sim predict"), "{error}");
 }

@@ -35,15 +35,15 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
         let own = Experiment { judged_epochs: u32::MAX, target: Target::default(), ..arm.experiment };
         if let Length::Steps(steps) = own.length {
             let message = "each epoch is judged: give epochs in place of steps";
-            return Err(own.locate(InputError::new("--steps", steps.to_string(), message)));
+            return Err(own.locate(InputError::flag("steps", steps.to_string(), message)));
         }
         if own.tunes {
             let message = "depends on the machine's speed: give a number, or let learners join by growth";
-            return Err(own.locate(InputError::new("--learners", "auto", message)));
+            return Err(own.locate(InputError::flag("learners", "auto", message)));
         }
         if own.transport == TransportKind::Mpi {
             let message = "a trained sweep is one process: take threads, or exec run";
-            return Err(own.locate(InputError::new("--transport", "mpi", message)));
+            return Err(own.locate(InputError::flag("transport", "mpi", message)));
         }
         let configurations = own.configurations()?;
         arms.push((arm.name, own, configurations));
@@ -51,7 +51,7 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
     let each: usize = arms.iter().map(|(_, _, configurations)| configurations.len()).sum();
     if each as u64 * u64::from(experiment.seeds) > MOST {
         let message = format!("gives {each} runs as many times, and {MOST} are possible: take fewer");
-        return Err(experiment.locate(InputError::new("--seeds", experiment.seeds.to_string(), message)));
+        return Err(experiment.locate(InputError::flag("seeds", experiment.seeds.to_string(), message)));
     }
     let mut runs = Vec::new();
     for seed in (0..u64::from(experiment.seeds)).map(|more| experiment.seed.wrapping_add(more)) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_exec::data::Dataset;
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::plan::Planned;
 use crate::experiment::{Experiment, Length};
@@ -29,7 +29,8 @@ impl Data {
         {
             return Ok(Arc::clone(data));
         }
-        let located = |error: InputError| if error.place == "--data" { experiment.locate(error) } else { error };
+        let located =
+            |error: InputError| if error.place == ErrorPlace::Flag("data") { experiment.locate(error) } else { error };
         let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation).map_err(located)?;
         let data = Arc::new(loaded);
         self.last = Some((key, Arc::clone(&data)));

@@ -34,11 +34,11 @@ pub fn measured(
     if experiment.transport == TransportKind::Mpi {
         let message =
             "learners cannot be added to processes that mpirun started: take --transport threads, or a number";
-        return Err(experiment.locate(InputError::new("--learners", "auto", message)).into());
+        return Err(experiment.locate(InputError::flag("learners", "auto", message)).into());
     }
     if experiment.replay.is_some() {
         let message = "claims are of a run with one number of learners: give that number, or leave --replay out";
-        return Err(experiment.locate(InputError::new("--learners", "auto", message)).into());
+        return Err(experiment.locate(InputError::flag("learners", "auto", message)).into());
     }
     let label = configuration.label();
     let log = experiment.tuning.iter().find(|run| run.configuration == label && run.seed == seed);
@@ -78,7 +78,7 @@ pub fn measured(
                 }
                 Some(_) => {
                     let message = "does not follow the log: it is of another model, machine, threshold or length";
-                    return Err(InputError::new("--replay-tuner", label, message).into());
+                    return Err(InputError::flag("replay_tuner", label, message).into());
                 }
             };
             tuner.observe(&[seen]);

@@ -2,11 +2,72 @@
 
 use std::fmt::{self, Write};
 
+/// Where a mistake is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ErrorPlace {
+    /// Nowhere that helps.
+    #[default]
+    None,
+    /// The setting of this key, e.g. `batch_per_rank`; shown as its flag, `--batch-per-rank`.
+    Flag(&'static str),
+    /// A line of a file, counted from 1; shown as `cluster.toml:14`.
+    File {
+        /// The file's name as it was given.
+        file: String,
+        /// The line.
+        line: usize,
+    },
+    /// Anything else that has a name: a whole file, an argument, a role of a program.
+    Named(String),
+}
+
+impl ErrorPlace {
+    /// A line of `file`.
+    pub fn line(file: &str, line: usize) -> ErrorPlace {
+        ErrorPlace::File { file: file.to_owned(), line }
+    }
+}
+
+impl fmt::Display for ErrorPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ErrorPlace::None => Ok(()),
+            ErrorPlace::Flag(key) => write!(f, "--{}", key.replace('_', "-")),
+            ErrorPlace::File { file, line } => write!(f, "{file}:{line}"),
+            ErrorPlace::Named(name) => f.write_str(name),
+        }
+    }
+}
+
+impl From<String> for ErrorPlace {
+    fn from(name: String) -> ErrorPlace {
+        if name.is_empty() { ErrorPlace::None } else { ErrorPlace::Named(name) }
+    }
+}
+
+impl From<&str> for ErrorPlace {
+    fn from(name: &str) -> ErrorPlace {
+        name.to_owned().into()
+    }
+}
+
+impl From<&String> for ErrorPlace {
+    fn from(name: &String) -> ErrorPlace {
+        name.clone().into()
+    }
+}
+
+impl From<&ErrorPlace> for ErrorPlace {
+    fn from(place: &ErrorPlace) -> ErrorPlace {
+        place.clone()
+    }
+}
+
 /// A mistake in a user's input; the command line ends with exit code 2 on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputError {
-    /// File and line, e.g. `cluster.toml:14`, or the flag, e.g. `--ranks`; empty where neither exists.
-    pub place: String,
+    /// Where it is.
+    pub place: ErrorPlace,
     /// What stands there, e.g. `bandwidth = "-3GB/s"`; empty where it does not help.
     pub value: String,
     /// What is wrong with it and how to mend it.
@@ -15,8 +76,13 @@ pub struct InputError {
 
 impl InputError {
     /// An error at `place` about `value`.
-    pub fn new(place: impl Into<String>, value: impl Into<String>, message: impl Into<String>) -> InputError {
+    pub fn new(place: impl Into<ErrorPlace>, value: impl Into<String>, message: impl Into<String>) -> InputError {
         InputError { place: place.into(), value: value.into(), message: message.into() }
+    }
+
+    /// An error in the setting of that key.
+    pub fn flag(key: &'static str, value: impl Into<String>, message: impl Into<String>) -> InputError {
+        InputError::new(ErrorPlace::Flag(key), value, message)
     }
 
     /// An error at the line of `text` (the content of `file`) where byte `offset` stands.
@@ -28,13 +94,24 @@ impl InputError {
         message: impl Into<String>,
     ) -> InputError {
         let line = text.as_bytes()[..offset.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1;
-        InputError::new(format!("{file}:{line}"), value, message)
+        InputError::new(ErrorPlace::line(file, line), value, message)
+    }
+
+    /// The same mistake at another place.
+    pub fn at(self, place: impl Into<ErrorPlace>) -> InputError {
+        InputError { place: place.into(), ..self }
+    }
+
+    /// The same mistake, at `place` where it has none.
+    pub fn or_at(self, place: impl Into<ErrorPlace>) -> InputError {
+        if self.place == ErrorPlace::None { self.at(place) } else { self }
     }
 }
 
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [&self.place, &self.value, &self.message];
+        let place = self.place.to_string();
+        let parts = [&place, &self.value, &self.message];
         let mut first = true;
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             f.write_str(if first { "" } else { ": " })?;
@@ -85,7 +162,7 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_whatever_is_wrong() {
-        let error = InputError::new("--model", "a\x1b[31m\nb", "größe: \ttake another");
+        let error = InputError::flag("model", "a\x1b[31m\nb", "größe: \ttake another");
         assert_eq!(error.to_string(), "--model: a\\u{1b}[31m\\nb: größe: \\ttake another");
         assert_eq!(InputError::new("", "", "all wrong").to_string(), "all wrong");
     }

@@ -16,7 +16,7 @@ pub use collective::{
     Action, Algorithm, Bracketing, Collective, ExpressionId, Fault, Group, Lane, Library, Phase, Reason, Schedule,
     Step, Wait, check, shard,
 };
-pub use input_error::{InputError, nearest};
+pub use input_error::{ErrorPlace, InputError, nearest};
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks, ranks_of_each};
 pub use symmetry::{Fold, Levels, Permutations};
 pub use text::{DESCRIPTION, RECORD, Unreadable, read_bytes, read_text};

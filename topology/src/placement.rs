@@ -91,7 +91,7 @@ impl Placement {
         rule: &PlacementRule,
         limits: Limits,
     ) -> Result<Placement, InputError> {
-        let wrong = |value: String, message: String| Err(InputError::new("--ranks", value, message));
+        let wrong = |value: String, message: String| Err(InputError::flag("ranks", value, message));
         if ranks == 0 {
             return wrong("0".into(), "must be at least 1".into());
         }

@@ -7,7 +7,7 @@ use std::io::Read;
 
 use flate2::read::MultiGzDecoder;
 use lockstep_models::Shape;
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::Dataset;
 use super::split::stratified;
@@ -45,7 +45,7 @@ fn parse(place: &str, gzipped: &[u8]) -> Result<Dataset, InputError> {
     let (mut images, mut labels) = (Vec::new(), Vec::new());
     let lines = text.strip_suffix(b"\n").unwrap_or(&text).split(|byte| *byte == b'\n');
     for (number, line) in lines.enumerate() {
-        let place = || format!("{place}:{}", number + 1);
+        let place = || ErrorPlace::line(place, number + 1);
         let before = images.len();
         for field in line.split(|byte| *byte == b',') {
             let value: Option<u8> = std::str::from_utf8(field).ok().and_then(|field| field.trim().parse().ok());

@@ -258,7 +258,7 @@ fn unknown(what: &str) -> InputError {
         "there is no such folder: {hint}write mnist, synthetic, synthetic:SAMPLES or a folder of IDX files, and behind any \
          of them :TRAIN+HELD_OUT for so many samples"
     );
-    InputError::new("--data", what, message)
+    InputError::flag("data", what, message)
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Parts {
                 "{most} ranks that hold {samples} samples together have {least} each, less than a batch of {batch}: take \
                  more groups, a smaller batch, or more data"
             );
-            return Err(InputError::new("--sampling", "partitioned", message));
+            return Err(InputError::flag("sampling", "partitioned", message));
         }
         Ok(Some(Parts { partition: partition.clone(), samples, batch, accumulate, seed }))
     }

@@ -66,23 +66,20 @@ impl Sampler {
         let workers = starts[pools.len()];
         let most = u32::MAX;
         let samples = u32::try_from(samples).map_err(|_| {
-            InputError::new("--data", samples.to_string(), format!("more than {most} samples are too many"))
+            InputError::flag("data", samples.to_string(), format!("more than {most} samples are too many"))
         })?;
-        for (flag, value) in [
-            ("--data", samples),
-            ("--batch-per-rank", batch_per_rank),
-            ("--accumulate", accumulate),
-            ("--ranks", workers),
-        ] {
+        for (key, value) in
+            [("data", samples), ("batch_per_rank", batch_per_rank), ("accumulate", accumulate), ("ranks", workers)]
+        {
             if value == 0 {
-                return Err(InputError::new(flag, "0", "must be at least 1"));
+                return Err(InputError::flag(key, "0", "must be at least 1"));
             }
         }
         // Three 32-bit factors fit 96 bits.
         let global = u128::from(batch_per_rank) * u128::from(accumulate) * u128::from(workers);
         if global > u128::from(samples) {
-            return Err(InputError::new(
-                "--batch-per-rank",
+            return Err(InputError::flag(
+                "batch_per_rank",
                 batch_per_rank.to_string(),
                 format!(
                     "a global batch takes {global} samples ({batch_per_rank} per rank × {accumulate} micro-batches × \

@@ -34,7 +34,7 @@ impl Subset {
     ) -> Result<(Dataset, Dataset), InputError> {
         let some = |data: Dataset, count: u32, part: &str| {
             let all = data.len() as u32;
-            let error = |cure: String| Err(InputError::new("--data", what, cure));
+            let error = |cure: String| Err(InputError::flag("data", what, cure));
             if count > all {
                 return error(format!("there are {all} samples {part}: take that many at most"));
             }

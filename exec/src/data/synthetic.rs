@@ -31,7 +31,7 @@ pub(super) fn load(shape: Shape, classes: u32, samples: Option<&str>) -> Result<
     let count = match samples {
         None => SAMPLES.min(DEFAULT_BYTES / sample_bytes).max(4),
         Some(text) => {
-            let error = |message: String| InputError::new("--data", format!("synthetic:{text}"), message);
+            let error = |message: String| InputError::flag("data", format!("synthetic:{text}"), message);
             let count: u32 = text.parse().map_err(|_| {
                 error("write a whole number of training images behind the colon, e.g. synthetic:20000".into())
             })?;
@@ -52,7 +52,7 @@ fn samples_of(shape: Shape, classes: u32, seed: u64, first: u64, count: u64) -> 
     if images.try_reserve_exact(count as usize * shape.elements() as usize).is_err() {
         let message =
             format!("{count} images of {shape} do not fit into memory: write a smaller number, e.g. synthetic:100");
-        return Err(InputError::new("--data", "synthetic", message));
+        return Err(InputError::flag("data", "synthetic", message));
     }
     let cell_of_pixel = cells(shape);
     let mut labels = Vec::new();

@@ -41,7 +41,7 @@ pub trait Devices: fmt::Debug + Send + Sync {
         let _ = here;
         let message =
             "adds up on NVIDIA's GPUs: add --device cuda, or take an algorithm of lockstep's own, such as ring";
-        Err(InputError::new("--algorithm", "library:nccl", message))
+        Err(InputError::flag("algorithm", "library:nccl", message))
     }
 
     /// Whether messages among `ranks`, all of this process, may go from one's memory to another's on the devices themselves.

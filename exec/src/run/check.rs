@@ -26,7 +26,7 @@ pub fn check_run(
     if !apart && calls(Library::Mpi) {
         let message = "calls MPI, with one rank in each process: start with mpirun -n RANKS and --transport mpi, or take an \
                        algorithm of lockstep's own, such as ring";
-        return Err(InputError::new("--algorithm", "library:mpi", message));
+        return Err(InputError::flag("algorithm", "library:mpi", message));
     }
     let here: Vec<u32> = here.collect();
     if calls(Library::Nccl) {

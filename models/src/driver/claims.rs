@@ -78,7 +78,7 @@ impl Claims {
 
     /// What `record` says, for `workers` ranks.
     pub(super) fn replay(batches: u32, workers: u32, steps: u32, record: &[Claim]) -> Result<Claims, InputError> {
-        let wrong = |value: String, message: &str| Err(InputError::new("--replay", value, message));
+        let wrong = |value: String, message: &str| Err(InputError::flag("replay", value, message));
         let mut seen = vec![false; batches as usize * steps as usize];
         let mut replayed = vec![Vec::new(); workers as usize];
         for claim in record.iter().filter(|claim| claim.iteration < steps) {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::build::Draft;
 use super::expression::{Arguments, parameters, size};
@@ -56,7 +56,7 @@ enum Waiting {
 pub(super) fn unfold(
     root: &Table<'_>,
     input: Layer,
-    place: String,
+    place: ErrorPlace,
     sizes: &Arguments,
 ) -> Result<Vec<Draft>, InputError> {
     let mut blocks = BTreeMap::new();
@@ -88,7 +88,7 @@ impl<'a> Unfolding<'a> {
         entry: Target,
         open: &mut Vec<&'a str>,
     ) -> Result<Target, InputError> {
-        let mut names: BTreeMap<String, (Target, String)> = BTreeMap::new();
+        let mut names: BTreeMap<String, (Target, ErrorPlace)> = BTreeMap::new();
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         let mut waiting: Vec<(Waiting, Vec<Entry<'a>>)> = Vec::new();
         let mut absent: BTreeSet<String> = BTreeSet::new();
@@ -199,7 +199,7 @@ impl<'a> Unfolding<'a> {
     fn look_up(
         &mut self,
         entry: Target,
-        names: &BTreeMap<String, (Target, String)>,
+        names: &BTreeMap<String, (Target, ErrorPlace)>,
         absent: &BTreeSet<String>,
         waiting: Vec<(Waiting, Vec<Entry<'a>>)>,
     ) -> Result<(), InputError> {

@@ -2,7 +2,7 @@
 //!
 //! Every way to a [`Model`] (a file, a random generator, later other formats) ends here, so a rule holds for all of them.
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::order::order;
@@ -27,7 +27,7 @@ pub(super) struct Draft {
     /// What a loss counts in the sum of losses.
     pub(super) loss_weight: f32,
     /// File and line.
-    pub(super) place: String,
+    pub(super) place: ErrorPlace,
 }
 
 impl Draft {
@@ -94,7 +94,7 @@ impl Node {
     /// ```
     pub fn alone(layer: Layer, input_shapes: Vec<Shape>) -> Result<Node, String> {
         let output = layer.output_shape(&input_shapes)?;
-        let (inits, place) = (Inits::default(), String::new());
+        let (inits, place) = (Inits::default(), ErrorPlace::None);
         let draft = Draft { name: String::new(), layer, inputs: Vec::new(), inits, loss_weight: 1.0, place };
         let parameters = Arenas::default().parameters(&draft, &input_shapes, output).map_err(|error| error.message)?;
         let Draft { name, layer, loss_weight, .. } = draft;

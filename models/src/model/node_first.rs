@@ -38,7 +38,7 @@ pub(crate) fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), Inpu
                 whole.node(scores).name,
                 node.name
             );
-            return Err(InputError::new("--strategy", "first-device-table", message));
+            return Err(InputError::flag("strategy", "first-device-table", message));
         }
         let known = gathered.iter().find(|(of, _)| *of == scores).map(|(_, at)| *at);
         let gather = known.unwrap_or_else(|| {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use lockstep_topology::{Bytes, DESCRIPTION, InputError, nearest};
+use lockstep_topology::{Bytes, DESCRIPTION, ErrorPlace, InputError, nearest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -156,7 +156,7 @@ impl<'a> Table<'a> {
     }
 
     /// File and line where the table begins.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn place(&self) -> ErrorPlace {
         self.error("").place
     }
 }
@@ -178,7 +178,7 @@ impl<'a> Entry<'a> {
     }
 
     /// File and line of the entry.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn place(&self) -> ErrorPlace {
         self.error("").place
     }
 

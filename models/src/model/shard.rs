@@ -180,14 +180,7 @@ pub(crate) fn shard(
 }
 
 pub(super) fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight: f32) -> Draft {
-    Draft {
-        name,
-        layer,
-        inputs,
-        inits: Default::default(),
-        loss_weight,
-        place: "a rank's part of the model".to_owned(),
-    }
+    Draft { name, layer, inputs, inits: Default::default(), loss_weight, place: "a rank's part of the model".into() }
 }
 
 /// How each layer's output lies.
@@ -213,7 +206,7 @@ fn outputs(whole: &Model, ranks: u32, front: &dyn Fn(LayerId) -> bool) -> Result
 fn too_few_rows(node: &Node, ranks: u32) -> InputError {
     let rows = node.output.channels;
     let message = format!("{} has {rows} rows, too few for {ranks} ranks: take at most {rows}", node.name);
-    InputError::new("--ranks", ranks.to_string(), message)
+    InputError::flag("ranks", ranks.to_string(), message)
 }
 
 fn refusal(node: &Node, why: &str) -> InputError {
@@ -222,7 +215,7 @@ fn refusal(node: &Node, why: &str) -> InputError {
         node.name,
         node.layer.kind()
     );
-    InputError::new("--strategy", "model-parallel layers", message)
+    InputError::flag("strategy", "model-parallel layers", message)
 }
 
 /// How the gradient of each layer's output lies: where a rank computes it with its own rows only, as a partial sum. It stays

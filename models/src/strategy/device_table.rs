@@ -28,7 +28,7 @@ pub(super) fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     for ranks in nodes {
         if ranks.checked_mul(job.batch_per_rank).is_none() {
             let message = format!("{ranks} ranks of a node take more than 2^32 samples at once: take a smaller batch");
-            return Err(InputError::new("--batch-per-rank", job.batch_per_rank.to_string(), message));
+            return Err(InputError::flag("batch_per_rank", job.batch_per_rank.to_string(), message));
         }
         passes.push(
             (worker..worker + ranks).map(|worker| Piece { worker, first: 0, count: job.batch_per_rank }).collect(),
@@ -47,11 +47,11 @@ fn refuse(job: &Job) -> Result<(), InputError> {
     let strategy = Strategy::FirstDeviceTable;
     if job.accumulate > 1 {
         let message = format!("{strategy} scatters one batch a step: take 1, and a larger batch per rank");
-        return Err(InputError::new("--accumulate", job.accumulate.to_string(), message));
+        return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
     }
     if matches!(job.algorithm, Algorithm::ParameterServer { dedicated: true, .. }) {
         let message = format!("does not serve {strategy}, whose nodes all train: take ring or parameter-server:1");
-        return Err(InputError::new("--algorithm", job.algorithm.to_string(), message));
+        return Err(InputError::flag("algorithm", job.algorithm.to_string(), message));
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ impl Scheme {
         };
         if !ranks.is_multiple_of(group) {
             let message = format!("groups of {group} ranks do not divide {ranks} ranks: take a divisor of {ranks}");
-            return Err(InputError::new("--strategy", format!("hybrid:{self}"), message));
+            return Err(InputError::flag("strategy", format!("hybrid:{self}"), message));
         }
         let pass = |number: u32| {
             let (first, turn) = (number / group * group, number % group);
@@ -107,7 +107,7 @@ pub(super) fn everything(ranks: u32, samples: u32) -> Vec<Piece> {
 /// # Errors
 /// No dense layer, or several ways from the front to the back.
 pub(super) fn front(model: &Model) -> Result<Vec<bool>, InputError> {
-    let refuse = |message: String| Err(InputError::new("--strategy", "hybrid", message));
+    let refuse = |message: String| Err(InputError::flag("strategy", "hybrid", message));
     let Some((dense, node)) = model.iter().find(|(_, node)| node.layer.rule().flattens()) else {
         return refuse(format!("{} has no dense layer to split: take ssgd, or model-parallel", model.name()));
     };

@@ -110,12 +110,12 @@ impl Strategy {
     fn refuse(&self, job: &Job) -> Result<(), InputError> {
         if job.accumulate > 1 {
             let message = format!("{self} takes one micro-batch a step: take 1, and a larger batch per rank");
-            return Err(InputError::new("--accumulate", job.accumulate.to_string(), message));
+            return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
         }
         let dedicated = matches!(job.algorithm, Algorithm::ParameterServer { dedicated: true, .. });
         if dedicated || matches!(job.algorithm, Algorithm::Library(_)) {
             let message = format!("does not serve {self}, whose ranks all exchange activations meanwhile: take ring");
-            return Err(InputError::new("--algorithm", job.algorithm.to_string(), message));
+            return Err(InputError::flag("algorithm", job.algorithm.to_string(), message));
         }
         Ok(())
     }

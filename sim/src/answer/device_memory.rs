@@ -60,5 +60,5 @@ pub fn fullest_device(
         None => device.memory.total() as f64,
     };
     let fullest = devices.into_iter().map(full).reduce(|a, b| if share(&b) > share(&a) { b } else { a });
-    fullest.ok_or_else(|| InputError::new("--ranks", "0", "must be at least 1"))
+    fullest.ok_or_else(|| InputError::flag("ranks", "0", "must be at least 1"))
 }

@@ -156,7 +156,7 @@ pub(crate) fn or_unfolded<T>(
 ) -> Result<(T, Folding), crate::SimError> {
     loop {
         match run(orbits.clone()) {
-            Err(crate::SimError::Input(error)) if error.place == UNFOLDABLE => {
+            Err(crate::SimError::Input(error)) if error.place.to_string() == UNFOLDABLE => {
                 orbits = orbits.coarser();
                 folding = match (orbits.fold(), folding) {
                     (Some(fold), Folding::Folded { ranks, padding, .. }) => {

@@ -104,7 +104,7 @@ fn bad_profiles_are_refused() {
     ] {
         assert!(text.contains(from), "{from}");
         let error = refused(&text.replacen(from, to, 1));
-        assert!(error.place.starts_with("p.json") && error.message.contains("calibrate"), "{error}");
+        assert!(error.place.to_string().starts_with("p.json") && error.message.contains("calibrate"), "{error}");
     }
     // One of before GPUs were measured is as good as ever, and so is one that does not know its kernels.
     let before = Profile { version: 1, ..good.clone() };
@@ -116,7 +116,7 @@ fn bad_profiles_are_refused() {
     refused("");
     refused("{}");
     let InputError { place, message, .. } = Profile::load(Path::new("/nowhere/p.json")).expect_err("no file");
-    assert!(place == "--profile" && message.contains("lockstep calibrate"), "{message}");
+    assert!(place.to_string() == "--profile" && message.contains("lockstep calibrate"), "{message}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The axis to the right from its TOML text, and the configurations along it.
 
-use lockstep_topology::{Bytes, InputError};
+use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::Across;
 use crate::experiment::reader::{Entry, Section, Source};
@@ -17,7 +17,7 @@ pub(super) struct Moved {
     pub(super) across: Across,
     /// The TOML value of the key at each value of the axis.
     texts: Vec<String>,
-    pub(super) place: String,
+    pub(super) place: ErrorPlace,
 }
 
 impl Moved {
@@ -65,10 +65,10 @@ impl Moved {
 }
 
 /// The experiment with the TOML value `text` under `key`.
-pub(super) fn set(base: &Experiment, key: &str, text: &str, place: &str) -> Result<Experiment, InputError> {
+pub(super) fn set(base: &Experiment, key: &str, text: &str, place: &ErrorPlace) -> Result<Experiment, InputError> {
     let line = format!("{key} = {text}\n");
-    let source = Source { file: place, text: &line };
-    let here = |error: InputError| InputError { place: place.to_owned(), ..error };
+    let source = Source { file: "", text: &line };
+    let here = |error: InputError| error.at(place);
     let table = source.table().map_err(here)?;
     let section = Section::new(source, "a configuration", table.get_ref(), 0, &read::KEYS).map_err(here)?;
     let mut experiment = base.clone();

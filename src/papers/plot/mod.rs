@@ -15,7 +15,7 @@ mod tests;
 
 use std::path::Path;
 
-use lockstep_topology::{DESCRIPTION, InputError, read_text};
+use lockstep_topology::{DESCRIPTION, ErrorPlace, InputError, read_text};
 
 use super::{Paper, Row, Shipped, Unit};
 use crate::experiment::Experiment;
@@ -90,7 +90,7 @@ pub(crate) struct Exchange {
     /// Whether its bytes per second are asked for, not its seconds.
     pub(crate) rate: bool,
     /// File and line.
-    pub(crate) place: String,
+    pub(crate) place: ErrorPlace,
 }
 
 /// A published figure on a line.

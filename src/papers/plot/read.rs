@@ -1,6 +1,6 @@
 //! Plots from their TOML text.
 
-use lockstep_topology::{Bytes, InputError};
+use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::across::{BYTES, Moved, set, spacing};
 use super::published::published;
@@ -58,7 +58,7 @@ fn plot(paper: &Paper, entry: &Entry<'_>) -> Result<Plot, InputError> {
 }
 
 /// A row that nobody has published.
-fn unpublished(quantity: Quantity, at: Experiment, unit: Unit, place: String) -> Row {
+fn unpublished(quantity: Quantity, at: Experiment, unit: Unit, place: ErrorPlace) -> Row {
     Row {
         name: String::new(),
         says: String::new(),

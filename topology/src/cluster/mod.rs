@@ -33,7 +33,7 @@ mod transport;
 
 use std::path::Path;
 
-use crate::{DESCRIPTION, InputError, nearest, read_text};
+use crate::{DESCRIPTION, ErrorPlace, InputError, nearest, read_text};
 pub use copy::HostBuffer;
 pub use describe::Table;
 pub use fabric::{Fabric, Routing};
@@ -114,7 +114,7 @@ impl Cluster {
         let (name, order) = Order::parse(name_or_path)?;
         // What only the order asked for stands in no file.
         let asked = |error: InputError| match error.value == name_or_path && error.value != name {
-            true => InputError { place: "--cluster".to_string(), ..error },
+            true => error.at(ErrorPlace::Flag("cluster")),
             false => error,
         };
         if let Some((name, text)) = PRESETS.iter().find(|(preset, _)| *preset == name) {
@@ -125,13 +125,13 @@ impl Cluster {
             let near = nearest(name, names);
             let cure = if near.is_empty() { names.join(", ") } else { near.join(", ") };
             let message = format!("no such cluster; did you mean {cure}? A file's path must end in .toml");
-            return Err(InputError::new("--cluster", name_or_path, message));
+            return Err(InputError::flag("cluster", name_or_path, message));
         }
         match read_text(Path::new(name), DESCRIPTION) {
             Ok(text) => stamp::parse(name, &text, &order).map_err(asked),
             Err(error) => {
                 let message = error.told("lockstep clusters list shows those that need no file");
-                Err(InputError::new("--cluster", name_or_path, message))
+                Err(InputError::flag("cluster", name_or_path, message))
             }
         }
     }

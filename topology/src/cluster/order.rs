@@ -45,7 +45,7 @@ impl Order {
     }
 
     fn error(&self, message: String) -> InputError {
-        InputError::new("--cluster", self.asked.clone(), message)
+        InputError::flag("cluster", self.asked.clone(), message)
     }
 
     /// Changes what a file says to what was asked for, and adds the network that either names.

@@ -51,7 +51,7 @@ impl Devices for Gpus {
     }
 
     fn check_sums(&self, here: &[u32]) -> Result<(), InputError> {
-        let refuse = |message: &str| Err(InputError::new("--algorithm", "library:nccl", message));
+        let refuse = |message: &str| Err(InputError::flag("algorithm", "library:nccl", message));
         if let Some(reason) = self.all.iter().find_map(|gpu| gpu.no_nccl.as_ref()) {
             return refuse(&format!("needs NCCL, and there is {reason}; or take ring"));
         }

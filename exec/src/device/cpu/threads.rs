@@ -40,7 +40,7 @@ impl Threads {
         }
         let team = Team::new(count - 1).map_err(|error| {
             let message = format!("the system gives no {count} threads ({error}): ask for fewer");
-            InputError::new("--threads-per-rank", count.to_string(), message)
+            InputError::flag("threads_per_rank", count.to_string(), message)
         })?;
         Ok(Threads { count, team: Some(Arc::new(team)) })
     }

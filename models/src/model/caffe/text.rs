@@ -1,6 +1,6 @@
 //! Protocol buffers as text, the form of Caffe's files: fields, each a word, a text in quotes or a message in braces.
 
-use lockstep_topology::{InputError, nearest};
+use lockstep_topology::{ErrorPlace, InputError, nearest};
 
 /// Deepest nesting of messages.
 const MAX_DEPTH: u32 = 16;
@@ -61,7 +61,7 @@ impl<'a> Message<'a> {
     }
 
     /// File and line where it begins.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn place(&self) -> ErrorPlace {
         self.error("", "").place
     }
 

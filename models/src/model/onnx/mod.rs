@@ -164,7 +164,7 @@ impl<'a> Import<'a> {
 
     /// Adds a layer whose shape follows from its inputs, and returns its index; the error is without a place.
     fn layer(&mut self, name: String, layer: Layer, inputs: Vec<usize>, place: &str) -> Result<usize, String> {
-        let (inits, place) = (Default::default(), place.to_owned());
+        let (inits, place) = (Default::default(), place.into());
         self.sketch.add(Draft { name, layer, inputs, inits, loss_weight: 1.0, place })
     }
 }

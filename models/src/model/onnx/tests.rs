@@ -132,7 +132,7 @@ fn settings_are_for_toml() {
     let error = Model::load("nets/a.onnx:wide").expect_err("no variants");
     assert!(error.to_string().contains("a .onnx file has no variants or sizes"), "{error}");
     let error = Model::load("nowhere/a.onnx").expect_err("no such file");
-    assert_eq!(error.place, "nowhere/a.onnx");
+    assert_eq!(error.place.to_string(), "nowhere/a.onnx");
     let chained = chain(&["Relu", "Tanh"]);
     let path = std::env::temp_dir().join(format!("lockstep-{}.onnx", std::process::id()));
     std::fs::write(&path, &chained).expect("a file");

@@ -104,7 +104,10 @@ fn mistakes_have_a_place_a_value_and_a_cure() {
     ];
     for (settings, place, value, message) in settings {
         let error = read::parse("m.toml", TEXT, settings).err().unwrap_or_else(|| panic!("accepted {settings}"));
-        assert!(error.place == place && error.value.starts_with(value) && error.message.contains(message), "{error}");
+        assert!(
+            error.place.to_string() == place && error.value.starts_with(value) && error.message.contains(message),
+            "{error}"
+        );
     }
     // A line of the text, what stands there instead, and what the error says.
     let edits = [
@@ -129,7 +132,7 @@ fn mistakes_have_a_place_a_value_and_a_cure() {
         assert!(TEXT.contains(old), "{old}");
         let error =
             Model::parse("m.toml", &TEXT.replacen(old, new, 1)).err().unwrap_or_else(|| panic!("accepted {new}"));
-        assert!(error.place == format!("m.toml:{line}") && error.message.contains(message), "{error}");
+        assert!(error.place.to_string() == format!("m.toml:{line}") && error.message.contains(message), "{error}");
     }
 }
 

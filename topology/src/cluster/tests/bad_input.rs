@@ -190,7 +190,7 @@ proptest! {
         }
         let text: String = text.into_iter().collect();
         if let Err(error) = Cluster::parse("damaged.toml", &text) {
-            prop_assert!(error.place.starts_with("damaged.toml:"), "{}", error);
+            prop_assert!(error.place.to_string().starts_with("damaged.toml:"), "{}", error);
             prop_assert!(!error.message.is_empty());
         }
     }
