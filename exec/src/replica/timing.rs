@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Area, Copy, Layer, LayerId, Op, Phase, Program, Rows, SgdStep};
+use lockstep_models::{Area, Copy, LayerId, Op, Phase, Program, Rows, SgdStep};
 
 use super::{Making, Replica};
 use crate::data::Dataset;
@@ -61,11 +61,11 @@ impl Replica {
                 self.device.turn_to(&self.labels, &(0..u64::from(*samples)).collect::<Vec<u64>>())
             }
             Op::Copy(Copy { to: Area::Activation(to), .. }) => match self.model.node(*to).inputs.first() {
-                Some(from) if matches!(self.model.node(*to).layer, Layer::Gather(_)) => self.repeat(*from, *to),
+                Some(from) if self.model.node(*to).layer.is_gather() => self.repeat(*from, *to),
                 _ => Ok(()),
             },
             Op::Copy(Copy { to: Area::Gradient(to), .. }) => {
-                let is_gather = |id: &&LayerId| matches!(self.model.node(**id).layer, Layer::Gather(_));
+                let is_gather = |id: &&LayerId| self.model.node(**id).layer.is_gather();
                 match self.model.consumers(*to).iter().find(is_gather) {
                     Some(from) => self.cut(*from, *to),
                     None => Ok(()),

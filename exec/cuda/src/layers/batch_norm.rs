@@ -4,6 +4,7 @@
 use lockstep_exec::device::Mode;
 use lockstep_models::BatchNorm as Layer;
 
+use super::head::Head;
 use super::image::Image;
 use super::script::Script;
 use super::{Forward, Gradients, Space, own, slopes};
@@ -30,22 +31,13 @@ impl BatchNorm {
         BatchNorm { image, epsilon, momentum, relu, means, inverses }
     }
 
-    pub(super) fn relu(&self) -> bool {
-        self.relu
-    }
-
     /// Of parameters, and of running statistics.
-    pub(super) fn parameters(&self) -> u64 {
+    fn parameters(&self) -> u64 {
         2 * u64::from(self.image.channels())
     }
 
-    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
-        let last = self.begin(of, samples, script);
-        script.launch(&last);
-    }
-
     /// A forward pass but for its last launch, which makes the output.
-    pub(super) fn begin<A: Activation>(
+    fn without_last<A: Activation>(
         &self,
         of: &Forward<'_, A>,
         samples: u32,
@@ -100,8 +92,15 @@ impl BatchNorm {
             rectified: relu,
         }
     }
+}
 
-    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+impl<A: Activation> Head<A> for BatchNorm {
+    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let last = self.without_last(of, samples, script);
+        script.launch(&last);
+    }
+
+    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (rectified, (samples, channels, plane)) = (self.relu, self.image.batch(samples));
         let (x, means, inverses) = (of.inputs[0], self.means.view(), self.inverses.view());
         let (first, second) = (0..u64::from(channels), u64::from(channels)..self.parameters());
@@ -148,5 +147,13 @@ impl BatchNorm {
                 accumulate_addend: false,
             });
         }
+    }
+
+    fn parameters(&self) -> (u64, u64) {
+        (self.parameters(), self.parameters())
+    }
+
+    fn begin(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) -> Option<BatchNormForward<A>> {
+        (!self.relu).then(|| self.without_last(of, samples, script))
     }
 }

@@ -5,6 +5,7 @@
 
 use lockstep_models::{Conv2d, Pool2d, Shape};
 
+use super::head::Head;
 use super::image::Image;
 use super::script::{Script, count};
 use super::weights::Weights;
@@ -59,7 +60,7 @@ impl<A: Activation> Convolution<A> {
         Image::new(self.sizes.output, self.sizes.channels_last)
     }
 
-    pub(super) fn parameters(&self) -> u64 {
+    fn parameters(&self) -> u64 {
         self.weights.elements() + if self.bias { u64::from(self.sizes.output.channels) } else { 0 }
     }
 
@@ -67,51 +68,6 @@ impl<A: Activation> Convolution<A> {
     fn pass(&self, samples: u32, pass: ConvolutionPass, left: u64, right: u64, result: u64) -> Convolve {
         let of = Sizes { samples, ..self.sizes };
         Convolve { of, pass, left, right, result, bias: None, rectified: false, accumulate: false }
-    }
-
-    pub(super) fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
-        let (input, output, weights) = (of.inputs[0], of.output, self.weights.elements());
-        let biases = self.bias.then(|| of.parameters.part(weights..self.parameters()));
-        let w = self.weights.forward(of.parameters.part(0..weights), script);
-        let products = match &self.pool {
-            Some(_) => script.take(u64::from(samples) * size(self.sizes.output)),
-            None => output,
-        };
-        let plain = self.pass(samples, ConvolutionPass::Forward, input.address(), w, products.address());
-        let Some(Pool { window, best, .. }) = &self.pool else {
-            let bias = biases.map(|biases| biases.address());
-            script.convolve(Convolve { bias, rectified: self.relu && bias.is_some(), ..plain });
-            if self.relu && bias.is_none() {
-                script.launch(&ReluForward { x: output.view(), y: output, elements: count(output.elements()) });
-            }
-            return;
-        };
-        script.convolve(plain);
-        script.launch(&MaxPoolForward {
-            x: products.view(),
-            biases,
-            y: output,
-            best: *best,
-            images: self.image().planes(samples).0,
-            channels: self.sizes.output.channels,
-            window: *window,
-            rectified: self.relu,
-        });
-    }
-
-    pub(super) fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
-        let (d, weights) = (self.before_tail(of, samples, script).address(), self.weights.elements());
-        if let Some((d_input, accumulate)) = of.d_input() {
-            let w = self.weights.backward(of.parameters.part(0..weights));
-            let plain = self.pass(samples, ConvolutionPass::BackwardData, d, w, d_input.address());
-            script.convolve(Convolve { accumulate, ..plain });
-        }
-        if let Some((d_parameters, accumulate)) = of.d_parameters {
-            let x = of.inputs[0].address();
-            self.weights.gradient::<A>((d_parameters.part(0..weights), accumulate), script, |result, script| {
-                script.convolve(self.pass(samples, ConvolutionPass::BackwardWeight, x, d, result));
-            });
-        }
     }
 
     /// The gradient of the products; that of the bias on the way, where it is wanted.
@@ -147,5 +103,56 @@ impl<A: Activation> Convolution<A> {
         let sums = slopes::sums(script, of.d_output, self.image());
         slopes::of_bias(script, &ChannelSlopes { y, masked, rectified: self.relu, ..sums }, d_biases);
         masked.map_or(of.d_output, ViewMut::view)
+    }
+}
+
+impl<A: Activation> Head<A> for Convolution<A> {
+    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (input, output, weights) = (of.inputs[0], of.output, self.weights.elements());
+        let biases = self.bias.then(|| of.parameters.part(weights..self.parameters()));
+        let w = self.weights.forward(of.parameters.part(0..weights), script);
+        let products = match &self.pool {
+            Some(_) => script.take(u64::from(samples) * size(self.sizes.output)),
+            None => output,
+        };
+        let plain = self.pass(samples, ConvolutionPass::Forward, input.address(), w, products.address());
+        let Some(Pool { window, best, .. }) = &self.pool else {
+            let bias = biases.map(|biases| biases.address());
+            script.convolve(Convolve { bias, rectified: self.relu && bias.is_some(), ..plain });
+            if self.relu && bias.is_none() {
+                script.launch(&ReluForward { x: output.view(), y: output, elements: count(output.elements()) });
+            }
+            return;
+        };
+        script.convolve(plain);
+        script.launch(&MaxPoolForward {
+            x: products.view(),
+            biases,
+            y: output,
+            best: *best,
+            images: self.image().planes(samples).0,
+            channels: self.sizes.output.channels,
+            window: *window,
+            rectified: self.relu,
+        });
+    }
+
+    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (d, weights) = (self.before_tail(of, samples, script).address(), self.weights.elements());
+        if let Some((d_input, accumulate)) = of.d_input() {
+            let w = self.weights.backward(of.parameters.part(0..weights));
+            let plain = self.pass(samples, ConvolutionPass::BackwardData, d, w, d_input.address());
+            script.convolve(Convolve { accumulate, ..plain });
+        }
+        if let Some((d_parameters, accumulate)) = of.d_parameters {
+            let x = of.inputs[0].address();
+            self.weights.gradient::<A>((d_parameters.part(0..weights), accumulate), script, |result, script| {
+                script.convolve(self.pass(samples, ConvolutionPass::BackwardWeight, x, d, result));
+            });
+        }
+    }
+
+    fn parameters(&self) -> (u64, u64) {
+        (self.parameters(), 0)
     }
 }

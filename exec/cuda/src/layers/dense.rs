@@ -2,6 +2,7 @@
 
 use lockstep_models::{Dense as Layer, Shape};
 
+use super::head::Head;
 use super::image::Image;
 use super::script::{Script, count};
 use super::weights::Weights;
@@ -29,7 +30,7 @@ impl<A: Activation> Dense<A> {
         Dense { inputs, outputs, weights, bias: layer.bias, relu, precision }
     }
 
-    pub(super) fn parameters(&self) -> u64 {
+    fn parameters(&self) -> u64 {
         self.weights.elements() + if self.bias { u64::from(self.outputs) } else { 0 }
     }
 
@@ -52,8 +53,10 @@ impl<A: Activation> Dense<A> {
             precision: self.precision,
         }
     }
+}
 
-    pub(super) fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+impl<A: Activation> Head<A> for Dense<A> {
+    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (x, weights) = (of.inputs[0].address(), self.weights.elements());
         let w = self.weights.forward(of.parameters.part(0..weights), script);
         let bias = self.bias.then(|| of.parameters.part(weights..self.parameters()).address());
@@ -65,7 +68,7 @@ impl<A: Activation> Dense<A> {
         }
     }
 
-    pub(super) fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let mut d_products = of.d_output;
         if self.relu {
             d_products = script.before_relu(of.d_output, of.output).view();
@@ -89,5 +92,9 @@ impl<A: Activation> Dense<A> {
             let plain = self.product(sizes, (d, false), (w, false), d_input.address());
             script.multiply(Multiply { accumulate, ..plain });
         }
+    }
+
+    fn parameters(&self) -> (u64, u64) {
+        (self.parameters(), 0)
     }
 }

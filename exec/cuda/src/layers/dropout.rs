@@ -2,6 +2,7 @@
 
 use lockstep_exec::device::{Draw, Mode};
 
+use super::head::Head;
 use super::script::Script;
 use super::{Forward, Gradients, Space, own};
 use crate::table::{Draws, DropoutBackward, DropoutForward, blocks_of_draws};
@@ -24,16 +25,14 @@ impl Dropout {
         Dropout { rate, size, kept, draw: Draw::default(), places: View::new(0, 0) }
     }
 
-    pub(super) fn draw(&mut self, draw: Draw, places: View<u64>) {
-        (self.draw, self.places) = (draw, places);
-    }
-
     /// What a kept element is multiplied with.
     fn factor(&self) -> f32 {
         1.0 / (1.0 - self.rate)
     }
+}
 
-    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+impl<A: Activation> Head<A> for Dropout {
+    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (x, y) = (of.inputs[0], of.output);
         if of.mode == Mode::Train {
             script.launch(&DropoutForward {
@@ -52,7 +51,7 @@ impl Dropout {
         }
     }
 
-    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
         script.launch(&DropoutBackward {
             d_y: of.d_output,
@@ -64,5 +63,13 @@ impl Dropout {
             factor: self.factor(),
             accumulate,
         });
+    }
+
+    fn draw(&mut self, draw: Draw, places: View<u64>) {
+        (self.draw, self.places) = (draw, places);
+    }
+
+    fn draws(&self) -> bool {
+        true
     }
 }

@@ -1,6 +1,7 @@
 //! Layers whose output elements depend on one element of each input: addition, ReLU, flatten (a copy), sigmoid, tanh, and
 //! concatenation.
 
+use super::head::Head;
 use super::script::{Script, count};
 use super::{Forward, Gradients};
 use crate::table::{Add, CurveBackward, CurveForward, MoveRows, ReluBackward, ReluForward};
@@ -11,8 +12,8 @@ pub(super) struct Sum {
     pub(super) relu: bool,
 }
 
-impl Sum {
-    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, script: &mut Script<'_>) {
+impl<A: Activation> Head<A> for Sum {
+    fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {
         let (y, elements) = (of.output, count(of.output.elements()));
         match *of.inputs {
             // What ranks have gathered lies in the output.
@@ -32,7 +33,7 @@ impl Sum {
         }
     }
 
-    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, script: &mut Script<'_>) {
+    fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
         let (d_y, y, elements) = (of.d_output, of.output, count(of.d_output.elements()));
         let mut targets = of.d_inputs.iter().flatten().copied().peekable();
         while let Some((d_x, accumulate)) = targets.next() {
@@ -46,6 +47,10 @@ impl Sum {
             script.launch(&ReluBackward { d_y, y, d_x, d_other, elements, accumulate, accumulate_other });
         }
     }
+
+    fn sum(&self) -> Option<&Sum> {
+        Some(self)
+    }
 }
 
 /// Sigmoid, or tanh.
@@ -53,13 +58,13 @@ pub(super) struct Curve {
     pub(super) hyperbolic: bool,
 }
 
-impl Curve {
-    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, script: &mut Script<'_>) {
+impl<A: Activation> Head<A> for Curve {
+    fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {
         let (x, y, elements, hyperbolic) = (of.inputs[0], of.output, count(of.output.elements()), self.hyperbolic);
         script.launch(&CurveForward { x, y, elements, hyperbolic });
     }
 
-    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, script: &mut Script<'_>) {
+    fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
         let (d_y, y, elements, hyperbolic) = (of.d_output, of.output, count(d_x.elements()), self.hyperbolic);
         script.launch(&CurveBackward { d_y, y, d_x, elements, hyperbolic, accumulate });
@@ -85,8 +90,10 @@ impl Concat {
         });
         (rows.collect(), first)
     }
+}
 
-    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+impl<A: Activation> Head<A> for Concat {
+    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
         let ((parts, to_stride), rows) = (self.parts(), samples * self.rows);
         for (from, (to_first, from_stride)) in of.inputs.iter().copied().zip(parts) {
             let (from_first, to, length, accumulate) = (0, of.output, count(from_stride), false);
@@ -104,7 +111,7 @@ impl Concat {
         }
     }
 
-    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let ((parts, from_stride), rows) = (self.parts(), samples * self.rows);
         for (target, (from_first, to_stride)) in of.d_inputs.iter().zip(parts) {
             let Some((to, accumulate)): Option<(ViewMut<A>, bool)> = *target else { continue };

@@ -1,6 +1,5 @@
 //! An addition behind a batch normalisation, done by the launch that makes the normalised batch: that one need not be stored.
 
-use super::head::Head;
 use super::script::Script;
 use super::{Forward, Kernel, View, ViewMut};
 use crate::table::{BatchNormForward, Launch};
@@ -21,21 +20,18 @@ impl<A: Activation> Kernel<A> {
     /// As [`Kernel::forward`], for a chain whose output nobody reads but one addition: what a batch normalisation without a ReLU leaves
     /// undone is given back.
     pub fn begin_forward(&self, of: &Forward<'_, A>, scratch: u64, into: &mut Vec<Command>) -> Option<Pending<A>> {
-        match &self.head {
-            Head::BatchNorm(head) if !head.relu() && self.turning.is_none() => {
-                let mut script = Script::new(into, scratch);
-                Some(Pending(head.begin(of, self.batch(of.output.elements()), &mut script)))
-            }
-            _ => {
-                self.forward(of, scratch, into);
-                None
-            }
+        let mut script = Script::new(into, scratch);
+        let samples = self.batch(of.output.elements());
+        let pending = if self.turning.is_none() { self.head.begin(of, samples, &mut script) } else { None };
+        if pending.is_none() {
+            self.forward(of, scratch, into);
         }
+        pending.map(Pending)
     }
 
     /// As [`Kernel::forward`], for an addition of two of which `pending` is one: in one launch, if that is possible.
     pub fn join_forward(&self, pending: &Pending<A>, of: &Forward<'_, A>, into: &mut Vec<Command>) -> bool {
-        let (Head::Sum(sum), [left, right], true) = (&self.head, of.inputs, self.turning.is_none()) else {
+        let (Some(sum), [left, right], true) = (self.head.sum(), of.inputs, self.turning.is_none()) else {
             return false;
         };
         let normalised = pending.0.y.view();

@@ -2,6 +2,7 @@
 
 use lockstep_models::{LocalResponseNorm, Shape};
 
+use super::head::Head;
 use super::script::{Script, count};
 use super::{Forward, Gradients};
 use crate::Activation;
@@ -17,13 +18,15 @@ impl LocalResponse {
         let of = Response::of(layer, input);
         LocalResponse { of: if channels_last { of.channels_last() } else { of } }
     }
+}
 
-    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, script: &mut Script<'_>) {
+impl<A: Activation> Head<A> for LocalResponse {
+    fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {
         let (x, y, elements) = (of.inputs[0], of.output, count(of.output.elements()));
         script.launch(&LocalResponseForward { x, y, elements, of: self.of });
     }
 
-    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, script: &mut Script<'_>) {
+    fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
         let (d_y, x, y, elements) = (of.d_output, of.inputs[0], of.output, count(of.d_output.elements()));
         let ratios = script.take(of.d_output.elements());

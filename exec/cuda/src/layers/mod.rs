@@ -58,7 +58,7 @@ use lockstep_exec::device::{ChainLayer, Draw, Mode, cpu, output_of};
 use lockstep_models::{Layer, Shape};
 
 use super::{Activation, Command, Precision, Scalar, View, ViewMut};
-use head::Head;
+use head::{Head, made};
 use script::Script;
 use turning::Turning;
 
@@ -107,7 +107,7 @@ pub fn arrange<A: Activation>(
 
 /// A fused chain of layers for batches of up to a fixed number of samples, whose activations are of type `A`.
 pub struct Kernel<A> {
-    head: Head<A>,
+    head: Box<dyn Head<A>>,
     turning: Turning,
     /// Elements of a sample: of each input, and of the output.
     inputs: Vec<u64>,
@@ -173,9 +173,9 @@ impl<A: Activation> Kernel<A> {
         assert!(cpu::Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
         assert!(Self::fits(chain, samples), "a batch of {samples} is too large for the chain {layers:?}");
         assert_eq!(form.precision.scalar(), A::SCALAR, "factors are activations");
-        let computing: Vec<&ChainLayer<'_>> = chain.iter().filter(|member| *member.layer != Layer::Flatten).collect();
+        let computing: Vec<&ChainLayer<'_>> = chain.iter().filter(|member| !member.layer.rule().is_view()).collect();
         let mut kernel = Kernel {
-            head: Head::new(&computing, samples, form, space),
+            head: made(&computing, samples, form, space),
             turning: Turning::of(chain, &computing, form),
             inputs: chain[0].inputs.iter().copied().map(size).collect(),
             output: size(output_of(&chain[chain.len() - 1])),
@@ -194,9 +194,7 @@ impl<A: Activation> Kernel<A> {
     /// Tells a dropout layer which random numbers its next training passes get; other layers need none. `places` are those of
     /// the samples among all since training began; they must be there when the pass runs.
     pub fn draw(&mut self, draw: Draw, places: View<u64>) {
-        if let Head::Dropout(head) = &mut self.head {
-            head.draw(draw, places);
-        }
+        self.head.draw(draw, places);
     }
 
     /// Puts the commands that make the chain's output from its inputs behind those of `into`.
@@ -236,7 +234,7 @@ impl<A: Activation> Kernel<A> {
     /// What the neediest pass takes, found by writing it down: training, all gradients, each added to what is there. Dropout,
     /// which takes nothing, has no places to draw by yet, and passes everything on.
     fn measured(&self) -> u64 {
-        let mode = if let Head::Dropout(_) = self.head { Mode::Evaluate } else { Mode::Train };
+        let mode = if self.head.draws() { Mode::Evaluate } else { Mode::Train };
         // Tensors at addresses of their own, an element before an aligned one, so that what must lie as they do takes most.
         let mut next = 256;
         let mut tensor = |elements: u64, bytes: u64| {

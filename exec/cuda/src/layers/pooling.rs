@@ -2,6 +2,7 @@
 
 use lockstep_models::{Pool2d, PoolKind, Shape};
 
+use super::head::Head;
 use super::image::Image;
 use super::script::Script;
 use super::{Forward, Gradients, Space, own, size};
@@ -44,8 +45,10 @@ impl Pooling {
     pub(super) fn global(input: Shape, channels_last: bool) -> Pooling {
         Pooling { input: Image::new(input, channels_last), kind: Kind::Global }
     }
+}
 
-    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+impl<A: Activation> Head<A> for Pooling {
+    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (x, y, channels) = (of.inputs[0], of.output, self.input.channels());
         let (images, inner) = self.input.planes(samples);
         match self.kind {
@@ -58,7 +61,7 @@ impl Pooling {
         }
     }
 
-    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
         let (d_y, (images, inner)) = (of.d_output, self.input.planes(samples));
         match self.kind {

@@ -2,6 +2,7 @@
 
 use lockstep_models::Scale as Layer;
 
+use super::head::Head;
 use super::image::Image;
 use super::script::Script;
 use super::{Forward, Gradients, slopes};
@@ -20,7 +21,7 @@ impl Scale {
     }
 
     /// Factors, then summands if there are any.
-    pub(super) fn parameters(&self) -> u64 {
+    fn parameters(&self) -> u64 {
         u64::from(self.image.channels()) * if self.bias { 2 } else { 1 }
     }
 
@@ -37,14 +38,16 @@ impl Scale {
         let (summands, rectified, accumulate) = (None, false, false);
         ChannelAffine { x, factors, summands, y, samples, channels, plane, rectified, accumulate }
     }
+}
 
-    pub(super) fn forward<A: Activation>(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+impl<A: Activation> Head<A> for Scale {
+    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
         let summands = self.bias.then(|| of.parameters.part(u64::from(self.image.channels())..self.parameters()));
         let scaled = self.scaled(of.inputs[0], of.parameters, of.output, samples);
         script.launch(&ChannelAffine { summands, ..scaled });
     }
 
-    pub(super) fn backward<A: Activation>(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         if let Some((d_parameters, accumulate)) = of.d_parameters {
             let (channels, all) = (u64::from(self.image.channels()), self.parameters());
             let sums = slopes::sums(script, of.d_output, self.image);
@@ -61,5 +64,9 @@ impl Scale {
             let scaled = self.scaled(of.d_output, of.parameters, d_input, samples);
             script.launch(&ChannelAffine { accumulate, ..scaled });
         }
+    }
+
+    fn parameters(&self) -> (u64, u64) {
+        (self.parameters(), 0)
     }
 }

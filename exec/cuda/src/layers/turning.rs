@@ -41,7 +41,7 @@ impl Turning {
         };
         let by_features = computing.first().map(|first| first.layer);
         let numbers = matches!(by_features, Some(Layer::Dropout(_)));
-        let rows = !is_image(read) || matches!(by_features, Some(Layer::Dense(_)));
+        let rows = !is_image(read) || by_features.is_some_and(|layer| layer.rule().flattens());
         let (channels, places) = sizes(given);
         let output = match (is_image(given), is_image(to)) {
             (true, false) if !numbers => Some((places, channels)),

@@ -1,10 +1,10 @@
 //! Sigmoid and tanh: layers whose slope follows from their own output.
 
-use super::Gradients;
 use super::elementwise::merge;
 use super::simd::wide;
 use super::threads::{Disjoint, Threads, tile_range};
-use super::workspace::Workspace;
+use super::workspace::{Workspace, bytes};
+use super::{Forward, Gradients, Head};
 
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;
@@ -50,8 +50,11 @@ impl Activation {
     pub(crate) fn workspace(&self) -> [usize; 1] {
         [self.threads.count() * TILE]
     }
+}
 
-    pub(crate) fn forward(&self, input: &[f32], output: &mut [f32]) {
+impl Head for Activation {
+    fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
+        let (input, output) = (of.inputs[0], of.output);
         let len = output.len();
         let output = Disjoint::new(output);
         self.threads.each(len.div_ceil(TILE), |_, tile| {
@@ -66,7 +69,7 @@ impl Activation {
         });
     }
 
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let (len, curve) = (of.d_output.len(), self.curve);
@@ -87,5 +90,9 @@ impl Activation {
             );
             merge(d_input, scratch, accumulate);
         });
+    }
+
+    fn workspace_bytes(&self, _: usize) -> usize {
+        bytes(&self.workspace())
     }
 }

@@ -8,12 +8,12 @@ mod sums;
 use lockstep_models::BatchNorm as Layer;
 
 use super::elementwise::merge;
-use super::layout::{Layout, lines};
+use super::layout::{Fit, Layout, lines};
 use super::simd::{sum, sum_pairs, wide};
 use super::tail::relu;
 use super::threads::{Disjoint, Threads, tile_range};
-use super::workspace::Workspace;
-use super::{Gradients, Mode};
+use super::workspace::{Workspace, bytes};
+use super::{Forward, Gradients, Head, Mode};
 use sums::{slopes, squares, sums};
 
 /// Channels of one tile where planes are smaller than a cache line, so that tiles do not share lines.
@@ -28,7 +28,7 @@ pub(crate) struct BatchNorm {
     relu: bool,
     threads: Threads,
     /// Of input, output and their gradients.
-    pub(crate) layout: Layout,
+    layout: Layout,
     /// Per channel: the batch's mean and 1 / √(variance + ε).
     batch: Vec<(f32, f32)>,
 }
@@ -84,17 +84,14 @@ impl BatchNorm {
             }
         }
     }
+}
 
+impl Head for BatchNorm {
     /// `statistics`: running means, then running variances, updated in training. The running variance takes the unbiased one
     /// of the batch, as the paper's Algorithm 2 wants (the biased one if there is but one element).
-    pub(crate) fn forward(
-        &mut self,
-        mode: Mode,
-        input: &[f32],
-        parameters: &[f32],
-        statistics: &mut [f32],
-        output: &mut [f32],
-    ) {
+    fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
+        let Forward { mode, parameters, statistics, output, .. } = of;
+        let input = of.inputs[0];
         let (channels, tile, elements) = (self.channels, self.tile(), output.len());
         let count = (elements / channels) as f64;
         let (gamma, beta) = parameters.split_at(channels);
@@ -161,7 +158,7 @@ impl BatchNorm {
         self.batch = batch;
     }
 
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let (channels, plane, tile, elements) = (self.channels, self.plane, self.tile(), of.d_output.len());
         let input = of.inputs[0];
         let count = (elements / channels) as f64;
@@ -242,6 +239,19 @@ impl BatchNorm {
                 },
             );
         });
+    }
+
+    fn workspace_bytes(&self, _: usize) -> usize {
+        bytes(&self.workspace())
+    }
+
+    fn fit(&self) -> Fit {
+        Fit::Alike
+    }
+
+    fn lay(&mut self, input: Layout, output: Layout) {
+        assert!(input == output, "batch normalisation turns nothing");
+        self.layout = input;
     }
 }
 

@@ -12,8 +12,8 @@ use super::simd::{sum, wide};
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
-use super::workspace::Workspace;
-use super::{Gradients, pair};
+use super::workspace::{Workspace, bytes};
+use super::{Forward, Gradients, Head, pair};
 
 /// Elements of an unfolded group that stay in the second-level cache beside the products (512 KiB of 1 MiB).
 const CACHED: usize = 128 * 1024;
@@ -122,46 +122,6 @@ impl Convolution {
         (0..height.div_ceil(rows)).map(move |block| tile_range(block, rows, height))
     }
 
-    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32], workspace: &mut Workspace) {
-        let samples = output.len() / self.out_size;
-        let mut best = std::mem::take(&mut self.best);
-        best.resize(best.len().max(if self.tail.pool.is_some() { output.len() } else { 0 }), 0);
-        {
-            let (columns_len, products_len, _) = self.scratch_sizes();
-            let per_worker = columns_len + products_len;
-            let [scratch] = workspace.parts([self.threads.count() * per_worker]);
-            let (shared, best, output) = (Disjoint::new(scratch), Disjoint::new(&mut best), Disjoint::new(output));
-            let (in_size, plane) = (self.channels * self.window.input_size(), self.window.output_size());
-            let this = &*self;
-            this.threads.each(samples.div_ceil(this.images), |worker, tile| {
-                let range = tile_range(tile, this.images, samples);
-                // SAFETY: a worker's scratch is its own, and images belong to one tile.
-                let (scratch, output, best) = unsafe {
-                    let outputs = range.start * this.out_size..range.end * this.out_size;
-                    let best = best.part(if this.tail.pool.is_some() { outputs.clone() } else { 0..0 });
-                    (shared.part(worker * per_worker..(worker + 1) * per_worker), output.part(outputs), best)
-                };
-                let (columns, products) = scratch.split_at_mut(columns_len);
-                this.product(&input[range.start * in_size..range.end * in_size], parameters, columns, products);
-                let (distance, out_plane) = (range.len() * plane, this.out_size / this.out_channels);
-                wide(
-                    #[inline(always)]
-                    || {
-                        for (index, out) in output.chunks_exact_mut(out_plane).enumerate() {
-                            let (image, channel) = (index / this.out_channels, index % this.out_channels);
-                            let bias = if this.bias { parameters[this.weights() + channel] } else { 0.0 };
-                            let best =
-                                if best.is_empty() { &mut [] } else { &mut best[index * out_plane..][..out_plane] };
-                            let from = channel * distance + image * plane;
-                            this.tail.forward(&products[from..from + plane], bias, out, best);
-                        }
-                    },
-                );
-            });
-        }
-        self.best = best;
-    }
-
     /// `products[o, i · plane + p]`: output channel o of image i at place p, without bias.
     fn product(&self, input: &[f32], weights: &[f32], columns: &mut [f32], products: &mut [f32]) {
         let in_size = self.channels * self.window.input_size();
@@ -205,67 +165,6 @@ impl Convolution {
             },
         );
         Matrix::rows(columns, distance)
-    }
-
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let input = of.inputs[0];
-        let (in_size, per_segment) = (self.channels * self.window.input_size(), self.parameters());
-        let samples = of.d_output.len() / self.out_size;
-        let accumulate_input = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
-        let wants_parameters = of.d_parameters.is_some();
-        let groups = samples.div_ceil(self.images);
-        let (groups_per_segment, segments) = self.segments(samples);
-        let (columns_len, products_len, d_images_len) = self.scratch_sizes();
-        let per_worker = columns_len + products_len + if accumulate_input { d_images_len } else { 0 };
-        let partial = if wants_parameters { segments * per_segment } else { 0 };
-        let [scratch, partial] = workspace.parts([self.threads.count() * per_worker, partial]);
-        let (shared, shared_partial) = (Disjoint::new(scratch), Disjoint::new(partial));
-        let d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()).map(Disjoint::new);
-        self.threads.each(segments, |worker, segment| {
-            // SAFETY: a worker's scratch is its own, a segment's partial gradient belongs to its tile.
-            let (scratch, partial) = unsafe {
-                let partial = if wants_parameters { segment * per_segment..(segment + 1) * per_segment } else { 0..0 };
-                (shared.part(worker * per_worker..(worker + 1) * per_worker), shared_partial.part(partial))
-            };
-            let (columns, rest) = scratch.split_at_mut(columns_len);
-            let (products, d_images) = rest.split_at_mut(products_len);
-            for group in tile_range(segment, groups_per_segment, groups) {
-                let images = tile_range(group, self.images, samples);
-                let inputs = images.start * in_size..images.end * in_size;
-                self.before_tail(images, of.d_output, of.output, products);
-                let first = group == segment * groups_per_segment;
-                if wants_parameters {
-                    self.weight_gradient(&input[inputs.clone()], columns, products, partial, first);
-                }
-                if let Some(d_input) = &d_input {
-                    // SAFETY: images belong to one group, a group to one segment.
-                    let target = unsafe { d_input.part(inputs) };
-                    if accumulate_input {
-                        let d_images = &mut d_images[..target.len()];
-                        self.data_gradient(of.parameters, columns, products, d_images);
-                        merge(target, d_images, true);
-                    } else {
-                        self.data_gradient(of.parameters, columns, products, target);
-                    }
-                }
-            }
-        });
-        if let Some(d_parameters) = of.d_parameters {
-            let accumulate = of.accumulate_parameters;
-            let count = d_parameters.len();
-            let d_parameters = Disjoint::new(d_parameters);
-            self.threads.each(count.div_ceil(SUM_TILE), |_, tile| {
-                let range = tile_range(tile, SUM_TILE, count);
-                // SAFETY: each tile has its own range, and segments lie behind each other.
-                let part = |segment: usize| unsafe {
-                    shared_partial.part(segment * per_segment + range.start..segment * per_segment + range.end)
-                };
-                let sum = part(0);
-                (1..segments).for_each(|segment| merge(sum, part(segment), true));
-                // SAFETY: each tile has its own range.
-                merge(unsafe { d_parameters.part(range.clone()) }, sum, accumulate);
-            });
-        }
     }
 
     /// The gradient of `products` for the images of one group.
@@ -347,5 +246,114 @@ impl Convolution {
                 );
             }
         }
+    }
+}
+
+impl Head for Convolution {
+    fn forward(&mut self, of: Forward<'_>, workspace: &mut Workspace) {
+        let Forward { parameters, output, .. } = of;
+        let input = of.inputs[0];
+        let samples = output.len() / self.out_size;
+        let mut best = std::mem::take(&mut self.best);
+        best.resize(best.len().max(if self.tail.pool.is_some() { output.len() } else { 0 }), 0);
+        {
+            let (columns_len, products_len, _) = self.scratch_sizes();
+            let per_worker = columns_len + products_len;
+            let [scratch] = workspace.parts([self.threads.count() * per_worker]);
+            let (shared, best, output) = (Disjoint::new(scratch), Disjoint::new(&mut best), Disjoint::new(output));
+            let (in_size, plane) = (self.channels * self.window.input_size(), self.window.output_size());
+            let this = &*self;
+            this.threads.each(samples.div_ceil(this.images), |worker, tile| {
+                let range = tile_range(tile, this.images, samples);
+                // SAFETY: a worker's scratch is its own, and images belong to one tile.
+                let (scratch, output, best) = unsafe {
+                    let outputs = range.start * this.out_size..range.end * this.out_size;
+                    let best = best.part(if this.tail.pool.is_some() { outputs.clone() } else { 0..0 });
+                    (shared.part(worker * per_worker..(worker + 1) * per_worker), output.part(outputs), best)
+                };
+                let (columns, products) = scratch.split_at_mut(columns_len);
+                this.product(&input[range.start * in_size..range.end * in_size], parameters, columns, products);
+                let (distance, out_plane) = (range.len() * plane, this.out_size / this.out_channels);
+                wide(
+                    #[inline(always)]
+                    || {
+                        for (index, out) in output.chunks_exact_mut(out_plane).enumerate() {
+                            let (image, channel) = (index / this.out_channels, index % this.out_channels);
+                            let bias = if this.bias { parameters[this.weights() + channel] } else { 0.0 };
+                            let best =
+                                if best.is_empty() { &mut [] } else { &mut best[index * out_plane..][..out_plane] };
+                            let from = channel * distance + image * plane;
+                            this.tail.forward(&products[from..from + plane], bias, out, best);
+                        }
+                    },
+                );
+            });
+        }
+        self.best = best;
+    }
+
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+        let input = of.inputs[0];
+        let (in_size, per_segment) = (self.channels * self.window.input_size(), self.parameters());
+        let samples = of.d_output.len() / self.out_size;
+        let accumulate_input = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        let wants_parameters = of.d_parameters.is_some();
+        let groups = samples.div_ceil(self.images);
+        let (groups_per_segment, segments) = self.segments(samples);
+        let (columns_len, products_len, d_images_len) = self.scratch_sizes();
+        let per_worker = columns_len + products_len + if accumulate_input { d_images_len } else { 0 };
+        let partial = if wants_parameters { segments * per_segment } else { 0 };
+        let [scratch, partial] = workspace.parts([self.threads.count() * per_worker, partial]);
+        let (shared, shared_partial) = (Disjoint::new(scratch), Disjoint::new(partial));
+        let d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()).map(Disjoint::new);
+        self.threads.each(segments, |worker, segment| {
+            // SAFETY: a worker's scratch is its own, a segment's partial gradient belongs to its tile.
+            let (scratch, partial) = unsafe {
+                let partial = if wants_parameters { segment * per_segment..(segment + 1) * per_segment } else { 0..0 };
+                (shared.part(worker * per_worker..(worker + 1) * per_worker), shared_partial.part(partial))
+            };
+            let (columns, rest) = scratch.split_at_mut(columns_len);
+            let (products, d_images) = rest.split_at_mut(products_len);
+            for group in tile_range(segment, groups_per_segment, groups) {
+                let images = tile_range(group, self.images, samples);
+                let inputs = images.start * in_size..images.end * in_size;
+                self.before_tail(images, of.d_output, of.output, products);
+                let first = group == segment * groups_per_segment;
+                if wants_parameters {
+                    self.weight_gradient(&input[inputs.clone()], columns, products, partial, first);
+                }
+                if let Some(d_input) = &d_input {
+                    // SAFETY: images belong to one group, a group to one segment.
+                    let target = unsafe { d_input.part(inputs) };
+                    if accumulate_input {
+                        let d_images = &mut d_images[..target.len()];
+                        self.data_gradient(of.parameters, columns, products, d_images);
+                        merge(target, d_images, true);
+                    } else {
+                        self.data_gradient(of.parameters, columns, products, target);
+                    }
+                }
+            }
+        });
+        if let Some(d_parameters) = of.d_parameters {
+            let accumulate = of.accumulate_parameters;
+            let count = d_parameters.len();
+            let d_parameters = Disjoint::new(d_parameters);
+            self.threads.each(count.div_ceil(SUM_TILE), |_, tile| {
+                let range = tile_range(tile, SUM_TILE, count);
+                // SAFETY: each tile has its own range, and segments lie behind each other.
+                let part = |segment: usize| unsafe {
+                    shared_partial.part(segment * per_segment + range.start..segment * per_segment + range.end)
+                };
+                let sum = part(0);
+                (1..segments).for_each(|segment| merge(sum, part(segment), true));
+                // SAFETY: each tile has its own range.
+                merge(unsafe { d_parameters.part(range.clone()) }, sum, accumulate);
+            });
+        }
+    }
+
+    fn workspace_bytes(&self, samples: usize) -> usize {
+        bytes(&self.workspace(samples))
     }
 }

@@ -2,25 +2,12 @@
 
 use lockstep_models::Program;
 
-use super::register_tiles::Sixteen;
-use super::workspace::bytes;
-use super::{ChainLayer, Head, Kernel, Threads};
+use super::{ChainLayer, Kernel, Threads};
 
 impl Kernel {
     /// Bytes of the workspace with which a batch of `samples` can be trained on; evaluation wants no more.
     pub fn workspace_bytes(&self, samples: usize) -> usize {
-        match &self.head {
-            Head::Convolution(head) => bytes(&head.workspace(samples)),
-            Head::Interleaved(head) => head.workspace().iter().sum::<usize>() * size_of::<Sixteen>(),
-            Head::Dense(head) => bytes(&head.workspace(samples)),
-            Head::BatchNorm(head) => bytes(&head.workspace()),
-            Head::Pooling(head) => bytes(&head.workspace()),
-            Head::LocalResponse(head) => bytes(&head.workspace()),
-            Head::Dropout(head) => bytes(&head.workspace()),
-            Head::Activation(head) => bytes(&head.workspace()),
-            Head::Scale(head) => bytes(&head.workspace()),
-            Head::Sum(_) | Head::Concat(_) => 0,
-        }
+        self.head.workspace_bytes(samples)
     }
 }
 

@@ -2,13 +2,13 @@
 
 use lockstep_models::Dense as Layer;
 
-use super::Gradients;
 use super::elementwise::merge;
 use super::matmul::{Matrix, multiply};
 use super::simd::wide;
 use super::tail::{mask, relu};
 use super::threads::{Disjoint, Threads, tile_range};
-use super::workspace::Workspace;
+use super::workspace::{Workspace, bytes};
+use super::{Forward, Gradients, Head};
 
 /// Output or input features of one tile.
 const TILE: usize = 256;
@@ -45,8 +45,12 @@ impl Dense {
     fn per_worker(&self, samples: usize) -> usize {
         (samples * TILE).max(self.weight_rows() * self.inputs)
     }
+}
 
-    pub(crate) fn forward(&self, input: &[f32], parameters: &[f32], output: &mut [f32], workspace: &mut Workspace) {
+impl Head for Dense {
+    fn forward(&mut self, of: Forward<'_>, workspace: &mut Workspace) {
+        let Forward { parameters, output, .. } = of;
+        let input = of.inputs[0];
         let (inputs, outputs) = (self.inputs, self.outputs);
         let samples = output.len() / outputs;
         let (weights, bias) = parameters.split_at(outputs * inputs);
@@ -76,7 +80,7 @@ impl Dense {
         });
     }
 
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let (inputs, outputs) = (self.inputs, self.outputs);
         let (input, samples) = (of.inputs[0], of.d_output.len() / outputs);
         let (tile_rows, per_worker) = (self.weight_rows(), self.per_worker(samples));
@@ -131,5 +135,9 @@ impl Dense {
                 }
             });
         }
+    }
+
+    fn workspace_bytes(&self, samples: usize) -> usize {
+        bytes(&self.workspace(samples))
     }
 }

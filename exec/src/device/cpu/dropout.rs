@@ -7,8 +7,8 @@ use rand_chacha::rand_core::Rng;
 
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
-use super::workspace::Workspace;
-use super::{Draw, Gradients, Mode};
+use super::workspace::{Workspace, bytes};
+use super::{Draw, Forward, Gradients, Head, Mode};
 use crate::data::random::{Purpose, stream_within};
 
 /// The layer and what it kept in the last training pass.
@@ -17,9 +17,9 @@ pub(crate) struct Dropout {
     /// Elements of a sample.
     size: usize,
     threads: Threads,
-    pub(crate) draw: Draw,
+    draw: Draw,
     /// Places of the samples, where they do not follow each other.
-    pub(crate) places: Vec<u64>,
+    places: Vec<u64>,
     /// Per element: 1 if it was kept.
     kept: Vec<u8>,
 }
@@ -38,9 +38,13 @@ impl Dropout {
     fn factor(&self) -> f32 {
         1.0 / (1.0 - self.rate)
     }
+}
 
+impl Head for Dropout {
     /// An element falls if its 32 random bits, as a number, are below rate · 2³².
-    pub(crate) fn forward(&mut self, mode: Mode, input: &[f32], output: &mut [f32]) {
+    fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
+        let Forward { mode, output, .. } = of;
+        let input = of.inputs[0];
         if mode != Mode::Train {
             if !input.is_empty() {
                 output.copy_from_slice(input);
@@ -70,7 +74,7 @@ impl Dropout {
         });
     }
 
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let (size, factor, kept) = (self.size, self.factor(), &self.kept);
@@ -86,5 +90,15 @@ impl Dropout {
             }
             merge(d_input, scratch, accumulate);
         });
+    }
+
+    fn workspace_bytes(&self, _: usize) -> usize {
+        bytes(&self.workspace())
+    }
+
+    fn draw(&mut self, draw: Draw, places: &[u64]) {
+        self.draw = draw;
+        self.places.clear();
+        self.places.extend_from_slice(places);
     }
 }

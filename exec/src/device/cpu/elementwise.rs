@@ -1,9 +1,11 @@
 //! Layers whose output elements depend on one element of each input: add, ReLU, flatten (a copy), and concat.
 
-use super::Gradients;
+use super::layout::{Fit, Layout};
 use super::simd::wide;
 use super::tail::{mask, relu};
 use super::threads::{Disjoint, Threads, tile_range};
+use super::workspace::Workspace;
+use super::{Forward, Gradients, Head};
 
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;
@@ -28,8 +30,11 @@ impl Sum {
     pub(crate) fn new(relu: bool, threads: &Threads) -> Sum {
         Sum { relu, threads: threads.clone() }
     }
+}
 
-    pub(crate) fn forward(&self, inputs: &[&[f32]], output: &mut [f32]) {
+impl Head for Sum {
+    fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
+        let Forward { inputs, output, .. } = of;
         let (len, in_place) = (output.len(), inputs.iter().any(|input| input.is_empty()));
         if in_place && inputs.len() == 1 && !self.relu {
             return;
@@ -62,7 +67,7 @@ impl Sum {
     }
 
     /// Gradients towards all inputs, tile by tile, so that each tile's is read from memory once.
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>) {
+    fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
         let len = of.d_output.len();
         let flags = of.accumulate_inputs;
         let targets = of.d_inputs.iter_mut().zip(flags).filter_map(|(d_input, accumulate)| {
@@ -94,6 +99,18 @@ impl Sum {
             }
         });
     }
+
+    fn workspace_bytes(&self, _: usize) -> usize {
+        0
+    }
+
+    fn fit(&self) -> Fit {
+        Fit::Alike
+    }
+
+    fn lay(&mut self, input: Layout, output: Layout) {
+        assert!(input == output, "a sum turns nothing");
+    }
 }
 
 /// Inputs side by side along channels.
@@ -107,8 +124,11 @@ impl Concat {
     pub(crate) fn new(sizes: Vec<usize>, threads: &Threads) -> Concat {
         Concat { sizes, threads: threads.clone() }
     }
+}
 
-    pub(crate) fn forward(&self, inputs: &[&[f32]], output: &mut [f32]) {
+impl Head for Concat {
+    fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
+        let Forward { inputs, output, .. } = of;
         let out: usize = self.sizes.iter().sum();
         let samples = output.len() / out;
         let output = Disjoint::new(output);
@@ -123,7 +143,7 @@ impl Concat {
         });
     }
 
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>) {
+    fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
         let out: usize = self.sizes.iter().sum();
         let mut start = 0;
         for ((d_input, accumulate), size) in of.d_inputs.iter_mut().zip(of.accumulate_inputs).zip(&self.sizes) {
@@ -138,5 +158,9 @@ impl Concat {
             }
             start += size;
         }
+    }
+
+    fn workspace_bytes(&self, _: usize) -> usize {
+        0
     }
 }

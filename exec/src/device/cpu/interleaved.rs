@@ -10,8 +10,7 @@ mod forward;
 
 use lockstep_models::{Conv2d, Shape};
 
-use super::layout::{Layout, SIDE_BY_SIDE as IMAGES, lines};
-use super::pair;
+use super::layout::{Fit, Layout, SIDE_BY_SIDE as IMAGES, lines};
 use super::register_tiles::{CHANNELS, Offsets, Sixteen, available};
 use super::side_by_side::spread;
 use super::tail::Tail;
@@ -20,6 +19,8 @@ use super::transpose::side_by_side;
 use super::window::Window;
 use super::winograd::Winograd;
 use super::winograd_weights::WeightGradient;
+use super::workspace::Workspace;
+use super::{Forward, Gradients, Head, pair};
 
 /// Elements of sixteen images' input or output beyond which the caches no longer serve them.
 const CACHED: usize = 1 << 20;
@@ -111,11 +112,6 @@ impl Interleaved {
         }
     }
 
-    /// How input and output lie from now on.
-    pub(crate) fn lay(&mut self, input: Layout, output: Layout) {
-        (self.input, self.output) = (input, output);
-    }
-
     /// Elements of one sample's input and output.
     fn sizes(&self) -> (usize, usize) {
         (self.channels * self.window.input_size(), self.out_channels * self.out_plane)
@@ -192,5 +188,27 @@ impl Interleaved {
                 row.fill(zero);
             }
         }
+    }
+}
+
+impl Head for Interleaved {
+    fn forward(&mut self, of: Forward<'_>, workspace: &mut Workspace) {
+        self.forward_sixteens(of.inputs[0], of.parameters, of.output, workspace);
+    }
+
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+        self.backward_sixteens(of, workspace);
+    }
+
+    fn workspace_bytes(&self, _: usize) -> usize {
+        self.workspace().iter().sum::<usize>() * size_of::<Sixteen>()
+    }
+
+    fn fit(&self) -> Fit {
+        Fit::Free
+    }
+
+    fn lay(&mut self, input: Layout, output: Layout) {
+        (self.input, self.output) = (input, output);
     }
 }

@@ -3,8 +3,8 @@
 //! Convolutions of whole sixteens work on sixteen images at once ([`super::interleaved`]); where their neighbours can too, the
 //! tensors between them stay so, and nobody turns them. Every result is the same to the bit either way.
 
+use super::Kernel;
 use super::register_tiles::Sixteen;
-use super::{Head, Kernel};
 
 /// Samples side by side.
 pub const SIDE_BY_SIDE: usize = 16;
@@ -45,12 +45,7 @@ impl Layout {
 impl Kernel {
     /// What the kernel asks of the layouts of what it reads and writes.
     pub fn fit(&self) -> Fit {
-        match &self.head {
-            Head::Interleaved(_) => Fit::Free,
-            Head::BatchNorm(_) | Head::Sum(_) => Fit::Alike,
-            Head::Pooling(head) if head.takes_sixteens() => Fit::PlanesBehind,
-            _ => Fit::Planes,
-        }
+        self.head.fit()
     }
 
     /// From now on inputs and output, and their gradients, lie so, as [`Kernel::fit`] allows; at first all lie in planes.
@@ -58,14 +53,7 @@ impl Kernel {
     /// # Panics
     /// When the kernel cannot.
     pub fn lay(&mut self, input: Layout, output: Layout) {
-        let planes = [input, output].map(|layout| layout == Layout::Planes);
-        match &mut self.head {
-            Head::Interleaved(head) => head.lay(input, output),
-            Head::BatchNorm(head) if input == output => head.layout = input,
-            Head::Sum(_) if input == output => {}
-            Head::Pooling(head) if head.takes_sixteens() && planes[1] => head.layout = input,
-            _ => assert!(planes == [true; 2], "this kernel takes planes alone"),
-        }
+        self.head.lay(input, output);
     }
 }
 

@@ -5,11 +5,11 @@
 
 use lockstep_models::LocalResponseNorm as Layer;
 
-use super::Gradients;
 use super::elementwise::merge;
 use super::simd::wide;
 use super::threads::{Disjoint, Threads};
-use super::workspace::Workspace;
+use super::workspace::{Workspace, bytes};
+use super::{Forward, Gradients, Head};
 
 /// The layer; one sample is one tile.
 pub(crate) struct LocalResponse {
@@ -55,8 +55,11 @@ impl LocalResponse {
             total.iter_mut().zip(values).for_each(|(total, value)| *total += term(*value));
         }
     }
+}
 
-    pub(crate) fn forward(&self, input: &[f32], output: &mut [f32]) {
+impl Head for LocalResponse {
+    fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
+        let (input, output) = (of.inputs[0], of.output);
         let size = self.channels * self.plane;
         let samples = output.len() / size;
         let Layer { alpha, beta, k, .. } = self.layer;
@@ -78,7 +81,7 @@ impl LocalResponse {
         });
     }
 
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let (plane, size) = (self.plane, self.channels * self.plane);
@@ -120,5 +123,9 @@ impl LocalResponse {
                 },
             );
         });
+    }
+
+    fn workspace_bytes(&self, _: usize) -> usize {
+        bytes(&self.workspace())
     }
 }

@@ -67,7 +67,7 @@ mod winograd_tiles;
 mod winograd_weights;
 mod workspace;
 
-use lockstep_models::{Layer, PoolKind, Shape};
+use lockstep_models::{Layer, Shape};
 
 pub use super::{ChainLayer, Draw, Loss, Mode, Slope};
 pub use averaging::{average, correct, descend, move_reference};
@@ -94,29 +94,46 @@ use tail::Tail;
 
 /// A fused chain of layers for batches of up to a fixed number of samples.
 pub struct Kernel {
-    head: Head,
+    head: Box<dyn Head>,
     workspace: Workspace,
 }
 
 /// The chain's first layer, which holds what of the rest it applies to its output.
-enum Head {
-    Convolution(Box<Convolution>),
-    Interleaved(Box<Interleaved>),
-    Dense(Box<Dense>),
-    BatchNorm(Box<BatchNorm>),
-    Pooling(Box<Pooling>),
-    LocalResponse(Box<LocalResponse>),
-    Dropout(Box<Dropout>),
-    Activation(Activation),
-    Scale(Scale),
-    Sum(Sum),
-    Concat(Concat),
+trait Head: Send {
+    fn forward(&mut self, of: Forward<'_>, workspace: &mut Workspace);
+
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace);
+
+    /// What the needier of the two takes of the workspace for so many samples.
+    fn workspace_bytes(&self, samples: usize) -> usize;
+
+    /// As [`Kernel::fit`].
+    fn fit(&self) -> Fit {
+        Fit::Planes
+    }
+
+    /// As [`Kernel::lay`].
+    fn lay(&mut self, input: Layout, output: Layout) {
+        assert!([input, output] == [Layout::Planes; 2], "this kernel takes planes alone");
+    }
+
+    /// As [`Kernel::draw`].
+    fn draw(&mut self, _: Draw, _: &[u64]) {}
 }
 
-impl From<Head> for Kernel {
-    fn from(head: Head) -> Kernel {
+impl From<Box<dyn Head>> for Kernel {
+    fn from(head: Box<dyn Head>) -> Kernel {
         Kernel { head, workspace: Workspace::default() }
     }
+}
+
+/// What a forward pass reads and writes.
+struct Forward<'a> {
+    mode: Mode,
+    inputs: &'a [&'a [f32]],
+    parameters: &'a [f32],
+    statistics: &'a mut [f32],
+    output: &'a mut [f32],
 }
 
 /// What a backward pass reads and writes; nothing is computed for what is not wanted.
@@ -142,27 +159,18 @@ impl Kernel {
     /// assert!(!Kernel::fuses(&[&Layer::Relu, &Layer::Add]));
     /// ```
     pub fn fuses(chain: &[&Layer]) -> bool {
-        let computing: Vec<&Layer> = chain.iter().copied().filter(|layer| **layer != Layer::Flatten).collect();
-        let Some((head, mut rest)) = computing.split_first() else { return !chain.is_empty() };
-        if matches!(head, Layer::Input(_)) || head.is_loss() {
-            return false;
-        }
-        if matches!(head, Layer::Conv2d(_) | Layer::Dense(_) | Layer::BatchNorm(_) | Layer::Add) {
-            rest = rest.strip_prefix(&[&Layer::Relu]).unwrap_or(rest);
-        }
-        match rest {
-            [] => true,
-            [Layer::Pool2d(pool)] => pool.kind == PoolKind::Max && matches!(head, Layer::Conv2d(_)),
-            _ => false,
-        }
+        let computing: Vec<&Layer> = chain.iter().copied().filter(|layer| !layer.rule().is_view()).collect();
+        let Some(head) = computing.first() else { return !chain.is_empty() };
+        let joins = |place: usize| computing[place].rule().joins(&computing[..place]);
+        !head.is_input() && !head.is_loss() && (1..computing.len()).all(joins)
     }
 
     /// A kernel for `chain`, which must be one that [`Kernel::fuses`] and whose shapes fit, and batches of up to `samples`.
     pub fn new(chain: &[ChainLayer<'_>], samples: usize, threads: &Threads) -> Kernel {
         let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
         assert!(Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
-        let mut computing = chain.iter().filter(|member| *member.layer != Layer::Flatten);
-        let Some(head) = computing.next() else { return Head::Sum(Sum::new(false, threads)).into() };
+        let mut computing = chain.iter().filter(|member| !member.layer.rule().is_view());
+        let Some(head) = computing.next() else { return boxed(Sum::new(false, threads)).into() };
         let mut tail = Tail::default();
         for member in computing {
             match member.layer {
@@ -170,33 +178,7 @@ impl Kernel {
                 _ => tail.relu = true,
             }
         }
-        let (input, output) = (head.inputs[0], output_of(head));
-        let (channels, plane) = (input.channels as usize, input.height as usize * input.width as usize);
-        let head = match head.layer {
-            Layer::Conv2d(layer) if Interleaved::suits(layer, input, output, samples) => {
-                Head::Interleaved(Box::new(Interleaved::new(layer, input, output, tail, threads)))
-            }
-            Layer::Conv2d(layer) => {
-                Head::Convolution(Box::new(Convolution::new(layer, input, output, tail, samples, threads)))
-            }
-            Layer::Dense(layer) => Head::Dense(Box::new(Dense::new(layer, size(input), tail.relu, threads))),
-            Layer::BatchNorm(layer) => {
-                Head::BatchNorm(Box::new(BatchNorm::new(layer, channels, plane, tail.relu, threads)))
-            }
-            Layer::LocalResponseNorm(layer) => {
-                Head::LocalResponse(Box::new(LocalResponse::new(layer, channels, plane, threads)))
-            }
-            Layer::Dropout(layer) => Head::Dropout(Box::new(Dropout::new(layer.rate, size(input), threads))),
-            Layer::Sigmoid => Head::Activation(Activation::new(Curve::Sigmoid, threads)),
-            Layer::Tanh => Head::Activation(Activation::new(Curve::Tanh, threads)),
-            Layer::Scale(layer) => Head::Scale(Scale::new(layer.bias, channels, plane, threads)),
-            Layer::Pool2d(layer) => Head::Pooling(Box::new(Pooling::new(layer, input, output, threads))),
-            Layer::GlobalPool => Head::Pooling(Box::new(Pooling::global(input, threads))),
-            Layer::Concat => Head::Concat(Concat::new(head.inputs.iter().map(|shape| size(*shape)).collect(), threads)),
-            Layer::Relu => Head::Sum(Sum::new(true, threads)),
-            _ => Head::Sum(Sum::new(tail.relu, threads)),
-        };
-        head.into()
+        made(head, tail, samples, threads).into()
     }
 
     /// Swaps the kernel's workspace, which it makes when it needs one, with another: those that run one after the other can
@@ -208,11 +190,7 @@ impl Kernel {
     /// Tells a dropout layer which random numbers its next training pass gets; other layers need none. `places` are those of
     /// the samples where they do not follow `draw.first`, else empty.
     pub fn draw(&mut self, draw: Draw, places: &[u64]) {
-        if let Head::Dropout(head) = &mut self.head {
-            head.draw = draw;
-            head.places.clear();
-            head.places.extend_from_slice(places);
-        }
+        self.head.draw(draw, places);
     }
 
     /// The chain's output from its inputs, each `[samples, elements of the shape]`. An empty input of an addition (of two,
@@ -228,20 +206,7 @@ impl Kernel {
         statistics: &mut [f32],
         output: &mut [f32],
     ) {
-        let Kernel { head, workspace } = self;
-        match head {
-            Head::Convolution(head) => head.forward(inputs[0], parameters, output, workspace),
-            Head::Interleaved(head) => head.forward(inputs[0], parameters, output, workspace),
-            Head::Dense(head) => head.forward(inputs[0], parameters, output, workspace),
-            Head::BatchNorm(head) => head.forward(mode, inputs[0], parameters, statistics, output),
-            Head::Pooling(head) => head.forward(inputs[0], output, workspace),
-            Head::LocalResponse(head) => head.forward(inputs[0], output),
-            Head::Dropout(head) => head.forward(mode, inputs[0], output),
-            Head::Activation(head) => head.forward(inputs[0], output),
-            Head::Scale(head) => head.forward(inputs[0], parameters, output),
-            Head::Sum(head) => head.forward(inputs, output),
-            Head::Concat(head) => head.forward(inputs, output),
-        }
+        self.head.forward(Forward { mode, inputs, parameters, statistics, output }, &mut self.workspace);
     }
 
     /// The gradient towards each input that is wanted (`Some`), from that towards the output. `inputs` and `output` are those
@@ -318,21 +283,37 @@ impl Kernel {
 
     fn gradients(&mut self, of: Gradients<'_, '_>) {
         assert_eq!(of.d_inputs.len(), of.accumulate_inputs.len(), "one flag per wanted gradient");
-        let Kernel { head, workspace } = self;
-        match head {
-            Head::Convolution(head) => head.backward(of, workspace),
-            Head::Interleaved(head) => head.backward(of, workspace),
-            Head::Dense(head) => head.backward(of, workspace),
-            Head::BatchNorm(head) => head.backward(of, workspace),
-            Head::Pooling(head) => head.backward(of, workspace),
-            Head::LocalResponse(head) => head.backward(of, workspace),
-            Head::Dropout(head) => head.backward(of, workspace),
-            Head::Activation(head) => head.backward(of, workspace),
-            Head::Scale(head) => head.backward(of, workspace),
-            Head::Sum(head) => head.backward(of),
-            Head::Concat(head) => head.backward(of),
-        }
+        self.head.backward(of, &mut self.workspace);
     }
+}
+
+/// The layer with what is behind it: a line for each kind that computes.
+fn made(head: &ChainLayer<'_>, tail: Tail, samples: usize, threads: &Threads) -> Box<dyn Head> {
+    let (input, output) = (head.inputs[0], output_of(head));
+    let (channels, plane) = (input.channels as usize, input.height as usize * input.width as usize);
+    match head.layer {
+        Layer::Conv2d(layer) if Interleaved::suits(layer, input, output, samples) => {
+            boxed(Interleaved::new(layer, input, output, tail, threads))
+        }
+        Layer::Conv2d(layer) => boxed(Convolution::new(layer, input, output, tail, samples, threads)),
+        Layer::Dense(layer) => boxed(Dense::new(layer, size(input), tail.relu, threads)),
+        Layer::BatchNorm(layer) => boxed(BatchNorm::new(layer, channels, plane, tail.relu, threads)),
+        Layer::LocalResponseNorm(layer) => boxed(LocalResponse::new(layer, channels, plane, threads)),
+        Layer::Dropout(layer) => boxed(Dropout::new(layer.rate, size(input), threads)),
+        Layer::Sigmoid => boxed(Activation::new(Curve::Sigmoid, threads)),
+        Layer::Tanh => boxed(Activation::new(Curve::Tanh, threads)),
+        Layer::Scale(layer) => boxed(Scale::new(layer.bias, channels, plane, threads)),
+        Layer::Pool2d(layer) => boxed(Pooling::new(layer, input, output, threads)),
+        Layer::GlobalPool => boxed(Pooling::global(input, threads)),
+        Layer::Concat => boxed(Concat::new(head.inputs.iter().map(|shape| size(*shape)).collect(), threads)),
+        Layer::Relu => boxed(Sum::new(true, threads)),
+        Layer::Add | Layer::Gather(_) => boxed(Sum::new(tail.relu, threads)),
+        other => panic!("{} computes nothing", other.kind()),
+    }
+}
+
+fn boxed(head: impl Head + 'static) -> Box<dyn Head> {
+    Box::new(head)
 }
 
 fn size(shape: Shape) -> usize {

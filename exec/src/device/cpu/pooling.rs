@@ -5,13 +5,13 @@ mod means;
 use lockstep_models::{Pool2d, PoolKind, Shape};
 
 use super::elementwise::merge;
-use super::layout::Layout;
+use super::layout::{Fit, Layout};
 use super::simd::{sum, wide};
 use super::tail::{Tail, max_forward};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
-use super::workspace::Workspace;
-use super::{Gradients, pair};
+use super::workspace::{Workspace, bytes};
+use super::{Forward, Gradients, Head, pair};
 use means::{average_backward, average_forward};
 
 /// Input elements of one tile.
@@ -87,8 +87,11 @@ impl Pooling {
     fn planes(&self) -> usize {
         (TILE / self.window.input_size()).max(1)
     }
+}
 
-    pub(crate) fn forward(&mut self, input: &[f32], output: &mut [f32], workspace: &mut Workspace) {
+impl Head for Pooling {
+    fn forward(&mut self, of: Forward<'_>, workspace: &mut Workspace) {
+        let (input, output) = (of.inputs[0], of.output);
         if self.layout == Layout::Sixteens {
             return self.forward_sixteens(input, output, workspace);
         }
@@ -120,7 +123,7 @@ impl Pooling {
         });
     }
 
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         if self.layout == Layout::Sixteens {
@@ -153,5 +156,21 @@ impl Pooling {
                 merge(d_input, d_plane, accumulate);
             }
         });
+    }
+
+    fn workspace_bytes(&self, _: usize) -> usize {
+        bytes(&self.workspace())
+    }
+
+    fn fit(&self) -> Fit {
+        if self.takes_sixteens() { Fit::PlanesBehind } else { Fit::Planes }
+    }
+
+    fn lay(&mut self, input: Layout, output: Layout) {
+        assert!(
+            output == Layout::Planes && (self.takes_sixteens() || input == Layout::Planes),
+            "the output lies in planes"
+        );
+        self.layout = input;
     }
 }

@@ -1,10 +1,10 @@
 //! A factor and a summand per channel. A thread has a channel's whole batch to itself, as in batch normalisation.
 
-use super::Gradients;
 use super::elementwise::merge;
 use super::simd::{sum, sum_pairs, wide};
 use super::threads::{Disjoint, Threads};
-use super::workspace::Workspace;
+use super::workspace::{Workspace, bytes};
+use super::{Forward, Gradients, Head};
 
 /// `y = factor · x + summand` per channel.
 pub(crate) struct Scale {
@@ -29,9 +29,13 @@ impl Scale {
         let (step, plane) = (self.channels * self.plane, self.plane);
         (channel * plane..elements).step_by(step).map(move |start| start..start + plane)
     }
+}
 
+impl Head for Scale {
     /// `parameters`: the factors, then the summands if there are any.
-    pub(crate) fn forward(&self, input: &[f32], parameters: &[f32], output: &mut [f32]) {
+    fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
+        let Forward { parameters, output, .. } = of;
+        let input = of.inputs[0];
         let elements = output.len();
         let output = Disjoint::new(output);
         self.threads.each(self.channels, |_, channel| {
@@ -48,7 +52,7 @@ impl Scale {
         });
     }
 
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let (channels, plane, elements) = (self.channels, self.plane, of.d_output.len());
         let (input, accumulate_parameters) = (of.inputs[0], of.accumulate_parameters);
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
@@ -90,5 +94,9 @@ impl Scale {
                 merge(unsafe { d_input.part(part) }, d_plane, accumulate);
             }
         });
+    }
+
+    fn workspace_bytes(&self, _: usize) -> usize {
+        bytes(&self.workspace())
     }
 }

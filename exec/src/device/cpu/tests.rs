@@ -243,7 +243,7 @@ proptest! {
         case.is_repeatable(seed);
         let (data, pass) = (case.data(seed), case.pass(&case.data(seed), 1));
         let unfolded = Convolution::new(layer, input, output, Tail::default(), samples, &Threads::one());
-        let unfolded = run(&mut Head::Convolution(Box::new(unfolded)).into(), &data);
+        let unfolded = run(&mut boxed(unfolded).into(), &data);
         near(&floats(&pass.output), &floats(&unfolded.output), &format!("{case:?} forward"));
         near(&floats(&pass.d_inputs[0]), &floats(&unfolded.d_inputs[0]), &format!("{case:?} towards the input"));
         near(&floats(&pass.d_parameters), &floats(&unfolded.d_parameters), &format!("{case:?} towards parameters"));

@@ -67,7 +67,7 @@ impl<'a> Part<'a> {
         let kernel =
             |layer: &Layer, inputs: &[Shape]| Kernel::new(&[ChainLayer { layer, inputs }], samples, &Threads::one());
         let work = |(id, node): (LayerId, &Node)| match &node.layer {
-            Layer::Input(_) => Work::Input,
+            layer if layer.is_input() => Work::Input,
             layer if layer.is_loss() => Work::Loss(CrossEntropy::new(layer, model.classes() as usize, samples)),
             layer if splits(sharding, id, node) => {
                 let own = program.model.node(own_id(sharding, id));
@@ -355,5 +355,5 @@ fn parameters(node: &Node) -> Range<usize> {
 
 /// Whether each rank has rows of a layer's parameters.
 fn splits(sharding: &Sharding, id: LayerId, node: &Node) -> bool {
-    matches!(node.layer, Layer::Dense(_) | Layer::Conv2d(_)) && layer_of(sharding, id).output == Layout::FeatureSplit
+    node.is_product() && layer_of(sharding, id).output == Layout::FeatureSplit
 }

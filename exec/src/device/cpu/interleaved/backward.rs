@@ -13,7 +13,7 @@ use super::super::workspace::{Workspace, flat};
 use super::{IMAGES, Interleaved};
 
 impl Interleaved {
-    pub(crate) fn backward(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+    pub(super) fn backward_sixteens(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let (in_size, out_size) = self.sizes();
         let [side, d_side, d_products, scratch, gradient, filters, tiles, sums] = workspace.lines(self.workspace());
         let (gradient, sums) = (&mut flat(gradient)[..self.parameters()], flat(sums));

@@ -18,7 +18,13 @@ enum Outputs<'a> {
 }
 
 impl Interleaved {
-    pub(crate) fn forward(&mut self, input: &[f32], parameters: &[f32], output: &mut [f32], workspace: &mut Workspace) {
+    pub(super) fn forward_sixteens(
+        &mut self,
+        input: &[f32],
+        parameters: &[f32],
+        output: &mut [f32],
+        workspace: &mut Workspace,
+    ) {
         let (in_size, out_size) = self.sizes();
         let [side, products, scratch, filters, tiles] = workspace.lines(self.forward_workspace());
         let filters = flat(filters);
