@@ -135,3 +135,35 @@ fn the_table_of_mechanisms_is_true() {
     assert!(rows > 80, "the tables are where this test looks for them");
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
+/// Kinds of layers are told apart in their own files and in the list of models and of each device, and hardly anywhere else.
+#[test]
+fn layers_are_matched_where_they_are_listed() {
+    let lists = [
+        "models/src/layer/",
+        "models/src/model/arbitrary.rs",
+        "exec/src/device/cpu/mod.rs",
+        "exec/src/device/cpu/loss.rs",
+        "exec/src/device/cpu/twin.rs",
+        "exec/cuda/src/layers/head.rs",
+        "exec/cuda/src/layers/loss.rs",
+    ];
+    let names_variant = |line: &&str| {
+        let after = |at: usize| line[at + "Layer::".len()..].starts_with(|letter: char| letter.is_ascii_uppercase());
+        !line.trim_start().starts_with("//") && line.match_indices("Layer::").any(|(at, _)| after(at))
+    };
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for path in sources() {
+        let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
+        let is_test = name.contains("tests") || name.contains("examples") || name.contains("benches");
+        if !is_test && !lists.iter().any(|list| name.starts_with(list)) {
+            let text = std::fs::read_to_string(&path).expect("a readable file");
+            let count = text.lines().filter(names_variant).count();
+            found.extend((count > 0).then_some((name, count)));
+        }
+    }
+    let rooms = ["sim/", "topology/", "exec/src/worker/", "exec/src/transport/", "exec/src/replica"];
+    let strict: Vec<_> = found.keys().filter(|name| rooms.iter().any(|room| name.starts_with(room))).collect();
+    assert!(strict.is_empty(), "no layer is matched in {strict:?}");
+    assert!(found.values().sum::<usize>() <= 20, "{found:#?}");
+}

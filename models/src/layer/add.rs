@@ -1,29 +1,25 @@
 //! The sum of two or more inputs of one shape.
 
-use super::{Arity, CaffeKind, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+use super::*;
 
 pub(super) struct Add;
 
 pub(super) const KIND: Kind = Kind {
-    caffe: Some(CaffeKind {
-        types: &["Eltwise", "ELTWISE"],
-        own: &["eltwise_param"],
-        fields: &["operation"],
-        read: |of| match of.word("operation")? {
+    arity: Arity::Several,
+    takes_relu: true,
+    overwrites: 2,
+    caffe: CaffeKind::new(&["Eltwise", "ELTWISE"], &["eltwise_param"], "operation", |of| {
+        match of.word("operation")? {
             None | Some("SUM") => Ok(Layer::Add),
             Some(_) => Err(of.refuse("operation", "only SUM is known here")),
-        },
+        }
     }),
-    ..Kind::plain("add", |_| Ok(Layer::Add))
+    ..Kind::new("add", |_| Ok(Layer::Add))
 };
 
 impl LayerRule for Add {
-    fn kind(&self) -> &'static str {
-        KIND.name
-    }
-
-    fn arity(&self) -> Arity {
-        Arity::Several
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
@@ -40,14 +36,5 @@ impl LayerRule for Add {
             Pass::BackwardData => Work::of(0.0, of.output, of.input),
             Pass::BackwardWeight => Work::default(),
         }
-    }
-
-    /// Of two any, for x + y = y + x; of more only the first, to keep the brackets.
-    fn overwrites(&self, inputs: usize) -> usize {
-        if inputs == 2 { 2 } else { 1 }
-    }
-
-    fn takes_relu(&self) -> bool {
-        true
     }
 }

@@ -1,9 +1,6 @@
 //! Batch normalisation.
 
-use super::{
-    CaffeKind, FeatureRule, Init, InitRules, Inits, InputUse, KernelClass, Kind, Layer, LayerRule, Learned, Pass,
-    Shape, Sizes, Work,
-};
+use super::*;
 
 /// Batch normalisation per channel with learnable γ (initially 1) and β (initially 0).
 #[derive(Debug, Clone, PartialEq)]
@@ -15,28 +12,31 @@ pub struct BatchNorm {
 }
 
 pub(super) const KIND: Kind = Kind {
-    name: "batch_norm",
+    statistics: true,
+    input_use: InputUse::Always,
+    takes_relu: true,
+    features: Err("has statistics of each rank's batch"),
+    class: KernelClass::Planes { overlapping_maxima: false },
     keys: &["epsilon", "momentum", "gamma_init"],
-    read: |of| {
-        let (epsilon, momentum) = (of.number("epsilon")?.unwrap_or(1e-5), of.number("momentum")?.unwrap_or(0.9));
-        Ok(Layer::BatchNorm(BatchNorm { epsilon, momentum }))
-    },
-    onnx: &[],
-    caffe: Some(CaffeKind {
-        types: &["BatchNorm"],
-        own: &["batch_norm_param"],
-        fields: &["use_global_stats", "moving_average_fraction", "eps"],
-        read: |of| {
+    caffe: CaffeKind::new(
+        &["BatchNorm"],
+        &["batch_norm_param"],
+        "use_global_stats moving_average_fraction eps",
+        |of| {
             let epsilon = of.number("eps")?.unwrap_or(1e-5);
             let momentum = of.number("moving_average_fraction")?.unwrap_or(0.999);
             Ok(Layer::BatchNorm(BatchNorm { epsilon, momentum }))
         },
-    }),
+    ),
+    ..Kind::new("batch_norm", |of| {
+        let (epsilon, momentum) = (of.number("epsilon")?.unwrap_or(1e-5), of.number("momentum")?.unwrap_or(0.9));
+        Ok(Layer::BatchNorm(BatchNorm { epsilon, momentum }))
+    })
 };
 
 impl LayerRule for BatchNorm {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
@@ -58,10 +58,6 @@ impl LayerRule for BatchNorm {
         vec![of("gamma", inits.gamma), of("beta", 0.0)]
     }
 
-    fn has_statistics(&self) -> bool {
-        true
-    }
-
     fn weight_rule(&self, rules: &InitRules, _: bool, ends_block: bool) -> Option<Init> {
         rules.residual_gamma.filter(|_| ends_block).map(Init::Constant)
     }
@@ -73,21 +69,5 @@ impl LayerRule for BatchNorm {
             Pass::BackwardData => Work::of(4.0 * of.input, 2.0 * of.input + of.channels, of.input),
             Pass::BackwardWeight => Work::of(4.0 * of.input, 2.0 * of.input, 2.0 * of.channels),
         }
-    }
-
-    fn input_use(&self) -> InputUse {
-        InputUse::Always
-    }
-
-    fn takes_relu(&self) -> bool {
-        true
-    }
-
-    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        Err("has statistics of each rank's batch")
-    }
-
-    fn kernel_class(&self, _: Shape, _: Shape) -> KernelClass {
-        KernelClass::Planes { overlapping_maxima: false }
     }
 }

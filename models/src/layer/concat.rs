@@ -2,19 +2,18 @@
 
 use lockstep_topology::InputError;
 
-use super::{Arity, Attributes, CaffeKind, FeatureRule, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+use super::*;
 
 pub(super) struct Concat;
 
 pub(super) const KIND: Kind = Kind {
+    arity: Arity::Several,
+    features: Ok(FeatureRule::Whole),
     onnx: &[("Concat", |of| along_channels(of, "axis"))],
-    caffe: Some(CaffeKind {
-        types: &["Concat", "CONCAT"],
-        own: &["concat_param"],
-        fields: &["axis", "concat_dim"],
-        read: |of| along_channels(of, if of.size("axis")?.is_some() { "axis" } else { "concat_dim" }),
+    caffe: CaffeKind::new(&["Concat", "CONCAT"], &["concat_param"], "axis concat_dim", |of| {
+        along_channels(of, if of.size("axis")?.is_some() { "axis" } else { "concat_dim" })
     }),
-    ..Kind::plain("concat", |_| Ok(Layer::Concat))
+    ..Kind::new("concat", |_| Ok(Layer::Concat))
 };
 
 /// Refuses another axis than channels.
@@ -26,12 +25,8 @@ fn along_channels(of: &dyn Attributes, key: &str) -> Result<Layer, InputError> {
 }
 
 impl LayerRule for Concat {
-    fn kind(&self) -> &'static str {
-        KIND.name
-    }
-
-    fn arity(&self) -> Arity {
-        Arity::Several
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     /// The sum of the channels; heights and widths must agree.
@@ -52,9 +47,5 @@ impl LayerRule for Concat {
             Pass::BackwardData => Work::of(0.0, of.output, of.input),
             Pass::BackwardWeight => Work::default(),
         }
-    }
-
-    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        Ok(FeatureRule::Whole)
     }
 }

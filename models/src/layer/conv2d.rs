@@ -1,10 +1,7 @@
 //! Two-dimensional convolution.
 
 use super::window::{check_window, places, too_large};
-use super::{
-    CaffeKind, FeatureRule, Init, InitRules, Inits, InputUse, KernelClass, Kind, Layer, LayerRule, Learned,
-    MatrixProduct, Pass, Shape, Sizes, Work,
-};
+use super::*;
 
 /// A 2-d convolution (cross-correlation), weight `[out_channels, in_channels / groups, kernel.0, kernel.1]`.
 /// Pairs are (vertical, horizontal).
@@ -27,9 +24,28 @@ pub struct Conv2d {
 }
 
 pub(super) const KIND: Kind = Kind {
-    name: "conv2d",
+    input_use: InputUse::ForParameters,
+    takes_relu: true,
     keys: &["out_channels", "kernel", "stride", "padding", "dilation", "groups", "bias", "weight_init", "bias_init"],
-    read: |of| {
+    caffe: CaffeKind::new(
+        &["Convolution", "CONVOLUTION"],
+        &["convolution_param"],
+        "num_output bias_term group dilation weight_filler bias_filler engine kernel_size \
+         kernel_h kernel_w stride stride_h stride_w pad pad_h pad_w",
+        |of| {
+            let kernel = of.pair("kernel_size")?.unwrap_or((0, 0));
+            Ok(Layer::Conv2d(Conv2d {
+                out_channels: of.size("num_output")?.unwrap_or(0),
+                kernel,
+                stride: of.pair("stride")?.unwrap_or((1, 1)),
+                padding: of.pair("pad")?.unwrap_or((0, 0)),
+                dilation: of.pair("dilation")?.unwrap_or((1, 1)),
+                groups: of.size("group")?.unwrap_or(1),
+                bias: of.boolean("bias_term")?.unwrap_or(true),
+            }))
+        },
+    ),
+    ..Kind::new("conv2d", |of| {
         let missing = |key, example| of.missing(key, example);
         let kernel = of.pair("kernel");
         Ok(Layer::Conv2d(Conv2d {
@@ -43,47 +59,12 @@ pub(super) const KIND: Kind = Kind {
             groups: of.size("groups")?.unwrap_or(1),
             bias: of.boolean("bias")?.unwrap_or(true),
         }))
-    },
-    onnx: &[],
-    caffe: Some(CaffeKind {
-        types: &["Convolution", "CONVOLUTION"],
-        own: &["convolution_param"],
-        fields: &[
-            "num_output",
-            "bias_term",
-            "group",
-            "dilation",
-            "weight_filler",
-            "bias_filler",
-            "engine",
-            "kernel_size",
-            "kernel_h",
-            "kernel_w",
-            "stride",
-            "stride_h",
-            "stride_w",
-            "pad",
-            "pad_h",
-            "pad_w",
-        ],
-        read: |of| {
-            let kernel = of.pair("kernel_size")?.unwrap_or((0, 0));
-            Ok(Layer::Conv2d(Conv2d {
-                out_channels: of.size("num_output")?.unwrap_or(0),
-                kernel,
-                stride: of.pair("stride")?.unwrap_or((1, 1)),
-                padding: of.pair("pad")?.unwrap_or((0, 0)),
-                dilation: of.pair("dilation")?.unwrap_or((1, 1)),
-                groups: of.size("group")?.unwrap_or(1),
-                bias: of.boolean("bias_term")?.unwrap_or(true),
-            }))
-        },
-    }),
+    })
 };
 
 impl LayerRule for Conv2d {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     /// ⌊(size + 2·padding − dilation·(kernel − 1) − 1) / stride⌋ + 1 on each side.
@@ -156,14 +137,6 @@ impl LayerRule for Conv2d {
 
     fn work(&self, pass: Pass, of: &Sizes) -> Work {
         product_work(pass, of)
-    }
-
-    fn input_use(&self) -> InputUse {
-        InputUse::ForParameters
-    }
-
-    fn takes_relu(&self) -> bool {
-        true
     }
 
     fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {

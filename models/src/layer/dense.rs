@@ -1,10 +1,7 @@
 //! Fully connected layer.
 
 use super::conv2d::{product_work, weight_and_bias};
-use super::{
-    CaffeKind, FeatureRule, Init, InitRules, Inits, InputUse, KernelClass, Kind, Layer, LayerRule, Learned,
-    MatrixProduct, Pass, Shape, Sizes, Work,
-};
+use super::*;
 
 /// A fully connected layer, weight `[out_features, in_features]`; its input is flattened.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,28 +13,30 @@ pub struct Dense {
 }
 
 pub(super) const KIND: Kind = Kind {
-    name: "dense",
+    input_use: InputUse::ForParameters,
+    flattens: true,
+    takes_relu: true,
+    features: Ok(FeatureRule::Rows),
     keys: &["out_features", "bias", "weight_init", "bias_init"],
-    read: |of| {
-        let example = "the output's features, e.g. out_features = 10";
-        let out_features = of.size("out_features")?.ok_or_else(|| of.missing("out_features", example))?;
-        Ok(Layer::Dense(Dense { out_features, bias: of.boolean("bias")?.unwrap_or(true) }))
-    },
-    onnx: &[],
-    caffe: Some(CaffeKind {
-        types: &["InnerProduct", "INNER_PRODUCT"],
-        own: &["inner_product_param"],
-        fields: &["num_output", "bias_term", "weight_filler", "bias_filler"],
-        read: |of| {
+    caffe: CaffeKind::new(
+        &["InnerProduct", "INNER_PRODUCT"],
+        &["inner_product_param"],
+        "num_output bias_term weight_filler bias_filler",
+        |of| {
             let out_features = of.size("num_output")?.unwrap_or(0);
             Ok(Layer::Dense(Dense { out_features, bias: of.boolean("bias_term")?.unwrap_or(true) }))
         },
-    }),
+    ),
+    ..Kind::new("dense", |of| {
+        let example = "the output's features, e.g. out_features = 10";
+        let out_features = of.size("out_features")?.ok_or_else(|| of.missing("out_features", example))?;
+        Ok(Layer::Dense(Dense { out_features, bias: of.boolean("bias")?.unwrap_or(true) }))
+    })
 };
 
 impl LayerRule for Dense {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn shape(&self, _: &[Shape]) -> Result<Shape, String> {
@@ -70,24 +69,8 @@ impl LayerRule for Dense {
         product_work(pass, of)
     }
 
-    fn input_use(&self) -> InputUse {
-        InputUse::ForParameters
-    }
-
-    fn flattens(&self) -> bool {
-        true
-    }
-
-    fn takes_relu(&self) -> bool {
-        true
-    }
-
     fn joins(&self, chain: &[&Layer]) -> bool {
-        matches!(chain, [only] if only.rule().is_view())
-    }
-
-    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        Ok(FeatureRule::Rows)
+        matches!(chain, [only] if only.rule().kind().is_view)
     }
 
     fn share(&self, ranks: u32) -> Option<Layer> {

@@ -1,6 +1,6 @@
 //! Dropout: random zeros in training.
 
-use super::{CaffeKind, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+use super::*;
 
 /// Sets a random share of the elements to zero in training and divides the others by what is kept on average, so that
 /// evaluation passes everything unchanged (Srivastava et al. 2014; the division is in training instead of evaluation).
@@ -17,21 +17,17 @@ pub struct Dropout {
 const MASK_ELEMENTS: f64 = 0.25;
 
 pub(super) const KIND: Kind = Kind {
-    name: "dropout",
+    overwrites: 1,
     keys: &["rate"],
-    read: |of| Ok(Layer::Dropout(Dropout { rate: of.number("rate")?.unwrap_or(0.5) })),
-    onnx: &[],
-    caffe: Some(CaffeKind {
-        types: &["Dropout", "DROPOUT"],
-        own: &["dropout_param"],
-        fields: &["dropout_ratio"],
-        read: |of| Ok(Layer::Dropout(Dropout { rate: of.number("dropout_ratio")?.unwrap_or(0.5) })),
+    caffe: CaffeKind::new(&["Dropout", "DROPOUT"], &["dropout_param"], "dropout_ratio", |of| {
+        Ok(Layer::Dropout(Dropout { rate: of.number("dropout_ratio")?.unwrap_or(0.5) }))
     }),
+    ..Kind::new("dropout", |of| Ok(Layer::Dropout(Dropout { rate: of.number("rate")?.unwrap_or(0.5) })))
 };
 
 impl LayerRule for Dropout {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
@@ -56,9 +52,5 @@ impl LayerRule for Dropout {
 
     fn keeps(&self, _: Shape, output: Shape) -> Option<(&'static str, u64)> {
         Some(("mask", output.elements()))
-    }
-
-    fn overwrites(&self, _: usize) -> usize {
-        1
     }
 }

@@ -1,21 +1,22 @@
 //! Flattening, `c × h × w → (c·h·w) × 1 × 1`: the same memory.
 
-use super::{CaffeKind, FeatureRule, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+use super::*;
 
 pub(super) struct Flatten;
 
 pub(super) const KIND: Kind = Kind {
+    is_view: true,
     onnx: &[("Flatten", |of| match of.size("axis")? {
         None | Some(1) => Ok(Layer::Flatten),
         Some(other) => Err(of.refuse("axis", &format!("axis is {other}: only 1 is known here"))),
     })],
-    caffe: Some(CaffeKind { types: &["Flatten", "FLATTEN"], own: &[], fields: &[], read: |_| Ok(Layer::Flatten) }),
-    ..Kind::plain("flatten", |_| Ok(Layer::Flatten))
+    caffe: CaffeKind::new(&["Flatten", "FLATTEN"], &[], "", |_| Ok(Layer::Flatten)),
+    ..Kind::new("flatten", |_| Ok(Layer::Flatten))
 };
 
 impl LayerRule for Flatten {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
@@ -25,10 +26,6 @@ impl LayerRule for Flatten {
 
     fn work(&self, _: Pass, _: &Sizes) -> Work {
         Work::default()
-    }
-
-    fn is_view(&self) -> bool {
-        true
     }
 
     /// What dense layers flatten needs all channels, and is no copy then.

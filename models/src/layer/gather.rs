@@ -1,15 +1,20 @@
 //! What ranks have, brought together by an exchange. It occurs only in the part of a model that a rank holds where layers are
 //! split (`models/src/model/shard.rs`), and computes nothing.
 
-use super::{FeatureRule, LayerRule, Pass, Samples, Shape, Sizes, Work};
+use super::*;
 
 /// The shape of one gathered sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gathered(pub Shape);
 
+const KIND: Kind = Kind {
+    features: Ok(FeatureRule::Whole),
+    ..Kind::new("gather", |of| Err(of.refuse("kind", "no file asks for it")))
+};
+
 impl LayerRule for Gathered {
-    fn kind(&self) -> &'static str {
-        "gather"
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn shape(&self, _: &[Shape]) -> Result<Shape, String> {
@@ -22,9 +27,5 @@ impl LayerRule for Gathered {
 
     fn work(&self, _: Pass, _: &Sizes) -> Work {
         Work::default()
-    }
-
-    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        Ok(FeatureRule::Whole)
     }
 }

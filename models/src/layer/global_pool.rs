@@ -1,17 +1,19 @@
 //! Global average pooling: the mean of each channel, `c × h × w → c × 1 × 1`.
 
-use super::{KernelClass, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+use super::*;
 
 pub(super) struct GlobalPool;
 
 pub(super) const KIND: Kind = Kind {
+    family: "pooling",
+    class: KernelClass::Planes { overlapping_maxima: false },
     onnx: &[("GlobalAveragePool", |_| Ok(Layer::GlobalPool))],
-    ..Kind::plain("global_pool", |_| Ok(Layer::GlobalPool))
+    ..Kind::new("global_pool", |_| Ok(Layer::GlobalPool))
 };
 
 impl LayerRule for GlobalPool {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
@@ -25,13 +27,5 @@ impl LayerRule for GlobalPool {
             Pass::BackwardData => Work::of(of.output, of.output, of.input),
             Pass::BackwardWeight => Work::default(),
         }
-    }
-
-    fn kernel_class(&self, _: Shape, _: Shape) -> KernelClass {
-        KernelClass::Planes { overlapping_maxima: false }
-    }
-
-    fn family(&self) -> &'static str {
-        "pooling"
     }
 }

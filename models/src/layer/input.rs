@@ -1,18 +1,20 @@
 //! The samples themselves: exactly one per model, its first node.
 
-use super::{Arity, FeatureRule, LayerRule, Pass, Shape, Sizes, Work};
+use super::*;
 
 /// The shape of one sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Samples(pub Shape);
 
-impl LayerRule for Samples {
-    fn kind(&self) -> &'static str {
-        "input"
-    }
+const KIND: Kind = Kind {
+    arity: Arity::Nothing,
+    features: Ok(FeatureRule::Whole),
+    ..Kind::new("input", |of| Err(of.refuse("kind", "no file asks for it")))
+};
 
-    fn arity(&self) -> Arity {
-        Arity::Nothing
+impl LayerRule for Samples {
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn shape(&self, _: &[Shape]) -> Result<Shape, String> {
@@ -25,9 +27,5 @@ impl LayerRule for Samples {
 
     fn work(&self, _: Pass, _: &Sizes) -> Work {
         Work::default()
-    }
-
-    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        Ok(FeatureRule::Whole)
     }
 }

@@ -1,7 +1,7 @@
 //! Local response normalisation across channels.
 
 use super::window::MAX_WINDOW;
-use super::{CaffeKind, FeatureRule, InputUse, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+use super::*;
 
 /// Local response normalisation across channels, `y = x / (k + α·Σ x²)^β`, the sum over the `size` channels around x's own at
 /// its place (Krizhevsky, Sutskever, Hinton 2012, §3.3; Caffe's α is `size` times this one).
@@ -18,34 +18,31 @@ pub struct LocalResponseNorm {
 }
 
 pub(super) const KIND: Kind = Kind {
-    name: "local_response_norm",
+    input_use: InputUse::Always,
+    reads_output: true,
+    features: Ok(FeatureRule::Whole),
     keys: &["size", "alpha", "beta", "k"],
-    // The figures of Krizhevsky, Sutskever, Hinton 2012, §3.3.
-    read: |of| {
-        let (size, alpha) = (of.size("size")?.unwrap_or(5), of.number("alpha")?.unwrap_or(1e-4));
-        let (beta, k) = (of.number("beta")?.unwrap_or(0.75), of.number("k")?.unwrap_or(2.0));
-        Ok(Layer::LocalResponseNorm(LocalResponseNorm { size, alpha, beta, k }))
-    },
     onnx: &[("LRN", |of| {
         let size = of.size("size")?.unwrap_or(0);
         let alpha = divided(of.number("alpha")?.unwrap_or(1e-4), size);
         let (beta, k) = (of.number("beta")?.unwrap_or(0.75), of.number("bias")?.unwrap_or(1.0));
         Ok(Layer::LocalResponseNorm(LocalResponseNorm { size, alpha, beta, k }))
     })],
-    caffe: Some(CaffeKind {
-        types: &["LRN"],
-        own: &["lrn_param"],
-        fields: &["local_size", "alpha", "beta", "k", "norm_region", "engine"],
-        read: |of| {
-            if of.word("norm_region")?.is_some_and(|region| region != "ACROSS_CHANNELS") {
-                return Err(of.refuse("norm_region", "only ACROSS_CHANNELS is known here"));
-            }
-            let size = of.size("local_size")?.unwrap_or(5);
-            let alpha = divided(of.number("alpha")?.unwrap_or(1.0), size);
-            let (beta, k) = (of.number("beta")?.unwrap_or(0.75), of.number("k")?.unwrap_or(1.0));
-            Ok(Layer::LocalResponseNorm(LocalResponseNorm { size, alpha, beta, k }))
-        },
+    caffe: CaffeKind::new(&["LRN"], &["lrn_param"], "local_size alpha beta k norm_region engine", |of| {
+        if of.word("norm_region")?.is_some_and(|region| region != "ACROSS_CHANNELS") {
+            return Err(of.refuse("norm_region", "only ACROSS_CHANNELS is known here"));
+        }
+        let size = of.size("local_size")?.unwrap_or(5);
+        let alpha = divided(of.number("alpha")?.unwrap_or(1.0), size);
+        let (beta, k) = (of.number("beta")?.unwrap_or(0.75), of.number("k")?.unwrap_or(1.0));
+        Ok(Layer::LocalResponseNorm(LocalResponseNorm { size, alpha, beta, k }))
     }),
+    // The figures of Krizhevsky, Sutskever, Hinton 2012, §3.3.
+    ..Kind::new("local_response_norm", |of| {
+        let (size, alpha) = (of.size("size")?.unwrap_or(5), of.number("alpha")?.unwrap_or(1e-4));
+        let (beta, k) = (of.number("beta")?.unwrap_or(0.75), of.number("k")?.unwrap_or(2.0));
+        Ok(Layer::LocalResponseNorm(LocalResponseNorm { size, alpha, beta, k }))
+    })
 };
 
 /// Caffe and ONNX divide α by the number of channels that are summed.
@@ -54,8 +51,8 @@ fn divided(alpha: f32, size: u32) -> f32 {
 }
 
 impl LayerRule for LocalResponseNorm {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     /// As the input's; the denominator must be positive whatever enters.
@@ -93,17 +90,5 @@ impl LayerRule for LocalResponseNorm {
             Pass::BackwardData => Work::of((2.0 * size + 8.0) * of.input, 3.0 * of.input, of.input),
             Pass::BackwardWeight => Work::default(),
         }
-    }
-
-    fn input_use(&self) -> InputUse {
-        InputUse::Always
-    }
-
-    fn reads_output(&self) -> bool {
-        true
-    }
-
-    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        Ok(FeatureRule::Whole)
     }
 }

@@ -2,24 +2,28 @@
 //! (Krizhevsky 2014, §5): needs no sum over classes, and is a softmax's cross-entropy otherwise.
 
 use super::softmax_cross_entropy::SoftmaxCrossEntropy;
-use super::{CaffeKind, FeatureRule, KernelClass, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+use super::*;
 
 pub(super) struct LogisticCrossEntropy;
 
 pub(super) const KIND: Kind = Kind {
+    is_loss: true,
+    family: "loss",
+    features: Ok(FeatureRule::Whole),
+    class: KernelClass::Scores,
     keys: &["loss_weight"],
-    caffe: Some(CaffeKind {
-        types: &["SigmoidCrossEntropyLoss", "SIGMOID_CROSS_ENTROPY_LOSS"],
-        own: &["loss_param", "loss_weight"],
-        fields: &[],
-        read: |_| Ok(Layer::LogisticCrossEntropy),
-    }),
-    ..Kind::plain("logistic_cross_entropy", |_| Ok(Layer::LogisticCrossEntropy))
+    caffe: CaffeKind::new(
+        &["SigmoidCrossEntropyLoss", "SIGMOID_CROSS_ENTROPY_LOSS"],
+        &["loss_param", "loss_weight"],
+        "",
+        |_| Ok(Layer::LogisticCrossEntropy),
+    ),
+    ..Kind::new("logistic_cross_entropy", |_| Ok(Layer::LogisticCrossEntropy))
 };
 
 impl LayerRule for LogisticCrossEntropy {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
@@ -32,21 +36,5 @@ impl LayerRule for LogisticCrossEntropy {
 
     fn keeps(&self, input: Shape, output: Shape) -> Option<(&'static str, u64)> {
         SoftmaxCrossEntropy.keeps(input, output)
-    }
-
-    fn is_loss(&self) -> bool {
-        true
-    }
-
-    fn features(&self, inputs_split: bool, before_vector: bool) -> Result<FeatureRule, &'static str> {
-        SoftmaxCrossEntropy.features(inputs_split, before_vector)
-    }
-
-    fn kernel_class(&self, input: Shape, output: Shape) -> KernelClass {
-        SoftmaxCrossEntropy.kernel_class(input, output)
-    }
-
-    fn family(&self) -> &'static str {
-        SoftmaxCrossEntropy.family()
     }
 }

@@ -138,12 +138,12 @@ impl Layer {
 
     /// The name of the layer's kind as model files write it, e.g. `conv2d`.
     pub fn kind(&self) -> &'static str {
-        self.rule().kind()
+        self.rule().kind().name
     }
 
     /// Whether it is one that ends a model.
     pub fn is_loss(&self) -> bool {
-        self.rule().is_loss()
+        self.rule().kind().is_loss
     }
 
     /// Whether it is the model's input.
@@ -167,7 +167,7 @@ impl Layer {
     /// ```
     pub fn output_shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let count = inputs.len();
-        let (fits, wanted) = match self.rule().arity() {
+        let (fits, wanted) = match self.rule().kind().arity {
             Arity::Nothing => (count == 0, "no input"),
             Arity::One => (count == 1, "exactly one input"),
             Arity::Several => (count >= 2, "two or more inputs"),

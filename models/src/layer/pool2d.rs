@@ -3,7 +3,7 @@
 use lockstep_topology::InputError;
 
 use super::window::{check_window, places, too_large};
-use super::{Attributes, CaffeKind, KernelClass, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+use super::*;
 
 /// What a pooling window computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,30 +30,16 @@ pub struct Pool2d {
 }
 
 pub(super) const MAX: Kind = Kind {
-    name: "max_pool",
     keys: &["kernel", "stride", "padding", "ceil"],
-    read: |of| read(of, PoolKind::Max),
-    onnx: &[],
-    caffe: Some(CaffeKind {
-        types: &["Pooling", "POOLING"],
-        own: &["pooling_param"],
-        fields: &[
-            "pool",
-            "global_pooling",
-            "round_mode",
-            "engine",
-            "kernel_size",
-            "kernel_h",
-            "kernel_w",
-            "stride",
-            "stride_h",
-            "stride_w",
-            "pad",
-            "pad_h",
-            "pad_w",
-        ],
-        read: read_caffe,
-    }),
+    family: "pooling",
+    caffe: CaffeKind::new(
+        &["Pooling", "POOLING"],
+        &["pooling_param"],
+        "pool global_pooling round_mode engine kernel_size kernel_h kernel_w stride stride_h \
+         stride_w pad pad_h pad_w",
+        read_caffe,
+    ),
+    ..Kind::new("max_pool", |of| read(of, PoolKind::Max))
 };
 
 pub(super) const AVERAGE: Kind =
@@ -91,10 +77,10 @@ fn read_caffe(of: &dyn Attributes) -> Result<Layer, InputError> {
 }
 
 impl LayerRule for Pool2d {
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> &'static Kind {
         match self.kind {
-            PoolKind::Max => MAX.name,
-            PoolKind::Average => AVERAGE.name,
+            PoolKind::Max => &MAX,
+            PoolKind::Average => &AVERAGE,
         }
     }
 
@@ -152,9 +138,5 @@ impl LayerRule for Pool2d {
 
     fn kernel_class(&self, _: Shape, _: Shape) -> KernelClass {
         KernelClass::Planes { overlapping_maxima: self.kind == PoolKind::Max && self.kernel > self.stride }
-    }
-
-    fn family(&self) -> &'static str {
-        "pooling"
     }
 }

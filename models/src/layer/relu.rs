@@ -1,28 +1,27 @@
 //! Rectified linear unit: max(x, 0).
 
-use super::{CaffeKind, Kind, Layer, LayerRule, Pass, Sizes, Work};
+use super::*;
 
 pub(super) struct Relu;
 
 pub(super) const KIND: Kind = Kind {
+    reads_output: true,
+    overwrites: 1,
     onnx: &[("Relu", |_| Ok(Layer::Relu))],
-    caffe: Some(CaffeKind {
-        types: &["ReLU", "RELU"],
-        own: &["relu_param"],
-        fields: &["negative_slope", "engine"],
-        read: |of| match of.number("negative_slope")? {
+    caffe: CaffeKind::new(&["ReLU", "RELU"], &["relu_param"], "negative_slope engine", |of| {
+        match of.number("negative_slope")? {
             Some(slope) if slope != 0.0 => {
                 Err(of.refuse("negative_slope", "a ReLU is flat below zero here: leave it out"))
             }
             _ => Ok(Layer::Relu),
-        },
+        }
     }),
-    ..Kind::plain("relu", |_| Ok(Layer::Relu))
+    ..Kind::new("relu", |_| Ok(Layer::Relu))
 };
 
 impl LayerRule for Relu {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     /// One FLOP an element; backward reads gradient and output.
@@ -34,15 +33,7 @@ impl LayerRule for Relu {
         }
     }
 
-    fn reads_output(&self) -> bool {
-        true
-    }
-
-    fn overwrites(&self, _: usize) -> usize {
-        1
-    }
-
     fn joins(&self, chain: &[&Layer]) -> bool {
-        chain.last().is_some_and(|last| last.rule().takes_relu())
+        chain.last().is_some_and(|last| last.rule().kind().takes_relu)
     }
 }

@@ -1,6 +1,6 @@
 //! What every kind of layer answers about itself: shapes, parameters, work, memory, splitting, fusion and costs.
 
-use super::{Init, InitRules, Inits, Layer, Pass, Shape, Sizes, Work};
+use super::{Init, InitRules, Inits, Kind, Layer, Pass, Shape, Sizes, Work};
 
 /// How many inputs a layer takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,18 +79,13 @@ pub enum KernelClass {
     Elements,
 }
 
-/// The rules of one kind of layer. A new kind implements what differs from a layer that changes each element by itself.
+/// The rules of a layer. A new kind implements what differs from a layer that changes each element by itself.
 pub trait LayerRule {
-    /// The kind as model files write it, e.g. `conv2d`.
-    fn kind(&self) -> &'static str;
+    /// What holds for all layers of its kind.
+    fn kind(&self) -> &'static Kind;
 
     /// The cost of a pass in fp32, a multiply-add being two FLOPs; nothing for a pass that does not exist.
     fn work(&self, pass: Pass, of: &Sizes) -> Work;
-
-    /// How many inputs it takes.
-    fn arity(&self) -> Arity {
-        Arity::One
-    }
 
     /// Shape of one sample of the output, from as many inputs as it takes; the error says what does not fit and the cure.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
@@ -112,11 +107,6 @@ pub trait LayerRule {
         Vec::new()
     }
 
-    /// Whether each channel of its output has a running mean and variance.
-    fn has_statistics(&self) -> bool {
-        false
-    }
-
     /// What a recipe says of its first parameter: `last` if no other layer of its kind follows, `ends_block` if it is the
     /// last of a residual block's branch.
     fn weight_rule(&self, _rules: &InitRules, _last: bool, _ends_block: bool) -> Option<Init> {
@@ -128,44 +118,9 @@ pub trait LayerRule {
         None
     }
 
-    /// When a backward pass reads its input.
-    fn input_use(&self) -> InputUse {
-        InputUse::Never
-    }
-
-    /// Whether a backward pass reads its output, for the slope follows from it.
-    fn reads_output(&self) -> bool {
-        false
-    }
-
     /// What its kernel keeps for the backward pass: a name, and bytes for each sample.
     fn keeps(&self, _input: Shape, _output: Shape) -> Option<(&'static str, u64)> {
         None
-    }
-
-    /// How many of its `inputs` (the first ones) its output may overwrite.
-    fn overwrites(&self, _inputs: usize) -> usize {
-        0
-    }
-
-    /// Whether its output is the memory of its input.
-    fn is_view(&self) -> bool {
-        false
-    }
-
-    /// Whether it ends a model.
-    fn is_loss(&self) -> bool {
-        false
-    }
-
-    /// Whether it takes each sample as a vector of features, whatever its shape.
-    fn flattens(&self) -> bool {
-        false
-    }
-
-    /// Whether a ReLU behind it can be part of its kernel.
-    fn takes_relu(&self) -> bool {
-        false
     }
 
     /// Whether it can be part of the kernel of the layers `chain`.
@@ -175,9 +130,8 @@ pub trait LayerRule {
 
     /// How it lies over ranks, where all its inputs are split or not, and all its consumers flatten or not; the error says
     /// why it cannot be split.
-    fn features(&self, inputs_split: bool, before_vector: bool) -> Result<FeatureRule, &'static str> {
-        let _ = (inputs_split, before_vector);
-        Ok(FeatureRule::Follows)
+    fn features(&self, _inputs_split: bool, _before_vector: bool) -> Result<FeatureRule, &'static str> {
+        self.kind().features
     }
 
     /// The layer with its share of the rows among `ranks`, the last ones padded; nothing where it has no rows.
@@ -187,11 +141,6 @@ pub trait LayerRule {
 
     /// How its kernels work.
     fn kernel_class(&self, _input: Shape, _output: Shape) -> KernelClass {
-        KernelClass::Elements
-    }
-
-    /// Layers of one family have kernels that work alike, so that one's measured costs speak for another's.
-    fn family(&self) -> &'static str {
-        self.kind()
+        self.kind().class
     }
 }

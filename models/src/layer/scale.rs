@@ -1,6 +1,6 @@
 //! A factor and a summand per channel: Caffe's `Scale`.
 
-use super::{CaffeKind, FeatureRule, Init, Inits, InputUse, Kind, Layer, LayerRule, Learned, Pass, Shape, Sizes, Work};
+use super::*;
 
 /// A factor and, if wanted, a summand per channel, both learnable: Caffe's `Scale`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -10,21 +10,17 @@ pub struct Scale {
 }
 
 pub(super) const KIND: Kind = Kind {
-    name: "scale",
+    input_use: InputUse::ForParameters,
     keys: &["bias", "scale_init", "bias_init"],
-    read: |of| Ok(Layer::Scale(Scale { bias: of.boolean("bias")?.unwrap_or(true) })),
-    onnx: &[],
-    caffe: Some(CaffeKind {
-        types: &["Scale"],
-        own: &["scale_param"],
-        fields: &["bias_term", "filler", "bias_filler"],
-        read: |of| Ok(Layer::Scale(Scale { bias: of.boolean("bias_term")?.unwrap_or(false) })),
+    caffe: CaffeKind::new(&["Scale"], &["scale_param"], "bias_term filler bias_filler", |of| {
+        Ok(Layer::Scale(Scale { bias: of.boolean("bias_term")?.unwrap_or(false) }))
     }),
+    ..Kind::new("scale", |of| Ok(Layer::Scale(Scale { bias: of.boolean("bias")?.unwrap_or(true) })))
 };
 
 impl LayerRule for Scale {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn settings(&self) -> String {
@@ -54,10 +50,6 @@ impl LayerRule for Scale {
             Pass::BackwardData => Work::of(of.input, of.input + of.channels, of.input),
             Pass::BackwardWeight => Work::of(flops, 2.0 * of.input, of.learned),
         }
-    }
-
-    fn input_use(&self) -> InputUse {
-        InputUse::ForParameters
     }
 
     fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {

@@ -1,23 +1,21 @@
 //! Sigmoid: 1 / (1 + e⁻ˣ).
 
-use super::{CaffeKind, Kind, Layer, LayerRule, Pass, Sizes, Work};
+use super::*;
 
 pub(super) struct Sigmoid;
 
 pub(super) const KIND: Kind = Kind {
+    reads_output: true,
+    family: "curve",
+    overwrites: 1,
     onnx: &[("Sigmoid", |_| Ok(Layer::Sigmoid))],
-    caffe: Some(CaffeKind {
-        types: &["Sigmoid", "SIGMOID"],
-        own: &["sigmoid_param"],
-        fields: &[],
-        read: |_| Ok(Layer::Sigmoid),
-    }),
-    ..Kind::plain("sigmoid", |_| Ok(Layer::Sigmoid))
+    caffe: CaffeKind::new(&["Sigmoid", "SIGMOID"], &["sigmoid_param"], "", |_| Ok(Layer::Sigmoid)),
+    ..Kind::new("sigmoid", |_| Ok(Layer::Sigmoid))
 };
 
 impl LayerRule for Sigmoid {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     /// Forward 4 FLOPs an element, the exponential counted as one; backward 3, from gradient and output.
@@ -27,17 +25,5 @@ impl LayerRule for Sigmoid {
             Pass::BackwardData => Work::of(3.0 * of.input, 2.0 * of.input, of.input),
             Pass::BackwardWeight => Work::default(),
         }
-    }
-
-    fn reads_output(&self) -> bool {
-        true
-    }
-
-    fn overwrites(&self, _: usize) -> usize {
-        1
-    }
-
-    fn family(&self) -> &'static str {
-        "curve"
     }
 }

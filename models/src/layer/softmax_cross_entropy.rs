@@ -1,23 +1,27 @@
 //! Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.
 
-use super::{CaffeKind, FeatureRule, KernelClass, Kind, Layer, LayerRule, Pass, Shape, Sizes, Work};
+use super::*;
 
 pub(super) struct SoftmaxCrossEntropy;
 
 pub(super) const KIND: Kind = Kind {
+    is_loss: true,
+    family: "loss",
+    features: Ok(FeatureRule::Whole),
+    class: KernelClass::Scores,
     keys: &["loss_weight"],
-    caffe: Some(CaffeKind {
-        types: &["SoftmaxWithLoss", "SOFTMAX_LOSS"],
-        own: &["loss_param", "loss_weight", "softmax_param"],
-        fields: &[],
-        read: |_| Ok(Layer::SoftmaxCrossEntropy),
-    }),
-    ..Kind::plain("softmax_cross_entropy", |_| Ok(Layer::SoftmaxCrossEntropy))
+    caffe: CaffeKind::new(
+        &["SoftmaxWithLoss", "SOFTMAX_LOSS"],
+        &["loss_param", "loss_weight", "softmax_param"],
+        "",
+        |_| Ok(Layer::SoftmaxCrossEntropy),
+    ),
+    ..Kind::new("softmax_cross_entropy", |_| Ok(Layer::SoftmaxCrossEntropy))
 };
 
 impl LayerRule for SoftmaxCrossEntropy {
-    fn kind(&self) -> &'static str {
-        KIND.name
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
@@ -42,21 +46,5 @@ impl LayerRule for SoftmaxCrossEntropy {
 
     fn keeps(&self, input: Shape, _: Shape) -> Option<(&'static str, u64)> {
         Some(("probabilities", u64::from(input.channels) * 4))
-    }
-
-    fn is_loss(&self) -> bool {
-        true
-    }
-
-    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        Ok(FeatureRule::Whole)
-    }
-
-    fn kernel_class(&self, _: Shape, _: Shape) -> KernelClass {
-        KernelClass::Scores
-    }
-
-    fn family(&self) -> &'static str {
-        "loss"
     }
 }

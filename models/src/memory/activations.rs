@@ -196,12 +196,12 @@ impl Reads {
             return Reads { input: true, output: false };
         }
         // A flattened input is the same memory as its dense layer's.
-        let head = layers.clone().find(|layer| !layer.rule().is_view());
-        let input = match head.map(|layer| layer.rule().input_use()) {
+        let head = layers.clone().find(|layer| !layer.rule().kind().is_view);
+        let input = match head.map(|layer| layer.rule().kind().input_use) {
             Some(InputUse::Always) => true,
             Some(InputUse::ForParameters) => phase != Phase::BackwardData,
             Some(InputUse::Never) | None => false,
         };
-        Reads { input, output: layers.any(|layer| layer.rule().reads_output()) }
+        Reads { input, output: layers.any(|layer| layer.rule().kind().reads_output) }
     }
 }

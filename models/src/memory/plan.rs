@@ -178,8 +178,10 @@ fn overwritten(
     output_piece: &[Option<usize>],
 ) -> Option<usize> {
     let head = program.model.node(layers[0]);
-    let flat = layers.iter().all(|id| program.model.node(*id).layer.rule().is_view());
-    let candidates = if flat { 1 } else { head.layer.rule().overwrites(head.inputs.len()) };
+    let flat = layers.iter().all(|id| program.model.node(*id).layer.rule().kind().is_view);
+    let most = head.layer.rule().kind().overwrites;
+    // Of a sum of two any may be it, for x + y = y + x; of more only the first, to keep the brackets.
+    let candidates = if flat || head.inputs.len() > most { most.min(1).max(flat.into()) } else { most };
     let piece = |id: &LayerId| output_piece[id.index()];
     (0..candidates).find_map(|index| {
         let over = piece(&head.inputs[index])?;

@@ -66,7 +66,7 @@ pub(super) fn build(name: String, source: String, drafts: Vec<Draft>) -> Result<
         let input_shapes: Vec<Shape> = inputs.iter().map(|id| nodes[id.index()].output).collect();
         let output = draft.layer.output_shape(&input_shapes).map_err(|message| draft.error(message))?;
         let parameters = arenas.parameters(draft, &input_shapes, output)?;
-        let statistics = draft.layer.rule().has_statistics().then(|| {
+        let statistics = draft.layer.rule().kind().statistics.then(|| {
             let start = arenas.statistics;
             arenas.statistics += 2 * u64::from(output.channels);
             start..arenas.statistics

@@ -188,7 +188,7 @@ fn outputs(whole: &Model, ranks: u32, front: &dyn Fn(LayerId) -> bool) -> Result
     let mut layouts: Vec<Layout> = Vec::new();
     for (id, node) in whole.iter() {
         let split_inputs = node.inputs.iter().all(|input| layouts[input.index()] == Layout::FeatureSplit);
-        let before_vector = whole.consumers(id).iter().all(|id| whole.node(*id).layer.rule().flattens());
+        let before_vector = whole.consumers(id).iter().all(|id| whole.node(*id).layer.rule().kind().flattens);
         layouts.push(if front(id) {
             Layout::BatchSplit
         } else {

@@ -108,11 +108,11 @@ pub(super) fn everything(ranks: u32, samples: u32) -> Vec<Piece> {
 /// No dense layer, or several ways from the front to the back.
 pub(super) fn front(model: &Model) -> Result<Vec<bool>, InputError> {
     let refuse = |message: String| Err(InputError::flag("strategy", "hybrid", message));
-    let Some((dense, node)) = model.iter().find(|(_, node)| node.layer.rule().flattens()) else {
+    let Some((dense, node)) = model.iter().find(|(_, node)| node.layer.rule().kind().flattens) else {
         return refuse(format!("{} has no dense layer to split: take ssgd, or model-parallel", model.name()));
     };
     let flat = node.inputs[0];
-    let is_flat = model.node(flat).layer.rule().is_view() && model.consumers(flat).len() == 1;
+    let is_flat = model.node(flat).layer.rule().kind().is_view && model.consumers(flat).len() == 1;
     let first = if is_flat { flat } else { dense };
     let boundary = model.node(first).inputs[0];
     let mut front = vec![true; model.layers().len()];
@@ -124,7 +124,7 @@ pub(super) fn front(model: &Model) -> Result<Vec<bool>, InputError> {
     }
     let other =
         |id: LayerId| !front[id.index()] && model.node(id).inputs.iter().any(|i| front[i.index()] && *i != boundary);
-    let learns = |id: LayerId| front[id.index()] && model.node(id).layer.rule().flattens();
+    let learns = |id: LayerId| front[id.index()] && model.node(id).layer.rule().kind().flattens;
     let ends = |id: LayerId| front[id.index()] && model.node(id).layer.is_loss();
     match model.iter().map(|(id, _)| id).find(|id| other(*id) || learns(*id) || ends(*id)) {
         None => Ok(front),

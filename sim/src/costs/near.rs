@@ -82,8 +82,8 @@ impl Nearest {
 
 /// Layers whose kernels work alike, by the first that computes.
 fn family<'a>(mut nodes: impl Iterator<Item = &'a Node>) -> &'static str {
-    let computing = nodes.find(|node| !node.layer.rule().is_view());
-    computing.map_or("flatten", |node| node.layer.rule().family())
+    let computing = nodes.find(|node| !node.layer.rule().kind().is_view);
+    computing.map_or("flatten", |node| node.layer.rule().kind().family)
 }
 
 fn distance(known: &Known, nodes: &[&Node], samples: u32) -> f64 {

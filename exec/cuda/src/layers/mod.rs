@@ -173,10 +173,12 @@ impl<A: Activation> Kernel<A> {
         assert!(cpu::Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
         assert!(Self::fits(chain, samples), "a batch of {samples} is too large for the chain {layers:?}");
         assert_eq!(form.precision.scalar(), A::SCALAR, "factors are activations");
-        let computing: Vec<&ChainLayer<'_>> = chain.iter().filter(|member| !member.layer.rule().is_view()).collect();
+        let computing: Vec<&ChainLayer<'_>> =
+            chain.iter().filter(|member| !member.layer.rule().kind().is_view).collect();
+        let head = made(&computing, samples, form, space);
         let mut kernel = Kernel {
-            head: made(&computing, samples, form, space),
-            turning: Turning::of(chain, &computing, form),
+            turning: Turning::of(chain, &computing, form, head.draws()),
+            head,
             inputs: chain[0].inputs.iter().copied().map(size).collect(),
             output: size(output_of(&chain[chain.len() - 1])),
             samples,

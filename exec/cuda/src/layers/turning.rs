@@ -2,7 +2,7 @@
 //! layer reads, and what dropout numbers. They are turned into scratch before a layer and out of it behind.
 
 use lockstep_exec::device::{ChainLayer, output_of};
-use lockstep_models::{Layer, Shape};
+use lockstep_models::Shape;
 
 use super::script::Script;
 use super::{Form, Forward, Gradients};
@@ -27,8 +27,8 @@ pub(super) fn is_image(shape: Shape) -> bool {
 }
 
 impl Turning {
-    /// That of a chain, whose layers but flattenings are `computing`.
-    pub(super) fn of(chain: &[ChainLayer<'_>], computing: &[&ChainLayer<'_>], form: Form) -> Turning {
+    /// That of a chain, whose layers but flattenings are `computing`; the first of them `numbers` elements where it draws for each.
+    pub(super) fn of(chain: &[ChainLayer<'_>], computing: &[&ChainLayer<'_>], form: Form, numbers: bool) -> Turning {
         if !form.channels_last {
             return Turning::default();
         }
@@ -39,9 +39,7 @@ impl Turning {
             [] => [to, to],
             [first, ..] => [first.inputs[0], output_of(computing[computing.len() - 1])],
         };
-        let by_features = computing.first().map(|first| first.layer);
-        let numbers = matches!(by_features, Some(Layer::Dropout(_)));
-        let rows = !is_image(read) || by_features.is_some_and(|layer| layer.rule().flattens());
+        let rows = !is_image(read) || computing.first().is_some_and(|first| first.layer.rule().kind().flattens);
         let (channels, places) = sizes(given);
         let output = match (is_image(given), is_image(to)) {
             (true, false) if !numbers => Some((places, channels)),

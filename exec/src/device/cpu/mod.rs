@@ -159,7 +159,7 @@ impl Kernel {
     /// assert!(!Kernel::fuses(&[&Layer::Relu, &Layer::Add]));
     /// ```
     pub fn fuses(chain: &[&Layer]) -> bool {
-        let computing: Vec<&Layer> = chain.iter().copied().filter(|layer| !layer.rule().is_view()).collect();
+        let computing: Vec<&Layer> = chain.iter().copied().filter(|layer| !layer.rule().kind().is_view).collect();
         let Some(head) = computing.first() else { return !chain.is_empty() };
         let joins = |place: usize| computing[place].rule().joins(&computing[..place]);
         !head.is_input() && !head.is_loss() && (1..computing.len()).all(joins)
@@ -169,7 +169,7 @@ impl Kernel {
     pub fn new(chain: &[ChainLayer<'_>], samples: usize, threads: &Threads) -> Kernel {
         let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
         assert!(Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
-        let mut computing = chain.iter().filter(|member| !member.layer.rule().is_view());
+        let mut computing = chain.iter().filter(|member| !member.layer.rule().kind().is_view);
         let Some(head) = computing.next() else { return boxed(Sum::new(false, threads)).into() };
         let mut tail = Tail::default();
         for member in computing {

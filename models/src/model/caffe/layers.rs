@@ -101,10 +101,10 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
             layer.allow(&[COMMON, known.own])?;
             let of = layer.message(known.own.first().unwrap_or(&""))?;
             if !known.fields.is_empty() {
-                of.allow(&[known.fields])?;
+                of.allow(&[&known.fields.split(' ').collect::<Vec<_>>()])?;
             }
             let made = (known.read)(&Fields { of: &of, input: shapes.first().copied() })?;
-            let fills = known.fields.contains(&"weight_filler");
+            let fills = known.fields.contains("weight_filler");
             Ok(Meaning::Layer(made, if fills { inits(&of)? } else { Inits::default() }))
         }
     }

@@ -173,7 +173,7 @@ impl<'a> Import<'a> {
             Meaning::Layer(made, inits) => {
                 first()?;
                 self.taken(&bottoms);
-                let norm = made.rule().has_statistics();
+                let norm = made.rule().kind().statistics;
                 self.add(top()?, name, made, inputs, inits, 1.0, layer)?;
                 if norm {
                     let message = "has no scale behind it, which batch norm has here: add a Scale with bias_term: true";
@@ -186,7 +186,7 @@ impl<'a> Import<'a> {
 
     /// Whether a layer is a batch norm.
     fn has_statistics(&self, index: usize) -> bool {
-        self.sketch.layer(index).rule().has_statistics()
+        self.sketch.layer(index).rule().kind().statistics
     }
 
     /// A net to deploy ends in its scores: they get a loss.

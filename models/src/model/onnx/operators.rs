@@ -131,7 +131,7 @@ impl<'a> Import<'a> {
                 make(&Placed { node, place }).map_err(|error| error.message)?
             }
         };
-        let inputs = if layer.rule().arity() == Arity::Several { node.inputs.len() } else { 1 };
+        let inputs = if layer.rule().kind().arity == Arity::Several { node.inputs.len() } else { 1 };
         let inputs = (0..inputs).map(|input| self.draft(node, input)).collect::<Result<Vec<_>, _>>()?;
         let name = self.sketch.name(node.name, layer.kind());
         self.layer(name, layer, inputs, place)
@@ -188,21 +188,21 @@ impl<'a> Import<'a> {
         if kind == PoolKind::Average && (before, after) != ((0, 0), (0, 0)) {
             node.demand(&[("count_include_pad", 0)])?;
         }
-        let plain = |padding, ceil| Pool2d { kind, kernel, stride, padding, ceil };
+        let plain = |padding, ceil| Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil });
         let ceil = node.integer("ceil_mode", 0) != 0;
         if before == after {
-            return Ok(Layer::Pool2d(plain(before, ceil)));
+            return Ok(plain(before, ceil));
         }
         let whole = before == (0, 0) && kernel.0 >= input.height && kernel.1 >= input.width;
         if kind == PoolKind::Average && whole && self.places(&window, input) == Some((1, 1)) {
             return Ok(Layer::GlobalPool);
         }
-        let partial = Layer::Pool2d(plain(before, true));
+        let partial = plain(before, true);
         let places = partial.output_shape(&[input]).ok().map(|shape| (shape.height, shape.width));
         if !ceil && places.is_some() && places == self.places(&window, input) {
             return Ok(partial);
         }
-        window.padding().map(|padding| Layer::Pool2d(plain(padding, ceil)))
+        window.padding().map(|padding| plain(padding, ceil))
     }
 
     /// How many places a window has: ⌊(size + padding − kernel) / stride⌋ + 1.
