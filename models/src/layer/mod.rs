@@ -13,6 +13,7 @@ mod dense;
 mod dropout;
 mod flatten;
 mod gather;
+mod gelu;
 mod global_pool;
 mod init;
 mod input;
@@ -68,6 +69,8 @@ pub enum Layer {
     Sigmoid,
     /// (eˣ − e⁻ˣ) / (eˣ + e⁻ˣ).
     Tanh,
+    /// x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))).
+    Gelu,
     /// Normalisation across neighbouring channels.
     LocalResponseNorm(LocalResponseNorm),
     /// Random zeros in training.
@@ -99,6 +102,7 @@ pub const KINDS: &[Kind] = &[
     relu::KIND,
     sigmoid::KIND,
     tanh::KIND,
+    gelu::KIND,
     local_response_norm::KIND,
     dropout::KIND,
     pool2d::MAX,
@@ -123,6 +127,7 @@ impl Layer {
             Layer::Relu => &relu::Relu,
             Layer::Sigmoid => &sigmoid::Sigmoid,
             Layer::Tanh => &tanh::Tanh,
+            Layer::Gelu => &gelu::Gelu,
             Layer::LocalResponseNorm(layer) => layer,
             Layer::Dropout(layer) => layer,
             Layer::Pool2d(layer) => layer,

@@ -78,6 +78,7 @@ pub(super) fn made<A: Activation>(
         Layer::Scale(layer) => Box::new(Scale::new(layer, Image::new(input, last))),
         Layer::Sigmoid => Box::new(Curve { hyperbolic: false }),
         Layer::Tanh => Box::new(Curve { hyperbolic: true }),
+        Layer::Gelu => Box::new(super::gelu::Gelu),
         Layer::Concat if last => {
             let sizes = inputs.iter().map(|input| input.channels.into()).collect();
             Box::new(Concat { sizes, rows: Image::new(input, last).plane() })

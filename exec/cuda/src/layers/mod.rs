@@ -42,6 +42,7 @@ mod convolution;
 mod dense;
 mod dropout;
 mod elementwise;
+mod gelu;
 mod head;
 mod image;
 mod joining;

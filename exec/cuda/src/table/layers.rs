@@ -53,6 +53,22 @@ kernels! {
         accumulate: bool,
     }
 
+    /// GELU by its tanh approximation.
+    GeluForward<A> = Elementwise::gelu_forward on Geometry::groups(all), all = u64::from(elements); {
+        x: View<A>[all],
+        y: ViewMut<A>[all],
+        elements: u32,
+    }
+
+    /// The gradient before a GELU from its input.
+    GeluBackward<A> = Elementwise::gelu_backward on Geometry::groups(all), all = u64::from(elements); {
+        d_y: View<A>[all],
+        x: View<A>[all],
+        d_x: ViewMut<A>[all],
+        elements: u32,
+        accumulate: bool,
+    }
+
     /// `y ← f·x + s` per channel, rectified or not: a bias, a scale layer, its gradient towards `x`.
     ChannelAffine<A> = Channels::channel_affine on Geometry::groups(all), all = product([samples, channels, plane]); {
         x: View<A>[all],

@@ -11,7 +11,8 @@ mod sums;
 mod windows;
 
 pub use layers::{
-    Add, BatchNormBackward, BatchNormForward, ChannelAffine, CurveBackward, CurveForward, ReluBackward, ReluForward,
+    Add, BatchNormBackward, BatchNormForward, ChannelAffine, CurveBackward, CurveForward, GeluBackward, GeluForward,
+    ReluBackward, ReluForward,
 };
 pub use losses::{
     Draws, DropoutBackward, DropoutForward, LogisticForward, LossBackward, LossTotals, SoftmaxForward, blocks_of_draws,

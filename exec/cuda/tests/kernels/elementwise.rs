@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 
 use lockstep_cuda::Bf16;
-use lockstep_cuda::table::{Add, AddInto, CurveBackward, CurveForward, ReluBackward, ReluForward};
+use lockstep_cuda::table::{
+    Add, AddInto, CurveBackward, CurveForward, GeluBackward, GeluForward, ReluBackward, ReluForward,
+};
 use lockstep_exec::device::cpu::add_into;
 use lockstep_models::{Layer, Shape};
 use proptest::prelude::*;
@@ -13,8 +15,19 @@ use crate::memory::{Memory, Real, rounded};
 use crate::twin::Twin;
 use crate::{OnCpu, Theme, any_batch, few, merged, near_in, property, same, same_in, size};
 
-pub(crate) const THEME: Theme =
-    Theme { kernels: &["add", "add_into", "curve_backward", "curve_forward", "relu_backward", "relu_forward"], play };
+pub(crate) const THEME: Theme = Theme {
+    kernels: &[
+        "add",
+        "add_into",
+        "curve_backward",
+        "curve_forward",
+        "gelu_backward",
+        "gelu_forward",
+        "relu_backward",
+        "relu_forward",
+    ],
+    play,
+};
 
 fn play(twin: &RefCell<Twin>) {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
@@ -24,6 +37,8 @@ fn play(twin: &RefCell<Twin>) {
         sums_and_rectifiers::<Bf16>(twin, memory, samples, shape, flags);
         curves::<f32>(twin, memory, samples, shape, flags);
         curves::<Bf16>(twin, memory, samples, shape, flags);
+        gelu::<f32>(twin, memory, samples, shape, flags.2);
+        gelu::<Bf16>(twin, memory, samples, shape, flags.2);
     });
     property(1..3000usize, few(30), |elements, memory| buffers(&mut twin.borrow_mut(), memory, elements));
 }
@@ -98,6 +113,20 @@ fn curves<A: Real>(
     twin.play(memory, &launch);
     let (slopes, _) = expected.backward(&d);
     near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "curve's gradient");
+}
+
+fn gelu<A: Real>(twin: &mut Twin, memory: &mut Memory, samples: u32, shape: Shape, accumulate: bool) {
+    let elements = samples as usize * size(shape);
+    let (values, d, before) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
+    let mut expected = OnCpu::plain(&Layer::Gelu, &[shape], samples, &[&values]);
+    let (x, y) = (memory.hold::<A>(&values), memory.space(elements));
+    let count = elements as u32;
+    twin.play(memory, &GeluForward { x: x.read(), y: y.write(), elements: count });
+    near_in(memory, y, &expected.output, "gelu");
+    let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
+    twin.play(memory, &GeluBackward { d_y: d_y.read(), x: x.read(), d_x: d_x.write(), elements: count, accumulate });
+    let (slopes, _) = expected.backward(&d);
+    near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "gelu's gradient");
 }
 
 /// Sums of buffers.

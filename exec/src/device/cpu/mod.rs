@@ -39,6 +39,7 @@ mod dense;
 mod device;
 mod dropout;
 mod elementwise;
+mod gelu;
 mod interleaved;
 mod layout;
 mod layouts;
@@ -302,6 +303,7 @@ fn made(head: &ChainLayer<'_>, tail: Tail, samples: usize, threads: &Threads) ->
         Layer::Dropout(layer) => boxed(Dropout::new(layer.rate, size(input), threads)),
         Layer::Sigmoid => boxed(Activation::new(Curve::Sigmoid, threads)),
         Layer::Tanh => boxed(Activation::new(Curve::Tanh, threads)),
+        Layer::Gelu => boxed(gelu::Gelu::new(threads)),
         Layer::Scale(layer) => boxed(Scale::new(layer.bias, channels, plane, threads)),
         Layer::Pool2d(layer) => boxed(Pooling::new(layer, input, output, threads)),
         Layer::GlobalPool => boxed(Pooling::global(input, threads)),

@@ -67,6 +67,10 @@ pub(crate) fn forward(
         Layer::Relu => x.iter().map(|x| x.max(0.0)).collect(),
         Layer::Sigmoid => x.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
         Layer::Tanh => x.iter().map(|x| (x.exp() - (-x).exp()) / (x.exp() + (-x).exp())).collect(),
+        Layer::Gelu => {
+            let bend = |x: f64| ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh();
+            x.iter().map(|x| 0.5 * x * (1.0 + bend(*x))).collect()
+        }
         Layer::LocalResponseNorm(norm) => all.map(|(n, c, h, w)| response_at(norm, shape, x, n, c, h, w)).collect(),
         Layer::Dropout(dropout) => {
             let (size, draw) = (size(shape), Draw::default());

@@ -72,7 +72,8 @@ fn operators_become_layers() {
         groups: 2,
         bias: false,
     };
-    let cases: [(&str, &[i64], Attributes<'_>, Layer); 12] = [
+    let cases: [(&str, &[i64], Attributes<'_>, Layer); 13] = [
+        ("Gelu", &[], &[("approximate=tanh", &[])], Layer::Gelu),
         ("Relu", &[], &[], Layer::Relu),
         ("Sigmoid", &[], &[], Layer::Sigmoid),
         ("Tanh", &[], &[], Layer::Tanh),

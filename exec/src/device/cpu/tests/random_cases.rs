@@ -27,7 +27,7 @@ fn any_pool() -> impl Strategy<Value = Case> {
 
 fn any_other() -> impl Strategy<Value = Case> {
     let image = (1..20u32, upto(1..=5), 1..4usize).prop_map(|(c, (h, w), samples)| (shape(c, h, w), samples));
-    (image, 0..12, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
+    (image, 0..13, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
         let wider = Shape { channels: more, ..shape };
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
         let (layer, inputs) = match which {
@@ -47,6 +47,7 @@ fn any_other() -> impl Strategy<Value = Case> {
                 (Layer::LocalResponseNorm(LocalResponseNorm { size, alpha: 0.3, beta, k: 1.5 }), vec![shape])
             }
             10 => (Layer::Dropout(DropoutLayer { rate: more as f32 / 20.0 }), vec![shape]),
+            11 => (Layer::Gelu, vec![shape]),
             _ => (Layer::Flatten, vec![shape]),
         };
         Case { layer, inputs, samples }

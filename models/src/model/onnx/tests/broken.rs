@@ -36,7 +36,8 @@ fn no_protobuf_or_no_graph() {
 /// Operator, sizes of its constant, attributes, and what the error says; the input is 4×6×6.
 #[test]
 fn nodes() {
-    let cases: [(&str, &[i64], Attributes<'_>, &str); 19] = [
+    let cases: [(&str, &[i64], Attributes<'_>, &str); 20] = [
+        ("Gelu", &[], &[], "export with approximate = \"tanh\""),
         ("Transpose", &[], &[], "there is no layer for Transpose: known are Conv, Gemm"),
         ("Conv", &[], &[], "its weight \"\" is no initializer"),
         ("Conv", &[8, 3, 3, 3], &[], "takes 3 channels in each of 1 groups, but its input is 4×6×6"),

@@ -73,7 +73,7 @@ impl Writer {
         self.graph.extend(bytes(5, &tensor));
     }
 
-    /// A node; each attribute is written both as a number and as a list.
+    /// A node; each attribute is written as a number, as a list and, behind an equals sign in its name, as a text.
     pub(super) fn node(
         &mut self,
         op: &str,
@@ -86,8 +86,12 @@ impl Writer {
         node.extend(outputs.iter().flat_map(|output| bytes(2, output.as_bytes())));
         node.extend([bytes(3, name.as_bytes()), bytes(4, op.as_bytes())].concat());
         for (name, values) in attributes {
+            let (name, text) = name.split_once('=').unwrap_or((name, ""));
             let number = values.first().copied().unwrap_or(0);
-            node.extend(bytes(5, &[bytes(1, name.as_bytes()), integer(3, number), packed(8, values)].concat()));
+            node.extend(bytes(
+                5,
+                &[bytes(1, name.as_bytes()), integer(3, number), bytes(4, text.as_bytes()), packed(8, values)].concat(),
+            ));
         }
         self.graph.extend(bytes(1, &node));
     }
