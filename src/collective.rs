@@ -283,18 +283,6 @@ fn member(
     Ok(Some(Measured { seconds, wrong: all_wrong }))
 }
 
-/// What each of `members` must at least send per byte of the buffer, as nccl-tests define the bus bandwidth.
-pub fn bus_factor(collective: &Collective, members: u32) -> f64 {
-    let others = f64::from(members.saturating_sub(1)) / f64::from(members.max(1));
-    match collective {
-        Collective::AllReduce | Collective::AllReduceOfNodes => 2.0 * others,
-        Collective::ReduceScatter | Collective::AllGather => others,
-        Collective::ReduceScatterV { .. } | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => others,
-        Collective::Scatter { .. } | Collective::Gather { .. } => others,
-        Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use lockstep_topology::{Algorithm, Group};
@@ -328,20 +316,12 @@ mod tests {
 
     #[test]
     fn a_wrong_element_is_counted() {
-        let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(2), 8, 0).unwrap();
+        let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(2), 8, 0).unwrap();
         let meeting = Meeting::new(schedule);
         // 0 1 2 … and 3 4 5 … add up to 3 5 7 …
         let mut output: Vec<f32> = (0..8).map(|e| 3.0 + 2.0 * e as f32).collect();
         assert_eq!(meeting.wrong(1, &output), 0);
         output[5] += 1.0;
         assert_eq!(meeting.wrong(1, &output), 1);
-    }
-
-    #[test]
-    fn bus_factors_are_those_of_nccl_tests() {
-        assert_eq!(bus_factor(&Collective::AllReduce, 4), 1.5);
-        assert_eq!(bus_factor(&Collective::AllGather, 4), 0.75);
-        assert_eq!(bus_factor(&Collective::Broadcast { root: 0 }, 4), 1.0);
-        assert_eq!(bus_factor(&Collective::AllReduce, 1), 0.0);
     }
 }

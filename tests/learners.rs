@@ -73,10 +73,7 @@ proptest! {
         seed: u64,
     ) {
         let algorithm: Algorithm = algorithm.parse().unwrap();
-        let servers = match algorithm {
-            Algorithm::ParameterServer { servers, dedicated: true } if learners > 1 => servers,
-            _ => 0,
-        };
+        let servers = if learners > 1 { algorithm.servers() } else { 0 };
         let node = first_node.min(learners + servers);
         let rest = learners + servers - node;
         let node_sizes = if rest == 0 { vec![node] } else { vec![node, rest] };

@@ -83,7 +83,7 @@ proptest! {
         concurrent in 1u32..4,
     ) {
         let model = Arc::new(random_model(seed, false));
-        let hierarchical = matches!(algorithm, Algorithm::Hierarchical(_));
+        let hierarchical = algorithm.by_nodes();
         let mut job = Job { accumulate, bucket, chunk, algorithm, ..Job::new(model, workers, batch) };
         job.concurrent_exchanges = concurrent;
         if hierarchical {

@@ -1,6 +1,6 @@
 //! `Program::check`: what must hold before a program is simulated or executed, from indices to the meaning of its exchanges.
 
-use lockstep_topology::{Algorithm, InputError, check as check_schedule};
+use lockstep_topology::{InputError, check as check_schedule};
 
 use crate::{Area, AveragingRule, Buffer, Copy, Exchange, Op, Program, Role, Stream, TaskId};
 
@@ -138,7 +138,7 @@ impl Program {
             return Err(fault(role, &task.name, "its group counts other members than ranks"));
         }
         // MPI's call stalls whatever else its process has in flight, and NCCL's must come in the same order everywhere.
-        let library = matches!(exchange.algorithm, Algorithm::Library(_));
+        let library = exchange.algorithm.library().is_some();
         if library && !self.alone(role, id) {
             return Err(fault(role, &task.name, "a library's collective runs alone: one exchange at a time, please"));
         }
@@ -177,7 +177,7 @@ impl Program {
             }
             let mut proved: Vec<(u64, &Exchange)> = Vec::new();
             // A library's collective is its own affair; its lanes only say what it costs.
-            for exchange in expected.iter().filter(|exchange| !matches!(exchange.algorithm, Algorithm::Library(_))) {
+            for exchange in expected.iter().filter(|exchange| exchange.algorithm.library().is_none()) {
                 let elements = exchange.range.end - exchange.range.start;
                 let seen = proved.iter().any(|(n, e)| {
                     *n == elements

@@ -93,7 +93,7 @@ impl Job {
             batch_per_rank,
             accumulate: 1,
             bucket: Bucket::Size(Bytes(25 << 20)),
-            algorithm: Algorithm::Ring,
+            algorithm: Algorithm::ring(),
             chunk: None,
             concurrent_exchanges: 1,
             node_sizes: None,
@@ -136,16 +136,13 @@ impl Job {
 
     /// Ranks that only serve.
     pub fn servers(&self) -> u32 {
-        match self.algorithm {
-            Algorithm::ParameterServer { servers, dedicated: true } if self.workers > 1 => servers,
-            _ => 0,
-        }
+        if self.workers > 1 { self.algorithm.servers() } else { 0 }
     }
 
     /// How the members of the allreduce lie on nodes, which only a hierarchical method asks for.
     pub fn group(&self) -> Group {
-        match (&self.node_sizes, &self.algorithm) {
-            (Some(sizes), Algorithm::Hierarchical(_)) => Group::nodes(sizes),
+        match &self.node_sizes {
+            Some(sizes) if self.algorithm.by_nodes() => Group::nodes(sizes),
             _ => Group::flat(self.ranks()),
         }
     }
@@ -204,8 +201,7 @@ impl Job {
             return refused("learners", self.learners.to_string(), &message);
         }
         let two_levels = self.averaging().is_some_and(|averaging| averaging.references.is_some());
-        let serves =
-            !matches!(self.algorithm, Algorithm::Library(_) | Algorithm::ParameterServer { dedicated: true, .. });
+        let serves = self.algorithm.library().is_none() && self.algorithm.servers() == 0;
         if two_levels && !serves {
             let message = "crosses devices by reference models, one of each: take ring, or hierarchical:ring";
             return refused("algorithm", self.algorithm.to_string(), message);

@@ -112,7 +112,7 @@ fn ring(cluster: &Cluster, order: &PlacementRule, network: NetworkModel) -> Resu
     };
     let run = CollectiveRun {
         collective: Collective::AllReduce,
-        algorithm: Algorithm::Ring,
+        algorithm: Algorithm::ring(),
         group: Group::flat(ranks),
         elements: 25 << 20,
         chunk: 0,

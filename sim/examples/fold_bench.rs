@@ -142,7 +142,7 @@ fn main() -> Result<(), SimError> {
         (prediction.timeline.step_time_s(), prediction.folding)
     } else {
         let (algorithm, group, chunk) = match load.as_str() {
-            "ring" => (Algorithm::Ring, Group::flat(ranks), 0),
+            "ring" => (Algorithm::ring(), Group::flat(ranks), 0),
             "hierarchical" => (hierarchical, Group::nodes(&sizes), chunk),
             _ => return Err(usage().into()),
         };

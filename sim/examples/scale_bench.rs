@@ -167,14 +167,14 @@ fn main() -> Result<(), SimError> {
     let count: u32 = count.parse().map_err(|_| usage())?;
     let start = Instant::now();
     let simulated = match load.as_str() {
-        "ring" => allreduce(&cluster(count, true, None)?, Algorithm::Ring, (0..count).collect())?,
-        "even-ring" => allreduce(&cluster(count, false, None)?, Algorithm::Ring, (0..count).collect())?,
+        "ring" => allreduce(&cluster(count, true, None)?, Algorithm::ring(), (0..count).collect())?,
+        "even-ring" => allreduce(&cluster(count, false, None)?, Algorithm::ring(), (0..count).collect())?,
         "halving-doubling" => {
-            allreduce(&cluster(count, false, None)?, Algorithm::HalvingDoubling, (0..count).collect())?
+            allreduce(&cluster(count, false, None)?, Algorithm::halving_doubling(), (0..count).collect())?
         }
         "tree" => {
             let cluster = cluster(count, true, Some(count / PER_LEAF))?;
-            allreduce(&cluster, Algorithm::Ring, shuffled(count))?
+            allreduce(&cluster, Algorithm::ring(), shuffled(count))?
         }
         "flows" => flows(count)?,
         _ => return Err(usage().into()),

@@ -76,18 +76,6 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
     let time = outcome.end;
     let seconds = time.as_secs_f64();
     let algbw = if seconds > 0.0 { (run.elements * 4) as f64 / seconds } else { 0.0 };
-    let busbw = algbw * bus_factor(&run.collective, contributors);
+    let busbw = algbw * run.collective.bus_factor(contributors);
     Ok(CollectiveTime { time, algbw, busbw, traffic: outcome.traffic, utilisation: outcome.utilisation, folding })
-}
-
-/// What each of `members` must at least send per byte of the buffer.
-fn bus_factor(collective: &Collective, members: u32) -> f64 {
-    let others = f64::from(members.saturating_sub(1)) / f64::from(members.max(1));
-    match collective {
-        Collective::AllReduce | Collective::AllReduceOfNodes => 2.0 * others,
-        Collective::ReduceScatter | Collective::AllGather => others,
-        Collective::ReduceScatterV { .. } | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => others,
-        Collective::Scatter { .. } | Collective::Gather { .. } => others,
-        Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
-    }
 }

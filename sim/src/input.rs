@@ -237,7 +237,7 @@ pub fn shuffle_time(platform: &Platform<'_>, held: Held) -> Result<Time, SimErro
     let counts = vec![pair; members as usize * members as usize];
     let run = CollectiveRun {
         collective: Collective::AllToAllV { counts: counts.into() },
-        algorithm: lockstep_topology::Algorithm::Pairwise,
+        algorithm: lockstep_topology::Algorithm::pairwise(),
         group: Group::flat(members),
         elements: pair * u64::from(members),
         chunk: 0,

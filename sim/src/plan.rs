@@ -187,7 +187,7 @@ impl Plan {
                         let schedule = program.schedule(exchange)?;
                         let schedule = if padded { schedule.padded() } else { schedule };
                         let window = Program::window(exchange, &schedule);
-                        let library = library(&exchange.algorithm);
+                        let library = exchange.algorithm.library();
                         meetings.push(Meeting { schedule, window, first: group.ranks.first, library, apart: None });
                         known.push(key);
                         known.len() - 1
@@ -222,7 +222,7 @@ impl Plan {
             synchronisation: Vec::new(),
             repeats_alone: true,
         };
-        let (library, apart) = (library(algorithm), Some(Apart::AtOnce));
+        let (library, apart) = (algorithm.library(), Some(Apart::AtOnce));
         Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0, library, apart }] }
     }
 
@@ -237,10 +237,6 @@ impl Plan {
     pub(crate) fn ranks(&self) -> u32 {
         self.roles.iter().map(|role| role.count).sum()
     }
-}
-
-fn library(algorithm: &Algorithm) -> Option<Library> {
-    if let Algorithm::Library(library) = algorithm { Some(*library) } else { None }
 }
 
 fn role_plan(role: &Role, meeting_of: &[Option<u32>]) -> RolePlan {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 use lockstep_exec::{ASIDE, check_buffers, check_threads};
-use lockstep_topology::{Algorithm, Group, InputError, Library, Schedule};
+use lockstep_topology::{Group, InputError, Library, Schedule};
 
 use super::flags::{CollectiveFlags, positive};
 use super::operation_flags::seconds;
 use super::sim_collective::{at_algorithm, collective_run};
-use crate::collective::{Meeting, bus_factor, measure};
+use crate::collective::{Meeting, measure};
 use crate::experiment::{Experiment, TransportKind};
 use crate::failure::Failure;
 use crate::launch::Launch;
@@ -45,11 +45,11 @@ impl ExecCollective {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = &self.collective;
         flags.collective(1)?;
-        if flags.algorithm == Algorithm::Library(Library::Nccl) {
+        if flags.algorithm.library() == Some(Library::Devices) {
             let message = "adds up what lies on GPUs, and here buffers lie on the host: take ring, or library:mpi";
             return Err(InputError::flag("algorithm", flags.algorithm.to_string(), message).into());
         }
-        if matches!(flags.algorithm, Algorithm::Library(_)) && flags.transport != TransportKind::Mpi {
+        if flags.algorithm.library().is_some() && flags.transport != TransportKind::Mpi {
             let message = "calls MPI: add --transport mpi, or take an algorithm of lockstep's own, such as ring";
             return Err(InputError::flag("algorithm", flags.algorithm.to_string(), message).into());
         }
@@ -61,10 +61,7 @@ impl ExecCollective {
         // Here all ranks share one host; on several, each process is a node.
         let each = flags.ranks / launch.processes();
         let sizes = if launch.processes() == 1 { vec![flags.ranks] } else { vec![each; launch.processes() as usize] };
-        let group = match flags.algorithm {
-            Algorithm::Hierarchical(_) => Group::nodes(&sizes),
-            _ => Group::flat(flags.ranks),
-        };
+        let group = if flags.algorithm.by_nodes() { Group::nodes(&sizes) } else { Group::flat(flags.ranks) };
         let here = launch.here(flags.ranks).len() as u64;
         launch.all(check_threads(here, 1))?;
         let mut meant = Vec::new();
@@ -96,7 +93,7 @@ impl ExecCollective {
                 time_p10_us: Some(quantile(&measured.seconds, 0.1) * 1e6),
                 time_p90_us: Some(quantile(&measured.seconds, 0.9) * 1e6),
                 algbw: algbw * 1e-9,
-                busbw: algbw * bus_factor(&run.collective, contributors) * 1e-9,
+                busbw: algbw * run.collective.bus_factor(contributors) * 1e-9,
                 wrong: Some(measured.wrong),
                 bound: None,
                 bound_utilisation: None,

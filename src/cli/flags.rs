@@ -144,9 +144,9 @@ pub struct CollectiveFlags {
     /// gather:ROOT, alltoallv (equal blocks)
     #[arg(long, default_value = "allreduce", value_name = "NAME")]
     pub collective: String,
-    /// ring, halving-doubling, binomial-tree, tree:4, pipelined-chain, multi-color:4, parameter-server:1, pairwise,
-    /// direct, hierarchical:ring
+    /// One of the registry
     #[arg(long, default_value = "ring", value_parser = algorithm, value_name = "A")]
+    #[arg(help = algorithms(|(form, _)| form, ", "), long_help = algorithms(|(form, help)| format!("{form}: {help}"), "\n"))]
     pub algorithm: Algorithm,
     /// Members of the group
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
@@ -238,6 +238,11 @@ pub(super) fn parsed<T: std::str::FromStr<Err = String>>(text: &str) -> Result<T
 
 pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
     text.parse().map_err(|error: InputError| error.message)
+}
+
+/// The algorithms of the registry, shown by `show`.
+fn algorithms(show: impl Fn((String, &'static str)) -> String, between: &str) -> String {
+    Algorithm::forms().map(show).collect::<Vec<_>>().join(between)
 }
 
 /// What `--anchor` gives.

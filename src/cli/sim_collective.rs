@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, Conditions, FoldRule, Folding, Platform, SimError, simulate_collective};
-use lockstep_topology::{Algorithm, Bytes, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule};
+use lockstep_topology::{Bytes, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule};
 
 use super::flags::{CollectiveFlags, FoldFlags};
 use super::sim_predict::Network;
@@ -61,10 +61,8 @@ impl SimCollective {
             conditions: Conditions::none(),
         };
         let members: Vec<_> = placement.all().collect();
-        let group = match flags.algorithm {
-            Algorithm::Hierarchical(_) => Group::nodes(&placement.node_sizes(&members)),
-            _ => Group::flat(flags.ranks),
-        };
+        let sizes = || placement.node_sizes(&members);
+        let group = if flags.algorithm.by_nodes() { Group::nodes(&sizes()) } else { Group::flat(flags.ranks) };
         let mut rows = Vec::new();
         let mut notes = vec![site.basis.clone()];
         let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });

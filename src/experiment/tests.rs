@@ -272,7 +272,7 @@ fn what_only_the_expansion_finds_is_told_at_its_line() {
 #[test]
 fn a_flag_that_replaces_a_key_takes_the_blame() {
     let mut e = with("ranks = 2\nalgorithm = \"ring\"").unwrap();
-    e.algorithms = vec![Algorithm::Pairwise];
+    e.algorithms = vec![Algorithm::pairwise()];
     e.overridden("algorithm");
     assert_eq!(e.configurations().unwrap_err().place.to_string(), "--algorithm");
 }

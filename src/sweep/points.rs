@@ -78,7 +78,7 @@ impl<'a> Points<'a> {
         };
         let algorithm = self.algorithm(point);
         // Dedicated servers need places too.
-        let room = || hardware.room().saturating_sub(dedicated(&algorithm)).max(1);
+        let room = || hardware.room().saturating_sub(algorithm.servers()).max(1);
         let ranks = self.sweep.ranks_of(point).unwrap_or_else(room);
         match self.predicted(point, ranks, &hardware, self.label(index, ranks)) {
             Ok(row) => Ok(row),
@@ -185,16 +185,8 @@ impl<'a> Points<'a> {
             chunk: sweep.chunks[point.chunk as usize].map_or_else(|| "auto".to_owned(), |chunk| chunk.to_string()),
             concurrent_exchanges: sweep.concurrent_exchanges[point.concurrent as usize],
             network: Setup { network: self.how.network, ..Setup::default() }.network_name().to_owned(),
-            total_ranks: if alone { 1 } else { ranks.saturating_add(dedicated(&algorithm)) },
+            total_ranks: if alone { 1 } else { ranks.saturating_add(algorithm.servers()) },
             ..SweepRow::default()
         }
-    }
-}
-
-/// Ranks that only serve.
-fn dedicated(algorithm: &Algorithm) -> u32 {
-    match algorithm {
-        Algorithm::ParameterServer { servers, dedicated: true } => *servers,
-        _ => 0,
     }
 }

@@ -1,7 +1,7 @@
 //! What a process can see of a run beforehand: whether its ranks can do the program's exchanges, and whether there is room for them.
 
 use lockstep_models::Program;
-use lockstep_topology::{Algorithm, InputError, Library};
+use lockstep_topology::{InputError, Library};
 
 use crate::device::Devices;
 use crate::room::check_threads;
@@ -21,15 +21,15 @@ pub fn check_run(
     check_threads(here.len() as u64, threads as u64)?;
     let calls = |library| {
         let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
-        exchanges.any(|exchange| exchange.algorithm == Algorithm::Library(library))
+        exchanges.any(|exchange| exchange.algorithm.library() == Some(library))
     };
-    if !apart && calls(Library::Mpi) {
+    if !apart && calls(Library::Transport) {
         let message = "calls MPI, with one rank in each process: start with mpirun -n RANKS and --transport mpi, or take an \
                        algorithm of lockstep's own, such as ring";
         return Err(InputError::flag("algorithm", "library:mpi", message));
     }
     let here: Vec<u32> = here.collect();
-    if calls(Library::Nccl) {
+    if calls(Library::Devices) {
         devices.check_sums(&here)?;
     }
     devices.check_room(program, &here, threads)

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_models::{Buffer, Op, Program, Span, Stream, TaskId};
-use lockstep_topology::{Algorithm, Library, Rank, Time};
+use lockstep_topology::{Library, Rank, Time};
 
 use super::Worker;
 use crate::device::Arrival;
@@ -38,8 +38,8 @@ enum Way {
     Steps,
     /// Its own steps, by messages from and to the device's memory.
     Direct,
-    /// MPI, in one blocking call.
-    Mpi(Arc<[Rank]>, RegionMut),
+    /// The transport's library, in one blocking call.
+    Library(Arc<[Rank]>, RegionMut),
     /// The devices of a group among themselves, without the host.
     Devices(usize),
 }
@@ -62,7 +62,7 @@ impl Worker<'_> {
             _ => exchange.range.clone(),
         };
         let (start, end) = (held.start.max(exchange.range.start), held.end.min(exchange.range.end));
-        let by_devices = exchange.algorithm == Algorithm::Library(Library::Nccl);
+        let by_devices = exchange.algorithm.library() == Some(Library::Devices);
         let is_far = |rank| !self.transport.is_near(Rank(rank));
         let needed = if self.transport.needs_scratch() && !by_devices && group.ranks.iter().any(is_far) {
             scratch_elements(&schedule, window) as usize
@@ -83,11 +83,11 @@ impl Worker<'_> {
         let buffers = Buffers::in_place(data, scratch).from_element(first);
         let ranks: Arc<[Rank]> = group.ranks.iter().map(Rank).collect();
         let member = rank - group.ranks.first;
-        let way = match exchange.algorithm {
-            Algorithm::Library(Library::Mpi) => Way::Mpi(ranks.clone(), data),
-            Algorithm::Library(Library::Nccl) => Way::Devices(exchange.group),
-            _ if is_direct => Way::Direct,
-            _ => Way::Steps,
+        let way = match exchange.algorithm.library() {
+            Some(Library::Transport) => Way::Library(ranks.clone(), data),
+            Some(Library::Devices) => Way::Devices(exchange.group),
+            None if is_direct => Way::Direct,
+            None => Way::Steps,
         };
         self.slots.push(Slot {
             task,
@@ -116,7 +116,7 @@ impl Worker<'_> {
             tasks.iter().any(|task| task.stream == Stream::Compute)
         };
         let near = |rank: &u32| self.transport.is_near(Rank(*rank));
-        let library = matches!(exchange.algorithm, Algorithm::Library(_));
+        let library = exchange.algorithm.library().is_some();
         let meet = self.transport.takes_devices() || ranks.iter().all(|rank| near(&rank));
         Ok(meet && !library && ranks.iter().all(trains) && self.setup.devices.reach(&mut ranks.iter().filter(near))?)
     }
@@ -147,7 +147,7 @@ impl Worker<'_> {
             let slot = &mut self.slots[index];
             let ended = match &slot.way {
                 Way::Steps | Way::Direct => slot.exchange.turn(self.transport)? == Progress::Done,
-                Way::Mpi(ranks, data) => {
+                Way::Library(ranks, data) => {
                     self.transport.library_allreduce(ranks, *data)?;
                     true
                 }

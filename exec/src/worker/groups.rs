@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockstep_topology::{Algorithm, Library, Rank};
+use lockstep_topology::{Library, Rank};
 
 use super::Worker;
 use crate::device::GroupId;
@@ -15,10 +15,9 @@ const GROUP: u32 = 15;
 impl Worker<'_> {
     /// The groups of the program in which this rank's device adds up, ascending.
     fn groups(&self) -> Vec<usize> {
-        let library = Algorithm::Library(Library::Nccl);
         let exchanges = self.role.exchanges().map(|(_, exchange)| exchange);
-        let mut groups: Vec<usize> =
-            exchanges.filter(|exchange| exchange.algorithm == library).map(|exchange| exchange.group).collect();
+        let by_devices = exchanges.filter(|exchange| exchange.algorithm.library() == Some(Library::Devices));
+        let mut groups: Vec<usize> = by_devices.map(|exchange| exchange.group).collect();
         groups.sort_unstable();
         groups.dedup();
         groups

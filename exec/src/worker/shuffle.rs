@@ -74,7 +74,7 @@ impl Worker<'_> {
         let packed = Arena::new(store.data.packed(&moves.sent));
         let arrived = Arena::new(vec![0.0; moves.places.len() * each]);
         let collective = Collective::AllToAllV { counts };
-        let schedule = Schedule::new(&collective, &Algorithm::Pairwise, &Group::flat(group.count), longest, 0)?;
+        let schedule = Schedule::new(&collective, &Algorithm::pairwise(), &Group::flat(group.count), longest, 0)?;
         let window = schedule.window();
         let ranks: Arc<[Rank]> = group.iter().map(Rank).collect();
         // Behind the numbers of the program's exchanges.

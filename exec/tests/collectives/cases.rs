@@ -36,28 +36,14 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
         Collective::Scatter { root: last / 2 },
         Collective::Gather { root: last },
     ];
-    let algorithms = [
-        "ring",
-        "halving-doubling",
-        "binomial-tree",
-        "tree:3",
-        "pipelined-chain",
-        "multi-color:4",
-        "parameter-server:2",
-        "parameter-server:1:dedicated",
-        "pairwise",
-        "direct",
-        "hierarchical:ring",
-        "hierarchical:halving-doubling",
-    ];
+    let more = ["parameter-server:2", "parameter-server:1:dedicated", "hierarchical:halving-doubling"];
+    let own = Algorithm::all().filter(|algorithm| algorithm.library().is_none());
+    let algorithms: Vec<Algorithm> = own.chain(more.map(|text| text.parse().unwrap())).collect();
     let nodes: Vec<u32> = (0..members).step_by(3).map(|first| (members - first).min(3)).collect();
     let mut cases = Vec::new();
     for collective in &collectives {
-        for algorithm in algorithms.map(|text| text.parse::<Algorithm>().unwrap()) {
-            let group = match algorithm {
-                Algorithm::Hierarchical(_) => Group::nodes(&nodes),
-                _ => Group::flat(members),
-            };
+        for algorithm in &algorithms {
+            let group = if algorithm.by_nodes() { Group::nodes(&nodes) } else { Group::flat(members) };
             for elements in LENGTHS {
                 for (chunk, window) in [(0, 0), (5, 1), (5, 3), (100, 0)] {
                     let elements = match collective {
@@ -67,7 +53,7 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
                         }
                         _ => elements,
                     };
-                    let Ok(schedule) = Schedule::new(collective, &algorithm, &group, elements, chunk) else { continue };
+                    let Ok(schedule) = Schedule::new(collective, algorithm, &group, elements, chunk) else { continue };
                     let window = if window == 0 { schedule.window() } else { window };
                     let sums = matches!(collective, Collective::AllReduce | Collective::AllReduceOfNodes);
                     let summed = sums && members < 6 && elements < 100;

@@ -52,7 +52,7 @@ fn lenet_on_two_ranks_with_an_exchange_per_layer() {
 fn at_most_c_exchanges_are_in_flight() {
     for c in 1..=5u32 {
         let dedicated: Algorithm = "parameter-server:1:dedicated".parse().unwrap();
-        for algorithm in [Algorithm::Ring, dedicated] {
+        for algorithm in [Algorithm::ring(), dedicated] {
             let job = Job { bucket: Bucket::Layer, concurrent_exchanges: c, algorithm, ..job(3) };
             let program = job.program().unwrap();
             for role in &program.roles {

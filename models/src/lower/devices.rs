@@ -14,7 +14,7 @@ pub(super) fn sum(job: &Job, range: &Range<u64>) -> Exchange {
     Exchange {
         collective: Collective::AllReduce,
         // Inside a node a hierarchical method is the same whatever crosses nodes.
-        algorithm: Algorithm::Hierarchical(Box::new(Algorithm::Ring)),
+        algorithm: Algorithm::hierarchical(Algorithm::ring()),
         group: 0,
         buffer: Averaging::DIFFERENCES,
         range: range.clone(),
@@ -26,8 +26,8 @@ pub(super) fn sum(job: &Job, range: &Range<u64>) -> Exchange {
 /// The method by which one learner of each device exchanges what they have in common.
 pub(super) fn across(algorithm: &Algorithm) -> Algorithm {
     match algorithm {
-        Algorithm::Hierarchical(_) => algorithm.clone(),
-        flat => Algorithm::Hierarchical(Box::new(flat.clone())),
+        nested if nested.by_nodes() => nested.clone(),
+        flat => Algorithm::hierarchical(flat.clone()),
     }
 }
 

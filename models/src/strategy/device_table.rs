@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use lockstep_topology::{Algorithm, InputError};
+use lockstep_topology::InputError;
 
 use super::{Shard, Strategy, split, ssgd};
 use crate::model::node_first;
@@ -49,7 +49,7 @@ fn refuse(job: &Job) -> Result<(), InputError> {
         let message = format!("{strategy} scatters one batch a step: take 1, and a larger batch per rank");
         return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
     }
-    if matches!(job.algorithm, Algorithm::ParameterServer { dedicated: true, .. }) {
+    if job.algorithm.servers() > 0 {
         let message = format!("does not serve {strategy}, whose nodes all train: take ring or parameter-server:1");
         return Err(InputError::flag("algorithm", job.algorithm.to_string(), message));
     }

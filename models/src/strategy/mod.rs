@@ -19,7 +19,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lockstep_topology::{Algorithm, InputError};
+use lockstep_topology::InputError;
 
 use crate::model::shard;
 use crate::{Averaging, Graph, Job, Model, Sharding};
@@ -112,8 +112,8 @@ impl Strategy {
             let message = format!("{self} takes one micro-batch a step: take 1, and a larger batch per rank");
             return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
         }
-        let dedicated = matches!(job.algorithm, Algorithm::ParameterServer { dedicated: true, .. });
-        if dedicated || matches!(job.algorithm, Algorithm::Library(_)) {
+        let dedicated = job.algorithm.servers() > 0;
+        if dedicated || job.algorithm.library().is_some() {
             let message = format!("does not serve {self}, whose ranks all exchange activations meanwhile: take ring");
             return Err(InputError::flag("algorithm", job.algorithm.to_string(), message));
         }

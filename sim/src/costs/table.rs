@@ -242,7 +242,7 @@ impl Costs for Table {
     }
 
     fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
-        let first = *devices.first().filter(|_| self.is_at_home && of == Library::Nccl)?;
+        let first = *devices.first().filter(|_| self.is_at_home && of == Library::Devices)?;
         let alike = |device: &&Device| match (&device.kind, &first.kind) {
             (DeviceKind::Gpu(own), DeviceKind::Gpu(other)) => own.model == other.model,
             _ => false,

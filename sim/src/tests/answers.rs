@@ -76,7 +76,7 @@ fn a_collective_alone_by_hand() {
     let answers = |elements: u64| {
         let run = CollectiveRun {
             collective: Collective::AllReduce,
-            algorithm: Algorithm::Ring,
+            algorithm: Algorithm::ring(),
             group: Group::flat(2),
             elements,
             chunk: 0,

@@ -80,7 +80,7 @@ fn ring(load: Load) -> f64 {
 fn ring_on(world: &World, conditions: &Conditions) -> f64 {
     let run = CollectiveRun {
         collective: Collective::AllReduce,
-        algorithm: Algorithm::Ring,
+        algorithm: Algorithm::ring(),
         group: Group::flat(4),
         elements: 1_000_000,
         chunk: 1_000_000,

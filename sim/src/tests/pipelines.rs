@@ -165,7 +165,7 @@ proptest! {
         let ranks = world.placement.ranks();
         let mut job = Job::new(Arc::new(random_model(seed, seed % 2 == 0)), ranks, 2);
         job.accumulate = accumulate;
-        job.algorithm = Algorithm::Ring;
+        job.algorithm = Algorithm::ring();
         job.bucket = if whole { Bucket::Whole } else { Bucket::Layer };
         let program = program(&job);
         let platform = world.platform(&costs, NetworkModel::MaxMin);
@@ -182,7 +182,7 @@ fn passes(world: &World, costs: &dyn Costs, algorithm: &str, elements: u64, chun
     let group = Group::flat(world.placement.ranks());
     let schedule = Schedule::new(&Collective::AllReduce, &algorithm.parse()?, &group, elements, chunk)?;
     let window = schedule.window();
-    let plan = Plan::meeting("allreduce".into(), &Algorithm::Ring, schedule, window);
+    let plan = Plan::meeting("allreduce".into(), &Algorithm::ring(), schedule, window);
     let platform = world.platform(costs, NetworkModel::MaxMin);
     let resources = Resources::new(&world.cluster, Orbits::all());
     let jobs = vec![0; plan.ranks() as usize];

@@ -79,7 +79,7 @@ fn ring(conditions: &Conditions, network: NetworkModel) -> f64 {
     let world = World::star(4);
     let run = CollectiveRun {
         collective: Collective::AllReduce,
-        algorithm: Algorithm::Ring,
+        algorithm: Algorithm::ring(),
         group: Group::flat(4),
         elements: 1_000_000,
         chunk: 1_000_000,

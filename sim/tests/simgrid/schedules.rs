@@ -74,7 +74,7 @@ fn all_to_all(ranks: u32, equal: bool, random: &mut Random) -> Exchange {
     let block = |random: &mut Random| if random.one_in(8) { 0 } else { random.log(1e3, 1e6) as u64 };
     let counts: Vec<u64> = (0..ranks * ranks).map(|_| if equal { 100_000 } else { block(random) }).collect();
     let elements = counts.iter().sum();
-    Exchange { collective: Collective::AllToAllV { counts: counts.into() }, algorithm: Algorithm::Pairwise, elements }
+    Exchange { collective: Collective::AllToAllV { counts: counts.into() }, algorithm: Algorithm::pairwise(), elements }
 }
 
 fn settings() -> Vec<Setting> {

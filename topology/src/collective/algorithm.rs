@@ -1,194 +1,232 @@
-//! The names of the algorithms, as written on the command line and in experiments.
+//! An algorithm as written on the command line and in experiments: an entry of the registry and its parameters.
 
 use std::fmt;
-use std::str::FromStr;
+use std::hash::{Hash, Hasher};
 
-use crate::{InputError, nearest};
+use super::group::Group;
+use super::lanes::Lanes;
+use super::meaning::Collective;
+use crate::InputError;
 
-/// How a collective is performed; the variant's file holds source and formulas.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Algorithm {
-    /// `ring`: each shard travels round the ring, once to be summed and once to be spread.
-    Ring,
-    /// `halving-doubling`: pairs at distance 1, 2, 4 … exchange halves; binary blocks for any number of members.
-    HalvingDoubling,
-    /// `binomial-tree`: up and down a binomial tree.
-    BinomialTree,
-    /// `tree:4`: up and down a tree in which each inner member has that many children; with all of them below the root it is a
-    /// server.
-    Tree {
-        /// The children of an inner member.
-        branching: u32,
-    },
-    /// `pipelined-chain`: chunks are summed along the ring to one root and return in the opposite direction.
-    PipelinedChain,
-    /// `multi-color:4`: that many k-ary trees, each with its share of the buffer.
-    MultiColor {
-        /// Number of trees, and the arity of each.
-        colors: u32,
-    },
-    /// `parameter-server:2` or `parameter-server:1:dedicated`: servers own shards, sum them and send them back.
-    ParameterServer {
-        /// Number of servers: the first members that way, or the last ones where dedicated.
-        servers: u32,
-        /// Whether the servers only serve and contribute nothing.
-        dedicated: bool,
-    },
-    /// `pairwise`: alltoallv in which step `s` exchanges with the members at distance `s`.
-    Pairwise,
-    /// `direct`: every part straight to its owner and from it straight to everybody.
-    Direct,
-    /// `hierarchical:ring`: sums in each node, the named algorithm across the nodes' leaders, broadcast in each node.
-    Hierarchical(Box<Algorithm>),
-    /// `library:mpi`, `library:nccl`: a vendor's allreduce, called by the executor.
-    Library(Library),
+/// How a collective is performed, with its parameters; read from and shown as text.
+///
+/// ```
+/// use lockstep_topology::{Algorithm, Collective};
+/// let algorithm: Algorithm = "hierarchical:multi-color:4".parse()?;
+/// assert_eq!(algorithm.to_string(), "hierarchical:multi-color:4");
+/// assert!(algorithm.by_nodes() && algorithm.serves(&Collective::AllReduce));
+/// # Ok::<(), lockstep_topology::InputError>(())
+/// ```
+#[derive(Clone)]
+pub struct Algorithm {
+    pub(super) entry: &'static Entry,
+    pub(super) values: Box<[Value]>,
 }
 
-/// A library whose collective is called instead of running our lanes.
+/// Who performs a library's collective, which is called instead of running our lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Library {
-    /// `MPI_Allreduce`. Its lanes are those of Open MPI's `tuned` component by its fixed rules: recursive doubling below
-    /// 10,000 bytes or when there are fewer elements than members, the ring above.
-    Mpi,
-    /// `ncclAllReduce`, on the memory of GPUs. Its lanes are those of the ring, whatever the size: NCCL chooses among algorithms by
-    /// tables of its own, which nobody but NCCL knows for a machine.
-    Nccl,
+    /// The transport, on memory of the host, with one rank in each process.
+    Transport,
+    /// The devices of the group among themselves, on their own memory.
+    Devices,
 }
 
-/// What can be written, for error messages.
-const FORMS: [&str; 12] = [
-    "ring",
-    "halving-doubling",
-    "binomial-tree",
-    "tree:4",
-    "pipelined-chain",
-    "multi-color:4",
-    "parameter-server:1",
-    "pairwise",
-    "direct",
-    "hierarchical:ring",
-    "library:mpi",
-    "library:nccl",
-];
+/// What the registry knows of an algorithm. The file of each holds its own.
+pub(super) struct Entry {
+    /// What is written; of libraries `library:` and their name.
+    pub(super) name: &'static str,
+    /// What follows the name, after a colon each.
+    pub(super) parameters: &'static [Parameter],
+    /// What it does, in one line.
+    pub(super) help: &'static str,
+    /// Which collectives it serves.
+    pub(super) serves: fn(&Collective) -> bool,
+    /// Binds it to a collective that it serves and the members.
+    pub(super) lanes: fn(&Call<'_>) -> Result<Box<dyn Lanes>, InputError>,
+    /// Who performs it, where a library does.
+    pub(super) library: Option<Library>,
+    /// Whether it asks how members lie on nodes.
+    pub(super) by_nodes: bool,
+    /// Members beside those that have data, behind them: dedicated servers, or switches that sum in the network.
+    pub(super) servers: fn(&Algorithm) -> u32,
+}
+
+impl Entry {
+    /// What an entry leaves out.
+    pub(super) const PLAIN: Entry = Entry {
+        name: "",
+        parameters: &[],
+        help: "",
+        serves: |_| false,
+        lanes: |call| Err(call.refuse("has no lanes")),
+        library: None,
+        by_nodes: false,
+        servers: |_| 0,
+    };
+
+    /// Its name with an example of each parameter that it needs.
+    pub(super) fn form(&self) -> String {
+        let examples = self.parameters.iter().filter_map(Parameter::example);
+        examples.fold(self.name.to_owned(), |form, example| format!("{form}:{example}"))
+    }
+}
+
+/// A parameter of an algorithm.
+pub(super) enum Parameter {
+    /// A whole number of at least 1 and at most `most`, for the reason `because`.
+    Count { what: &'static str, example: u32, most: u32, because: &'static str },
+    /// A word that may be added.
+    Flag { word: &'static str },
+    /// Another algorithm, that has no such parameter itself.
+    Algorithm { what: &'static str, example: &'static str },
+}
+
+impl Parameter {
+    /// What may be written, where something must be.
+    fn example(&self) -> Option<String> {
+        match self {
+            Parameter::Count { example, .. } => Some(example.to_string()),
+            Parameter::Flag { .. } => None,
+            Parameter::Algorithm { example, .. } => Some((*example).to_owned()),
+        }
+    }
+
+    /// What it is, for error messages.
+    pub(super) fn what(&self) -> &'static str {
+        match self {
+            Parameter::Count { what, .. } | Parameter::Algorithm { what, .. } => what,
+            Parameter::Flag { word } => word,
+        }
+    }
+}
+
+/// The value of a [`Parameter`].
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Value {
+    /// A number.
+    Count(u32),
+    /// The word, or an empty text where it is left out.
+    Flag(&'static str),
+    /// An algorithm.
+    Algorithm(Algorithm),
+}
+
+/// What an algorithm is to do.
+pub(super) struct Call<'a> {
+    /// The algorithm, for its parameters and for errors.
+    pub(super) algorithm: &'a Algorithm,
+    /// A collective that it serves.
+    pub(super) collective: &'a Collective,
+    /// At least one member.
+    pub(super) group: &'a Group,
+    /// Elements of the buffer.
+    pub(super) elements: u64,
+    /// Whether the members are leaders of nodes, whose lanes sum a range of the buffer each.
+    pub(super) nested: bool,
+}
+
+impl Call<'_> {
+    /// Number of members.
+    pub(super) fn members(&self) -> u32 {
+        self.group.members()
+    }
+
+    /// An error about the algorithm.
+    pub(super) fn refuse(&self, cure: impl Into<String>) -> InputError {
+        InputError::new("", self.algorithm.to_string(), cure)
+    }
+
+    /// The root, 0 of a collective that has none.
+    ///
+    /// # Errors
+    /// A root that is no member.
+    pub(super) fn root(&self) -> Result<u32, InputError> {
+        let (root, members) = (self.collective.root().unwrap_or(0), self.members());
+        if root < members {
+            return Ok(root);
+        }
+        let cure = format!("there are {members} members: take a root from 0 to {}", members - 1);
+        Err(InputError::new("", self.collective.to_string(), cure))
+    }
+}
+
+impl Algorithm {
+    /// The algorithm of an entry with a value for each parameter.
+    pub(super) fn new(entry: &'static Entry, values: impl Into<Box<[Value]>>) -> Algorithm {
+        Algorithm { entry, values: values.into() }
+    }
+
+    /// Whether it serves a collective, for some members at least.
+    pub fn serves(&self, collective: &Collective) -> bool {
+        (self.entry.serves)(collective)
+    }
+
+    /// Who performs it, where a library does and not our lanes.
+    pub fn library(&self) -> Option<Library> {
+        self.entry.library
+    }
+
+    /// Whether it asks how the members lie on nodes.
+    pub fn by_nodes(&self) -> bool {
+        self.entry.by_nodes
+    }
+
+    /// Members that it needs beside those that have data: dedicated servers. They are the last ones and get no result.
+    pub fn servers(&self) -> u32 {
+        (self.entry.servers)(self)
+    }
+
+    /// The same without the words that may be added.
+    pub(super) fn without_words(&self) -> Algorithm {
+        let plain = |value: &Value| if let Value::Flag(_) = value { Value::Flag("") } else { value.clone() };
+        Algorithm::new(self.entry, self.values.iter().map(plain).collect::<Vec<_>>())
+    }
+
+    /// The number at `parameter`.
+    pub(super) fn count(&self, parameter: usize) -> u32 {
+        if let Some(Value::Count(count)) = self.values.get(parameter) { *count } else { 1 }
+    }
+
+    /// Whether the word at `parameter` is there.
+    pub(super) fn flag(&self, parameter: usize) -> bool {
+        matches!(self.values.get(parameter), Some(Value::Flag(word)) if !word.is_empty())
+    }
+
+    /// The algorithm among its parameters.
+    pub(super) fn inner(&self) -> Option<&Algorithm> {
+        self.values.iter().find_map(|value| if let Value::Algorithm(inner) = value { Some(inner) } else { None })
+    }
+}
+
+impl PartialEq for Algorithm {
+    fn eq(&self, other: &Algorithm) -> bool {
+        self.entry.name == other.entry.name && self.values == other.values
+    }
+}
+
+impl Eq for Algorithm {}
+
+impl Hash for Algorithm {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.entry.name, &self.values).hash(state);
+    }
+}
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Algorithm::Ring => f.write_str("ring"),
-            Algorithm::HalvingDoubling => f.write_str("halving-doubling"),
-            Algorithm::BinomialTree => f.write_str("binomial-tree"),
-            Algorithm::Tree { branching } => write!(f, "tree:{branching}"),
-            Algorithm::PipelinedChain => f.write_str("pipelined-chain"),
-            Algorithm::MultiColor { colors } => write!(f, "multi-color:{colors}"),
-            Algorithm::ParameterServer { servers, dedicated } => {
-                write!(f, "parameter-server:{servers}{}", if *dedicated { ":dedicated" } else { "" })
-            }
-            Algorithm::Pairwise => f.write_str("pairwise"),
-            Algorithm::Direct => f.write_str("direct"),
-            Algorithm::Hierarchical(across) => write!(f, "hierarchical:{across}"),
-            Algorithm::Library(Library::Mpi) => f.write_str("library:mpi"),
-            Algorithm::Library(Library::Nccl) => f.write_str("library:nccl"),
-        }
+        f.write_str(self.entry.name)?;
+        self.values.iter().try_for_each(|value| match value {
+            Value::Count(count) => write!(f, ":{count}"),
+            Value::Flag("") => Ok(()),
+            Value::Flag(word) => write!(f, ":{word}"),
+            Value::Algorithm(inner) => write!(f, ":{inner}"),
+        })
     }
 }
 
-/// More colours than this take longer to go through than any buffer needs.
-const MOST_COLORS: u32 = 4096;
-
-impl FromStr for Algorithm {
-    type Err = InputError;
-
-    fn from_str(text: &str) -> Result<Algorithm, InputError> {
-        let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        match (name, rest) {
-            ("ring", None) => Ok(Algorithm::Ring),
-            ("halving-doubling", None) => Ok(Algorithm::HalvingDoubling),
-            ("binomial-tree", None) => Ok(Algorithm::BinomialTree),
-            ("pipelined-chain", None) => Ok(Algorithm::PipelinedChain),
-            ("pairwise", None) => Ok(Algorithm::Pairwise),
-            ("direct", None) => Ok(Algorithm::Direct),
-            ("library", Some("mpi")) => Ok(Algorithm::Library(Library::Mpi)),
-            ("library", Some("nccl")) => Ok(Algorithm::Library(Library::Nccl)),
-            ("tree", Some(count)) => Ok(Algorithm::Tree { branching: positive(text, count)? }),
-            ("multi-color", Some(count)) => match positive(text, count)? {
-                colors @ ..=MOST_COLORS => Ok(Algorithm::MultiColor { colors }),
-                _ => Err(refusal(text, &format!("each colour is a tree of its own: take at most {MOST_COLORS}"))),
-            },
-            ("parameter-server", Some(rest)) => {
-                let (count, dedicated) = match rest.split_once(':') {
-                    Some((count, "dedicated")) => (count, true),
-                    Some(_) => return Err(refusal(text, "only `:dedicated` may follow the number of servers")),
-                    None => (rest, false),
-                };
-                Ok(Algorithm::ParameterServer { servers: positive(text, count)?, dedicated })
-            }
-            // Refused before the rest is read, which may nest as deep as a file is long.
-            ("hierarchical", Some(across)) if across.split(':').next() == Some(name) => {
-                Err(refusal(text, "there are two levels: name the algorithm across nodes"))
-            }
-            ("hierarchical", Some(across)) => Ok(Algorithm::Hierarchical(Box::new(across.parse()?))),
-            ("tree", None) => Err(refusal(text, "needs the children of an inner member: write `tree:4`")),
-            ("multi-color", None) => Err(refusal(text, "needs the number of colours: write `multi-color:4`")),
-            ("parameter-server", None) => Err(refusal(text, "needs the number of servers: write `parameter-server:1`")),
-            ("hierarchical", None) => Err(refusal(text, "needs the algorithm across nodes: write `hierarchical:ring`")),
-            ("library", _) => Err(refusal(text, "the libraries are `library:mpi` and `library:nccl`")),
-            (known, Some(_)) if FORMS.contains(&known) => Err(refusal(text, &format!("`{known}` takes no parameter"))),
-            _ => {
-                let near = nearest(name, FORMS.map(|form| form.split(':').next().unwrap_or(form)));
-                let shown = FORMS.iter().filter(|form| near.iter().any(|name| form.starts_with(name))).copied();
-                let shown: Vec<&str> = if near.is_empty() { FORMS.to_vec() } else { shown.collect() };
-                Err(refusal(text, &format!("unknown algorithm; did you mean {}?", shown.join(", "))))
-            }
-        }
-    }
-}
-
-/// An error about the algorithm `text`.
-fn refusal(text: &str, message: &str) -> InputError {
-    InputError::new("", text, message)
-}
-
-/// A count of at least one.
-fn positive(text: &str, count: &str) -> Result<u32, InputError> {
-    match count.parse() {
-        Ok(count) if count > 0 => Ok(count),
-        _ => Err(refusal(text, &format!("`{count}` must be a whole number of at least 1"))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_form_reads_back_as_written() {
-        let more = ["parameter-server:2:dedicated", "hierarchical:halving-doubling", "hierarchical:multi-color:2"];
-        for form in FORMS.iter().chain(&more) {
-            assert_eq!(form.parse::<Algorithm>().map(|a| a.to_string()).as_deref(), Ok(*form));
-        }
-    }
-
-    #[test]
-    fn a_wrong_name_is_refused_with_a_cure() {
-        for (text, cure) in [
-            ("rinng", "ring"),
-            ("ring:2", "takes no parameter"),
-            ("multi-color", "multi-color:4"),
-            ("multi-color:0", "at least 1"),
-            ("multi-color:4097", "at most 4096"),
-            ("parameter-server", "parameter-server:1"),
-            ("parameter-server:-1", "at least 1"),
-            ("parameter-server:1:shared", "dedicated"),
-            ("hierarchical", "hierarchical:ring"),
-            ("hierarchical:hierarchical:ring", "two levels"),
-            ("hierarchical:bogus-algorithm", "ring"),
-            ("library:gloo", "library:nccl"),
-            ("", "ring"),
-        ] {
-            let refusal = text.parse::<Algorithm>().expect_err(text);
-            assert!(refusal.to_string().contains(cure), "{text}: {refusal}");
-        }
-        // However deep it nests, and whatever is at the bottom.
-        assert!("hierarchical:".repeat(1 << 20).parse::<Algorithm>().is_err());
+impl fmt::Debug for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{self}`")
     }
 }

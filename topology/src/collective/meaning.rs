@@ -84,6 +84,34 @@ impl Collective {
         }
     }
 
+    /// The member that has or gets all of the data, where there is one.
+    pub fn root(&self) -> Option<u32> {
+        match *self {
+            Collective::Broadcast { root }
+            | Collective::Reduce { root }
+            | Collective::Scatter { root }
+            | Collective::Gather { root } => Some(root),
+            _ => None,
+        }
+    }
+
+    /// What each of `members` must at least send per byte of the buffer, as nccl-tests define the bus bandwidth.
+    ///
+    /// ```
+    /// # use lockstep_topology::Collective;
+    /// let factors = [Collective::AllReduce, Collective::AllGather, Collective::Broadcast { root: 0 }].map(|c| c.bus_factor(4));
+    /// assert_eq!(factors, [1.5, 0.75, 1.0]);
+    /// assert_eq!(Collective::AllReduce.bus_factor(1), 0.0);
+    /// ```
+    pub fn bus_factor(&self, members: u32) -> f64 {
+        let others = f64::from(members.saturating_sub(1)) / f64::from(members.max(1));
+        match self {
+            Collective::AllReduce | Collective::AllReduceOfNodes => 2.0 * others,
+            Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
+            _ => others,
+        }
+    }
+
     /// Its name on the command line, without a root.
     pub fn name(&self) -> &'static str {
         match self {
@@ -104,13 +132,8 @@ impl Collective {
 
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Collective::Broadcast { root }
-            | Collective::Reduce { root }
-            | Collective::Scatter { root }
-            | Collective::Gather { root } => write!(f, "{}:{root}", self.name()),
-            _ => f.write_str(self.name()),
-        }
+        f.write_str(self.name())?;
+        self.root().map_or(Ok(()), |root| write!(f, ":{root}"))
     }
 }
 

@@ -20,33 +20,23 @@
 //!   part of the result is scratch afterwards: `Reduce` and the reduce-scatters leave partial sums in it.
 
 mod algorithm;
-mod binomial_tree;
+mod algorithms;
+mod blocks;
 mod bracketing;
 mod checker;
-mod direct;
-mod family;
+mod contract;
 mod fault;
 mod group;
-mod halving_doubling;
-mod hierarchical;
-mod kernel;
 mod lane;
+mod lanes;
 mod meaning;
-mod method;
-mod multi_color;
-mod pairwise;
-mod parameter_server;
-mod pipelined_chain;
-mod recursive_doubling;
+mod phase;
 mod replay;
-mod ring;
-mod rooted;
 mod schedule;
 mod shard;
 mod step;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 pub use algorithm::{Algorithm, Library};
 pub use bracketing::{Bracketing, ExpressionId};
@@ -55,6 +45,7 @@ pub use fault::{Fault, Reason, Wait};
 pub use group::Group;
 pub use lane::Lane;
 pub use meaning::Collective;
-pub use schedule::{Phase, Schedule};
+pub use phase::Phase;
+pub use schedule::Schedule;
 pub use shard::shard;
 pub use step::{Action, Step};

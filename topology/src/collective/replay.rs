@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::blocks::Blocks;
 use super::bracketing::{ExpressionId, Expressions};
-use super::checker::Contract;
+use super::contract::Contract;
 use super::fault::{Fault, Reason, Wait};
 use super::meaning::Collective;
-use super::pairwise::Blocks;
 use super::step::{Action, Step};
 
 /// A message posted and perhaps not yet received.

@@ -4,6 +4,9 @@
 
 use std::ops::Range;
 
+/// Bytes of an element wherever bytes are counted: a 32-bit float.
+pub(super) const ELEMENT_BYTES: u64 = 4;
+
 /// Part `index` of `elements` split evenly into `parts`, remainders to the first parts; an index past the last part, or
 /// no parts at all, gives an empty range at the end.
 ///
@@ -75,5 +78,11 @@ impl Split {
         let whole = shard(self.elements, self.groups, lane % self.groups);
         let part = shard(whole.end - whole.start, self.chunks, lane / self.groups);
         whole.start + part.start..whole.start + part.end
+    }
+
+    /// Elements of the longest lane.
+    pub(super) fn longest(&self) -> u64 {
+        let extent = self.extent(0);
+        extent.end - extent.start
     }
 }

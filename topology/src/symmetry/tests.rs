@@ -1,5 +1,7 @@
 //! Every declaration is applied and compared: to lanes, to routes, to wires and devices.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -97,30 +99,26 @@ fn place(cluster: &Cluster, ranks: u32) -> (Placement, Hosting) {
 
 fn schedules(members: u32, node: u32, elements: u64, chunk: u64) -> Vec<Schedule> {
     let pairs = (members * members) as usize;
-    let mut cases: Vec<(Collective, &str)> = [
-        "ring",
-        "halving-doubling",
-        "binomial-tree",
-        "pipelined-chain",
-        "multi-color:2",
-        "parameter-server:1",
-        "hierarchical:ring",
-        "hierarchical:halving-doubling",
-        "hierarchical:binomial-tree",
-        "library:mpi",
-    ]
-    .map(|name| (Collective::AllReduce, name))
-    .into();
-    cases.push((Collective::ReduceScatter, "ring"));
-    cases.push((Collective::AllGather, "ring"));
-    cases.push((Collective::Broadcast { root: 0 }, "binomial-tree"));
-    cases.push((Collective::AllToAllV { counts: vec![elements / u64::from(members); pairs].into() }, "pairwise"));
-    let schedule = |(collective, name): (Collective, &str)| {
-        let algorithm: Algorithm = name.parse().expect("an algorithm");
-        let group = Group::nodes(&vec![node; (members / node) as usize]);
-        Schedule::new(&collective, &algorithm, &group, elements, chunk).expect("a schedule")
-    };
-    cases.into_iter().map(schedule).collect()
+    let even: Arc<[u64]> = vec![elements / u64::from(members); pairs].into();
+    let more =
+        ["hierarchical:halving-doubling", "hierarchical:binomial-tree"].map(|name| name.parse().expect("an algorithm"));
+    let group = Group::nodes(&vec![node; (members / node) as usize]);
+    let mut schedules = Vec::new();
+    for algorithm in Algorithm::all().chain(more) {
+        for collective in [
+            Collective::AllReduce,
+            Collective::ReduceScatter,
+            Collective::AllGather,
+            Collective::Broadcast { root: 0 },
+            Collective::AllToAllV { counts: Arc::clone(&even) },
+        ] {
+            if algorithm.serves(&collective) {
+                let schedule = Schedule::new(&collective, &algorithm, &group, elements, chunk);
+                schedules.push(schedule.expect("a schedule"));
+            }
+        }
+    }
+    schedules
 }
 
 /// What a lane does, peers and lengths but not which elements.

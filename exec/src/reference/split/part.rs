@@ -60,7 +60,7 @@ impl<'a> Part<'a> {
         let (model, ranks) = (&*sharding.whole, program.workers);
         // An element for each rank: who gets a sum decides how it is bracketed.
         let each = u64::from(ranks);
-        let schedule = Schedule::new(&Collective::ReduceScatter, &Algorithm::Direct, &Group::flat(ranks), each, 0)?;
+        let schedule = Schedule::new(&Collective::ReduceScatter, &Algorithm::direct(), &Group::flat(ranks), each, 0)?;
         let bracketing = check(&schedule).map_err(|fault| InputError::new("exchange", "direct", fault.to_string()))?;
         let sums = bracketing.ranges().flat_map(|(range, sum)| range.map(move |_| sum)).collect();
         let samples = samples as usize;

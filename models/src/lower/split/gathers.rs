@@ -42,7 +42,7 @@ impl Rank<'_> {
     ) -> TaskId {
         let exchange = Exchange {
             collective,
-            algorithm: Algorithm::Direct,
+            algorithm: Algorithm::direct(),
             group: 1,
             buffer: Buffer::Declared(buffer),
             range: 0..elements,

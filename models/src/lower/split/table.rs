@@ -155,7 +155,7 @@ impl Rank<'_> {
     fn meet(&mut self, name: String, collective: Collective, buffer: usize, all: u64, after: TaskId) -> TaskId {
         let exchange = Exchange {
             collective,
-            algorithm: lockstep_topology::Algorithm::Direct,
+            algorithm: lockstep_topology::Algorithm::direct(),
             group: 1 + self.passes.start,
             buffer: Buffer::Declared(buffer),
             range: 0..all,

@@ -61,7 +61,7 @@ fn other_collectives() {
 fn padding_rounds_up_and_says_so() {
     let world = World::of(tree(2, 2, 2, 2), 16, &HostingRule::PerRank).expect("places");
     let run = |elements, fold| {
-        let algorithm = Algorithm::Ring;
+        let algorithm = Algorithm::ring();
         let group = Group::flat(16);
         let collective = Collective::AllReduce;
         let run = CollectiveRun { collective, algorithm, group, elements, chunk: 0, window: 0, fold, long_way: false };

@@ -233,15 +233,15 @@ fn the_documented_formulas_hold() {
 fn binary_blocks_send_no_more_than_needed() {
     for p in 1u32..=33 {
         let n = 3200;
-        let schedule =
-            Schedule::new(&Collective::AllReduce, &Algorithm::HalvingDoubling, &Group::flat(p), n, 0).expect("serves");
+        let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::halving_doubling(), &Group::flat(p), n, 0)
+            .expect("serves");
         assert_eq!(schedule.rounds(), 2 * p.ilog2());
         let total: u64 = (0..p).map(|member| schedule.elements_sent(member)).sum();
         assert_eq!(total, 2 * n * u64::from(p - 1), "p = {p}");
     }
     // 5 members: the single one sends four quarters and gets them back; the four each send one quarter more
     let schedule =
-        Schedule::new(&Collective::AllReduce, &Algorithm::HalvingDoubling, &Group::flat(5), 400, 0).expect("serves");
+        Schedule::new(&Collective::AllReduce, &Algorithm::halving_doubling(), &Group::flat(5), 400, 0).expect("serves");
     assert_eq!((0..5).map(|m| schedule.messages(m)).collect::<Vec<_>>(), [5, 5, 5, 5, 4]);
     assert_eq!((0..5).map(|m| schedule.elements_sent(m)).collect::<Vec<_>>(), [700, 700, 700, 700, 400]);
 }
@@ -252,12 +252,12 @@ fn nodes_add_their_chains() {
     for (nodes, size) in [(1u32, 4u32), (2, 4), (4, 2), (3, 3), (8, 1)] {
         let n = 72_000; // 288,000 bytes
         let group = Group::nodes(&vec![size; nodes as usize]);
-        let algorithm = Algorithm::Hierarchical(Box::new(Algorithm::Ring));
+        let algorithm = Algorithm::hierarchical(Algorithm::ring());
         let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, n, 9000).expect("serves");
         assert_eq!(schedule.rounds(), 2 * (size - 1) + 2 * (nodes - 1));
         assert_eq!(twin::run(&schedule, ORDER), Ok(schedule.rounds()));
         let across =
-            Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(nodes), n, 9000).expect("serves");
+            Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(nodes), n, 9000).expect("serves");
         let in_node = |member: u32| match (member % size, size) {
             (0, _) => across.elements_sent(member / size) + if size > 1 { n } else { 0 },
             (local, size) => {
@@ -284,13 +284,13 @@ fn nodes_add_their_chains() {
 /// the node's size; a leader sends its s − 1 members a copy each, and they send theirs once.
 #[test]
 fn small_buffers_take_the_star() {
-    let algorithm = Algorithm::Hierarchical(Box::new(Algorithm::Ring));
+    let algorithm = Algorithm::hierarchical(Algorithm::ring());
     let group = Group::nodes(&[4, 4]);
     let of = |n| Schedule::new(&Collective::AllReduce, &algorithm, &group, n, 0).expect("serves");
     assert_eq!((of(65_535).rounds(), of(65_536).rounds()), (2 + 2, 6 + 2), "262,140 and 262,144 bytes");
     let n = 2400;
     assert_eq!(twin::run(&of(n), ORDER), Ok(4));
-    let across = Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(2), n, 0).expect("serves");
+    let across = Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(2), n, 0).expect("serves");
     for member in 0..8 {
         let own = if member % 4 == 0 { across.elements_sent(member / 4) + 3 * n } else { n };
         assert_eq!(of(n).elements_sent(member), own);
@@ -310,7 +310,7 @@ fn colors_send_twice_the_buffer_at_most() {
     for colors in 2u32..=6 {
         for p in colors..=33 {
             let n = 60 * 7;
-            let algorithm = Algorithm::MultiColor { colors };
+            let algorithm: Algorithm = format!("multi-color:{colors}").parse().expect("a known algorithm");
             let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &Group::flat(p), n, 70).expect("serves");
             let sent: Vec<u64> = (0..p).map(|member| schedule.elements_sent(member)).collect();
             assert_eq!(sent.iter().sum::<u64>(), 2 * n * u64::from(p - 1));
@@ -329,7 +329,7 @@ fn colors_send_twice_the_buffer_at_most() {
 fn an_exchange_takes_one_round_a_distance() {
     for p in 1u32..=9 {
         let collective = Collective::AllToAllV { counts: vec![2; (p * p) as usize].into() };
-        let schedule = Schedule::new(&collective, &Algorithm::Pairwise, &Group::flat(p), 2 * u64::from(p), 0);
+        let schedule = Schedule::new(&collective, &Algorithm::pairwise(), &Group::flat(p), 2 * u64::from(p), 0);
         let schedule = schedule.expect("serves");
         assert_eq!(schedule.rounds(), p - 1);
         assert_eq!(twin::run(&schedule, ORDER), Ok(p - 1));

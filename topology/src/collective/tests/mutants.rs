@@ -1,6 +1,7 @@
 //! Broken schedules: the checker refuses each and names member, lane, step and reason.
 
-use super::super::checker::{Contract, check, prove};
+use super::super::checker::{check, prove};
+use super::super::contract::Contract;
 use super::super::{Action, Algorithm, Collective, Fault, Group, Reason, Schedule, Step, Wait};
 use super::{allreduces, small_exchange};
 
@@ -21,7 +22,7 @@ fn written(lanes: &[&[Step]]) -> Result<(), Fault> {
         collective: Collective::AllReduce,
         members,
         contributors: members,
-        leaders: None,
+        contributes: vec![true; members as usize].into(),
         elements: 4,
         lanes: 1,
         buffered_sends: false,
@@ -39,7 +40,7 @@ fn fault(member: u32, step: u32, reason: Reason) -> Result<(), Fault> {
 
 /// A ring of four, 12 elements, two lanes.
 fn ring() -> Schedule {
-    Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(4), 12, 6).expect("serves")
+    Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(4), 12, 6).expect("serves")
 }
 
 /// A change of the step at an index of a member's lane.
@@ -205,7 +206,7 @@ fn sums_in_different_bracketing_are_refused() {
         collective: Collective::AllReduce,
         members: 3,
         contributors: 3,
-        leaders: None,
+        contributes: [true; 3].into(),
         elements: 4,
         lanes: 1,
         buffered_sends: true,
@@ -240,7 +241,7 @@ fn lanes_that_touch_the_same_elements_are_refused() {
 
 #[test]
 fn a_broken_exchange_is_refused() {
-    let schedule = Schedule::new(&small_exchange(), &Algorithm::Pairwise, &Group::flat(3), 4, 0).expect("serves");
+    let schedule = Schedule::new(&small_exchange(), &Algorithm::pairwise(), &Group::flat(3), 4, 0).expect("serves");
     // 0's block for 1 has two elements: the first one alone is sent, and received
     let short = mutant(&schedule, |_, _, steps| {
         steps.iter_mut().filter(|step| step.elements() == 2).for_each(|step| step.end -= 1);

@@ -1,26 +1,24 @@
 //! Proves every algorithm among the leaders of nodes: few and many nodes, even and uneven ones, buffers on both sides of the star's
 //! limit, one lane and several, with remainders.
 
+use super::super::algorithms::tests::with;
 use super::super::{Action, Algorithm, Collective, Group, Schedule, check};
 use super::twin::{self, Order};
 
 /// Elements from which nodes are chains and no longer stars.
 const CHAINS: u64 = 65_536;
 
-/// What may run among `leaders`.
+/// What may run among `leaders`: of a single one any number of servers is taken, for it exchanges nothing.
 fn across(leaders: u32) -> Vec<Algorithm> {
-    let mut all: Vec<Algorithm> = super::allreduces()
-        .into_iter()
-        .filter(|one| !matches!(one, Algorithm::Hierarchical(_) | Algorithm::Library(_)))
-        .collect();
-    // Of a single leader any number of servers is taken: it exchanges nothing.
     let most = if leaders == 1 { 5 } else { leaders };
-    all.extend((2..=most).map(|servers| Algorithm::ParameterServer { servers, dedicated: false }));
-    all
+    let serves = |one: &Algorithm| {
+        one.serves(&Collective::AllReduce) && one.library().is_none() && !one.by_nodes() && one.servers() == 0
+    };
+    with(&(1..=most).collect::<Vec<_>>(), &[]).into_iter().filter(serves).collect()
 }
 
 fn nested(collective: &Collective, across: Algorithm, sizes: &[u32], elements: u64, chunk: u64) -> Schedule {
-    let algorithm = Algorithm::Hierarchical(Box::new(across));
+    let algorithm = Algorithm::hierarchical(across);
     Schedule::new(collective, &algorithm, &Group::nodes(sizes), elements, chunk)
         .unwrap_or_else(|error| panic!("{algorithm} {sizes:?} {elements} {chunk}: {error}"))
 }
@@ -105,7 +103,7 @@ fn nested_steps_end_as_the_collective_says() {
 /// Two nodes of two members, two lanes: between the leaders each half of a lane goes once each way.
 #[test]
 fn direct_among_two_leaders_by_hand() {
-    let schedule = nested(&Collective::AllReduce, Algorithm::Direct, &[2, 2], 2 * CHAINS, CHAINS);
+    let schedule = nested(&Collective::AllReduce, Algorithm::direct(), &[2, 2], 2 * CHAINS, CHAINS);
     assert_eq!(schedule.lanes(), 2);
     // Per lane: half to be summed, the own half to be spread, and the whole lane down to the other member.
     assert_eq!(schedule.elements_sent(0), 2 * (CHAINS / 2 + CHAINS / 2 + CHAINS));

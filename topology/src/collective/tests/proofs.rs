@@ -1,7 +1,10 @@
 //! The checker's proof of every algorithm, and its agreement with a replay on plain integers.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
+use super::super::algorithms::tests::with;
 use super::super::{Algorithm, Collective, Group, Schedule, check};
 use super::every_schedule;
 use super::twin::{self, Order};
@@ -10,11 +13,12 @@ use super::twin::{self, Order};
 /// contribution once.
 #[test]
 fn every_algorithm_is_proven_for_every_group() {
-    let mut proofs = 0;
+    let (mut proofs, mut proven) = (0, BTreeSet::new());
     for members in 1..=33 {
         every_schedule(members, |name, schedule| {
             let sums = check(schedule).unwrap_or_else(|fault| panic!("{name}: {fault}"));
             proofs += 1;
+            proven.extend(name.split(", ").next().map(str::to_owned));
             let summing = matches!(
                 schedule.collective(),
                 Collective::AllReduce
@@ -40,6 +44,11 @@ fn every_algorithm_is_proven_for_every_group() {
         });
     }
     assert!(proofs > 10_000, "{proofs} proofs");
+    let collectives = super::collectives(3).into_iter().chain(super::counted(3).into_iter().map(|(one, ..)| one));
+    for (collective, algorithm) in collectives.flat_map(|one| Algorithm::all().map(move |of| (one.clone(), of))) {
+        let name = format!("{collective} by {algorithm}");
+        assert_eq!(proven.contains(&name), algorithm.serves(&collective), "{name}");
+    }
 }
 
 /// The same schedules moved for real, on integers, in random orders and with any window, by the most obvious executor.
@@ -82,7 +91,7 @@ fn the_bracketing_gives_the_bits_of_the_sum() {
 /// A ring of three by hand: block b starts at member b + 1 and is summed last by member b.
 #[test]
 fn the_bracketing_of_a_ring_of_three() {
-    let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::Ring, &Group::flat(3), 6, 0).expect("serves");
+    let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(3), 6, 0).expect("serves");
     let sums = check(&schedule).expect("proven");
     let shown: Vec<String> = sums.ranges().map(|(range, id)| format!("{range:?} {}", sums.describe(id))).collect();
     assert_eq!(shown, ["0..2 (0+(1+2))", "2..4 (1+(0+2))", "4..6 (2+(0+1))"]);
@@ -132,14 +141,11 @@ proptest! {
         // Nodes make chains of what is not small.
         let elements = elements + if large { 65_536 } else { 0 };
         let group = Group::nodes(&sizes);
-        let mut algorithms = super::allreduces();
-        algorithms.push(Algorithm::MultiColor { colors: count });
-        algorithms.push(Algorithm::Hierarchical(Box::new(Algorithm::MultiColor { colors: count })));
-        algorithms.push(Algorithm::Hierarchical(Box::new(Algorithm::PipelinedChain)));
-        let most = group.members();
-        algorithms.push(Algorithm::ParameterServer { servers: count.min(most), dedicated: false });
-        algorithms.push(Algorithm::ParameterServer { servers: count.min(most.max(2) - 1), dedicated: most > 1 });
+        let mut algorithms = with(&[1, count], &[1, count]);
+        algorithms.retain(|one| one.serves(&Collective::AllReduce));
         let algorithm = &algorithms[pick % algorithms.len()];
+        let more = count > group.node_count() || count + 1 > group.members();
+        prop_assume!(!(algorithm.to_string().contains("server") && more));
         let schedule = Schedule::new(&Collective::AllReduce, algorithm, &group, elements, elements.div_ceil(lanes));
         let schedule = schedule.map_err(|refusal| TestCaseError::fail(refusal.to_string()))?;
         check(&schedule).map_err(|fault| TestCaseError::fail(format!("{algorithm}: {fault}")))?;

@@ -36,7 +36,13 @@ fn what_cannot_serve_is_refused_with_the_cure() {
         (&sum, "hierarchical:ring", &nodes, 0, "node 1 has no member"),
         (&sum, "hierarchical:parameter-server:1:dedicated", &Group::flat(4), 0, "hierarchical:parameter-server:1"),
         (&sum, "hierarchical:library:mpi", &Group::flat(4), 0, "take `library:mpi` alone"),
-        (&broadcast, "hierarchical:binomial-tree", &Group::flat(4), 0, "take `binomial-tree` alone"),
+        (
+            &broadcast,
+            "hierarchical:binomial-tree",
+            &Group::flat(4),
+            0,
+            "hierarchical:binomial-tree: does not serve broadcast: take binomial-tree, tree:4",
+        ),
         (&exchange(&few), "pairwise", &Group::flat(2), 0, "2 members need 4 counts and there are 3"),
         (&exchange(&huge), "pairwise", &Group::flat(2), 0, "add up to more than 2^64"),
         (&exchange(&counts), "ring", &Group::flat(2), 0, "take pairwise"),
@@ -53,7 +59,7 @@ fn what_cannot_serve_is_refused_with_the_cure() {
 #[test]
 fn an_exchange_needs_buffers_as_long_as_its_rows_and_columns() {
     let collective = super::small_exchange();
-    let refusal = Schedule::new(&collective, &Algorithm::Pairwise, &Group::flat(3), 3, 0).expect_err("row 1 has 4");
+    let refusal = Schedule::new(&collective, &Algorithm::pairwise(), &Group::flat(3), 3, 0).expect_err("row 1 has 4");
     assert!(refusal.message.contains("4 elements and the buffers have 3"), "{refusal}");
 }
 

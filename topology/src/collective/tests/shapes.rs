@@ -149,7 +149,7 @@ fn a_tree_of_two_children_on_six() {
 #[test]
 fn a_hierarchical_lane_carries_all_three_phases() {
     let group = Group::nodes(&[2, 2]);
-    let algorithm = Algorithm::Hierarchical(Box::new(Algorithm::Ring));
+    let algorithm = Algorithm::hierarchical(Algorithm::ring());
     let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, 8, 4).expect("serves");
     assert_eq!(shown(&schedule, 3, 1), ["Send 2 4..8", "RecvInto 2 4..8"]);
     assert_eq!(
@@ -162,7 +162,7 @@ fn a_hierarchical_lane_carries_all_three_phases() {
 #[test]
 fn leaders_contribute_for_their_nodes() {
     let group = Group::nodes(&[3, 3]);
-    let algorithm = Algorithm::Hierarchical(Box::new(Algorithm::Ring));
+    let algorithm = Algorithm::hierarchical(Algorithm::ring());
     let of = |elements, chunk| {
         Schedule::new(&Collective::AllReduceOfNodes, &algorithm, &group, elements, chunk).expect("serves")
     };
@@ -189,7 +189,7 @@ fn leaders_contribute_for_their_nodes() {
 /// The smallest uneven exchange: send ranges index rows, receive ranges columns.
 #[test]
 fn an_exchange_among_three() {
-    let schedule = Schedule::new(&small_exchange(), &Algorithm::Pairwise, &Group::flat(3), 4, 0).expect("serves");
+    let schedule = Schedule::new(&small_exchange(), &Algorithm::pairwise(), &Group::flat(3), 4, 0).expect("serves");
     // row 1 is 0, 1, 3 elements for 0, 1, 2; column 1 is 2, 1, 0 elements from 0, 1, 2
     assert_eq!(shown(&schedule, 1, 0), ["Send 1 0..1", "RecvInto 1 2..3", "Send 2 1..4", "RecvInto 0 0..2"]);
 }

@@ -6,13 +6,44 @@
 //! so the sender must copy them, which libraries do with small messages; therefore it serves a library's row only.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::kernel::Steps;
-use super::step::{Action, Step};
+use super::super::lanes::{Lanes, Steps};
+use super::super::shard::Split;
+use super::super::step::{Action, Step};
+use crate::symmetry::Permutations;
 
-/// The lane of recursive doubling on one member.
-#[derive(Debug, Clone)]
+/// Members that double.
+#[derive(Debug)]
 pub(super) struct RecursiveDoubling {
+    pub(super) members: u32,
+}
+
+impl Lanes for RecursiveDoubling {
+    fn steps(&self, member: u32, lane: u32, split: &Split) -> Arc<dyn Steps> {
+        Arc::new(Dimensions::new(member, self.members, split.extent(lane)))
+    }
+
+    /// Across ⌊log2 p⌋ dimensions, one more where a pair begins or ends it, and two where two pairs stand in opposite corners.
+    fn rounds(&self) -> u32 {
+        let corners = 1 << self.members.ilog2();
+        let extra = self.members - corners;
+        self.members.ilog2() + u32::from(extra > 0) + u32::from(2 * extra > corners)
+    }
+
+    fn largest_message(&self, split: &Split) -> u64 {
+        if self.members == 1 { 0 } else { split.longest() }
+    }
+
+    fn symmetry(&self, _: &Split) -> (Permutations, u64) {
+        let masks = self.members.is_power_of_two();
+        (if masks { Permutations::Masks { unit: 1 } } else { Permutations::Identity }, 1)
+    }
+}
+
+/// One lane on one member.
+#[derive(Debug)]
+struct Dimensions {
     member: u32,
     /// Members that hand over before and get back after: the even ones below 2·extra.
     extra: u32,
@@ -21,19 +52,11 @@ pub(super) struct RecursiveDoubling {
     extent: (u64, u64),
 }
 
-impl RecursiveDoubling {
+impl Dimensions {
     /// `member` of `members` (at least one) over `extent`.
-    pub(super) fn new(member: u32, members: u32, extent: Range<u64>) -> RecursiveDoubling {
+    fn new(member: u32, members: u32, extent: Range<u64>) -> Dimensions {
         let log = members.ilog2();
-        RecursiveDoubling { member, extra: members - (1 << log), log, extent: (extent.start, extent.end) }
-    }
-
-    /// The longest chain of messages: across ⌊log2 p⌋ dimensions, one more where a pair begins or ends it, and two where
-    /// two pairs stand in opposite corners.
-    pub(super) fn rounds(members: u32) -> u32 {
-        let corners = 1 << members.ilog2();
-        let extra = members - corners;
-        members.ilog2() + u32::from(extra > 0) + u32::from(2 * extra > corners)
+        Dimensions { member, extra: members - (1 << log), log, extent: (extent.start, extent.end) }
     }
 
     /// Whether this member is one of a pair before and after.
@@ -54,7 +77,7 @@ impl RecursiveDoubling {
     }
 }
 
-impl Steps for RecursiveDoubling {
+impl Steps for Dimensions {
     fn len(&self) -> u32 {
         if self.waits() { 2 } else { 2 * self.log + 2 * u32::from(self.paired()) }
     }
@@ -74,16 +97,5 @@ impl Steps for RecursiveDoubling {
             (true, _) => step(Action::RecvSum, self.partner(k / 2)),
             (false, _) => step(Action::Send, self.member - 1),
         }
-    }
-
-    fn messages(&self) -> u64 {
-        if self.extent.0 == self.extent.1 {
-            return 0;
-        }
-        if self.waits() { 1 } else { u64::from(self.log) + u64::from(self.paired()) }
-    }
-
-    fn elements_sent(&self) -> u64 {
-        self.messages() * (self.extent.1 - self.extent.0)
     }
 }

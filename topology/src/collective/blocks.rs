@@ -1,14 +1,7 @@
-//! Pairwise alltoallv: step s exchanges with the members at distance s, the own block at distance 0.
-//!
-//! p − 1 rounds and a message to itself; each member sends its row of counts. Thakur 2005 §3.3 (long messages). Send
-//! ranges index the sender's row (blocks by destination), receive ranges the receiver's column (blocks by source).
+//! The blocks of an alltoallv: where each lies in its sender's row and in its receiver's column.
 
 use std::ops::Range;
 use std::sync::Arc;
-
-use super::kernel::Steps;
-use super::shard::shard;
-use super::step::{Action, Step};
 
 /// Counts of an alltoallv and where each block stands; shared by all lanes.
 #[derive(Debug)]
@@ -62,53 +55,5 @@ impl Blocks {
     pub(super) fn received(&self, from: u32, to: u32) -> Range<u64> {
         let at = from as usize * self.members as usize + to as usize;
         self.receives[at]..self.receives[at] + self.counts[at]
-    }
-}
-
-/// One lane of a pairwise exchange on one member: part `lane` of `lanes` of each block.
-#[derive(Debug, Clone)]
-pub(super) struct Pairwise {
-    pub(super) blocks: Arc<Blocks>,
-    pub(super) member: u32,
-    pub(super) lane: u32,
-    pub(super) lanes: u64,
-}
-
-impl Pairwise {
-    /// The lane's part of a block.
-    fn part(&self, block: Range<u64>) -> Range<u64> {
-        let part = shard(block.end - block.start, self.lanes, u64::from(self.lane));
-        block.start + part.start..block.start + part.end
-    }
-
-    /// Sum over the messages sent of `count(length)`, the one to itself included.
-    fn sent(&self, count: impl Fn(u64) -> u64) -> u64 {
-        let row = (0..self.blocks.members).map(|to| self.part(self.blocks.sent(self.member, to)));
-        row.map(|part| count(part.end - part.start)).sum()
-    }
-}
-
-impl Steps for Pairwise {
-    fn len(&self) -> u32 {
-        2 * self.blocks.members
-    }
-
-    fn step(&self, k: u32) -> Step {
-        let (distance, members) = (k / 2, self.blocks.members);
-        let at = |ahead: u32| if ahead >= members { ahead - members } else { ahead };
-        if k.is_multiple_of(2) {
-            let to = at(self.member + distance);
-            return Step::new(Action::Send, to, self.part(self.blocks.sent(self.member, to)));
-        }
-        let from = at(self.member + members - distance);
-        Step::new(Action::RecvInto, from, self.part(self.blocks.received(from, self.member)))
-    }
-
-    fn messages(&self) -> u64 {
-        self.sent(|length| u64::from(length > 0))
-    }
-
-    fn elements_sent(&self) -> u64 {
-        self.sent(|length| length)
     }
 }

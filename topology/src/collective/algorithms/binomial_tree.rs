@@ -3,9 +3,38 @@
 //! ⌊log2 p⌋ dependent messages each way and the whole buffer on each edge. The root serves ⌈log2 p⌉ children one after
 //! the other, so in time it is Iandola 2016 §6.2, Eq. 4 (their "reduction tree"); Thakur 2005 §3.
 
+use super::super::algorithm::{Algorithm, Entry};
+use super::trees::{Place, Trees, Ways, rooted};
+
+pub(super) static ENTRY: Entry = Entry {
+    name: "binomial-tree",
+    help: "up and down a binomial tree",
+    serves: rooted,
+    lanes: |call| {
+        let (members, root) = (call.members(), call.root()?);
+        Ok(Box::new(Trees {
+            members,
+            trees: 1,
+            // no position below `members` has more one bits
+            depth: members.ilog2(),
+            is_pipelined: false,
+            ways: Ways::of(call.collective),
+            place: move |member, _| Some(Binomial::new(member, members, root)),
+        }))
+    },
+    ..Entry::PLAIN
+};
+
+impl Algorithm {
+    /// `binomial-tree`.
+    pub fn binomial_tree() -> Algorithm {
+        Algorithm::new(&ENTRY, [])
+    }
+}
+
 /// A member's place in a binomial tree over `members`, numbered from the root on.
-#[derive(Debug, Clone)]
-pub(super) struct Binomial {
+#[derive(Debug)]
+struct Binomial {
     position: u32,
     members: u32,
     root: u32,
@@ -13,32 +42,29 @@ pub(super) struct Binomial {
 
 impl Binomial {
     /// The place of `member`.
-    pub(super) fn new(member: u32, members: u32, root: u32) -> Binomial {
+    fn new(member: u32, members: u32, root: u32) -> Binomial {
         let position = if member >= root { member - root } else { member + (members - root) };
         Binomial { position, members, root }
-    }
-
-    /// Dependent messages of one way: no position below `members` has more than ⌊log2 members⌋ one bits.
-    pub(super) fn depth(members: u32) -> u32 {
-        members.ilog2()
     }
 
     /// The member at a position.
     fn member(&self, position: u32) -> u32 {
         ((u64::from(position) + u64::from(self.root)) % u64::from(self.members)) as u32
     }
+}
 
-    pub(super) fn parent(&self) -> Option<u32> {
+impl Place for Binomial {
+    fn parent(&self) -> Option<u32> {
         (self.position != 0).then(|| self.member(self.position & (self.position - 1)))
     }
 
     /// Children stand at position + 2^t for every t below the lowest one bit, as far as there are members.
-    pub(super) fn children(&self) -> u32 {
+    fn children(&self) -> u32 {
         let after = self.members - self.position;
         self.position.trailing_zeros().min(after.next_power_of_two().trailing_zeros())
     }
 
-    pub(super) fn child(&self, index: u32) -> u32 {
+    fn child(&self, index: u32) -> u32 {
         self.member(self.position + (1 << index))
     }
 }

@@ -10,9 +10,57 @@
 //! are ⌊n·position/2^t⌋, so that levels nest for every n and blocks of different sizes agree.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::kernel::Steps;
-use super::step::{Action, Step};
+use super::super::algorithm::{Algorithm, Entry};
+use super::super::lanes::{Lanes, Steps};
+use super::super::meaning::Collective;
+use super::super::shard::Split;
+use super::super::step::{Action, Step};
+use crate::symmetry::Permutations;
+
+pub(super) static ENTRY: Entry = Entry {
+    name: "halving-doubling",
+    help: "pairs at distance 1, 2, 4 … exchange halves; binary blocks for any number of members",
+    serves: |collective| *collective == Collective::AllReduce,
+    lanes: |call| Ok(Box::new(HalvingDoubling { members: call.members() })),
+    ..Entry::PLAIN
+};
+
+impl Algorithm {
+    /// `halving-doubling`.
+    pub fn halving_doubling() -> Algorithm {
+        Algorithm::new(&ENTRY, [])
+    }
+}
+
+/// Binary blocks of members.
+#[derive(Debug)]
+struct HalvingDoubling {
+    members: u32,
+}
+
+impl Lanes for HalvingDoubling {
+    fn steps(&self, member: u32, lane: u32, split: &Split) -> Arc<dyn Steps> {
+        Arc::new(Halves::new(member, self.members, split.extent(lane)))
+    }
+
+    fn rounds(&self) -> u32 {
+        2 * self.members.ilog2()
+    }
+
+    fn largest_message(&self, split: &Split) -> u64 {
+        if self.members == 1 { 0 } else { split.longest().div_ceil(2) }
+    }
+
+    fn symmetry(&self, split: &Split) -> (Permutations, u64) {
+        if self.members.is_power_of_two() {
+            (Permutations::Masks { unit: 1 }, split.chunks.max(1).saturating_mul(self.members.into()))
+        } else {
+            (Permutations::Identity, 1)
+        }
+    }
+}
 
 /// A block of 2^`log` members from member `first` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +77,8 @@ impl Block {
 }
 
 /// One lane of halving-doubling on one member.
-#[derive(Debug, Clone)]
-pub(super) struct HalvingDoubling {
+#[derive(Debug)]
+struct Halves {
     start: u64,
     length: u64,
     block: Block,
@@ -42,15 +90,15 @@ pub(super) struct HalvingDoubling {
     local: u32,
 }
 
-impl HalvingDoubling {
+impl Halves {
     /// `member` of `members` (at least one) over `extent`.
-    pub(super) fn new(member: u32, members: u32, extent: Range<u64>) -> HalvingDoubling {
+    fn new(member: u32, members: u32, extent: Range<u64>) -> Halves {
         // the member's block is that of the highest bit where `members` has a one and `member` a zero
         let log = (members & !member).ilog2();
         let below = members & ((1 << log) - 1);
         let above = (members >> log) & !1;
         let block = Block::of_bit(members, log);
-        HalvingDoubling {
+        Halves {
             start: extent.start,
             length: extent.end - extent.start,
             block,
@@ -94,20 +142,9 @@ impl HalvingDoubling {
         let peer = smaller.first + (self.local & ((1 << smaller.log) - 1));
         Step::new(action, peer, self.held(self.local, self.block.log))
     }
-
-    /// Sum over the messages sent of `count(length)`.
-    fn sent(&self, count: impl Fn(u64) -> u64) -> u64 {
-        let of = |range: Range<u64>| count(range.end - range.start);
-        let levels = self.block.log;
-        // halving sends what the partner keeps, doubling what was kept
-        let pairs: u64 =
-            (0..levels).map(|t| of(self.held(self.local ^ (1 << t), t + 1)) + of(self.held(self.local, t + 1))).sum();
-        let down = if self.smaller.is_some() { of(self.held(self.local, levels)) } else { 0 };
-        pairs + down + (0..self.fan()).map(|i| of(self.piece(i).1)).sum::<u64>()
-    }
 }
 
-impl Steps for HalvingDoubling {
+impl Steps for Halves {
     fn len(&self) -> u32 {
         4 * self.block.log + 2 * self.fan() + 2 * u32::from(self.smaller.is_some())
     }
@@ -134,13 +171,5 @@ impl Steps for HalvingDoubling {
         let k = k - below;
         let receives = k % 2 == 1;
         self.exchange(self.block.log - 1 - k / 2, receives, Action::RecvInto, receives)
-    }
-
-    fn messages(&self) -> u64 {
-        self.sent(|length| u64::from(length > 0))
-    }
-
-    fn elements_sent(&self) -> u64 {
-        self.sent(|length| length)
     }
 }

@@ -4,45 +4,62 @@
 //! whole batch through its first GPU does both in every step (Kumar et al. 2018 §4.3).
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::kernel::Steps;
-use super::shard::{piece, shard};
-use super::step::{Action, Step};
+use super::super::lanes::{Lanes, Steps};
+use super::super::shard::{Split, piece, shard};
+use super::super::step::{Action, Step};
 
-/// One lane on one member: piece `lane` of `lanes` of every part, parts being even.
-#[derive(Debug, Clone)]
+/// A root and the others.
+#[derive(Debug)]
 pub(super) struct Rooted {
+    pub(super) members: u32,
     pub(super) root: u32,
     /// From the root to all, else from all to the root.
     pub(super) scatter: bool,
-    pub(super) member: u32,
-    pub(super) members: u32,
-    pub(super) elements: u64,
-    pub(super) lane: u32,
-    pub(super) lanes: u64,
 }
 
-impl Rooted {
+impl Lanes for Rooted {
+    fn steps(&self, member: u32, lane: u32, split: &Split) -> Arc<dyn Steps> {
+        let &Rooted { members, root, scatter } = self;
+        Arc::new(Parts { root, scatter, member, members, elements: split.elements, lane, lanes: split.chunks })
+    }
+
+    fn rounds(&self) -> u32 {
+        u32::from(self.members > 1)
+    }
+
+    /// Longer parts are the first members'; the root keeps its own.
+    fn largest_message(&self, split: &Split) -> u64 {
+        let part = shard(split.elements, self.members.into(), u64::from(self.root == 0));
+        if self.members == 1 { 0 } else { (part.end - part.start).div_ceil(split.chunks) }
+    }
+
+    fn chunks(&self, elements: u64, chunk: u64) -> u64 {
+        elements.div_ceil(self.members.into()).div_ceil(chunk)
+    }
+}
+
+/// One lane on one member: piece `lane` of `lanes` of every part, parts being even.
+#[derive(Debug)]
+struct Parts {
+    root: u32,
+    scatter: bool,
+    member: u32,
+    members: u32,
+    elements: u64,
+    lane: u32,
+    lanes: u64,
+}
+
+impl Parts {
     /// The lane's piece of the part of `member`.
     fn piece(&self, member: u32) -> Range<u64> {
         piece(shard(self.elements, self.members.into(), member.into()), self.lanes, self.lane)
     }
-
-    /// Sum over the messages sent of `count(length)`.
-    fn sent(&self, count: impl Fn(u64) -> u64) -> u64 {
-        let of = |member: u32| {
-            let piece = self.piece(member);
-            count(piece.end - piece.start)
-        };
-        match (self.scatter, self.member == self.root) {
-            (true, true) => (0..self.members).filter(|other| *other != self.root).map(of).sum(),
-            (false, false) => of(self.member),
-            _ => 0,
-        }
-    }
 }
 
-impl Steps for Rooted {
+impl Steps for Parts {
     fn len(&self) -> u32 {
         if self.member == self.root { self.members - 1 } else { 1 }
     }
@@ -58,13 +75,5 @@ impl Steps for Rooted {
         };
         let sends = (self.member == self.root) == self.scatter;
         Step::new(if sends { Action::Send } else { Action::RecvInto }, peer, self.piece(part))
-    }
-
-    fn messages(&self) -> u64 {
-        self.sent(|length| u64::from(length > 0))
-    }
-
-    fn elements_sent(&self) -> u64 {
-        self.sent(|length| length)
     }
 }

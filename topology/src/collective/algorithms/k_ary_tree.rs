@@ -1,0 +1,103 @@
+//! k-ary tree: up and down a tree in which each inner member has k children, numbered breadth first.
+//!
+//! Iandola 2016 §6.2: the branching factor is the base of the logarithm in a tree's time. With all members below the root it is a
+//! server. [`Kary`] places members for chains and colours, too.
+
+use super::super::algorithm::{Entry, Parameter};
+use super::trees::{Place, Trees, Ways, rooted};
+
+pub(super) static ENTRY: Entry = Entry {
+    name: "tree",
+    parameters: &[Parameter::Count {
+        what: "the children of an inner member",
+        example: 4,
+        most: u32::MAX,
+        because: "",
+    }],
+    help: "up and down a tree in which each inner member has that many children",
+    serves: rooted,
+    lanes: |call| {
+        let (members, arity) = (call.members(), call.algorithm.count(0));
+        Ok(Box::new(Kary { members, arity, trees: 1, root: call.root()? }.lanes(Ways::of(call.collective))))
+    },
+    ..Entry::PLAIN
+};
+
+/// Trees of `arity` children a member, whose roots are spread evenly from `root` on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kary {
+    pub(super) members: u32,
+    pub(super) arity: u32,
+    pub(super) trees: u32,
+    pub(super) root: u32,
+}
+
+impl Kary {
+    /// The lanes over these trees. A chain and colours are pipelined.
+    pub(super) fn lanes(self, ways: Ways) -> Trees<impl Fn(u32, u32) -> Option<KaryPlace>> {
+        let place = move |member, tree| Some(KaryPlace::new(member, self, tree));
+        Trees {
+            members: self.members,
+            trees: self.trees,
+            depth: self.depth(),
+            is_pipelined: self.arity == 1 || self.trees > 1,
+            ways,
+            place,
+        }
+    }
+
+    /// Rounds of one way: the depth of the last position.
+    fn depth(&self) -> u32 {
+        if self.arity == 1 {
+            return self.members - 1;
+        }
+        let (mut last, mut depth) = (self.members - 1, 0);
+        while last > 0 {
+            (last, depth) = ((last - 1) / self.arity, depth + 1);
+        }
+        depth
+    }
+}
+
+/// A member's place in a k-ary tree numbered breadth first from `first` on.
+#[derive(Debug)]
+pub(super) struct KaryPlace {
+    position: u32,
+    members: u32,
+    arity: u32,
+    first: u32,
+}
+
+impl KaryPlace {
+    /// The place of `member` in tree `tree`, whose root is ⌊tree·members/trees⌋ members behind the first root.
+    fn new(member: u32, of: Kary, tree: u32) -> KaryPlace {
+        let first = of.root + (u64::from(tree) * u64::from(of.members) / u64::from(of.trees)) as u32;
+        let position = if member >= first { member - first } else { member + (of.members - first) };
+        KaryPlace { position, members: of.members, arity: of.arity, first }
+    }
+
+    /// The member at a position.
+    fn member(&self, position: u64) -> u32 {
+        ((position + u64::from(self.first)) % u64::from(self.members)) as u32
+    }
+
+    /// Position of the first child, whether or not there is one.
+    fn below(&self) -> u64 {
+        u64::from(self.position) * u64::from(self.arity) + 1
+    }
+}
+
+impl Place for KaryPlace {
+    fn parent(&self) -> Option<u32> {
+        (self.position != 0).then(|| self.member(u64::from((self.position - 1) / self.arity)))
+    }
+
+    fn children(&self) -> u32 {
+        u64::from(self.members).saturating_sub(self.below()).min(u64::from(self.arity)) as u32
+    }
+
+    /// The last position first, whose subtree is the shallowest.
+    fn child(&self, index: u32) -> u32 {
+        self.member(self.below() + u64::from(self.children() - 1 - index))
+    }
+}

@@ -1,0 +1,133 @@
+//! What lanes are held to: the meaning of their collective for each element and member, stated once apart from all algorithms.
+
+use std::ops::Range;
+
+use super::bracketing::{ExpressionId, Expressions};
+use super::fault::{Fault, Reason};
+use super::meaning::Collective;
+
+/// What lanes are held to.
+#[derive(Debug, Clone)]
+pub(super) struct Contract {
+    /// What holds afterwards.
+    pub(super) collective: Collective,
+    /// Members of the group.
+    pub(super) members: u32,
+    /// Members `0..contributors` get the result.
+    pub(super) contributors: u32,
+    /// Whether each member contributes.
+    pub(super) contributes: Box<[bool]>,
+    /// Elements of the buffer.
+    pub(super) elements: u64,
+    /// Lanes of each member.
+    pub(super) lanes: u32,
+    /// Whether sends copy their range when they are posted; else it must stay as it is until it has been consumed.
+    pub(super) buffered_sends: bool,
+}
+
+impl Contract {
+    /// What a member's buffer holds in an element before the collective.
+    pub(super) fn initial(&self, member: u32, element: u64) -> ExpressionId {
+        let has = match self.collective {
+            Collective::AllGather | Collective::AllGatherV { .. } | Collective::Gather { .. } => {
+                self.owner(element) == member
+            }
+            Collective::Broadcast { root } | Collective::Scatter { root } => member == root,
+            _ => self.contributes[member as usize],
+        };
+        if has { ExpressionId::leaf(member) } else { ExpressionId::NOTHING }
+    }
+
+    /// The first member that should contribute to an expression and does not.
+    fn missing(&self, id: ExpressionId, expressions: &Expressions) -> Option<u32> {
+        (0..self.contributors).find(|member| self.contributes[*member as usize] && !expressions.holds(id, *member))
+    }
+
+    /// The member whose shard holds `element`.
+    fn owner(&self, element: u64) -> u32 {
+        if let Collective::AllGatherV { counts } | Collective::ReduceScatterV { counts } = &self.collective {
+            let mut end = 0;
+            let ends = counts.iter().map(|count| {
+                end += count;
+                end
+            });
+            return ends.take_while(|end| *end <= element).count() as u32;
+        }
+        let (short, longer) = (self.elements / u64::from(self.members), self.elements % u64::from(self.members));
+        let boundary = longer * (short + 1);
+        let owner = if element < boundary { element / (short + 1) } else { longer + (element - boundary) / short };
+        owner as u32
+    }
+
+    /// `range` cut where shards meet, if the collective's meaning knows shards.
+    pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
+        let sharded = matches!(
+            self.collective,
+            Collective::AllGather
+                | Collective::ReduceScatter
+                | Collective::AllGatherV { .. }
+                | Collective::ReduceScatterV { .. }
+                | Collective::Scatter { .. }
+                | Collective::Gather { .. }
+        );
+        let mut rest = range;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let mut part = rest.clone();
+            if sharded {
+                let owner = self.owner(rest.start);
+                let end = self.collective.part(self.elements, self.members, owner).end;
+                part.end = part.end.min(end);
+            }
+            rest.start = part.end;
+            Some(part)
+        })
+    }
+
+    /// The result in `range` (inside one shard), from what each member ends with; or why it is none.
+    pub(super) fn settle(
+        &self,
+        range: Range<u64>,
+        lane: Option<u32>,
+        value: impl Fn(u32) -> ExpressionId,
+        expressions: &Expressions,
+    ) -> Result<ExpressionId, Fault> {
+        let fault = |member, reason| Err(Fault { member, lane, step: None, reason });
+        let (witness, everyone) = match self.collective {
+            Collective::ReduceScatter | Collective::ReduceScatterV { .. } | Collective::Scatter { .. } => {
+                (self.owner(range.start), false)
+            }
+            Collective::Reduce { root } | Collective::Gather { root } => (root, false),
+            _ => (0, true),
+        };
+        let result = value(witness);
+        let missing = match self.collective {
+            Collective::AllGather | Collective::AllGatherV { .. } | Collective::Gather { .. } => {
+                Some(self.owner(range.start)).filter(|owner| result != ExpressionId::leaf(*owner))
+            }
+            Collective::Broadcast { root } | Collective::Scatter { root } => {
+                Some(root).filter(|root| result != ExpressionId::leaf(*root))
+            }
+            _ => self.missing(result, expressions),
+        };
+        if let Some(contributor) = missing {
+            return fault(witness, Reason::Missing { range, contributor });
+        }
+        let others = if everyone { 0..self.contributors } else { 0..0 };
+        match others.into_iter().find(|member| value(*member) != result) {
+            None => Ok(result),
+            Some(member) => {
+                let own = value(member);
+                let missing = self.missing(own, expressions);
+                match (missing, &self.collective) {
+                    (Some(contributor), Collective::AllReduce | Collective::AllReduceOfNodes) => {
+                        fault(member, Reason::Missing { range, contributor })
+                    }
+                    _ => fault(member, Reason::Differs { range, from: witness }),
+                }
+            }
+        }
+    }
+}
