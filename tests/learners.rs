@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockstep_exec::{Evaluations, Options, Run, data::Dataset, reference, run};
+use lockstep_exec::{Evaluations, OnLoad, Options, Run, data::Dataset, reference, run};
 use lockstep_models::{Bucket, Decay, Job, Optimizer, Program, Target, random_model};
 use lockstep_topology::Algorithm;
 use proptest::prelude::*;
@@ -219,13 +219,13 @@ fn a_slow_learner_takes_fewer_batches() {
     let program = job.program().unwrap();
     // Learner 1 goes on when the others have taken the rest of the twelve batches, however fast they are.
     let loads = AtomicU64::new(0);
-    let slow = |rank: u32| {
+    let slow = OnLoad(|rank: u32| {
         let number = loads.fetch_add(1, Ordering::SeqCst) + 1;
         while rank == 1 && loads.load(Ordering::SeqCst) < number.next_multiple_of(12) {
             std::thread::sleep(Duration::from_micros(100));
         }
-    };
-    let options = Options { steps: 5, warm_up: 0, optimizer: optimizer(), on_load: Some(&slow), ..Options::default() };
+    });
+    let options = Options { steps: 5, warm_up: 0, optimizer: optimizer(), observer: &slow, ..Options::default() };
     let data = data(&program, 4);
     let done = run(&program, &data, &options).unwrap();
     let taken = |rank: u32| done.claims.iter().filter(|claim| claim.rank == rank).count();
@@ -235,7 +235,7 @@ fn a_slow_learner_takes_fewer_batches() {
     let twin = reference::train_as_claimed(&program, &data, 5, options.seed, &options.optimizer, &done.claims).unwrap();
     assert_eq!(bits(&done.parameters), bits(&twin));
     // At another pace the same claims are the same run.
-    let again = Options { on_load: None, replay: Some(&done.claims), ..options };
+    let again = Options { observer: &(), replay: Some(&done.claims), ..options };
     assert_eq!(run(&program, &data, &again).unwrap().weights_sha256, done.weights_sha256);
 }
 

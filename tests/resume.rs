@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockstep::checkpoint::{Checkpoint, claims_behind, claims_from};
 use lockstep_exec::data::Dataset;
-use lockstep_exec::{Log, Options, Order, Run, Saving, Snapshot, run};
+use lockstep_exec::{Log, Observer, Options, Order, Run, Snapshot, run};
 use lockstep_models::{Claim, Decay, Job, Model, Optimizer, Program, WarmUp, random_model};
 use lockstep_topology::InputError;
 use proptest::prelude::*;
@@ -25,6 +25,27 @@ struct Case {
     program: Program,
     data: Dataset,
     seed: u64,
+}
+
+/// Keeps the state after so many steps and ends the run.
+struct StopAfter {
+    steps: u64,
+    kept: Mutex<Option<Snapshot>>,
+}
+
+impl Observer for StopAfter {
+    fn saves(&self) -> bool {
+        true
+    }
+
+    fn order(&self, steps: u64) -> Order {
+        if steps == self.steps { Order::SaveAndStop } else { Order::GoOn }
+    }
+
+    fn keep(&self, snapshot: Snapshot) -> Result<(), InputError> {
+        *self.kept.lock().unwrap() = Some(snapshot);
+        Ok(())
+    }
 }
 
 impl Case {
@@ -47,16 +68,11 @@ impl Case {
 
     /// A run that is told to keep its state and end after `stop` steps, as a file; `stop` is at least one step before the end.
     fn interrupted(&self, stop: u64, replay: Option<&[Claim]>) -> (Vec<u8>, Run) {
-        let kept: Mutex<Option<Snapshot>> = Mutex::default();
-        let order = |steps: u64| if steps == stop { Order::SaveAndStop } else { Order::GoOn };
-        let keep = |snapshot: Snapshot| -> Result<(), InputError> {
-            *kept.lock().unwrap() = Some(snapshot);
-            Ok(())
-        };
-        let saving = Some(Saving { order: &order, keep: &keep });
-        let run = run(&self.program, &self.data, &Options { saving, replay, ..self.options(STEPS) }).unwrap();
+        let observer = StopAfter { steps: stop, kept: Mutex::default() };
+        let options = Options { observer: &observer, replay, ..self.options(STEPS) };
+        let run = run(&self.program, &self.data, &options).unwrap();
         assert!(run.stopped && run.losses.len() as u64 == stop);
-        let Snapshot { steps, state, log } = kept.into_inner().unwrap().expect("a snapshot");
+        let Snapshot { steps, state, log } = observer.kept.into_inner().unwrap().expect("a snapshot");
         let checkpoint = Checkpoint { identity: Default::default(), setting: Default::default(), steps, state, log };
         (checkpoint.to_bytes(self.program.whole_model()).unwrap(), run)
     }
@@ -162,16 +178,10 @@ fn another_number_of_ranks_takes_no_sample_twice() {
         all
     };
     let (steps, per_epoch) = (2, data.len() as u64 / 21);
-    let kept: Mutex<Option<Snapshot>> = Mutex::default();
-    let order = |done: u64| if done == steps { Order::SaveAndStop } else { Order::GoOn };
-    let keep = |snapshot| {
-        *kept.lock().unwrap() = Some(snapshot);
-        Ok(())
-    };
-    let saving = Some(Saving { order: &order, keep: &keep });
-    let options = Options { steps: 5, seed: 9, optimizer: optimizer(), saving, ..Options::default() };
+    let observer = StopAfter { steps, kept: Mutex::default() };
+    let options = Options { steps: 5, seed: 9, optimizer: optimizer(), observer: &observer, ..Options::default() };
     run(&before, &data, &options).unwrap();
-    let Snapshot { state, log, .. } = kept.into_inner().unwrap().unwrap();
+    let Snapshot { state, log, .. } = observer.kept.into_inner().unwrap().unwrap();
     assert_eq!(log, Log::default());
     let first = state.position.steps(21, per_epoch);
     let mut seen = samples_of(&before, 0..steps);

@@ -15,19 +15,19 @@ use crate::clock;
 use crate::data::{Dataset, Parts, Sampler};
 use crate::device::{Cpus, Devices};
 use crate::error::ExecError;
-use crate::fault::Fault;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::flight::{Aside, Flights};
 use crate::found::Found;
 use crate::gather::{Legacy, gather, mean};
 use crate::holdings::Memory;
+use crate::observer::Observer;
 use crate::pin::Pins;
 use crate::pool::Arenas;
 use crate::state::{Position, State};
 use crate::transport::{Transport, control, memory};
-use crate::watch::{Guard, Watch};
+use crate::watch::Guard;
 use crate::whole::{assemble, common};
-use crate::worker::{Evaluations, Saving, Setup, Worker, losses_of};
+use crate::worker::{Evaluations, Setup, Worker, losses_of};
 
 pub use check::check_run;
 #[cfg(feature = "mpi")]
@@ -59,18 +59,10 @@ pub struct Options<'a> {
     pub start: Option<&'a State>,
     /// The claims of an earlier run, which are made again.
     pub replay: Option<&'a [Claim]>,
-    /// When the state is kept on the way, and by whom; nowhere if not said.
-    pub saving: Option<Saving<'a>>,
     /// A wait in which nothing moves for so long ends the run.
     pub stall_limit: Duration,
-    /// Who looks after the run from outside.
-    pub watch: Option<Watch<'a>>,
-    /// What is to go wrong, where that is what is tested.
-    pub fault: Option<Fault>,
-    /// Called by each rank, with its number, when it has taken a micro-batch.
-    pub on_load: Option<&'a (dyn Fn(u32) + Sync)>,
-    /// Called on rank 0 after each step with its number and mean local loss.
-    pub progress: Option<&'a (dyn Fn(u32, f64) + Sync)>,
+    /// Who follows the run from outside.
+    pub observer: &'a dyn Observer,
 }
 
 impl Default for Options<'_> {
@@ -87,12 +79,8 @@ impl Default for Options<'_> {
             evaluations: None,
             start: None,
             replay: None,
-            saving: None,
-            on_load: None,
             stall_limit: Duration::from_secs(60),
-            watch: None,
-            fault: None,
-            progress: None,
+            observer: &(),
         }
     }
 }
@@ -170,17 +158,14 @@ fn setup<'a>(
         threads: options.threads_per_rank,
         timed: options.timed,
         arenas: &options.arenas,
-        guard: Guard::new(Flights::new(program, first, here), options.stall_limit, options.watch),
-        fault: options.fault,
+        guard: Guard::new(Flights::new(program, first, here), options.stall_limit, options.observer),
         driver: Mutex::new(driver),
         replay,
         hosts: None,
         judge: options.start.map_or_else(|| Judge::new(target), |state| state.judge.aiming(target)),
         start: options.start,
-        saving: options.saving,
-        on_load: options.on_load,
+        observer: options.observer,
         first,
-        progress: options.progress,
     })
 }
 

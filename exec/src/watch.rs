@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::ExecError;
 use crate::flight::{Flight, Flights};
+use crate::observer::Observer;
 use crate::stall::diagnose;
 
 /// A rank in an operation has so many stall limits, for its peers, who wait, give up after one.
@@ -41,32 +42,19 @@ pub fn patiently<T>(limit: Duration, moves: &AtomicU64, late: impl FnOnce() + Se
     })
 }
 
-/// Who looks after a run from outside; called on any thread.
-#[derive(Clone, Copy)]
-pub struct Watch<'a> {
-    /// Whether records are wanted now; asked several times a second.
-    pub asked: &'a (dyn Fn() -> bool + Sync),
-    /// Takes the records of the ranks of this process, when they are asked for and when the job is stuck.
-    pub records: &'a (dyn Fn(&[Flight]) + Sync),
-    /// Hears once why the job is given up, before its end.
-    pub stalled: &'a (dyn Fn(&ExecError) + Sync),
-    /// Hears that ranks of a job that was given up do not end: only the end of the process helps.
-    pub stuck: &'a (dyn Fn(&ExecError) + Sync),
-}
-
 /// What the ranks of a process and its watchdog share.
 pub(crate) struct Guard<'a> {
     pub flights: Flights<'a>,
     /// A wait in which nothing moves for so long ends the run.
     pub limit: Duration,
-    watch: Option<Watch<'a>>,
+    observer: &'a dyn Observer,
     /// When the job was given up, and why.
     given_up: OnceLock<(Instant, ExecError)>,
 }
 
 impl<'a> Guard<'a> {
-    pub(crate) fn new(flights: Flights<'a>, limit: Duration, watch: Option<Watch<'a>>) -> Guard<'a> {
-        Guard { flights, limit, watch, given_up: OnceLock::new() }
+    pub(crate) fn new(flights: Flights<'a>, limit: Duration, observer: &'a dyn Observer) -> Guard<'a> {
+        Guard { flights, limit, observer, given_up: OnceLock::new() }
     }
 
     /// Gives the job up, since nothing has moved on `rank` for so long; the first time it tells who watches.
@@ -77,9 +65,9 @@ impl<'a> Guard<'a> {
             let report = diagnose(&self.flights.read(), self.flights.ranks()).report;
             (Instant::now(), ExecError::Stall { rank, seconds, report })
         });
-        if let (true, Some(watch)) = (first, self.watch) {
-            (watch.records)(&self.flights.read());
-            (watch.stalled)(error);
+        if first {
+            self.observer.record(&self.flights.read());
+            self.observer.stalled(error);
         }
         error.clone()
     }
@@ -113,22 +101,19 @@ impl<'a> Guard<'a> {
                 Err(RecvTimeoutError::Timeout) => {}
                 _ => return,
             }
-            if let Some(watch) = self.watch.filter(|watch| (watch.asked)()) {
-                (watch.records)(&self.flights.read());
+            if self.observer.asks() {
+                self.observer.record(&self.flights.read());
             }
             // A rank that does not return may be ended with its process before anybody hears of it.
             let silent = self.given_up.get().is_none() && self.silent(1.0).is_some();
-            if let (true, false, Some(watch)) = (silent, recorded, self.watch) {
-                (watch.records)(&self.flights.read());
+            if silent && !recorded {
+                self.observer.record(&self.flights.read());
             }
             recorded = silent;
             match self.given_up.get() {
                 Some((since, error)) if !told && since.elapsed() > GRACE && !self.flights.all_over() => {
                     told = true;
-                    match self.watch {
-                        Some(watch) => (watch.stuck)(error),
-                        None => eprintln!("{error}"),
-                    }
+                    self.observer.stuck(error);
                 }
                 Some(_) => {}
                 None => {

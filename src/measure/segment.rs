@@ -1,7 +1,8 @@
 //! One segment of a training: so many steps on the ranks of a launch, watched over, with progress and metrics.
 
 use lockstep_exec::data::Dataset;
-use lockstep_exec::{Arenas, Evaluations, ExecError, Flight, Options, Saving, State, Watch};
+use lockstep_exec::{Arenas, Evaluations, ExecError, Fault, Flight, Observer, Options, Order, Snapshot, State};
+use lockstep_topology::InputError;
 
 use super::Measured;
 use crate::checkpoint::{claims_from, identity};
@@ -25,6 +26,67 @@ pub(crate) struct Part<'a> {
     pub(crate) start: Option<&'a State>,
 }
 
+/// Shows and keeps what happens in a segment.
+struct Follower<'a> {
+    configuration: &'a Configuration,
+    experiment: &'a Experiment,
+    seed: u64,
+    operation: &'a Operation,
+    progress: &'a Progress,
+    label: &'a str,
+    /// Identity of the training, for metrics.
+    training: &'a str,
+    ranks: u32,
+    processes: u32,
+    global_batch: u64,
+    /// Steps before this segment, as progress counts them.
+    before: u64,
+    /// Steps before this run, and when it is over, since training began.
+    first: u64,
+    all: u64,
+}
+
+impl Observer for Follower<'_> {
+    fn stepped(&self, step: u32, loss: f64) {
+        let done = self.before + u64::from(step) + 1;
+        self.progress.step(done, loss);
+        let of = (self.label, self.seed, self.training);
+        self.operation.metrics.iter().for_each(|file| file.step(of, done, loss, self.global_batch));
+    }
+
+    fn saves(&self) -> bool {
+        self.operation.saves
+    }
+
+    fn order(&self, steps: u64) -> Order {
+        self.operation.order(steps, self.all)
+    }
+
+    fn keep(&self, snapshot: Snapshot) -> Result<(), InputError> {
+        self.operation.keep((self.experiment, self.configuration), self.seed, self.first, snapshot)
+    }
+
+    fn asks(&self) -> bool {
+        self.operation.signal.came()
+    }
+
+    fn record(&self, flights: &[Flight]) {
+        self.operation.record(self.ranks, flights);
+    }
+
+    fn stalled(&self, error: &ExecError) {
+        self.operation.end_stalled(self.processes, error);
+    }
+
+    fn stuck(&self, error: &ExecError) {
+        self.operation.end_stuck(error);
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.operation.fault
+    }
+}
+
 /// So many steps of a configuration's run, from the beginning or from what an earlier segment left.
 ///
 /// # Errors
@@ -46,27 +108,27 @@ pub(crate) fn segment(
     let recompute_bn = experiment.recompute_bn;
     let first = operation.first(&program, data.len());
     let training = training(&identity(experiment, configuration, seed));
-    let show = |step: u32, loss: f64| {
-        let done = before + u64::from(step) + 1;
-        progress.step(done, loss);
-        let of = (&*label, seed, &*training);
-        operation.metrics.iter().for_each(|file| file.step(of, done, loss, program.global_batch()));
+    let observer = Follower {
+        configuration,
+        experiment,
+        seed,
+        operation,
+        progress: &progress,
+        label: &label,
+        training: &training,
+        ranks: program.ranks(),
+        processes: launch.processes(),
+        global_batch: program.global_batch(),
+        before,
+        first,
+        all: first + u64::from(steps),
     };
-    let (ranks, processes) = (program.ranks(), launch.processes());
-    let asked = || operation.signal.came();
-    let records = |flights: &[Flight]| operation.record(ranks, flights);
-    let stalled = |error: &ExecError| operation.end_stalled(processes, error);
-    let stuck = |error: &ExecError| operation.end_stuck(error);
-    let all = first + u64::from(steps);
-    let order = |done: u64| operation.order(done, all);
-    let keep = |snapshot| operation.keep((experiment, configuration), seed, first, snapshot);
     let replay = experiment.replay.as_deref().map(|claims| claims_from(claims, first));
     let options = Options {
         steps,
         warm_up: WARM_UP.min(steps / 4),
         seed,
         start: operation.resumed.as_ref().map(|(checkpoint, _)| &checkpoint.state).or(start),
-        saving: operation.saves.then_some(Saving { order: &order, keep: &keep }),
         devices: experiment.devices()?,
         threads_per_rank: experiment.threads_per_rank as usize,
         arenas: Arenas::default(),
@@ -78,12 +140,9 @@ pub(crate) fn segment(
             target: experiment.target,
         }),
         stall_limit: operation.stall_limit,
-        watch: Some(Watch { asked: &asked, records: &records, stalled: &stalled, stuck: &stuck }),
         timed: operation.timed,
-        fault: operation.fault,
         replay: replay.as_deref(),
-        progress: Some(&show),
-        ..Options::default()
+        observer: &observer,
     };
     let run = progress.beside(|| launch.run(&program, data, &options));
     progress.end();

@@ -9,7 +9,10 @@ use lockstep_models::{Buffer, Copy};
 
 use crate::arena::Arena;
 
-use super::{Backward, Blueprint, Buffers, Device, DeviceError, Forward, Loss, Place, Spot, Step, Values};
+use super::{
+    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Spot, Staging, Step,
+    Storage, Values,
+};
 
 /// One rank's memory, and no arithmetic on it.
 pub struct Null {
@@ -33,25 +36,7 @@ impl Null {
     }
 }
 
-impl Device for Null {
-    fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
-        Ok(self.buffers.arena(buffer))
-    }
-
-    fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
-        Ok(self.buffers.read(values))
-    }
-
-    fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
-        self.buffers.write(values, content);
-        Ok(())
-    }
-
-    fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError> {
-        self.buffers.assign(to, from);
-        Ok(())
-    }
-
+impl Compute for Null {
     fn input(&mut self) -> Result<&mut [f32], DeviceError> {
         Ok(&mut self.input)
     }
@@ -81,10 +66,6 @@ impl Device for Null {
         Ok(vec![0.0; self.samples])
     }
 
-    fn tensor(&mut self, _: &Place) -> Result<Vec<f32>, DeviceError> {
-        Ok(Vec::new())
-    }
-
     fn step(&mut self, _: Range<usize>, _: &Step) -> Result<(), DeviceError> {
         Ok(())
     }
@@ -95,6 +76,26 @@ impl Device for Null {
         }
         Ok(())
     }
+}
+
+impl Storage for Null {
+    fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
+        Ok(self.buffers.read(values))
+    }
+
+    fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
+        self.buffers.write(values, content);
+        Ok(())
+    }
+
+    fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError> {
+        self.buffers.assign(to, from);
+        Ok(())
+    }
+
+    fn tensor(&mut self, _: &Place) -> Result<Vec<f32>, DeviceError> {
+        Ok(Vec::new())
+    }
 
     fn forget(&mut self, _: &[Range<usize>]) -> Result<(), DeviceError> {
         Ok(())
@@ -102,3 +103,13 @@ impl Device for Null {
 
     fn release(&mut self) {}
 }
+
+impl Staging for Null {
+    fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
+        Ok(self.buffers.arena(buffer))
+    }
+}
+
+impl Groups for Null {}
+
+impl Clock for Null {}

@@ -31,10 +31,7 @@ pub fn run_processes(
         let report = "before the first step: another process of the job has not come so far".to_owned();
         let rank = here.first().copied().unwrap_or_default();
         let error = ExecError::Stall { rank, seconds: limit.as_secs_f64(), report };
-        match options.watch {
-            Some(watch) => (watch.stuck)(&error),
-            None => eprintln!("{error}"),
-        }
+        options.observer.stuck(&error);
     });
     let setup = match (own, unwell) {
         (Ok(setup), None) => setup,

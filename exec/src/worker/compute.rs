@@ -54,9 +54,7 @@ impl Worker<'_> {
                         self.setup.data.draw(&indices, self.setup.seed, places[0], &mut images, &mut labels);
                         replica.device().write(Values::Buffer(Buffer::Declared(*buffer)), &images)?;
                         self.samples += indices.len();
-                        if let Some(hook) = self.setup.on_load {
-                            hook(self.transport.rank().0);
-                        }
+                        self.setup.observer.loaded(own);
                     }
                 }
             }
@@ -75,9 +73,7 @@ impl Worker<'_> {
                 replica.load(data, &indices, place)?;
                 self.turned = Some((batch, None));
                 self.samples += indices.len();
-                if let Some(hook) = self.setup.on_load {
-                    hook(self.transport.rank().0);
-                }
+                self.setup.observer.loaded(self.transport.rank().0);
             }
             Op::Compute { chain, phase: Phase::Forward, pass, .. } => {
                 let found = replica.forward(*chain, Mode::Train)?;

@@ -116,10 +116,10 @@ impl Worker<'_> {
     /// Tells who wants to know of an iteration's mean local loss.
     fn report(&self, of: &Handed) {
         let rank = self.transport.rank().0;
-        if let (0, Some(report)) = (rank, self.setup.progress) {
+        if rank == 0 {
             let each = losses_of(self.setup.program, rank);
             let own = &self.losses[of.iteration as usize * each..][..each];
-            report(of.iteration, own.iter().sum::<f64>() / of.samples.max(1) as f64);
+            self.setup.observer.stepped(of.iteration, own.iter().sum::<f64>() / of.samples.max(1) as f64);
         }
     }
 

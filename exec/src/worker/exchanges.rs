@@ -204,7 +204,8 @@ impl Worker<'_> {
     /// that is the fault.
     fn is_left_out(&mut self, index: usize) -> bool {
         let step = self.setup.first + u64::from(self.slots[index].started);
-        let Some(fault) = self.setup.fault.filter(|fault| fault.strikes(self.transport.rank().0, step)) else {
+        let Some(fault) = self.setup.observer.fault().filter(|fault| fault.strikes(self.transport.rank().0, step))
+        else {
             return false;
         };
         if fault.kind == Kind::Order && index < 2 {

@@ -26,9 +26,9 @@ use crate::data::{Dataset, Sampler};
 use crate::device::Devices;
 use crate::error::ExecError;
 use crate::exchange::Traffic;
-use crate::fault::Fault;
 use crate::flight::Recorder;
 use crate::holdings::Memory;
+use crate::observer::Observer;
 use crate::pool::Arenas;
 use crate::replica::Evaluation;
 use crate::state::State;
@@ -41,7 +41,7 @@ use exchanges::Slot;
 use learning::Beside;
 pub(crate) use saving::ORDER_ELEMENTS;
 use saving::Orders;
-pub use saving::{Log, Order, Saving, Snapshot};
+pub use saving::{Log, Order, Snapshot};
 use shuffle::Store;
 
 /// What a worker needs beside the program.
@@ -62,8 +62,6 @@ pub(crate) struct Setup<'a> {
     pub arenas: &'a Arenas,
     /// Flight recorders and stall limit.
     pub guard: Guard<'a>,
-    /// What is to go wrong.
-    pub fault: Option<Fault>,
     /// Asked by all ranks of the process; of several processes rank 0's alone hears claims.
     pub driver: Mutex<Driver>,
     /// The claims that are made again, where they are.
@@ -76,12 +74,8 @@ pub(crate) struct Setup<'a> {
     pub first: u64,
     /// What training goes on from, unless it begins.
     pub start: Option<&'a State>,
-    /// When the state is kept, if at all.
-    pub saving: Option<Saving<'a>>,
-    /// Called with the rank when it has taken a micro-batch.
-    pub on_load: Option<&'a (dyn Fn(u32) + Sync)>,
-    /// Called by rank 0 after each iteration with its number and mean local loss.
-    pub progress: Option<&'a (dyn Fn(u32, f64) + Sync)>,
+    /// Who follows the run from outside.
+    pub observer: &'a dyn Observer,
 }
 
 /// What a worker leaves beside its memory.
@@ -316,7 +310,7 @@ impl<'a> Worker<'a> {
         let ready = self.ready(task);
         let record = self.flight.begin(task, iteration, start);
         let from = self.mark()?;
-        if let Some(fault) = self.setup.fault.filter(|fault| fault.strikes(self.transport.rank().0, batch)) {
+        if let Some(fault) = self.setup.observer.fault().filter(|fault| fault.strikes(self.transport.rank().0, batch)) {
             fault.strike();
         }
         self.execute(task, repetition, sampler, batch)?;

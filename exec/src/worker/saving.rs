@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use lockstep_models::{Averaging, Claim};
-use lockstep_topology::{InputError, Rank};
+use lockstep_topology::Rank;
 
 use super::Worker;
 use super::waiting::NAP;
@@ -46,15 +46,6 @@ const ORDERS: [Order; 3] = [Order::GoOn, Order::Save, Order::SaveAndStop];
 /// Elements of the memory that orders travel in: each order's number, and a place for one that arrives.
 pub(crate) const ORDER_ELEMENTS: [f32; 4] = [0.0, 1.0, 2.0, -1.0];
 
-/// Who decides when the state is kept, and who keeps it; both are asked on rank 0 alone.
-#[derive(Clone, Copy)]
-pub struct Saving<'a> {
-    /// Asked when a step begins, with how many steps will be done since training began when it is over.
-    pub order: &'a (dyn Fn(u64) -> Order + Sync),
-    /// Takes the state after a step; the run waits for it, and ends with its error.
-    pub keep: &'a (dyn Fn(Snapshot) -> Result<(), InputError> + Sync),
-}
-
 /// All that a training is after a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
@@ -88,8 +79,10 @@ pub(super) struct Orders {
 impl Worker<'_> {
     /// On rank 0: decides what is done when step `steps` (counted from 1) is over, and tells the others.
     pub(super) fn announce(&mut self, steps: u64) -> Result<(), ExecError> {
-        let (Some(saving), 0) = (self.setup.saving, self.transport.rank().0) else { return Ok(()) };
-        let order = (saving.order)(steps);
+        if !self.setup.observer.saves() || self.transport.rank().0 != 0 {
+            return Ok(());
+        }
+        let order = self.setup.observer.order(steps);
         self.orders.own = Some(order);
         self.retire_orders()?;
         let place = order as usize;
@@ -103,7 +96,7 @@ impl Worker<'_> {
 
     /// The order for the step that is over; the same on all ranks.
     pub(super) fn heed(&mut self) -> Result<Order, ExecError> {
-        if self.setup.saving.is_none() {
+        if !self.setup.observer.saves() {
             return Ok(Order::GoOn);
         }
         if let Some(own) = self.orders.own.take() {
@@ -154,7 +147,6 @@ impl Worker<'_> {
 
     /// Hands the state after `steps` steps to who keeps it; every rank calls it and returns when it is kept.
     pub(super) fn save(&mut self, steps: u64, log: &Log) -> Result<(), ExecError> {
-        let Some(saving) = self.setup.saving else { return Ok(()) };
         self.settle(0)?;
         self.wait_until(Worker::settled)?;
         let record = self.flight.begin_aside(Aside::Saving, self.iteration, self.now());
@@ -167,7 +159,7 @@ impl Worker<'_> {
             return Ok(());
         };
         let claims = self.setup.claims(self.iteration);
-        (saving.keep)(Snapshot { steps, state, log: Log { claims, ..log.clone() } })?;
+        self.setup.observer.keep(Snapshot { steps, state, log: Log { claims, ..log.clone() } })?;
         for other in (0..self.transport.ranks()).filter(|other| *other != rank) {
             control::send(self.transport, Rank(other), KEPT, steps)?;
         }

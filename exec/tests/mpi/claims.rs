@@ -10,7 +10,7 @@ use std::time::Duration;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::transport::{TransportError, control};
-use lockstep_exec::{Options, run, run_processes};
+use lockstep_exec::{OnLoad, Options, run, run_processes};
 use lockstep_models::{Bucket, Claim, Job, random_model};
 use lockstep_topology::{Rank, Time};
 
@@ -32,7 +32,7 @@ pub(crate) fn claims(processes: &mut Processes, hosts: &[u32]) {
     // All processes have one parent, so its number names a file that they share: a byte for each batch that was taken.
     let taken = std::env::temp_dir().join(format!("lockstep-claims-{}", parent_id()));
     let each = u64::from(learners) * TAU;
-    let slow = |rank: u32| {
+    let slow = OnLoad(|rank: u32| {
         OpenOptions::new().append(true).create(true).open(&taken).unwrap().write_all(&[0]).unwrap();
         let so_far = || fs::metadata(&taken).unwrap().len();
         let number = so_far();
@@ -40,11 +40,11 @@ pub(crate) fn claims(processes: &mut Processes, hosts: &[u32]) {
         while rank == 1 && so_far() < number.next_multiple_of(each) {
             std::thread::sleep(Duration::from_micros(100));
         }
-    };
-    let options = Options { steps: STEPS, warm_up: 0, seed: 3, on_load: Some(&slow), ..Options::default() };
+    });
+    let options = Options { steps: STEPS, warm_up: 0, seed: 3, observer: &slow, ..Options::default() };
     let done = run_processes(processes, hosts, &program, &data, &options).unwrap();
     let record = share(processes, hosts, done.as_ref().map(|done| done.claims.as_slice()));
-    let replay = Options { on_load: None, replay: Some(&record), ..options };
+    let replay = Options { observer: &(), replay: Some(&record), ..options };
     let again = run_processes(processes, hosts, &program, &data, &replay).unwrap();
     let Some(done) = done else { return };
     fs::remove_file(&taken).unwrap();

@@ -14,7 +14,8 @@
 
 mod build;
 mod calls;
-mod device;
+mod clock;
+mod compute;
 mod devices;
 mod direct;
 mod due;
@@ -28,6 +29,8 @@ mod needs;
 mod numbers;
 mod port;
 mod samples;
+mod staging;
+mod storage;
 mod sums;
 
 use std::ops::Range;

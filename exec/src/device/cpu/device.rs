@@ -11,7 +11,8 @@ use crate::arena::Arena;
 use crate::device::buffers::move_rows;
 use crate::device::step::Decays;
 use crate::device::{
-    Backward, Blueprint, Buffers, Device, DeviceError, Forward, Loss, Place, Slope, Spot, Step, Values,
+    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Slope, Spot, Staging,
+    Step, Storage, Values,
 };
 
 /// Elements of a step that one thread moves at once; half of a core's second cache holds their four tensors.
@@ -112,25 +113,7 @@ fn chain(of: &Blueprint<'_>, index: usize, threads: &Threads) -> Chain {
     }
 }
 
-impl Device for Cpu {
-    fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
-        Ok(self.buffers.arena(buffer))
-    }
-
-    fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
-        Ok(self.buffers.read(values))
-    }
-
-    fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
-        self.buffers.write(values, content);
-        Ok(())
-    }
-
-    fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError> {
-        self.buffers.assign(to, from);
-        Ok(())
-    }
-
+impl Compute for Cpu {
     fn input(&mut self) -> Result<&mut [f32], DeviceError> {
         Ok(&mut self.tensors.input)
     }
@@ -216,10 +199,6 @@ impl Device for Cpu {
         })
     }
 
-    fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError> {
-        Ok(self.tensors.tensor(place).to_vec())
-    }
-
     fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
         let arena = |buffer| self.buffers.arena(buffer);
         let all = std::iter::once((range.clone(), ()));
@@ -293,6 +272,26 @@ impl Device for Cpu {
         }
         Ok(())
     }
+}
+
+impl Storage for Cpu {
+    fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
+        Ok(self.buffers.read(values))
+    }
+
+    fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
+        self.buffers.write(values, content);
+        Ok(())
+    }
+
+    fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError> {
+        self.buffers.assign(to, from);
+        Ok(())
+    }
+
+    fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError> {
+        Ok(self.tensors.tensor(place).to_vec())
+    }
 
     fn forget(&mut self, ranges: &[Range<usize>]) -> Result<(), DeviceError> {
         self.tensors.forget(ranges);
@@ -315,3 +314,13 @@ impl Device for Cpu {
         (arena, workspace)
     }
 }
+
+impl Staging for Cpu {
+    fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
+        Ok(self.buffers.arena(buffer))
+    }
+}
+
+impl Groups for Cpu {}
+
+impl Clock for Cpu {}

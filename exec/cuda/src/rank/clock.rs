@@ -1,0 +1,49 @@
+//! Marks and iterations of a rank on its GPU's clock.
+
+use lockstep_exec::device::{Clock, DeviceError, Mark, Settled};
+
+use super::Rank;
+use super::lanes::Lane;
+use crate::Activation;
+use crate::driver::{DeviceMemory, Fill};
+
+/// Bytes of a fill that delays a device: more than its caches hold, so that one takes tens of microseconds.
+const BALLAST: u64 = 64 << 20;
+
+impl<A: Activation> Clock for Rank<A> {
+    fn defers(&self) -> bool {
+        true
+    }
+
+    fn delay(&mut self, times: u32) -> Result<(), DeviceError> {
+        self.flush()?;
+        let memory = match self.ballast.take() {
+            Some(memory) => memory,
+            None => DeviceMemory::new(&self.gpu.context, "what delays a device", BALLAST, Fill::Poison)?,
+        };
+        let (address, bytes) = (memory.address(), memory.bytes());
+        self.ballast = Some(memory);
+        let stream = self.lanes.give(Lane::Compute);
+        for _ in 0..times {
+            // SAFETY: the memory is this rank's, which nobody reads.
+            unsafe { stream.fill(address, 0, bytes) }?;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self) -> Result<Mark, DeviceError> {
+        // What is left undone is the next chain's, marked or not: times are those of a step that nobody marks.
+        self.give_gathered()?;
+        self.due.mark(&mut self.lanes)
+    }
+
+    fn seal(&mut self) -> Result<(), DeviceError> {
+        self.flush()?;
+        self.due.seal(&mut self.lanes)
+    }
+
+    fn settled(&mut self) -> Result<Option<Settled>, DeviceError> {
+        self.gpu.context.bind()?;
+        self.due.settled()
+    }
+}

@@ -1,0 +1,165 @@
+//! Samples, passes and steps of a rank, as commands and as work on its streams.
+
+use std::ops::Range;
+
+use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Place, Spot, Step};
+use lockstep_models::Copy;
+
+use super::lanes::Lane;
+use super::numbers::numbers;
+use super::{Lying, Rank, Work, moves};
+use crate::layers::{self, Gradients};
+use crate::{Activation, View, ViewMut};
+
+impl<A: Activation> Compute for Rank<A> {
+    fn input(&mut self) -> Result<&mut [f32], DeviceError> {
+        self.gpu.context.bind()?;
+        self.samples.room()
+    }
+
+    fn load(&mut self) -> Result<(), DeviceError> {
+        self.flush()?;
+        self.samples.take(&mut self.lanes)?;
+        self.samples.arrange::<A>(&mut self.gathered);
+        Ok(())
+    }
+
+    fn turn_to(&mut self, labels: &[u32], places: &[u64]) -> Result<(), DeviceError> {
+        self.flush()?;
+        self.samples.note(labels, places, &mut self.lanes)
+    }
+
+    fn forward(&mut self, pass: &Forward<'_>) -> Result<Option<Loss>, DeviceError> {
+        if !self.averages {
+            self.wait_for(&[Lane::In])?;
+        }
+        let output = self.view(&pass.output, ViewMut::new(0, 0))?;
+        let inputs = pass.inputs.iter().map(|place| Ok(self.view(place, output)?.view()));
+        let inputs: Vec<View<A>> = inputs.collect::<Result<_, DeviceError>>()?;
+        let is_last = pass.chain + 1 == self.chains.len();
+        let pending = self.pending.take();
+        let of = &mut self.chains[pass.chain];
+        match &mut of.work {
+            Work::Loss(loss, _) => {
+                pending.into_iter().for_each(|pending| pending.finish(&mut self.gathered));
+                loss.forward(inputs[0], self.samples.labels(), &mut self.gathered);
+                if is_last {
+                    self.flush()?;
+                    if let Work::Loss(loss, _) = &self.chains[pass.chain].work {
+                        self.due.bring(loss, &mut self.lanes)?;
+                    }
+                }
+            }
+            Work::Kernel(kernel) => {
+                kernel.draw(pass.draw, self.samples.places());
+                let parameters = self.parameters.view(&of.parameters);
+                let statistics = self.statistics.view_mut(&of.statistics);
+                let forward = layers::Forward { mode: pass.mode, inputs: &inputs, parameters, statistics, output };
+                if let Some(pending) = pending {
+                    if kernel.join_forward(&pending, &forward, &mut self.gathered) {
+                        return Ok(None);
+                    }
+                    pending.finish(&mut self.gathered);
+                }
+                let (scratch, into) = (self.scratch.address(), &mut self.gathered);
+                if of.feeds_one {
+                    self.pending = kernel.begin_forward(&forward, scratch, into);
+                } else {
+                    kernel.forward(&forward, scratch, into);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn backward(&mut self, pass: &Backward<'_>) -> Result<(), DeviceError> {
+        self.gather();
+        let none = ViewMut::new(0, 0);
+        let output = self.view(&pass.output, none)?.view();
+        let d_output = self.view(&pass.d_output, none)?.view();
+        let inputs = pass.inputs.iter().map(|place| Ok(self.view(place, none)?.view()));
+        let inputs: Vec<View<A>> = inputs.collect::<Result<_, DeviceError>>()?;
+        let mut d_inputs = Vec::new();
+        for wanted in pass.d_inputs {
+            d_inputs.push(match wanted {
+                Some((place, adds)) => Some((self.view(place, none)?, *adds)),
+                None => None,
+            });
+        }
+        let of = &self.chains[pass.chain];
+        match &of.work {
+            Work::Loss(loss, weight) => {
+                if let Some(Some((d_logits, adds))) = d_inputs.first() {
+                    loss.backward(pass.scale * *weight, *d_logits, *adds, &mut self.gathered);
+                }
+            }
+            Work::Kernel(kernel) => {
+                let own = |adds| (self.gradients.view_mut(&of.parameters), adds);
+                let gradients = Gradients {
+                    inputs: &inputs,
+                    output,
+                    parameters: self.parameters.view(&of.parameters),
+                    d_output,
+                    d_inputs: &d_inputs,
+                    d_parameters: pass.d_parameters.filter(|_| !of.parameters.is_empty()).map(own),
+                };
+                kernel.backward(&gradients, self.scratch.address(), &mut self.gathered);
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
+        self.gather();
+        let logits = self.view(logits, ViewMut::new(0, 0))?.view();
+        let labels = self.samples.labels();
+        let Work::Loss(loss, _) = &mut self.chains[chain].work else { return Ok(Loss::default()) };
+        let (samples, each) = (samples as u64, logits.elements() / labels.elements().max(1));
+        loss.forward(logits.part(0..samples * each), labels.part(0..samples), &mut self.gathered);
+        let (totals, counts) = (loss.totals(), loss.counts());
+        let (sum, correct) = (self.fetch(totals)?, self.fetch(counts)?);
+        let correct = numbers(&correct, u32::from_le_bytes).first().copied().unwrap_or(0);
+        let sum = numbers(&sum, f64::from_le_bytes).first().copied().unwrap_or(0.0);
+        Ok(Loss { sum, correct: correct as usize })
+    }
+
+    fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
+        let Work::Loss(loss, _) = &self.chains[chain].work else { return Ok(Vec::new()) };
+        let losses = loss.losses();
+        Ok(numbers(&self.fetch(losses)?, f64::from_le_bytes))
+    }
+
+    fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
+        let lane = match step {
+            Step::Sgd(_) | Step::Descend(_) | Step::Correct { .. } => Lane::Compute,
+            Step::MoveReference { .. } | Step::Average { .. } => Lane::Average,
+        };
+        let command = self.move_of(range, step);
+        self.flush()?;
+        match lane {
+            // A learner's own step needs nothing that others have sent.
+            Lane::Compute if matches!(step, Step::Descend(_)) => {}
+            Lane::Compute => self.lanes.order(lane, &[Lane::In, Lane::Average])?,
+            _ => self.lanes.order(lane, &[Lane::In])?,
+        }
+        self.play(lane, &[command])?;
+        if matches!(step, Step::Correct { .. }) {
+            // A single learner's average model has no exchange to wait for.
+            self.lanes.order(Lane::Average, &[Lane::Compute])?;
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, of: &Copy, from: &Spot, to: &Spot) -> Result<(), DeviceError> {
+        self.gather();
+        self.wait_for(&[Lane::In, Lane::Average])?;
+        let (from, to, into) = (self.spot(from)?, self.spot(to)?, &mut self.gathered);
+        match (from, to) {
+            (Lying::Buffer(from), Lying::Buffer(to)) => moves::copy(of, from.view(), to, into),
+            (Lying::Buffer(from), Lying::Tensor(to)) => moves::copy(of, from.view(), to, into),
+            (Lying::Tensor(from), Lying::Buffer(to)) => moves::copy(of, from.view(), to, into),
+            (Lying::Tensor(from), Lying::Tensor(to)) => moves::copy(of, from.view(), to, into),
+        }
+        Ok(())
+    }
+}

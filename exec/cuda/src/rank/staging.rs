@@ -1,0 +1,96 @@
+//! Ranges of a rank's buffers for messages and for groups that add up by NCCL.
+
+use std::ops::Range;
+
+use lockstep_exec::Arena;
+use lockstep_exec::device::{Arrival, DeviceError, GroupId, Groups, Staging};
+use lockstep_exec::transport::RegionMut;
+use lockstep_models::Buffer;
+
+use super::lanes::Lane;
+use super::{ELEMENT, Rank};
+use crate::Activation;
+use crate::driver::{Communicator, DeviceMemory, Fill};
+
+impl<A: Activation> Staging for Rank<A> {
+    fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
+        self.held_mut(buffer).host()
+    }
+
+    fn bring_out(&mut self, buffer: Buffer, range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
+        self.flush()?;
+        self.lanes.order(Lane::Out, &[Lane::Compute, Lane::Average, Lane::In])?;
+        let event = self.event()?;
+        let (device, host, bytes) = self.held_mut(buffer).both(&range)?;
+        let stream = self.lanes.give(Lane::Out);
+        // SAFETY: both are this rank's, with as many bytes; messages read the host's when the event has passed.
+        unsafe { stream.download(host, device, bytes) }?;
+        self.leave_behind(event).map(Some)
+    }
+
+    fn expose(&mut self) -> Result<Option<Arrival>, DeviceError> {
+        self.flush()?;
+        self.lanes.order(Lane::Out, &[Lane::Compute, Lane::Average, Lane::In])?;
+        let event = self.event()?;
+        self.leave_behind(event).map(Some)
+    }
+
+    fn region(&self, buffer: Buffer, range: Range<usize>) -> Option<RegionMut> {
+        let view = self.held(buffer).view_mut(&range);
+        // SAFETY: the memory and the port are this rank's, whose device outlives its end of the wires.
+        Some(unsafe { RegionMut::on(self.port(), view.address(), range.len()) })
+    }
+
+    fn landing(&mut self, elements: usize) -> Result<RegionMut, DeviceError> {
+        let bytes = elements as u64 * ELEMENT;
+        let memory = DeviceMemory::new(&self.gpu.context, "parts of sums that arrive", bytes, Fill::Poison)?;
+        let address = memory.address();
+        self.landings.push(memory);
+        // SAFETY: as above, and nobody else knows of it.
+        Ok(unsafe { RegionMut::on(self.port(), address, elements) })
+    }
+
+    fn arrived(&mut self, arrival: Arrival) -> Result<bool, DeviceError> {
+        self.gpu.context.bind()?;
+        let Some(index) = self.leaving.iter().position(|(number, _)| *number == arrival.0) else { return Ok(true) };
+        if !self.leaving[index].1.finished()? {
+            return Ok(false);
+        }
+        let (_, event) = self.leaving.swap_remove(index);
+        self.spare.push(event);
+        Ok(true)
+    }
+
+    fn bring_in(&mut self, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
+        self.gpu.context.bind()?;
+        let (device, host, bytes) = self.held_mut(buffer).both(&range)?;
+        let stream = self.lanes.give(Lane::In);
+        // SAFETY: as above; the next exchange of the range begins with a copy that comes after this one.
+        unsafe { stream.upload(device, host, bytes) }
+    }
+}
+
+impl<A: Activation> Groups for Rank<A> {
+    fn new_group(&mut self) -> Result<GroupId, DeviceError> {
+        Communicator::id(&self.gpu.context)
+    }
+
+    fn join(&mut self, group: usize, id: &GroupId, member: u32, members: u32) -> Result<(), DeviceError> {
+        self.groups.join(group, &self.gpu.context, (id, member, members))
+    }
+
+    fn sum(&mut self, group: usize, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
+        self.flush()?;
+        let address = self.held(buffer).memory().address();
+        self.groups.sum(group, address, &range, &mut self.lanes)
+    }
+
+    fn leave(&mut self, group: usize) -> Result<(), DeviceError> {
+        self.groups.leave(group)
+    }
+
+    fn is_ready(&mut self, group: usize) -> Result<bool, DeviceError> {
+        self.gpu.context.bind()?;
+        self.groups.is_ready(group, &mut self.lanes)
+    }
+}

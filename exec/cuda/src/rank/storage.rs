@@ -1,0 +1,71 @@
+//! A rank's buffers by their content, and the arena of its micro-batch.
+
+use std::ops::Range;
+
+use lockstep_exec::device::{DeviceError, Place, Storage, Values};
+use lockstep_models::Buffer;
+
+use super::lanes::Lane;
+use super::numbers::{activations, floats};
+use super::{ELEMENT, Rank};
+use crate::{Activation, ViewMut};
+
+impl<A: Activation> Storage for Rank<A> {
+    fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
+        self.quiesce()?;
+        let all = self.values(values).all().view();
+        Ok(floats(&self.fetch(all)?))
+    }
+
+    fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
+        self.quiesce()?;
+        let content: Vec<u8> = content.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let held = self.values(values);
+        self.lanes.stream(Lane::Compute).write(held.memory(), 0, &content)?;
+        Ok(())
+    }
+
+    fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError> {
+        self.quiesce()?;
+        let (to, from) = (self.held(to).all(), self.held(from).all());
+        let bytes = to.elements().min(from.elements()) * ELEMENT;
+        // SAFETY: both are this rank's, with at least as many bytes, and are two buffers.
+        unsafe { self.lanes.give(Lane::Compute).copy(to.address(), from.address(), bytes) }
+    }
+
+    fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError> {
+        let view = self.view(place, ViewMut::new(0, 0))?.view();
+        Ok(activations(&self.fetch(view)?, A::SCALAR))
+    }
+
+    fn forget(&mut self, ranges: &[Range<usize>]) -> Result<(), DeviceError> {
+        if !self.poison || self.arena.is_none() {
+            return Ok(());
+        }
+        if ranges.iter().all(Range::is_empty) {
+            return Ok(());
+        }
+        self.flush()?;
+        let (each, arena, stream) = (A::SCALAR.bytes(), self.arena()?, self.lanes.give(Lane::Compute));
+        for range in ranges {
+            // SAFETY: the ranges are the plan's, within the arena, and nobody reads them any more.
+            unsafe { stream.fill(arena + range.start as u64 * each, 0xff, range.len() as u64 * each) }?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        let Some(lent) = self.arena.take() else { return };
+        // Where this fails the device is lost, as the next call says.
+        let behind = self.flush().and_then(|()| lent.free.record(self.lanes.stream(Lane::Compute)));
+        if behind.is_ok() {
+            self.gpu.take_back(lent);
+        }
+    }
+
+    fn scratch_bytes(&mut self) -> (usize, usize) {
+        let executor = self.graphs.executor();
+        let scratch = self.scratch.bytes() + self.kept.bytes() + executor.workspace_bytes();
+        (self.arena_bytes() as usize, scratch as usize)
+    }
+}

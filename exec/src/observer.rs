@@ -1,0 +1,77 @@
+//! Who follows a run from outside: hears of its steps and its end, says when its state is kept, and breaks it for a test.
+
+use lockstep_topology::InputError;
+
+use crate::error::ExecError;
+use crate::fault::Fault;
+use crate::flight::Flight;
+use crate::worker::{Order, Snapshot};
+
+/// Follows a run. Its methods are called on any thread; what is not implemented does nothing.
+pub trait Observer: Sync {
+    /// `rank`, of this process, has taken a micro-batch.
+    fn loaded(&self, rank: u32) {
+        let _ = rank;
+    }
+
+    /// Rank 0 has done the run's step `step` with this mean local loss.
+    fn stepped(&self, step: u32, loss: f64) {
+        let _ = (step, loss);
+    }
+
+    /// Whether the state may be kept on the way; the same in all processes.
+    fn saves(&self) -> bool {
+        false
+    }
+
+    /// Asked on rank 0 when a step begins, with how many steps will be done since training began when it is over.
+    fn order(&self, steps: u64) -> Order {
+        let _ = steps;
+        Order::GoOn
+    }
+
+    /// Takes the state after a step, on rank 0; the run waits for it.
+    ///
+    /// # Errors
+    /// The run ends with it.
+    fn keep(&self, snapshot: Snapshot) -> Result<(), InputError> {
+        let _ = snapshot;
+        Ok(())
+    }
+
+    /// Whether the flight records are wanted now; asked several times a second.
+    fn asks(&self) -> bool {
+        false
+    }
+
+    /// Takes the records of the ranks of this process, when they are asked for and when the job is stuck.
+    fn record(&self, flights: &[Flight]) {
+        let _ = flights;
+    }
+
+    /// Hears once why the job is given up, before its end.
+    fn stalled(&self, error: &ExecError) {
+        let _ = error;
+    }
+
+    /// Hears that ranks of a job that was given up do not end: only the end of the process helps.
+    fn stuck(&self, error: &ExecError) {
+        eprintln!("{error}");
+    }
+
+    /// What is to go wrong, where that is what is tested.
+    fn fault(&self) -> Option<Fault> {
+        None
+    }
+}
+
+impl Observer for () {}
+
+/// Calls a function with the rank whenever one has taken a micro-batch.
+pub struct OnLoad<F>(pub F);
+
+impl<F: Fn(u32) + Sync> Observer for OnLoad<F> {
+    fn loaded(&self, rank: u32) {
+        (self.0)(rank);
+    }
+}
