@@ -2,7 +2,7 @@
 
 Left the wall clock, right the peak memory, both from 64 ranks to a million. Colour says who simulates, the mark what:
 100 MiB added up by lockstep and SimGrid with every rank, on a star (benches/scaling.sh), and by lockstep with folding, on
-three levels of switches with eight GPUs a host (sim/examples/fold_bench.rs), where most of both is the cluster's.
+three levels of switches with eight GPUs a host (benches/fold_bench.rs), where most of both is the cluster's.
 """
 
 import collections

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Adds rows to docs/scaling.csv, one for each number of ranks, and draws docs/scaling.svg from all of them and from docs/folding.csv.
 #
-#   benches/scaling.sh lockstep ring 64 128 256           by sim/examples/scale_bench.rs
+#   benches/scaling.sh lockstep ring 64 128 256           by benches/scale_bench.rs
 #   benches/scaling.sh simgrid halving-doubling 64 256    by benches/simgrid.cpp
 #   benches/scaling.sh                                    draws only
 #

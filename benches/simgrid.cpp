@@ -1,4 +1,4 @@
-// SimGrid on the loads of sim/examples/scale_bench.rs, on the same platforms: prints wall seconds, simulated seconds and
+// SimGrid on the loads of benches/scale_bench.rs, on the same platforms: prints wall seconds, simulated seconds and
 // peak memory as one line.
 //
 //   simgrid ring RANKS | even-ring RANKS | halving-doubling RANKS | tree RANKS | flows FLOWS
