@@ -33,7 +33,7 @@ pub struct Run {
     pub restarts: Vec<u64>,
     /// Steps since training began that were done before this run.
     pub first: u64,
-    /// Whether it ended early, because [`Saving`](crate::Saving) ordered so.
+    /// Whether it ended early, because [`Observer::order`](crate::Observer::order) ordered so.
     pub stopped: bool,
     /// How far the processes' clocks may be apart in the timeline, in seconds; zero inside one process.
     pub clock_residual_s: f64,
