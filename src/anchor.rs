@@ -9,9 +9,9 @@ use lockstep_topology::InputError;
 use lockstep_topology::cluster::{Device, Route};
 
 use crate::experiment::{Anchor, Experiment};
-use crate::failure::Failure;
 use crate::predict::{Setup, predict};
 use crate::site::Site;
+use lockstep_report::failure::Failure;
 
 /// How near the simulated throughput must come to the anchor's.
 const TOLERANCE: f64 = 1e-6;

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
+use lockstep_exec::patiently;
 use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError, control};
-use lockstep_exec::{ExecError, patiently};
 use lockstep_topology::{Collective, Rank, Schedule};
 
-use crate::failure::Failure;
 use crate::launch::{Launch, end_late};
-use crate::progress::Estimate;
+use crate::run_failure::run_failure;
+use lockstep_report::failure::Failure;
+use lockstep_report::progress::Estimate;
 
 /// Kinds of control messages.
 const COUNT: u32 = 1;
@@ -205,7 +206,7 @@ pub fn measure(
     let late = || end_late(patience, "no repetition has ended");
     let results = shown.beside(|| patiently(patience, &moves, late, || launch.run_ranks(members, states, body)));
     shown.end();
-    let results = results.map_err(ExecError::from)?;
+    let results = results.map_err(run_failure)?;
     Ok(results.into_iter().flatten().next())
 }
 

@@ -9,7 +9,7 @@ use lockstep_topology::{ErrorPlace, InputError, RECORD, Time, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Configuration, Experiment};
-use crate::output::write_atomically;
+use lockstep_report::output::write_atomically;
 
 /// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]

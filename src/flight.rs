@@ -7,7 +7,7 @@ use lockstep_topology::{InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
-use crate::output::write_atomically;
+use lockstep_report::output::write_atomically;
 
 /// The version of the format.
 const VERSION: u32 = 1;

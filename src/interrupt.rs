@@ -7,11 +7,8 @@ use std::time::Duration;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::flag;
 
-use crate::failure::Failure;
-use crate::progress::tell;
-
-/// The exit code after an interrupt: 128 + SIGINT.
-pub const INTERRUPTED: i32 = 130;
+use lockstep_report::failure::{Failure, INTERRUPTED};
+use lockstep_report::progress::tell;
 
 /// A run that is asked to end has so long for the steps under way and its checkpoint.
 const GRACE: Duration = Duration::from_secs(5);

@@ -14,9 +14,10 @@ use lockstep_topology::blocks;
 use lockstep_topology::{InputError, ranks_of_each};
 
 use crate::experiment::{Configuration, Experiment, TransportKind};
-use crate::failure::{Failure, STALLED};
 use crate::measure::check_transport;
-use crate::progress::tell;
+use crate::run_failure::run_failure;
+use lockstep_report::failure::{Failure, STALLED};
+use lockstep_report::progress::tell;
 
 #[cfg(feature = "mpi")]
 use {
@@ -63,10 +64,10 @@ impl Launch {
             TransportKind::Mpi => {
                 let patience = stall_limit * ASIDE;
                 let processes = patiently(patience, &AtomicU64::new(0), || end_late(patience, OTHERS), Processes::join);
-                Ok(Launch::Mpi { processes: Box::new(processes.map_err(ExecError::from)?), patience })
+                Ok(Launch::Mpi { processes: Box::new(processes.map_err(run_failure)?), patience })
             }
             #[cfg(not(feature = "mpi"))]
-            TransportKind::Mpi => Err(ExecError::from(InputError::flag("transport", "mpi", "is not built in")).into()),
+            TransportKind::Mpi => Err(InputError::flag("transport", "mpi", "is not built in").into()),
         }
     }
 

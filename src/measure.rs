@@ -11,12 +11,13 @@ use lockstep_models::{Program, Trial, median};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
-use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::metrics::{Resumed, training};
 use crate::operation::Operation;
-use crate::report::{MeasuredRow, scaling_efficiencies};
+use crate::run_failure::run_failure;
 use crate::tune;
+use lockstep_report::failure::Failure;
+use lockstep_report::{MeasuredRow, scaling_efficiencies};
 pub(crate) use segment::{Part, segment};
 
 /// What a run left, as far as it is in this process.
@@ -205,7 +206,7 @@ fn mean_and_deviation(values: &[f64]) -> Option<(f64, f64)> {
 
 fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> Result<MeasuredRow, Failure> {
     let Measured { configuration, program, run, seed, .. } = measured;
-    let evaluation = run.evaluate(held_out)?;
+    let evaluation = run.evaluate(held_out).map_err(run_failure)?;
     let mut times = run.timeline.step_times_s();
     times.sort_by(f64::total_cmp);
     let step_time_s = run.timeline.step_time_s();

@@ -7,7 +7,7 @@ use lockstep_models::memory::{Activations, Memory, Plan, Reuse};
 use lockstep_models::{Job, Model, Program};
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
-use crate::report::MemoryRow;
+use lockstep_report::MemoryRow;
 
 /// Optimizer state per parameter: momentum.
 const OPTIMIZER_ELEMENTS: u64 = 1;

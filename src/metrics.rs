@@ -12,8 +12,8 @@ use lockstep_topology::InputError;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Identity;
-use crate::output::{Destination, check_writable, unwritable};
-use crate::progress::tell;
+use lockstep_report::output::{Destination, check_writable, unwritable};
+use lockstep_report::progress::tell;
 
 /// The flag that names the file.
 const FLAG: &str = "--metrics";
@@ -172,7 +172,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::output::new_folder;
 
     fn steps(path: &Path) -> Vec<(String, u64, u64)> {
         let line = |text: &str| {
@@ -189,7 +188,8 @@ mod tests {
     /// Another training's lines stay wherever they are, and what is no line of ours stays too.
     #[test]
     fn a_training_that_goes_on_has_each_step_once() {
-        let folder = new_folder("metrics-resumed");
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().to_path_buf();
         let path = folder.join("m.jsonl");
         let (small, large) = ("mlp, 2 ranks x 16", "mlp, 2 ranks x 32");
         // From a checkpoint of this configuration after so many steps.
@@ -215,12 +215,12 @@ mod tests {
         // Back to the first checkpoint: what came of it goes.
         write("aa", Some((small, 50)), small, 51..=51);
         assert_eq!(of("aa"), (1..=51).collect::<Vec<u64>>());
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn a_torn_line_goes_and_strange_ones_stay() {
-        let folder = new_folder("metrics-torn");
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().to_path_buf();
         let path = folder.join("m.jsonl");
         let resumed = Resumed { training: "aa", now: ("mlp", 1), before: ("mlp", 1) };
         Metrics::open(&path).unwrap().resume(resumed).unwrap();
@@ -231,6 +231,5 @@ mod tests {
         assert!(fs::read_to_string(&path).unwrap().ends_with("config"));
         metrics.resume(resumed).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), lines);
-        fs::remove_dir_all(folder).unwrap();
     }
 }

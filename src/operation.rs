@@ -10,11 +10,13 @@ use lockstep_topology::InputError;
 
 use crate::checkpoint::{Checkpoint, Folder, claims_behind, identity, setting};
 use crate::experiment::{Configuration, Experiment};
-use crate::failure::{STALLED, located};
+use lockstep_report::failure::STALLED;
+
 use crate::flight::Record;
 use crate::interrupt::{Interrupt, Signal};
 use crate::metrics::Metrics;
-use crate::progress::tell;
+use crate::run_failure::located;
+use lockstep_report::progress::tell;
 
 /// A wait in which nothing moves for so long ends a run, unless it says otherwise.
 pub const STALL_LIMIT: Duration = Duration::from_secs(60);

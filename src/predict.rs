@@ -10,15 +10,15 @@ use lockstep_topology::{Bytes, Cluster, Hosting, Placement};
 use crate::anchor::{Scaled, fit};
 use crate::experiment::{Configuration, Experiment};
 use crate::explain::{explain, largest_batch};
-use crate::failure::Failure;
-use crate::notes::Notes;
-use crate::progress::Estimate;
-use crate::report::{PredictedRow, scaling_efficiencies};
 use crate::scenario::{Block, blocks};
 pub use crate::setup::Setup;
 use crate::site::Site;
 use crate::trials::{Spread, spread};
 use crate::tune;
+use lockstep_report::failure::Failure;
+use lockstep_report::notes::Notes;
+use lockstep_report::progress::Estimate;
+use lockstep_report::{PredictedRow, scaling_efficiencies};
 
 /// What is predicted of one configuration.
 pub struct Predicted {

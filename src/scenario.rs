@@ -8,9 +8,9 @@ use lockstep_topology::cluster::{DeviceId, HostId, LinkId};
 use lockstep_topology::{Bytes, Cluster, InputError, Time, nearest};
 
 use crate::experiment::{Configuration, Experiment, NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
-use crate::failure::Failure;
 use crate::setup::{NOISY_STEPS, Setup};
 use crate::site::Site;
+use lockstep_report::failure::Failure;
 
 /// Names that a hint is looked for among.
 const HINTS: usize = 5_000;

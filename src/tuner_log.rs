@@ -6,7 +6,7 @@ use lockstep_models::Trial;
 use lockstep_topology::{InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
-use crate::output::write_atomically;
+use lockstep_report::output::write_atomically;
 
 /// What was observed of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

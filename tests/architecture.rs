@@ -38,7 +38,18 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn crates_depend_in_one_direction() {
     let expected = [
-        ("lockstep", vec!["lockstep-topology", "lockstep-models", "lockstep-sim", "lockstep-exec", "lockstep-cuda"]),
+        (
+            "lockstep",
+            vec![
+                "lockstep-topology",
+                "lockstep-models",
+                "lockstep-report",
+                "lockstep-sim",
+                "lockstep-exec",
+                "lockstep-cuda",
+            ],
+        ),
+        ("lockstep-report", vec!["lockstep-topology", "lockstep-models"]),
         ("lockstep-sim", vec!["lockstep-topology", "lockstep-models"]),
         ("lockstep-cuda", vec!["lockstep-topology", "lockstep-models", "lockstep-exec"]),
         ("lockstep-exec", vec!["lockstep-topology", "lockstep-models"]),

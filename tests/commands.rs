@@ -33,7 +33,7 @@ pub(crate) fn rows(folder: &PathBuf, schema: &str, arguments: &[&str]) -> Vec<Va
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["version"], 1);
     let rows = json["rows"].as_array().expect("rows").clone();
-    let (_, published) = lockstep::report::schemas().into_iter().find(|(name, _)| *name == schema).expect("a schema");
+    let (_, published) = lockstep::cli::schemas().into_iter().find(|(name, _)| *name == schema).expect("a schema");
     let columns =
         published["$defs"].as_object().expect("row types").values().next().expect("one")["properties"].clone();
     for row in &rows {
@@ -82,7 +82,7 @@ fn every_command_has_help_with_an_example() {
 
 #[test]
 fn published_schemas_are_current() {
-    for (name, schema) in lockstep::report::schemas() {
+    for (name, schema) in lockstep::cli::schemas() {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("docs/schema/{name}.json"));
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         let cure = format!("write it anew: cargo run -- schema {name} > docs/schema/{name}.json");

@@ -6,8 +6,8 @@ use lockstep_sim::{ComputeEntry, PROFILE_VERSION, Point, Profile};
 use lockstep_topology::InputError;
 
 use crate::host::Host;
-use crate::output::write_atomically;
 use crate::quiet::Quiet;
+use lockstep_report::output::write_atomically;
 
 /// The profile of before, as far as it holds, or why it does not.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use lockstep_topology::Rank;
 
 use super::bench::{Elsewhere, Gate};
 use super::interval::interval;
-use crate::failure::Failure;
 use crate::host::Cores;
 use crate::launch::Launch;
+use lockstep_report::failure::Failure;
 
 /// Elements of the messages whose bytes are timed: 2 MiB, beyond the nearest caches as gradients are.
 const LARGE: usize = 512 * 1024;

@@ -22,10 +22,10 @@ use lockstep_sim::{NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
 use lockstep_topology::InputError;
 
 use crate::experiment::{Configuration, Experiment};
-use crate::failure::Failure;
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::quiet::Quiet;
+use lockstep_report::failure::Failure;
 
 pub(crate) use interval::interval;
 pub(crate) use kept::difference;

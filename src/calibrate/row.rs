@@ -4,7 +4,7 @@ use lockstep_sim::{Interval, Profile};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::report::Row;
+use lockstep_report::Row;
 
 /// What one operation takes on this host.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

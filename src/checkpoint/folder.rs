@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use lockstep_topology::{InputError, read_bytes};
 
 use super::{Checkpoint, Lock};
-use crate::output::write_atomically;
+use lockstep_report::output::write_atomically;
 
 /// So many checkpoints are kept: the last one, and the one before in case the last one is damaged.
 const KEPT: usize = 2;

@@ -13,13 +13,13 @@ use crate::calibrate::{
     CalibrationRow, Kept, add, alone, check_room, lay_over, missing, of_experiment, of_host, rows, save,
 };
 use crate::experiment::Experiment;
-use crate::failure::Failure;
 use crate::host::Cores;
-use crate::output::make_place;
-use crate::progress::tell;
 use crate::quiet::Quiet;
-use crate::report::{Format, Report};
 use crate::site::PROFILE_PATH;
+use lockstep_report::failure::Failure;
+use lockstep_report::output::make_place;
+use lockstep_report::progress::tell;
+use lockstep_report::{Format, Report};
 
 /// Flags of `calibrate`.
 #[derive(Debug, Args)]

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use lockstep_topology::cluster::{CatalogueGpu, DeviceKind, GpuSpec, Lanes, Precision, Table, catalogue};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
-use crate::failure::Failure;
-use crate::report::{CheckRow, ClusterRow, DetailRow, Format, Report, aligned, print};
+use lockstep_report::failure::Failure;
+use lockstep_report::{CheckRow, ClusterRow, DetailRow, Format, Report, aligned, print};
 
 /// What can be asked about clusters.
 #[derive(Debug, Subcommand)]

@@ -7,12 +7,12 @@ use lockstep_topology::InputError;
 
 use crate::compare::{Asked, compare};
 use crate::experiment::{Device, Experiment, TransportKind};
-use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::check_outputs;
-use crate::progress::tell;
-use crate::report::{Format, Report, print};
-use crate::trace::Trace;
+use lockstep_report::failure::Failure;
+use lockstep_report::output::check_outputs;
+use lockstep_report::progress::tell;
+use lockstep_report::trace::Trace;
+use lockstep_report::{Format, Report, print};
 
 /// Flags of `compare`.
 #[derive(Debug, Args)]

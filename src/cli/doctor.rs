@@ -10,10 +10,10 @@ use lockstep_cuda::{Places, probe};
 use lockstep_sim::Profile;
 use lockstep_topology::Bytes;
 
-use crate::failure::Failure;
 use crate::measure::HAS_MPI;
-use crate::report::{CheckRow, Format, Report};
 use crate::site::PROFILE_PATH;
+use lockstep_report::failure::Failure;
+use lockstep_report::{CheckRow, Format, Report};
 
 /// Where Debian's package of Fashion-MNIST puts its files.
 const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";

@@ -11,12 +11,12 @@ use super::operation_flags::seconds;
 use super::sim_collective::{at_algorithm, collective_run};
 use crate::collective::{Meeting, measure};
 use crate::experiment::{Experiment, TransportKind};
-use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::quantile;
 use crate::operation::STALL_LIMIT;
-use crate::progress::Estimate;
-use crate::report::{CollectiveRow, Format, Report};
+use lockstep_report::failure::Failure;
+use lockstep_report::progress::Estimate;
+use lockstep_report::{CollectiveRow, Format, Report};
 
 /// What to do where buffers do not fit.
 const CURE: &str = "take a smaller size or fewer ranks";

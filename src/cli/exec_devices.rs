@@ -6,9 +6,9 @@ use clap::Args;
 use lockstep_cuda::{Found, Gpu, Missing, Places, probe};
 use lockstep_topology::{Bytes, InputError};
 
-use crate::failure::Failure;
 use crate::host::Host;
-use crate::report::{CheckRow, Format, Report};
+use lockstep_report::failure::Failure;
+use lockstep_report::{CheckRow, Format, Report};
 
 /// Flags of `exec devices`.
 #[derive(Debug, Args)]

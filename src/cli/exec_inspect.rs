@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::failure::Failure;
 use crate::flight::{Record, account};
-use crate::report;
+use lockstep_report;
+use lockstep_report::failure::Failure;
 
 /// Flags of `exec inspect`.
 #[derive(Debug, Args)]
@@ -22,6 +22,6 @@ pub(super) struct Inspect {
 impl Inspect {
     pub(super) fn run(self) -> Result<(), Failure> {
         let records: Result<Vec<Record>, _> = self.files.iter().map(|path| Record::load(path)).collect();
-        report::print(&account(&records?))
+        lockstep_report::print(&account(&records?))
     }
 }

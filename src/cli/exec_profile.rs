@@ -11,13 +11,13 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 use super::flags::{parsed, positive};
 use crate::calibrate::{CalibrationRow, rows};
 use crate::experiment::Device;
-use crate::failure::Failure;
 use crate::host::Cores;
-use crate::output::{check_writable, write_atomically};
 use crate::profile::{Wanted, gpu_rows, profile};
-use crate::progress::tell;
 use crate::quiet::Quiet;
-use crate::report::{Format, Report};
+use lockstep_report::failure::Failure;
+use lockstep_report::output::{check_writable, write_atomically};
+use lockstep_report::progress::tell;
+use lockstep_report::{Format, Report};
 
 /// Flags of `exec profile`.
 #[derive(Debug, Args)]

@@ -8,15 +8,15 @@ use super::flags::ExperimentFlags;
 use super::operation_flags::OperationFlags;
 use super::run_flags::RunFlags;
 use crate::driver_log::DriverFlags;
-use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::rows;
 use crate::operation::Operation;
-use crate::output::check_outputs;
-use crate::progress::tell;
-use crate::report::{Format, Report};
-use crate::trace::Trace;
 use crate::tuner_log::Logged;
+use lockstep_report::failure::Failure;
+use lockstep_report::output::check_outputs;
+use lockstep_report::progress::tell;
+use lockstep_report::trace::Trace;
+use lockstep_report::{Format, Report};
 
 /// More seeds than this are told as a range.
 const MOST_LISTED: u32 = 16;

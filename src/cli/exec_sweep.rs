@@ -7,12 +7,12 @@ use clap::Args;
 
 use super::flags::positive;
 use crate::experiment::{Arm, Experiment};
-use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::check_writable;
-use crate::progress::{duration, tell};
-use crate::report::{Format, Report};
 use crate::trained::{Data, RunsFile, answer, plan, train};
+use lockstep_report::failure::Failure;
+use lockstep_report::output::check_writable;
+use lockstep_report::progress::{duration, tell};
+use lockstep_report::{Format, Report};
 
 /// Flags of `exec sweep`.
 #[derive(Debug, Args)]

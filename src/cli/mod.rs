@@ -19,6 +19,7 @@ mod operation_flags;
 mod papers;
 mod run_flags;
 mod schema;
+mod schemas;
 mod sim_collective;
 mod sim_predict;
 mod sim_sweep;
@@ -29,11 +30,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::Failure;
-use crate::progress::tell;
-use crate::report;
+use lockstep_report::failure::Failure;
+use lockstep_report::progress::tell;
 
 pub use flags::{CollectiveFlags, ExperimentFlags};
+pub use schemas::schemas;
 
 /// The commands.
 #[derive(Debug, Parser)]
@@ -105,7 +106,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         // Help and version are answers, not errors.
         Err(error) if !error.use_stderr() => {
-            return finish(report::print(&error.render().to_string()));
+            return finish(lockstep_report::print(&error.render().to_string()));
         }
         Err(error) => return finish(Err(usage::explain(&error).into())),
     };

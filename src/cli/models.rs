@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use lockstep_models::{Model, Node, Pass};
 use lockstep_topology::{Bytes, InputError};
 
-use crate::failure::Failure;
 use crate::memory;
-use crate::report::{CheckRow, Format, LayerRow, ModelRow, Report, print};
+use lockstep_report::failure::Failure;
+use lockstep_report::{CheckRow, Format, LayerRow, ModelRow, Report, print};
 
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]

@@ -10,12 +10,12 @@ use lockstep_topology::InputError;
 use super::flags::parsed;
 use crate::checkpoint::{Every, Folder, latest};
 use crate::experiment::{Configuration, Experiment};
-use crate::failure::Failure;
 use crate::interrupt::{Interrupt, Signal};
 use crate::launch::Launch;
 use crate::metrics::Metrics;
 use crate::operation::{Operation, STALL_LIMIT};
-use crate::progress;
+use lockstep_report::failure::Failure;
+use lockstep_report::progress;
 
 /// Flags of a run's operation.
 #[derive(Debug, Clone, Args)]

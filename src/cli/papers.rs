@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lockstep_topology::{InputError, RECORD, read_text};
 
-use crate::failure::Failure;
-use crate::output::{check_outputs, write_atomically};
 use crate::papers::{PAPERS, Paper, account, check, errors, page, told};
-use crate::progress::Estimate;
-use crate::report::{Format, Report};
+use lockstep_report::failure::Failure;
+use lockstep_report::output::{check_outputs, write_atomically};
+use lockstep_report::progress::Estimate;
+use lockstep_report::{Format, Report};
 
 /// Flags of `papers`.
 #[derive(Debug, Args)]

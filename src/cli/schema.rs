@@ -3,8 +3,10 @@
 use clap::Args;
 use lockstep_topology::{InputError, nearest};
 
-use crate::failure::Failure;
-use crate::report::{print, schemas};
+use lockstep_report::failure::Failure;
+use lockstep_report::print;
+
+use super::schemas;
 
 /// Flags of `schema`.
 #[derive(Debug, Args)]

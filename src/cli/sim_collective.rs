@@ -11,10 +11,10 @@ use super::flags::{CollectiveFlags, FoldFlags};
 use super::sim_predict::Network;
 use crate::experiment::{Experiment, THIS_MACHINE};
 use crate::explain::{collective_text, explain_collective};
-use crate::failure::Failure;
-use crate::progress::Estimate;
-use crate::report::{CollectiveRow, Format, Report, print};
 use crate::site::Site;
+use lockstep_report::failure::Failure;
+use lockstep_report::progress::Estimate;
+use lockstep_report::{CollectiveRow, Format, Report, print};
 
 /// Flags of `sim collective`.
 #[derive(Debug, Args)]

@@ -12,14 +12,14 @@ use crate::convergence::Convergence;
 use crate::driver_log::DriverFlags;
 use crate::experiment::{Anchor, Configuration, trials};
 use crate::explain::text;
-use crate::failure::Failure;
 use crate::interrupt::on_interrupt;
-use crate::output::check_outputs;
 use crate::predict::{Known, Predicted, Setup, find};
-use crate::progress::Estimate;
-use crate::report::{Format, PredictedRow, Report, print};
 use crate::site::Site;
-use crate::trace::Trace;
+use lockstep_report::failure::Failure;
+use lockstep_report::output::check_outputs;
+use lockstep_report::progress::Estimate;
+use lockstep_report::trace::Trace;
+use lockstep_report::{Format, PredictedRow, Report, print};
 
 /// The network models by name.
 #[derive(Debug, Clone, Copy, ValueEnum)]

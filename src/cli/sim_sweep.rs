@@ -10,15 +10,15 @@ use lockstep_topology::{Algorithm, Bytes, InputError};
 use super::flags::{FoldFlags, STRATEGIES, algorithm, distinct, parsed, positive, positive_long, replace};
 use super::sim_predict::Network;
 use crate::experiment::{Batch, Experiment, Learners, TransportKind, chunk_or_auto};
-use crate::failure::Failure;
 use crate::interrupt::on_interrupt;
-use crate::output::{check_outputs, write_atomically};
-use crate::progress::{Estimate, duration};
-use crate::report::{Format, Report};
 use crate::sweep::{
     Answer, Collector, How, MOST_POINTS, Points, RankCount, RowsFile, Scale, Sweep, check, counts, estimate, identity,
     run, svg,
 };
+use lockstep_report::failure::Failure;
+use lockstep_report::output::{check_outputs, write_atomically};
+use lockstep_report::progress::{Estimate, duration};
+use lockstep_report::{Format, Report};
 
 /// More threads than this help nobody.
 const MOST_JOBS: u32 = 1024;

@@ -8,11 +8,11 @@ use lockstep_sim::TransportEntry;
 use super::Asked;
 use crate::calibrate::{Kept, add, check_room, difference, missing, of_experiment, of_host, of_processes, save};
 use crate::experiment::{Configuration, Device, Experiment, TransportKind};
-use crate::failure::Failure;
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::quiet::Quiet;
 use crate::site::{PROFILE_PATH, Site};
+use lockstep_report::failure::Failure;
 
 /// Where predictions are about, and what is to be said of it.
 pub(super) struct Ground {

@@ -20,17 +20,18 @@ use lockstep_topology::InputError;
 
 use crate::calibrate::Kept;
 use crate::experiment::{Configuration, Experiment};
-use crate::failure::Failure;
 use crate::host::Cores;
 use crate::launch::Launch;
 use crate::measure::{Measured, lay_out, measure, quantile};
 use crate::operation::{Operation, STALL_LIMIT};
-use crate::output::{make_place, write_atomically};
 use crate::predict::{self, Setup};
 use crate::quiet::Quiet;
-use crate::report::{PredictedRow, Report, scaling_efficiencies};
+use crate::run_failure::run_failure;
 use crate::site::PROFILE_PATH;
 use ground::Ground;
+use lockstep_report::failure::Failure;
+use lockstep_report::output::{make_place, write_atomically};
+use lockstep_report::{PredictedRow, Report, scaling_efficiencies};
 
 pub use row::CompareRow;
 
@@ -214,7 +215,7 @@ pub fn compare(
         times.sort_by(f64::total_cmp);
         let step_time_s = quantile(&times, 0.5);
         let exposed = of.measured_by_kind().get(WAIT).copied().unwrap_or(0.0);
-        let evaluation = measured.run.evaluate(&held_out)?;
+        let evaluation = measured.run.evaluate(&held_out).map_err(run_failure)?;
         rows.push(CompareRow {
             setting: of.configuration.setting(),
             data: experiment.data.clone(),
@@ -277,8 +278,8 @@ fn experiment_steps(rows: &[CompareRow]) -> u32 {
 }
 
 /// Writes a report as JSON, making the folder if it is missing.
-fn save<R: crate::report::Row>(path: &Path, report: &Report<R>) -> Result<(), InputError> {
+fn save<R: lockstep_report::Row>(path: &Path, report: &Report<R>) -> Result<(), InputError> {
     make_place("out", path)?;
-    let text = report.render(crate::report::Format::Json);
+    let text = report.render(lockstep_report::Format::Json);
     write_atomically("out", path, |file| file.write_all(text.as_bytes()))
 }

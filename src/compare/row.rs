@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::report::{Row, Setting};
+use lockstep_report::{Row, Setting};
 
 /// One configuration, predicted and measured.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

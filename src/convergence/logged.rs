@@ -6,7 +6,7 @@ use lockstep_topology::{ErrorPlace, InputError};
 use serde::Deserialize;
 
 use super::{Convergence, Point};
-use crate::report::Setting;
+use lockstep_report::Setting;
 
 /// What is read of a report.
 #[derive(Deserialize)]

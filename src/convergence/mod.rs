@@ -12,7 +12,7 @@ use std::path::Path;
 use lockstep_topology::{InputError, RECORD, read_text};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::report::PredictedRow;
+use lockstep_report::PredictedRow;
 
 /// Share of intervals that hold the mean.
 const CONFIDENCE: f64 = 0.95;

@@ -1,7 +1,7 @@
 //! Times to a target by hand, and files that say none.
 
 use super::*;
-use crate::report::Setting;
+use lockstep_report::Setting;
 
 const TABLE: &str = "model = \"lenet\"\ntarget = \"97 % of the digits\"\nsource = \"a test\"\nsamples = 1000\n\
                      point = [{ global_batch = 16, epochs = 4 }, { global_batch = 64, epochs = 8 }]\n";

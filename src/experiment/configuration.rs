@@ -8,7 +8,7 @@ use lockstep_topology::{
 };
 
 use super::{Batch, Experiment, NONE, Point, THIS_MACHINE, TransportKind};
-use crate::report::Setting;
+use lockstep_report::Setting;
 
 /// At most this many configurations stand in one experiment.
 const MOST: usize = 100_000;

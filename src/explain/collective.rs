@@ -4,8 +4,8 @@ use lockstep_sim::answer::{Bound, collective_sensitivities};
 use lockstep_sim::{CollectiveRun, CollectiveTime, Platform, SimError};
 
 use super::{classes, euler_sum, reacting};
-use crate::report::explanation::CollectiveExplanation;
 use crate::site::Site;
+use lockstep_report::explanation::CollectiveExplanation;
 
 /// Explains a time; `progress` hears the share of the work that is done, from 0 to 1.
 ///

@@ -10,8 +10,8 @@ use lockstep_sim::{Interval, Profile, TransportEntry, chain_key};
 
 use super::names;
 use crate::predict::Predicted;
-use crate::report::explanation::ErrorBar;
 use crate::site::Site;
+use lockstep_report::explanation::ErrorBar;
 
 /// The error bar of a prediction; `reacts` are the parameters that matter.
 pub(super) fn error_bar(

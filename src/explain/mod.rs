@@ -11,14 +11,14 @@ use lockstep_sim::answer::{Bound, Hiding, Sensitivity, fullest_device, hiding, p
 use lockstep_topology::{Cluster, Placement};
 
 use crate::experiment::{Configuration, Experiment};
-use crate::failure::Failure;
 use crate::predict::{Predicted, Setup, failure, optimizer_elements};
-use crate::report::explanation::{
+use crate::site::Site;
+pub use collective::explain_collective;
+use lockstep_report::explanation::{
     ClassFigures, ExchangeFigures, Explanation, HidingFigures, KindFigures, LinkFigures, MemoryFigures,
     ResourceFigures, SensitivityFigures, TaskFigures,
 };
-use crate::site::Site;
-pub use collective::explain_collective;
+use lockstep_report::failure::Failure;
 pub use text::{collective_text, text};
 
 /// Resources and tasks that are listed, the busiest or longest ones.

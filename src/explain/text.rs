@@ -2,10 +2,10 @@
 
 use lockstep_topology::Bytes;
 
-use crate::report::explanation::{
+use lockstep_report::explanation::{
     ClassFigures, ErrorBar, ExchangeFigures, Explanation, HidingFigures, MemoryFigures, SensitivityFigures,
 };
-use crate::report::{CollectiveRow, PredictedRow, aligned};
+use lockstep_report::{CollectiveRow, PredictedRow, aligned};
 
 /// Exchanges that are listed, those that cost most.
 const EXCHANGES: usize = 6;

@@ -7,11 +7,12 @@ use lockstep_topology::InputError;
 use super::Measured;
 use crate::checkpoint::{claims_from, identity};
 use crate::experiment::{Configuration, Experiment, Length};
-use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::metrics::training;
 use crate::operation::Operation;
-use crate::progress::Progress;
+use crate::run_failure::run_failure;
+use lockstep_report::failure::Failure;
+use lockstep_report::progress::Progress;
 
 /// Steps at the start that statistics leave out, where there are more.
 const WARM_UP: u32 = 5;
@@ -148,7 +149,7 @@ pub(crate) fn segment(
     progress.end();
     let mut run = run.map_err(|error| match error {
         ExecError::Input(error) => Failure::Input(experiment.locate(error)),
-        other => other.into(),
+        other => run_failure(other),
     })?;
     if let Some(run) = &mut run {
         operation.complete(run);

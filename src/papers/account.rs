@@ -6,8 +6,8 @@ use super::case::{Case, Known, at};
 use super::figures::Cores;
 use super::fit::{Found, fit, machine};
 use super::{Fit, Mark, Paper, Quantity, Row, plot};
-use crate::failure::Failure;
-use crate::report::{PaperRow, PlotRow};
+use lockstep_report::failure::Failure;
+use lockstep_report::{PaperRow, PlotRow};
 
 /// All rows, and in sentences what they rest on.
 #[derive(Debug)]

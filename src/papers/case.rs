@@ -10,9 +10,9 @@ use super::machine::{Hosted, Machine, Parameter, fed, scaled};
 use super::{Mark, Paper, Plot, Quantity, Row};
 use crate::anchor::{self, Scaled};
 use crate::experiment::Experiment;
-use crate::failure::Failure;
 use crate::site::Site;
 use crate::tune;
+use lockstep_report::failure::Failure;
 
 /// One paper while its rows are predicted.
 pub(super) struct Case<'a> {

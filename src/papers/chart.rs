@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::report::PaperRow;
-use crate::svg::{Axis, escaped, significant};
+use lockstep_report::PaperRow;
+use lockstep_report::svg::{Axis, escaped, significant};
 
 /// Width of the chart, where its axis begins and ends, and the height of a row, in points.
 const WIDTH: f64 = 460.0;

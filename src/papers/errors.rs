@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use lockstep_topology::{ErrorPlace, InputError};
 
-use crate::failure::Failure;
-use crate::report::PaperRow;
+use lockstep_report::PaperRow;
+use lockstep_report::failure::Failure;
 
 /// Percentage points by which an error may move before somebody has to look.
 const MARGIN: f64 = 1.0;

@@ -9,9 +9,9 @@ use lockstep_sim::{Costs, FoldRule, NetworkModel};
 use lockstep_topology::{Collective, InputError};
 
 use crate::experiment::{Configuration, Experiment};
-use crate::failure::Failure;
 use crate::predict::{Predicted, Setup, predict};
 use crate::site::Site;
+use lockstep_report::failure::Failure;
 
 /// Runs of tasks of which each is kept, to tell who waits for whom.
 const MOST_SPANS: usize = 100_000;

@@ -9,7 +9,7 @@ use super::Row;
 use super::case::{Case, Known};
 use super::figures::Cores;
 use super::machine::{Machine, Parameter};
-use crate::failure::Failure;
+use lockstep_report::failure::Failure;
 
 /// A parameter to be fitted.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,8 +8,8 @@ use lockstep_topology::{Cluster, InputError};
 
 use super::account::Account;
 use super::{Paper, chart, plot};
-use crate::report::{PaperRow, PlotRow};
-use crate::svg::{escaped, significant};
+use lockstep_report::svg::{escaped, significant};
+use lockstep_report::{PaperRow, PlotRow};
 
 /// Colours that most eyes tell apart (Okabe and Ito 2008), the same lighter by night; on narrow windows a row of the table is a block.
 const STYLE: &str = "\

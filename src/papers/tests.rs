@@ -163,7 +163,7 @@ fn a_fit_finds_what_made_its_rows() {
     assert!(note.contains("kernels wait") && note.contains("without mlp"), "{note}");
     // As many rows as fitted numbers: nothing is left to hold the fit against.
     let one = account(&[paper(&format!("{}{rows}", fit("\"mlp\""))).unwrap()], |_, _| ()).unwrap();
-    let mark = |row: &crate::report::PaperRow| (row.mark.clone(), row.counted, row.left_out);
+    let mark = |row: &lockstep_report::PaperRow| (row.mark.clone(), row.counted, row.left_out);
     assert_eq!(mark(&one.rows[1]), (Some("fitted".to_owned()), false, false));
     assert!(one.rows[1].error_pct.unwrap().abs() < 1.5 && one.rows[0].error_pct.unwrap().abs() < 2.0, "{:?}", one.rows);
 }

@@ -29,8 +29,9 @@ use lockstep_topology::InputError;
 
 use crate::calibrate::{interval, merge, of_host, one_worker};
 use crate::experiment::Device;
-use crate::failure::Failure;
 use crate::quiet::Quiet;
+use crate::run_failure::run_failure;
+use lockstep_report::failure::Failure;
 
 use self::steps::{Laps, Stand};
 
@@ -71,7 +72,7 @@ pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -
         let message = "is no GPU: take cuda, cuda:tf32 or cuda:bf16, or measure the CPU with lockstep calibrate";
         return Err(InputError::flag("device", wanted.device.to_string(), message).into());
     };
-    let machine = probe(&Places::usual()).map_err(|why| DeviceError::Unavailable(why.to_string()))?;
+    let machine = probe(&Places::usual()).map_err(|why| run_failure(DeviceError::Unavailable(why.to_string())))?;
     let mut sets: Vec<(Program, Dataset)> = Vec::new();
     for model in &wanted.models {
         for batch in &wanted.batches {
@@ -111,9 +112,9 @@ impl Site<'_> {
         note: &mut impl FnMut(&str),
     ) -> Result<GpuEntry, Failure> {
         note(&format!("copies to and from {}", self.gpu.name));
-        let rates = rates(self.ordinal, COPY_BYTES, COPIES)?;
-        let direct = self.gpus.direct(self.ordinal, COPY_BYTES, COPIES)?;
-        let mut found = Found { nccl: self.sums(note)?, ..Found::default() };
+        let rates = rates(self.ordinal, COPY_BYTES, COPIES).map_err(run_failure)?;
+        let direct = self.gpus.direct(self.ordinal, COPY_BYTES, COPIES).map_err(run_failure)?;
+        let mut found = Found { nccl: self.sums(note).map_err(run_failure)?, ..Found::default() };
         for (program, data) in sets {
             let (model, samples) = (program.model.name().to_owned(), program.batch_per_rank);
             note(&format!("layers of {model} at a batch of {samples} on {}", self.gpu.name));
@@ -129,7 +130,7 @@ impl Site<'_> {
                     note(&format!("{model} at a batch of {samples} is left out: {error}"));
                     continue;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(run_failure(error)),
             }
             note(&format!("learners of {model} at a batch of {samples}: {:?}", wanted.learners));
             for count in &wanted.learners {
@@ -143,7 +144,7 @@ impl Site<'_> {
                         note(&format!("{count} learners of {model} at a batch of {samples} are left out: {error}"));
                         break;
                     }
-                    Err(error) => return Err(error.into()),
+                    Err(error) => return Err(run_failure(error)),
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::front::{Front, PAYS};
 use super::plan::{Plan, Question, Sweep};
 use crate::experiment::Batch;
-use crate::report::{FrontRow, SweepRow};
+use lockstep_report::{FrontRow, SweepRow};
 
 /// One predicted point in a plot.
 #[derive(Debug, Clone, Copy, PartialEq)]

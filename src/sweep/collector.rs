@@ -6,8 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use super::answer::Answer;
 use super::file::RowsFile;
 use super::plan::{Family, Plan, Sweep};
-use crate::failure::Failure;
-use crate::report::SweepRow;
+use lockstep_report::SweepRow;
+use lockstep_report::failure::Failure;
 
 /// Rows that may wait for one before them; a thread that is further ahead waits too.
 const AHEAD: u32 = 4096;

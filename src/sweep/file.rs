@@ -9,8 +9,8 @@ use std::path::Path;
 
 use lockstep_topology::InputError;
 
-use crate::lines::{Lines, wrong};
-use crate::report::{CsvForm, SweepRow};
+use lockstep_report::lines::{Lines, wrong};
+use lockstep_report::{CsvForm, SweepRow};
 
 /// How rows are written.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::answer::{Answer, label};
 use super::plan::Sweep;
 use crate::experiment::Batch;
-use crate::svg::{Axis, DASHES, Frame, Spacing, escaped, points, tick};
+use lockstep_report::svg::{Axis, DASHES, Frame, Spacing, escaped, points, tick};
 
 /// Colours that most eyes tell apart (Okabe and Ito 2008).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333"];

@@ -9,9 +9,9 @@ use super::hardware::{Hardware, Shelf};
 use super::plan::{Plan, Point, Sweep};
 use crate::anchor::{Scaled, fit};
 use crate::experiment::{Batch, Experiment, default_method};
-use crate::failure::Failure;
 use crate::predict::{Setup, predict};
-use crate::report::{Setting, SweepRow};
+use lockstep_report::failure::Failure;
+use lockstep_report::{Setting, SweepRow};
 
 /// How the points of a sweep are predicted.
 #[derive(Debug, Clone, Default)]

@@ -9,8 +9,8 @@ use super::collector::Collector;
 use super::plan::Sweep;
 use super::points::Points;
 use crate::experiment::THIS_MACHINE;
-use crate::failure::Failure;
-use crate::progress::Estimate;
+use lockstep_report::failure::Failure;
+use lockstep_report::progress::Estimate;
 
 /// Points that an estimate times at most.
 const SAMPLES: u32 = 8;

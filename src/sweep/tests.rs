@@ -2,12 +2,11 @@
 
 use super::*;
 use crate::experiment::Experiment;
-use crate::failure::Failure;
-use crate::output::new_folder;
 use crate::predict::{Setup, predict};
-use crate::progress::Estimate;
-use crate::report::{CsvForm, SweepRow};
 use crate::site::Site;
+use lockstep_report::failure::Failure;
+use lockstep_report::progress::Estimate;
+use lockstep_report::{CsvForm, SweepRow};
 
 /// Forty points, of which ten are the same as others, two are out of memory and some cannot be.
 const SMALL: &str = "name = \"s\"\nmodel = \"mlp\"\n[sweep]\ncluster = [\"ethernet-gpu-8:1..2\"]\nranks = \"1..8\"\n\
@@ -31,7 +30,8 @@ fn run_into(sweep: &Sweep, path: &std::path::Path, jobs: usize) -> Result<String
 
 #[test]
 fn any_number_of_threads_writes_the_same_bytes() {
-    let folder = new_folder("sweep-threads");
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_path_buf();
     let sweep = sweep(SMALL);
     let of = |name: &str, jobs| run_into(&sweep, &folder.join(name), jobs).unwrap();
     let one = of("1.csv", 1);
@@ -45,12 +45,12 @@ fn any_number_of_threads_writes_the_same_bytes() {
     let form = CsvForm::new();
     let from_csv = one.lines().skip(1).map(|line| form.row(line).unwrap());
     assert!(from_json.eq(from_csv));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_sweep_goes_on_wherever_it_was_torn() {
-    let folder = new_folder("sweep-torn");
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_path_buf();
     let text = "name = \"s\"\nmodel = \"mlp\"\ncluster = \"workstation\"\nranks = [1, 2, 4]\n";
     let sweep = sweep(text);
     for name in ["rows.csv", "rows.jsonl"] {
@@ -66,12 +66,12 @@ fn a_sweep_goes_on_wherever_it_was_torn() {
         // A whole one is left alone.
         assert_eq!(run_into(&sweep, &path, 2).unwrap(), whole);
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn files_of_something_else_are_refused_and_left_alone() {
-    let folder = new_folder("sweep-foreign");
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_path_buf();
     let text = "name = \"s\"\nmodel = \"mlp\"\ncluster = \"workstation\"\nranks = [1, 2]\n";
     let own = sweep(text);
     let other = sweep(&text.replace("[1, 2]", "[1, 4]"));
@@ -96,7 +96,6 @@ fn files_of_something_else_are_refused_and_left_alone() {
     busy.lock().unwrap();
     assert!(run_into(&own, &path, 1).unwrap_err().to_string().contains("another run"));
     assert!(run_into(&own, &folder.join("rows.txt"), 1).unwrap_err().to_string().contains(".csv or .jsonl"));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -147,7 +146,8 @@ fn rows_are_what_predict_says_one_by_one() {
 
 #[test]
 fn what_does_not_fit_is_a_row_and_on_no_front() {
-    let folder = new_folder("sweep-memory");
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_path_buf();
     let sweep = sweep(SMALL);
     let plan = sweep.plan().unwrap();
     let text = run_into(&sweep, &folder.join("rows.csv"), 2).unwrap();
@@ -174,7 +174,6 @@ fn what_does_not_fit_is_a_row_and_on_no_front() {
     let knees = answer.fronts.values().filter(|front| front.knee().is_some()).count();
     assert_eq!(picture.matches("r=\"7\"").count(), knees);
     assert!(!picture.contains("NaN") && !picture.contains("inf"));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -198,7 +197,8 @@ fn points_come_in_the_order_of_their_lists_and_once() {
 /// device exchange as they do by default, and each strategy is a question of its own.
 #[test]
 fn strategies_and_learners_are_lists_too() {
-    let folder = new_folder("sweep-learners");
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_path_buf();
     let sweep = sweep(
         "name = \"s\"\nmodel = \"mlp\"\nbatch_per_rank = 8\n[sweep]\ncluster = \"ethernet-gpu-8\"\nranks = [1, 2]\n\
          strategy = [\"ssgd\", \"sma\", \"ea-sgd:tau=2\"]\nlearners = [1, 2]\n",
@@ -234,12 +234,12 @@ fn strategies_and_learners_are_lists_too() {
     let plan = sweep.plan().unwrap();
     let questions: std::collections::BTreeSet<_> = plan.points.iter().map(|point| sweep.question(point)).collect();
     assert_eq!(questions.len(), 3);
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn all_ranks_are_one_for_each_gpu_or_core() {
-    let folder = new_folder("sweep-all");
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_path_buf();
     for (cluster, algorithm, expected) in [
         ("ethernet-gpu-8:1..2", "ring", vec![(4, 4), (8, 8)]),
         ("workstation", "parameter-server:2:dedicated", vec![(14, 16)]),
@@ -253,7 +253,6 @@ fn all_ranks_are_one_for_each_gpu_or_core() {
         assert_eq!(rows.map(|row| (row.setting.ranks, row.total_ranks)).collect::<Vec<_>>(), expected);
         std::fs::remove_file(path).unwrap();
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a trained sweep answers: for each arm the error after the last epoch, its mean over the seeds and that mean's interval.
 
 use crate::convergence::reach;
-use crate::report::{ArmRow, EpochRow};
+use lockstep_report::{ArmRow, EpochRow};
 
 /// A row for each configuration of each arm, in the order in which they first stand in `rows`.
 pub fn answer(rows: &[EpochRow]) -> Vec<ArmRow> {

@@ -10,8 +10,8 @@ use std::path::Path;
 use lockstep_topology::InputError;
 
 use super::plan::Planned;
-use crate::lines::{Lines, wrong};
-use crate::report::{CsvForm, EpochRow};
+use lockstep_report::lines::{Lines, wrong};
+use lockstep_report::{CsvForm, EpochRow};
 
 /// An open file of runs.
 #[derive(Debug)]

@@ -7,11 +7,11 @@ use lockstep_topology::{ErrorPlace, InputError};
 
 use super::plan::Planned;
 use crate::experiment::{Experiment, Length};
-use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::{Measured, lay_out, measure};
 use crate::operation::{Operation, STALL_LIMIT};
-use crate::report::EpochRow;
+use lockstep_report::EpochRow;
+use lockstep_report::failure::Failure;
 
 /// The samples of the last run, which the next one most often takes too.
 #[derive(Default)]

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::experiment::Experiment;
-use crate::output::new_folder;
-use crate::report::EpochRow;
+use lockstep_report::EpochRow;
 
 /// Two arms with two seeds each, two epochs of 40 digits.
 const TEXT: &str = "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist:40+20\"\nbatch_per_rank = 10\nepochs = 2\nseeds = 2\n\
@@ -69,7 +68,8 @@ fn what_cannot_be_is_refused_with_line_and_cure() {
 /// Whatever ends a sweep, the same command goes on to the same rows.
 #[test]
 fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
-    let (folder, plan) = (new_folder("trained-torn"), planned(TEXT).unwrap());
+    let kept = tempfile::tempdir().unwrap();
+    let (folder, plan) = (kept.path().to_path_buf(), planned(TEXT).unwrap());
     let whole = go_on(&folder.join("whole.csv"), &plan, 4);
     assert_eq!(whole.lines().count(), 1 + 4 * 2);
     let path = folder.join("part.csv");
@@ -90,12 +90,12 @@ fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
     let found: Vec<(&str, u32, u32)> = rows.iter().map(|row| (row.arm.as_str(), row.runs, row.epochs)).collect();
     assert_eq!(found, [("small", 2, 2), ("large", 2, 2)]);
     assert!(rows.iter().all(|row| row.error_mean_pct.is_some() && row.error_interval_pct.is_some()));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_file_of_something_else_is_left_alone() {
-    let (folder, plan) = (new_folder("trained-foreign"), planned(TEXT).unwrap());
+    let kept = tempfile::tempdir().unwrap();
+    let (folder, plan) = (kept.path().to_path_buf(), planned(TEXT).unwrap());
     let path = folder.join("rows.csv");
     let rows = go_on(&path, &plan, 1);
     let hash = &plan[0].run;
@@ -113,7 +113,6 @@ fn a_file_of_something_else_is_left_alone() {
     }
     let error = RunsFile::open(&folder.join("rows.txt"), &plan).unwrap_err().to_string();
     assert!(error.contains("must end in .csv"), "{error}");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// A rate that no net survives: one row that says in which step, and no mean over nothing.
@@ -149,8 +148,9 @@ fn learners_join_between_epochs() {
 /// The rows that are committed are those of all runs of the experiments that are committed, so that nothing is left to train.
 #[test]
 fn committed_rows_are_those_of_the_committed_experiments() {
+    let kept = tempfile::tempdir().unwrap();
     let (claims, folder) =
-        (Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/claims"), new_folder("trained-committed"));
+        (Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/claims"), kept.path().to_path_buf());
     let mut runs = 0;
     for file in std::fs::read_dir(claims.join("results")).unwrap().map(|file| file.unwrap().path()) {
         let name = file.file_stem().unwrap().to_str().unwrap();
@@ -165,5 +165,4 @@ fn committed_rows_are_those_of_the_committed_experiments() {
         runs += plan.len();
     }
     assert!(runs > 200, "{runs} runs");
-    std::fs::remove_dir_all(folder).unwrap();
 }

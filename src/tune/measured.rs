@@ -11,10 +11,11 @@ use lockstep_topology::InputError;
 
 use super::{MOST, trail};
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
-use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::measure::{Measured, Part, segment, steps};
 use crate::operation::Operation;
+use crate::run_failure::run_failure;
+use lockstep_report::failure::Failure;
 
 /// Iterations that an observation takes; the first ones, in which memory is new, do not count.
 const SEGMENT: u32 = 20;
@@ -99,6 +100,7 @@ fn most_here(configuration: &Configuration, experiment: &Experiment) -> Result<u
     let threads = experiment.threads_per_rank as usize;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let ranks = (4 * cores / threads.max(1)) as u32;
-    let most = ranks.min(experiment.devices()?.most_ranks(&program, threads)?) / configuration.job.workers.max(1);
+    let most = ranks.min(experiment.devices()?.most_ranks(&program, threads).map_err(run_failure)?)
+        / configuration.job.workers.max(1);
     Ok(most.clamp(1, MOST))
 }

@@ -6,9 +6,9 @@ use lockstep_topology::Cluster;
 
 use super::{MOST, trail};
 use crate::experiment::{Configuration, Experiment};
-use crate::failure::Failure;
 use crate::predict::predict;
 use crate::setup::Setup;
+use lockstep_report::failure::Failure;
 
 /// The configuration with as many learners on each device as predictions of its throughput advise, and how that was found.
 /// All devices are taken to be alike, so one stands for all (Koliousis et al. 2019, §4.4).

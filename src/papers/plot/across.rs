@@ -5,7 +5,7 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 use super::Across;
 use crate::experiment::reader::{Entry, Section, Source};
 use crate::experiment::{Experiment, read};
-use crate::svg::Spacing;
+use lockstep_report::svg::Spacing;
 
 const X_KEYS: [&str; 7] = ["key", "label", "values", "names", "times", "write", "scale"];
 /// The key that stands for none of an experiment but for the buffer of an allreduce.

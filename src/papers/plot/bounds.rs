@@ -1,8 +1,8 @@
 //! What bounds the lines of a plot, in a sentence after its caption, as the predictions say.
 
 use super::Plot;
-use crate::report::PlotRow;
-use crate::svg::tick;
+use lockstep_report::PlotRow;
+use lockstep_report::svg::tick;
 
 /// The caption of a plot, and what bounds its predicted points.
 pub fn told(plot: &Plot, points: &[PlotRow]) -> String {

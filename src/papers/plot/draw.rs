@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 
 use super::{Line, Plot};
-use crate::report::PlotRow;
-use crate::svg::{Axis, DASHES, Frame, escaped, points, significant, tick};
+use lockstep_report::PlotRow;
+use lockstep_report::svg::{Axis, DASHES, Frame, escaped, points, significant, tick};
 
 /// Width of the picture and height of its plot, in points; narrow, so that a telephone shows it at nearly its size.
 const WIDTH: f64 = 460.0;

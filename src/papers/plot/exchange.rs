@@ -5,9 +5,9 @@ use lockstep_sim::{CollectiveRun, Conditions, FoldRule, NetworkModel, Platform, 
 use lockstep_topology::Collective;
 
 use super::Exchange;
-use crate::failure::Failure;
 use crate::papers::figures::first;
 use crate::site::Site;
+use lockstep_report::failure::Failure;
 
 /// Bytes of an fp32 element.
 const ELEMENT_BYTES: u64 = 4;

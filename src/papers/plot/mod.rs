@@ -19,7 +19,7 @@ use lockstep_topology::{DESCRIPTION, ErrorPlace, InputError, read_text};
 
 use super::{Paper, Row, Shipped, Unit};
 use crate::experiment::Experiment;
-use crate::svg::Spacing;
+use lockstep_report::svg::Spacing;
 
 pub use bounds::told;
 pub(super) use draw::svg;

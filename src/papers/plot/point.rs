@@ -1,12 +1,12 @@
 //! The points of a paper's plots: what is predicted along each line, what is published, and what perfect scaling would be.
 
 use super::{Line, Of, Plot};
-use crate::failure::Failure;
 use crate::papers::case::{Case, at_place};
 use crate::papers::figures::Cores;
 use crate::papers::{Paper, Quantity, Row};
-use crate::report::PlotRow;
-use crate::svg::Spacing;
+use lockstep_report::PlotRow;
+use lockstep_report::failure::Failure;
+use lockstep_report::svg::Spacing;
 
 /// Every point of the paper's plots, those of a line from left to right: predicted, published, perfect.
 ///

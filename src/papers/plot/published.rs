@@ -4,9 +4,9 @@
 //! a configuration that the paper has a figure of is a throughput itself. Nothing predicted enters.
 
 use crate::experiment::Experiment;
-use crate::failure::Failure;
 use crate::papers::figures::first;
 use crate::papers::{Paper, Quantity, Row};
+use lockstep_report::failure::Failure;
 
 /// The published figure of `row` as `wanted` of the same configuration; none where it does not follow.
 ///

@@ -7,10 +7,10 @@ use super::published::published;
 use super::{Exchange, Line, Of, Plot, Point, Upwards};
 use crate::experiment::Experiment;
 use crate::experiment::reader::{Entry, Section, Source};
-use crate::failure::Failure;
 use crate::papers::quantity::Dimension;
 use crate::papers::read::{changed, computed};
 use crate::papers::{Paper, Quantity, Row, Unit};
+use lockstep_report::failure::Failure;
 
 const PLOT_KEYS: [&str; 7] = ["name", "title", "like", "caption", "x", "y", "line"];
 const Y_KEYS: [&str; 8] = ["quantity", "label", "unit", "scale", "from", "epochs", "samples", "bytes"];

@@ -52,7 +52,7 @@ fn lines_are_predictions_of_the_papers_machine() {
     paper.plots = plots(&format!("{X}{y}{line}{meeting}")).unwrap();
     let found = account(&[paper.clone()], |_, _| ()).unwrap().plots;
     let of = |figure: &str, line: &str, source: &str| -> Vec<f64> {
-        let same = |row: &&crate::report::PlotRow| (&*row.figure, &*row.line, &*row.source) == (figure, line, source);
+        let same = |row: &&lockstep_report::PlotRow| (&*row.figure, &*row.line, &*row.source) == (figure, line, source);
         found.iter().filter(same).map(|row| row.y).collect()
     };
     let (predicted, published, perfect) =

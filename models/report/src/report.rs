@@ -3,35 +3,15 @@
 //! A row is a serde struct whose field names carry the units; all three forms come from the one serialization, so that
 //! a column is called the same everywhere and no form can forget one.
 
-mod columns;
-mod csv;
-pub mod explanation;
-mod listing_row;
-mod paper_row;
-mod plot_row;
-mod row;
-mod schema;
-mod sweep_row;
-mod table;
-mod trained_row;
-
 use std::io::{self, Write};
 
 use lockstep_topology::InputError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::columns::Columns;
 use crate::failure::Failure;
-use columns::Columns;
-pub use csv::{CsvForm, CsvRow};
-pub use listing_row::{CheckRow, ClusterRow, DetailRow, LayerRow, MemoryRow, ModelRow};
-pub use paper_row::PaperRow;
-pub use plot_row::PlotRow;
-pub use row::{CollectiveRow, MeasuredRow, PredictedRow, Setting, scaling_efficiencies};
-pub use schema::schemas;
-pub use sweep_row::{FrontRow, SweepRow};
-pub use table::aligned;
-pub use trained_row::{ArmRow, EpochRow};
+use crate::{csv, table};
 
 /// The version of the JSON form; it grows when a key changes its meaning or goes away.
 pub const VERSION: u32 = 1;

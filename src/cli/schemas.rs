@@ -3,13 +3,12 @@
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
-use super::listing_row::{CheckRow, ClusterRow, DetailRow, LayerRow, MemoryRow, ModelRow};
-use super::row::{CollectiveRow, MeasuredRow, PredictedRow};
-use super::sweep_row::{FrontRow, SweepRow};
-use super::trained_row::{ArmRow, EpochRow};
-use super::{PaperRow, PlotRow, Report};
 use crate::calibrate::CalibrationRow;
 use crate::compare::CompareRow;
+use lockstep_report::{
+    ArmRow, CheckRow, ClusterRow, CollectiveRow, DetailRow, EpochRow, FrontRow, LayerRow, MeasuredRow, MemoryRow,
+    ModelRow, PaperRow, PlotRow, PredictedRow, Report, SweepRow,
+};
 
 /// Name and schema of the JSON form of each command; they stand in `docs/schema/NAME.json`.
 pub fn schemas() -> Vec<(&'static str, Value)> {

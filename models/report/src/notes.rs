@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// What is to be said below a table, in the order in which it was found.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Notes(Vec<Note>);
+pub struct Notes(Vec<Note>);
 
 #[derive(Debug, Clone)]
 struct Note {
@@ -17,14 +17,14 @@ struct Note {
 
 impl Notes {
     /// Says `text` of the whole table.
-    pub(crate) fn add(&mut self, text: &str) {
+    pub fn add(&mut self, text: &str) {
         if !self.0.iter().any(|known| known.rows.is_none() && known.text == text) {
             self.0.push(Note { text: text.to_owned(), rows: None, first: String::new() });
         }
     }
 
     /// Says `text` of the row at position `row`, whose configuration is called `label`.
-    pub(crate) fn add_of_row(&mut self, text: &str, row: usize, label: &str) {
+    pub fn add_of_row(&mut self, text: &str, row: usize, label: &str) {
         let known = self.0.iter_mut().filter(|known| known.text == text).find_map(|known| known.rows.as_mut());
         match known {
             Some(rows) => drop(rows.insert(row)),
@@ -36,7 +36,7 @@ impl Notes {
     }
 
     /// The notes below a table of so many rows: one that holds for all of them names none.
-    pub(crate) fn told(&self, count: usize) -> Vec<String> {
+    pub fn told(&self, count: usize) -> Vec<String> {
         let told = |note: &Note| match &note.rows {
             None => note.text.clone(),
             Some(rows) if rows.len() == count => note.text.clone(),

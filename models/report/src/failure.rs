@@ -3,13 +3,10 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use lockstep_exec::ExecError;
-use lockstep_exec::device::DeviceError;
 use lockstep_topology::InputError;
 
-use crate::host::Host;
-use crate::interrupt::INTERRUPTED;
-
+/// The exit code after an interrupt: 128 + SIGINT.
+pub const INTERRUPTED: i32 = 130;
 /// The exit code of a run in which nothing moved for the stall limit.
 pub const STALLED: i32 = 3;
 
@@ -68,28 +65,4 @@ impl From<InputError> for Failure {
     fn from(error: InputError) -> Failure {
         Failure::Input(error)
     }
-}
-
-impl From<DeviceError> for Failure {
-    fn from(error: DeviceError) -> Failure {
-        ExecError::Device(error).into()
-    }
-}
-
-impl From<ExecError> for Failure {
-    fn from(error: ExecError) -> Failure {
-        match error {
-            ExecError::Input(error) => Failure::Input(error),
-            ExecError::Diverged { step, .. } => Failure::Diverged { step, message: located(&error) },
-            ExecError::Elsewhere => Failure::Elsewhere,
-            stall @ ExecError::Stall { .. } => Failure::Stalled(located(&stall)),
-            other => Failure::Run(located(&other)),
-        }
-    }
-}
-
-/// A run's error with where and when it was found.
-pub fn located(error: &ExecError) -> String {
-    let host = Host::find();
-    format!("{error} (found on {}, {})", host.name, host.date)
 }

@@ -4,27 +4,31 @@ mod axis;
 
 use std::fmt::{Display, Write as _};
 
-pub(crate) use axis::{Axis, Spacing, tick};
+pub use axis::{Axis, Spacing, tick};
 
 /// Strokes of the first seven lines of a picture, of the next seven, and of the rest.
-pub(crate) const DASHES: [&str; 3] = ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""];
+pub const DASHES: [&str; 3] = ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""];
 
 /// The room between two axes, in points.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Frame {
-    pub(crate) left: f64,
-    pub(crate) right: f64,
-    pub(crate) top: f64,
-    pub(crate) bottom: f64,
+pub struct Frame {
+    /// Its left edge.
+    pub left: f64,
+    /// Its right edge.
+    pub right: f64,
+    /// Its upper edge.
+    pub top: f64,
+    /// Its lower edge.
+    pub bottom: f64,
     /// Attributes of the grid's lines.
-    pub(crate) lines: &'static str,
+    pub lines: &'static str,
     /// Attributes of the figures on the axes.
-    pub(crate) figures: &'static str,
+    pub figures: &'static str,
 }
 
 impl Frame {
     /// A line upwards at `x` with its figure below.
-    pub(crate) fn upward(&self, out: &mut String, x: f64, figure: impl Display) {
+    pub fn upward(&self, out: &mut String, x: f64, figure: impl Display) {
         let (top, bottom, lines, figures) = (self.top, self.bottom, self.lines, self.figures);
         let _ = writeln!(
             out,
@@ -35,7 +39,7 @@ impl Frame {
     }
 
     /// A line across at `y` with its figure to the left.
-    pub(crate) fn across(&self, out: &mut String, y: f64, figure: impl Display) {
+    pub fn across(&self, out: &mut String, y: f64, figure: impl Display) {
         let (left, right, lines, figures) = (self.left, self.right, self.lines, self.figures);
         let _ = writeln!(
             out,
@@ -48,17 +52,17 @@ impl Frame {
 }
 
 /// Places as a polyline takes them.
-pub(crate) fn points(places: impl Iterator<Item = (f64, f64)>) -> String {
+pub fn points(places: impl Iterator<Item = (f64, f64)>) -> String {
     places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Text as SVG and HTML show it.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// Four digits, as far as they say something.
-pub(crate) fn significant(value: f64) -> String {
+pub fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }

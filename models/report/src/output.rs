@@ -77,18 +77,7 @@ fn wrong(flag: &str, path: &Path, message: String) -> InputError {
 }
 
 /// The same of what the system says.
-pub(crate) fn unwritable(flag: &str, path: &Path, error: &io::Error) -> InputError {
+pub fn unwritable(flag: &str, path: &Path, error: &io::Error) -> InputError {
     let message = format!("cannot be written: {error}; name a file in a folder that exists and is writable");
     wrong(flag, path, message)
-}
-
-/// A new empty folder of a test, whose name no other test takes.
-#[cfg(test)]
-pub(crate) fn new_folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("lockstep-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    match fs::create_dir_all(&folder) {
-        Ok(()) => folder,
-        Err(error) => panic!("{}: {error}", folder.display()),
-    }
 }

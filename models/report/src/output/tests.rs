@@ -15,7 +15,8 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_failure_leaves_the_old_file_and_no_draft() {
-    let folder = new_folder("output-failure");
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_path_buf();
     let path = folder.join("a.json");
     write(&path, "old").unwrap();
     let error = write_atomically("--trace", &path, |file| {
@@ -25,12 +26,12 @@ fn a_failure_leaves_the_old_file_and_no_draft() {
     assert!(error.unwrap_err().to_string().contains("disk full"));
     assert_eq!(fs::read_to_string(&path).unwrap(), "old");
     assert_eq!(names(&folder), ["a.json"]);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn places_that_cannot_be_written_are_refused_beforehand_and_when_written() {
-    let folder = new_folder("output-beforehand");
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_path_buf();
     fs::write(folder.join("file"), "").unwrap();
     for (name, wanted) in [
         ("", "is a folder"),
@@ -52,18 +53,17 @@ fn places_that_cannot_be_written_are_refused_beforehand_and_when_written() {
     assert_eq!(check_writable("--trace", &longest).map(drop), Ok(()));
     write(&longest, "new").unwrap();
     assert!(check_writable("--trace", &folder.join("a".repeat(256))).is_err());
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn no_two_outputs_are_one_file() {
-    let folder = new_folder("output-twice");
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_path_buf();
     let (a, same, b) =
         (folder.join("a"), folder.join("../").join(folder.file_name().unwrap()).join("a"), folder.join("b"));
     assert_eq!(check_outputs(&[("--trace", Some(&a)), ("--plot", Some(&b)), ("--html", None)]), Ok(()));
     let error = check_outputs(&[("--trace", Some(&a)), ("--plot", Some(&same))]).unwrap_err();
     assert_eq!((error.place.to_string().as_str(), error.message.contains("--trace")), ("--plot", true));
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[cfg(unix)]
@@ -75,7 +75,8 @@ mod unix {
 
     #[test]
     fn links_stay_and_their_target_is_replaced() {
-        let folder = new_folder("output-links");
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().to_path_buf();
         let (real, other) = (folder.join("real"), folder.join("other"));
         fs::create_dir(&real).unwrap();
         fs::create_dir(&other).unwrap();
@@ -103,23 +104,23 @@ mod unix {
         assert!(check_writable("--trace", &folder.join("nowhere")).unwrap_err().message.contains("does not exist"));
         symlink("real", folder.join("to-a-folder")).unwrap();
         assert!(check_writable("--trace", &folder.join("to-a-folder")).unwrap_err().message.contains("is a folder"));
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn a_replaced_file_keeps_its_permissions() {
-        let folder = new_folder("output-permissions");
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().to_path_buf();
         let path = folder.join("a.json");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         write(&path, "new").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn devices_and_pipes_are_written_into_and_stay() {
-        let folder = new_folder("output-devices");
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().to_path_buf();
         symlink("/dev/null", folder.join("nothing")).unwrap();
         for path in [Path::new("/dev/null"), &folder.join("nothing")] {
             assert_eq!(check_writable("--trace", path), Ok(Destination::Stream("/dev/null".into())));
@@ -145,7 +146,6 @@ mod unix {
         assert_eq!(reader.join().unwrap(), "text");
         assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
         assert_eq!(names(&folder), ["nothing", "pipe"]);
-        fs::remove_dir_all(folder).unwrap();
     }
 
     /// A descriptor of a regular file is appended to: to replace the file would part it from the descriptor.
@@ -154,7 +154,8 @@ mod unix {
     fn descriptors_are_written_into() {
         use std::os::fd::AsRawFd;
 
-        let folder = new_folder("output-descriptors");
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().to_path_buf();
         let path = folder.join("a");
         let mut file = fs::File::options().create(true).append(true).open(&path).unwrap();
         file.write_all(b"before ").unwrap();
@@ -166,6 +167,5 @@ mod unix {
         assert_eq!(check_writable("--trace", Path::new("/dev/stdout")), Ok(Destination::Stdout));
         assert_eq!(check_writable("--trace", Path::new("/proc/self/fd/2")), Ok(Destination::Stderr));
         assert!(check_writable("--trace", Path::new("/dev/fd/987654")).is_err());
-        fs::remove_dir_all(folder).unwrap();
     }
 }

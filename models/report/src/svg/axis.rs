@@ -2,7 +2,7 @@
 
 /// How an axis spreads its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Spacing {
+pub enum Spacing {
     /// Equal differences are equal distances; from zero.
     #[default]
     Linear,
@@ -12,17 +12,21 @@ pub(crate) enum Spacing {
 
 /// One axis: from which to which value, on how many points.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Axis {
-    pub(crate) low: f64,
-    pub(crate) high: f64,
-    pub(crate) from: f64,
-    pub(crate) to: f64,
+pub struct Axis {
+    /// The value at its beginning.
+    pub low: f64,
+    /// The value at its end.
+    pub high: f64,
+    /// Where it begins, in points.
+    pub from: f64,
+    /// Where it ends, in points.
+    pub to: f64,
     spacing: Spacing,
 }
 
 impl Axis {
     /// The axis of `values`, all above zero on a logarithmic one, with a little room at its ends.
-    pub(crate) fn of(values: impl Iterator<Item = f64>, spacing: Spacing, from: f64, to: f64) -> Axis {
+    pub fn of(values: impl Iterator<Item = f64>, spacing: Spacing, from: f64, to: f64) -> Axis {
         let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
         let (low, high) = if low <= high && high > 0.0 { (low, high) } else { (1.0, 10.0) };
         match spacing {
@@ -35,17 +39,17 @@ impl Axis {
     }
 
     /// The same linear axis from `low`, which is below its end; a logarithmic one as it is.
-    pub(crate) fn begin(self, low: f64) -> Axis {
+    pub fn begin(self, low: f64) -> Axis {
         if self.spacing == Spacing::Log || low >= self.high { self } else { Axis { low, ..self } }
     }
 
     /// A logarithmic axis from `1 / end` to `end`.
-    pub(crate) fn around_one(end: f64, from: f64, to: f64) -> Axis {
+    pub fn around_one(end: f64, from: f64, to: f64) -> Axis {
         Axis { low: 1.0 / end, high: end, from, to, spacing: Spacing::Log }
     }
 
     /// Where a value stands.
-    pub(crate) fn at(&self, value: f64) -> f64 {
+    pub fn at(&self, value: f64) -> f64 {
         let share = match self.spacing {
             Spacing::Linear => (value - self.low) / (self.high - self.low),
             Spacing::Log => (value / self.low).ln() / (self.high / self.low).ln(),
@@ -54,18 +58,18 @@ impl Axis {
     }
 
     /// Whether a value stands on the axis.
-    pub(crate) fn holds(&self, value: f64) -> bool {
+    pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
     /// Powers of two on the axis, at most a dozen.
-    pub(crate) fn doublings(&self) -> Vec<f64> {
+    pub fn doublings(&self) -> Vec<f64> {
         let all: Vec<f64> = (0..32).map(|power| f64::from(1u32 << power)).filter(|value| self.holds(*value)).collect();
         all.iter().copied().step_by(all.len().div_ceil(12).max(1)).collect()
     }
 
     /// Ones, twos and fives of each power of ten; ones alone over many powers, and multiples of one of them on a linear axis.
-    pub(crate) fn ticks(&self) -> Vec<f64> {
+    pub fn ticks(&self) -> Vec<f64> {
         let powers = |steps: &'static [f64]| {
             let each = move |power: i32| steps.iter().map(move |step| step * 10f64.powi(power));
             (-15..16).flat_map(each)
@@ -87,7 +91,7 @@ impl Axis {
 }
 
 /// `200000`, `0.05`, and with an exponent where that is shorter.
-pub(crate) fn tick(value: f64) -> String {
+pub fn tick(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
         value if value >= 1e7 => format!("{value:.0e}"),

@@ -1,0 +1,31 @@
+//! What commands answer: rows as tables, CSV and JSON, traces, pictures, progress, and the files that hold them.
+
+mod columns;
+mod csv;
+pub mod explanation;
+pub mod failure;
+pub mod lines;
+mod listing_row;
+pub mod notes;
+pub mod output;
+mod paper_row;
+mod plot_row;
+pub mod progress;
+mod report;
+mod row;
+pub mod svg;
+mod sweep_row;
+mod table;
+pub mod trace;
+mod trained_row;
+
+pub use csv::{CsvForm, CsvRow};
+pub use failure::Failure;
+pub use listing_row::{CheckRow, ClusterRow, DetailRow, LayerRow, MemoryRow, ModelRow};
+pub use paper_row::PaperRow;
+pub use plot_row::PlotRow;
+pub use report::{Format, Report, Row, VERSION, print};
+pub use row::{CollectiveRow, MeasuredRow, PredictedRow, Setting, scaling_efficiencies};
+pub use sweep_row::{FrontRow, SweepRow};
+pub use table::aligned;
+pub use trained_row::{ArmRow, EpochRow};
