@@ -9,105 +9,66 @@ use Scalar::{Bf16, F32};
 /// What every unit begins with.
 pub const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
-/// A file of kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// Layers element by element.
-    Elementwise,
-    /// What moves activations.
-    Moves,
-    /// Biases and scale layers, and sums over channels.
-    Channels,
-    /// Sums over channels that lie last.
-    Columns,
-    /// Batch normalisation.
-    BatchNorm,
-    /// Pooling over windows.
-    Pooling,
-    /// Pooling over whole planes.
-    GlobalPooling,
-    /// Local response normalisation.
-    LocalResponse,
-    /// Dropout.
-    Dropout,
-    /// Cross-entropies.
-    Losses,
-    /// What the sums over channels come to.
-    Statistics,
-    /// Sums of buffers, bf16.
-    Buffers,
-    /// Steps on parameters.
-    Optimizer,
-}
-
 /// The scalars that files are compiled for: none, one for all activations, one that is read and one that is written.
 const NONE: [&[Scalar]; 1] = [&[]];
 const ONE: [&[Scalar]; 2] = [&[F32], &[Bf16]];
 const TWO: [&[Scalar]; 4] = [&[F32, F32], &[F32, Bf16], &[Bf16, F32], &[Bf16, Bf16]];
 
-impl Source {
-    /// All files.
-    pub const ALL: [Source; 13] = [
-        Source::Elementwise,
-        Source::Moves,
-        Source::Channels,
-        Source::Columns,
-        Source::BatchNorm,
-        Source::Pooling,
-        Source::GlobalPooling,
-        Source::LocalResponse,
-        Source::Dropout,
-        Source::Losses,
-        Source::Statistics,
-        Source::Buffers,
-        Source::Optimizer,
-    ];
+/// Defines the files of kernels: what it is for, `Name = file, the scalars that it is compiled for`.
+macro_rules! sources {
+    ($($(#[$doc:meta])* $name:ident = $file:literal, $scalars:ident;)*) => {
+        /// A file of kernels.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Source { $($(#[$doc])* $name,)* }
 
-    /// The file's name, for messages of the compiler.
-    pub fn name(self) -> &'static str {
-        match self {
-            Source::Elementwise => "elementwise.cu",
-            Source::Moves => "moves.cu",
-            Source::Channels => "channels.cu",
-            Source::Columns => "columns.cu",
-            Source::BatchNorm => "batch_norm.cu",
-            Source::Pooling => "pooling.cu",
-            Source::GlobalPooling => "global_pooling.cu",
-            Source::LocalResponse => "local_response.cu",
-            Source::Dropout => "dropout.cu",
-            Source::Losses => "losses.cu",
-            Source::Statistics => "statistics.cu",
-            Source::Buffers => "buffers.cu",
-            Source::Optimizer => "optimizer.cu",
-        }
-    }
+        impl Source {
+            /// All files.
+            pub const ALL: &[Source] = &[$(Source::$name),*];
 
-    /// The file's text, which needs a unit around it.
-    pub fn text(self) -> &'static str {
-        match self {
-            Source::Elementwise => include_str!("kernels/elementwise.cu"),
-            Source::Moves => include_str!("kernels/moves.cu"),
-            Source::Channels => include_str!("kernels/channels.cu"),
-            Source::Columns => include_str!("kernels/columns.cu"),
-            Source::BatchNorm => include_str!("kernels/batch_norm.cu"),
-            Source::Pooling => include_str!("kernels/pooling.cu"),
-            Source::GlobalPooling => include_str!("kernels/global_pooling.cu"),
-            Source::LocalResponse => include_str!("kernels/local_response.cu"),
-            Source::Dropout => include_str!("kernels/dropout.cu"),
-            Source::Losses => include_str!("kernels/losses.cu"),
-            Source::Statistics => include_str!("kernels/statistics.cu"),
-            Source::Buffers => include_str!("kernels/buffers.cu"),
-            Source::Optimizer => include_str!("kernels/optimizer.cu"),
-        }
-    }
+            /// The file's name, for messages of the compiler.
+            pub fn name(self) -> &'static str {
+                match self { $(Source::$name => $file,)* }
+            }
 
-    fn scalars(self) -> &'static [&'static [Scalar]] {
-        match self {
-            Source::Statistics | Source::Buffers | Source::Optimizer => &NONE,
-            Source::Moves => &TWO,
-            _ => &ONE,
+            /// The file's text, which needs a unit around it.
+            pub fn text(self) -> &'static str {
+                match self { $(Source::$name => include_str!(concat!("kernels/", $file)),)* }
+            }
+
+            fn scalars(self) -> &'static [&'static [Scalar]] {
+                match self { $(Source::$name => &$scalars,)* }
+            }
         }
-    }
+    };
+}
+
+sources! {
+    /// Layers element by element.
+    Elementwise = "elementwise.cu", ONE;
+    /// What moves activations.
+    Moves = "moves.cu", TWO;
+    /// Biases and scale layers, and sums over channels.
+    Channels = "channels.cu", ONE;
+    /// Sums over channels that lie last.
+    Columns = "columns.cu", ONE;
+    /// Batch normalisation.
+    BatchNorm = "batch_norm.cu", ONE;
+    /// Pooling over windows.
+    Pooling = "pooling.cu", ONE;
+    /// Pooling over whole planes.
+    GlobalPooling = "global_pooling.cu", ONE;
+    /// Local response normalisation.
+    LocalResponse = "local_response.cu", ONE;
+    /// Dropout.
+    Dropout = "dropout.cu", ONE;
+    /// Cross-entropies.
+    Losses = "losses.cu", ONE;
+    /// What the sums over channels come to.
+    Statistics = "statistics.cu", NONE;
+    /// Sums of buffers, bf16.
+    Buffers = "buffers.cu", NONE;
+    /// Steps on parameters.
+    Optimizer = "optimizer.cu", NONE;
 }
 
 /// What is compiled at once: a file, for activations of some scalars.
@@ -131,7 +92,7 @@ impl Unit {
     /// All units, file by file.
     pub fn all() -> Vec<Unit> {
         let of = |source: Source| source.scalars().iter().map(move |scalars| Unit { source, scalars });
-        Source::ALL.into_iter().flat_map(of).collect()
+        Source::ALL.iter().copied().flat_map(of).collect()
     }
 
     /// The text that the compiler is given: [`PRELUDE`] and the unit itself.

@@ -116,7 +116,17 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Layer {
-    /// What its kind answers.
+    /// The input of a model with samples of this shape.
+    pub(crate) fn input(shape: Shape) -> Layer {
+        Layer::Input(Samples(shape))
+    }
+
+    /// What ranks have of samples of this shape, brought together.
+    pub(crate) fn gather(shape: Shape) -> Layer {
+        Layer::Gather(Gathered(shape))
+    }
+
+    /// What it answers about itself.
     pub fn rule(&self) -> &dyn LayerRule {
         match self {
             Layer::Input(layer) => layer,

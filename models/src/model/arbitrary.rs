@@ -5,7 +5,6 @@
 
 use super::Model;
 use super::build::{Draft, build};
-use crate::layer::Samples;
 use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
 
 /// A valid model that depends on `seed` alone: an input of at most 3×6×6, 3 to 8 random layers that branch and join,
@@ -21,7 +20,7 @@ pub fn random_model(seed: u64, with_batch_norm: bool) -> Model {
     let (random, manners) = (SplitMix(seed), SplitMix(!seed));
     let mut sketch = Sketch { random, manners, drafts: Vec::new(), shapes: Vec::new(), used: Vec::new() };
     let input = sketch.random_shape();
-    sketch.push(Layer::Input(Samples(input)), Vec::new());
+    sketch.push(Layer::input(input), Vec::new());
     for _ in 0..sketch.random.between(3, 8) {
         sketch.grow(with_batch_norm);
     }

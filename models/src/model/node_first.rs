@@ -7,7 +7,6 @@ use lockstep_topology::InputError;
 use super::build::build;
 use super::shard::draft;
 use super::{Gather, LayerId, Model, ShardLayer};
-use crate::layer::Gathered;
 use crate::{Layer, Layout};
 
 /// `whole` with a gather before the scores that losses take, and for each layer where it lies.
@@ -44,7 +43,7 @@ pub(crate) fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), Inpu
         let gather = known.unwrap_or_else(|| {
             let from = whole.node(scores);
             let inputs = vec![place[scores.index()]];
-            drafts.push(draft(format!("{} gathered", from.name), Layer::Gather(Gathered(from.output)), inputs, 1.0));
+            drafts.push(draft(format!("{} gathered", from.name), Layer::gather(from.output), inputs, 1.0));
             layers.push(at_first(scores, Some(Gather::Node)));
             gathered.push((scores, drafts.len() - 1));
             drafts.len() - 1

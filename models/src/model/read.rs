@@ -10,7 +10,6 @@ use toml::de::{DeTable, DeValue};
 
 use super::expression::{Arguments, size};
 use super::{Model, block, build, sizes};
-use crate::layer::Samples;
 use crate::{Layer, Shape};
 
 /// The key that each layer has.
@@ -101,7 +100,7 @@ fn input(entry: &Entry<'_>, sizes: &Arguments) -> Result<Layer, InputError> {
         return Err(entry.error("must be three sizes, [channels, height, width]; a vector of n features is [n, 1, 1]"));
     };
     let side = |index: usize| size(&items[index], sizes);
-    let layer = Layer::Input(Samples(Shape { channels: side(0)?, height: side(1)?, width: side(2)? }));
+    let layer = Layer::input(Shape { channels: side(0)?, height: side(1)?, width: side(2)? });
     layer.output_shape(&[]).map_err(|message| entry.error(message))?;
     Ok(layer)
 }

@@ -11,7 +11,7 @@ use lockstep_topology::InputError;
 
 use super::build::{Draft, build};
 use super::{LayerId, Model, Node};
-use crate::layer::{FeatureRule, Gathered};
+use crate::layer::FeatureRule;
 use crate::{Layer, Layout};
 
 /// What a gather brings together, and what becomes of the gradient that comes back.
@@ -160,7 +160,7 @@ pub(crate) fn shard(
             inputs.push(known.unwrap_or_else(|| {
                 let from = whole.node(*input);
                 let what = if gather == Gather::Scores { "scores" } else { "gathered" };
-                let (name, layer) = (format!("{} {what}", from.name), Layer::Gather(Gathered(from.output)));
+                let (name, layer) = (format!("{} {what}", from.name), Layer::gather(from.output));
                 drafts.push(draft(name, layer, vec![place[input.index()]], 1.0));
                 let gradient = if gather == Gather::Scores { Layout::Replicated } else { Layout::PartialSum };
                 layers.push(ShardLayer { origin: *input, output: Layout::Replicated, gradient, gather: Some(gather) });

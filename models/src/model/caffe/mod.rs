@@ -14,7 +14,7 @@ use lockstep_topology::InputError;
 use super::Model;
 use super::build::{Draft, build};
 use super::sketch::Sketch;
-use crate::layer::{Inits, Samples};
+use crate::layer::Inits;
 use crate::{Layer, Scale, Shape};
 use layers::Meaning;
 use text::{Message, Source};
@@ -107,7 +107,7 @@ impl<'a> Import<'a> {
         if !self.blobs.is_empty() || sides.len() > 2 {
             return Err(place.error(blob, "a model has one input of at most four dimensions, before all layers"));
         }
-        self.add(blob, "input", Layer::Input(Samples(shape)), Vec::new(), Inits::default(), 1.0, place)
+        self.add(blob, "input", Layer::input(shape), Vec::new(), Inits::default(), 1.0, place)
     }
 
     /// Adds what a layer of the file is.

@@ -18,7 +18,6 @@ use lockstep_topology::InputError;
 use super::Model;
 use super::build::{Draft, build};
 use super::sketch::Sketch;
-use crate::layer::Samples;
 use crate::{Layer, Shape};
 use proto::{File, Graph, Node, Tensor};
 
@@ -136,7 +135,7 @@ impl<'a> Import<'a> {
             );
             return refuse(input.name, message);
         };
-        let samples = Layer::Input(Samples(Shape { channels, height, width }));
+        let samples = Layer::input(Shape { channels, height, width });
         let index = match self.layer("input".to_owned(), samples, Vec::new(), &place) {
             Ok(index) => index,
             Err(message) => return refuse(input.name, message),

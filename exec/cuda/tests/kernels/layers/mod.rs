@@ -61,6 +61,8 @@ pub(crate) const OTHERS: Theme = Theme {
         "curve_forward",
         "dropout_backward",
         "dropout_forward",
+        "gelu_backward",
+        "gelu_forward",
         "global_pool_backward",
         "global_pool_forward",
         "local_response_backward",
