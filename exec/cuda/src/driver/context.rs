@@ -1,31 +1,26 @@
-//! A GPU that is open: its primary context, which every rank of the process on that GPU shares.
+//! A GPU that is open: cudarc's primary context, which every rank of the process on that GPU shares, and what it lacks: peers, a
+//! context that is left as it was, and errors that name the library that is missing.
 
 use std::sync::Arc;
 
+use cudarc::driver::CudaContext;
+use cudarc::driver::result::ctx::set_current;
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUresult, cuCtxEnablePeerAccess, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuCtxSetCurrent,
-    cuDeviceCanAccessPeer, cuDeviceGet, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain,
+    CUcontext, CUresult, cuCtxEnablePeerAccess, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDeviceCanAccessPeer,
 };
 use lockstep_exec::device::DeviceError;
 
-use super::status::{Status, room};
+use super::status::Status;
 use crate::libraries::Places;
 use crate::probe::{Gpu, probe};
 
 /// A GPU whose libraries are loaded and whose primary context is held until the last user is gone.
 #[derive(Debug)]
 pub struct Context {
-    raw: CUcontext,
-    device: CUdevice,
-    ordinal: u32,
+    cuda: Arc<CudaContext>,
     gpu: Gpu,
     places: Places,
 }
-
-// SAFETY: the driver's calls may come from any thread, and the context's own address is only handed to them.
-unsafe impl Send for Context {}
-// SAFETY: as above.
-unsafe impl Sync for Context {}
 
 impl Context {
     /// Opens the GPU with the number `ordinal` for the calling thread; others that use it must [`Context::bind`] it.
@@ -38,12 +33,10 @@ impl Context {
             let count = machine.gpus.len();
             return Err(DeviceError::Unavailable(format!("there is no GPU {ordinal}: this machine has {count}")));
         };
-        let (mut device, mut raw) = (0, std::ptr::null_mut());
-        // SAFETY: the probe has initialised the driver; the number outlives the call.
-        unsafe { cuDeviceGet(&mut device, ordinal as i32) }.of("cuDeviceGet")?;
-        // SAFETY: the driver has just given the device; the address outlives the call.
-        unsafe { cuDevicePrimaryCtxRetain(&mut raw, device) }.of("cuDevicePrimaryCtxRetain")?;
-        let context = Context { raw, device, ordinal, gpu: gpu.clone(), places: places.clone() };
+        let cuda = CudaContext::new(ordinal as usize).of("cuDevicePrimaryCtxRetain")?;
+        // SAFETY: it is for cudarc's slices, of which there are none here.
+        unsafe { cuda.disable_event_tracking() };
+        let context = Context { cuda, gpu: gpu.clone(), places: places.clone() };
         context.bind()?;
         Ok(Arc::new(context))
     }
@@ -53,8 +46,9 @@ impl Context {
     /// # Errors
     /// The device is lost.
     pub fn bind(&self) -> Result<(), DeviceError> {
+        // cudarc leaves alone what has the same address, which may be that of a context that is gone.
         // SAFETY: the context is held until `self` is gone.
-        unsafe { cuCtxSetCurrent(self.raw) }.of("cuCtxSetCurrent")
+        unsafe { set_current(self.raw()) }.of("cuCtxSetCurrent")
     }
 
     /// The GPU.
@@ -64,7 +58,7 @@ impl Context {
 
     /// Its number on this machine.
     pub fn ordinal(&self) -> u32 {
-        self.ordinal
+        self.cuda.ordinal() as u32
     }
 
     /// Its architecture, as 90 for `sm_90`.
@@ -78,7 +72,8 @@ impl Context {
     /// # Errors
     /// The device is lost.
     pub fn memory(&self) -> Result<(u64, u64), DeviceError> {
-        self.within(|| room().map_err(|code| code.of("cuMemGetInfo").expect_err("it did not succeed")))
+        let (free, total) = self.cuda.mem_get_info().of("cuMemGetInfo")?;
+        Ok((free as u64, total as u64))
     }
 
     /// Whether this GPU can write into `other`'s memory without passing the host; if so it may from now on. A GPU reaches
@@ -87,18 +82,19 @@ impl Context {
     /// # Errors
     /// The driver refuses what it said it could.
     pub fn reach(&self, other: &Context) -> Result<bool, DeviceError> {
-        if self.raw == other.raw {
+        if self.raw() == other.raw() {
             return Ok(true);
         }
         let mut can = 0;
         // SAFETY: both devices are open; the number outlives the call.
-        unsafe { cuDeviceCanAccessPeer(&mut can, self.device, other.device) }.of("cuDeviceCanAccessPeer")?;
+        unsafe { cuDeviceCanAccessPeer(&mut can, self.cuda.cu_device(), other.cuda.cu_device()) }
+            .of("cuDeviceCanAccessPeer")?;
         if can == 0 {
             return Ok(false);
         }
         self.within(|| {
             // SAFETY: both contexts are held.
-            match unsafe { cuCtxEnablePeerAccess(other.raw, 0) } {
+            match unsafe { cuCtxEnablePeerAccess(other.raw(), 0) } {
                 CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
                 code => code.of("cuCtxEnablePeerAccess").map(|()| true),
             }
@@ -108,7 +104,7 @@ impl Context {
     /// Does `what` with this context current, and leaves the thread's own as it was: what is dropped may be another GPU's.
     pub(super) fn within<T>(&self, what: impl FnOnce() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
         // SAFETY: the context is held until `self` is gone.
-        unsafe { cuCtxPushCurrent_v2(self.raw) }.of("cuCtxPushCurrent")?;
+        unsafe { cuCtxPushCurrent_v2(self.raw()) }.of("cuCtxPushCurrent")?;
         let answer = what();
         let mut popped = std::ptr::null_mut();
         // SAFETY: it was pushed above; the address outlives the call.
@@ -117,17 +113,14 @@ impl Context {
     }
 
     pub(super) fn raw(&self) -> CUcontext {
-        self.raw
+        self.cuda.cu_ctx()
+    }
+
+    pub(super) fn cuda(&self) -> &Arc<CudaContext> {
+        &self.cuda
     }
 
     pub(super) fn places(&self) -> &Places {
         &self.places
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        // SAFETY: it was retained once, and everything made in it holds it. A lost device has nothing to give back.
-        let _ = unsafe { cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }

@@ -1,7 +1,7 @@
 //! Copies on a stream: to a device, from it, on it and between two.
 
 use cudarc::driver::sys::{
-    cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync, cuMemsetD8Async,
+    CUresult, cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync, cuMemsetD8Async,
 };
 use lockstep_exec::device::DeviceError;
 
@@ -19,11 +19,8 @@ impl Stream {
     /// # Safety
     /// Both have as many bytes and stay until the stream has come to it; nobody writes `from` before.
     pub unsafe fn upload(&self, to: u64, from: *const u8, bytes: u64) -> Result<(), DeviceError> {
-        if bytes == 0 {
-            return Ok(());
-        }
         // SAFETY: as the caller says.
-        unsafe { cuMemcpyHtoDAsync_v2(to, from.cast(), bytes as usize, self.raw()) }.of("cuMemcpyHtoDAsync")
+        some(bytes, "cuMemcpyHtoDAsync", |bytes| unsafe { cuMemcpyHtoDAsync_v2(to, from.cast(), bytes, self.raw()) })
     }
 
     /// `bytes` bytes from the device's `from` to the host's `to`, in the stream's order.
@@ -34,11 +31,8 @@ impl Stream {
     /// # Safety
     /// Both have as many bytes and stay until the stream has come to it; nobody reads or writes `to` before.
     pub unsafe fn download(&self, to: *mut u8, from: u64, bytes: u64) -> Result<(), DeviceError> {
-        if bytes == 0 {
-            return Ok(());
-        }
         // SAFETY: as the caller says.
-        unsafe { cuMemcpyDtoHAsync_v2(to.cast(), from, bytes as usize, self.raw()) }.of("cuMemcpyDtoHAsync")
+        some(bytes, "cuMemcpyDtoHAsync", |bytes| unsafe { cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, self.raw()) })
     }
 
     /// `bytes` bytes from `from` to `to`, both on the device, in the stream's order.
@@ -49,11 +43,8 @@ impl Stream {
     /// # Safety
     /// Both have as many bytes, stay until the stream has come to it, and do not overlap.
     pub unsafe fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
-        if bytes == 0 {
-            return Ok(());
-        }
         // SAFETY: as the caller says.
-        unsafe { cuMemcpyDtoDAsync_v2(to, from, bytes as usize, self.raw()) }.of("cuMemcpyDtoDAsync")
+        some(bytes, "cuMemcpyDtoDAsync", |bytes| unsafe { cuMemcpyDtoDAsync_v2(to, from, bytes, self.raw()) })
     }
 
     /// `bytes` bytes from `from` on this stream's device to `to` on `there`'s, in this stream's order; past the host where
@@ -65,12 +56,11 @@ impl Stream {
     /// # Safety
     /// As [`Stream::copy`].
     pub unsafe fn send(&self, there: &Context, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
-        if bytes == 0 {
-            return Ok(());
-        }
         let here = self.context().raw();
         // SAFETY: as the caller says; both contexts are held.
-        unsafe { cuMemcpyPeerAsync(to, there.raw(), from, here, bytes as usize, self.raw()) }.of("cuMemcpyPeerAsync")
+        some(bytes, "cuMemcpyPeerAsync", |bytes| unsafe {
+            cuMemcpyPeerAsync(to, there.raw(), from, here, bytes, self.raw())
+        })
     }
 
     /// `bytes` bytes from `from` on `there`'s device to `to` on this stream's, in this stream's order; past the host as with
@@ -82,16 +72,15 @@ impl Stream {
     /// # Safety
     /// As [`Stream::copy`].
     pub unsafe fn fetch(&self, to: u64, there: &Context, from: u64, bytes: u64) -> Result<(), DeviceError> {
-        if bytes == 0 {
-            return Ok(());
-        }
         let here = self.context().raw();
         if here == there.raw() {
             // SAFETY: as the caller says.
             return unsafe { self.copy(to, from, bytes) };
         }
         // SAFETY: as the caller says; both contexts are held.
-        unsafe { cuMemcpyPeerAsync(to, here, from, there.raw(), bytes as usize, self.raw()) }.of("cuMemcpyPeerAsync")
+        some(bytes, "cuMemcpyPeerAsync", |bytes| unsafe {
+            cuMemcpyPeerAsync(to, here, from, there.raw(), bytes, self.raw())
+        })
     }
 
     /// `byte` in `bytes` bytes from `to` on, in the stream's order.
@@ -102,11 +91,8 @@ impl Stream {
     /// # Safety
     /// It has as many bytes and stays until the stream has come to it.
     pub unsafe fn fill(&self, to: u64, byte: u8, bytes: u64) -> Result<(), DeviceError> {
-        if bytes == 0 {
-            return Ok(());
-        }
         // SAFETY: as the caller says.
-        unsafe { cuMemsetD8Async(to, byte, bytes as usize, self.raw()) }.of("cuMemsetD8Async")
+        some(bytes, "cuMemsetD8Async", |bytes| unsafe { cuMemsetD8Async(to, byte, bytes, self.raw()) })
     }
 
     /// Writes `from` into `memory`, `offset` bytes behind its beginning, and waits until it is there.
@@ -142,4 +128,9 @@ fn inside(memory: &DeviceMemory, offset: u64, bytes: u64) -> Result<(), DeviceEr
             reason: format!("{bytes} bytes from {offset} on do not lie in {}", memory.bytes()),
         }),
     }
+}
+
+/// A call for some bytes; what is for none is not made.
+fn some(bytes: u64, name: &str, call: impl FnOnce(usize) -> CUresult) -> Result<(), DeviceError> {
+    if bytes == 0 { Ok(()) } else { call(bytes as usize).of(name) }
 }

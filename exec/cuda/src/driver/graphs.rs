@@ -4,15 +4,13 @@
 //! costs one launch for each of its lists. A command whose numbers change is played by itself, and what lies before and behind
 //! it are lists of their own. Lists are found by a hash and launched only if they are equal, addresses and numbers included.
 
+use std::fmt;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{
-    CUgraphExec, CUresult, CUstreamCaptureMode, cuGraphDestroy, cuGraphExecDestroy, cuGraphInstantiateWithFlags,
-    cuGraphLaunch, cuStreamBeginCapture_v2, cuStreamEndCapture,
-};
+use cudarc::driver::CudaGraph;
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use lockstep_exec::device::DeviceError;
 
-use super::context::Context;
 use super::executor::Executor;
 use super::prints::{Forms, Print, make_room};
 use super::status::Status;
@@ -65,20 +63,14 @@ enum State {
     Refused,
 }
 
-#[derive(Debug)]
-struct Graph {
-    raw: CUgraphExec,
-    context: Arc<Context>,
-}
+struct Graph(CudaGraph);
 
-// SAFETY: it is only handed to the driver, whose calls may come from any thread.
+// SAFETY: it is only handed to the driver, whose calls may come from any thread, one at a time.
 unsafe impl Send for Graph {}
 
-impl Drop for Graph {
-    fn drop(&mut self) {
-        let raw = self.raw;
-        // SAFETY: nobody else has it; the driver ends what still runs of it first. A lost device has nothing to give back.
-        let _ = self.context.within(|| unsafe { cuGraphExecDestroy(raw) }.of("cuGraphExecDestroy"));
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph({:?})", self.0.cu_graph_exec())
     }
 }
 
@@ -153,9 +145,7 @@ impl Graphs {
         }
         match &self.lists[at].state {
             State::Caught { commands: caught, graph, .. } if caught == commands => {
-                let stream = self.executor.stream().raw();
-                // SAFETY: both are alive, and the addresses in it are as the caller says.
-                unsafe { cuGraphLaunch(graph.raw, stream) }.of("cuGraphLaunch")?;
+                graph.0.launch().of("cuGraphLaunch")?;
                 self.counts.launched += 1;
                 Ok(())
             }
@@ -199,27 +189,15 @@ impl Graphs {
     /// # Safety
     /// As [`Executor::play`].
     unsafe fn instance(&mut self, commands: &[Command]) -> Result<Graph, DeviceError> {
-        let stream = self.executor.stream().raw();
+        let stream = Arc::clone(self.executor.stream().cuda());
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is alive, and this thread ends below what it begins here.
-        unsafe { cuStreamBeginCapture_v2(stream, mode) }.of("cuStreamBeginCapture")?;
+        stream.begin_capture(mode).of("cuStreamBeginCapture")?;
         // SAFETY: as the caller says.
         let played = unsafe { self.executor.play(commands) };
-        let mut caught = std::ptr::null_mut();
-        // SAFETY: the capture was begun above; the address outlives the call.
-        let ended = unsafe { cuStreamEndCapture(stream, &mut caught) };
-        let mut raw = std::ptr::null_mut();
-        let made = match (&played, ended) {
-            // SAFETY: the graph has just been made; the address outlives the call.
-            (Ok(()), CUresult::CUDA_SUCCESS) => unsafe { cuGraphInstantiateWithFlags(&mut raw, caught, 0) },
-            _ => ended,
-        };
-        if !caught.is_null() {
-            // SAFETY: nobody else has it, and its instance does not need it.
-            let _ = unsafe { cuGraphDestroy(caught) };
-        }
+        let made = stream.end_capture(CUgraphInstantiate_flags(0)).of("a graph's capture");
         played?;
-        made.of("a graph's capture")?;
-        Ok(Graph { raw, context: Arc::clone(self.executor.context()) })
+        let nothing =
+            || DeviceError::Refused { call: "a graph's capture".to_owned(), reason: "it is empty".to_owned() };
+        made?.map(Graph).ok_or_else(nothing)
     }
 }

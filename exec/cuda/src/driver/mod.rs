@@ -10,7 +10,15 @@
 //! | [`Communicator`] | sums among the GPUs of a group of ranks, by NCCL |
 //! | [`Graphs`] | the same for lists that repeat: each is caught once and launched as a whole from then on |
 //!
-//! The functions of the bindings (cudarc) are called as they are in C. A call fails with a
+//! Contexts, streams, events, graphs and modules are cudarc's own, behind our errors. Ours is what it does otherwise:
+//!
+//! - memory: its slices are typed, are freed on a stream and do not say what they were for; its page-locked ones wait for an event
+//!   whenever their address is asked for;
+//! - copies and launches: commands carry addresses and bytes, not typed slices;
+//! - cuDNN and cuBLASLt: it takes a status for an enum, and a newer library has more of them (`calls.rs`);
+//! - NCCL: its communicators wait inside of calls, so that nobody could give up.
+//!
+//! A call fails with a
 //! [`DeviceError`](lockstep_exec::device::DeviceError) that names it; what fails later, on the device, is said by a later call.
 //! Threads other than the one that opened a context call [`Context::bind`] first.
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{
-    CUfunction, CUmodule, cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData, cuModuleUnload,
-};
+use cudarc::driver::CudaFunction;
+use cudarc::driver::result::launch_kernel;
+use cudarc::nvrtc::Ptx;
 use lockstep_exec::device::DeviceError;
 
 use super::cache::{Cache, Key};
@@ -21,15 +21,9 @@ use crate::table::{self, Call};
 #[derive(Debug)]
 pub struct Modules {
     context: Arc<Context>,
-    modules: Vec<CUmodule>,
-    functions: BTreeMap<&'static str, CUfunction>,
+    functions: BTreeMap<&'static str, CudaFunction>,
     compiled: usize,
 }
-
-// SAFETY: modules and functions are only handed to the driver, whose calls may come from any thread.
-unsafe impl Send for Modules {}
-// SAFETY: as above.
-unsafe impl Sync for Modules {}
 
 impl Modules {
     /// Compiles what `cache` does not have, and loads all of it.
@@ -40,8 +34,7 @@ impl Modules {
         let nvrtc = Nvrtc::load(context.places()).map_err(|not| DeviceError::Unavailable(not.to_string()))?;
         let version = nvrtc.version().map_err(compiler)?;
         let architecture = target(context.architecture(), &nvrtc.architectures().map_err(compiler)?, version)?;
-        let (modules, functions) = (Vec::new(), BTreeMap::new());
-        let mut all = Modules { context: Arc::clone(context), modules, functions, compiled: 0 };
+        let mut all = Modules { context: Arc::clone(context), functions: BTreeMap::new(), compiled: 0 };
         context.within(|| {
             for unit in Unit::all() {
                 let text = unit.program();
@@ -70,9 +63,10 @@ impl Modules {
         let value = |value: &Vec<u8>| value.as_ptr().cast::<c_void>().cast_mut();
         let mut values: Vec<*mut c_void> = call.arguments.iter().map(|argument| value(&argument.value)).collect();
         let (blocks, threads, shared) = (call.geometry.blocks, call.geometry.threads, call.geometry.shared_bytes);
-        let (stream, none) = (stream.raw(), std::ptr::null_mut());
+        let (function, stream) = (function.cu_function(), stream.raw());
+        // cudarc's builder takes typed arguments; these are bytes by now.
         // SAFETY: the table's types are the kernel's parameters, which the compiler has checked; values are read in the call.
-        unsafe { cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared, stream, values.as_mut_ptr(), none) }
+        unsafe { launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), shared, stream, &mut values) }
             .of(call.entry.function)
     }
 
@@ -81,9 +75,9 @@ impl Modules {
         &self.context
     }
 
-    pub(super) fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+    pub(super) fn function(&self, name: &str) -> Result<&CudaFunction, DeviceError> {
         let unknown = || DeviceError::Refused { call: name.to_owned(), reason: "no kernel of that name".to_owned() };
-        self.functions.get(name).copied().ok_or_else(unknown)
+        self.functions.get(name).ok_or_else(unknown)
     }
 
     fn load_unit(&mut self, unit: Unit, key: Key<'_>, nvrtc: &Nvrtc, cache: &Cache) -> Result<(), DeviceError> {
@@ -100,32 +94,13 @@ impl Modules {
     }
 
     fn load_program(&mut self, unit: Unit, program: &[u8]) -> Result<(), DeviceError> {
-        let mut module = std::ptr::null_mut();
-        // SAFETY: the program is a whole one, as the compiler gave it; the address outlives the call.
-        unsafe { cuModuleLoadData(&mut module, program.as_ptr().cast()) }.of("cuModuleLoadData")?;
-        self.modules.push(module);
+        let module = self.context.cuda().load_module(Ptx::from_binary(program.to_vec())).of("cuModuleLoadData")?;
         for entry in table::all().into_iter().filter(|entry| entry.unit == unit) {
-            let name: Vec<u8> = [entry.function.as_bytes(), b"\0"].concat();
-            let mut function = std::ptr::null_mut();
-            // SAFETY: the module is loaded, the name ends with a zero, and the address outlives the call.
-            unsafe { cuModuleGetFunction(&mut function, module, name.as_ptr().cast()) }
-                .of(&format!("cuModuleGetFunction({})", entry.function))?;
+            let found = module.load_function(entry.function);
+            let function = found.of(&format!("cuModuleGetFunction({})", entry.function))?;
             self.functions.insert(entry.function, function);
         }
         Ok(())
-    }
-}
-
-impl Drop for Modules {
-    fn drop(&mut self) {
-        let modules = std::mem::take(&mut self.modules);
-        let _ = self.context.within(|| {
-            for module in modules {
-                // SAFETY: executors, which launch its functions, hold `self`. A lost device has nothing to give back.
-                let _ = unsafe { cuModuleUnload(module) };
-            }
-            Ok(())
-        });
     }
 }
 

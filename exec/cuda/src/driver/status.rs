@@ -4,29 +4,41 @@ use std::ffi::{CStr, c_char};
 
 use cudarc::cublaslt::sys::{self as lt, cublasStatus_t as Cublas};
 use cudarc::cudnn::sys::{self as dnn, cudnnStatus_t as Cudnn};
-use cudarc::driver::result::DriverError;
-use cudarc::driver::sys::{CUresult, cuMemGetInfo_v2};
+use cudarc::driver::result::{DriverError, mem_get_info};
+use cudarc::driver::sys::CUresult;
 use lockstep_exec::device::DeviceError;
 
 use super::calls::Library;
 
 /// The driver's answer to a call.
 pub(super) trait Status {
-    /// Nothing if the call did what it should.
+    /// What a call gives.
+    type Value;
+
+    /// That if the call did what it should.
     ///
     /// # Errors
     /// The device's memory is full, the device is lost, or else the driver refuses `call`.
-    fn of(self, call: &str) -> Result<(), DeviceError>;
+    fn of(self, call: &str) -> Result<Self::Value, DeviceError>;
 }
 
 impl Status for CUresult {
+    type Value = ();
+
     fn of(self, call: &str) -> Result<(), DeviceError> {
-        match self {
-            CUresult::CUDA_SUCCESS => Ok(()),
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(full(&untold(call), 0)),
-            lost if is_lost(lost) => Err(DeviceError::Lost { call: call.to_owned(), reason: words(lost) }),
-            other => Err(DeviceError::Refused { call: call.to_owned(), reason: words(other) }),
-        }
+        self.result().of(call)
+    }
+}
+
+impl<T> Status for Result<T, DriverError> {
+    type Value = T;
+
+    fn of(self, call: &str) -> Result<T, DeviceError> {
+        self.map_err(|DriverError(code)| match code {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => full(&untold(call), 0),
+            lost if is_lost(lost) => DeviceError::Lost { call: call.to_owned(), reason: words(lost) },
+            other => DeviceError::Refused { call: call.to_owned(), reason: words(other) },
+        })
     }
 }
 
@@ -84,11 +96,9 @@ pub(super) fn full(what: &str, asked: u64) -> DeviceError {
 
 /// Free and all bytes of the current context's device.
 pub(super) fn room() -> Result<(u64, u64), CUresult> {
-    let (mut free, mut total) = (0, 0);
-    // SAFETY: both numbers outlive the call.
-    match unsafe { cuMemGetInfo_v2(&mut free, &mut total) } {
-        CUresult::CUDA_SUCCESS => Ok((free as u64, total as u64)),
-        other => Err(other),
+    match mem_get_info() {
+        Ok((free, total)) => Ok((free as u64, total as u64)),
+        Err(DriverError(code)) => Err(code),
     }
 }
 

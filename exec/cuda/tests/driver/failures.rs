@@ -54,7 +54,7 @@ fn a_lost_device_stays_lost() {
         assert!(lost.to_string().contains("--resume"), "{lost}");
         let errors = [
             play(&mut graphs).expect_err("it is lost"),
-            bench.stream.finished().expect_err("it is lost"),
+            bench.stream.synchronize().expect_err("it is lost"),
             bench.stream.read(&memory[0], 0, &mut [0; 4]).expect_err("it is lost"),
             bench.context.memory().expect_err("it is lost"),
             DeviceMemory::new(&bench.context, "more", 8, Fill::Zeros).map(drop).expect_err("it is lost"),
