@@ -15,6 +15,7 @@ use lockstep_topology::{InputError, ranks_of_each};
 
 use crate::experiment::{Configuration, Experiment, TransportKind};
 use crate::measure::check_transport;
+#[cfg(feature = "mpi")]
 use crate::run_failure::run_failure;
 use lockstep_report::failure::{Failure, STALLED};
 use lockstep_report::progress::tell;
