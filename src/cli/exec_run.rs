@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::flags::ExperimentFlags;
+use super::flags::SettingFlags;
 use super::operation_flags::OperationFlags;
-use super::run_flags::RunFlags;
 use crate::driver_log::DriverFlags;
+use crate::experiment::setting::RUN;
 use crate::launch::Launch;
 use crate::measure::rows;
 use crate::operation::Operation;
@@ -36,10 +36,10 @@ const MOST_LISTED: u32 = 16;
   lockstep exec run --model resnet-50 --data synthetic --device cuda:bf16 --batch-per-rank 256 --steps 100
   mpirun -n 4 lockstep exec run --model lenet --data mnist --ranks 4 --transport mpi --steps 100")]
 pub(super) struct ExecRun {
+    /// Experiment file (TOML); flags replace what it says
+    experiment: Option<PathBuf>,
     #[command(flatten)]
-    experiment: ExperimentFlags,
-    #[command(flatten)]
-    run: RunFlags,
+    settings: SettingFlags<RUN>,
     #[command(flatten)]
     driver: DriverFlags,
     #[command(flatten)]
@@ -60,8 +60,7 @@ pub(super) struct ExecRun {
 
 impl ExecRun {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut experiment = self.experiment.resolve()?;
-        self.run.apply(&mut experiment)?;
+        let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
         experiment.devices()?;
         if let Some(path) = &self.replay_tuner {
             experiment.tuning = Logged::load(path)?;

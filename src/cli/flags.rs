@@ -1,118 +1,96 @@
-//! The flags that several commands share: those of an experiment and those of a single collective.
+//! The flags that several commands share: those of settings and those of a single collective.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use clap::Args;
-use lockstep_models::{Bucket, Sampling, Strategy};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, InputError};
 
-use crate::experiment::{Anchor, Batch, Device, Experiment, Learners, TransportKind, parse_chunk, threshold};
+use crate::experiment::form::parse_chunk;
+pub(super) use crate::experiment::form::{algorithm, parsed, positive};
+use crate::experiment::setting::{Commands, Flag, Style};
+use crate::experiment::{Experiment, SETTINGS, TransportKind};
 
-/// What `--strategy` takes.
-pub(super) const STRATEGIES: &str = "How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b \
-    and c also with :variable-batch), model-parallel, first-device-table, sma, \
-    sma:momentum=0.9:tau=2:alpha=0.25:first-come, sma:reference-models, ea-sgd:tau=4:round-robin";
-
-/// An experiment file, and flags that make one or replace what the file says.
-#[derive(Debug, Clone, Args)]
-pub struct ExperimentFlags {
-    /// Experiment file (TOML); flags replace what it says
-    pub experiment: Option<PathBuf>,
-    /// Model: a name (lockstep models list), a .toml, .onnx or .prototxt (Caffe) file; variants and sizes behind a colon (resnet-50:image=64)
-    #[arg(long)]
-    pub model: Option<String>,
-    /// Cluster: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file
-    #[arg(long)]
-    pub cluster: Option<String>,
-    /// Numbers of ranks that train, e.g. 8,16,32
-    #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
-    pub ranks: Option<Vec<u32>>,
-    /// How training is spread over ranks; `--help` lists what can be written.
-    #[arg(long, value_parser = parsed::<Strategy>, help = STRATEGIES)]
-    pub strategy: Option<Strategy>,
-    /// Learners on each device: every rank of --ranks becomes so many, or with auto as many as raise the throughput (sma, ea-sgd)
-    #[arg(long, value_parser = parsed::<Learners>, value_name = "M|auto", allow_hyphen_values = true)]
-    pub learners: Option<Learners>,
-    /// Samples per rank and micro-batch, e.g. 16,64
-    #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
-    pub batch_per_rank: Option<Vec<u32>>,
-    /// Samples per step over all ranks, divided among them
-    #[arg(long, value_delimiter = ',', value_parser = positive_long, value_name = "N,…", allow_hyphen_values = true)]
-    #[arg(conflicts_with = "batch_per_rank")]
-    pub global_batch: Option<Vec<u64>>,
-    /// Micro-batches per step and rank
-    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
-    pub accumulate: Option<u32>,
-    /// Allreduce algorithms, e.g. ring,halving-doubling,multi-color:4,parameter-server:2,hierarchical:ring
-    #[arg(long, value_delimiter = ',', value_parser = algorithm, value_name = "A,…")]
-    pub algorithm: Option<Vec<Algorithm>>,
-    /// How gradients are cut into exchanges: a size such as 25MiB, layer, whole, or tensor
-    #[arg(long, value_parser = parsed::<Bucket>)]
-    pub bucket: Option<Bucket>,
-    /// Bytes per lane of an exchange, e.g. 256KiB; else the algorithm's own choice
-    #[arg(long, value_parser = parse_chunk, value_name = "SIZE")]
-    pub chunk: Option<Bytes>,
-    /// Exchanges in flight at once
-    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
-    pub concurrent_exchanges: Option<u32>,
-    /// How ranks meet: threads (memory) or mpi
-    #[arg(long, value_parser = parsed::<TransportKind>, value_name = "KIND")]
-    pub transport: Option<TransportKind>,
-    /// Ranks on each node: of a cluster's host so many devices are used, on this machine neighbours make a node; else all of
-    /// a host's, or those of a process
-    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
-    pub ranks_per_node: Option<u32>,
-    /// Share by which another learner must raise the throughput, with --learners auto [default: 0.05]
-    #[arg(long, value_parser = checked(threshold), value_name = "SHARE", allow_hyphen_values = true)]
-    pub tuner_threshold: Option<f64>,
-    /// Who draws samples together: one-shuffle (all ranks), per-node (each node with a seed of its own), or in memory
-    /// partitioned:groups=2:shuffle-every=100 (nodes of a group hold the set together and shuffle it)
-    #[arg(long, value_parser = parsed::<Sampling>, value_name = "RULE")]
-    pub sampling: Option<Sampling>,
-    /// What measured runs compute on: cpu, cuda (fp32), cuda:tf32, cuda:bf16, or null, on which computing takes no time
-    #[arg(long, value_parser = parsed::<Device>, value_name = "DEVICE")]
-    pub device: Option<Device>,
-    /// Threads of each rank
-    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
-    pub threads_per_rank: Option<u32>,
+/// The flags of all settings that a command takes.
+#[derive(Debug, Clone)]
+pub(super) struct SettingFlags<const COMMAND: Commands> {
+    /// Keys with the texts that were given.
+    given: Vec<(&'static str, Vec<String>)>,
 }
 
-impl ExperimentFlags {
-    /// The file's experiment, or the default one, with what the flags say.
+fn flags(command: Commands) -> impl Iterator<Item = Flag> {
+    SETTINGS.iter().filter_map(move |setting| setting.flag(command))
+}
+
+impl<const COMMAND: Commands> SettingFlags<COMMAND> {
+    /// The experiment in the file, or the default one, with what the flags say.
     ///
     /// # Errors
-    /// See [`Experiment::load`].
-    pub fn resolve(self) -> Result<Experiment, InputError> {
-        let mut experiment = match &self.experiment {
-            Some(path) => Experiment::load(path)?,
-            None => Experiment::default(),
-        };
-        let e = &mut experiment;
-        replace(e, "model", self.model, |e, model| e.model = model);
-        replace(e, "cluster", self.cluster, |e, cluster| e.cluster = cluster);
-        replace(e, "ranks", self.ranks, |e, ranks| e.ranks = distinct(ranks));
-        replace(e, "strategy", self.strategy, |e, strategy| e.strategy = strategy);
-        replace(e, "batch_per_rank", self.batch_per_rank, |e, sizes| e.batch = Batch::PerRank(distinct(sizes)));
-        replace(e, "global_batch", self.global_batch, |e, sizes| e.batch = Batch::Global(distinct(sizes)));
-        replace(e, "accumulate", self.accumulate, |e, count| e.accumulate = count);
-        replace(e, "learners", self.learners, Experiment::set_learners);
-        replace(e, "algorithm", self.algorithm, |e, all| e.algorithms = distinct(all));
-        replace(e, "bucket", self.bucket, |e, bucket| e.bucket = bucket);
-        replace(e, "chunk", self.chunk, |e, chunk| e.chunk = Some(chunk));
-        replace(e, "concurrent_exchanges", self.concurrent_exchanges, |e, count| e.concurrent_exchanges = count);
-        replace(e, "transport", self.transport, |e, transport| e.transport = transport);
-        replace(e, "ranks_per_node", self.ranks_per_node, |e, count| e.ranks_per_node = Some(count));
-        replace(e, "tuner_threshold", self.tuner_threshold, |e, threshold| e.tuner_threshold = threshold);
-        replace(e, "sampling", self.sampling, |e, sampling| e.sampling = sampling);
-        let stated = self.device.is_some();
-        replace(e, "device", self.device, |e, device| e.device = device);
-        if stated {
-            e.places.insert("device".to_owned(), ErrorPlace::Flag("device"));
+    /// See [`Experiment::load`]; an unknown recipe.
+    pub(super) fn resolve(&self, file: Option<&Path>) -> Result<Experiment, InputError> {
+        let mut experiment = file.map_or_else(|| Ok(Experiment::default()), Experiment::load)?;
+        let (first, rest): (Vec<_>, Vec<_>) = flags(COMMAND).partition(|flag| flag.setting.first);
+        for flag in first.iter().chain(&rest) {
+            let given = self.given.iter().filter(|(key, _)| *key == flag.setting.key);
+            for (_, texts) in given {
+                flag.how.take(&mut experiment, texts)?;
+                experiment.overridden(flag.setting.place_key());
+            }
         }
-        replace(e, "threads_per_rank", self.threads_per_rank, |e, count| e.threads_per_rank = count);
         Ok(experiment)
     }
+}
+
+impl<const COMMAND: Commands> Args for SettingFlags<COMMAND> {
+    fn augment_args(command: Command) -> Command {
+        flags(COMMAND).fold(command, |command, flag| command.arg(argument(flag)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        SettingFlags::<COMMAND>::augment_args(command)
+    }
+}
+
+impl<const COMMAND: Commands> FromArgMatches for SettingFlags<COMMAND> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<SettingFlags<COMMAND>, Error> {
+        let texts = |flag: Flag| {
+            let key = flag.setting.key;
+            (matches.value_source(key) == Some(ValueSource::CommandLine)).then(|| match flag.how.style() {
+                Style::Switch => (key, Vec::new()),
+                _ => (key, matches.get_many::<String>(key).into_iter().flatten().cloned().collect()),
+            })
+        };
+        Ok(SettingFlags { given: flags(COMMAND).filter_map(texts).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = SettingFlags::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// A flag as clap takes it; values are checked while the command line is read.
+fn argument(flag: Flag) -> Arg {
+    let (setting, how) = (flag.setting, flag.how);
+    let mut argument = Arg::new(setting.key).long(setting.key.replace('_', "-")).help(flag.help);
+    if setting.table.is_some() || setting.first {
+        argument = argument.help_heading("Optimizer");
+    }
+    if let Some(other) = setting.instead_of {
+        argument = argument.conflicts_with(other);
+    }
+    let check = move |text: &str| how.check(text).map(|()| text.to_owned());
+    let argument = match how.style() {
+        Style::Switch => return argument.action(ArgAction::SetTrue),
+        Style::Choice => {
+            argument.value_parser(["true", "false"]).num_args(0..=1).require_equals(true).default_missing_value("true")
+        }
+        Style::One => argument.value_parser(check),
+        Style::List => argument.value_parser(check).value_delimiter(','),
+        Style::Repeated => argument.value_parser(check).action(ArgAction::Append),
+    };
+    argument.value_name(flag.value).allow_hyphen_values(how.is_number())
 }
 
 /// Whether ranks that symmetry makes equal are simulated once.
@@ -184,46 +162,6 @@ impl CollectiveFlags {
     }
 }
 
-pub(super) fn replace<T>(experiment: &mut Experiment, key: &str, value: Option<T>, set: impl Fn(&mut Experiment, T)) {
-    if let Some(value) = value {
-        set(experiment, value);
-        experiment.overridden(key);
-    }
-}
-
-/// Each value once, in the order given.
-pub(super) fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
-    let mut kept: Vec<T> = Vec::new();
-    for value in values {
-        if !kept.contains(&value) {
-            kept.push(value);
-        }
-    }
-    kept
-}
-
-/// A count of at least one.
-pub(super) fn positive(text: &str) -> Result<u32, String> {
-    match text.trim().parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err(format!("must be a whole number from 1 to {}", u32::MAX)),
-    }
-}
-
-/// A number that `check` lets pass.
-pub(super) fn checked(
-    check: impl Fn(f64) -> Result<f64, String> + Clone,
-) -> impl Fn(&str) -> Result<f64, String> + Clone {
-    move |text| check(text.trim().parse().unwrap_or(f64::NAN))
-}
-
-pub(super) fn positive_long(text: &str) -> Result<u64, String> {
-    match text.trim().parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err("must be a whole number of at least 1".to_owned()),
-    }
-}
-
 /// The size of a buffer.
 fn buffer(text: &str) -> Result<Bytes, String> {
     match text.parse::<Bytes>()? {
@@ -232,20 +170,7 @@ fn buffer(text: &str) -> Result<Bytes, String> {
     }
 }
 
-pub(super) fn parsed<T: std::str::FromStr<Err = String>>(text: &str) -> Result<T, String> {
-    text.parse()
-}
-
-pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
-    text.parse().map_err(|error: InputError| error.message)
-}
-
 /// The algorithms of the registry, shown by `show`.
 fn algorithms(show: impl Fn((String, &'static str)) -> String, between: &str) -> String {
     Algorithm::forms().map(show).collect::<Vec<_>>().join(between)
-}
-
-/// What `--anchor` gives.
-pub(super) fn anchor(text: &str) -> Result<Anchor, String> {
-    text.parse()
 }

@@ -17,7 +17,6 @@ mod flags;
 mod models;
 mod operation_flags;
 mod papers;
-mod run_flags;
 mod schema;
 mod schemas;
 mod sim_collective;
@@ -33,7 +32,7 @@ use clap::{Parser, Subcommand};
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::tell;
 
-pub use flags::{CollectiveFlags, ExperimentFlags};
+pub use flags::CollectiveFlags;
 pub use schemas::schemas;
 
 /// The commands.

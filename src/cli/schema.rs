@@ -1,4 +1,4 @@
-//! `lockstep schema`: the JSON schema of a report, as `docs/schema` publishes it.
+//! `lockstep schema`: the JSON schema of a report, as `docs/schema` publishes it, and the table of settings.
 
 use clap::Args;
 use lockstep_topology::{InputError, nearest};
@@ -7,6 +7,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::print;
 
 use super::schemas;
+use crate::experiment::settings_page;
 
 /// Flags of `schema`.
 #[derive(Debug, Args)]
@@ -19,6 +20,9 @@ pub(super) struct Schema {
 
 impl Schema {
     pub(super) fn run(self) -> Result<(), Failure> {
+        if self.report == "settings" {
+            return print(&settings_page());
+        }
         let all = schemas();
         let Some((_, schema)) = all.iter().find(|(name, _)| *name == self.report) else {
             let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();

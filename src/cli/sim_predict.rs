@@ -7,10 +7,11 @@ use clap::{Args, ValueEnum};
 use lockstep_sim::NetworkModel;
 use lockstep_topology::ErrorPlace;
 
-use super::flags::{ExperimentFlags, FoldFlags, anchor};
+use super::flags::{FoldFlags, SettingFlags};
 use crate::convergence::Convergence;
 use crate::driver_log::DriverFlags;
-use crate::experiment::{Anchor, Configuration, trials};
+use crate::experiment::setting::PREDICT;
+use crate::experiment::{Configuration, trials};
 use crate::explain::text;
 use crate::interrupt::on_interrupt;
 use crate::predict::{Known, Predicted, Setup, find};
@@ -51,11 +52,10 @@ impl From<Network> for NetworkModel {
   lockstep sim predict --model lenet --cluster dgx1-v100 --ranks 1,2,4,8 --batch-per-rank 32 --target runs.json
   lockstep sim predict bad-day.toml     with a block of rows for each [[scenario]] in it: docs/scenarios.md")]
 pub(super) struct Predict {
+    /// Experiment file (TOML); flags replace what it says
+    experiment: Option<PathBuf>,
     #[command(flatten)]
-    experiment: ExperimentFlags,
-    /// Scale computation so that this measured point comes out exactly
-    #[arg(long, value_parser = anchor, value_name = "ranks=N,images_per_s=X")]
-    anchor: Option<Anchor>,
+    settings: SettingFlags<PREDICT>,
     /// Profile of lockstep calibrate, instead of this machine's own
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -86,11 +86,7 @@ pub(super) struct Predict {
 
 impl Predict {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut experiment = self.experiment.resolve()?;
-        if let Some(anchor) = self.anchor {
-            experiment.anchor = Some(anchor);
-            experiment.overridden("anchor");
-        }
+        let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
         if let Some(trials) = self.trials {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));

@@ -4,17 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use lockstep_models::{Bucket, Strategy};
-use lockstep_topology::{Algorithm, Bytes, InputError};
+use lockstep_topology::InputError;
 
-use super::flags::{FoldFlags, STRATEGIES, algorithm, distinct, parsed, positive, positive_long, replace};
+use super::flags::{FoldFlags, SettingFlags, positive};
 use super::sim_predict::Network;
-use crate::experiment::{Batch, Experiment, Learners, TransportKind, chunk_or_auto};
+use crate::experiment::setting::SWEEP;
 use crate::interrupt::on_interrupt;
-use crate::sweep::{
-    Answer, Collector, How, MOST_POINTS, Points, RankCount, RowsFile, Scale, Sweep, check, counts, estimate, identity,
-    run, svg,
-};
+use crate::sweep::{Answer, Collector, How, MOST_POINTS, Points, RowsFile, Sweep, check, estimate, identity, run, svg};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::{Estimate, duration};
@@ -22,10 +18,6 @@ use lockstep_report::{Format, Report};
 
 /// More threads than this help nobody.
 const MOST_JOBS: u32 = 1024;
-
-/// What one item of `--ranks` stands for.
-#[derive(Debug, Clone)]
-struct Counts(Vec<RankCount>);
 
 /// Flags of `sim sweep`.
 #[derive(Debug, Args)]
@@ -40,51 +32,8 @@ struct Counts(Vec<RankCount>);
 pub(super) struct SimSweep {
     /// Experiment file (TOML), its lists in [sweep] too; flags replace what it says
     experiment: Option<PathBuf>,
-    /// Models (lockstep models list), or .toml files
-    #[arg(long, value_delimiter = ',', value_name = "M,…")]
-    model: Option<Vec<String>>,
-    /// Clusters (lockstep clusters list) or .toml files; dgx-a100:1..32 is 1, 2, 4 … 32 hosts of one
-    #[arg(long, value_delimiter = ',', value_name = "C,…")]
-    cluster: Option<Vec<String>>,
-    /// Numbers of ranks that train: 8,16, doublings such as 1..1024, or all (one on each GPU, or core where there is none)
-    #[arg(long, value_delimiter = ',', value_parser = rank_counts, value_name = "N,…", allow_hyphen_values = true)]
-    ranks: Option<Vec<Counts>>,
-    #[arg(long, value_delimiter = ',', value_parser = parsed::<Strategy>, value_name = "S,…", help = STRATEGIES)]
-    strategy: Option<Vec<Strategy>>,
-    /// Learners on each device (sma, ea-sgd), e.g. 1,2,4: every rank becomes so many
-    #[arg(long, value_delimiter = ',', value_parser = learners, value_name = "M,…", allow_hyphen_values = true)]
-    learners: Option<Vec<u32>>,
-    /// Samples per rank and micro-batch, e.g. 16,64
-    #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
-    batch_per_rank: Option<Vec<u32>>,
-    /// Samples per step over all ranks, divided among them
-    #[arg(long, value_delimiter = ',', value_parser = positive_long, value_name = "N,…", allow_hyphen_values = true)]
-    #[arg(conflicts_with = "batch_per_rank")]
-    global_batch: Option<Vec<u64>>,
-    /// Micro-batches per step and rank, e.g. 1,4
-    #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
-    accumulate: Option<Vec<u32>>,
-    /// Allreduce algorithms, e.g. ring,hierarchical:halving-doubling
-    #[arg(long, value_delimiter = ',', value_parser = algorithm, value_name = "A,…")]
-    algorithm: Option<Vec<Algorithm>>,
-    /// How gradients are cut into exchanges: sizes such as 4MiB, layer, whole, tensor
-    #[arg(long, value_delimiter = ',', value_parser = parsed::<Bucket>, value_name = "B,…")]
-    bucket: Option<Vec<Bucket>>,
-    /// Bytes per lane of an exchange, e.g. 256KiB, or auto (the algorithm's own choice)
-    #[arg(long, value_delimiter = ',', value_parser = chunk, value_name = "SIZE,…")]
-    chunk: Option<Vec<Chunk>>,
-    /// Exchanges in flight at once, e.g. 1,2,4
-    #[arg(long, value_delimiter = ',', value_parser = positive, value_name = "N,…", allow_hyphen_values = true)]
-    concurrent_exchanges: Option<Vec<u32>>,
-    /// Multiply a figure of the clusters, e.g. nic=0.5,1,2 or gpu=1,2 or infiniband-latency=1,4; may be given several times
-    #[arg(long, value_parser = parsed::<Scale>, value_name = "NAME=F,…")]
-    scale: Vec<Scale>,
-    /// How ranks meet: threads (memory) or mpi
-    #[arg(long, value_parser = parsed::<TransportKind>, value_name = "KIND")]
-    transport: Option<TransportKind>,
-    /// Threads of each rank
-    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
-    threads_per_rank: Option<u32>,
+    #[command(flatten)]
+    settings: SettingFlags<SWEEP>,
     /// Profile of lockstep calibrate, instead of this machine's own
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -110,29 +59,10 @@ pub(super) struct SimSweep {
     format: Format,
 }
 
-/// A chunk, or `None` for the algorithm's choice, in a form that clap takes for a value and not for an option.
-#[derive(Debug, Clone, PartialEq)]
-struct Chunk(Option<Bytes>);
-
-fn chunk(text: &str) -> Result<Chunk, String> {
-    chunk_or_auto(text).map(Chunk)
-}
-
-fn learners(text: &str) -> Result<u32, String> {
-    match text.parse::<Learners>()? {
-        Learners::Each(each) => Ok(each),
-        Learners::Auto => Err("a sweep needs to know each configuration: write numbers, e.g. 1,2,4".to_owned()),
-    }
-}
-
-fn rank_counts(text: &str) -> Result<Counts, String> {
-    counts(text).map(Counts)
-}
-
 impl SimSweep {
-    pub(super) fn run(mut self) -> Result<(), Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         check_outputs(&[("--out", self.out.as_deref()), ("--plot", self.plot.as_deref())])?;
-        let sweep = Sweep::new(self.resolve()?)?;
+        let sweep = Sweep::new(self.settings.resolve(self.experiment.as_deref())?)?;
         check(&sweep)?;
         let plan = sweep.plan()?;
         let how = How { network: self.network.into(), fold: self.fold.rule(), profile: self.profile.clone() };
@@ -156,45 +86,6 @@ impl SimSweep {
         })?;
         run(&points, &collector, jobs, &shown)?;
         answer(&collector, self.format, self.plot.as_deref(), false)
-    }
-
-    /// The file's experiment with the lists of file and flags.
-    fn resolve(&mut self) -> Result<Experiment, InputError> {
-        let mut experiment = match &self.experiment {
-            Some(path) => Experiment::load(path)?,
-            None => Experiment::default(),
-        };
-        let e = &mut experiment;
-        replace(e, "model", self.model.take(), |e, all| e.sweep.models = Some(distinct(all)));
-        replace(e, "cluster", self.cluster.take(), |e, all| e.sweep.clusters = Some(distinct(all)));
-        let ranks = self.ranks.take().map(|all| all.into_iter().flat_map(|counts| counts.0).collect());
-        replace(e, "ranks", ranks, |e, all| e.sweep.ranks = Some(distinct(all)));
-        replace(e, "strategy", self.strategy.take(), |e, all| e.sweep.strategies = Some(distinct(all)));
-        replace(e, "learners", self.learners.take(), |e, all| e.sweep.learners = Some(distinct(all)));
-        replace(e, "batch_per_rank", self.batch_per_rank.take(), |e, all| {
-            e.sweep.batch = Some(Batch::PerRank(distinct(all)));
-        });
-        replace(e, "global_batch", self.global_batch.take(), |e, all| {
-            e.sweep.batch = Some(Batch::Global(distinct(all)));
-        });
-        replace(e, "accumulate", self.accumulate.take(), |e, all| e.sweep.accumulate = Some(distinct(all)));
-        replace(e, "algorithm", self.algorithm.take(), |e, all| e.sweep.algorithms = Some(distinct(all)));
-        replace(e, "bucket", self.bucket.take(), |e, all| e.sweep.buckets = Some(distinct(all)));
-        replace(e, "chunk", self.chunk.take(), |e, all| {
-            e.sweep.chunks = Some(distinct(all).into_iter().map(|chunk| chunk.0).collect());
-        });
-        replace(e, "concurrent_exchanges", self.concurrent_exchanges.take(), |e, all| {
-            e.sweep.concurrent_exchanges = Some(distinct(all));
-        });
-        replace(e, "transport", self.transport, |e, transport| e.transport = transport);
-        replace(e, "threads_per_rank", self.threads_per_rank, |e, count| e.threads_per_rank = count);
-        if !self.scale.is_empty() {
-            if let Some(both) = Scale::overlap(&self.scale) {
-                return Err(InputError::flag("scale", self.scale[0].name.clone(), both));
-            }
-            replace(e, "scale", Some(std::mem::take(&mut self.scale)), |e, all| e.sweep.scales = all);
-        }
-        Ok(experiment)
     }
 
     /// A slip in a list makes millions of points: their time is told before anybody waits for it.

@@ -4,7 +4,6 @@
 //! times, so that a disturbance of the machine falls on all of them, and a configuration's figure is the median over all
 //! its steps; equal seeds must give equal weights each time.
 
-mod alike;
 mod explain;
 mod ground;
 mod row;
@@ -19,6 +18,7 @@ use lockstep_sim::Prediction;
 use lockstep_topology::InputError;
 
 use crate::calibrate::Kept;
+use crate::experiment::alike::{self, Here};
 use crate::experiment::{Configuration, Experiment};
 use crate::host::Cores;
 use crate::launch::Launch;
@@ -138,8 +138,7 @@ pub fn compare(
     let mut hosts = launch.hosts();
     hosts.sort_unstable();
     hosts.dedup();
-    let here =
-        alike::Here { hosts: hosts.len() as u32, cores: cores.count() as u32, profiled: asked.profile.is_some() };
+    let here = Here { hosts: hosts.len() as u32, cores: cores.count() as u32, profiled: asked.profile.is_some() };
     let unlike = launch.all(alike::check(experiment, here))?;
     let mut configurations = experiment.configurations()?;
     launch.all(launch.check(experiment, &configurations))?;

@@ -2,24 +2,9 @@
 
 use lockstep_topology::InputError;
 
-use super::read::{KEYS, set};
+use super::read::{keys, take};
 use super::reader::Entry;
-use super::{Experiment, Recipe};
-
-/// Keys that all arms share: what the experiment is called, how it is judged, and what only predictions ask for.
-const SHARED: [&str; 11] = [
-    "arm",
-    "seed",
-    "seeds",
-    "target_accuracy",
-    "target_epochs",
-    "transport",
-    "cluster",
-    "sweep",
-    "scenario",
-    "noise",
-    "anchor",
-];
+use super::{Experiment, SETTINGS};
 
 /// One way to train.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +17,9 @@ pub struct Arm {
 
 /// Reads `[[arm]]` tables, each over the rest of the file.
 pub(super) fn read(experiment: &Experiment, entry: &Entry<'_>) -> Result<Vec<Arm>, InputError> {
-    let keys: Vec<&'static str> = KEYS.into_iter().filter(|key| !SHARED.contains(key)).collect();
+    // What the experiment is called, how it is judged, and what only predictions ask for is the same of all arms.
+    let shared = |key: &&str| SETTINGS.iter().any(|setting| setting.key == *key && !setting.in_arms);
+    let keys: Vec<&'static str> = keys().into_iter().filter(|key| !shared(key)).collect();
     let mut arms: Vec<Arm> = Vec::new();
     for item in entry.items()? {
         let section = item.section("an arm", &keys)?;
@@ -40,17 +27,8 @@ pub(super) fn read(experiment: &Experiment, entry: &Entry<'_>) -> Result<Vec<Arm
         if arms.iter().any(|arm| Ok(arm.name.as_str()) == name.text()) {
             return Err(name.error("stands twice among the arms: call one otherwise"));
         }
-        if let (Some(_), Some(global)) = (section.get("batch_per_rank"), section.get("global_batch")) {
-            return Err(global.error("batch_per_rank is there too: give one of the two"));
-        }
         let mut own = experiment.clone();
-        if let Some(entry) = section.get("recipe") {
-            own.follow(entry.read(|name| Recipe::load(name).map_err(|error| error.message))?);
-        }
-        for entry in section.entries().filter(|entry| entry.key() != "name") {
-            set(&mut own, &entry)?;
-            own.places.insert(entry.key().to_owned(), entry.place());
-        }
+        take(&mut own, &section, &["name"])?;
         arms.push(Arm { name: name.text()?.to_owned(), experiment: own });
     }
     Ok(arms)

@@ -3,9 +3,11 @@
 use lockstep_models::{Bucket, Strategy};
 use lockstep_topology::{Algorithm, Bytes, InputError};
 
-use super::read::each;
+use super::form::Form;
+use super::read::{each, refuse_both};
 use super::reader::Entry;
-use super::{Batch, Experiment, parse_chunk};
+use super::setting::{Apart, Style};
+use super::{Batch, Experiment, Learners, SETTINGS};
 use crate::sweep::{RankCount, SCALES, Scale, counts};
 
 /// Lists by key; a key without one keeps what the experiment says.
@@ -37,83 +39,82 @@ pub struct Axes {
     pub scales: Vec<Scale>,
 }
 
-/// The keys of `[sweep]`.
-const KEYS: [&str; 13] = [
-    "model",
-    "cluster",
-    "ranks",
-    "strategy",
-    "learners",
-    "batch_per_rank",
-    "global_batch",
-    "accumulate",
-    "algorithm",
-    "bucket",
-    "chunk",
-    "concurrent_exchanges",
-    "scale",
-];
-
-/// A chunk, or `auto`.
-pub(crate) fn chunk_or_auto(text: &str) -> Result<Option<Bytes>, String> {
-    if text == "auto" { Ok(None) } else { parse_chunk(text).map(Some) }
-}
-
 /// Reads `[sweep]` into the experiment's axes; errors about its keys then name its lines.
 pub(super) fn read(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
-    let section = entry.section("[sweep]", &KEYS)?;
-    if let (Some(_), Some(global)) = (section.get("batch_per_rank"), section.get("global_batch")) {
-        return Err(global.error("batch_per_rank is there too: give one of the two"));
-    }
-    let axes = &mut experiment.sweep;
+    let axes: Vec<_> = SETTINGS.iter().filter_map(|setting| Some((setting.key, setting.axis.as_ref()?))).collect();
+    let section = entry.section("[sweep]", &axes.iter().map(|(key, _)| *key).collect::<Vec<_>>())?;
+    refuse_both(&section)?;
     for entry in section.entries() {
-        match entry.key() {
-            "model" => axes.models = Some(each(&entry, |item| item.text().map(str::to_owned))?),
-            "cluster" => axes.clusters = Some(each(&entry, |item| item.text().map(str::to_owned))?),
-            "ranks" => axes.ranks = Some(ranks(&entry)?),
-            "strategy" => axes.strategies = Some(each(&entry, |item| item.read(str::parse))?),
-            "learners" => axes.learners = Some(each(&entry, learners)?),
-            "batch_per_rank" => axes.batch = Some(Batch::PerRank(each(&entry, |item| item.count())?)),
-            "global_batch" => axes.batch = Some(Batch::Global(each(&entry, |item| item.whole(1..1 << 48))?)),
-            "accumulate" => axes.accumulate = Some(each(&entry, |item| item.count())?),
-            "algorithm" => axes.algorithms = Some(each(&entry, |item| item.read(str::parse))?),
-            "bucket" => axes.buckets = Some(each(&entry, |item| item.read(str::parse))?),
-            "chunk" => axes.chunks = Some(each(&entry, |item| item.read(chunk_or_auto))?),
-            "concurrent_exchanges" => axes.concurrent_exchanges = Some(each(&entry, |item| item.count())?),
-            _ => axes.scales = scales(&entry)?,
-        }
+        let axis = axes.iter().find(|(key, _)| *key == entry.key());
+        axis.map_or(Ok(()), |(_, axis)| axis.how.read(experiment, &entry))?;
         experiment.places.insert(entry.key().to_owned(), entry.place());
     }
     // What only errors about both keys ask for.
-    if axes.batch.is_some() {
+    if experiment.sweep.batch.is_some() {
         let other = if section.get("global_batch").is_some() { "batch_per_rank" } else { "global_batch" };
         experiment.places.remove(other);
     }
     Ok(())
 }
 
-/// Numbers, `"1..1024"` or `"all"`.
-fn ranks(entry: &Entry<'_>) -> Result<Vec<RankCount>, InputError> {
-    let mut all: Vec<RankCount> = Vec::new();
-    for item in entry.items()? {
-        let these = if item.text().is_ok() { item.read(counts)? } else { vec![RankCount::Of(item.count()?)] };
-        for count in these {
-            if all.contains(&count) {
-                return Err(item.error(format!("{count} ranks stand twice in ranks: leave one out")));
+/// Numbers, `1..1024` or `all`, each of which may stand for several.
+pub(super) const RANKS: Apart = Apart {
+    style: Style::List,
+    check: |text| counts(text).map(drop),
+    take: |experiment, texts| {
+        let mut all: Vec<RankCount> = Vec::new();
+        for count in texts.iter().flat_map(|text| counts(text).unwrap_or_default()) {
+            if !all.contains(&count) {
+                all.push(count);
             }
-            all.push(count);
         }
-    }
-    Ok(all)
-}
+        experiment.sweep.ranks = Some(all);
+        Ok(())
+    },
+    read: |experiment, entry| {
+        let mut all: Vec<RankCount> = Vec::new();
+        for item in entry.items()? {
+            let these = if item.text().is_ok() { item.read(counts)? } else { vec![RankCount::Of(item.count()?)] };
+            for count in these {
+                if all.contains(&count) {
+                    return Err(item.error(format!("{count} ranks stand twice in ranks: leave one out")));
+                }
+                all.push(count);
+            }
+        }
+        experiment.sweep.ranks = Some(all);
+        Ok(())
+    },
+};
 
-/// A number of learners; none is found by tuning.
-fn learners(entry: &Entry<'_>) -> Result<u32, InputError> {
-    match entry.text() {
+/// Numbers of learners; none is found by tuning.
+pub(super) const LEARNERS: Form<u32> = Form {
+    text: |text| match text.parse::<Learners>()? {
+        Learners::Each(each) => Ok(each),
+        Learners::Auto => Err("a sweep needs to know each configuration: write numbers, e.g. 1,2,4".to_owned()),
+    },
+    entry: |entry| match entry.text() {
         Ok(_) => Err(entry.error("a sweep needs to know each configuration: write numbers")),
         Err(_) => Ok(entry.whole(1..1025)? as u32),
-    }
-}
+    },
+    style: Style::One,
+    is_number: true,
+};
+
+/// `nic=0.5,1,2`, several times, and a table in a file.
+pub(super) const SCALE: Apart = Apart {
+    style: Style::Repeated,
+    check: |text| text.parse::<Scale>().map(drop),
+    take: |experiment, texts| {
+        let all: Vec<Scale> = texts.iter().filter_map(|text| text.parse().ok()).collect();
+        if let Some(both) = Scale::overlap(&all) {
+            return Err(InputError::flag("scale", all[0].name.clone(), both));
+        }
+        experiment.sweep.scales = all;
+        Ok(())
+    },
+    read: |experiment, entry| scales(entry).map(|all| experiment.sweep.scales = all),
+};
 
 /// `[sweep.scale]`: for each name its factors.
 fn scales(entry: &Entry<'_>) -> Result<Vec<Scale>, InputError> {

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use lockstep_topology::{Algorithm, InputError};
 
+use super::form::Form;
+use super::setting::Style;
 use super::{Batch, Configuration, Experiment};
 
 /// Learners on each device.
@@ -14,6 +16,16 @@ pub enum Learners {
     /// As many as throughput grows with, by more than the threshold of [`Experiment::tuner_threshold`] each.
     Auto,
 }
+
+/// A number, or `auto`.
+pub(super) const FORM: Form<Learners> = Form {
+    text: |text| text.parse(),
+    entry: |entry| {
+        if entry.is("auto") { Ok(Learners::Auto) } else { entry.whole(1..1025).map(|each| Learners::Each(each as u32)) }
+    },
+    style: Style::One,
+    is_number: true,
+};
 
 impl FromStr for Learners {
     type Err = String;

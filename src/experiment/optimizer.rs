@@ -1,38 +1,19 @@
 //! The keys of `[optimizer]` and `[init]`, which experiments and recipes share.
 
-use lockstep_models::{InitRules, Optimizer};
+use lockstep_models::InitRules;
 use lockstep_topology::InputError;
 
 use super::reader::Entry;
-
-const OPTIMIZER: [&str; 9] = [
-    "learning_rate",
-    "scaling",
-    "warm_up",
-    "decay",
-    "momentum",
-    "momentum_form",
-    "nesterov",
-    "weight_decay",
-    "decay_batch_norm",
-];
+use super::{Experiment, SETTINGS};
 
 const INIT: [&str; 6] = ["convolution", "convolution_1x1", "dense", "last_dense", "bias", "residual_gamma"];
 
 /// Takes over what a table `[optimizer]` says.
-pub(super) fn optimizer(optimizer: &mut Optimizer, entry: &Entry<'_>) -> Result<(), InputError> {
-    for entry in entry.section("[optimizer]", &OPTIMIZER)?.entries() {
-        match entry.key() {
-            "learning_rate" => optimizer.learning_rate = entry.number(0.0)?,
-            "scaling" => optimizer.scaling = entry.read(str::parse)?,
-            "warm_up" => optimizer.warm_up = entry.read(str::parse)?,
-            "decay" => optimizer.decay = entry.read(str::parse)?,
-            "momentum" => optimizer.momentum = entry.checked(super::momentum)?,
-            "momentum_form" => optimizer.form = entry.read(str::parse)?,
-            "nesterov" => optimizer.nesterov = entry.boolean()?,
-            "weight_decay" => optimizer.weight_decay = entry.number(0.0)?,
-            _ => optimizer.decay_batch_norm = entry.boolean()?,
-        }
+pub(super) fn optimizer(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+    let rows: Vec<_> = SETTINGS.iter().filter(|setting| setting.table == Some("optimizer")).collect();
+    let section = entry.section("[optimizer]", &rows.iter().map(|row| row.key).collect::<Vec<_>>())?;
+    for entry in section.entries() {
+        rows.iter().filter(|row| row.key == entry.key()).try_for_each(|row| row.how.read(experiment, &entry))?;
     }
     Ok(())
 }

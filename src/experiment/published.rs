@@ -2,7 +2,11 @@
 
 use std::str::FromStr;
 
-use lockstep_topology::Algorithm;
+use lockstep_topology::{Algorithm, InputError};
+
+use super::form::Form;
+use super::reader::Entry;
+use super::setting::Style;
 
 /// One measured point, to which the cost of computation is scaled.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +18,10 @@ pub struct Anchor {
     /// What was measured, over all ranks.
     pub images_per_s: f64,
 }
+
+/// `ranks=N,images_per_s=X` as a flag, a table in a file.
+pub(super) const ANCHOR: Form<Anchor> =
+    Form { text: |text| text.parse(), entry: anchor, style: Style::One, is_number: false };
 
 impl FromStr for Anchor {
     type Err = String;
@@ -59,4 +67,37 @@ pub struct Point {
     pub algorithm: Option<Algorithm>,
     /// Samples per second over all ranks.
     pub images_per_s: f64,
+}
+
+/// Reads `[anchor]`.
+fn anchor(entry: &Entry<'_>) -> Result<Anchor, InputError> {
+    let section = entry.section("[anchor]", &["ranks", "batch_per_rank", "images_per_s"])?;
+    let images = section.need("images_per_s", "219.0")?;
+    let images_per_s = images.number(0.0)?;
+    if images_per_s == 0.0 {
+        return Err(images.error("images_per_s must be more than 0"));
+    }
+    Ok(Anchor {
+        ranks: section.get("ranks").map_or(Ok(1), |entry| entry.count())?,
+        batch_per_rank: section.get("batch_per_rank").map(|entry| entry.count()).transpose()?,
+        images_per_s,
+    })
+}
+
+/// Reads `[published]`.
+pub(super) fn published(entry: &Entry<'_>) -> Result<Published, InputError> {
+    let section = entry.section("[published]", &["source", "points"])?;
+    let source = section.need("source", "\"Goyal et al. 2017, Table 1\"")?.text()?.to_owned();
+    let mut points = Vec::new();
+    for item in section.need("points", "[{ ranks = 8, images_per_s = 1500.0 }]")?.items()? {
+        let keys = ["ranks", "batch_per_rank", "algorithm", "images_per_s"];
+        let point = item.section("a published point", &keys)?;
+        points.push(Point {
+            ranks: point.need("ranks", "8")?.count()?,
+            batch_per_rank: point.get("batch_per_rank").map(|entry| entry.count()).transpose()?,
+            algorithm: point.get("algorithm").map(|entry| entry.read(str::parse)).transpose()?,
+            images_per_s: point.need("images_per_s", "1500.0")?.number(f64::MIN_POSITIVE)?,
+        });
+    }
+    Ok(Published { source, points })
 }

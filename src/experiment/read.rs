@@ -2,76 +2,23 @@
 
 use lockstep_topology::InputError;
 
-use super::optimizer::{inits, optimizer};
 use super::reader::{Entry, Section, Source};
-use super::{Anchor, Batch, Experiment, Learners, Point, Published, Recipe, arms, axes};
+use super::{Experiment, SETTINGS, Setting, arms, axes};
 
-/// The keys of an experiment.
-pub(crate) const KEYS: [&str; 40] = [
-    "name",
-    "model",
-    "data",
-    "cluster",
-    "ranks",
-    "batch_per_rank",
-    "global_batch",
-    "accumulate",
-    "strategy",
-    "learners",
-    "growth",
-    "algorithm",
-    "bucket",
-    "chunk",
-    "concurrent_exchanges",
-    "fuse",
-    "transport",
-    "ranks_per_node",
-    "sampling",
-    "tuner_threshold",
-    "device",
-    "threads_per_rank",
-    "steps",
-    "epochs",
-    "seed",
-    "seeds",
-    "recompute_bn",
-    "target_accuracy",
-    "target_epochs",
-    "augment",
-    "recipe",
-    "optimizer",
-    "init",
-    "anchor",
-    "published",
-    "noise",
-    "input",
-    "sweep",
-    "arm",
-    "scenario",
-];
+/// The keys of an experiment's file, without those in its tables.
+pub(crate) fn keys() -> Vec<&'static str> {
+    SETTINGS.iter().filter(|setting| setting.in_file && setting.table.is_none()).map(|setting| setting.key).collect()
+}
 
 /// The experiment that `text`, the content of `file`, describes.
 pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     let source = Source { file, text };
     let root = source.table()?;
-    let root = Section::new(source, "an experiment", root.get_ref(), 0, &KEYS)?;
+    let root = Section::new(source, "an experiment", root.get_ref(), 0, &keys())?;
     root.need("name", "\"lenet-scaling\"")?;
     root.need("model", "\"lenet\"")?;
-    if let (Some(_), Some(global)) = (root.get("batch_per_rank"), root.get("global_batch")) {
-        return Err(global.error("batch_per_rank is there too: give one of the two"));
-    }
-    if let (Some(_), Some(epochs)) = (root.get("steps"), root.get("epochs")) {
-        return Err(epochs.error("steps is there too: give one of the two"));
-    }
     let mut experiment = Experiment::default();
-    // Everything else replaces what a recipe says.
-    if let Some(entry) = root.get("recipe") {
-        experiment.follow(entry.read(|name| Recipe::load(name).map_err(|error| error.message))?);
-    }
-    for entry in root.entries().filter(|entry| !["sweep", "arm"].contains(&entry.key())) {
-        set(&mut experiment, &entry)?;
-        experiment.places.insert(entry.key().to_owned(), entry.place());
-    }
+    take(&mut experiment, &root, &["sweep", "arm"])?;
     // Arms are what all the rest says, but for their own keys.
     if let Some(entry) = root.get("arm") {
         experiment.arms = arms::read(&experiment, &entry)?;
@@ -83,59 +30,51 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     Ok(experiment)
 }
 
+/// Takes over what `section` says, but for the keys in `but`, and where it says it.
+///
+/// # Errors
+/// A value that its key cannot have, or two keys of which one takes the other's place.
+pub(super) fn take(experiment: &mut Experiment, section: &Section<'_>, but: &[&str]) -> Result<(), InputError> {
+    refuse_both(section)?;
+    let (first, rest): (Vec<_>, Vec<_>) =
+        section.entries().filter(|entry| !but.contains(&entry.key())).partition(|entry| setting(entry.key()).first);
+    for entry in first.iter().chain(&rest) {
+        set(experiment, entry)?;
+        experiment.places.insert(entry.key().to_owned(), entry.place());
+    }
+    Ok(())
+}
+
+/// Refuses a key beside the one that it takes the place of.
+pub(super) fn refuse_both(section: &Section<'_>) -> Result<(), InputError> {
+    for setting in SETTINGS {
+        let Some(other) = setting.instead_of.filter(|other| section.get(other).is_some()) else { continue };
+        if let Some(entry) = section.get(setting.key) {
+            return Err(entry.error(format!("{other} is there too: give one of the two")));
+        }
+    }
+    Ok(())
+}
+
 /// Takes one entry over.
 ///
 /// # Errors
 /// A value that its key cannot have.
 pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
-    match entry.key() {
-        "name" => experiment.name = name(entry)?,
-        "model" => experiment.model = entry.text()?.to_owned(),
-        "data" => experiment.data = entry.text()?.to_owned(),
-        "cluster" => experiment.cluster = entry.text()?.to_owned(),
-        "ranks" => experiment.ranks = each(entry, |item| item.count())?,
-        "batch_per_rank" => experiment.batch = Batch::PerRank(each(entry, |item| item.count())?),
-        "global_batch" => experiment.batch = Batch::Global(each(entry, |item| item.whole(1..1 << 48))?),
-        "accumulate" => experiment.accumulate = entry.count()?,
-        "strategy" => experiment.strategy = entry.read(str::parse)?,
-        "learners" => experiment.set_learners(learners(entry)?),
-        "growth" => experiment.growth = each(entry, |item| item.read(str::parse))?,
-        "algorithm" => experiment.algorithms = each(entry, |item| item.read(str::parse))?,
-        "bucket" => experiment.bucket = entry.read(str::parse)?,
-        "chunk" => experiment.chunk = Some(entry.read(super::parse_chunk)?),
-        "concurrent_exchanges" => experiment.concurrent_exchanges = entry.count()?,
-        "fuse" => experiment.fuse = entry.boolean()?,
-        "transport" => experiment.transport = entry.read(str::parse)?,
-        "ranks_per_node" => experiment.ranks_per_node = Some(entry.count()?),
-        "sampling" => experiment.sampling = entry.read(str::parse)?,
-        "tuner_threshold" => experiment.tuner_threshold = entry.checked(super::threshold)?,
-        "device" => experiment.device = entry.read(str::parse)?,
-        "threads_per_rank" => experiment.threads_per_rank = entry.count()?,
-        "steps" => experiment.length = super::Length::Steps(entry.count()?),
-        "epochs" => experiment.length = super::Length::Epochs(entry.count()?),
-        "seed" => experiment.seed = entry.whole(0..1 << 63)?,
-        "seeds" => experiment.seeds = entry.count()?,
-        "target_accuracy" => experiment.target.accuracy = Some(entry.checked(super::accuracy)?),
-        "target_epochs" => experiment.target.epochs = entry.count()?,
-        "recompute_bn" => experiment.recompute_bn = entry.boolean()?,
-        "augment" => experiment.augmentation = entry.read(str::parse)?,
-        "recipe" => {}
-        "optimizer" => optimizer(&mut experiment.optimizer, entry)?,
-        "init" => inits(&mut experiment.inits, entry)?,
-        "scenario" => experiment.scenarios = super::scenario::read(entry)?,
-        "input" => experiment.input = Some(super::input::read(experiment.input.as_ref(), entry)?),
-        "noise" => experiment.noise = Some(super::noise::read(entry)?),
-        "anchor" => experiment.anchor = Some(anchor(entry)?),
-        _ => experiment.published = Some(published(entry)?),
-    }
-    Ok(())
+    setting(entry.key()).how.read(experiment, entry)
+}
+
+/// The setting under a key that [`keys`] has.
+fn setting(key: &str) -> &'static Setting {
+    let found = SETTINGS.iter().find(|setting| setting.key == key && setting.table.is_none());
+    found.unwrap_or_else(|| unreachable!("{key} has passed the list of keys"))
 }
 
 /// Most characters of an experiment's name.
 const LONGEST_NAME: usize = 100;
 
 /// What an experiment is called: files are named after it, so it is one component of a path.
-fn name(entry: &Entry<'_>) -> Result<String, InputError> {
+pub(super) fn name(entry: &Entry<'_>) -> Result<String, InputError> {
     let Some(name) = entry.plain_text() else { return Err(entry.error("name must be a text in quotes")) };
     let length = name.chars().count();
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -153,11 +92,6 @@ fn name(entry: &Entry<'_>) -> Result<String, InputError> {
     )))
 }
 
-/// A number, or `"auto"`.
-fn learners(entry: &Entry<'_>) -> Result<Learners, InputError> {
-    if entry.is("auto") { Ok(Learners::Auto) } else { entry.whole(1..1025).map(|each| Learners::Each(each as u32)) }
-}
-
 /// The items of a list, or a single value; none twice.
 pub(super) fn each<T: PartialEq>(
     entry: &Entry<'_>,
@@ -172,35 +106,4 @@ pub(super) fn each<T: PartialEq>(
         values.push(value);
     }
     Ok(values)
-}
-
-fn anchor(entry: &Entry<'_>) -> Result<Anchor, InputError> {
-    let section = entry.section("[anchor]", &["ranks", "batch_per_rank", "images_per_s"])?;
-    let images = section.need("images_per_s", "219.0")?;
-    let images_per_s = images.number(0.0)?;
-    if images_per_s == 0.0 {
-        return Err(images.error("images_per_s must be more than 0"));
-    }
-    Ok(Anchor {
-        ranks: section.get("ranks").map_or(Ok(1), |entry| entry.count())?,
-        batch_per_rank: section.get("batch_per_rank").map(|entry| entry.count()).transpose()?,
-        images_per_s,
-    })
-}
-
-fn published(entry: &Entry<'_>) -> Result<Published, InputError> {
-    let section = entry.section("[published]", &["source", "points"])?;
-    let source = section.need("source", "\"Goyal et al. 2017, Table 1\"")?.text()?.to_owned();
-    let mut points = Vec::new();
-    for item in section.need("points", "[{ ranks = 8, images_per_s = 1500.0 }]")?.items()? {
-        let keys = ["ranks", "batch_per_rank", "algorithm", "images_per_s"];
-        let point = item.section("a published point", &keys)?;
-        points.push(Point {
-            ranks: point.need("ranks", "8")?.count()?,
-            batch_per_rank: point.get("batch_per_rank").map(|entry| entry.count()).transpose()?,
-            algorithm: point.get("algorithm").map(|entry| entry.read(str::parse)).transpose()?,
-            images_per_s: point.need("images_per_s", "1500.0")?.number(f64::MIN_POSITIVE)?,
-        });
-    }
-    Ok(Published { source, points })
 }

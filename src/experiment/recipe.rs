@@ -8,6 +8,7 @@ use lockstep_topology::{DESCRIPTION, InputError, nearest, read_text};
 
 use super::optimizer::{inits, optimizer};
 use super::reader::{Entry, Section, Source};
+use super::setting::{Apart, Style};
 use super::{Experiment, Length};
 
 /// The recipes that come with the project, by file name.
@@ -118,12 +119,28 @@ fn recipe(file: &str, source: &str, item: &Entry<'_>) -> Result<Recipe, InputErr
         inits: InitRules::default(),
         augmentation: section.get("augment").map_or(Ok(Augmentation::default()), |entry| entry.read(str::parse))?,
     };
-    optimizer(&mut recipe.optimizer, &section.need("optimizer", "{ learning_rate = 0.1 }")?)?;
+    let mut read = Experiment::default();
+    optimizer(&mut read, &section.need("optimizer", "{ learning_rate = 0.1 }")?)?;
+    recipe.optimizer = read.optimizer;
     if let Some(entry) = section.get("init") {
         inits(&mut recipe.inits, &entry)?;
     }
     Ok(recipe)
 }
+
+/// A recipe by its name.
+pub(super) const READING: Apart = Apart {
+    style: Style::One,
+    check: |_| Ok(()),
+    take: |experiment, texts| {
+        texts.iter().try_for_each(|name| Recipe::load(name).map(|recipe| experiment.follow(recipe)))
+    },
+    read: |experiment, entry| {
+        let recipe = entry.read(|name| Recipe::load(name).map_err(|error| error.message))?;
+        experiment.follow(recipe);
+        Ok(())
+    },
+};
 
 impl Experiment {
     /// Trains as the recipe says; its epochs count only if nothing else says how long.

@@ -1,6 +1,7 @@
 //! Tests of reading experiments and expanding them.
 
-use lockstep_models::{Bucket, Decay, Init, MomentumForm, Scaling, Target, WarmUp};
+use lockstep_exec::data::Augmentation;
+use lockstep_models::{Bucket, Decay, Init, InitRules, MomentumForm, Optimizer, Scaling, Target, WarmUp};
 use lockstep_topology::cluster::HostId;
 use lockstep_topology::{Algorithm, Bytes, Cluster, InputError, Rank};
 

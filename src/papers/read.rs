@@ -107,7 +107,7 @@ fn fits(entry: &Entry<'_>, rows: &[Row]) -> Result<Vec<Fit>, InputError> {
 
 /// Replaces what the entry's keys say in an experiment.
 fn change(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
-    for key in entry.section("a configuration", &read::KEYS)?.entries() {
+    for key in entry.section("a configuration", &read::keys())?.entries() {
         read::set(experiment, &key)?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use lockstep_topology::{RECORD, read_text};
 
 use super::plan::Sweep;
 use super::points::How;
-use crate::experiment::{Batch, THIS_MACHINE};
+use crate::experiment::{Batch, SETTINGS, THIS_MACHINE};
 use crate::identity::Identity;
 use crate::site::PROFILE_PATH;
 
@@ -68,15 +68,10 @@ fn lists(sweep: &Sweep, identity: &mut Identity) {
 /// What all points have in common.
 fn common(sweep: &Sweep, identity: &mut Identity) {
     let base = &sweep.base;
-    identity.set("fuse", base.fuse);
-    identity.set("transport", base.transport);
+    for setting in SETTINGS {
+        identity.set_some(setting.key, (setting.canonical)(base));
+    }
     identity.set_some("processes", base.processes);
-    identity.set_some("ranks_per_node", base.ranks_per_node);
-    identity.set("sampling", base.sampling);
-    identity.set("device", base.device);
-    identity.set("threads_per_rank", base.threads_per_rank);
-    identity.set("seed", base.seed);
-    identity.set("optimizer", &base.optimizer);
     if let Some(anchor) = &base.anchor {
         identity.set("anchor.ranks", anchor.ranks);
         identity.set_some("anchor.batch_per_rank", anchor.batch_per_rank);

@@ -70,7 +70,7 @@ pub(super) fn set(base: &Experiment, key: &str, text: &str, place: &ErrorPlace) 
     let source = Source { file: "", text: &line };
     let here = |error: InputError| error.at(place);
     let table = source.table().map_err(here)?;
-    let section = Section::new(source, "a configuration", table.get_ref(), 0, &read::KEYS).map_err(here)?;
+    let section = Section::new(source, "a configuration", table.get_ref(), 0, &read::keys()).map_err(here)?;
     let mut experiment = base.clone();
     section.entries().try_for_each(|entry| read::set(&mut experiment, &entry)).map_err(here)?;
     Ok(experiment)

@@ -1,5 +1,5 @@
-//! Which settings of an experiment reach both sides of a comparison. What only one side would do is refused before anything is measured;
-//! what neither does, or what is noise on one of them, is told in a note.
+//! Settings that do not reach both sides of a comparison alike: what only one side would do is refused before anything is measured;
+//! what neither does, or what is noise on one of them, is added as a note.
 
 use lockstep_cuda::Precision;
 use lockstep_exec::data::Augmentation;
@@ -7,80 +7,32 @@ use lockstep_models::Sampling;
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, InputError};
 
-use crate::experiment::{Axes, Device, Experiment, TransportKind};
+use super::{Axes, Device, Experiment, SETTINGS, TransportKind};
 
 /// Where runs are measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Here {
     /// Hosts that the processes of the job are on.
-    pub(crate) hosts: u32,
+    pub hosts: u32,
     /// Cores of this one.
-    pub(crate) cores: u32,
+    pub cores: u32,
     /// Whether predictions rest on a profile.
-    pub(crate) profiled: bool,
+    pub profiled: bool,
 }
 
 /// What is wrong with a setting: its value, and why with the cure.
-type Wrong = (String, String);
+pub(crate) type Wrong = (String, String);
 
-/// Which sides of a comparison a setting reaches.
-enum Reach {
-    /// Both.
-    Both,
-    /// Measured runs alone, where it decides what is trained and not how long a step takes.
-    Untimed,
-    /// One side, where the function says so: refused.
+/// What a comparison does about a setting that does not reach both sides alike.
+#[derive(Clone, Copy)]
+pub(crate) enum Unlike {
+    /// Both follow it, or it decides what is trained and not how long a step takes.
+    Never,
+    /// Refuses it, where the function says so.
     Refused(fn(&Experiment, Here) -> Option<Wrong>),
-    /// One side or neither, where the function says so: a note.
+    /// Adds a note, where the function says so.
     Noted(fn(&Experiment) -> Option<String>),
 }
-
-use Reach::{Both, Noted, Refused, Untimed};
-
-/// Every key of an experiment.
-const SETTINGS: [(&str, Reach); 40] = [
-    ("name", Untimed),
-    ("model", Both),
-    ("data", Both),
-    ("cluster", Refused(cluster)),
-    ("ranks", Both),
-    ("batch_per_rank", Both),
-    ("global_batch", Both),
-    ("accumulate", Both),
-    ("strategy", Both),
-    ("learners", Both),
-    // Refused with learners that are tuned, as rows of one number of them.
-    ("growth", Both),
-    ("algorithm", Both),
-    ("bucket", Both),
-    ("chunk", Both),
-    ("concurrent_exchanges", Both),
-    ("fuse", Both),
-    ("transport", Both),
-    ("ranks_per_node", Both),
-    ("sampling", Refused(shuffle)),
-    ("tuner_threshold", Untimed),
-    ("device", Refused(device)),
-    ("threads_per_rank", Both),
-    ("steps", Untimed),
-    ("epochs", Untimed),
-    ("seed", Untimed),
-    ("seeds", Noted(seeds)),
-    ("recompute_bn", Noted(recompute_bn)),
-    ("target_accuracy", Noted(target)),
-    ("target_epochs", Untimed),
-    ("augment", Refused(augmentation)),
-    ("recipe", Untimed),
-    ("optimizer", Untimed),
-    ("init", Untimed),
-    ("anchor", Refused(anchor)),
-    ("published", Untimed),
-    ("noise", Noted(noise)),
-    ("input", Refused(input)),
-    ("sweep", Noted(sweep)),
-    ("arm", Noted(arms)),
-    ("scenario", Noted(scenarios)),
-];
 
 /// Refuses what only one side of a comparison would do; what a reader must know of the rest.
 ///
@@ -88,21 +40,21 @@ const SETTINGS: [(&str, Reach); 40] = [
 /// The first such setting, at its line, with the cure.
 pub(crate) fn check(experiment: &Experiment, here: Here) -> Result<Vec<String>, InputError> {
     let mut notes = Vec::new();
-    for (key, reach) in &SETTINGS {
-        match reach {
-            Both | Untimed => {}
-            Refused(wrong) => {
+    for setting in SETTINGS {
+        match setting.unlike {
+            Unlike::Never => {}
+            Unlike::Refused(wrong) => {
                 if let Some((value, message)) = wrong(experiment, here) {
-                    return Err(experiment.locate(InputError::flag(key, value, message)));
+                    return Err(experiment.locate(InputError::flag(setting.key, value, message)));
                 }
             }
-            Noted(note) => notes.extend(note(experiment)),
+            Unlike::Noted(note) => notes.extend(note(experiment)),
         }
     }
     Ok(notes)
 }
 
-fn cluster(experiment: &Experiment, here: Here) -> Option<Wrong> {
+pub(super) fn cluster(experiment: &Experiment, here: Here) -> Option<Wrong> {
     if experiment.on_this_machine() {
         return None;
     }
@@ -145,14 +97,14 @@ fn cluster(experiment: &Experiment, here: Here) -> Option<Wrong> {
     }
 }
 
-fn shuffle(experiment: &Experiment, _: Here) -> Option<Wrong> {
+pub(super) fn shuffle(experiment: &Experiment, _: Here) -> Option<Wrong> {
     let Sampling::Partitioned { shuffle_every: Some(_), .. } = experiment.sampling else { return None };
     let message = "measured runs exchange samples, and predictions know nothing of it: leave shuffle-every out, or \
                    measure with lockstep exec run";
     Some((experiment.sampling.to_string(), message.to_owned()))
 }
 
-fn device(experiment: &Experiment, here: Here) -> Option<Wrong> {
+pub(super) fn device(experiment: &Experiment, here: Here) -> Option<Wrong> {
     let message = match experiment.device {
         Device::Null => {
             "computing takes no time in measured runs, and predictions count it: take device = \"cpu\", or measure \
@@ -166,75 +118,69 @@ fn device(experiment: &Experiment, here: Here) -> Option<Wrong> {
     Some((experiment.device.to_string(), message.to_owned()))
 }
 
-fn augmentation(experiment: &Experiment, _: Here) -> Option<Wrong> {
+pub(super) fn augmentation(experiment: &Experiment, _: Here) -> Option<Wrong> {
     // A patch of a larger image is what calibration loads, too.
     let timed = Augmentation { patch: false, ..experiment.augmentation };
     let message = "takes time in measured runs, which predictions leave out: leave it out here (patch may stay)";
     (timed != Augmentation::default()).then(|| (experiment.augmentation.to_string(), message.to_owned()))
 }
 
-fn anchor(experiment: &Experiment, _: Here) -> Option<Wrong> {
+pub(super) fn anchor(experiment: &Experiment, _: Here) -> Option<Wrong> {
     let message = "scales what is predicted to a measured point, and nothing that is measured: leave it out, or use \
                    lockstep sim predict";
     experiment.anchor.as_ref().map(|anchor| (format!("images_per_s = {}", anchor.images_per_s), message.to_owned()))
 }
 
-fn input(experiment: &Experiment, _: Here) -> Option<Wrong> {
+pub(super) fn input(experiment: &Experiment, _: Here) -> Option<Wrong> {
     let message = "describes how samples reach the devices in predictions alone; measured runs read them from memory: \
                    leave [input] out, or use lockstep sim predict";
     experiment.input.as_ref().map(|_| ("[input]".to_owned(), message.to_owned()))
 }
 
-fn noise(experiment: &Experiment) -> Option<String> {
+pub(super) fn noise(experiment: &Experiment) -> Option<String> {
     experiment.noise.as_ref()?;
     Some("predictions vary as [noise] states, measured steps as this machine does".to_owned())
 }
 
-fn scenarios(experiment: &Experiment) -> Option<String> {
+pub(super) fn scenarios(experiment: &Experiment) -> Option<String> {
     let count = experiment.scenarios.len();
     (count > 0)
         .then(|| format!("{count} scenario(s) left out: both sides are undisturbed (lockstep sim predict has them)"))
 }
 
-fn seeds(experiment: &Experiment) -> Option<String> {
+pub(super) fn seeds(experiment: &Experiment) -> Option<String> {
     let Experiment { seed, seeds, .. } = experiment;
     (*seeds > 1)
         .then(|| format!("seeds = {seeds} left out: all runs have seed {seed} (lockstep exec run takes several)"))
 }
 
-fn target(experiment: &Experiment) -> Option<String> {
+pub(super) fn target(experiment: &Experiment) -> Option<String> {
     let accuracy = experiment.target.accuracy?;
     Some(format!("target_accuracy = {accuracy} left out: runs go to their last step (lockstep exec run looks for it)"))
 }
 
-fn recompute_bn(experiment: &Experiment) -> Option<String> {
+pub(super) fn recompute_bn(experiment: &Experiment) -> Option<String> {
     let recompute = experiment.recompute_bn;
     recompute.then(|| "recompute_bn left out: accuracies are of batch norm's running statistics".to_owned())
 }
 
-fn sweep(experiment: &Experiment) -> Option<String> {
+pub(super) fn sweep(experiment: &Experiment) -> Option<String> {
     (experiment.sweep != Axes::default()).then(|| "[sweep] left out: it is for lockstep sim sweep alone".to_owned())
 }
 
-fn arms(experiment: &Experiment) -> Option<String> {
+pub(super) fn arms(experiment: &Experiment) -> Option<String> {
     (!experiment.arms.is_empty()).then(|| "[[arm]] left out: arms are for lockstep exec sweep alone".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::read::KEYS;
 
     const HERE: Here = Here { hosts: 1, cores: 16, profiled: false };
 
     fn checked(more: &str) -> Result<Vec<String>, InputError> {
         let text = format!("name = \"e\"\nmodel = \"lenet\"\nranks = [2]\n{more}");
         check(&Experiment::parse("e.toml", &text).expect("an experiment"), HERE)
-    }
-
-    #[test]
-    fn every_key_of_an_experiment_is_in_the_table() {
-        assert_eq!(SETTINGS.map(|(key, _)| key), KEYS);
     }
 
     #[test]
