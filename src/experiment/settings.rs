@@ -233,6 +233,10 @@ settings! {
         value: "N", how: &One(COUNT, |e, epochs| e.length = Length::Epochs(epochs)), flag_of: RUN, reads: Reads::Run,
         instead_of: Some("steps"),
     }
+    "warmup_steps" warmup_steps: Option<u32> = None,
+    "Steps at the start that step times leave out, at most all but one; else 5, or a quarter of the steps if that is less", {
+        value: "N", how: &One(COUNT, |e, steps| e.warmup_steps = Some(steps)), flag_of: RUN, reads: Reads::Run,
+    }
     "seed" seed: u64 = 1, "Seed of initial parameters, of the order of the samples and of dropout", {
         value: "N", default: "1", how: &One(SEED, |e, seed| e.seed = seed), flag_of: RUN, in_arms: false,
         reads: Reads::Run, canonical: |e| Some(e.seed.to_string()),

@@ -127,7 +127,7 @@ pub(crate) fn segment(
     let replay = experiment.replay.as_deref().map(|claims| claims_from(claims, first));
     let options = Options {
         steps,
-        warm_up: WARM_UP.min(steps / 4),
+        warm_up: experiment.warmup_steps.unwrap_or(WARM_UP.min(steps / 4)).min(steps.saturating_sub(1)),
         seed,
         start: operation.resumed.as_ref().map(|(checkpoint, _)| &checkpoint.state).or(start),
         devices: experiment.devices()?,
