@@ -170,7 +170,7 @@ fn main() -> Result<(), SimError> {
         "ring" => allreduce(&cluster(count, true, None)?, Algorithm::ring(), (0..count).collect())?,
         "even-ring" => allreduce(&cluster(count, false, None)?, Algorithm::ring(), (0..count).collect())?,
         "halving-doubling" => {
-            allreduce(&cluster(count, false, None)?, Algorithm::halving_doubling(), (0..count).collect())?
+            allreduce(&cluster(count, false, None)?, "halving-doubling".parse()?, (0..count).collect())?
         }
         "tree" => {
             let cluster = cluster(count, true, Some(count / PER_LEAF))?;

@@ -177,7 +177,8 @@ fn the_memory_plan_changes_no_bit() {
 /// Two runs of one seed are equal; another seed is another run.
 #[test]
 fn a_run_repeats_to_the_bit() {
-    let job = Job { algorithm: Algorithm::halving_doubling(), ..Job::new(Arc::new(random_model(11, true)), 3, 4) };
+    let job =
+        Job { algorithm: "halving-doubling".parse().unwrap(), ..Job::new(Arc::new(random_model(11, true)), 3, 4) };
     let program = job.program().unwrap();
     let (data, _) = Dataset::load("synthetic:60", &job.model).unwrap();
     let train = |seed, threads_per_rank| {

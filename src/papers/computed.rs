@@ -155,13 +155,13 @@ impl Computed {
             }
             Computed::ServerTime(model, workers, rate) => {
                 let elements = (weight_bytes(&Model::load(model)?) / ELEMENT_BYTES) as u64;
-                let algorithm = Algorithm::parameter_server(1, true);
+                let algorithm: Algorithm = "parameter-server:1:dedicated".parse()?;
                 let schedule = allreduce(&algorithm, workers + 1, elements, 0)?;
                 Ok(schedule.bytes_sent(*workers) as f64 / rate.bytes_per_s())
             }
             Computed::TreeTime(model, workers, rate) => {
                 let elements = (weight_bytes(&Model::load(model)?) / ELEMENT_BYTES) as u64;
-                let schedule = allreduce(&Algorithm::binomial_tree(), *workers, elements, elements)?;
+                let schedule = allreduce(&"binomial-tree".parse()?, *workers, elements, elements)?;
                 Ok(f64::from(schedule.rounds()) * ELEMENT_BYTES * elements as f64 / rate.bytes_per_s())
             }
             Computed::ExchangeRate(model, seconds) => {

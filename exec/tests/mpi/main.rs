@@ -20,7 +20,7 @@ use lockstep_exec::replica::Replica;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control};
 use lockstep_models::{Bucket, Job, Op, Phase, random_model};
-use lockstep_topology::{Algorithm, Rank};
+use lockstep_topology::Rank;
 
 use cases::{Case, Memory, cases, run_all, run_together};
 use launch::Scenario;
@@ -165,7 +165,8 @@ fn library(end: &mut dyn Transport) -> Result<(), TransportError> {
 fn library_step(end: &mut dyn Transport) -> Result<(), TransportError> {
     let ranks = end.ranks();
     let model = Arc::new(random_model(5, true));
-    let job = Job { algorithm: Algorithm::library_mpi(), bucket: Bucket::Whole, ..Job::new(model, ranks, 4) };
+    let algorithm = "library:mpi".parse().expect("an algorithm");
+    let job = Job { algorithm, bucket: Bucket::Whole, ..Job::new(model, ranks, 4) };
     let program = job.program().unwrap();
     let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();
     let mut replica = Replica::new(&program, 1, &Threads::one());

@@ -169,7 +169,7 @@ fn what_learners_cannot_do_is_refused() {
     assert!(refused("sma:tau=4294967295", |_| ()).contains("smaller tau"));
     assert!(refused("sma", |job| job.learners = 3).contains("take a divisor"));
     let server = |job: &mut Job| {
-        (job.learners, job.algorithm) = (2, Algorithm::parameter_server(1, true));
+        (job.learners, job.algorithm) = (2, "parameter-server:1:dedicated".parse().unwrap());
     };
     assert!(refused("sma:reference-models", server).contains("one of each"));
 }

@@ -148,7 +148,7 @@ fn slow_start_doubles_each_round_trip() {
     let world = star(2, &plain("slow_start = \"1000B\""));
     let run = CollectiveRun {
         collective: Collective::Broadcast { root: 0 },
-        algorithm: Algorithm::binomial_tree(),
+        algorithm: "binomial-tree".parse().expect("an algorithm"),
         group: Group::flat(2),
         elements: 2 * 32_000 / 4,
         chunk: 32_000 / 4,

@@ -16,6 +16,19 @@ mod ring;
 mod rooted;
 mod trees;
 
+/// What algorithms are made of.
+mod prelude {
+    pub(super) use super::super::algorithm::{Algorithm, Call, Entry, Library, Parameter, Value};
+    pub(super) use super::super::lane::{Lane, Sent};
+    pub(super) use super::super::lanes::Lanes;
+    pub(super) use super::super::meaning::Collective;
+    pub(super) use super::super::phase::Phase;
+    pub(super) use super::super::shard::{Cut, ELEMENT_BYTES, Split, piece, shard};
+    pub(super) use super::super::step::{Action, Step};
+    pub(super) use crate::InputError;
+    pub(super) use crate::symmetry::Permutations;
+}
+
 use std::str::FromStr;
 
 use super::algorithm::{Algorithm, Call, Entry, Parameter, Value};

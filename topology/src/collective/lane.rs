@@ -1,22 +1,52 @@
 //! A lane: the steps of one member, one after the other.
+//!
+//! Steps are asked for by number instead of kept by a state machine: a lane is then a counter over pure arithmetic.
 
+use std::fmt;
 use std::sync::Arc;
 
-use super::lanes::Steps;
-use super::step::Step;
+use super::step::{Action, Step};
 
 /// The steps of one lane on one member, in order; the meaning of lanes stands at the head of the module.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Lane {
     at: u32,
     end: u32,
-    steps: Arc<dyn Steps>,
+    step: Arc<dyn Fn(u32) -> Step + Send + Sync>,
+    sent: Option<Sent>,
 }
 
 impl Lane {
-    /// A lane from its first step on.
-    pub(super) fn new(steps: Arc<dyn Steps>) -> Lane {
-        Lane { at: 0, end: steps.len(), steps }
+    /// A lane of `len` steps by number. Some may be empty (`start == end`); those are left out on both sides.
+    pub(super) fn new(len: u32, step: impl Fn(u32) -> Step + Send + Sync + 'static) -> Lane {
+        Lane { at: 0, end: len, step: Arc::new(step), sent: None }
+    }
+
+    /// A lane in which a member takes no part.
+    pub(super) fn idle() -> Lane {
+        Lane::new(0, |_| Step::new(Action::Send, 0, 0..0))
+    }
+
+    /// The same with a closed form of what it sends, where counting would take long.
+    pub(super) fn sending(self, sent: Sent) -> Lane {
+        Lane { sent: Some(sent), ..self }
+    }
+
+    /// Number of steps, empty ones included.
+    pub(super) fn len(&self) -> u32 {
+        self.end
+    }
+
+    /// Step `k < len()`.
+    pub(super) fn step(&self, k: u32) -> Step {
+        (self.step)(k)
+    }
+
+    /// What it sends from its first step on.
+    pub(super) fn sent(self) -> Sent {
+        let count =
+            |lane: Lane| lane.filter(|step| step.action == Action::Send).map(|step| Sent::message(step.elements()));
+        self.sent.unwrap_or_else(|| count(self).sum())
     }
 }
 
@@ -24,6 +54,47 @@ impl Iterator for Lane {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
-        self.steps.next(&mut self.at, self.end)
+        while self.at < self.end {
+            let step = self.step(self.at);
+            self.at += 1;
+            if step.start < step.end {
+                return Some(step);
+            }
+        }
+        None
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lane({} of {})", self.at, self.end)
+    }
+}
+
+/// Messages, empty ones not counted, and their elements.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) messages: u64,
+    pub(super) elements: u64,
+}
+
+impl Sent {
+    /// One message, which counts if it is not empty.
+    pub(super) fn message(elements: u64) -> Sent {
+        Sent { messages: u64::from(elements > 0), elements }
+    }
+
+    /// As much again, so many times.
+    pub(super) fn times(self, count: u64) -> Sent {
+        Sent { messages: self.messages * count, elements: self.elements * count }
+    }
+}
+
+impl std::iter::Sum for Sent {
+    fn sum<I: Iterator<Item = Sent>>(sent: I) -> Sent {
+        sent.fold(Sent::default(), |sum, one| Sent {
+            messages: sum.messages + one.messages,
+            elements: sum.elements + one.elements,
+        })
     }
 }

@@ -9,8 +9,8 @@ use super::algorithm::{Algorithm, Call};
 use super::algorithms::lanes;
 use super::contract::Contract;
 use super::group::Group;
-use super::lane::Lane;
-use super::lanes::{Lanes, Sent};
+use super::lane::{Lane, Sent};
+use super::lanes::Lanes;
 use super::meaning::Collective;
 use super::phase::Phase;
 use super::shard::{ELEMENT_BYTES, Split};
@@ -122,7 +122,7 @@ impl Schedule {
 
     /// Lane `index < lanes()` of `member < members()`.
     pub fn lane(&self, member: u32, index: u32) -> Lane {
-        Lane::new(self.lanes.steps(member, index, &self.split))
+        self.lanes.lane(member, index, &self.split)
     }
 
     /// Lanes in flight on a member that keep the pipeline full, at least 1 and at most [`Schedule::lanes`]: those that
@@ -148,7 +148,7 @@ impl Schedule {
 
     /// What `member` sends in all lanes.
     fn sent(&self, member: u32) -> Sent {
-        (0..self.lanes()).map(|index| self.lanes.steps(member, index, &self.split).sent()).sum()
+        (0..self.lanes()).map(|index| self.lane(member, index).sent()).sum()
     }
 
     /// Closed form: bytes that `member` sends in all lanes, with elements of four bytes.

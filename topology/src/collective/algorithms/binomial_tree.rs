@@ -3,7 +3,7 @@
 //! ⌊log2 p⌋ dependent messages each way and the whole buffer on each edge. The root serves ⌈log2 p⌉ children one after
 //! the other, so in time it is Iandola 2016 §6.2, Eq. 4 (their "reduction tree"); Thakur 2005 §3.
 
-use super::super::algorithm::{Algorithm, Entry};
+use super::prelude::*;
 use super::trees::{Place, Trees, Ways, rooted};
 
 pub(super) static ENTRY: Entry = Entry {
@@ -24,13 +24,6 @@ pub(super) static ENTRY: Entry = Entry {
     },
     ..Entry::PLAIN
 };
-
-impl Algorithm {
-    /// `binomial-tree`.
-    pub fn binomial_tree() -> Algorithm {
-        Algorithm::new(&ENTRY, [])
-    }
-}
 
 /// A member's place in a binomial tree over `members`, numbered from the root on.
 #[derive(Debug)]

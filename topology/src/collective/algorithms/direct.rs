@@ -4,17 +4,10 @@
 //! parts that is n(p − 1)/p elements each way, as a ring sends; Krizhevsky 2014 §4.1 synchronises weights so. Parts may be of
 //! any size: with all elements in one part it is his one-to-all broadcast and its reverse (§4, scheme (b)).
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::algorithm::{Algorithm, Call, Entry};
-use super::super::lanes::{Lanes, Steps};
-use super::super::meaning::Collective;
-use super::super::shard::{Split, piece, shard};
-use super::super::step::{Action, Step};
+use super::prelude::*;
 use super::rooted::Rooted;
-use crate::InputError;
-use crate::symmetry::Permutations;
 
 pub(super) static ENTRY: Entry = Entry {
     name: "direct",
@@ -103,12 +96,35 @@ impl Direct {
 }
 
 impl Lanes for Direct {
-    fn steps(&self, member: u32, lane: u32, split: &Split) -> Arc<dyn Steps> {
-        let (extent, lane, lanes) =
-            if self.nested { (split.extent(lane), 0, 1) } else { (0..split.elements, lane, split.chunks) };
-        let (elements, starts) = (extent.end - extent.start, self.starts.clone());
-        let &Direct { members, reduce, gather, .. } = self;
-        Arc::new(Parts { start: extent.start, elements, starts, reduce, gather, member, members, lane, lanes })
+    /// A way's sends come before its receives, to and from ever more distant members.
+    fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
+        let &Direct { members, reduce, .. } = self;
+        let (extent, index, lanes) =
+            if self.nested { (split.extent(index), 0, 1) } else { (0..split.elements, index, split.chunks) };
+        let (start, elements, starts) = (extent.start, extent.end - extent.start, self.starts.clone());
+        // the lane's piece of a member's part
+        let own = move |member: u32| {
+            let part = match &starts {
+                None => shard(elements, members.into(), member.into()),
+                Some(starts) => starts[member as usize]..starts[member as usize + 1],
+            };
+            piece(start + part.start..start + part.end, lanes, index)
+        };
+        let others = members - 1;
+        Lane::new(2 * others * self.rounds(), move |k| {
+            let (way, place) = (k / (2 * others), k % (2 * others));
+            let reduces = reduce && way == 0;
+            let distance = place % others + 1;
+            if place < others {
+                let to = (member + distance) % members;
+                return Step::new(Action::Send, to, own(if reduces { to } else { member }));
+            }
+            let from = (member + members - distance) % members;
+            match reduces {
+                true => Step::new(Action::RecvSum, from, own(member)),
+                false => Step::new(Action::RecvInto, from, own(from)),
+            }
+        })
     }
 
     fn rounds(&self) -> u32 {
@@ -135,53 +151,5 @@ impl Lanes for Direct {
 
     fn chunks(&self, elements: u64, chunk: u64) -> u64 {
         if self.nested { elements.div_ceil(chunk) } else { self.largest(elements).div_ceil(chunk) }
-    }
-}
-
-/// One lane on one member: piece `lane` of `lanes` of every part.
-#[derive(Debug)]
-struct Parts {
-    start: u64,
-    elements: u64,
-    starts: Option<Arc<[u64]>>,
-    reduce: bool,
-    gather: bool,
-    member: u32,
-    members: u32,
-    lane: u32,
-    lanes: u64,
-}
-
-impl Parts {
-    /// The lane's piece of the part of `member`.
-    fn piece(&self, member: u32) -> Range<u64> {
-        let part = match &self.starts {
-            None => shard(self.elements, self.members.into(), member.into()),
-            Some(starts) => starts[member as usize]..starts[member as usize + 1],
-        };
-        piece(self.start + part.start..self.start + part.end, self.lanes, self.lane)
-    }
-}
-
-impl Steps for Parts {
-    fn len(&self) -> u32 {
-        2 * (self.members - 1) * (u32::from(self.reduce) + u32::from(self.gather))
-    }
-
-    /// A way's sends come before its receives, to and from ever more distant members.
-    fn step(&self, k: u32) -> Step {
-        let others = self.members - 1;
-        let (way, place) = (k / (2 * others), k % (2 * others));
-        let reduces = self.reduce && way == 0;
-        let distance = place % others + 1;
-        if place < others {
-            let to = (self.member + distance) % self.members;
-            return Step::new(Action::Send, to, self.piece(if reduces { to } else { self.member }));
-        }
-        let from = (self.member + self.members - distance) % self.members;
-        match reduces {
-            true => Step::new(Action::RecvSum, from, self.piece(self.member)),
-            false => Step::new(Action::RecvInto, from, self.piece(from)),
-        }
     }
 }

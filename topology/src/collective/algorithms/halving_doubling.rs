@@ -10,14 +10,8 @@
 //! are ⌊n·position/2^t⌋, so that levels nest for every n and blocks of different sizes agree.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::super::algorithm::{Algorithm, Entry};
-use super::super::lanes::{Lanes, Steps};
-use super::super::meaning::Collective;
-use super::super::shard::Split;
-use super::super::step::{Action, Step};
-use crate::symmetry::Permutations;
+use super::prelude::*;
 
 pub(super) static ENTRY: Entry = Entry {
     name: "halving-doubling",
@@ -27,13 +21,6 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-impl Algorithm {
-    /// `halving-doubling`.
-    pub fn halving_doubling() -> Algorithm {
-        Algorithm::new(&ENTRY, [])
-    }
-}
-
 /// Binary blocks of members.
 #[derive(Debug)]
 struct HalvingDoubling {
@@ -41,8 +28,9 @@ struct HalvingDoubling {
 }
 
 impl Lanes for HalvingDoubling {
-    fn steps(&self, member: u32, lane: u32, split: &Split) -> Arc<dyn Steps> {
-        Arc::new(Halves::new(member, self.members, split.extent(lane)))
+    fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
+        let halves = Halves::new(member, self.members, split.extent(index));
+        Lane::new(halves.len(), move |k| halves.step(k))
     }
 
     fn rounds(&self) -> u32 {
@@ -142,13 +130,13 @@ impl Halves {
         let peer = smaller.first + (self.local & ((1 << smaller.log) - 1));
         Step::new(action, peer, self.held(self.local, self.block.log))
     }
-}
 
-impl Steps for Halves {
+    /// Number of steps.
     fn len(&self) -> u32 {
         4 * self.block.log + 2 * self.fan() + 2 * u32::from(self.smaller.is_some())
     }
 
+    /// Step `k`.
     fn step(&self, k: u32) -> Step {
         let (pairs, fan, below) = (2 * self.block.log, self.fan(), u32::from(self.smaller.is_some()));
         if k < pairs {

@@ -10,17 +10,11 @@
 //!
 //! Where the members of a node hold one contribution in common, the sum in the node falls away: leaders contribute for theirs.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::algorithm::{Algorithm, Call, Entry, Parameter, Value};
 use super::super::group::Group;
-use super::super::lanes::{Idle, Lanes, Sent, Steps};
-use super::super::meaning::Collective;
-use super::super::phase::Phase;
-use super::super::shard::{ELEMENT_BYTES, Split};
-use super::super::step::{Action, Step};
-use crate::InputError;
-use crate::symmetry::Permutations;
+use super::prelude::*;
 
 pub(super) static ENTRY: Entry = Entry {
     name: "hierarchical",
@@ -98,23 +92,25 @@ impl Hierarchical {
 }
 
 impl Lanes for Hierarchical {
-    fn steps(&self, member: u32, lane: u32, split: &Split) -> Arc<dyn Steps> {
-        let Some(starts) = &self.starts else { return self.across.steps(member, lane, split) };
+    fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
+        let Some(starts) = &self.starts else { return self.across.lane(member, index, split) };
         let node = starts.partition_point(|start| *start <= member) - 1;
         let (before, behind) = (member - starts[node], starts[node + 1] - 1 - member);
-        let across = if before == 0 { self.across.steps(node as u32, lane, split) } else { Arc::new(Idle) };
-        let (extent, across_steps) = (split.extent(lane), across.len());
-        Arc::new(InNode {
-            starts: Arc::clone(starts),
-            across,
-            across_steps,
-            member,
-            before,
-            behind,
-            star: self.star,
-            sums: self.sums,
-            extent: (extent.start, extent.end),
-        })
+        let across = if before == 0 { self.across.lane(node as u32, index, split) } else { Lane::idle() };
+        let inside = InNode { member, before, behind, star: self.star, sums: self.sums, extent: split.extent(index) };
+        let (ups, rounds, downs, starts) = (inside.ups(), across.len(), inside.downs(), Arc::clone(starts));
+        let step = move |k: u32| {
+            if k < ups {
+                inside.up(k)
+            } else if k - ups < rounds {
+                // its peers are nodes
+                let step = across.step(k - ups);
+                Step { peer: starts[step.peer as usize], ..step }
+            } else {
+                inside.down(k - ups - rounds)
+            }
+        };
+        Lane::new(ups + rounds + downs, step)
     }
 
     fn rounds(&self) -> u32 {
@@ -159,19 +155,14 @@ impl Lanes for Hierarchical {
 }
 
 /// A member's part of a lane inside its node, round the part of its leader across nodes.
-#[derive(Debug)]
 struct InNode {
-    starts: Arc<[u32]>,
-    /// The leader's steps across nodes, whose peers are numbers of nodes.
-    across: Arc<dyn Steps>,
-    across_steps: u32,
     member: u32,
     /// Members of its node before it, and behind it.
     before: u32,
     behind: u32,
     star: bool,
     sums: bool,
-    extent: (u64, u64),
+    extent: Range<u64>,
 }
 
 impl InNode {
@@ -196,7 +187,7 @@ impl InNode {
 
     /// Step `k` of the sum towards the leader.
     fn up(&self, k: u32) -> Step {
-        let range = self.extent.0..self.extent.1;
+        let range = self.extent.clone();
         match (self.star, self.leads()) {
             (true, true) => Step::new(Action::RecvSum, self.member + 1 + k, range),
             (true, false) => Step::new(Action::Send, self.member - self.before, range),
@@ -207,36 +198,12 @@ impl InNode {
 
     /// Step `k` of the broadcast from the leader.
     fn down(&self, k: u32) -> Step {
-        let range = self.extent.0..self.extent.1;
+        let range = self.extent.clone();
         match (self.star, self.leads()) {
             (true, true) => Step::new(Action::Send, self.member + 1 + k, range),
             (true, false) => Step::new(Action::RecvInto, self.member - self.before, range),
             (false, false) if k == 0 => Step::new(Action::RecvInto, self.member - 1, range),
             (false, _) => Step::new(Action::Send, self.member + 1, range),
         }
-    }
-}
-
-impl Steps for InNode {
-    fn len(&self) -> u32 {
-        self.ups() + self.across_steps + self.downs()
-    }
-
-    fn step(&self, k: u32) -> Step {
-        let ups = self.ups();
-        if k < ups {
-            self.up(k)
-        } else if k - ups < self.across_steps {
-            let step = self.across.step(k - ups);
-            Step { peer: self.starts[step.peer as usize], ..step }
-        } else {
-            self.down(k - ups - self.across_steps)
-        }
-    }
-
-    fn sent(&self) -> Sent {
-        let inside = (0..self.ups()).map(|k| self.up(k)).chain((0..self.downs()).map(|k| self.down(k)));
-        let sends = inside.filter(|step| step.action == Action::Send).map(|step| Sent::message(step.elements()));
-        sends.chain([self.across.sent()]).sum()
     }
 }

@@ -3,7 +3,7 @@
 //! Iandola 2016 §6.2: the branching factor is the base of the logarithm in a tree's time. With all members below the root it is a
 //! server. [`Kary`] places members for chains and colours, too.
 
-use super::super::algorithm::{Entry, Parameter};
+use super::prelude::*;
 use super::trees::{Place, Trees, Ways, rooted};
 
 pub(super) static ENTRY: Entry = Entry {

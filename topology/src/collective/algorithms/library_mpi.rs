@@ -1,9 +1,7 @@
 //! `MPI_Allreduce`, called by the transport. Its lanes are those of Open MPI's `tuned` component by its fixed rules: recursive
 //! doubling below 10,000 bytes or when there are fewer elements than members, the ring above.
 
-use super::super::algorithm::{Algorithm, Entry, Library};
-use super::super::meaning::Collective;
-use super::super::shard::ELEMENT_BYTES;
+use super::prelude::*;
 use super::recursive_doubling::RecursiveDoubling;
 use super::ring::Ring;
 
@@ -26,10 +24,3 @@ pub(super) static ENTRY: Entry = Entry {
     library: Some(Library::Transport),
     ..Entry::PLAIN
 };
-
-impl Algorithm {
-    /// `library:mpi`.
-    pub fn library_mpi() -> Algorithm {
-        Algorithm::new(&ENTRY, [])
-    }
-}

@@ -1,8 +1,7 @@
 //! `ncclAllReduce`, on the memory of GPUs. Its lanes are those of the ring, whatever the size: NCCL chooses among algorithms by
 //! tables of its own, which are not known outside of NCCL.
 
-use super::super::algorithm::{Entry, Library};
-use super::super::meaning::Collective;
+use super::prelude::*;
 use super::ring::Ring;
 
 pub(super) static ENTRY: Entry = Entry {

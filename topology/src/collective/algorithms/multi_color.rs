@@ -8,9 +8,8 @@
 //! A chunk takes 2·(⌈log_k((k − 1)·N + 1)⌉ − 1) rounds, hidden by the chunks that follow; colours do not wait for each
 //! other.
 
-use super::super::algorithm::{Entry, Parameter};
-use super::super::meaning::Collective;
 use super::k_ary_tree::Kary;
+use super::prelude::*;
 use super::trees::Ways;
 
 pub(super) static ENTRY: Entry = Entry {

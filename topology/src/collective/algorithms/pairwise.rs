@@ -3,16 +3,10 @@
 //! p − 1 rounds and a message to itself; each member sends its row of counts. Thakur 2005 §3.3 (long messages). Send
 //! ranges index the sender's row (blocks by destination), receive ranges the receiver's column (blocks by source).
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::algorithm::{Algorithm, Entry};
 use super::super::blocks::Blocks;
-use super::super::lanes::{Lanes, Steps};
-use super::super::meaning::Collective;
-use super::super::shard::{Split, piece};
-use super::super::step::{Action, Step};
-use crate::symmetry::Permutations;
+use super::prelude::*;
 
 pub(super) static ENTRY: Entry = Entry {
     name: "pairwise",
@@ -52,8 +46,20 @@ struct Pairwise {
 }
 
 impl Lanes for Pairwise {
-    fn steps(&self, member: u32, lane: u32, split: &Split) -> Arc<dyn Steps> {
-        Arc::new(Distances { blocks: Arc::clone(&self.blocks), member, lane, lanes: split.chunks })
+    fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
+        let (blocks, members, lanes) = (Arc::clone(&self.blocks), self.blocks.members, split.chunks);
+        let at = move |ahead: u32| if ahead >= members { ahead - members } else { ahead };
+        Lane::new(2 * members, move |k| {
+            let distance = k / 2;
+            let (action, peer, block) = if k.is_multiple_of(2) {
+                let to = at(member + distance);
+                (Action::Send, to, blocks.sent(member, to))
+            } else {
+                let from = at(member + members - distance);
+                (Action::RecvInto, from, blocks.received(from, member))
+            };
+            Step::new(action, peer, piece(block, lanes, index))
+        })
     }
 
     fn rounds(&self) -> u32 {
@@ -70,38 +76,5 @@ impl Lanes for Pairwise {
 
     fn chunks(&self, _: u64, chunk: u64) -> u64 {
         self.blocks.largest.div_ceil(chunk)
-    }
-}
-
-/// One lane on one member: part `lane` of `lanes` of each block.
-#[derive(Debug)]
-struct Distances {
-    blocks: Arc<Blocks>,
-    member: u32,
-    lane: u32,
-    lanes: u64,
-}
-
-impl Distances {
-    /// The lane's part of a block.
-    fn part(&self, block: Range<u64>) -> Range<u64> {
-        piece(block, self.lanes, self.lane)
-    }
-}
-
-impl Steps for Distances {
-    fn len(&self) -> u32 {
-        2 * self.blocks.members
-    }
-
-    fn step(&self, k: u32) -> Step {
-        let (distance, members) = (k / 2, self.blocks.members);
-        let at = |ahead: u32| if ahead >= members { ahead - members } else { ahead };
-        if k.is_multiple_of(2) {
-            let to = at(self.member + distance);
-            return Step::new(Action::Send, to, self.part(self.blocks.sent(self.member, to)));
-        }
-        let from = at(self.member + members - distance);
-        Step::new(Action::RecvInto, from, self.part(self.blocks.received(from, self.member)))
     }
 }

@@ -4,18 +4,14 @@
 //! are the last members; they contribute nothing and their buffer is scratch. Otherwise the first members serve: their own
 //! contribution comes first in the sum, then the others' in member order. Two rounds, whatever the number of members.
 
-use super::super::algorithm::{Algorithm, Entry, Parameter, Value};
-use super::super::meaning::Collective;
+use super::prelude::*;
 use super::trees::{Place, Trees, Ways};
-
-/// The word for servers that only serve.
-const DEDICATED: &str = "dedicated";
 
 pub(super) static ENTRY: Entry = Entry {
     name: "parameter-server",
     parameters: &[
         Parameter::Count { what: "the number of servers", example: 1, most: u32::MAX, because: "" },
-        Parameter::Flag { word: DEDICATED },
+        Parameter::Flag { word: "dedicated" },
     ],
     help: "servers own shards, sum them and send them back",
     serves: |collective| *collective == Collective::AllReduce,
@@ -49,13 +45,6 @@ pub(super) static ENTRY: Entry = Entry {
     servers: |algorithm| if algorithm.flag(1) { algorithm.count(0) } else { 0 },
     ..Entry::PLAIN
 };
-
-impl Algorithm {
-    /// `parameter-server`: so many servers, the first members that way, or the last ones where they only serve.
-    pub fn parameter_server(servers: u32, dedicated: bool) -> Algorithm {
-        Algorithm::new(&ENTRY, [Value::Count(servers), Value::Flag(if dedicated { DEDICATED } else { "" })])
-    }
-}
 
 /// A member's place in the star round one server.
 #[derive(Debug)]

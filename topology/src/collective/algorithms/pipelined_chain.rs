@@ -4,8 +4,8 @@
 //! flight the latency is hidden and a member inside the chain sends 2n elements: n towards the root, n away from it.
 //! It is the tree in which every member has one child: root, root + 1, … in a row around the ring.
 
-use super::super::algorithm::Entry;
 use super::k_ary_tree::Kary;
+use super::prelude::*;
 use super::trees::{Ways, rooted};
 
 pub(super) static ENTRY: Entry = Entry {

@@ -5,15 +5,8 @@
 //! ends summed at member b, so a reduce-scatter leaves every member its own shard.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::super::algorithm::{Algorithm, Entry};
-use super::super::lanes::{Lanes, Sent, Steps};
-use super::super::meaning::Collective;
-use super::super::phase::Phase;
-use super::super::shard::{Cut, Split, shard};
-use super::super::step::{Action, Step};
-use crate::symmetry::Permutations;
+use super::prelude::*;
 
 pub(super) static ENTRY: Entry = Entry {
     name: "ring",
@@ -56,14 +49,40 @@ impl Ring {
 }
 
 impl Lanes for Ring {
-    fn steps(&self, member: u32, lane: u32, split: &Split) -> Arc<dyn Steps> {
+    fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
         let &Ring { members, reduce, gather } = self;
         let blocks = if self.is_allreduce() {
-            Blocks::new(split.extent(lane), members, 0, 1)
+            Blocks::new(split.extent(index), members, 0, 1)
         } else {
-            Blocks::new(0..split.elements, members, lane, split.chunks)
+            Blocks::new(0..split.elements, members, index, split.chunks)
         };
-        Arc::new(Round { member, members, reduce, gather, blocks })
+        let next = if member + 1 == members { 0 } else { member + 1 };
+        // A phase sends every block but one: that summed last here, or that which the next member has from the start.
+        let reduced = reduce.then(|| blocks.but(member, members));
+        let gathered = gather.then(|| blocks.but(next, members));
+        let sent = reduced.into_iter().chain(gathered).sum();
+        let behind = move |distance: u32| {
+            // distance is at most p, so that one correction is enough
+            let ahead = member + members - distance;
+            if ahead >= members { ahead - members } else { ahead }
+        };
+        let step = move |k: u32| {
+            let (round, receives) = (k / 2, k % 2);
+            let summing = reduce && round < members - 1;
+            // reduce: block i − 1 − s goes out in round s; gather: block i − s
+            let back = match (summing, reduce) {
+                (true, _) => round + 1,
+                (false, true) => round - (members - 1),
+                (false, false) => round,
+            };
+            let block = blocks.range(behind(back + receives));
+            match (receives, summing) {
+                (0, _) => Step::new(Action::Send, next, block),
+                (_, true) => Step::new(Action::RecvSum, behind(1), block),
+                (_, false) => Step::new(Action::RecvInto, behind(1), block),
+            }
+        };
+        Lane::new(2 * self.rounds(), step).sending(sent)
     }
 
     fn rounds(&self) -> u32 {
@@ -135,55 +154,5 @@ impl Blocks {
         let is_long = u64::from(u64::from(index) < self.cut.remainder);
         let (longs, all) = (self.cut.remainder - is_long, u64::from(members) - 1);
         [short.times(all - longs), long.times(longs)].into_iter().sum()
-    }
-}
-
-/// One lane of a ring on one member.
-#[derive(Debug)]
-struct Round {
-    member: u32,
-    members: u32,
-    reduce: bool,
-    gather: bool,
-    blocks: Blocks,
-}
-
-impl Round {
-    /// The block `distance` members back.
-    fn behind(&self, distance: u32) -> u32 {
-        // distance is at most p, so that one correction is enough
-        let ahead = self.member + self.members - distance;
-        if ahead >= self.members { ahead - self.members } else { ahead }
-    }
-}
-
-impl Steps for Round {
-    fn len(&self) -> u32 {
-        2 * (self.members - 1) * (u32::from(self.reduce) + u32::from(self.gather))
-    }
-
-    fn step(&self, k: u32) -> Step {
-        let (round, receives) = (k / 2, k % 2);
-        let summing = self.reduce && round < self.members - 1;
-        // reduce: block i − 1 − s goes out in round s; gather: block i − s
-        let back = match (summing, self.reduce) {
-            (true, _) => round + 1,
-            (false, true) => round - (self.members - 1),
-            (false, false) => round,
-        };
-        let block = self.blocks.range(self.behind(back + receives));
-        match (receives, summing) {
-            (0, _) => Step::new(Action::Send, if self.member + 1 == self.members { 0 } else { self.member + 1 }, block),
-            (_, true) => Step::new(Action::RecvSum, self.behind(1), block),
-            (_, false) => Step::new(Action::RecvInto, self.behind(1), block),
-        }
-    }
-
-    /// A phase sends every block but one: that summed last here, or that which the next member has from the start.
-    fn sent(&self) -> Sent {
-        let next = if self.member + 1 == self.members { 0 } else { self.member + 1 };
-        let reduced = self.reduce.then(|| self.blocks.but(self.member, self.members));
-        let gathered = self.gather.then(|| self.blocks.but(next, self.members));
-        reduced.into_iter().chain(gathered).sum()
     }
 }

@@ -3,12 +3,7 @@
 //! One round; the root sends (or takes in) n(p − 1)/p elements through its own wire. A data-parallel table that moves a node's
 //! whole batch through its first GPU does both in every step (Kumar et al. 2018 §4.3).
 
-use std::ops::Range;
-use std::sync::Arc;
-
-use super::super::lanes::{Lanes, Steps};
-use super::super::shard::{Split, piece, shard};
-use super::super::step::{Action, Step};
+use super::prelude::*;
 
 /// A root and the others.
 #[derive(Debug)]
@@ -20,9 +15,16 @@ pub(super) struct Rooted {
 }
 
 impl Lanes for Rooted {
-    fn steps(&self, member: u32, lane: u32, split: &Split) -> Arc<dyn Steps> {
-        let &Rooted { members, root, scatter } = self;
-        Arc::new(Parts { root, scatter, member, members, elements: split.elements, lane, lanes: split.chunks })
+    /// The root goes round the others, the nearest first.
+    fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
+        let (&Rooted { members, root, scatter }, &Split { elements, chunks, .. }) = (self, split);
+        let is_root = member == root;
+        let action = if is_root == scatter { Action::Send } else { Action::RecvInto };
+        Lane::new(if is_root { members - 1 } else { 1 }, move |k| {
+            let other = (root + k + 1) % members;
+            let (peer, part) = if is_root { (other, other) } else { (root, member) };
+            Step::new(action, peer, piece(shard(elements, members.into(), part.into()), chunks, index))
+        })
     }
 
     fn rounds(&self) -> u32 {
@@ -37,43 +39,5 @@ impl Lanes for Rooted {
 
     fn chunks(&self, elements: u64, chunk: u64) -> u64 {
         elements.div_ceil(self.members.into()).div_ceil(chunk)
-    }
-}
-
-/// One lane on one member: piece `lane` of `lanes` of every part, parts being even.
-#[derive(Debug)]
-struct Parts {
-    root: u32,
-    scatter: bool,
-    member: u32,
-    members: u32,
-    elements: u64,
-    lane: u32,
-    lanes: u64,
-}
-
-impl Parts {
-    /// The lane's piece of the part of `member`.
-    fn piece(&self, member: u32) -> Range<u64> {
-        piece(shard(self.elements, self.members.into(), member.into()), self.lanes, self.lane)
-    }
-}
-
-impl Steps for Parts {
-    fn len(&self) -> u32 {
-        if self.member == self.root { self.members - 1 } else { 1 }
-    }
-
-    /// The root goes round the others, the nearest first.
-    fn step(&self, k: u32) -> Step {
-        let (peer, part) = match self.member == self.root {
-            true => {
-                let other = (self.root + k + 1) % self.members;
-                (other, other)
-            }
-            false => (self.root, self.member),
-        };
-        let sends = (self.member == self.root) == self.scatter;
-        Step::new(if sends { Action::Send } else { Action::RecvInto }, peer, self.piece(part))
     }
 }

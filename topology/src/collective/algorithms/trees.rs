@@ -4,16 +4,11 @@
 //! of the lane passes once up and once down, so an allreduce sends n·(children + 1) elements from an inner member.
 
 use std::fmt;
-use std::ops::Range;
-use std::sync::Arc;
 
-use super::super::lanes::{Idle, Lanes, Sent, Steps};
-use super::super::meaning::Collective;
-use super::super::shard::Split;
-use super::super::step::{Action, Step};
+use super::prelude::*;
 
 /// A member's place in a rooted tree. Children are numbered in the order in which their sums are awaited.
-pub(super) trait Place: fmt::Debug + Send + Sync + 'static {
+pub(super) trait Place: Send + Sync + 'static {
     /// The member above, none at the root.
     fn parent(&self) -> Option<u32>;
 
@@ -77,11 +72,23 @@ impl<F> fmt::Debug for Trees<F> {
 }
 
 impl<P: Place, F: Fn(u32, u32) -> Option<P> + Send + Sync> Lanes for Trees<F> {
-    fn steps(&self, member: u32, lane: u32, split: &Split) -> Arc<dyn Steps> {
-        match (self.place)(member, split.group(lane)) {
-            Some(place) => Arc::new(Edges::new(place, self.ways, split.extent(lane))),
-            None => Arc::new(Idle),
-        }
+    fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
+        let Some(place) = (self.place)(member, split.group(index)) else { return Lane::idle() };
+        let (extent, ways) = (split.extent(index), self.ways);
+        let (children, parent) = (place.children(), place.parent());
+        // one for each edge at this member
+        let edges = children + u32::from(parent.is_some());
+        let (ups, downs) = (edges * u32::from(ways.up), edges * u32::from(ways.down));
+        Lane::new(ups + downs, move |k| {
+            let (action, peer) = match (k.checked_sub(ups), parent) {
+                (None, Some(parent)) if k == children => (Action::Send, parent),
+                (None, _) if k == 0 && !place.contributes() => (Action::RecvInto, place.child(k)),
+                (None, _) => (Action::RecvSum, place.child(k)),
+                (Some(0), Some(parent)) => (Action::RecvInto, parent),
+                (Some(k), _) => (Action::Send, place.served(k - u32::from(parent.is_some()))),
+            };
+            Step::new(action, peer, extent.clone())
+        })
     }
 
     fn rounds(&self) -> u32 {
@@ -103,57 +110,5 @@ impl<P: Place, F: Fn(u32, u32) -> Option<P> + Send + Sync> Lanes for Trees<F> {
 
     fn is_pipelined(&self) -> bool {
         self.is_pipelined
-    }
-}
-
-/// One lane over a tree on one member.
-#[derive(Debug)]
-struct Edges<P> {
-    place: P,
-    ways: Ways,
-    extent: (u64, u64),
-    children: u32,
-    parent: Option<u32>,
-}
-
-impl<P: Place> Edges<P> {
-    fn new(place: P, ways: Ways, extent: Range<u64>) -> Edges<P> {
-        let (children, parent) = (place.children(), place.parent());
-        Edges { place, ways, extent: (extent.start, extent.end), children, parent }
-    }
-
-    /// Steps of one way: one for each edge at this member.
-    fn edges(&self) -> u32 {
-        self.children + u32::from(self.parent.is_some())
-    }
-}
-
-impl<P: Place> Steps for Edges<P> {
-    fn len(&self) -> u32 {
-        self.edges() * (u32::from(self.ways.up) + u32::from(self.ways.down))
-    }
-
-    fn step(&self, k: u32) -> Step {
-        let range = self.extent.0..self.extent.1;
-        let parent = self.parent.unwrap_or(0);
-        if self.ways.up && k < self.edges() {
-            if k == self.children {
-                return Step::new(Action::Send, parent, range);
-            }
-            let first = k == 0 && !self.place.contributes();
-            let action = if first { Action::RecvInto } else { Action::RecvSum };
-            return Step::new(action, self.place.child(k), range);
-        }
-        let k = if self.ways.up { k - self.edges() } else { k };
-        if self.parent.is_some() && k == 0 {
-            return Step::new(Action::RecvInto, parent, range);
-        }
-        Step::new(Action::Send, self.place.served(k - u32::from(self.parent.is_some())), range)
-    }
-
-    fn sent(&self) -> Sent {
-        let up = u64::from(self.ways.up && self.parent.is_some());
-        let down = if self.ways.down { u64::from(self.children) } else { 0 };
-        Sent::message(self.extent.1 - self.extent.0).times(up + down)
     }
 }
