@@ -12,6 +12,7 @@ mod pairwise;
 mod parameter_server;
 mod pipelined_chain;
 mod recursive_doubling;
+mod recursive_halving;
 mod ring;
 mod rooted;
 mod trees;
@@ -36,7 +37,7 @@ use super::lanes::Lanes;
 use crate::{InputError, nearest};
 
 /// The algorithms, in the order in which they are listed.
-static ENTRIES: [&Entry; 12] = [
+static ENTRIES: [&Entry; 13] = [
     &ring::ENTRY,
     &halving_doubling::ENTRY,
     &binomial_tree::ENTRY,
@@ -46,6 +47,7 @@ static ENTRIES: [&Entry; 12] = [
     &parameter_server::ENTRY,
     &pairwise::ENTRY,
     &direct::ENTRY,
+    &recursive_halving::ENTRY,
     &hierarchical::ENTRY,
     &library_mpi::ENTRY,
     &library_nccl::ENTRY,

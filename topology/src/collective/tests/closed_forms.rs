@@ -71,7 +71,7 @@ fn log(p: u64) -> u64 {
 }
 
 /// The table of `docs/collectives.md`, for p = 2, 4, 8, 16, 32 and n a multiple of p (and of the number of servers).
-const TABLE: [Row; 21] = [
+const TABLE: [Row; 22] = [
     Row {
         collective: "allreduce",
         algorithm: "ring",
@@ -147,6 +147,13 @@ const TABLE: [Row; 21] = [
         collective: "reduce-scatter",
         algorithm: "ring",
         rounds: |p| p - 1,
+        most: |p, n| n * (p - 1) / p,
+        total: |p, n| n * (p - 1),
+    },
+    Row {
+        collective: "reduce-scatter",
+        algorithm: "recursive-halving",
+        rounds: log,
         most: |p, n| n * (p - 1) / p,
         total: |p, n| n * (p - 1),
     },

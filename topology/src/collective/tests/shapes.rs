@@ -145,6 +145,19 @@ fn a_tree_of_two_children_on_six() {
     assert_eq!(rounds("tree:30"), rounds("parameter-server:1"));
 }
 
+/// Thakur et al. 2005 §4.1: across the middle first. Of five members 0 hands its buffer to 1 and gets its part back.
+#[test]
+fn recursive_halving_among_five() {
+    let algorithm = "recursive-halving".parse().expect("a known algorithm");
+    let schedule = Schedule::new(&Collective::ReduceScatter, &algorithm, &Group::flat(5), 10, 0).expect("serves");
+    assert_eq!(shown(&schedule, 0, 0), ["Send 1 0..10", "RecvInto 1 0..2"]);
+    assert_eq!(
+        shown(&schedule, 1, 0),
+        ["RecvSum 0 0..10", "Send 3 6..10", "RecvSum 3 0..6", "Send 2 4..6", "RecvSum 2 0..4", "Send 0 0..2"]
+    );
+    assert_eq!(schedule.rounds(), 3);
+}
+
 /// Two nodes of two: a lane carries its chunk up the node, across the leaders 0 and 2, and down again.
 #[test]
 fn a_hierarchical_lane_carries_all_three_phases() {
