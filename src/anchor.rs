@@ -9,7 +9,8 @@ use lockstep_topology::InputError;
 use lockstep_topology::cluster::{Device, Route};
 
 use crate::experiment::{Anchor, Experiment};
-use crate::predict::{Setup, predict};
+use crate::predicted::predict;
+use crate::setup::Setup;
 use crate::site::Site;
 use lockstep_report::failure::Failure;
 

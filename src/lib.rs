@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod operation;
 pub mod papers;
 pub mod predict;
+pub mod predicted;
 pub mod profile;
 mod quiet;
 pub mod run_failure;

@@ -3,11 +3,12 @@
 mod segment;
 #[cfg(test)]
 mod tests;
+mod tuned;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::replica::Evaluation;
 use lockstep_exec::{Run, State};
-use lockstep_models::{Program, Trial, median};
+use lockstep_models::{Program, Trial, median, quantile};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
@@ -15,7 +16,6 @@ use crate::launch::Launch;
 use crate::metrics::{Resumed, training};
 use crate::operation::Operation;
 use crate::run_failure::run_failure;
-use crate::tune;
 use lockstep_report::failure::Failure;
 use lockstep_report::{MeasuredRow, scaling_efficiencies};
 pub(crate) use segment::{Part, segment};
@@ -83,7 +83,7 @@ pub fn measure(
     launch: &mut Launch,
 ) -> Result<Option<Measured>, Failure> {
     if experiment.tunes {
-        return tune::measured(configuration, experiment, seed, (data, held_out), operation, launch);
+        return tuned::tuned(configuration, experiment, seed, (data, held_out), operation, launch);
     }
     if let (Length::Epochs(epochs), false) = (experiment.length, experiment.growth.is_empty()) {
         return grown(configuration, experiment, seed, (data, held_out), operation, launch, epochs);
@@ -253,14 +253,6 @@ fn error_pct(experiment: &Experiment, evaluations: &[Evaluation]) -> Option<f64>
     let earlier = evaluations.len().saturating_sub(experiment.judged_epochs as usize);
     let errors: Vec<f64> = evaluations[earlier..].iter().map(|one| 100.0 * (1.0 - one.accuracy())).collect();
     (!errors.is_empty()).then(|| median(errors))
-}
-
-/// The value below which `share` of the ascending `values` lie, interpolated; zero of none.
-pub fn quantile(values: &[f64], share: f64) -> f64 {
-    let Some(last) = values.len().checked_sub(1) else { return 0.0 };
-    let at = share.clamp(0.0, 1.0) * last as f64;
-    let (below, above) = (values[at.floor() as usize], values[at.ceil() as usize]);
-    below + (above - below) * at.fract()
 }
 
 /// Whether this binary can run over MPI.

@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
-use lockstep_models::straggling_s;
+use lockstep_models::{quantile, straggling_s};
 use lockstep_sim::{Conditions, Platform, SimError, simulate};
 
-use crate::measure::quantile;
-use crate::predict::{Predicted, Setup};
+use crate::predicted::Predicted;
+use crate::setup::Setup;
 
 /// How the step times of all trials spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,7 +111,7 @@ fn spread_on(
 mod tests {
     use super::*;
     use crate::experiment::Experiment;
-    use crate::predict::predict;
+    use crate::predicted::predict;
     use crate::site::Site;
 
     #[test]

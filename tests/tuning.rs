@@ -66,8 +66,8 @@ fn tuning_is_refused_where_it_makes_no_sense() {
 #[test]
 fn a_tuned_run_repeats_by_its_log() {
     use lockstep::launch::Launch;
+    use lockstep::measure::measure;
     use lockstep::operation::STALL_LIMIT;
-    use lockstep::tune::measured;
     use lockstep::tuner_log::Logged;
     use lockstep_exec::data::Dataset;
 
@@ -79,7 +79,7 @@ fn a_tuned_run_repeats_by_its_log() {
     let trial = |learners: u32, images: f64| Trial { learners: vec![learners], throughput: vec![images] };
     let train = |experiment: &Experiment| {
         let mut launch = Launch::new(experiment, STALL_LIMIT).unwrap();
-        measured(&configuration, experiment, 1, (&data, Some(&held_out)), &Operation::default(), &mut launch)
+        measure(&configuration, experiment, 1, (&data, Some(&held_out)), &Operation::default(), &mut launch)
             .unwrap()
             .unwrap()
     };

@@ -49,6 +49,6 @@ pub use sampling::Sampling;
 pub use straggling::straggling_s;
 pub use strategy::{EaSgd, Scheme, Sma, Strategy};
 pub use task::{After, Buffer, Declared, Exchange, Op, Phase, Stream, Task, TaskId};
-pub use timeline::{Span, Step, Timeline, WAIT, median};
+pub use timeline::{Span, Step, Timeline, WAIT, median, quantile};
 pub use totals::{Total, Totals};
 pub use tuner::{DEFAULT_THRESHOLD, Trial, Tuner, Verdict};

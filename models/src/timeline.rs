@@ -207,6 +207,14 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
+/// The value below which `share` of the ascending `values` lie, interpolated; zero of none.
+pub fn quantile(values: &[f64], share: f64) -> f64 {
+    let Some(last) = values.len().checked_sub(1) else { return 0.0 };
+    let at = share.clamp(0.0, 1.0) * last as f64;
+    let (below, above) = (values[at.floor() as usize], values[at.ceil() as usize]);
+    below + (above - below) * at.fract()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,5 +274,15 @@ mod tests {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(median(vec![]), 0.0);
+    }
+
+    #[test]
+    fn quantiles_by_hand() {
+        let values = [1.0, 2.0, 4.0];
+        assert_eq!(quantile(&values, 0.5), 2.0);
+        assert_eq!(quantile(&values, 0.25), 1.5);
+        assert_eq!(quantile(&values, 0.9), 2.0 + 2.0 * 0.8);
+        assert_eq!(quantile(&[], 0.9), 0.0);
+        assert_eq!(quantile(&[7.0], 0.1), 7.0);
     }
 }

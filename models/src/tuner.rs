@@ -87,6 +87,9 @@ pub struct Tuner {
 }
 
 impl Tuner {
+    /// More learners than any device has use for.
+    pub const MOST: u32 = 64;
+
     /// A tuner that begins with one learner on each device. `most`: how many each device's memory holds, taken for one where
     /// it is none. Where all devices are `alike` it measures the first and sets all (§4.4). `threshold`: the share by which
     /// throughput must grow.
@@ -126,6 +129,20 @@ impl Tuner {
     /// All that was observed, in order: the log of its decisions, for equal observations are answered alike.
     pub fn trials(&self) -> &[Trial] {
         &self.trials
+    }
+
+    /// What it observed of its first device and what it came to, for people to read:
+    /// `learners per device and images/s of each device: 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`.
+    pub fn trail(&self) -> String {
+        let trial = |trial: &Trial| format!("{}: {:.1}", trial.learners[0], trial.throughput[0]);
+        let trials: Vec<String> = self.trials.iter().map(trial).collect();
+        let Climb { threshold, most, now, .. } = &self.devices[0];
+        format!(
+            "learners per device and images/s of each device: {}; settled at {} (threshold {} %, at most {most} fit)",
+            trials.join(", "),
+            now.learners(),
+            threshold * 100.0
+        )
     }
 
     /// Observes what a log holds, as far as it was made under the same conditions.

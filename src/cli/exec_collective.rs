@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lockstep_exec::{ASIDE, check_buffers, check_threads};
+use lockstep_models::quantile;
 use lockstep_topology::{Group, InputError, Library, Schedule};
 
 use super::flags::{CollectiveFlags, positive};
@@ -12,7 +13,6 @@ use super::sim_collective::{at_algorithm, collective_run};
 use crate::collective::{Meeting, measure};
 use crate::experiment::{Experiment, TransportKind};
 use crate::launch::Launch;
-use crate::measure::quantile;
 use crate::operation::STALL_LIMIT;
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;

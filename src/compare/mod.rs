@@ -13,7 +13,7 @@ use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use lockstep_exec::data::Dataset;
-use lockstep_models::{Timeline, WAIT, median};
+use lockstep_models::{Timeline, WAIT, median, quantile};
 use lockstep_sim::Prediction;
 use lockstep_topology::InputError;
 
@@ -22,11 +22,12 @@ use crate::experiment::alike::{self, Here};
 use crate::experiment::{Configuration, Experiment};
 use crate::host::Cores;
 use crate::launch::Launch;
-use crate::measure::{Measured, lay_out, measure, quantile};
+use crate::measure::{Measured, lay_out, measure};
 use crate::operation::{Operation, STALL_LIMIT};
-use crate::predict::{self, Setup};
+use crate::predict;
 use crate::quiet::Quiet;
 use crate::run_failure::run_failure;
+use crate::setup::Setup;
 use crate::site::PROFILE_PATH;
 use ground::Ground;
 use lockstep_report::failure::Failure;

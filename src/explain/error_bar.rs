@@ -9,7 +9,7 @@ use lockstep_sim::answer::{OwnTime, Parameter, Sensitivity};
 use lockstep_sim::{Interval, Profile, TransportEntry, chain_key};
 
 use super::names;
-use crate::predict::Predicted;
+use crate::predicted::Predicted;
 use crate::site::Site;
 use lockstep_report::explanation::ErrorBar;
 

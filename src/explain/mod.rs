@@ -11,7 +11,8 @@ use lockstep_sim::answer::{Bound, Hiding, Sensitivity, fullest_device, hiding, p
 use lockstep_topology::{Cluster, Placement};
 
 use crate::experiment::{Configuration, Experiment};
-use crate::predict::{Predicted, Setup, failure, optimizer_elements};
+use crate::predicted::{Predicted, failure, optimizer_elements};
+use crate::setup::Setup;
 use crate::site::Site;
 pub use collective::explain_collective;
 use lockstep_report::explanation::{

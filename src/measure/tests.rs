@@ -1,4 +1,4 @@
-//! Tests of measured rows: the error of a run, its spread over seeds, quantiles.
+//! Tests of measured rows: the error of a run, its spread over seeds.
 
 use super::*;
 
@@ -67,14 +67,4 @@ fn a_run_that_learners_joined_is_judged_by_its_last_five_epochs_too() {
     let mut sorted = seen.clone();
     sorted.sort_by(f64::total_cmp);
     assert_ne!(middle(&seen), (sorted[3] + sorted[4]) / 2.0, "not the median of all: {seen:?}");
-}
-
-#[test]
-fn quantiles_by_hand() {
-    let values = [1.0, 2.0, 4.0];
-    assert_eq!(quantile(&values, 0.5), 2.0);
-    assert_eq!(quantile(&values, 0.25), 1.5);
-    assert_eq!(quantile(&values, 0.9), 2.0 + 2.0 * 0.8);
-    assert_eq!(quantile(&[], 0.9), 0.0);
-    assert_eq!(quantile(&[7.0], 0.1), 7.0);
 }

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::case::{Case, Known, at};
 use super::figures::Cores;
 use super::fit::{Found, fit, machine};
-use super::{Fit, Mark, Paper, Quantity, Row, plot};
+use super::paper::{Fit, Paper};
+use super::plotting;
+use super::quantity::Quantity;
+use super::row::{Mark, Row};
 use lockstep_report::failure::Failure;
 use lockstep_report::{PaperRow, PlotRow};
 
@@ -67,7 +70,7 @@ fn of_paper(paper: &Paper, cores: &Cores, each: &(impl Fn(&Row) + Sync)) -> Resu
     let rows = cores.each(&paper.rows, |row| printed(&case, paper, row).map_err(|failure| at(row, failure)));
     let mut rows: Vec<PaperRow> = rows.into_iter().collect::<Result<_, _>>()?;
     leave_out(paper, &found, &mut rows);
-    let plots = plot::predicted(paper, &case, cores)?;
+    let plots = plotting::predicted(paper, &case, cores)?;
     Ok(Account { rows, notes, plots })
 }
 

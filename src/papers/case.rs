@@ -7,11 +7,14 @@ use lockstep_topology::{ErrorPlace, InputError};
 
 use super::figures::{Cores, Figure, first, setup};
 use super::machine::{Hosted, Machine, Parameter, fed, scaled};
-use super::{Mark, Paper, Plot, Quantity, Row};
+use super::paper::Paper;
+use super::plot::Plot;
+use super::quantity::Quantity;
+use super::row::{Mark, Row};
 use crate::anchor::{self, Scaled};
 use crate::experiment::Experiment;
 use crate::site::Site;
-use crate::tune;
+use crate::tune::tune;
 use lockstep_report::failure::Failure;
 
 /// One paper while its rows are predicted.
@@ -172,7 +175,7 @@ impl<'a> Case<'a> {
         let kernels = Scaled::new(site.costs.as_ref(), self.factor(experiment));
         let costs = Hosted::new(&kernels, &self.machine, ranks, experiment.strategy.period());
         let setup = setup(experiment, site)?;
-        let (chosen, _) = tune::predicted(&first(experiment)?, experiment, &site.cluster, &costs, &setup)?;
+        let (chosen, _) = tune(&first(experiment)?, experiment, &site.cluster, &costs, &setup)?;
         Ok(chosen.learners)
     }
 

@@ -9,7 +9,7 @@ use lockstep_sim::{shuffle_time, simulate_collective};
 use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};
 use lockstep_topology::{Placement, PlacementRule, Schedule};
 
-use super::quantity::Dimension;
+use super::unit::Dimension;
 
 /// Bytes of an fp32 element.
 const ELEMENT_BYTES: f64 = 4.0;

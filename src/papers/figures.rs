@@ -9,7 +9,8 @@ use lockstep_sim::{Costs, FoldRule, NetworkModel};
 use lockstep_topology::{Collective, InputError};
 
 use crate::experiment::{Configuration, Experiment};
-use crate::predict::{Predicted, Setup, predict};
+use crate::predicted::{Predicted, predict};
+use crate::setup::Setup;
 use crate::site::Site;
 use lockstep_report::failure::Failure;
 

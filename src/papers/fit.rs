@@ -4,25 +4,12 @@
 //! are smooth in it, so they are interpolated between a few simulations, of which each next one is where the least is
 //! expected; parameters take turns until none moves. Everything is a function of the file.
 
-use super::Paper;
-use super::Row;
 use super::case::{Case, Known};
 use super::figures::Cores;
 use super::machine::{Machine, Parameter};
+use super::paper::{Fit, Paper};
+use super::row::Row;
 use lockstep_report::failure::Failure;
-
-/// A parameter to be fitted.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Fit {
-    /// Of the machine.
-    pub parameter: Parameter,
-    /// Its least and largest value: seconds, a coefficient of variation, or a factor.
-    pub between: [f64; 2],
-    /// The names of the rows that it is fitted to.
-    pub rows: Vec<String>,
-    /// What it stands for.
-    pub why: String,
-}
 
 /// A parameter's value and, for each of its rows, the value without that row and what is then predicted for the row over
 /// what was published; nothing where it is the only row.

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use lockstep_topology::{Cluster, InputError};
 
 use super::account::Account;
-use super::{Paper, chart, plot};
+use super::paper::Paper;
+use super::{chart, plotting};
 use lockstep_report::svg::{escaped, significant};
 use lockstep_report::{PaperRow, PlotRow};
 
@@ -93,10 +94,10 @@ fn figures(out: &mut String, paper: &Paper, points: &[PlotRow]) {
         let _ = writeln!(
             out,
             "<figure>{}<figcaption><b>{} (paper: {})</b>{}</figcaption></figure>",
-            plot::svg(plot, &own),
+            plotting::svg(plot, &own),
             escaped(&plot.title),
             escaped(&plot.like),
-            escaped(&plot::told(plot, &own))
+            escaped(&plotting::told(plot, &own))
         );
     }
     *out += "</div>\n";
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn a_page_has_all_rows_and_needs_nothing_else() {
         let papers = [Paper::load("krizhevsky2014").unwrap()];
-        let row = |row: &super::super::Row| PaperRow {
+        let row = |row: &crate::papers::row::Row| PaperRow {
             paper: "krizhevsky2014".into(),
             row: row.name.clone(),
             says: "a < b & c".into(),

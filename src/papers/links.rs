@@ -4,7 +4,8 @@
 use super::case::{Case, Known};
 use super::figures::{Cores, Figure};
 use super::machine::{Machine, Parameter};
-use super::{PAPERS, Paper, Shipped};
+use super::paper::Paper;
+use super::shipped::{PAPERS, Shipped};
 use crate::experiment::Experiment;
 use crate::site::Site;
 use crate::sweep::Scale;

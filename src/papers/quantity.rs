@@ -1,8 +1,7 @@
-//! What a published figure is of, and in which unit it stands.
+//! What a published figure is of.
 
-use std::str::FromStr;
-
-use super::Computed;
+use super::computed::Computed;
+use super::unit::Dimension;
 use crate::experiment::Experiment;
 
 /// What is published and predicted.
@@ -55,68 +54,6 @@ pub enum Quantity {
     },
     /// A closed form over model and algorithm.
     Computed(Computed),
-}
-
-/// A unit of published figures.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Unit {
-    /// As it is printed.
-    pub name: &'static str,
-    /// How many of what is predicted (seconds, bytes, FLOPs, 1) make one.
-    pub factor: f64,
-    /// Of what it is a unit.
-    pub of: Dimension,
-}
-
-/// What a unit measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dimension {
-    /// Seconds.
-    Time,
-    /// Bytes.
-    Size,
-    /// Bytes per second.
-    Rate,
-    /// Floating-point operations.
-    Work,
-    /// Images per second.
-    Throughput,
-    /// A ratio or a count.
-    Number,
-}
-
-/// All units.
-const UNITS: [Unit; 15] = {
-    use Dimension::{Number, Rate, Size, Throughput, Time, Work};
-    [
-        Unit { name: "us", factor: 1e-6, of: Time },
-        Unit { name: "ms", factor: 1e-3, of: Time },
-        Unit { name: "s", factor: 1.0, of: Time },
-        Unit { name: "min", factor: 60.0, of: Time },
-        Unit { name: "h", factor: 3600.0, of: Time },
-        Unit { name: "days", factor: 86400.0, of: Time },
-        Unit { name: "MB", factor: 1e6, of: Size },
-        Unit { name: "MiB", factor: 1_048_576.0, of: Size },
-        Unit { name: "B", factor: 1.0, of: Size },
-        Unit { name: "Gbit/s", factor: 1.25e8, of: Rate },
-        Unit { name: "TFLOP", factor: 1e12, of: Work },
-        Unit { name: "images/s", factor: 1.0, of: Throughput },
-        Unit { name: "%", factor: 0.01, of: Number },
-        Unit { name: "x", factor: 1.0, of: Number },
-        Unit { name: "1", factor: 1.0, of: Number },
-    ]
-};
-
-impl FromStr for Unit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Unit, String> {
-        let names = || UNITS.map(|unit| unit.name).join(", ");
-        UNITS
-            .into_iter()
-            .find(|unit| unit.name == text)
-            .ok_or_else(|| format!("{text:?}: unknown unit: write {}", names()))
-    }
 }
 
 impl Quantity {

@@ -3,9 +3,12 @@
 use lockstep_models::Strategy;
 use lockstep_topology::{Algorithm, Bandwidth, InputError};
 
-use super::computed::{Buffers, ExchangeRatio};
+use super::computed::{Buffers, Computed, ExchangeRatio};
 use super::machine::Parameter;
-use super::{Computed, Fit, Mark, Paper, Quantity, Row, Unit};
+use super::paper::{Fit, Paper};
+use super::quantity::Quantity;
+use super::row::{Mark, Row};
+use super::unit::Unit;
 use crate::experiment::reader::{Entry, Section, Source};
 use crate::experiment::{Experiment, read};
 

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use lockstep_topology::ErrorPlace;
 
-use super::{Quantity, Unit};
+use super::quantity::Quantity;
+use super::unit::Unit;
 use crate::experiment::Experiment;
 
 /// Why a row's error does not count; only these exempt one.

@@ -1,6 +1,12 @@
 //! Tests of papers: what files are refused, that anchors come out, and that computed rows are what was published.
 
+use lockstep_topology::InputError;
+
+use super::machine::Parameter;
+use super::quantity::Quantity;
+use super::row::Mark;
 use super::*;
+use crate::experiment::Experiment;
 
 /// A paper on two GPUs' worth of LeNet with these rows.
 fn paper(rows: &str) -> Result<Paper, InputError> {
@@ -171,7 +177,8 @@ fn a_fit_finds_what_made_its_rows() {
 /// The last of eight ranks whose hosts vary, against the simulator's own draws for every rank and step.
 #[test]
 fn jitter_of_hosts_is_what_drawn_steps_come_to() {
-    use crate::predict::{Setup, predict};
+    use crate::predicted::predict;
+    use crate::setup::Setup;
     use crate::site::Site;
     use lockstep_sim::{Distribution, Family, Jitter, NetworkModel};
     let text = "name = \"e\"\nmodel = \"resnet-32\"\ncluster = \"ethernet-gpu-8\"\nranks = 8\nbatch_per_rank = 512\nbucket = \"whole\"\n";

@@ -9,7 +9,8 @@ use super::hardware::{Hardware, Shelf};
 use super::plan::{Plan, Point, Sweep};
 use crate::anchor::{Scaled, fit};
 use crate::experiment::{Batch, Experiment, default_method};
-use crate::predict::{Setup, predict};
+use crate::predicted::predict;
+use crate::setup::Setup;
 use lockstep_report::failure::Failure;
 use lockstep_report::{Setting, SweepRow};
 

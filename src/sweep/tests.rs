@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::experiment::Experiment;
-use crate::predict::{Setup, predict};
+use crate::predicted::predict;
+use crate::setup::Setup;
 use crate::site::Site;
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;

@@ -114,5 +114,5 @@ fn the_papers_own_figures_are_read() {
         let points: usize = paper.plots.iter().flat_map(|plot| &plot.lines).map(|line| line.points.len()).sum();
         assert!(paper.plots.len() >= 2 && points >= 3, "{name}");
     }
-    assert!(Plot::of(&paper(), "of/nowhere.toml").unwrap().is_empty());
+    assert!(super::plots(&paper(), "of/nowhere.toml").unwrap().is_empty());
 }

@@ -4,12 +4,14 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::across::{BYTES, Moved, set, spacing};
 use super::published::published;
-use super::{Exchange, Line, Of, Plot, Point, Upwards};
 use crate::experiment::Experiment;
 use crate::experiment::reader::{Entry, Section, Source};
-use crate::papers::quantity::Dimension;
+use crate::papers::paper::Paper;
+use crate::papers::plot::{Exchange, Line, Of, Plot, Point, Upwards};
+use crate::papers::quantity::Quantity;
 use crate::papers::read::{changed, computed};
-use crate::papers::{Paper, Quantity, Row, Unit};
+use crate::papers::row::Row;
+use crate::papers::unit::{Dimension, Unit};
 use lockstep_report::failure::Failure;
 
 const PLOT_KEYS: [&str; 7] = ["name", "title", "like", "caption", "x", "y", "line"];

@@ -4,9 +4,8 @@ use lockstep_models::Tuner;
 use lockstep_sim::Costs;
 use lockstep_topology::Cluster;
 
-use super::{MOST, trail};
 use crate::experiment::{Configuration, Experiment};
-use crate::predict::predict;
+use crate::predicted::predict;
 use crate::setup::Setup;
 use lockstep_report::failure::Failure;
 
@@ -15,7 +14,7 @@ use lockstep_report::failure::Failure;
 ///
 /// # Errors
 /// As [`predict`].
-pub fn predicted(
+pub fn tune(
     configuration: &Configuration,
     experiment: &Experiment,
     cluster: &Cluster,
@@ -25,12 +24,12 @@ pub fn predicted(
     let input = |error| Failure::Input(experiment.locate(error));
     let alone = predict(&mut configuration.clone(), experiment, cluster, costs, setup)?;
     let each = alone.memory.memory.total() / u64::from(alone.memory.ranks.max(1));
-    let by_memory = alone.memory.capacity.map_or(u64::from(MOST), |capacity| capacity.0 / each.max(1));
+    let by_memory = alone.memory.capacity.map_or(u64::from(Tuner::MOST), |capacity| capacity.0 / each.max(1));
     let takes = |learners: &u32| {
         let placed = experiment.with_learners(configuration, *learners).map(|mut one| one.place(cluster, experiment));
         matches!(placed, Ok(Ok(_)))
     };
-    let most = (1..=MOST.min(by_memory as u32)).take_while(takes).last().unwrap_or(1);
+    let most = (1..=Tuner::MOST.min(by_memory as u32)).take_while(takes).last().unwrap_or(1);
     let devices = f64::from(configuration.job.workers);
     let mut tuner = Tuner::new(&[most], true, experiment.tuner_threshold);
     let mut images_per_s = alone.images_per_s;
@@ -43,5 +42,5 @@ pub fn predicted(
     }
     let chosen = experiment.with_learners(configuration, tuner.learners()[0]).map_err(input)?;
     let label = configuration.label();
-    Ok((chosen, format!("{label}: {}", trail(&tuner, experiment.tuner_threshold, most))))
+    Ok((chosen, format!("{label}: {}", tuner.trail())))
 }

@@ -1,9 +1,11 @@
 //! The points of a paper's plots: what is predicted along each line, what is published, and what perfect scaling would be.
 
-use super::{Line, Of, Plot};
 use crate::papers::case::{Case, at_place};
 use crate::papers::figures::Cores;
-use crate::papers::{Paper, Quantity, Row};
+use crate::papers::paper::Paper;
+use crate::papers::plot::{Line, Of, Plot};
+use crate::papers::quantity::Quantity;
+use crate::papers::row::Row;
 use lockstep_report::PlotRow;
 use lockstep_report::failure::Failure;
 use lockstep_report::svg::Spacing;

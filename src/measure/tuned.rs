@@ -9,10 +9,9 @@ use lockstep_exec::data::Dataset;
 use lockstep_models::{Trial, Tuner};
 use lockstep_topology::InputError;
 
-use super::{MOST, trail};
+use super::{Measured, Part, segment, steps};
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
 use crate::launch::Launch;
-use crate::measure::{Measured, Part, segment, steps};
 use crate::operation::Operation;
 use crate::run_failure::run_failure;
 use lockstep_report::failure::Failure;
@@ -20,11 +19,11 @@ use lockstep_report::failure::Failure;
 /// Iterations that an observation takes; the first ones, in which memory is new, do not count.
 const SEGMENT: u32 = 20;
 
-/// Trains a configuration as [`crate::measure::measure`] does, while the tuner finds its number of learners.
+/// Trains a configuration as [`super::measure`] does, while the tuner finds its number of learners.
 ///
 /// # Errors
 /// As there; ranks of several processes, and a log that this run does not follow.
-pub fn measured(
+pub(super) fn tuned(
     configuration: &Configuration,
     experiment: &Experiment,
     seed: u64,
@@ -87,7 +86,7 @@ pub fn measured(
         if last {
             measured.run.losses = losses;
             measured.trials = tuner.trials().to_vec();
-            measured.tuning = Some(format!("{label}: {}", trail(&tuner, experiment.tuner_threshold, most)));
+            measured.tuning = Some(format!("{label}: {}", tuner.trail()));
             return Ok(Some(measured));
         }
         state = Some(measured.run.state());
@@ -102,5 +101,5 @@ fn most_here(configuration: &Configuration, experiment: &Experiment) -> Result<u
     let ranks = (4 * cores / threads.max(1)) as u32;
     let most = ranks.min(experiment.devices()?.most_ranks(&program, threads).map_err(run_failure)?)
         / configuration.job.workers.max(1);
-    Ok(most.clamp(1, MOST))
+    Ok(most.clamp(1, Tuner::MOST))
 }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Line, Plot};
+use crate::papers::plot::{Line, Plot};
 use lockstep_report::PlotRow;
 use lockstep_report::svg::{Axis, DASHES, Frame, escaped, points, significant, tick};
 

@@ -2,9 +2,9 @@
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
-use super::Across;
 use crate::experiment::reader::{Entry, Section, Source};
 use crate::experiment::{Experiment, read};
+use crate::papers::plot::Across;
 use lockstep_report::svg::Spacing;
 
 const X_KEYS: [&str; 7] = ["key", "label", "values", "names", "times", "write", "scale"];

@@ -5,7 +5,9 @@
 
 use crate::experiment::Experiment;
 use crate::papers::figures::first;
-use crate::papers::{Paper, Quantity, Row};
+use crate::papers::paper::Paper;
+use crate::papers::quantity::Quantity;
+use crate::papers::row::Row;
 use lockstep_report::failure::Failure;
 
 /// The published figure of `row` as `wanted` of the same configuration; none where it does not follow.

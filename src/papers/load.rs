@@ -1,0 +1,48 @@
+//! Papers by their names or from their files.
+
+use std::path::Path;
+
+use lockstep_topology::{DESCRIPTION, InputError, read_text};
+
+use super::paper::Paper;
+use super::shipped::{PAPERS, Shipped};
+use super::{plotting, read};
+
+impl Paper {
+    /// The paper called `name`, or that of the file at this path.
+    ///
+    /// # Errors
+    /// An unknown name, an unreadable file, and whatever [`Paper::parse`] refuses.
+    pub fn load(name: &str) -> Result<Paper, InputError> {
+        if let Some(shipped) = Shipped::called(name) {
+            return Paper::parse(&format!("experiments/papers/{name}.toml"), shipped.rows);
+        }
+        if !name.ends_with(".toml") {
+            let names = PAPERS.map(|shipped| shipped.name).join(", ");
+            let message = format!("there is no such paper: there are {names}, or name a .toml file");
+            return Err(InputError::new("PAPER", name, message));
+        }
+        let text = read_text(Path::new(name), DESCRIPTION)
+            .map_err(|error| InputError::new("PAPER", name, error.told("name one of lockstep's, or a .toml file")))?;
+        Paper::parse(name, &text)
+    }
+
+    /// The paper called `name` with what is drawn of it.
+    ///
+    /// # Errors
+    /// As [`Paper::load`], and whatever is refused of the file of its figures.
+    pub fn with_plots(name: &str) -> Result<Paper, InputError> {
+        let mut paper = Paper::load(name)?;
+        paper.plots = plotting::plots(&paper, name)?;
+        Ok(paper)
+    }
+
+    /// The paper that `text`, the content of `file`, describes.
+    ///
+    /// # Errors
+    /// Anything that is no TOML, unknown or missing keys, units that do not fit, an anchor that no figure can be: with file,
+    /// line, value and cure.
+    pub fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
+        read::parse(file, text)
+    }
+}

@@ -1,0 +1,36 @@
+//! `Paper`: its published figures, what they have in common, what is fitted of its machine and what is drawn of it.
+
+use super::machine::Parameter;
+use super::plot::Plot;
+use super::row::Row;
+use crate::experiment::Experiment;
+
+/// One paper: its rows and what they have in common.
+#[derive(Debug, Clone)]
+pub struct Paper {
+    /// Its short name.
+    pub name: String,
+    /// Authors, year, title.
+    pub source: String,
+    /// What all rows have in common.
+    pub common: Experiment,
+    /// What is fitted of its machine, in the order in which it is.
+    pub fits: Vec<Fit>,
+    /// The published figures, in the paper's order.
+    pub rows: Vec<Row>,
+    /// What is drawn of it; none unless asked for.
+    pub plots: Vec<Plot>,
+}
+
+/// A parameter to be fitted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fit {
+    /// Of the machine.
+    pub parameter: Parameter,
+    /// Its least and largest value: seconds, a coefficient of variation, or a factor.
+    pub between: [f64; 2],
+    /// The names of the rows that it is fitted to.
+    pub rows: Vec<String>,
+    /// What it stands for.
+    pub why: String,
+}

@@ -1,0 +1,96 @@
+//! `Plot`: what is drawn of a paper. Lines of configurations that differ in one key, and points that stand on them.
+
+use lockstep_report::svg::Spacing;
+use lockstep_topology::ErrorPlace;
+
+use super::row::Row;
+use super::unit::Unit;
+use crate::experiment::Experiment;
+
+/// One plot.
+#[derive(Debug, Clone)]
+pub struct Plot {
+    /// Its short name, by which notebooks find it.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// The paper's figure or section whose axes it has.
+    pub like: String,
+    /// What bounds its lines.
+    pub caption: String,
+    /// To the right.
+    pub(super) x: Across,
+    /// Upwards.
+    pub(super) y: Upwards,
+    /// In the order of the legend.
+    pub(super) lines: Vec<Line>,
+}
+
+/// The axis to the right.
+#[derive(Debug, Clone)]
+pub(super) struct Across {
+    pub(super) label: String,
+    pub(super) spacing: Spacing,
+    /// The values, and what they are called where that is not their number.
+    pub(super) values: Vec<(f64, Option<String>)>,
+}
+
+/// The axis upwards.
+#[derive(Debug, Clone)]
+pub(super) struct Upwards {
+    pub(super) label: String,
+    pub(super) spacing: Spacing,
+    pub(super) unit: Unit,
+    /// Where a linear axis begins.
+    pub(super) from: f64,
+}
+
+/// A line: what is predicted at each value of the axis, and the published figures that stand beside it.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) of: Of,
+    /// Whether the line that perfect scaling would be goes with it.
+    pub(super) perfect: bool,
+    pub(super) points: Vec<Point>,
+}
+
+/// What stands at each value of the axis to the right.
+#[derive(Debug, Clone)]
+pub(super) enum Of {
+    /// A quantity of a configuration, as of a row that nobody has published.
+    Rows(Vec<Row>),
+    /// An allreduce alone.
+    Exchanges(Vec<Exchange>),
+}
+
+/// An allreduce of the experiment's first configuration, alone on the machine.
+#[derive(Debug, Clone)]
+pub(super) struct Exchange {
+    pub(super) at: Experiment,
+    pub(super) bytes: u64,
+    /// Whether its bytes per second are asked for, not its seconds.
+    pub(super) rate: bool,
+    /// File and line.
+    pub(super) place: ErrorPlace,
+}
+
+/// A published figure on a line.
+#[derive(Debug, Clone)]
+pub(super) struct Point {
+    /// Its row's name.
+    pub(super) row: String,
+    pub(super) x: f64,
+    /// In the axis's unit; none where the figure published is `x`, so that the point stands on the line.
+    pub(super) y: Option<f64>,
+}
+
+impl Plot {
+    /// The configurations that it shows.
+    pub(super) fn experiments(&self) -> impl Iterator<Item = &Experiment> {
+        self.lines.iter().flat_map(|line| match &line.of {
+            Of::Rows(rows) => rows.iter().flat_map(Row::experiments).collect::<Vec<_>>(),
+            Of::Exchanges(exchanges) => exchanges.iter().map(|exchange| &exchange.at).collect(),
+        })
+    }
+}

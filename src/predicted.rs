@@ -1,0 +1,103 @@
+//! `Predicted`: one configuration simulated on a cluster, and what follows from its timeline.
+
+use lockstep_models::Program;
+use lockstep_sim::answer::{Bound, DeviceMemory, bound, fullest_device};
+use lockstep_sim::{Costs, Platform, Prediction, SimError, simulate};
+use lockstep_topology::{Cluster, Hosting, Placement};
+
+use crate::experiment::{Configuration, Experiment};
+use crate::setup::Setup;
+use lockstep_report::failure::Failure;
+
+/// What is predicted of one configuration.
+pub struct Predicted {
+    /// What was simulated.
+    pub program: Program,
+    /// Which device each rank is on.
+    pub placement: Placement,
+    /// Which process each rank is in.
+    pub hosting: Hosting,
+    /// Timeline, traffic and utilisation.
+    pub prediction: Prediction,
+    /// Median seconds per step.
+    pub step_time_s: f64,
+    /// Samples per second over all ranks.
+    pub images_per_s: f64,
+    /// Seconds per step in which computation stands still.
+    pub exposed_comm_s: f64,
+    /// What bounds the step.
+    pub bound: Bound,
+    /// The device whose memory is fullest.
+    pub memory: DeviceMemory,
+}
+
+impl Predicted {
+    /// Where it was simulated.
+    pub fn platform<'a>(&'a self, cluster: &'a Cluster, costs: &'a dyn Costs, setup: &'a Setup) -> Platform<'a> {
+        Platform {
+            cluster,
+            placement: &self.placement,
+            hosting: &self.hosting,
+            costs,
+            network: setup.network,
+            conditions: &setup.conditions,
+        }
+    }
+}
+
+/// Simulates one configuration, placing its ranks on `cluster`.
+///
+/// # Errors
+/// More ranks than places, an algorithm that cannot serve the group; a program that deadlocks.
+pub fn predict(
+    configuration: &mut Configuration,
+    experiment: &Experiment,
+    cluster: &Cluster,
+    costs: &dyn Costs,
+    setup: &Setup,
+) -> Result<Predicted, Failure> {
+    let input = |error| Failure::Input(experiment.locate(error));
+    let (placement, hosting) = configuration.place(cluster, experiment).map_err(input)?;
+    let program = configuration.program().map_err(input)?;
+    let platform = Platform {
+        cluster,
+        placement: &placement,
+        hosting: &hosting,
+        costs,
+        network: setup.network,
+        conditions: &setup.conditions,
+    };
+    let mut driver = setup.options.driver();
+    if let Some(claims) = experiment.replay.as_deref().filter(|_| program.claims()) {
+        driver = driver.replaying(&program, claims).map_err(input)?;
+    }
+    let prediction =
+        simulate(&program, &platform, driver, &setup.options).map_err(|error| failure(error, experiment))?;
+    let step_time_s = prediction.timeline.step_time_s();
+    let bound = bound(&program, &platform, &setup.options, &prediction);
+    let memory = fullest_device(&program, cluster, &placement, optimizer_elements(experiment)).map_err(input)?;
+    Ok(Predicted {
+        step_time_s,
+        images_per_s: program.global_batch() as f64 / step_time_s,
+        exposed_comm_s: prediction.timeline.exposed_comm_s(&program),
+        bound,
+        memory,
+        program,
+        placement,
+        hosting,
+        prediction,
+    })
+}
+
+/// A simulation's error, at the line of the experiment that it is about.
+pub(crate) fn failure(error: SimError, experiment: &Experiment) -> Failure {
+    match error {
+        SimError::Input(error) => Failure::Input(experiment.locate(error)),
+        other => Failure::Run(other.to_string()),
+    }
+}
+
+/// What SGD keeps for each parameter: its velocity, where there is momentum; learners have none of their own.
+pub(crate) fn optimizer_elements(experiment: &Experiment) -> u64 {
+    u64::from(experiment.optimizer.momentum != 0.0 && experiment.strategy.averaging(1, 1).is_none())
+}
