@@ -198,6 +198,8 @@ impl Transport for MemoryEnd {
             if !self.job.has_ended(sent.to) || sent.hold.is_done() {
                 return Ok(false);
             }
+            // A rank that leaves early says why before it ends.
+            self.job.check()?;
             return Err(TransportError::Ended { rank: self.rank, peer: sent.to, tag: sent.tag });
         }
         let hold = self.sends.remove(id.0).hold;
@@ -236,6 +238,7 @@ impl Transport for MemoryEnd {
         let receive = self.receives.get_mut(id.0);
         let (from, tag) = (receive.from, receive.tag);
         let Some(envelope) = receive.envelope.take() else {
+            self.job.check()?;
             return Err(TransportError::Ended { rank: self.rank, peer: from, tag });
         };
         let (sent, expected) = (envelope.data.len(), receive.into.len());
@@ -243,11 +246,11 @@ impl Transport for MemoryEnd {
             return Err(TransportError::Length { from, to: self.rank, tag, sent, expected });
         }
         if !envelope.hold.begin() {
-            return Err(self.job.failure().cloned().unwrap_or(TransportError::Ended {
-                rank: self.rank,
-                peer: from,
-                tag,
-            }));
+            // A rank that takes a message back says next why it leaves.
+            loop {
+                self.job.check()?;
+                std::thread::yield_now();
+            }
         }
         receive.into.count();
         let taken = receive.into.take(envelope.data, receive.combine);
