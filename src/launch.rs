@@ -13,6 +13,7 @@ use lockstep_models::Program;
 use lockstep_topology::blocks;
 use lockstep_topology::{InputError, ranks_of_each};
 
+use crate::devices::devices;
 use crate::experiment::{Configuration, Experiment, TransportKind};
 use crate::measure::check_transport;
 #[cfg(feature = "mpi")]
@@ -162,7 +163,7 @@ impl Launch {
     /// # Errors
     /// Ranks that do not divide among the processes that `mpirun` started, and what [`check_run`] refuses.
     pub fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
-        let devices = experiment.devices()?;
+        let devices = devices(experiment)?;
         let check = |configuration: &Configuration| {
             let ranks = configuration.job.ranks();
             self.check_ranks(ranks).map_err(|message| InputError::flag("ranks", ranks.to_string(), message))?;

@@ -11,7 +11,7 @@ use std::time::Instant;
 use lockstep_topology::InputError;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::Identity;
+use crate::experiment::identity::Identity;
 use lockstep_report::output::{Destination, check_writable, unwritable};
 use lockstep_report::progress::tell;
 

@@ -68,8 +68,8 @@ fn a_tuned_run_repeats_by_its_log() {
     use lockstep::launch::Launch;
     use lockstep::measure::measure;
     use lockstep::operation::STALL_LIMIT;
-    use lockstep::tuner_log::Logged;
     use lockstep_exec::data::Dataset;
+    use lockstep_experiment::tuner_log::Logged;
 
     let text = "name = \"tuned\"\nmodel = \"mlp\"\ndata = \"synthetic:2000\"\nbatch_per_rank = 8\nstrategy = \"sma\"\n\
                 learners = \"auto\"\nsteps = 70\n";

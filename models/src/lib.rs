@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod augmentation;
 mod averaging;
 mod check;
 mod copy;
@@ -19,6 +20,7 @@ mod optimizer;
 pub mod overlap;
 mod partition;
 mod passes;
+mod precision;
 mod program;
 mod ranks;
 mod sampling;
@@ -29,6 +31,7 @@ mod timeline;
 mod totals;
 mod tuner;
 
+pub use augmentation::Augmentation;
 pub use averaging::{Assignment, Averaging, AveragingRule, References};
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
@@ -43,6 +46,7 @@ pub use model::{Gather, LayerId, Model, Node, Parameter, Piece, ShardLayer, Shar
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
 pub use partition::Partition;
 pub use passes::fused_chains;
+pub use precision::Precision;
 pub use program::{Program, Role};
 pub use ranks::{RankGroup, RankRange};
 pub use sampling::Sampling;

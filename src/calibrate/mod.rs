@@ -16,8 +16,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use lockstep_exec::data::{Augmentation, Dataset};
-use lockstep_models::{Bucket, Job, Model, Program};
+use lockstep_exec::data::Dataset;
+use lockstep_models::{Augmentation, Bucket, Job, Model, Program};
 use lockstep_sim::{NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
 use lockstep_topology::InputError;
 

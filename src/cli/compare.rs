@@ -6,6 +6,7 @@ use clap::Args;
 use lockstep_topology::InputError;
 
 use crate::compare::{Asked, compare};
+use crate::devices::devices;
 use crate::experiment::{Device, Experiment, TransportKind};
 use crate::launch::Launch;
 use lockstep_report::failure::Failure;
@@ -49,7 +50,7 @@ impl Compare {
                            or name a cluster that has one";
             return Err(experiment.locate(InputError::flag("device", experiment.device.to_string(), message)).into());
         }
-        experiment.devices()?;
+        devices(&experiment)?;
         if experiment.transport == TransportKind::Threads {
             Launch::Threads.check(&experiment, &configurations)?;
         }

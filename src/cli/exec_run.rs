@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::driver_flags::DriverFlags;
 use super::flags::SettingFlags;
 use super::operation_flags::OperationFlags;
-use crate::driver_log::DriverFlags;
+use crate::devices::devices;
 use crate::experiment::setting::RUN;
+use crate::experiment::tuner_log::Logged;
 use crate::launch::Launch;
 use crate::measure::rows;
 use crate::operation::Operation;
-use crate::tuner_log::Logged;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
 use lockstep_report::progress::tell;
@@ -61,7 +62,7 @@ pub(super) struct ExecRun {
 impl ExecRun {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
-        experiment.devices()?;
+        devices(&experiment)?;
         if let Some(path) = &self.replay_tuner {
             experiment.tuning = Logged::load(path)?;
         }

@@ -7,6 +7,7 @@ mod calibrate;
 mod clusters;
 mod compare;
 mod doctor;
+mod driver_flags;
 mod exec_collective;
 mod exec_devices;
 mod exec_inspect;

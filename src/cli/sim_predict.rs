@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 use lockstep_sim::NetworkModel;
 use lockstep_topology::ErrorPlace;
 
+use super::driver_flags::DriverFlags;
 use super::flags::{FoldFlags, SettingFlags};
 use crate::convergence::Convergence;
-use crate::driver_log::DriverFlags;
 use crate::experiment::setting::PREDICT;
 use crate::experiment::{Configuration, trials};
 use crate::explain::text;

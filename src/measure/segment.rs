@@ -6,6 +6,7 @@ use lockstep_topology::InputError;
 
 use super::Measured;
 use crate::checkpoint::{claims_from, identity};
+use crate::devices::devices;
 use crate::experiment::{Configuration, Experiment, Length};
 use crate::launch::Launch;
 use crate::metrics::training;
@@ -130,7 +131,7 @@ pub(crate) fn segment(
         warm_up: experiment.warmup_steps.unwrap_or(WARM_UP.min(steps / 4)).min(steps.saturating_sub(1)),
         seed,
         start: operation.resumed.as_ref().map(|(checkpoint, _)| &checkpoint.state).or(start),
-        devices: experiment.devices()?,
+        devices: devices(experiment)?,
         threads_per_rank: experiment.threads_per_rank as usize,
         arenas: Arenas::default(),
         optimizer: experiment.optimizer.clone(),

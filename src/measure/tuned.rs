@@ -10,6 +10,7 @@ use lockstep_models::{Trial, Tuner};
 use lockstep_topology::InputError;
 
 use super::{Measured, Part, segment, steps};
+use crate::devices::devices;
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
 use crate::launch::Launch;
 use crate::operation::Operation;
@@ -99,7 +100,7 @@ fn most_here(configuration: &Configuration, experiment: &Experiment) -> Result<u
     let threads = experiment.threads_per_rank as usize;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let ranks = (4 * cores / threads.max(1)) as u32;
-    let most = ranks.min(experiment.devices()?.most_ranks(&program, threads).map_err(run_failure)?)
+    let most = ranks.min(devices(experiment)?.most_ranks(&program, threads).map_err(run_failure)?)
         / configuration.job.workers.max(1);
     Ok(most.clamp(1, Tuner::MOST))
 }

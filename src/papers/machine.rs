@@ -12,8 +12,8 @@ use lockstep_topology::Time;
 use lockstep_topology::cluster::{Device, Route};
 
 use crate::experiment::Experiment;
+use crate::experiment::sweep::Scale;
 use crate::site::Site;
-use crate::sweep::Scale;
 
 /// What is fitted.
 #[derive(Debug, Clone, PartialEq)]

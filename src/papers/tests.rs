@@ -138,7 +138,7 @@ fn computed_rows_are_what_was_published() {
 #[test]
 fn a_fit_finds_what_made_its_rows() {
     let step = |launch: f64, model: &str| {
-        let scale = crate::sweep::Scale::new("launch", vec![1.0]).unwrap();
+        let scale = crate::experiment::sweep::Scale::new("launch", vec![1.0]).unwrap();
         let parameter = Parameter::Scale(scale);
         let text =
             format!("{ROW}quantity = \"step-time\"\nat = {{ model = \"{model}\" }}\npublished = 1\nunit = \"us\"\n");

@@ -18,16 +18,17 @@ mod whole;
 use std::sync::Arc;
 
 use lockstep_cuda::{Direct, Gpu, Gpus, Places, Rates, Way, free_memory, probe, rates};
-use lockstep_exec::data::{Augmentation, Dataset};
+use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_models::memory::Memory;
-use lockstep_models::{Model, Op, Pass, Phase, Program};
+use lockstep_models::{Augmentation, Model, Op, Pass, Phase, Program};
 use lockstep_sim::{
     ComputeEntry, CopyEntry, DirectEntry, GpuEntry, HardwareEntry, MemoryEntry, Point, Profile, SumEntry, chain_key,
 };
 use lockstep_topology::InputError;
 
 use crate::calibrate::{interval, merge, of_host, one_worker};
+use crate::devices::gpus;
 use crate::experiment::Device;
 use crate::quiet::Quiet;
 use crate::run_failure::run_failure;
@@ -68,7 +69,7 @@ pub struct Wanted {
 /// # Errors
 /// No GPU, data that cannot be had, no batch that fits, a device that is lost.
 pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> Result<Profile, Failure> {
-    let Some(gpus) = wanted.device.gpus()? else {
+    let Some(gpus) = gpus(wanted.device)? else {
         let message = "is no GPU: take cuda, cuda:tf32 or cuda:bf16, or measure the CPU with lockstep calibrate";
         return Err(InputError::flag("device", wanted.device.to_string(), message).into());
     };

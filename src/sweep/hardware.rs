@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use lockstep_topology::cluster::{DeviceKind, Figure};
 use lockstep_topology::{Cluster, InputError};
 
-use super::plan::{Point, Sweep};
 use crate::experiment::Experiment;
+use crate::experiment::sweep::{Point, Sweep};
 use crate::site::Site;
 
 /// A site, and its cluster as a point wants it.

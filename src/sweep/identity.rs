@@ -5,10 +5,10 @@ use std::path::Path;
 use lockstep_sim::{FoldRule, NetworkModel};
 use lockstep_topology::{RECORD, read_text};
 
-use super::plan::Sweep;
 use super::points::How;
+use crate::experiment::identity::Identity;
+use crate::experiment::sweep::Sweep;
 use crate::experiment::{Batch, SETTINGS, THIS_MACHINE};
-use crate::identity::Identity;
 use crate::site::PROFILE_PATH;
 
 /// The hash of the version, all lists, the settings that points share and predictions read, and the files behind them.

@@ -7,12 +7,9 @@ mod file;
 mod front;
 mod hardware;
 mod identity;
-mod plan;
 mod plot;
 mod points;
-mod range;
 mod run;
-mod scale;
 #[cfg(test)]
 mod tests;
 
@@ -21,9 +18,6 @@ pub use collector::Collector;
 pub use file::RowsFile;
 pub use front::{Front, PAYS};
 pub use identity::identity;
-pub use plan::{MOST_POINTS, Place, Plan, Point, Question, Sweep};
 pub use plot::svg;
 pub use points::{How, Points};
-pub use range::{RankCount, clusters, counts};
 pub use run::{check, estimate, run};
-pub use scale::{SCALES, Scale};

@@ -6,8 +6,8 @@ use lockstep_sim::{FoldRule, Folding, NetworkModel};
 use lockstep_topology::{Algorithm, InputError};
 
 use super::hardware::{Hardware, Shelf};
-use super::plan::{Plan, Point, Sweep};
 use crate::anchor::{Scaled, fit};
+use crate::experiment::sweep::{Plan, Point, Sweep};
 use crate::experiment::{Batch, Experiment, default_method};
 use crate::predicted::predict;
 use crate::setup::Setup;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use super::collector::Collector;
-use super::plan::Sweep;
 use super::points::Points;
 use crate::experiment::THIS_MACHINE;
+use crate::experiment::sweep::Sweep;
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::experiment::Experiment;
+use crate::experiment::sweep::Sweep;
 use crate::predicted::predict;
 use crate::setup::Setup;
 use crate::site::Site;

@@ -4,8 +4,8 @@ use lockstep_models::Target;
 use lockstep_topology::InputError;
 
 use crate::checkpoint::{identity, setting};
+use crate::experiment::identity::Identity;
 use crate::experiment::{Configuration, Experiment, Length, TransportKind};
-use crate::identity::Identity;
 
 /// At most so many runs in a sweep.
 const MOST: u64 = 100_000;

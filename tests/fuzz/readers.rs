@@ -67,7 +67,7 @@ pub(crate) fn record(input: &[u8]) -> bool {
 
 /// A driver's log, replayed for two learners.
 pub(crate) fn claims(input: &[u8]) -> bool {
-    let Ok(claims) = lockstep::driver_log::parse("l.jsonl", &text(input)) else { return false };
+    let Ok(claims) = lockstep_experiment::driver_log::parse("l.jsonl", &text(input)) else { return false };
     let model = Model::parse(
         "m.toml",
         "name = \"small\"\ninput = [1, 2, 2]\n[[layer]]\nkind = \"dense\"\nout_features = 2\n\

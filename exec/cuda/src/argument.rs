@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use lockstep_models::Precision;
+
 /// A number that tensors on the device are made of.
 pub trait Element: Copy {
     /// The type of a tensor that is read, in CUDA C.
@@ -45,6 +47,11 @@ pub enum Scalar {
 }
 
 impl Scalar {
+    /// What activations are made of where products are computed so.
+    pub fn of(precision: Precision) -> Scalar {
+        if precision == Precision::Bf16 { Scalar::Bf16 } else { Scalar::F32 }
+    }
+
     /// Bytes of one.
     pub fn bytes(self) -> u64 {
         match self {

@@ -3,29 +3,10 @@
 //! Layers say what they do as a list of commands, which is data: it is played by a GPU, caught in a CUDA graph and told apart
 //! from another one by comparing both.
 
-use lockstep_models::Shape;
+use lockstep_models::{Precision, Shape};
 
 use super::argument::Scalar;
 use super::table::Call;
-
-/// The numbers that convolutions and products multiply; what they add up is fp32 throughout, and so are parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub enum Precision {
-    /// fp32, as on the CPU.
-    #[default]
-    F32,
-    /// fp32 tensors whose factors are rounded to 10 bits of mantissa.
-    Tf32,
-    /// Activations and factors in bf16; weights are kept in fp32.
-    Bf16,
-}
-
-impl Precision {
-    /// What activations are made of.
-    pub fn scalar(self) -> Scalar {
-        if self == Precision::Bf16 { Scalar::Bf16 } else { Scalar::F32 }
-    }
-}
 
 /// One thing to do on a stream. Addresses are the device's.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,7 @@
 //! NVIDIA GPUs as devices of ranks: the project's own kernels in CUDA C, the commands that layers are made of, and the libraries that
 //! carry them out.
 //!
-//! [`Gpus`] are the devices of a run; `rank` is what one of them is to a rank, in fp32, TF32 or bf16 ([`Precision`]). [`layers`] makes
+//! [`Gpus`] are the devices of a run; `rank` is what one of them is to a rank, in fp32, TF32 or bf16 ([`Precision`](lockstep_models::Precision)). [`layers`] makes
 //! lists of [`Command`]s of a chain's passes without a GPU, [`driver`] plays such lists on one by NVIDIA's libraries, which [`probe`]
 //! finds or says to be missing. The folder `kernels` holds the sources, a file a theme, which NVRTC compiles at run time, those that work on activations once
 //! for each [`Scalar`] that these may be made of. [`table`] has a struct for each
@@ -33,7 +33,7 @@ mod source;
 pub mod table;
 
 pub use argument::{Activation, Argument, Bf16, Element, Parameter, Scalar, Tensor, View, ViewMut};
-pub use command::{Command, Convolution, ConvolutionPass, Convolve, Multiply, Precision};
+pub use command::{Command, Convolution, ConvolutionPass, Convolve, Multiply};
 pub use geometry::{BLOCK, Geometry, Parts, WARP};
 pub use libraries::{Found, Library, Missing, Places};
 pub use nvrtc::{CompileError, Nvrtc};

@@ -4,10 +4,7 @@
 //! layer drops does, so it does not depend on which rank or micro-batch it is in. Images are normalised already: what lies
 //! outside of one is 0, its channel's mean.
 
-use std::fmt;
-use std::str::FromStr;
-
-use lockstep_models::Shape;
+use lockstep_models::{Augmentation, Shape};
 use rand_chacha::ChaCha8Rng;
 
 use super::random::{Purpose, below, stream, uniform};
@@ -19,84 +16,41 @@ const ASPECT: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
 /// Crops that are drawn before the whole image is taken.
 const ATTEMPTS: u32 = 10;
 
-/// What is done to a training sample: `none`, or some of `patch`, `scale`, `crop=PIXELS` and `flip`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Augmentation {
-    /// A patch of the size that the model takes out of a larger image; evaluation takes the one in the centre (Krizhevsky 2014,
-    /// §5, and Iandola et al. 2016, §7.1: 224 of 256 pixels).
-    pub patch: bool,
-    /// A crop of random area and aspect ratio, brought back to the image's size (Goyal et al. 2017, §5.1).
-    pub scale: bool,
-    /// A crop of the image's size out of the image with so many pixels around it (He et al. 2016, §4.2).
-    pub crop: u32,
-    /// Mirrored left to right, every other time.
-    pub flip: bool,
-}
-
-impl FromStr for Augmentation {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Augmentation, String> {
-        let mut found = Augmentation::default();
-        for part in text.split(',').map(str::trim).filter(|part| *part != "none") {
-            match part.split_once('=') {
-                None if part == "patch" => found.patch = true,
-                None if part == "scale" => found.scale = true,
-                None if part == "flip" => found.flip = true,
-                Some(("crop", pixels)) => match pixels.parse() {
-                    Ok(pixels @ 1..=1024) => found.crop = pixels,
-                    _ => return Err(format!("crop={pixels}: must be 1 to 1024 pixels")),
-                },
-                _ => {
-                    return Err(format!("{part:?} is no augmentation: write none, or some of patch,scale,crop=4,flip"));
-                }
-            }
-        }
-        Ok(found)
+/// Makes `image` (`[channels, height, width]` of `shape`) out of `stored`, the `place`-th sample since training began.
+///
+/// # Panics
+/// When `stored` has other channels or is smaller, or it is larger and `how` has no patches.
+pub(super) fn augment(
+    how: &Augmentation,
+    stored: (&[f32], Shape),
+    shape: Shape,
+    image: &mut [f32],
+    seed: u64,
+    place: u64,
+) {
+    let random = &mut stream(seed, Purpose::Augmentation, place);
+    if how.patch {
+        let room = |stored: u32, taken: u32| stored.checked_sub(taken).expect("patches fit into images");
+        let down = below(random, room(stored.1.height, shape.height) + 1);
+        cut(stored, shape, (down, below(random, room(stored.1.width, shape.width) + 1)), image);
+    } else {
+        image.copy_from_slice(stored.0);
     }
-}
-
-impl fmt::Display for Augmentation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let crop = (self.crop > 0).then(|| format!("crop={}", self.crop));
-        let named = |on: bool, name: &str| on.then(|| name.to_owned());
-        let parts = [named(self.patch, "patch"), named(self.scale, "scale"), crop, named(self.flip, "flip")];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        f.write_str(if parts.is_empty() { "none" } else { "" })?;
-        f.write_str(&parts.join(","))
-    }
-}
-
-impl Augmentation {
-    /// Makes `image` (`[channels, height, width]` of `shape`) out of `stored`, the `place`-th sample since training began.
-    ///
-    /// # Panics
-    /// When `stored` has other channels or is smaller, or it is larger and `patch` does not say so.
-    pub(super) fn apply(&self, stored: (&[f32], Shape), shape: Shape, image: &mut [f32], seed: u64, place: u64) {
-        let random = &mut stream(seed, Purpose::Augmentation, place);
-        if self.patch {
-            let room = |stored: u32, taken: u32| stored.checked_sub(taken).expect("patches fit into images");
-            let down = below(random, room(stored.1.height, shape.height) + 1);
-            cut(stored, shape, (down, below(random, room(stored.1.width, shape.width) + 1)), image);
-        } else {
-            image.copy_from_slice(stored.0);
+    let (height, width) = (shape.height as usize, shape.width as usize);
+    let scaled = how.scale.then(|| scaled_crop(random, height, width));
+    let (down, right) = (below(random, 2 * how.crop + 1) as usize, below(random, 2 * how.crop + 1) as usize);
+    let mirrored = how.flip && below(random, 2) == 1;
+    for plane in image.chunks_exact_mut(height * width) {
+        if let Some(window) = scaled {
+            let source = plane.to_vec();
+            resize(&source, (height, width), window, plane);
         }
-        let (height, width) = (shape.height as usize, shape.width as usize);
-        let scaled = self.scale.then(|| scaled_crop(random, height, width));
-        let (down, right) = (below(random, 2 * self.crop + 1) as usize, below(random, 2 * self.crop + 1) as usize);
-        let mirrored = self.flip && below(random, 2) == 1;
-        for plane in image.chunks_exact_mut(height * width) {
-            if let Some(window) = scaled {
-                let source = plane.to_vec();
-                resize(&source, (height, width), window, plane);
-            }
-            if self.crop > 0 {
-                let source = plane.to_vec();
-                shift(&source, width, (down, right), self.crop as usize, plane);
-            }
-            if mirrored {
-                plane.chunks_exact_mut(width).for_each(<[f32]>::reverse);
-            }
+        if how.crop > 0 {
+            let source = plane.to_vec();
+            shift(&source, width, (down, right), how.crop as usize, plane);
+        }
+        if mirrored {
+            plane.chunks_exact_mut(width).for_each(<[f32]>::reverse);
         }
     }
 }
@@ -212,16 +166,6 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
-        for text in ["none", "flip", "crop=4,flip", "scale,flip", "scale,crop=1,flip", "patch,flip"] {
-            assert_eq!(text.parse::<Augmentation>().map(|found| found.to_string()), Ok(text.to_owned()));
-        }
-        for text in ["", "crop", "crop=0", "crop=x", "mirror"] {
-            assert!(text.parse::<Augmentation>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
     fn every_crop_and_both_sides_are_as_likely() {
         let shape = Shape { channels: 1, height: 3, width: 3 };
         let augmentation: Augmentation = "crop=1,flip".parse().unwrap();
@@ -230,7 +174,7 @@ mod tests {
             // Where the two pixels that differ end up tells the crop and the side; some crops lose one or both.
             let stored = [0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0];
             let mut image = [0.0; 9];
-            augmentation.apply((&stored, shape), shape, &mut image, 5, place);
+            augment(&augmentation, (&stored, shape), shape, &mut image, 5, place);
             *counts.entry(image.map(|x| x as u8)).or_insert(0u32) += 1;
         }
         // Nine crops in two sides, 1,000 of each with a deviation of 31; shifted left by one, the 1 is lost.
@@ -258,7 +202,7 @@ mod tests {
         let mut counts = std::collections::BTreeMap::new();
         for place in 0..4_000 {
             let mut patch = [0.0; 12];
-            augmentation.apply((&stored, of), shape, &mut patch, 3, place);
+            augment(&augmentation, (&stored, of), shape, &mut patch, 3, place);
             assert!(patch.iter().zip(&patch[6..]).all(|(first, second)| second - first == 12.0), "{patch:?}");
             *counts.entry(patch[0] as u32).or_insert(0u32) += 1;
         }
@@ -275,7 +219,7 @@ mod tests {
             let augmentation = Augmentation { patch: false, scale: true, crop, flip: true };
             let drawn = |seed, place| {
                 let mut drawn = vec![0.0; image.len()];
-                augmentation.apply((&image, shape), shape, &mut drawn, seed, place);
+                augment(&augmentation, (&image, shape), shape, &mut drawn, seed, place);
                 drawn
             };
             let one = drawn(seed, place);

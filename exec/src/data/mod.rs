@@ -16,10 +16,10 @@ mod synthetic;
 
 use std::path::Path;
 
-use lockstep_models::{Model, Shape};
+use lockstep_models::{Augmentation, Model, Shape};
 use lockstep_topology::{InputError, nearest};
 
-pub use augmentation::Augmentation;
+use augmentation::augment;
 pub use normalisation::Normalisation;
 pub use parts::Parts;
 pub use sampler::Sampler;
@@ -210,7 +210,7 @@ impl Dataset {
         }
         let shape = self.shape();
         self.each(indices, images, labels, |stored, image, number| {
-            self.augmentation.apply((stored, self.shape), shape, image, seed, place + number);
+            augment(&self.augmentation, (stored, self.shape), shape, image, seed, place + number);
         });
     }
 

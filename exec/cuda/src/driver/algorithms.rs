@@ -4,12 +4,12 @@ use std::ffi::c_int;
 
 use cudarc::cudnn::sys as dnn;
 use lockstep_exec::device::DeviceError;
-use lockstep_models::Shape;
+use lockstep_models::{Precision, Shape};
 
 use super::calls::call;
 use super::descriptors::{FilterShape, TensorShape, Window};
 use super::executor::Limits;
-use crate::command::{Convolution, ConvolutionPass, Precision};
+use crate::command::{Convolution, ConvolutionPass};
 
 /// Answers that cuDNN is asked for: more than any pass has algorithms.
 const ASKED: usize = 16;

@@ -1,8 +1,9 @@
 //! Biases by the project's own kernel, where cuDNN or cuBLASLt does not add them: in place, with a ReLU or without.
 
 use crate::argument::{Activation, Bf16, Scalar, View, ViewMut};
-use crate::command::{Convolve, Multiply, Precision};
+use crate::command::{Convolve, Multiply};
 use crate::table::{Call, ChannelAffine, Launch};
+use lockstep_models::Precision;
 
 /// Samples, channels, and places of a channel that follow each other.
 type Sizes = (u32, u32, u32);

@@ -15,8 +15,9 @@ use super::descriptors::{Rectifier, TensorShape};
 use super::executor::Limits;
 use super::staging::{self, Staged};
 use super::stream::Stream;
-use crate::command::{Convolution, ConvolutionPass, Convolve, Precision};
+use crate::command::{Convolution, ConvolutionPass, Convolve};
 use crate::table::Call;
+use lockstep_models::Precision;
 
 /// cuDNN on a stream, with the plans made so far.
 #[derive(Debug)]

@@ -15,8 +15,9 @@ use super::descriptors::{MatrixShape, Operation, Preference};
 use super::executor::Limits;
 use super::stream::Stream;
 use crate::argument::Scalar;
-use crate::command::{Multiply, Precision};
+use crate::command::Multiply;
 use crate::table::Call;
+use lockstep_models::Precision;
 use lt::cublasLtMatmulDescAttributes_t as Attribute;
 use lt::cublasLtMatmulPreferenceAttributes_t as Wish;
 

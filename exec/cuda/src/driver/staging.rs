@@ -3,7 +3,8 @@
 use lockstep_exec::device::DeviceError;
 
 use super::stream::Stream;
-use crate::command::{Convolution, ConvolutionPass, Convolve, Precision};
+use crate::command::{Convolution, ConvolutionPass, Convolve};
+use lockstep_models::Precision;
 
 /// What the address of a tensor must be a multiple of: kernels read four floats at once.
 pub(super) const ALIGNMENT: u64 = 16;

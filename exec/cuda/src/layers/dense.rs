@@ -1,6 +1,6 @@
 //! The fully connected layer with the ReLU behind it: three products of matrices.
 
-use lockstep_models::{Dense as Layer, Shape};
+use lockstep_models::{Dense as Layer, Precision, Shape};
 
 use super::head::Head;
 use super::image::Image;
@@ -8,7 +8,7 @@ use super::script::{Script, count};
 use super::weights::Weights;
 use super::{Forward, Gradients, Space, slopes};
 use crate::table::ReluForward;
-use crate::{Activation, Multiply, Precision, Scalar};
+use crate::{Activation, Multiply, Scalar};
 
 /// `y = x·Wᵀ + b`, rectified or not; x is `[samples, in]`, W `[out, in]`.
 pub(super) struct Dense<A> {

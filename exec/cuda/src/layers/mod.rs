@@ -56,9 +56,9 @@ mod turning;
 mod weights;
 
 use lockstep_exec::device::{ChainLayer, Draw, Mode, cpu, output_of};
-use lockstep_models::{Layer, Shape};
+use lockstep_models::{Layer, Precision, Shape};
 
-use super::{Activation, Command, Precision, Scalar, View, ViewMut};
+use super::{Activation, Command, Scalar, View, ViewMut};
 use head::{Head, made};
 use script::Script;
 use turning::Turning;
@@ -85,7 +85,7 @@ pub struct Form {
 impl Form {
     /// Whether samples of `shape` lie as the host gives them: fp32, channels first.
     pub fn is_plain(self, shape: Shape) -> bool {
-        self.precision.scalar() == Scalar::F32 && !(self.channels_last && turning::is_image(shape))
+        Scalar::of(self.precision) == Scalar::F32 && !(self.channels_last && turning::is_image(shape))
     }
 }
 
@@ -173,7 +173,7 @@ impl<A: Activation> Kernel<A> {
         let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
         assert!(cpu::Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
         assert!(Self::fits(chain, samples), "a batch of {samples} is too large for the chain {layers:?}");
-        assert_eq!(form.precision.scalar(), A::SCALAR, "factors are activations");
+        assert_eq!(Scalar::of(form.precision), A::SCALAR, "factors are activations");
         let computing: Vec<&ChainLayer<'_>> =
             chain.iter().filter(|member| !member.layer.rule().kind().is_view).collect();
         let head = made(&computing, samples, form, space);

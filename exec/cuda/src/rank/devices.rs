@@ -18,7 +18,7 @@ use crate::{Bf16, Scalar};
 
 impl Devices for Gpus {
     fn device(&self, rank: u32, of: Blueprint<'_>, _: &Threads) -> Result<Box<dyn Device>, DeviceError> {
-        Ok(match self.precision.scalar() {
+        Ok(match Scalar::of(self.precision) {
             Scalar::F32 => Box::new(Rank::<f32>::new(self, rank, of)?),
             Scalar::Bf16 => Box::new(Rank::<Bf16>::new(self, rank, of)?),
         })

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lockstep_exec::device::DeviceError;
 
 use crate::driver::{Cache, Context, DeviceMemory, Event, Fill, Modules};
-use crate::{Missing, Places, Precision, probe};
+use crate::{Missing, Places, probe};
+use lockstep_models::Precision;
 
 /// An arena that learners of a device take in turn, with what passes when the last one is done with it.
 pub(super) struct Lent {

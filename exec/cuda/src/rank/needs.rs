@@ -59,7 +59,7 @@ impl Needs {
     /// # Errors
     /// As [`Needs::settled`], but for what does not fit.
     pub(super) fn whole(gpus: &Gpus, of: &Blueprint<'_>, executor: &mut Executor) -> Result<Needs, DeviceError> {
-        match gpus.precision.scalar() {
+        match Scalar::of(gpus.precision) {
             Scalar::F32 => Needs::of::<f32>(of, gpus, Share::all(of), Some(executor)),
             Scalar::Bf16 => Needs::of::<Bf16>(of, gpus, Share::all(of), Some(executor)),
         }

@@ -9,7 +9,7 @@ use super::held::ELEMENT;
 use super::lanes::{Lane, Lanes};
 use crate::driver::{Context, DeviceMemory, Event, Fill, PinnedMemory};
 use crate::layers::{Form, arrange};
-use crate::{Activation, Command, View, ViewMut};
+use crate::{Activation, Command, Scalar, View, ViewMut};
 
 /// Labels and places that can be on their way at once.
 const NOTES: usize = 4;
@@ -165,5 +165,5 @@ impl Samples {
 
 /// Bytes that samples of so many `elements` take as passes take them, if that is not as the host gives them.
 pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: Form) -> u64 {
-    if form.is_plain(shape) { 0 } else { elements * form.precision.scalar().bytes() }
+    if form.is_plain(shape) { 0 } else { elements * Scalar::of(form.precision).bytes() }
 }

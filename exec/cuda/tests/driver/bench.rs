@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lockstep_cuda::driver::{Cache, Context, DeviceMemory, Executor, Fill, Limits, Modules, Priority, Stream};
-use lockstep_cuda::{Command, Convolution, Places, Precision};
-use lockstep_models::Shape;
+use lockstep_cuda::{Command, Convolution, Places};
+use lockstep_models::{Precision, Shape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -1,9 +1,9 @@
 //! Convolutions by cuDNN against plain loops.
 
 use lockstep_cuda::driver::Limits;
-use lockstep_cuda::{Command, Convolution, ConvolutionPass, Convolve, Precision};
+use lockstep_cuda::{Command, Convolution, ConvolutionPass, Convolve};
 use lockstep_exec::device::DeviceError;
-use lockstep_models::Shape;
+use lockstep_models::{Precision, Shape};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 

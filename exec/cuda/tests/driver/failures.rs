@@ -5,10 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use lockstep_cuda::driver::{Cache, Context, DeviceMemory, Executor, Fill, Graphs, Limits, Modules, Priority, Stream};
-use lockstep_cuda::{
-    Command, ConvolutionPass, Convolve, Launch, Multiply, Places, Precision, Scalar, View, ViewMut, table,
-};
+use lockstep_cuda::{Command, ConvolutionPass, Convolve, Launch, Multiply, Places, Scalar, View, ViewMut, table};
 use lockstep_exec::device::DeviceError;
+use lockstep_models::Precision;
 
 use crate::bench::{Bench, pointwise};
 use crate::scene;

@@ -1,7 +1,8 @@
 //! Lists that repeat are caught and launched as graphs, and do what they did before.
 
 use lockstep_cuda::driver::{Counts, DeviceMemory, Graphs, Limits};
-use lockstep_cuda::{Command, ConvolutionPass, Convolve, Launch, Multiply, Precision, Scalar, View, ViewMut, table};
+use lockstep_cuda::{Command, ConvolutionPass, Convolve, Launch, Multiply, Scalar, View, ViewMut, table};
+use lockstep_models::Precision;
 
 use crate::bench::{Bench, pointwise};
 use crate::scene;

@@ -1,8 +1,9 @@
 //! Products of matrices by cuBLASLt against plain loops.
 
 use lockstep_cuda::driver::Limits;
-use lockstep_cuda::{Command, Multiply, Precision, Scalar};
+use lockstep_cuda::{Command, Multiply, Scalar};
 use lockstep_exec::device::DeviceError;
+use lockstep_models::Precision;
 use rand::RngExt;
 
 use crate::bench::{Bench, play, rng, whole};

@@ -9,11 +9,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockstep_cuda::{Gpus, Precision};
+use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{Cpus, Devices, Nulls};
 use lockstep_exec::{ExecError, Options, Run, run};
-use lockstep_models::{Bucket, Job, random_model};
+use lockstep_models::{Bucket, Job, Precision, random_model};
 
 /// In a scene's own process.
 const SCENE: &str = "LOCKSTEP_LINKS_SCENE";

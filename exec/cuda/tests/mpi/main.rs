@@ -13,11 +13,11 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use lockstep_cuda::{Gpus, Precision};
+use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::{Options, Run, run, run_processes};
-use lockstep_models::{Bucket, Job, Program, random_model};
+use lockstep_models::{Bucket, Job, Precision, Program, random_model};
 
 use launch::Scenario;
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use lockstep_cuda::{Gpus, Precision};
+use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::Devices;
 use lockstep_exec::{Evaluations, Options, Run, run};
-use lockstep_models::{Job, Model, Optimizer, Program, Target};
+use lockstep_models::{Job, Model, Optimizer, Precision, Program, Target};
 
 use crate::{cpus, gentle, gpus, near, same, scene};
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_cuda::{Gpus, Precision};
+use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_exec::{ExecError, Options, run};
-use lockstep_models::{Job, Model};
+use lockstep_models::{Job, Model, Precision};
 
 use crate::{gpus, scene};
 

@@ -16,9 +16,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use lockstep_cuda::{Gpus, Places, Precision, probe};
+use lockstep_cuda::{Gpus, Places, probe};
 use lockstep_exec::device::{Cpus, Devices};
-use lockstep_models::Optimizer;
+use lockstep_models::{Optimizer, Precision};
 
 /// In a scene's own process, the folder of the libraries.
 const SCENE: &str = "LOCKSTEP_RANK_SCENE";

@@ -3,12 +3,12 @@
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
 
+use lockstep_cuda::Places;
 use lockstep_cuda::driver::{Context, DeviceMemory, Fill};
-use lockstep_cuda::{Places, Precision};
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Mode};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Job, Model, Op, Phase, Program, SgdStep, random_model};
+use lockstep_models::{Job, Model, Op, Phase, Precision, Program, SgdStep, random_model};
 
 use crate::{gpus, scene};
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use lockstep_cuda::{Gpus, Precision};
+use lockstep_cuda::Gpus;
 use lockstep_exec::Arenas;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{Cpus, Devices};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Job, Model, Program};
+use lockstep_models::{Job, Model, Precision, Program};
 use proptest::prelude::*;
 
 use crate::programs::property;

@@ -4,11 +4,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_cuda::Precision;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::Devices;
 use lockstep_exec::{Arenas, Options, Run, reference, run};
-use lockstep_models::{Bucket, Job, random_model};
+use lockstep_models::{Bucket, Job, Precision, random_model};
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

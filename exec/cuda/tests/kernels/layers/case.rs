@@ -1,10 +1,10 @@
 //! One chain on both sides: the passes that a training step has, and inference.
 
 use lockstep_cuda::layers::{Form, Forward, Gradients, Kernel};
-use lockstep_cuda::{Bf16, Precision, Scalar, View, ViewMut};
+use lockstep_cuda::{Bf16, Scalar, View, ViewMut};
 use lockstep_exec::device::cpu::{self, ChainLayer, Draw, Mode, Threads};
 use lockstep_models::memory::Reads;
-use lockstep_models::{Layer, Phase, Shape};
+use lockstep_models::{Layer, Phase, Precision, Shape};
 use rand::RngExt;
 
 use super::chains::Chain;
@@ -126,7 +126,7 @@ impl Case {
     fn near(&self, got: &[f32], expected: &[f32], terms: &[f32], what: &str) {
         let bound = if self.whole {
             0.0
-        } else if self.form.precision.scalar() == Scalar::Bf16 {
+        } else if Scalar::of(self.form.precision) == Scalar::Bf16 {
             1.0 / 200.0
         } else if self.normalises() {
             2e-5
@@ -157,7 +157,7 @@ impl Case {
 
     /// Forward, all kinds of backward passes, and inference.
     pub(crate) fn agrees(&self, twin: &mut Twin, memory: &mut Memory) {
-        match self.form.precision.scalar() {
+        match Scalar::of(self.form.precision) {
             Scalar::F32 => self.agrees_in::<f32>(twin, memory),
             Scalar::Bf16 => self.agrees_in::<Bf16>(twin, memory),
         }

@@ -1,11 +1,11 @@
 //! What cuDNN and cuBLASLt do, by slow obvious loops in f64, on tensors of the twin's memory.
 
-use lockstep_cuda::{Bf16, Command, Convolution, ConvolutionPass, Convolve, Multiply, Precision, Scalar};
+use lockstep_cuda::{Bf16, Command, Convolution, ConvolutionPass, Convolve, Multiply, Scalar};
 
 use crate::memory::{Memory, Real};
 use crate::size;
 use crate::twin::Twin;
-use lockstep_models::Shape;
+use lockstep_models::{Precision, Shape};
 
 /// Plays commands in order; all products must be of `precision`.
 pub(crate) fn play(commands: &[Command], precision: Precision, twin: &mut Twin, memory: &mut Memory) {
@@ -131,7 +131,7 @@ fn convolve(pass: &Convolve, memory: &mut Memory) {
     let biases = pass.bias.map(|bias| read(memory, bias, of.output.channels as usize));
     let plane = if of.channels_last { 1 } else { (of.output.height * of.output.width) as usize };
     let bias = |at: usize| biases.as_ref().map(|biases| biases[at / plane % biases.len()]);
-    write_as(of.precision.scalar(), memory, (result, sums), bias, (rectified, accumulate));
+    write_as(Scalar::of(of.precision), memory, (result, sums), bias, (rectified, accumulate));
 }
 
 fn multiply(of: &Multiply, memory: &mut Memory) {

@@ -1,9 +1,8 @@
 //! Cross-entropies.
 
-use lockstep_cuda::Precision;
 use lockstep_cuda::layers::CrossEntropy;
 use lockstep_exec::device::cpu;
-use lockstep_models::Layer;
+use lockstep_models::{Layer, Precision};
 use rand::RngExt;
 
 use super::{Own, libraries};

@@ -14,8 +14,8 @@ mod rounding;
 
 use std::cell::RefCell;
 
+use lockstep_cuda::Bf16;
 use lockstep_cuda::layers::{Form, Space};
-use lockstep_cuda::{Bf16, Precision};
 use lockstep_exec::device::cpu::Mode;
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ use crate::{Theme, property};
 use case::Case;
 use chains::Chain;
 use joined::{Joined, Place};
-use lockstep_models::Shape;
+use lockstep_models::{Precision, Shape};
 
 /// Convolutions and dense layers, in all precisions.
 pub(crate) const PRODUCTS: Theme = Theme {

@@ -1,8 +1,8 @@
 //! How far products of rounded factors may lie from exact ones.
 
 use lockstep_cuda::layers::Form;
-use lockstep_cuda::{Bf16, Precision, Scalar};
-use lockstep_models::Layer;
+use lockstep_cuda::{Bf16, Scalar};
+use lockstep_models::{Layer, Precision};
 
 use super::case::Case;
 use super::chains::Chain;
@@ -21,7 +21,7 @@ pub(crate) fn is_bounded(twin: &mut Twin, memory: &mut Memory, chain: Chain, cha
     for (precision, unit) in [(Precision::Bf16, 1.0 / 256.0), (Precision::Tf32, 1.0 / 2048.0)] {
         let form = Form { precision, channels_last };
         let case = Case { chain: chain.clone(), form, whole: false, spare: 0, place: None, batch: None };
-        let all = match precision.scalar() {
+        let all = match Scalar::of(precision) {
             Scalar::F32 => case.products::<f32>(twin, memory),
             Scalar::Bf16 => case.products::<Bf16>(twin, memory),
         };

@@ -5,10 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockstep_exec::data::Augmentation;
 use lockstep_models::{
-    Bucket, Claim, DEFAULT_THRESHOLD, Decay, InitRules, MomentumForm, Optimizer, Sampling, Scaling, Strategy, Target,
-    WarmUp,
+    Augmentation, Bucket, Claim, DEFAULT_THRESHOLD, Decay, InitRules, MomentumForm, Optimizer, Sampling, Scaling,
+    Strategy, Target, WarmUp,
 };
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace};
 
@@ -52,7 +51,7 @@ macro_rules! settings {
         }
 
         /// Every setting.
-        pub(crate) static SETTINGS: &[Setting] = &[$($all)*];
+        pub static SETTINGS: &[Setting] = &[$($all)*];
     };
 }
 

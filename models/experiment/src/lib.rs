@@ -1,32 +1,37 @@
 //! `Experiment`: one question as one value, read from a TOML file or made of flags, and the configurations it asks about.
 
-pub(crate) mod alike;
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub mod alike;
 mod arms;
 mod axes;
 mod configuration;
 mod device;
-pub(crate) mod form;
+pub mod driver_log;
+pub mod form;
 mod growth;
+pub mod identity;
 mod input;
 mod learners;
 mod noise;
 mod optimizer;
 mod page;
 mod published;
-pub(crate) mod read;
-pub(crate) mod reader;
+pub mod read;
+pub mod reader;
 mod recipe;
 mod scenario;
-pub(crate) mod setting;
+pub mod setting;
 mod settings;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 mod transport;
+pub mod tuner_log;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use lockstep_exec::device::Devices;
 use lockstep_topology::{DESCRIPTION, ErrorPlace, InputError, read_text};
 
 pub use arms::Arm;
@@ -36,15 +41,17 @@ pub use device::Device;
 pub use growth::Growth;
 pub use input::Stated as StatedInput;
 pub use learners::Learners;
-pub(crate) use learners::default_method;
-pub use noise::{Noise, trials};
-pub(crate) use page::settings_page;
-pub use published::{Anchor, Point, Published};
+pub use learners::default_method;
+use noise::Noise;
+pub use noise::trials;
+pub use page::settings_page;
+use published::Point;
+pub use published::{Anchor, Published};
 pub use recipe::Recipe;
 pub use scenario::{NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
-pub(crate) use setting::Setting;
+use setting::Setting;
 pub use settings::Experiment;
-pub(crate) use settings::SETTINGS;
+pub use settings::SETTINGS;
 pub use transport::TransportKind;
 
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
@@ -93,14 +100,6 @@ impl Experiment {
     /// Anything that is no TOML, an unknown or missing key, a value out of range: with file, line, value and cure.
     pub fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
         read::parse(file, text)
-    }
-
-    /// What measured runs compute on.
-    ///
-    /// # Errors
-    /// See [`Device::open`].
-    pub fn devices(&self) -> Result<Arc<dyn Devices>, InputError> {
-        self.device.open().map_err(|error| self.locate(error))
     }
 
     /// Whether the file or a flag says something under `key`, in place of the default.

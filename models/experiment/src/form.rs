@@ -8,7 +8,7 @@ use super::reader::Entry;
 use super::setting::Style;
 
 /// How a value is written.
-pub(crate) struct Form<T> {
+pub struct Form<T> {
     /// From a flag's text.
     pub text: fn(&str) -> Result<T, String>,
     /// From a file.
@@ -73,12 +73,12 @@ pub(super) const fn word<T: FromStr<Err = String>>() -> Form<T> {
 }
 
 /// What reads itself from a text, in the form that clap takes.
-pub(crate) fn parsed<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
+pub fn parsed<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse()
 }
 
 /// A count of at least one.
-pub(crate) fn positive(text: &str) -> Result<u32, String> {
+pub fn positive(text: &str) -> Result<u32, String> {
     match text.trim().parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err(format!("must be a whole number from 1 to {}", u32::MAX)),
@@ -93,7 +93,7 @@ fn positive_long(text: &str) -> Result<u64, String> {
 }
 
 /// An algorithm by its name.
-pub(crate) fn algorithm(text: &str) -> Result<Algorithm, String> {
+pub fn algorithm(text: &str) -> Result<Algorithm, String> {
     text.parse().map_err(|error: InputError| error.message)
 }
 
@@ -124,7 +124,7 @@ fn threshold(share: f64) -> Result<f64, String> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn parse_chunk(text: &str) -> Result<Bytes, String> {
+pub fn parse_chunk(text: &str) -> Result<Bytes, String> {
     let bytes: Bytes = text.parse()?;
     if bytes.0 < 4 {
         return Err(format!("{text:?}: a chunk has at least one element: 4B or more"));

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use lockstep_exec::data::Augmentation;
-use lockstep_models::{InitRules, Optimizer};
+use lockstep_models::{Augmentation, InitRules, Optimizer};
 use lockstep_topology::{DESCRIPTION, InputError, nearest, read_text};
 
 use super::optimizer::{inits, optimizer};
@@ -13,11 +12,11 @@ use super::{Experiment, Length};
 
 /// The recipes that come with the project, by file name.
 const FILES: [(&str, &str); 5] = [
-    ("goyal2017", include_str!("../../experiments/recipes/goyal2017.toml")),
-    ("iandola2016", include_str!("../../experiments/recipes/iandola2016.toml")),
-    ("koliousis2019", include_str!("../../experiments/recipes/koliousis2019.toml")),
-    ("krizhevsky2014", include_str!("../../experiments/recipes/krizhevsky2014.toml")),
-    ("kumar2018", include_str!("../../experiments/recipes/kumar2018.toml")),
+    ("goyal2017", include_str!("../../../experiments/recipes/goyal2017.toml")),
+    ("iandola2016", include_str!("../../../experiments/recipes/iandola2016.toml")),
+    ("koliousis2019", include_str!("../../../experiments/recipes/koliousis2019.toml")),
+    ("krizhevsky2014", include_str!("../../../experiments/recipes/krizhevsky2014.toml")),
+    ("kumar2018", include_str!("../../../experiments/recipes/kumar2018.toml")),
 ];
 
 /// How somebody trained something.
@@ -144,7 +143,7 @@ pub(super) const READING: Apart = Apart {
 
 impl Experiment {
     /// Trains as the recipe says; its epochs count only if nothing else says how long.
-    pub(crate) fn follow(&mut self, recipe: Recipe) {
+    pub fn follow(&mut self, recipe: Recipe) {
         self.optimizer = recipe.optimizer.clone();
         (self.inits, self.augmentation) = (recipe.inits, recipe.augmentation);
         let says = |key: &str| self.places.contains_key(key);

@@ -13,14 +13,16 @@ const SHOWN: usize = 60;
 
 /// The file that is being read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Source<'a> {
-    pub(crate) file: &'a str,
-    pub(crate) text: &'a str,
+pub struct Source<'a> {
+    /// Its name in errors.
+    pub file: &'a str,
+    /// Its content.
+    pub text: &'a str,
 }
 
 /// A table, called `title` in errors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
     source: Source<'a>,
     title: &'static str,
     table: &'a DeTable<'a>,
@@ -29,7 +31,7 @@ pub(crate) struct Section<'a> {
 
 /// A value under its key, or an item of a list.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry<'a> {
+pub struct Entry<'a> {
     source: Source<'a>,
     key: &'a str,
     span: Range<usize>,
@@ -38,7 +40,7 @@ pub(crate) struct Entry<'a> {
 
 impl<'a> Source<'a> {
     /// The whole file as a table.
-    pub(crate) fn table(&self) -> Result<Spanned<DeTable<'a>>, InputError> {
+    pub fn table(&self) -> Result<Spanned<DeTable<'a>>, InputError> {
         DeTable::parse(self.text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
             self.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
@@ -46,7 +48,7 @@ impl<'a> Source<'a> {
     }
 
     /// An error about the text at `span`.
-    pub(crate) fn error(&self, span: Range<usize>, message: impl Into<String>) -> InputError {
+    pub fn error(&self, span: Range<usize>, message: impl Into<String>) -> InputError {
         let piece = self.text.get(span.clone()).unwrap_or("").lines().next().unwrap_or("").trim();
         let shown = match piece.char_indices().nth(SHOWN) {
             Some((end, _)) => format!("{}…", &piece[..end]),
@@ -58,7 +60,7 @@ impl<'a> Source<'a> {
 
 impl<'a> Section<'a> {
     /// The table, refusing any key outside `keys`.
-    pub(crate) fn new(
+    pub fn new(
         source: Source<'a>,
         title: &'static str,
         table: &'a DeTable<'a>,
@@ -80,7 +82,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value under `key`, if it is there.
-    pub(crate) fn get(&self, key: &str) -> Option<Entry<'a>> {
+    pub fn get(&self, key: &str) -> Option<Entry<'a>> {
         let (key, value) = self.table.get_key_value(key)?;
         // A header is shown with its bracket.
         let before = self.source.text.get(..key.span().start).unwrap_or("");
@@ -90,7 +92,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value under `key`, which must be there; `example` is a good one.
-    pub(crate) fn need(&self, key: &str, example: &str) -> Result<Entry<'a>, InputError> {
+    pub fn need(&self, key: &str, example: &str) -> Result<Entry<'a>, InputError> {
         let lacks = || {
             let message = format!("lacks the key {key}: add {key} = {example}");
             self.source.error(self.offset..self.offset, format!("{} {message}", self.title))
@@ -99,33 +101,34 @@ impl<'a> Section<'a> {
     }
 
     /// All entries.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
         self.table.keys().filter_map(|key| self.get(key.get_ref()))
     }
 }
 
 impl<'a> Entry<'a> {
-    pub(crate) fn key(&self) -> &'a str {
+    /// The key.
+    pub fn key(&self) -> &'a str {
         self.key
     }
 
     /// An error about the entry.
-    pub(crate) fn error(&self, message: impl Into<String>) -> InputError {
+    pub fn error(&self, message: impl Into<String>) -> InputError {
         self.source.error(self.span.clone(), message)
     }
 
     /// The text of the entry, shortened, as errors repeat it.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         self.error("").value
     }
 
     /// File and line.
-    pub(crate) fn place(&self) -> ErrorPlace {
+    pub fn place(&self) -> ErrorPlace {
         self.error("").place
     }
 
     /// Text in quotes, not empty.
-    pub(crate) fn text(&self) -> Result<&'a str, InputError> {
+    pub fn text(&self) -> Result<&'a str, InputError> {
         match self.value.as_str() {
             Some(text) if !text.trim().is_empty() => Ok(text),
             _ => Err(self.error(format!("{} must be a text in quotes", self.key))),
@@ -133,17 +136,17 @@ impl<'a> Entry<'a> {
     }
 
     /// Whether it is just this text.
-    pub(crate) fn is(&self, text: &str) -> bool {
+    pub fn is(&self, text: &str) -> bool {
         self.plain_text() == Some(text)
     }
 
     /// Text in quotes, whatever it is.
-    pub(crate) fn plain_text(&self) -> Option<&'a str> {
+    pub fn plain_text(&self) -> Option<&'a str> {
         self.value.as_str()
     }
 
     /// What `read` makes of a text.
-    pub(crate) fn read<T, E: ToString>(&self, read: impl Fn(&str) -> Result<T, E>) -> Result<T, InputError> {
+    pub fn read<T, E: ToString>(&self, read: impl Fn(&str) -> Result<T, E>) -> Result<T, InputError> {
         let text = self.text()?;
         // The value stands in the error already; some messages begin with it.
         read(text).map_err(|wrong| {
@@ -154,7 +157,7 @@ impl<'a> Entry<'a> {
     }
 
     /// A whole number in `range`.
-    pub(crate) fn whole(&self, range: Range<u64>) -> Result<u64, InputError> {
+    pub fn whole(&self, range: Range<u64>) -> Result<u64, InputError> {
         let number = self.value.as_integer().and_then(|n| i128::from_str_radix(n.as_str(), n.radix()).ok());
         let number = number.and_then(|number| u64::try_from(number).ok()).filter(|number| range.contains(number));
         number.ok_or_else(|| {
@@ -163,13 +166,13 @@ impl<'a> Entry<'a> {
     }
 
     /// A size or count: from 1 to 2³² − 1.
-    pub(crate) fn count(&self) -> Result<u32, InputError> {
+    pub fn count(&self) -> Result<u32, InputError> {
         // The range holds no more than 32 bits.
         Ok(self.whole(1..1 << 32)? as u32)
     }
 
     /// A finite number of at least `least`.
-    pub(crate) fn number(&self, least: f64) -> Result<f64, InputError> {
+    pub fn number(&self, least: f64) -> Result<f64, InputError> {
         let right = |number: f64| number.is_finite() && number >= least;
         self.checked(|number| {
             right(number).then_some(number).ok_or_else(|| format!("must be a number of at least {least}"))
@@ -177,7 +180,7 @@ impl<'a> Entry<'a> {
     }
 
     /// A number that `check` lets pass.
-    pub(crate) fn checked(&self, check: impl Fn(f64) -> Result<f64, String>) -> Result<f64, InputError> {
+    pub fn checked(&self, check: impl Fn(f64) -> Result<f64, String>) -> Result<f64, InputError> {
         let text = match self.value {
             DeValue::Float(number) => number.as_str(),
             DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
@@ -187,12 +190,12 @@ impl<'a> Entry<'a> {
     }
 
     /// true or false.
-    pub(crate) fn boolean(&self) -> Result<bool, InputError> {
+    pub fn boolean(&self) -> Result<bool, InputError> {
         self.value.as_bool().ok_or_else(|| self.error(format!("{} must be true or false", self.key)))
     }
 
     /// The items of a list, or the value itself as the only one; at least one.
-    pub(crate) fn items(&self) -> Result<Vec<Entry<'a>>, InputError> {
+    pub fn items(&self) -> Result<Vec<Entry<'a>>, InputError> {
         let Some(items) = self.value.as_array() else { return Ok(vec![self.clone()]) };
         if items.is_empty() {
             return Err(self.error(format!("{} must have at least one item", self.key)));
@@ -202,7 +205,7 @@ impl<'a> Entry<'a> {
     }
 
     /// A table with only `keys` in it.
-    pub(crate) fn section(&self, title: &'static str, keys: &[&'static str]) -> Result<Section<'a>, InputError> {
+    pub fn section(&self, title: &'static str, keys: &[&'static str]) -> Result<Section<'a>, InputError> {
         let table = self.value.as_table().ok_or_else(|| self.error(format!("must be a table {title}")))?;
         Section::new(self.source, title, table, self.span.start, keys)
     }

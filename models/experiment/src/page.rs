@@ -7,7 +7,7 @@ use super::setting::{PREDICT, RUN, Reads, SWEEP, Setting};
 
 const HEAD: &str = "# Settings
 
-Every setting of an experiment, from the table in `src/experiment/settings.rs`; `lockstep schema settings` prints this page. A key
+Every setting of an experiment, from the table in `models/experiment/src/settings.rs`; `lockstep schema settings` prints this page. A key
 stands in the experiment's file ([experiments.md](experiments.md)), its flag has hyphens for underscores: `batch_per_rank` is
 `--batch-per-rank`. *Axis* says that `[sweep]` and `sim sweep` take a list of it ([sweeps.md](sweeps.md)).
 
@@ -16,7 +16,7 @@ stands in the experiment's file ([experiments.md](experiments.md)), its flag has
 ";
 
 /// The page, made of the table.
-pub(crate) fn settings_page() -> String {
+pub fn settings_page() -> String {
     let mut page = HEAD.to_owned();
     for setting in SETTINGS {
         let commands = [(PREDICT, "sim predict"), (RUN, "exec run"), (SWEEP, "sim sweep")];
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_page_of_settings_is_current() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/settings.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
         let text = std::fs::read_to_string(path).unwrap_or_default();
         assert!(text == super::settings_page(), "write it anew: cargo run -- schema settings > docs/settings.md");
     }

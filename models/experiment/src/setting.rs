@@ -9,17 +9,17 @@ use super::read::each;
 use super::reader::Entry;
 
 /// A command that takes settings as flags; several are added up.
-pub(crate) type Commands = u8;
+pub type Commands = u8;
 /// `sim predict`.
-pub(crate) const PREDICT: Commands = 1;
+pub const PREDICT: Commands = 1;
 /// `exec run`.
-pub(crate) const RUN: Commands = 2;
+pub const RUN: Commands = 2;
 /// `sim sweep`.
-pub(crate) const SWEEP: Commands = 4;
+pub const SWEEP: Commands = 4;
 
 /// What a setting decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reads {
+pub enum Reads {
     /// Predictions and runs.
     Both,
     /// Predictions alone.
@@ -30,7 +30,7 @@ pub(crate) enum Reads {
 
 /// How the values of a flag are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub enum Style {
     /// One value.
     One,
     /// Values with commas between them.
@@ -44,7 +44,7 @@ pub(crate) enum Style {
 }
 
 /// How a setting is read, from a flag and from TOML.
-pub(crate) trait Reading: Sync {
+pub trait Reading: Sync {
     /// How the flag is written.
     fn style(&self) -> Style;
     /// Whether values may begin with a hyphen, so that an error can say what is wrong with them.
@@ -58,7 +58,7 @@ pub(crate) trait Reading: Sync {
 }
 
 /// A row of the table.
-pub(crate) struct Setting {
+pub struct Setting {
     /// Its key in a file; its flag has hyphens for underscores.
     pub key: &'static str,
     /// What it is, in a line.
@@ -92,7 +92,7 @@ pub(crate) struct Setting {
 }
 
 /// A setting as an axis of sweeps: a key of `[sweep]`, and a flag of `sim sweep`.
-pub(crate) struct Axis {
+pub struct Axis {
     /// What it is, in a line; empty: what its setting says.
     pub help: &'static str,
     /// What is written for its values in the flag's help.
@@ -122,7 +122,7 @@ pub(super) const ROW: Setting = Setting {
 
 /// A setting as the flag of one command.
 #[derive(Clone, Copy)]
-pub(crate) struct Flag {
+pub struct Flag {
     /// The setting.
     pub setting: &'static Setting,
     /// What it is, in a line.
@@ -135,7 +135,7 @@ pub(crate) struct Flag {
 
 impl Setting {
     /// Its flag of `command`, which has the list where it is a sweep.
-    pub(crate) fn flag(&'static self, command: Commands) -> Option<Flag> {
+    pub fn flag(&'static self, command: Commands) -> Option<Flag> {
         match &self.axis {
             Some(axis) if command == SWEEP => {
                 let help = if axis.help.is_empty() { self.help } else { axis.help };
@@ -147,7 +147,7 @@ impl Setting {
     }
 
     /// The key whose line errors about it name.
-    pub(crate) fn place_key(&self) -> &'static str {
+    pub fn place_key(&self) -> &'static str {
         self.table.unwrap_or(self.key)
     }
 }

@@ -11,7 +11,7 @@ use lockstep_topology::{Algorithm, Bytes, InputError};
 
 use super::range::{RankCount, clusters};
 use super::scale::Scale;
-use crate::experiment::{Batch, Experiment};
+use crate::{Batch, Experiment};
 
 /// At most this many points stand in one sweep, whatever `--max-points` allows.
 pub const MOST_POINTS: u64 = 2_000_000;
@@ -63,35 +63,50 @@ pub struct Sweep {
 /// One point of a sweep: a position in each list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
-    pub(super) place: u32,
+    /// The cluster.
+    pub place: u32,
     /// The factors of all scales as one number, the last scale's the fastest digit.
-    pub(super) scale: u32,
-    pub(super) model: u32,
-    pub(super) strategy: u32,
-    pub(super) learners: u32,
-    pub(super) batch: u32,
-    pub(super) accumulate: u32,
-    pub(super) bucket: u32,
-    pub(super) chunk: u32,
-    pub(super) concurrent: u32,
-    pub(super) ranks: u32,
-    pub(super) algorithm: u32,
+    pub scale: u32,
+    /// The model.
+    pub model: u32,
+    /// The strategy.
+    pub strategy: u32,
+    /// The number of learners.
+    pub learners: u32,
+    /// The batch.
+    pub batch: u32,
+    /// The number of micro-batches.
+    pub accumulate: u32,
+    /// The bucket.
+    pub bucket: u32,
+    /// The chunk.
+    pub chunk: u32,
+    /// The number of exchanges in flight.
+    pub concurrent: u32,
+    /// The number of ranks.
+    pub ranks: u32,
+    /// The method of the allreduce.
+    pub algorithm: u32,
 }
 
 /// Points that ask for the same work on the same sort of cluster, which is what a front compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Question {
-    pub(super) entry: u32,
-    pub(super) scale: u32,
-    pub(super) model: u32,
-    pub(super) strategy: u32,
+    /// The entry of the list of clusters.
+    pub entry: u32,
+    /// The factors.
+    pub scale: u32,
+    /// The model.
+    pub model: u32,
+    /// The strategy.
+    pub strategy: u32,
     /// Samples per step, or per rank and step where the batch is per rank.
     pub samples: u64,
 }
 
 /// Points that differ in the cluster's size and the ranks alone, among which efficiency is relative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Family {
+pub struct Family {
     entry: u32,
     rest: [u32; 7],
     /// Absent of a single rank, which uses none of it.
@@ -164,7 +179,7 @@ impl Sweep {
     }
 
     /// How many ways there are to scale a cluster.
-    pub(super) fn scalings(&self) -> u64 {
+    pub fn scalings(&self) -> u64 {
         product(self.scales.iter().map(|scale| scale.factors.len()))
     }
 
@@ -194,7 +209,7 @@ impl Sweep {
     }
 
     /// The factor of each scale at a point.
-    pub(super) fn factors(&self, scale: u32) -> Vec<f64> {
+    pub fn factors(&self, scale: u32) -> Vec<f64> {
         let mut rest = scale as usize;
         let mut factors: Vec<f64> = Vec::with_capacity(self.scales.len());
         for scale in self.scales.iter().rev() {
@@ -206,24 +221,24 @@ impl Sweep {
     }
 
     /// `nic=2 gpu=1`, or `-`.
-    pub(super) fn scale_label(&self, scale: u32) -> String {
+    pub fn scale_label(&self, scale: u32) -> String {
         let each = self.scales.iter().zip(self.factors(scale));
         let texts: Vec<String> = each.map(|(scale, factor)| format!("{}={factor}", scale.name)).collect();
         if texts.is_empty() { "-".to_owned() } else { texts.join(" ") }
     }
 
     /// How training is spread over the ranks of a point.
-    pub(super) fn strategy_of(&self, point: &Point) -> &Strategy {
+    pub fn strategy_of(&self, point: &Point) -> &Strategy {
         &self.strategies[point.strategy as usize]
     }
 
     /// Learners on each device of a point.
-    pub(super) fn learners_of(&self, point: &Point) -> u32 {
+    pub fn learners_of(&self, point: &Point) -> u32 {
         self.learners[point.learners as usize]
     }
 
     /// The ranks of a point, where they do not depend on the cluster.
-    pub(super) fn ranks_of(&self, point: &Point) -> Option<u32> {
+    pub fn ranks_of(&self, point: &Point) -> Option<u32> {
         match self.ranks[point.ranks as usize] {
             RankCount::Of(count) => Some(count),
             RankCount::All => None,
@@ -242,7 +257,7 @@ impl Sweep {
     }
 
     /// The points that a point's efficiency is relative to; `ranks` is what it has.
-    pub(super) fn family(&self, point: &Point, ranks: u32) -> Family {
+    pub fn family(&self, point: &Point, ranks: u32) -> Family {
         let Point { scale, model, strategy, learners, batch, accumulate, bucket, .. } = *point;
         Family {
             entry: self.places[point.place as usize].entry as u32,
@@ -252,7 +267,7 @@ impl Sweep {
     }
 
     /// Whether a point's efficiency has anything to be relative to.
-    pub(super) fn compares(&self, point: &Point, ranks: u32) -> bool {
+    pub fn compares(&self, point: &Point, ranks: u32) -> bool {
         let entry = self.places[point.place as usize].entry;
         let sizes = self.places.iter().filter(|place| place.entry == entry).count();
         ranks == 1 || self.ranks.len() > 1 || (sizes > 1 && self.ranks_of(point).is_none())

@@ -1,9 +1,7 @@
 //! Settings that do not reach both sides of a comparison alike: what only one side would do is refused before anything is measured;
 //! what neither does, or what is noise on one of them, is added as a note.
 
-use lockstep_cuda::Precision;
-use lockstep_exec::data::Augmentation;
-use lockstep_models::Sampling;
+use lockstep_models::{Augmentation, Precision, Sampling};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, InputError};
 
@@ -11,7 +9,7 @@ use super::{Axes, Device, Experiment, SETTINGS, TransportKind};
 
 /// Where runs are measured.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Here {
+pub struct Here {
     /// Hosts that the processes of the job are on.
     pub hosts: u32,
     /// Cores of this one.
@@ -21,11 +19,11 @@ pub(crate) struct Here {
 }
 
 /// What is wrong with a setting: its value, and why with the cure.
-pub(crate) type Wrong = (String, String);
+pub type Wrong = (String, String);
 
 /// What a comparison does about a setting that does not reach both sides alike.
 #[derive(Clone, Copy)]
-pub(crate) enum Unlike {
+pub enum Unlike {
     /// Both follow it, or it decides what is trained and not how long a step takes.
     Never,
     /// Refuses it, where the function says so.
@@ -38,7 +36,7 @@ pub(crate) enum Unlike {
 ///
 /// # Errors
 /// The first such setting, at its line, with the cure.
-pub(crate) fn check(experiment: &Experiment, here: Here) -> Result<Vec<String>, InputError> {
+pub fn check(experiment: &Experiment, here: Here) -> Result<Vec<String>, InputError> {
     let mut notes = Vec::new();
     for setting in SETTINGS {
         match setting.unlike {

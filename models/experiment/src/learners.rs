@@ -101,7 +101,7 @@ impl Experiment {
 }
 
 /// A ring, which goes across devices where those have several learners (Koliousis et al. 2019, §4.2).
-pub(crate) fn default_method(learners: u32) -> Algorithm {
+pub fn default_method(learners: u32) -> Algorithm {
     match learners {
         1 => Algorithm::ring(),
         _ => Algorithm::hierarchical(Algorithm::ring()),

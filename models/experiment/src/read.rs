@@ -6,7 +6,7 @@ use super::reader::{Entry, Section, Source};
 use super::{Experiment, SETTINGS, Setting, arms, axes};
 
 /// The keys of an experiment's file, without those in its tables.
-pub(crate) fn keys() -> Vec<&'static str> {
+pub fn keys() -> Vec<&'static str> {
     SETTINGS.iter().filter(|setting| setting.in_file && setting.table.is_none()).map(|setting| setting.key).collect()
 }
 
@@ -60,7 +60,7 @@ pub(super) fn refuse_both(section: &Section<'_>) -> Result<(), InputError> {
 ///
 /// # Errors
 /// A value that its key cannot have.
-pub(crate) fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+pub fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
     setting(entry.key()).how.read(experiment, entry)
 }
 

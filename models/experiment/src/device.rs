@@ -2,11 +2,8 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
-use lockstep_cuda::{Gpus, Precision};
-use lockstep_exec::device::{Cpus, DeviceError, Devices, Nulls};
-use lockstep_topology::InputError;
+use lockstep_models::Precision;
 
 /// What computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,36 +26,6 @@ impl Device {
     /// Whether ranks have GPUs.
     pub fn is_gpu(self) -> bool {
         matches!(self, Device::Cuda(_))
-    }
-
-    /// The devices themselves.
-    ///
-    /// # Errors
-    /// A library that is missing, no GPU, one that is too old.
-    pub fn open(self) -> Result<Arc<dyn Devices>, InputError> {
-        Ok(match (self, self.gpus()?) {
-            (_, Some(gpus)) => Arc::new(gpus),
-            (Device::Null, None) => Arc::new(Nulls),
-            (_, None) => Arc::new(Cpus),
-        })
-    }
-
-    /// The GPUs of this machine, where ranks have some.
-    ///
-    /// # Errors
-    /// As [`Device::open`].
-    pub fn gpus(self) -> Result<Option<Gpus>, InputError> {
-        let Device::Cuda(precision) = self else { return Ok(None) };
-        let opened = Gpus::open(precision).map_err(|error| {
-            let cure = match error {
-                DeviceError::Unavailable(_) => {
-                    ": lockstep exec devices says where it was looked for and what to install; --device cpu needs none of it"
-                }
-                _ => "",
-            };
-            InputError::flag("device", self.to_string(), format!("{error}{cure}"))
-        });
-        opened.map(Some)
     }
 }
 
