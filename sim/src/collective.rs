@@ -4,12 +4,12 @@ use lockstep_models::Driver;
 use lockstep_topology::{Algorithm, Collective, Group, Schedule, Time};
 
 use crate::engine::Engine;
+use crate::error::SimError;
 use crate::fluid::System;
 use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
 use crate::plan::Plan;
 use crate::platform::Platform;
-use crate::simulate::SimError;
 use crate::traffic::Traffic;
 
 /// A collective to time.

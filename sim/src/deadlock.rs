@@ -1,9 +1,6 @@
-//! Deadlocks: when nothing can happen any more and ranks are not through, who waits in which task for what from whom.
+//! Deadlocks in words: who waits in which task for what from whom.
 
 use std::fmt;
-
-use crate::engine::Engine;
-use crate::fluid::Fluid;
 
 /// What a rank waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,35 +32,6 @@ impl Waiting {
             WaitsFor::Task(_) => None,
         }
     }
-}
-
-/// What `rank` waits for, now that nothing happens any more; `None` if it is through.
-pub(crate) fn waiting<F: Fluid>(engine: &Engine<'_, F>, rank: u32) -> Option<Waiting> {
-    let (state, role) = (engine.rank(rank), engine.role(rank));
-    if state.finished(role) {
-        return None;
-    }
-    let name = |task: u32| role.tasks[task as usize].name.clone();
-    for flight in state.flights.iter().map(|id| engine.flight_of(*id)) {
-        let mut lanes = flight.active_lanes();
-        if let Some((lane, run)) = lanes.next() {
-            let waits_for = match run.waiting {
-                Some(step) => WaitsFor::Message(engine.member(flight, step.peer)),
-                None => WaitsFor::Taking(engine.holder(flight, lane)?),
-            };
-            return Some(Waiting { rank, task: name(flight.task), waits_for });
-        }
-    }
-    let streams = [
-        (state.compute, &role.compute),
-        (state.exchange, &role.exchange),
-        (state.synchronisation, &role.synchronisation),
-    ];
-    streams.into_iter().find_map(|(cursor, stream)| {
-        let task = cursor.task(stream)?;
-        let missing = state.missing(role, task, cursor).next()?;
-        Some(Waiting { rank, task: name(task), waits_for: WaitsFor::Task(name(missing)) })
-    })
 }
 
 /// The chain of waiting that starts at the first rank, in words.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::profile::{ComputeEntry, Interval, Point};
+use crate::entry::{ComputeEntry, Interval, Point};
 
 /// Kernels on one model of GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use lockstep_topology::{Cluster, InputError, Time};
 
 use crate::costs::{Cost, MessageCost};
 use crate::fluid::{ClassId, Fluid, ResourceId, Use};
-use crate::fold::Orbits;
+use crate::orbits::Orbits;
 use crate::platform::Platform;
 
 /// A resource with its name and its capacity.

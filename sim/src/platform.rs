@@ -4,7 +4,16 @@ use lockstep_topology::{Cluster, Hosting, InputError, Placement};
 
 use crate::conditions::Conditions;
 use crate::costs::Costs;
-use crate::network::NetworkModel;
+
+/// Which network model a platform has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NetworkModel {
+    /// Every transfer has its route to itself.
+    AlphaBeta,
+    /// Transfers share each wire max-min fair.
+    #[default]
+    MaxMin,
+}
 
 /// A cluster with ranks on it.
 #[derive(Clone, Copy)]

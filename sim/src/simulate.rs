@@ -1,19 +1,18 @@
 //! `simulate`: program and platform in, timeline out.
 
-use std::fmt;
-
 use lockstep_models::{Claim, Driver, Op, Program, Timeline};
 use lockstep_topology::{InputError, Rank, Time};
 
 use crate::costs::Cost;
-use crate::deadlock::{self, Waiting};
 use crate::engine::{Engine, Feed, Job, Jobs};
+use crate::error::SimError;
 use crate::fluid::{Fluid, System};
 use crate::fold::{self, FoldRule, Folding};
 use crate::input::Stages;
 use crate::machine::{Resources, Utilisation};
 use crate::plan::Plan;
 use crate::platform::Platform;
+use crate::supply;
 use crate::traffic::Traffic;
 
 /// How a prediction is run.
@@ -74,32 +73,6 @@ pub struct Prediction {
     pub notes: Vec<String>,
 }
 
-/// Why there is no prediction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SimError {
-    /// Something in the input cannot be.
-    Input(InputError),
-    /// Ranks wait for each other for ever: all that wait, by rank.
-    Deadlock(Vec<Waiting>),
-}
-
-impl fmt::Display for SimError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SimError::Input(error) => error.fmt(f),
-            SimError::Deadlock(waiting) => deadlock::describe(waiting, f),
-        }
-    }
-}
-
-impl std::error::Error for SimError {}
-
-impl From<InputError> for SimError {
-    fn from(error: InputError) -> SimError {
-        SimError::Input(error)
-    }
-}
-
 /// Predicts the timeline of `program` on `platform`, for the iterations that `driver` asks for.
 ///
 /// # Errors
@@ -127,7 +100,7 @@ pub fn simulate_with<F: Fluid + Clone>(
     platform.check(program.ranks())?;
     let driver = driver.serving(program);
     let input = platform.conditions.input.as_ref();
-    let stages = input.map(|input| input.stages(program, platform)).transpose()?.unwrap_or_default();
+    let stages = input.map(|input| supply::stages(input, program, platform)).transpose()?.unwrap_or_default();
     let orbits = fold::of_program(program, platform, options.fold);
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         // Padded buffers are worth their price only where ranks fold.

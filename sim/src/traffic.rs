@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::Peer;
-
 /// What one rank sent to one other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sent {
@@ -23,11 +21,11 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Collects what each rank in turn has sent.
-    pub(crate) fn of<'p>(ranks: impl Iterator<Item = &'p [Peer]>) -> Traffic {
+    /// Collects what each rank in turn has sent to whom.
+    pub(crate) fn of(ranks: impl Iterator<Item = impl Iterator<Item = (u32, Sent)>>) -> Traffic {
         let mut pairs = BTreeMap::new();
-        for (from, peers) in (0..).zip(ranks) {
-            pairs.extend(peers.iter().map(|p| ((from, p.rank), Sent { messages: p.messages, bytes: p.bytes })));
+        for (from, to) in (0..).zip(ranks) {
+            pairs.extend(to.map(|(to, sent)| ((from, to), sent)));
         }
         Traffic { pairs, copies: 1 }
     }

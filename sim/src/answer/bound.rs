@@ -10,10 +10,10 @@ use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, Time};
 
 use crate::collective::CollectiveTime;
-use crate::input::pace;
 use crate::machine::{Part, Utilisation};
 use crate::platform::Platform;
 use crate::simulate::{Options, Prediction};
+use crate::supply::pace;
 
 /// The name of waiting for messages that are under way.
 pub const LATENCY: &str = "waiting: latency";

@@ -9,8 +9,9 @@ use lockstep_topology::cluster::{Figure, LinkKind};
 
 use super::perturbed::Parameter;
 use super::sensitivity::scaled;
+use crate::error::SimError;
 use crate::platform::Platform;
-use crate::simulate::{Options, Prediction, SimError};
+use crate::simulate::{Options, Prediction};
 
 /// Communication counts as hidden while less than this share of the step is exposed.
 pub const HIDDEN: f64 = 0.01;

@@ -12,8 +12,9 @@ use lockstep_topology::cluster::{DeviceId, DeviceKind, Figure};
 
 use super::perturbed::{OwnTime, Parameter, Perturbed};
 use crate::collective::{CollectiveRun, simulate_collective};
+use crate::error::SimError;
 use crate::platform::Platform;
-use crate::simulate::{Options, Prediction, SimError, simulate};
+use crate::simulate::{Options, Prediction, simulate};
 use crate::traffic::Traffic;
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.

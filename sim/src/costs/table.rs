@@ -10,9 +10,10 @@ use lockstep_topology::{InputError, Library};
 
 use super::near::Nearest;
 use super::{Cost, Costs, MessageCost, Pair, Roofline, chain_key};
+use crate::entry::{ComputeEntry, Point};
 use crate::gpu_profile::GpuEntry;
 use crate::noise::Noise;
-use crate::profile::{ComputeEntry, Point, Profile, TransportEntry};
+use crate::profile::{Profile, TransportEntry};
 
 /// From where a profile's noise is played.
 const NOISE_SEED: u64 = 1;

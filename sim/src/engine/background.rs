@@ -89,7 +89,7 @@ impl<F: Fluid> Engine<'_, F> {
     /// Starts and stops the flows of forward passes, once it is clear what every rank does from now on; stops all flows
     /// with the last rank.
     pub(super) fn attend_background(&mut self) -> Result<(), InputError> {
-        let finished = |rank: u32| self.rank(rank).finished(self.role(rank));
+        let finished = |rank: u32| self.ranks[rank as usize].finished(self.role(rank));
         if self.stopped as usize == self.ranks.len() && (0..self.stopped).all(finished) {
             self.end_background();
             return Ok(());

@@ -21,6 +21,7 @@ mod repeat;
 mod slab;
 mod slow;
 mod unit;
+mod waiting;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,8 @@ use std::collections::BTreeMap;
 use lockstep_models::{Claim, Driver, Span, Totals};
 use lockstep_topology::{InputError, Time};
 
-use crate::deadlock::{self, Waiting};
+use crate::deadlock::Waiting;
+use crate::error::SimError;
 use crate::event::Events;
 use crate::fluid::{ClassId, Finished, Fluid};
 use crate::fold;
@@ -36,17 +38,14 @@ use crate::machine::{Resources, Utilisation};
 use crate::network::Connections;
 use crate::plan::Plan;
 use crate::platform::Platform;
-use crate::simulate::SimError;
-use crate::traffic::Traffic;
+use crate::traffic::{Sent, Traffic};
 pub(crate) use feed::Feed;
-pub(crate) use flight::Flight;
-use flight::Meetings;
+use flight::{Flight, Meetings};
 use message::Message;
-use path::Paths;
-pub(crate) use path::Peer;
+use path::{Paths, Peer};
 use period::Periods;
 use pipeline::Pipeline;
-pub(crate) use rank::Rank;
+use rank::Rank;
 use record::Record;
 use slab::Slab;
 use unit::Unit;
@@ -227,44 +226,17 @@ impl<'a, F: Fluid> Engine<'a, F> {
     }
 
     fn finish(self) -> Result<Outcome, SimError> {
-        let waiting: Vec<Waiting> =
-            (0..self.ranks.len() as u32).filter_map(|rank| deadlock::waiting(&self, rank)).collect();
+        let waiting: Vec<Waiting> = (0..self.ranks.len() as u32).filter_map(|rank| self.waiting(rank)).collect();
         if !waiting.is_empty() {
             return Err(SimError::Deadlock(waiting));
         }
         let Record { mut spans, totals, end, .. } = self.record;
         spans.sort_by_key(|span| span.rank);
-        let traffic = Traffic::of(self.ranks.iter().map(|rank| rank.peers.as_slice()));
+        let sent = |peer: &Peer| (peer.rank, Sent { messages: peer.messages, bytes: peer.bytes });
+        let traffic = Traffic::of(self.ranks.iter().map(|rank| rank.peers.iter().map(sent)));
         let (spans, traffic) = fold::write_out(self.resources.orbits(), spans, traffic);
         let (utilisation, claims) = (self.resources.utilisation(end), self.driver.record().to_vec());
         Ok(Outcome { spans, totals, end, traffic, utilisation, claims })
-    }
-
-    /// A rank, for those who look at it from outside.
-    pub(crate) fn rank(&self, rank: u32) -> &Rank {
-        &self.ranks[rank as usize]
-    }
-
-    /// A flight in flight.
-    pub(crate) fn flight_of(&self, id: u32) -> &Flight {
-        self.flights.at(id)
-    }
-
-    /// The rank that has not taken in what `lane` of `flight` sent.
-    pub(crate) fn holder(&self, flight: &Flight, lane: u32) -> Option<u32> {
-        let first = self.plan.meetings[flight.meeting as usize].first;
-        let orbits = self.resources.orbits();
-        let holds = |rank: u32| {
-            let (member, rank) = (orbits.seen_from(rank, flight.rank) - first, orbits.representative(rank));
-            let other = self.meetings.find(flight.meeting, rank.checked_sub(first)?, flight.run)?;
-            self.flights.at(other).inbox.first(lane, member).map(|_| rank)
-        };
-        self.ranks[flight.rank as usize].peers.iter().find_map(|peer| holds(peer.rank))
-    }
-
-    /// The rank that is `member` of a flight's meeting.
-    pub(crate) fn member(&self, flight: &Flight, member: u32) -> u32 {
-        self.plan.meetings[flight.meeting as usize].first + member
     }
 
     /// Lets every unit with news pick what it does next, in order of ranks.

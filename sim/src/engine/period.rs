@@ -164,7 +164,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     fn rank_state(&self, rank: u32, iteration: u32, last_transfer: Time) -> Option<RankState> {
-        let (state, role) = (self.rank(rank), self.role(rank));
+        let (state, role) = (&self.ranks[rank as usize], self.role(rank));
         let fresh = Cursor { iteration, ..Cursor::default() };
         let fresh = |cursor, stream: &[Slot]| stream.is_empty() || cursor == fresh;
         let starts = fresh(state.exchange, &role.exchange) && fresh(state.synchronisation, &role.synchronisation);

@@ -7,12 +7,8 @@
 use lockstep_topology::Time;
 
 use super::classes::Member;
-use super::fast::System;
-
-/// Nobody uses the resource.
-pub(super) const FREE: u32 = u32::MAX;
-/// Its users stand in its list.
-pub(super) const SHARED: u32 = u32::MAX - 1;
+use super::resource::FREE;
+use super::system::System;
 
 impl System {
     /// Whether a class without members could have all its resources to itself.

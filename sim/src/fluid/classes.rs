@@ -13,7 +13,6 @@ use lockstep_topology::Time;
 
 use super::Use;
 use super::draft::Draft;
-use super::tap::Taps;
 
 /// No group, no member of a chain.
 pub(super) const NONE: u32 = u32::MAX;
@@ -202,6 +201,13 @@ fn hash(cap: f64, uses: &[Use]) -> u64 {
         .fold(mix(0, cap.to_bits()), |hash, used| mix(mix(hash, u64::from(used.resource.0)), used.per_speed.to_bits()))
 }
 
+/// The taps of a class and the rate for which they count now.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Taps {
+    pub(super) uses: Vec<Use>,
+    pub(super) rate: f64,
+}
+
 /// All classes, by number.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Classes {
@@ -323,5 +329,19 @@ impl Classes {
         }
         self.free_links[length].push(first_use);
         self.free_groups.push(class);
+    }
+
+    /// Brings the draft of a class up to date with its members and with which resources are tight.
+    pub(super) fn redraft(&mut self, class: u32, is_tight: impl Fn(u32) -> bool) {
+        let (group, draft) = (&self.groups[class as usize], &mut self.drafts[class as usize]);
+        let links = &self.links[group.range()];
+        (draft.attached, draft.even, draft.tight) = (group.attached, group.even, 0);
+        draft.per_speed = links.first().map_or(0.0, |link| link.per_speed);
+        for link in links.iter().filter(|link| is_tight(link.resource)) {
+            if let Some(place) = draft.first.get_mut(usize::from(draft.tight)) {
+                *place = link.resource;
+            }
+            draft.tight = draft.tight.saturating_add(1);
+        }
     }
 }

@@ -8,117 +8,10 @@
 //! A large component that mostly stays together is searched once in a while and otherwise kept: solving two pieces as
 //! if they were one gives the same speeds.
 
-use super::choice::Choice;
-use super::classes::{Classes, NONE};
-use super::fast::{Resource, System};
-use super::repair::Reached;
+use super::classes::{Group, Link, NONE};
 use super::share;
-
-/// A component: its classes and tight resources.
-#[derive(Debug, Clone)]
-pub(super) struct Component {
-    pub(super) groups: Vec<u32>,
-    pub(super) resources: Vec<u32>,
-    /// The class that stands in the schedule for it, or none.
-    pub(super) leader: u32,
-    /// Whether its speeds were found by filling, so that each class's draft names its neck.
-    pub(super) filled: bool,
-    /// What that has cost, in classes and users looked at, and the number of classes that it had.
-    pub(super) cost: u64,
-    pub(super) solved: u64,
-}
-
-impl Default for Component {
-    fn default() -> Component {
-        Component { groups: Vec::new(), resources: Vec::new(), leader: NONE, filled: false, cost: 0, solved: 1 }
-    }
-}
-
-impl Component {
-    /// What solving for all of it would cost now, as far as the last time tells.
-    pub(super) fn whole(&self) -> u64 {
-        self.cost * self.groups.len() as u64 / self.solved
-    }
-
-    /// Takes in a class and those of its tight resources that are not in; `by` is the search that all of it carries.
-    pub(super) fn join(&mut self, class: u32, by: u64, classes: &mut Classes, resources: &mut [Resource]) {
-        let group = &mut classes.groups[class as usize];
-        if group.seen != by {
-            group.seen = by;
-            group.place = self.groups.len() as u32;
-            self.groups.push(class);
-        }
-        for link in &classes.links[group.range()] {
-            let resource = &mut resources[link.resource as usize];
-            if resource.tight && resource.seen != by {
-                resource.seen = by;
-                self.resources.push(link.resource);
-            }
-        }
-    }
-}
-
-/// What is kept between settlings, most of it to save its allocation.
-#[derive(Debug, Clone)]
-pub(super) struct Work {
-    /// Resources whose demand has changed, and whether they were tight before.
-    pub(super) changed: Vec<(u32, bool)>,
-    /// Touched classes that have members.
-    pub(super) alive: Vec<u32>,
-    seeds: Vec<u32>,
-    /// The component found last.
-    pub(super) found: Component,
-    pub(super) kept: Component,
-    /// The largest component that the present settling has found, if it is to be kept.
-    fresh: Component,
-    /// Classes from which on a component is kept.
-    pub(super) large: usize,
-    /// Settlings for which a kept component is used before it is searched anew.
-    pub(super) stretch: u32,
-    /// The search that found the kept component, which its classes and resources carry; zero: none is kept.
-    pub(super) kept_by: u64,
-    /// Attached classes that are uneven.
-    pub(super) uneven: usize,
-    /// Whether a class of it was detached since the last settling.
-    pub(super) left: bool,
-    turns: u32,
-    /// Whether that component is repaired; kept from one search to the next, as what is found is mostly what was kept.
-    pub(super) choice: Choice,
-    /// Classes that are about to join something.
-    pub(super) joining: Vec<u32>,
-    pub(super) reached: Reached,
-    pub(super) share: share::Scratch,
-}
-
-impl Default for Work {
-    fn default() -> Work {
-        Work {
-            changed: Vec::new(),
-            alive: Vec::new(),
-            seeds: Vec::new(),
-            found: Component::default(),
-            kept: Component::default(),
-            fresh: Component::default(),
-            large: 32,
-            stretch: 256,
-            kept_by: 0,
-            uneven: 0,
-            left: false,
-            turns: 0,
-            choice: Choice::default(),
-            joining: Vec::new(),
-            reached: Reached::default(),
-            share: share::Scratch::default(),
-        }
-    }
-}
-
-impl Work {
-    /// Whether what is kept is to be searched anew.
-    pub(super) fn is_due(&self) -> bool {
-        self.turns == 0
-    }
-}
+use super::system::System;
+use super::work::{Component, Work};
 
 impl System {
     /// Whether all that has changed belongs to the kept component, or joins nothing but it.
@@ -131,7 +24,7 @@ impl System {
         // A class that was not attached before carries zero.
         let joins = |class: &u32| {
             let group = &self.classes.groups[*class as usize];
-            let kept = |link: &super::classes::Link| {
+            let kept = |link: &Link| {
                 let resource = &self.resources[link.resource as usize];
                 resource.tight && resource.seen == kept_by
             };
@@ -243,7 +136,7 @@ impl System {
         let Work { found: Component { groups, resources, .. }, kept_by, .. } = &mut self.work;
         groups.clear();
         resources.clear();
-        let mut meet = |class: u32, group: &mut super::classes::Group, groups: &mut Vec<u32>| {
+        let mut meet = |class: u32, group: &mut Group, groups: &mut Vec<u32>| {
             if group.seen != self.searches {
                 if group.seen == *kept_by {
                     // It is found anew, perhaps with more.

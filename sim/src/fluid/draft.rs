@@ -1,7 +1,5 @@
 //! Drafts: what progressive filling reads and writes of a class, apart from all else so that many of them stay in the cache.
 
-use super::classes::Classes;
-
 /// Tight resources of a class that are at hand while components are solved.
 const AT_HAND: usize = 4;
 
@@ -24,29 +22,13 @@ pub(super) struct Draft {
     /// The filling that has last given it a speed.
     pub(super) turn: u32,
     /// How many of its resources are tight, and the first of them.
-    tight: u8,
-    first: [u32; AT_HAND],
+    pub(super) tight: u8,
+    pub(super) first: [u32; AT_HAND],
 }
 
 impl Draft {
     /// Its tight resources, unless they are too many to be at hand.
     pub(super) fn tight(&self) -> Option<&[u32]> {
         self.first.get(..usize::from(self.tight))
-    }
-}
-
-impl Classes {
-    /// Brings the draft of a class up to date with its members and with which resources are tight.
-    pub(super) fn redraft(&mut self, class: u32, is_tight: impl Fn(u32) -> bool) {
-        let (group, draft) = (&self.groups[class as usize], &mut self.drafts[class as usize]);
-        let links = &self.links[group.range()];
-        (draft.attached, draft.even, draft.tight) = (group.attached, group.even, 0);
-        draft.per_speed = links.first().map_or(0.0, |link| link.per_speed);
-        for link in links.iter().filter(|link| is_tight(link.resource)) {
-            if let Some(place) = draft.first.get_mut(usize::from(draft.tight)) {
-                *place = link.resource;
-            }
-            draft.tight = draft.tight.saturating_add(1);
-        }
     }
 }

@@ -3,8 +3,8 @@
 use lockstep_topology::Time;
 
 use super::classes::{Classes, NONE, Pace};
-use super::component::Component;
-use super::fast::System;
+use super::system::System;
+use super::work::Component;
 
 /// Which of the classes seen so far is done first; behind it, in a chain, those that are at the same time.
 struct First {

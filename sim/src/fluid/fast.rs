@@ -5,126 +5,14 @@
 
 use lockstep_topology::{InputError, Time};
 
-use super::alone::{FREE, SHARED};
-use super::classes::{Classes, Link, Member, NONE};
-use super::schedule::Schedule;
-use super::tap::{Role, check, left};
+use super::classes::{Link, Member, NONE};
+use super::resource::{FREE, Fill, Resource, SHARED};
+use super::system::System;
+use super::tap::{check, left};
 use super::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
 use super::{check_capacity, check_work, normalise, picoseconds};
-use crate::event::Events;
-
-/// A group's entry in the list of a resource's users: the group, and which of the links is its use.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct User {
-    pub(super) group: u32,
-    pub(super) link: u32,
-    /// What an activity of the group takes of the resource at its bound.
-    pub(super) limit: f64,
-}
-
-/// A resource and who uses it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Resource {
-    /// What is there to share, after taps.
-    pub(super) capacity: f64,
-    /// What there would be without.
-    pub(super) nominal: f64,
-    /// What taps take, and how many classes do.
-    pub(super) tapped: f64,
-    pub(super) tapping: u32,
-    pub(super) role: Role,
-    /// Whether what they take has changed since its users were told.
-    pub(super) sapped: bool,
-    /// What its users would take of it if each ran at its own bound.
-    pub(super) demand: f64,
-    /// How many activities use it.
-    pub(super) crowd: f64,
-    /// Whether that demand may fill it; only then it joins its users into one component.
-    pub(super) tight: bool,
-    /// The settling (by number) that last noted it as changed.
-    pub(super) changed: u64,
-    /// The search (by number) that has last come by.
-    pub(super) seen: u64,
-    /// Not above the limit of any user.
-    pub(super) lowest: f64,
-    pub(super) users: Vec<User>,
-}
-
-/// What progressive filling and the sweeps keep of a resource, apart so that it stays in the cache.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Fill {
-    /// Capacity that is not given out yet.
-    pub(super) rest: f64,
-    /// Activities that have no speed yet.
-    pub(super) waiting: f64,
-    /// The level, where sweeps look for it.
-    pub(super) level: f64,
-    /// Whether a repair gives it out.
-    pub(super) asked: bool,
-}
-
-/// The incremental fluid system; see [the module](crate::fluid) for what it computes.
-///
-/// ```
-/// # use lockstep_sim::fluid::{Fluid, System, Use};
-/// // Four ranks of one core each on two cores: half a core each.
-/// let mut host = System::new();
-/// let cores = host.add_resource(2.0)?;
-/// let rank = host.class(1.0, &[Use::one(cores)])?;
-/// for token in 0..4 {
-///     host.start(rank, 3.0, token)?;
-/// }
-/// assert_eq!(host.speed(rank), 0.5);
-/// assert_eq!(host.next_completion().map(|time| time.as_secs_f64()), Some(6.0));
-/// # Ok::<(), lockstep_topology::InputError>(())
-/// ```
-#[derive(Debug, Clone, Default)]
-pub struct System {
-    pub(super) now: Time,
-    /// Count settlings, and searches within them; marks compare with them, so nothing needs to be cleared.
-    pub(super) instant: u64,
-    pub(super) searches: u64,
-    pub(super) resources: Vec<Resource>,
-    pub(super) fills: Vec<Fill>,
-    pub(super) classes: Classes,
-    /// Classes whose members changed since the last settling.
-    pub(super) touched: Vec<u32>,
-    /// Who holds each resource: a class that is alone on it, [`FREE`] or [`SHARED`].
-    pub(super) holders: Vec<u32>,
-    /// When the classes that are alone are done, and what they no longer wait for.
-    pub(super) alone: Events<u32>,
-    /// Classes that are no longer alone and wait to be entered into lists.
-    pub(super) joined: Vec<u32>,
-    /// Resources of which taps take something else than its users know.
-    pub(super) sapped: Vec<u32>,
-    /// How often a capacity was changed.
-    pub(super) capacities: u64,
-    /// One group of each component that has a completion ahead, at the component's next one.
-    pub(super) schedule: Schedule,
-    /// Activities with nothing to do, which end before the clock moves: number and token.
-    at_once: Vec<(u64, u64)>,
-    /// Numbers and tokens of what ends at one instant, to be put in order.
-    pub(super) done: Vec<(u64, u64)>,
-    started: u64,
-    pub(super) active: usize,
-    pub(super) work: super::component::Work,
-    uses: Vec<Use>,
-}
 
 impl System {
-    /// An empty system at time zero.
-    pub fn new() -> System {
-        System::default()
-    }
-
-    pub(super) fn touch(&mut self, class: u32) {
-        let group = &mut self.classes.groups[class as usize];
-        if !group.touched {
-            group.touched = true;
-            self.touched.push(class);
-        }
-    }
-
     /// Ends the members of `class` that are done now; the first is done by the schedule's word.
     fn complete(&mut self, class: u32) {
         let pace = &mut self.classes.paces[class as usize];

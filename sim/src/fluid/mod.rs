@@ -35,16 +35,19 @@ mod due;
 mod fast;
 mod levels;
 mod repair;
+mod resource;
 mod schedule;
 mod settle;
 mod share;
 mod slow;
+mod system;
 mod tap;
 #[cfg(test)]
 mod tests;
+mod work;
 
-pub use fast::System;
 pub use slow::SlowSystem;
+pub use system::System;
 
 use lockstep_topology::{InputError, Time};
 

@@ -7,21 +7,13 @@
 //! as well, and all those reached are filled again. When nobody is left to be reached every certificate holds, and even use
 //! has one set of speeds for which they do.
 
-use super::component::Component;
-use super::fast::{Fill, System};
+use super::resource::Fill;
 use super::share::Part;
+use super::system::System;
+use super::work::{Component, Reached};
 
 /// Consumptions within this share of each other are equal: they are sums of rounded terms.
 const NEAR: f64 = 1e-12;
-
-/// The classes that a repair reaches and their tight resources; kept to save the allocation.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Reached {
-    groups: Vec<u32>,
-    resources: Vec<u32>,
-    /// The users of these, all together.
-    users: u64,
-}
 
 impl System {
     /// Has classes that meet what has changed join the kept component, with all that hang together with them, so that it is

@@ -5,8 +5,8 @@
 
 use lockstep_topology::Time;
 
-use super::alone::{FREE, SHARED};
-use super::fast::{Resource, System, User};
+use super::resource::{FREE, Resource, SHARED, User};
+use super::system::System;
 
 /// Demand within this share of the capacity counts as filling it: sums kept by adding and subtracting drift a little.
 const MARGIN: f64 = 1e-6;

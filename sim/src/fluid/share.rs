@@ -6,8 +6,8 @@
 
 use super::classes::{Group, Link, NONE};
 use super::draft::Draft;
-use super::fast::{Fill, Resource};
 use super::levels::Levels;
+use super::resource::{Fill, Resource};
 
 /// Sweeps stop when no speed changes by more than this share of itself.
 const STILL: f64 = 1e-13;
@@ -221,7 +221,7 @@ impl Part<'_> {
         let resources = self.resources;
         for number in self.tight.iter() {
             let resource = &resources[*number as usize];
-            let take = |user: &super::fast::User| {
+            let take = |user: &super::resource::User| {
                 let crowd = f64::from(self.groups[user.group as usize].attached);
                 crowd * self.drafts[user.group as usize].speed * self.links[user.link as usize].per_speed
             };
@@ -230,13 +230,6 @@ impl Part<'_> {
                 resource.users.iter().for_each(|user| self.drafts[user.group as usize].speed /= over);
             }
         }
-    }
-}
-
-impl Fill {
-    /// What each waiting activity gets of the rest; infinite where none waits.
-    fn level(&self) -> f64 {
-        if self.waiting > 0.0 { self.rest / self.waiting } else { f64::INFINITY }
     }
 }
 

@@ -5,7 +5,8 @@
 
 use lockstep_topology::{InputError, Time};
 
-use super::tap::{Role, check, left};
+use super::resource::Role;
+use super::tap::{check, left};
 use super::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
 use super::{check_capacity, check_work, normalise, picoseconds, work_between};
 

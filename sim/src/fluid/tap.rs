@@ -5,33 +5,18 @@
 //! same sharing for the price of two small systems instead of a large one that all devices with traffic would belong to.
 //! What is left has a floor, [`LEAST_LEFT`], so that a bad platform slows others down and does not stop them.
 
-use super::alone::{FREE, SHARED};
-use super::fast::System;
+use super::classes::Taps;
+use super::resource::{FREE, Role, SHARED};
+use super::system::System;
 use super::{ClassId, ResourceId, Use};
 use lockstep_topology::InputError;
 
 /// Share of a resource that taps always leave.
 pub(super) const LEAST_LEFT: f64 = 1.0 / 16.0;
 
-/// The taps of a class and the rate for which they count now.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Taps {
-    pub(super) uses: Vec<Use>,
-    rate: f64,
-}
-
 /// What taps leave of a capacity.
 pub(super) fn left(nominal: f64, tapped: f64) -> f64 {
     (nominal - tapped).max(nominal * LEAST_LEFT)
-}
-
-/// What classes with taps have to do with a resource.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Role {
-    /// They tap it.
-    pub(super) tapped: bool,
-    /// They share it with others.
-    pub(super) shared: bool,
 }
 
 /// Refuses a class by which a resource would be tapped, and shared by who taps: sharing could not be told in two steps.

@@ -12,7 +12,6 @@
 //! Where a route crosses two images of one wire (a half-duplex wire at both ends) that does not hold, and every rank is
 //! simulated. So it is wherever only the identity is common.
 
-mod orbits;
 #[cfg(test)]
 mod tests;
 
@@ -21,16 +20,13 @@ use std::fmt;
 use lockstep_models::{Program, Span};
 use lockstep_topology::{Fold, Permutations, Schedule};
 
-pub(crate) use orbits::Orbits;
-
+use crate::error::SimError;
+use crate::orbits::{Orbits, UNFOLDABLE};
 use crate::platform::Platform;
 use crate::traffic::Traffic;
 
 /// Spans and pairs of ranks up to this number are written out for all ranks; beyond, for representatives only.
 const WRITTEN_OUT: u64 = 1 << 20;
-
-/// Where an error says that a route does not fold.
-const UNFOLDABLE: &str = "folding";
 
 /// Whether ranks are folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -152,11 +148,11 @@ fn fold(exchanges: Vec<Option<Schedule>>, ranks: u32, platform: &Platform<'_>, r
 /// Runs `run` folded; with fewer permutations, or in the end with every rank, where a route turns out not to fold.
 pub(crate) fn or_unfolded<T>(
     (mut orbits, mut folding): (Orbits, Folding),
-    mut run: impl FnMut(Orbits) -> Result<T, crate::SimError>,
-) -> Result<(T, Folding), crate::SimError> {
+    mut run: impl FnMut(Orbits) -> Result<T, SimError>,
+) -> Result<(T, Folding), SimError> {
     loop {
         match run(orbits.clone()) {
-            Err(crate::SimError::Input(error)) if error.place.to_string() == UNFOLDABLE => {
+            Err(SimError::Input(error)) if error.place.to_string() == UNFOLDABLE => {
                 orbits = orbits.coarser();
                 folding = match (orbits.fold(), folding) {
                     (Some(fold), Folding::Folded { ranks, padding, .. }) => {

@@ -18,16 +18,7 @@ use lockstep_topology::{Cluster, InputError};
 
 use crate::fluid::{ClassId, Fluid, Use};
 use crate::machine::Resources;
-
-/// Which network model a platform has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum NetworkModel {
-    /// Every transfer has its route to itself.
-    AlphaBeta,
-    /// Transfers share each wire max-min fair.
-    #[default]
-    MaxMin,
-}
+use crate::platform::NetworkModel;
 
 /// What carries the transfers of one route, once the route's latency is over.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,7 +7,7 @@ use lockstep_topology::InputError;
 use lockstep_topology::cluster::DeviceId;
 
 use super::*;
-use crate::profile::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
+use crate::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
 use crate::{Roofline, Table, chain_key};
 
 pub(super) fn profile(program: &Program, chain: usize) -> Profile {

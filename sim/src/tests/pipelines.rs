@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::engine::Engine;
 use crate::fluid::System;
-use crate::fold::Orbits;
 use crate::machine::Resources;
 use crate::noise::{Noise, NoiseTrace};
+use crate::orbits::Orbits;
 use crate::plan::Plan;
 
 /// Costs that differ from receiver to receiver.

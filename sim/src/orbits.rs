@@ -5,7 +5,8 @@ use std::sync::Arc;
 use lockstep_topology::cluster::{Device, DeviceId, Link, LinkId};
 use lockstep_topology::{Cluster, Fold, InputError};
 
-use super::UNFOLDABLE;
+/// Where an error says that a route does not fold.
+pub(crate) const UNFOLDABLE: &str = "folding";
 
 /// The ranks, wires and devices that are simulated, and those that they stand for.
 #[derive(Debug, Clone, Default)]
@@ -79,7 +80,7 @@ impl Orbits {
     }
 
     /// The largest smaller group of the same kind; everybody for himself after that.
-    pub(super) fn coarser(&self) -> Orbits {
+    pub(crate) fn coarser(&self) -> Orbits {
         Orbits { fold: self.fold().and_then(Fold::coarser).map(Arc::new) }
     }
 

@@ -1,0 +1,33 @@
+//! Why there is no prediction: input that cannot be, or ranks that wait for each other.
+
+use std::fmt;
+
+use lockstep_topology::InputError;
+
+use crate::deadlock::{self, Waiting};
+
+/// Why there is no prediction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SimError {
+    /// Something in the input cannot be.
+    Input(InputError),
+    /// Ranks wait for each other for ever: all that wait, by rank.
+    Deadlock(Vec<Waiting>),
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SimError::Input(error) => error.fmt(f),
+            SimError::Deadlock(waiting) => deadlock::describe(waiting, f),
+        }
+    }
+}
+
+impl std::error::Error for SimError {}
+
+impl From<InputError> for SimError {
+    fn from(error: InputError) -> SimError {
+        SimError::Input(error)
+    }
+}

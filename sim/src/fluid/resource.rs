@@ -1,0 +1,72 @@
+//! What the fast system keeps of a resource: its users, what they could take, and what filling gives out.
+
+/// Nobody uses the resource.
+pub(super) const FREE: u32 = u32::MAX;
+/// Its users stand in its list.
+pub(super) const SHARED: u32 = u32::MAX - 1;
+
+/// What classes with taps have to do with a resource.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Role {
+    /// They tap it.
+    pub(super) tapped: bool,
+    /// They share it with others.
+    pub(super) shared: bool,
+}
+
+/// A group's entry in the list of a resource's users: the group, and which of the links is its use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct User {
+    pub(super) group: u32,
+    pub(super) link: u32,
+    /// What an activity of the group takes of the resource at its bound.
+    pub(super) limit: f64,
+}
+
+/// A resource and who uses it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Resource {
+    /// What is there to share, after taps.
+    pub(super) capacity: f64,
+    /// What there would be without.
+    pub(super) nominal: f64,
+    /// What taps take, and how many classes do.
+    pub(super) tapped: f64,
+    pub(super) tapping: u32,
+    pub(super) role: Role,
+    /// Whether what they take has changed since its users were told.
+    pub(super) sapped: bool,
+    /// What its users would take of it if each ran at its own bound.
+    pub(super) demand: f64,
+    /// How many activities use it.
+    pub(super) crowd: f64,
+    /// Whether that demand may fill it; only then it joins its users into one component.
+    pub(super) tight: bool,
+    /// The settling (by number) that last noted it as changed.
+    pub(super) changed: u64,
+    /// The search (by number) that has last come by.
+    pub(super) seen: u64,
+    /// Not above the limit of any user.
+    pub(super) lowest: f64,
+    pub(super) users: Vec<User>,
+}
+
+/// What progressive filling and the sweeps keep of a resource, apart so that it stays in the cache.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fill {
+    /// Capacity that is not given out yet.
+    pub(super) rest: f64,
+    /// Activities that have no speed yet.
+    pub(super) waiting: f64,
+    /// The level, where sweeps look for it.
+    pub(super) level: f64,
+    /// Whether a repair gives it out.
+    pub(super) asked: bool,
+}
+
+impl Fill {
+    /// What each waiting activity gets of the rest; infinite where none waits.
+    pub(super) fn level(&self) -> f64 {
+        if self.waiting > 0.0 { self.rest / self.waiting } else { f64::INFINITY }
+    }
+}
