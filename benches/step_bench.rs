@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockstep_models::{Bucket, Job, Model};
-use lockstep_sim::{Conditions, FoldRule, NetworkModel, Options, Platform, Prediction, Roofline, SimError, simulate};
+use lockstep_sim::{
+    Conditions, FoldRule, NetworkModel, Platform, Prediction, Roofline, SimError, SimOptions, simulate,
+};
 use lockstep_topology::{Bytes, Cluster, Hosting, HostingRule, InputError, Placement, PlacementRule};
 
 /// Hosts of eight GPUs on PCIe behind one 100 Gbit/s port each.
@@ -55,7 +57,7 @@ fn cluster(hosts: u32, gigabits: f64) -> Result<Cluster, InputError> {
     Cluster::parse("gpus.toml", &text)
 }
 
-fn predict(job: &Job, cluster: &Cluster, options: &Options) -> Result<Prediction, SimError> {
+fn predict(job: &Job, cluster: &Cluster, options: &SimOptions) -> Result<Prediction, SimError> {
     let program = job.program()?;
     let placement = Placement::new(cluster, program.ranks(), &PlacementRule::Pack)?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
@@ -101,7 +103,7 @@ fn steps(model: &Arc<Model>, fold: FoldRule) -> Result<(), SimError> {
         for bucket in [Bytes(25 << 20), Bytes(4 << 20)] {
             let job = job(model, algorithm, bucket)?;
             let time = |warm_up, counted, accumulate| {
-                let options = Options { warm_up, counted, fold, ..Options::default() };
+                let options = SimOptions { warm_up, counted, fold, ..SimOptions::default() };
                 milliseconds(|| predict(&Job { accumulate, ..job.clone() }, &gpus, &options))
             };
             let (one, first) = time(0, 1, 1)?;
@@ -124,7 +126,7 @@ fn sweep(model: &Arc<Model>, fold: FoldRule, points: u32) -> Result<(), SimError
     let point = |point: u32| {
         let gpus = cluster(32, 50.0 + f64::from(point % 50))?;
         let job = job(model, "hierarchical:halving-doubling", Bytes(u64::from(4 + point / 50) << 20))?;
-        predict(&job, &gpus, &Options { fold, ..Options::default() })
+        predict(&job, &gpus, &SimOptions { fold, ..SimOptions::default() })
     };
     std::thread::scope(|scope| {
         let worker = |first: u32| scope.spawn(move || (first..points).step_by(2).try_for_each(|p| point(p).map(drop)));

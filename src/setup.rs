@@ -1,6 +1,6 @@
 //! `Setup`: how the predictions of an experiment are made, under which noise, and how often.
 
-use lockstep_sim::{Conditions, Jitter, NetworkModel, Options};
+use lockstep_sim::{Conditions, Jitter, NetworkModel, SimOptions};
 use lockstep_topology::InputError;
 
 use crate::experiment::Experiment;
@@ -17,7 +17,7 @@ pub struct Setup {
     /// How transfers share links.
     pub network: NetworkModel,
     /// Iterations and threads.
-    pub options: Options,
+    pub options: SimOptions,
     /// Whether each prediction is explained, which takes tens of further simulations.
     pub explain: bool,
     /// Stated noise.
@@ -39,7 +39,7 @@ impl Setup {
                            bandwidth in [noise], or take a profile that lockstep calibrate recorded noise in";
             return Err(experiment.locate(InputError::flag("noise", format!("trials = {trials}"), message)));
         }
-        let usual = Options { threads_per_rank: experiment.threads_per_rank, ..Options::default() };
+        let usual = SimOptions { threads_per_rank: experiment.threads_per_rank, ..SimOptions::default() };
         let counted = match (varies, trials) {
             (false, _) => usual.counted,
             (true, 1) => NOISY_STEPS,
@@ -50,7 +50,7 @@ impl Setup {
         let input = input.map_err(|error| experiment.locate(error))?;
         // A pipeline has found its pace when every buffer has been used.
         let filling = input.as_ref().map_or(0, |input| input.prefetch.min(64) + 2);
-        let options = Options { counted, warm_up: usual.warm_up + filling, ..usual };
+        let options = SimOptions { counted, warm_up: usual.warm_up + filling, ..usual };
         Ok(Setup {
             network,
             options,

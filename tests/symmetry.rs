@@ -28,7 +28,7 @@ fn simulated(program: &Program) -> (Traffic, Vec<(u32, u32, u32)>) {
         network: NetworkModel::MaxMin,
         conditions: lockstep_sim::Conditions::none(),
     };
-    let options = lockstep_sim::Options { warm_up: 0, counted: STEPS, ..Default::default() };
+    let options = lockstep_sim::SimOptions { warm_up: 0, counted: STEPS, ..Default::default() };
     let prediction = simulate(program, &platform, options.driver(), &options).unwrap();
     let pairs = prediction.traffic.pairs.iter().map(|(pair, sent)| (*pair, (sent.messages, sent.bytes)));
     (pairs.collect(), runs(&prediction.timeline))

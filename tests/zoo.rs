@@ -21,7 +21,7 @@ fn simulated_step_s(name: &str) -> f64 {
     let hosting = Hosting::new(&placement, &HostingRule::PerHost).unwrap();
     let (costs, network, conditions) = (&Roofline, NetworkModel::MaxMin, Conditions::none());
     let platform = Platform { cluster: &cluster, placement: &placement, hosting: &hosting, costs, network, conditions };
-    let options = lockstep_sim::Options { warm_up: 0, counted: 1, ..Default::default() };
+    let options = lockstep_sim::SimOptions { warm_up: 0, counted: 1, ..Default::default() };
     let prediction = simulate(&program, &platform, options.driver(), &options).unwrap();
     prediction.timeline.spans.iter().map(|span| span.end.as_secs_f64()).fold(0.0, f64::max)
 }

@@ -23,7 +23,7 @@ pub struct Input {
     /// Bytes of one as it is stored, compressed.
     pub sample_bytes: Bytes,
     /// Where a node reads them.
-    pub source: Source,
+    pub source: SampleSource,
     /// Threads of a node that read, decode and transform.
     pub threads: u32,
     /// What decoding one sample takes of a thread.
@@ -40,7 +40,7 @@ pub struct Input {
 
 /// Where stored samples are.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source {
+pub enum SampleSource {
     /// In files: a request for each, unless the page cache has it.
     Files {
         /// What a node gets of the storage.
@@ -102,8 +102,8 @@ impl Input {
     /// The share of reads that go to the storage.
     fn missed(&self) -> f64 {
         match &self.source {
-            Source::Files { page_cache, .. } => (1.0 - page_cache.0 as f64 / self.bytes().max(1) as f64).max(0.0),
-            Source::Memory { .. } => 0.0,
+            SampleSource::Files { page_cache, .. } => (1.0 - page_cache.0 as f64 / self.bytes().max(1) as f64).max(0.0),
+            SampleSource::Memory { .. } => 0.0,
         }
     }
 
@@ -111,10 +111,10 @@ impl Input {
     pub(crate) fn production(&self, samples: f64, transforms: bool) -> (f64, f64) {
         let missed = self.missed();
         let (stored, latency) = match &self.source {
-            Source::Files { bandwidth, latency, .. } => {
+            SampleSource::Files { bandwidth, latency, .. } => {
                 (missed * samples * self.sample_bytes.0 as f64 / bandwidth.bytes_per_s(), latency.as_secs_f64())
             }
-            Source::Memory { .. } => (0.0, 0.0),
+            SampleSource::Memory { .. } => (0.0, 0.0),
         };
         let transform = if transforms { self.transform.as_secs_f64() } else { 0.0 };
         let each = missed * latency + self.decode.as_secs_f64() + transform;

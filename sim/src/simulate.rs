@@ -17,7 +17,7 @@ use crate::traffic::Traffic;
 
 /// How a prediction is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct SimOptions {
     /// Iterations before the counted ones.
     pub warm_up: u32,
     /// Iterations that statistics count.
@@ -33,15 +33,15 @@ pub struct Options {
     pub max_spans: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options::SHORT
+impl Default for SimOptions {
+    fn default() -> SimOptions {
+        SimOptions::SHORT
     }
 }
 
-impl Options {
+impl SimOptions {
     /// Two iterations to settle, three counted: without noise they are alike.
-    pub const SHORT: Options = Options {
+    pub const SHORT: SimOptions = SimOptions {
         warm_up: 2,
         counted: 3,
         threads_per_rank: 1,
@@ -81,7 +81,7 @@ pub fn simulate(
     program: &Program,
     platform: &Platform<'_>,
     driver: Driver,
-    options: &Options,
+    options: &SimOptions,
 ) -> Result<Prediction, SimError> {
     simulate_with(System::new(), program, platform, driver, options)
 }
@@ -95,7 +95,7 @@ pub fn simulate_with<F: Fluid + Clone>(
     program: &Program,
     platform: &Platform<'_>,
     driver: Driver,
-    options: &Options,
+    options: &SimOptions,
 ) -> Result<Prediction, SimError> {
     platform.check(program.ranks())?;
     let driver = driver.serving(program);
@@ -143,7 +143,7 @@ fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -
 fn jobs(
     program: &Program,
     platform: &Platform<'_>,
-    options: &Options,
+    options: &SimOptions,
     resources: &mut Resources,
     fluid: &mut dyn Fluid,
 ) -> Result<(Vec<Jobs>, Vec<u32>), InputError> {

@@ -8,7 +8,7 @@ use crate::collective::{CollectiveRun, simulate_collective};
 use crate::conditions::Conditions;
 use crate::error::SimError;
 use crate::fold::FoldRule;
-use crate::input::{Held, Input, Source, Stages, TransformAt};
+use crate::input::{Held, Input, SampleSource, Stages, TransformAt};
 use crate::platform::Platform;
 
 /// The stages of each rank's batches; `None` for a rank that loads nothing.
@@ -31,7 +31,7 @@ pub(crate) fn stages(
         }
     }
     let shuffle = match &input.source {
-        Source::Memory { groups, shuffle_every } => {
+        SampleSource::Memory { groups, shuffle_every } => {
             let held = held(input, platform, nodes.len() as u32, *groups)?;
             let every = shuffle_every.filter(|_| held.nodes > 1);
             match every {
@@ -39,7 +39,7 @@ pub(crate) fn stages(
                 None => 0,
             }
         }
-        Source::Files { .. } => 0,
+        SampleSource::Files { .. } => 0,
     };
     let mut all = Vec::with_capacity(loads.len());
     for (rank, (samples, per_step)) in (0..).zip(loads) {

@@ -30,8 +30,8 @@ use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, Group, HostingRul
 use world::World;
 
 use crate::{
-    CollectiveRun, CollectiveTime, Cost, Costs, FoldRule, MessageCost, NetworkModel, Options, Pair, Platform,
-    Prediction, SimError, simulate, simulate_collective,
+    CollectiveRun, CollectiveTime, Cost, Costs, FoldRule, MessageCost, NetworkModel, Pair, Platform, Prediction,
+    SimError, SimOptions, simulate, simulate_collective,
 };
 
 /// Figures without provenance.
@@ -65,7 +65,7 @@ impl Costs for Flat {
 }
 
 impl World {
-    fn predict(&self, program: &Program, costs: &Flat, options: &Options) -> Result<Prediction, SimError> {
+    fn predict(&self, program: &Program, costs: &Flat, options: &SimOptions) -> Result<Prediction, SimError> {
         simulate(program, &self.platform(costs, NetworkModel::MaxMin), options.driver(), options)
     }
 

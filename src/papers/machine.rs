@@ -225,8 +225,8 @@ mod tests {
             let before = Experiment::parse("e.toml", &text(strategy, source)).unwrap();
             let after = fed(&before, &machine).input.unwrap().input().unwrap();
             let latency = match after.source {
-                lockstep_sim::Source::Files { latency, .. } => latency,
-                lockstep_sim::Source::Memory { .. } => Time::ZERO,
+                lockstep_sim::SampleSource::Files { latency, .. } => latency,
+                lockstep_sim::SampleSource::Memory { .. } => Time::ZERO,
             };
             (latency.as_secs_f64(), after.callback.as_secs_f64())
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_sim::{Input, Source, TransformAt};
+use lockstep_sim::{Input, SampleSource, TransformAt};
 use lockstep_topology::cluster::Provenance;
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
@@ -113,8 +113,8 @@ impl Stated {
     /// A figure that is missing.
     pub fn input(&self) -> Result<Input, InputError> {
         let source = match self.in_memory.unwrap_or(true) {
-            true => Source::Memory { groups: self.groups.unwrap_or(1), shuffle_every: self.shuffle_every },
-            false => Source::Files {
+            true => SampleSource::Memory { groups: self.groups.unwrap_or(1), shuffle_every: self.shuffle_every },
+            false => SampleSource::Files {
                 bandwidth: need(self.storage_bandwidth, "storage_bandwidth", "\"1GB/s\"")?,
                 latency: self.storage_latency.unwrap_or(Time::ZERO),
                 page_cache: self.page_cache.unwrap_or(Bytes(0)),
@@ -204,7 +204,7 @@ mod tests {
         let stated = experiment(WHOLE).unwrap().input.unwrap();
         let input = stated.input().unwrap();
         assert_eq!((input.samples, input.threads, input.prefetch, input.transform_at), (1000, 4, 2, TransformAt::Host));
-        let Source::Files { bandwidth, latency, .. } = input.source else { panic!("files") };
+        let SampleSource::Files { bandwidth, latency, .. } = input.source else { panic!("files") };
         assert_eq!((bandwidth.bytes_per_s(), latency, input.decode), (1e9, Time(5_000_000_000), Time(8_000_000_000)));
         let account = stated.account();
         assert!(account.contains("storage_latency 5ms (assumed: a disk)"), "{account}");

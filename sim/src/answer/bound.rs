@@ -12,7 +12,7 @@ use lockstep_topology::{Cluster, Time};
 use crate::collective::CollectiveTime;
 use crate::machine::{Part, Utilisation};
 use crate::platform::Platform;
-use crate::simulate::{Options, Prediction};
+use crate::simulate::{Prediction, SimOptions};
 use crate::supply::pace;
 
 /// The name of waiting for messages that are under way.
@@ -54,7 +54,7 @@ pub struct Bound {
 }
 
 /// What bounds the steps of a prediction.
-pub fn bound(program: &Program, platform: &Platform<'_>, options: &Options, prediction: &Prediction) -> Bound {
+pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, prediction: &Prediction) -> Bound {
     let threads = |used: &Utilisation| -> Utilisation {
         let Part::Compute(device) = used.part else { return used.clone() };
         let DeviceKind::Cpu(cpu) = &platform.cluster.devices()[device.0 as usize].kind else { return used.clone() };

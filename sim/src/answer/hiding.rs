@@ -11,7 +11,7 @@ use super::perturbed::Parameter;
 use super::sensitivity::scaled;
 use crate::error::SimError;
 use crate::platform::Platform;
-use crate::simulate::{Options, Prediction};
+use crate::simulate::{Prediction, SimOptions};
 
 /// Communication counts as hidden while less than this share of the step is exposed.
 pub const HIDDEN: f64 = 0.01;
@@ -43,7 +43,7 @@ pub struct Hiding {
 pub fn hiding(
     program: &Program,
     platform: &Platform<'_>,
-    options: &Options,
+    options: &SimOptions,
     prediction: &Prediction,
     parameters: &[Parameter],
     progress: &mut dyn FnMut(usize),

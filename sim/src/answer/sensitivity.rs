@@ -14,7 +14,7 @@ use super::perturbed::{OwnTime, Parameter, Perturbed};
 use crate::collective::{CollectiveRun, simulate_collective};
 use crate::error::SimError;
 use crate::platform::Platform;
-use crate::simulate::{Options, Prediction, simulate};
+use crate::simulate::{Prediction, SimOptions, simulate};
 use crate::traffic::Traffic;
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.
@@ -76,7 +76,7 @@ pub fn parameters(platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Para
 pub fn sensitivities(
     program: &Program,
     platform: &Platform<'_>,
-    options: &Options,
+    options: &SimOptions,
     parameters: &[Parameter],
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Sensitivity>, SimError> {
@@ -131,7 +131,7 @@ fn reactions(
 pub fn scaled(
     program: &Program,
     platform: &Platform<'_>,
-    options: &Options,
+    options: &SimOptions,
     rates: (&[Parameter], f64),
     times: (&[Parameter], f64),
 ) -> Result<Prediction, SimError> {

@@ -11,7 +11,7 @@ use lockstep_topology::{Algorithm, Bytes, Collective, Group, Rank};
 
 use super::of_program;
 use crate::tests::world::World;
-use crate::{CollectiveRun, CollectiveTime, FoldRule, Folding, NetworkModel, Options, Platform, Roofline};
+use crate::{CollectiveRun, CollectiveTime, FoldRule, Folding, NetworkModel, Platform, Roofline, SimOptions};
 
 /// All that serve an allreduce.
 const ALGORITHMS: [&str; 9] = [
@@ -71,7 +71,7 @@ fn same_tasks(world: &World, program: &Program, iterations: u32, what: &str) -> 
         return false;
     }
     let run = |fold: FoldRule, long_way: bool| {
-        let options = Options { warm_up: 0, counted: iterations, fold, long_way, ..Options::default() };
+        let options = SimOptions { warm_up: 0, counted: iterations, fold, long_way, ..SimOptions::default() };
         crate::simulate(program, &platform(world), options.driver(), &options).expect("a prediction")
     };
     let (one, other) = (run(FoldRule::Exact, false), run(FoldRule::Never, true));

@@ -13,7 +13,7 @@ use crate::answer::{
 };
 use crate::collective::{CollectiveRun, simulate_collective};
 
-const OPTIONS: Options = Options {
+const OPTIONS: SimOptions = SimOptions {
     warm_up: 1,
     counted: 3,
     threads_per_rank: 1,

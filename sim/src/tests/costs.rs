@@ -145,7 +145,7 @@ fn the_quickstarts_models_run_on_every_preset() {
             let world = World::new(Cluster::load(name).expect("a preset"), 4, &HostingRule::PerHost);
             let job = Job::new(Arc::new(Model::load(model).expect("in the zoo")), 4, 16);
             let program = program(&job);
-            let options = Options::default();
+            let options = SimOptions::default();
             let platform = world.platform(&Roofline, NetworkModel::MaxMin);
             let prediction = simulate(&program, &platform, options.driver(), &options).expect("runs");
             assert!(prediction.timeline.step_time_s() > 0.0 && !prediction.notes.is_empty());

@@ -20,7 +20,7 @@ fn a_server_that_leaves_an_exchange_out() {
         task.after.clear();
     }
     let world = World::host(3, 3);
-    let error = world.predict(&program, &Flat::default(), &Options::default()).expect_err("nobody serves");
+    let error = world.predict(&program, &Flat::default(), &SimOptions::default()).expect_err("nobody serves");
     let SimError::Deadlock(waiting) = &error else { panic!("{error}") };
     let exchange = program.roles[0].exchanges().next().map(|(id, _)| program.roles[0].tasks[id].name.clone());
     assert_eq!(Some(&waiting[0].task), exchange.as_ref());
@@ -34,7 +34,8 @@ fn a_server_that_leaves_an_exchange_out() {
 fn a_server_that_takes_part_in_nothing() {
     let mut program = dedicated();
     program.roles[1].tasks.clear();
-    let error = World::host(3, 3).predict(&program, &Flat::default(), &Options::default()).expect_err("nobody serves");
+    let error =
+        World::host(3, 3).predict(&program, &Flat::default(), &SimOptions::default()).expect_err("nobody serves");
     assert!(error.to_string().ends_with("from rank 2, which has ended"), "{error}");
 }
 
@@ -43,7 +44,7 @@ fn a_task_that_waits_for_itself() {
     let mut program = program(&mlp(1));
     let update = program.roles[0].tasks.len() - 1;
     program.roles[0].tasks[0].after.push(lockstep_models::After { task: update, lag: 0 });
-    let error = World::host(1, 1).predict(&program, &Flat::default(), &Options::default()).expect_err("a circle");
+    let error = World::host(1, 1).predict(&program, &Flat::default(), &SimOptions::default()).expect_err("a circle");
     let SimError::Deadlock(waiting) = &error else { panic!("{error}") };
     assert!(matches!(waiting[0].waits_for, WaitsFor::Task(_)), "{error}");
 }
@@ -52,17 +53,17 @@ fn a_task_that_waits_for_itself() {
 fn costs_that_are_no_numbers() {
     for figure in [f64::NAN, -1.0, f64::INFINITY, 1e9] {
         let costs = Flat { forward: figure, ..Flat::default() };
-        let error = World::host(1, 1).predict(&program(&mlp(1)), &costs, &Options::default()).expect_err("refused");
+        let error = World::host(1, 1).predict(&program(&mlp(1)), &costs, &SimOptions::default()).expect_err("refused");
         assert!(matches!(&error, SimError::Input(input) if !input.message.is_empty()), "{error}");
         let costs = Flat { message: MessageCost { sum: figure, ..MessageCost::default() }, ..Flat::default() };
         if figure < 1e8 || !figure.is_finite() {
-            World::host(2, 2).predict(&program(&mlp(2)), &costs, &Options::default()).expect_err("refused");
+            World::host(2, 2).predict(&program(&mlp(2)), &costs, &SimOptions::default()).expect_err("refused");
         }
     }
 }
 
 #[test]
 fn too_few_places() {
-    let error = World::host(2, 1).predict(&program(&mlp(2)), &Flat::default(), &Options::default());
+    let error = World::host(2, 1).predict(&program(&mlp(2)), &Flat::default(), &SimOptions::default());
     assert!(matches!(error, Err(SimError::Input(_))));
 }

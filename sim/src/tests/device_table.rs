@@ -16,7 +16,7 @@ fn one_node_of_two_devices_by_hand() {
     let message = MessageCost { overhead: 1e-3, ..MessageCost::default() };
     let costs = Flat { forward: 10e-3, backward: 20e-3, update: 5e-3, message, ..Flat::default() };
     let program = program(&job(2, vec![2]));
-    let prediction = World::host(2, 2).predict(&program, &costs, &Options::default()).expect("a prediction");
+    let prediction = World::host(2, 2).predict(&program, &costs, &SimOptions::default()).expect("a prediction");
     let of = |rank: u32| -> Vec<(&str, u64, u64)> {
         let spans = prediction.timeline.spans.iter().filter(|span| span.rank == rank && span.iteration == 0);
         let millis = |time: Time| time.0 / 1_000_000_000;
@@ -60,7 +60,7 @@ fn one_node_of_two_devices_by_hand() {
 #[test]
 fn batches_leave_the_first_device_and_scores_come_back() {
     let program = program(&job(6, vec![3, 3]));
-    let options = Options::default();
+    let options = SimOptions::default();
     let world = World::new(tree(3, 2, 1, 1), 6, &HostingRule::PerHost);
     let prediction = world.predict(&program, &Flat::default(), &options).expect("a prediction");
     let ring = program.schedule(program.roles[0].exchanges().last().expect("an allreduce").1).expect("serves");

@@ -10,7 +10,7 @@ fn costs() -> Flat {
     Flat { forward: 1e-3, backward: 2e-3, ..Flat::default() }
 }
 
-fn predict(world: &World, ranks: u32, options: &Options, conditions: &Conditions) -> Prediction {
+fn predict(world: &World, ranks: u32, options: &SimOptions, conditions: &Conditions) -> Prediction {
     let costs = costs();
     let platform = Platform { conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
     simulate(&program(&mlp(ranks)), &platform, options.driver(), options).expect("runs")
@@ -26,7 +26,7 @@ fn under(slow: Vec<Slowdown>) -> Conditions {
 
 #[test]
 fn a_step_that_computes_takes_as_much_longer_as_its_slowest_rank() {
-    let (world, options) = (World::host(4, 4), Options::default());
+    let (world, options) = (World::host(4, 4), SimOptions::default());
     let still = predict(&world, 4, &options, Conditions::none()).timeline.step_time_s();
     let always = |hosts: &[u32], ranks: &[u32], factor| slow(hosts, ranks, factor, Time::ZERO, Time::MAX);
     for (entries, expected) in [
@@ -45,7 +45,7 @@ fn a_step_that_computes_takes_as_much_longer_as_its_slowest_rank() {
 fn what_is_under_way_slows_down_from_the_moment_on() {
     // At half the pace from 1/4 to 3/4 of the time T: of T's work 1/4 is done before, 1/4 within, and 1/2 after: 1.25 T. On
     // a single core that two ranks share as on one of their own.
-    let options = Options { warm_up: 0, counted: 1, ..Options::default() };
+    let options = SimOptions { warm_up: 0, counted: 1, ..SimOptions::default() };
     for (cores, ranks) in [(1, 1), (2, 2), (1, 2)] {
         let world = World::host(cores, ranks);
         let end = |conditions: &Conditions| {
@@ -60,7 +60,7 @@ fn what_is_under_way_slows_down_from_the_moment_on() {
 
 #[test]
 fn a_factor_of_one_changes_no_picosecond() {
-    let (world, options) = (World::star(4), Options { warm_up: 1, counted: 2, ..Options::default() });
+    let (world, options) = (World::star(4), SimOptions { warm_up: 1, counted: 2, ..SimOptions::default() });
     let still = predict(&world, 4, &options, Conditions::none());
     let middle = Time(still.timeline.spans[3].start.0 + 1_234_567);
     let same = predict(&world, 4, &options, &under(vec![slow(&[0, 1], &[], 1.0, middle, Time::MAX)]));
@@ -124,7 +124,7 @@ fn flows_share_links_with_messages() {
 
 #[test]
 fn links_carry_what_flows_and_no_more() {
-    let (world, options) = (World::star(2), Options { warm_up: 1, counted: 3, ..Options::default() });
+    let (world, options) = (World::star(2), SimOptions { warm_up: 1, counted: 3, ..SimOptions::default() });
     let flow = |load| Conditions {
         background: vec![Background { from: DeviceId(0), to: DeviceId(1), load }],
         ..Conditions::default()

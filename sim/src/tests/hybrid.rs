@@ -16,7 +16,7 @@ fn job(strategy: &str, ranks: u32, batch: u32) -> Job {
 fn predicted(program: &Program, costs: &Flat) -> Prediction {
     let ranks = program.ranks();
     let world = World::new(tree(1, ranks, 1, 1), ranks, &HostingRule::PerRank);
-    world.predict(program, costs, &Options::default()).expect("a prediction")
+    world.predict(program, costs, &SimOptions::default()).expect("a prediction")
 }
 
 /// Krizhevsky 2014 §4: "much (i.e. (K − 1)/K) of the communication can be hidden" in scheme (b), where the dense layers take
@@ -81,7 +81,7 @@ fn traffic_is_what_the_exchanges_send() {
             (0..4).map(|member| schedule.bytes_sent(member)).sum::<u64>()
         };
         let step: u64 = program.roles[0].exchanges().map(|(_, exchange)| bytes(exchange)).sum();
-        let options = Options::default();
+        let options = SimOptions::default();
         let steps = u64::from(options.warm_up + options.counted);
         assert_eq!(prediction.traffic.total().bytes, steps * step, "{strategy}");
     }

@@ -5,10 +5,10 @@ use lockstep_topology::{Bandwidth, Bytes};
 use super::world::tree;
 use super::*;
 use crate::answer::bound;
-use crate::{Conditions, Held, Input, Source, TransformAt, shuffle_time};
+use crate::{Conditions, Held, Input, SampleSource, TransformAt, shuffle_time};
 
 /// Long enough for a pipeline to fill and to find its pace.
-const LONG: Options = Options { warm_up: 20, counted: 40, ..Options::SHORT };
+const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };
 
 /// 3 GB/s of Ethernet, of whose frames of 1538 bytes 1448 are payload.
 const WIRE: f64 = 3e9 * 1448.0 / 1538.0;
@@ -26,7 +26,7 @@ fn files() -> Input {
     Input {
         samples: 10_000,
         sample_bytes: Bytes(100_000),
-        source: Source::Files { bandwidth: rate(1e8), latency: Time::ZERO, page_cache: Bytes(0) },
+        source: SampleSource::Files { bandwidth: rate(1e8), latency: Time::ZERO, page_cache: Bytes(0) },
         threads: 8,
         decode: ms(4.0),
         transform: Time::ZERO,
@@ -37,7 +37,7 @@ fn files() -> Input {
 }
 
 fn in_memory(groups: u32, shuffle_every: Option<u32>) -> Input {
-    Input { source: Source::Memory { groups, shuffle_every }, ..files() }
+    Input { source: SampleSource::Memory { groups, shuffle_every }, ..files() }
 }
 
 /// GPUs of a host that compute for `step` seconds a chain and phase, batches of eight 28 × 28 samples.
@@ -67,7 +67,7 @@ fn the_slowest_stage_decides() {
         for (storage, threads, prefetch) in
             [(1e8, 8, 2), (1e8, 8, 1), (1e8, 8, 0), (1e9, 1, 2), (1e9, 1, 0), (1e9, 8, 2), (1e10, 64, 3)]
         {
-            let source = Source::Files { bandwidth: rate(storage), latency: Time::ZERO, page_cache: Bytes(0) };
+            let source = SampleSource::Files { bandwidth: rate(storage), latency: Time::ZERO, page_cache: Bytes(0) };
             let (_, prediction, by) =
                 predicted(gpus, 1e-3, "ssgd", Some(Input { source, threads, prefetch, ..files() }));
             let samples = 8.0 * f64::from(gpus);
@@ -98,7 +98,7 @@ fn the_slowest_stage_decides() {
 #[test]
 fn latency_is_hidden_by_threads_and_caches() {
     let with = |latency: f64, threads: u32, page_cache: u64| {
-        let source = Source::Files { bandwidth: rate(1e12), latency: ms(latency), page_cache: Bytes(page_cache) };
+        let source = SampleSource::Files { bandwidth: rate(1e12), latency: ms(latency), page_cache: Bytes(page_cache) };
         mean_s(&predicted(1, 1e-4, "ssgd", Some(Input { source, threads, ..files() })).1)
     };
     let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 2e-3, "{found}, {expected}");
@@ -136,7 +136,7 @@ fn groups_must_divide_nodes_and_fit_their_memory() {
         let world = World::new(tree(1, 4, 1, 1), 4, &HostingRule::PerHost);
         let (costs, conditions) = (Flat::default(), Conditions { input: Some(input), ..Conditions::default() });
         let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
-        simulate(&program(&mlp(4)), &platform, Options::SHORT.driver(), &Options::SHORT)
+        simulate(&program(&mlp(4)), &platform, SimOptions::SHORT.driver(), &SimOptions::SHORT)
             .expect_err("refused")
             .to_string()
     };

@@ -36,7 +36,13 @@ fn learners(strategy: &str, count: u32) -> Program {
     program(&Job { strategy, bucket: Bucket::Whole, ..mlp(count) })
 }
 
-fn on(world: &World, costs: &dyn Costs, program: &Program, conditions: &Conditions, options: &Options) -> Prediction {
+fn on(
+    world: &World,
+    costs: &dyn Costs,
+    program: &Program,
+    conditions: &Conditions,
+    options: &SimOptions,
+) -> Prediction {
     let platform = Platform { conditions, ..world.platform(costs, NetworkModel::MaxMin) };
     simulate(program, &platform, options.driver(), options).expect("runs")
 }
@@ -56,7 +62,7 @@ fn global_synchronisation_overlaps_the_next_iterations_learning() {
     let kernels = program.roles[0].tasks.iter().filter(|task| matches!(task.op, Op::Compute { .. })).count() as f64;
     for learning in [1e-6, 1e-5, 1e-4, 1e-3] {
         let costs = Half { learning, update: 2e-5 };
-        let prediction = on(&world, &costs, &program, Conditions::none(), &Options::default());
+        let prediction = on(&world, &costs, &program, Conditions::none(), &SimOptions::default());
         let exchange = spans(&prediction, &program, 1, "allreduce")[3];
         let exchange = (exchange.end - exchange.start).as_secs_f64();
         let (learn, correct, average) = (kernels * learning, costs.update, costs.update);
@@ -76,7 +82,7 @@ fn a_thread_does_one_thing_at_a_time() {
     for (world, strategy) in [(World::star(3), "sma:tau=2"), (World::host(2, 3), "sma:tau=2:first-come")] {
         let program = learners(strategy, 3);
         let costs = Half { learning: 1e-4, update: 3e-5 };
-        let prediction = on(&world, &costs, &program, Conditions::none(), &Options::default());
+        let prediction = on(&world, &costs, &program, Conditions::none(), &SimOptions::default());
         for rank in 0..3 {
             let stream = |span: &Span| program.roles[0].tasks[span.task as usize].stream;
             let of_thread = |span: &&Span| span.rank == rank && stream(span) != Stream::Exchange;
@@ -100,7 +106,7 @@ fn first_come_beats_round_robin_where_a_learner_is_slow() {
         slow: vec![Slowdown { hosts: Vec::new(), ranks: vec![2], factor, from: Time::ZERO, until: Time::MAX }],
         ..Conditions::default()
     };
-    let options = Options { counted: 8, ..Options::default() };
+    let options = SimOptions { counted: 8, ..SimOptions::default() };
     for (strategy, tau) in [("sma:tau=6", 6), ("ea-sgd:tau=3", 3)] {
         let first_come = format!("{strategy}:first-come");
         let step = |strategy: &str, conditions: &Conditions| {
@@ -149,7 +155,7 @@ fn who_is_behind_a_slow_learner_waits_for_its_turn() {
     let (world, costs) = (World::host(2, 2), Flat { forward: 1e-4, backward: 2e-4, ..Flat::default() });
     let begins = |strategy: &str, conditions: &Conditions| {
         let program = learners(strategy, 2);
-        let prediction = on(&world, &costs, &program, conditions, &Options::default());
+        let prediction = on(&world, &costs, &program, conditions, &SimOptions::default());
         let of = |rank| {
             let (loads, correct) =
                 (spans(&prediction, &program, rank, "load"), spans(&prediction, &program, rank, "correct"));
@@ -189,7 +195,7 @@ fn shortcuts_change_nothing() {
             let program = learners(strategy, count);
             let costs = Flat { forward: 1e-4, backward: 2e-4, update: 1e-5, ..Flat::default() };
             let of = |long_way, fold| {
-                let options = Options { long_way, fold, counted: 20, ..Options::default() };
+                let options = SimOptions { long_way, fold, counted: 20, ..SimOptions::default() };
                 on(&world, &costs, &program, Conditions::none(), &options)
             };
             let (short, long) = (of(false, FoldRule::Exact), of(true, FoldRule::Never));
@@ -214,7 +220,7 @@ fn rarer_synchronisation_is_faster() {
     let mut before = 0.0;
     for tau in [1, 2, 4, 8] {
         let program = learners(&format!("sma:tau={tau}"), 4);
-        let step = on(&world, &costs, &program, Conditions::none(), &Options::default()).timeline.step_time_s();
+        let step = on(&world, &costs, &program, Conditions::none(), &SimOptions::default()).timeline.step_time_s();
         let throughput = program.global_batch() as f64 / step;
         assert!(throughput > before, "tau {tau}");
         before = throughput;
@@ -229,7 +235,7 @@ fn rarer_synchronisation_is_faster() {
     let costs = Half { learning: 1e-4, update: 1e-5 };
     let of = |world: &World, count| {
         let program = learners("sma", count);
-        on(world, &costs, &program, Conditions::none(), &Options::default()).timeline.step_time_s()
+        on(world, &costs, &program, Conditions::none(), &SimOptions::default()).timeline.step_time_s()
     };
     let ratio = of(&shared, 4) / of(&alone, 1);
     assert!((1.95..2.1).contains(&ratio), "four learners of half a GPU each take twice as long: {ratio}");

@@ -51,7 +51,7 @@ fn fast_and_slow_solver_give_one_timeline() {
             ..MessageCost::default()
         },
     };
-    let options = Options::default();
+    let options = SimOptions::default();
     for (world, workers) in [(World::host(2, 4), 4), (World::star(5), 5), (World::star(8), 8)] {
         for algorithm in ["ring", "halving-doubling", "multi-color:2", "parameter-server:2"] {
             let job = Job { bucket: Bucket::Layer, algorithm: algorithm.parse().expect("known"), ..mlp(workers) };

@@ -38,7 +38,7 @@ fn flat() -> Flat {
 fn predict(ranks: u32, noise: Option<Noise>) -> Prediction {
     let world = World::host(4, ranks);
     let costs = Noisy { flat: flat(), noise };
-    let options = Options { counted: 40, ..Options::default() };
+    let options = SimOptions { counted: 40, ..SimOptions::default() };
     simulate(&program(&mlp(ranks)), &world.platform(&costs, NetworkModel::MaxMin), options.driver(), &options)
         .expect("a program that works")
 }

@@ -169,8 +169,8 @@ proptest! {
         job.bucket = if whole { Bucket::Whole } else { Bucket::Layer };
         let program = program(&job);
         let platform = world.platform(&costs, NetworkModel::MaxMin);
-        let short = Options { warm_up: 1, counted: 3, fold, ..Options::default() };
-        let long = Options { long_way: true, ..short };
+        let short = SimOptions { warm_up: 1, counted: 3, fold, ..SimOptions::default() };
+        let long = SimOptions { long_way: true, ..short };
         let [a, b] = [short, long].map(|options| simulate(&program, &platform, options.driver(), &options).expect("runs"));
         prop_assert_eq!(&a.timeline, &b.timeline);
         prop_assert_eq!(&a.traffic, &b.traffic);

@@ -4,7 +4,7 @@ use lockstep_models::{Bucket, Op, Span, Stream};
 
 use super::*;
 
-pub(super) const OPTIONS: Options = Options {
+pub(super) const OPTIONS: SimOptions = SimOptions {
     warm_up: 1,
     counted: 3,
     threads_per_rank: 1,
@@ -56,7 +56,7 @@ fn four_ranks_on_two_cores_take_twice_as_long_as_two() {
 fn threads_divide_the_work_of_a_rank() {
     let costs = compute_only();
     let program = program(&mlp(1));
-    let options = Options { threads_per_rank: 2, ..OPTIONS };
+    let options = SimOptions { threads_per_rank: 2, ..OPTIONS };
     let step = World::host(4, 1).predict(&program, &costs, &options).expect("runs").timeline.step_time_s();
     assert_close(step, computed(&program, &costs) / 2.0, "two threads");
 }

@@ -43,8 +43,8 @@ proptest! {
     fn repetitions_at_once_are_repetitions_one_by_one((job, which, costs, counted) in jobs()) {
         let program = program(&job);
         let world = world(which, program.ranks());
-        let short = Options { warm_up: 1, counted, ..Options::default() };
-        let long = Options { long_way: true, ..short };
+        let short = SimOptions { warm_up: 1, counted, ..SimOptions::default() };
+        let long = SimOptions { long_way: true, ..short };
         let [a, b] = [short, long].map(|options| world.predict(&program, &costs, &options).expect("runs"));
         prop_assert_eq!(&a.timeline, &b.timeline);
         prop_assert_eq!(&a.traffic, &b.traffic);
@@ -58,9 +58,9 @@ proptest! {
         let program = program(&job);
         let world = world(which, program.ranks());
         let fold = FoldRule::Never;
-        let all = Options { warm_up: 1, counted, fold, ..Options::default() };
+        let all = SimOptions { warm_up: 1, counted, fold, ..SimOptions::default() };
         let spans = world.predict(&program, &costs, &all).expect("runs").timeline;
-        let kept = world.predict(&program, &costs, &Options { max_spans: limit, ..all }).expect("runs").timeline;
+        let kept = world.predict(&program, &costs, &SimOptions { max_spans: limit, ..all }).expect("runs").timeline;
         if spans.spans.len() <= limit {
             prop_assert_eq!(&kept, &spans);
         } else {
@@ -90,7 +90,7 @@ fn the_slow_solver_repeats_alike() {
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 8, &HostingRule::PerHost);
     let program = program(&Job { accumulate: 7, ..mlp(8) });
     let platform = world.platform(&costs, NetworkModel::MaxMin);
-    let options = Options { fold: FoldRule::Never, ..Options::default() };
+    let options = SimOptions { fold: FoldRule::Never, ..SimOptions::default() };
     let fast = simulate_with(System::new(), &program, &platform, options.driver(), &options).expect("runs");
     let slow = simulate_with(SlowSystem::new(), &program, &platform, options.driver(), &options).expect("runs");
     assert_eq!(fast.timeline, slow.timeline);
@@ -102,7 +102,7 @@ fn a_million_micro_batches_are_no_more_work_than_three() {
     let costs = Flat { forward: 1e-6, backward: 2e-6, ..Flat::default() };
     let program = program(&Job { accumulate: 1_000_000, ..mlp(2) });
     let world = World::star(2);
-    let options = Options { warm_up: 0, counted: 1, ..Options::default() };
+    let options = SimOptions { warm_up: 0, counted: 1, ..SimOptions::default() };
     let timeline = world.predict(&program, &costs, &options).expect("runs").timeline;
     assert!(timeline.spans.is_empty());
     let kinds = timeline.totals(&program).by_role_and_kind(&program, 0);
@@ -139,9 +139,9 @@ proptest! {
     ) {
         let program = program(&job);
         let world = networked(which, program.ranks());
-        let short = Options { warm_up: 1, counted: counted + more, max_spans: 10 * limit, ..Options::default() };
+        let short = SimOptions { warm_up: 1, counted: counted + more, max_spans: 10 * limit, ..SimOptions::default() };
         let [a, b] = [false, true].map(|long_way| {
-            let options = Options { long_way, ..short };
+            let options = SimOptions { long_way, ..short };
             simulate(&program, &world.platform(&costs, network), options.driver(), &options).expect("runs")
         });
         prop_assert_eq!(&a.timeline, &b.timeline);
@@ -158,9 +158,9 @@ fn ten_thousand_iterations_are_no_more_work_than_a_few() {
     let costs = Flat { forward: 1e-6, backward: 2e-6, ..Flat::default() };
     let program = program(&Job { algorithm: "ring".parse().expect("known"), ..mlp(32) });
     let world = World::star(32);
-    let options = Options { warm_up: 0, counted: 10_000, fold: FoldRule::Never, ..Options::default() };
+    let options = SimOptions { warm_up: 0, counted: 10_000, fold: FoldRule::Never, ..SimOptions::default() };
     let prediction = world.predict(&program, &costs, &options).expect("runs");
-    let few = Options { counted: 4, ..options };
+    let few = SimOptions { counted: 4, ..options };
     let once = world.predict(&program, &costs, &few).expect("runs");
     assert_eq!(prediction.traffic.total().messages, once.traffic.total().messages / 4 * 10_000);
     assert_eq!(prediction.timeline.steps().len(), 9_999);

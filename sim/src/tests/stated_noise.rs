@@ -17,7 +17,7 @@ fn steps(ranks: u32, steps: u32, conditions: &Conditions) -> Vec<f64> {
     // Nothing comes behind the exchange, so ranks begin each step together.
     let costs = Flat { forward: 1e-3, backward: 2e-3, ..Flat::default() };
     let platform = Platform { conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
-    let options = Options { counted: steps, ..Options::default() };
+    let options = SimOptions { counted: steps, ..SimOptions::default() };
     simulate(&program(&mlp(ranks)), &platform, options.driver(), &options).expect("runs").timeline.step_times_s()
 }
 
@@ -109,7 +109,7 @@ fn with_noise_nothing_folds() {
     let world = World::star(4);
     let flat = Flat { forward: 1e-3, ..Flat::default() };
     let noise = under(Jitter { kernel: of(Family::Constant, 1.0, 0.0), ..Jitter::default() });
-    let options = Options::default();
+    let options = SimOptions::default();
     let predict = |conditions| {
         let platform = Platform { conditions, ..world.platform(&flat, NetworkModel::MaxMin) };
         simulate(&program(&mlp(4)), &platform, options.driver(), &options).expect("runs")

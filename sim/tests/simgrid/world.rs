@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_models::{Bucket, Job, Model, Op, Phase, Program};
-use lockstep_sim::{Cost, Costs, MessageCost, NetworkModel, Options, Pair, Platform, simulate};
+use lockstep_sim::{Cost, Costs, MessageCost, NetworkModel, Pair, Platform, SimOptions, simulate};
 use lockstep_topology::cluster::{Device, DeviceId, Route};
 use lockstep_topology::{
     Algorithm, Cluster, Collective, Group, Hosting, HostingRule, Placement, PlacementRule, Schedule,
@@ -81,7 +81,7 @@ impl Exchange {
             network,
             conditions: lockstep_sim::Conditions::none(),
         };
-        let options = Options { warm_up: 0, counted: 1, ..Options::default() };
+        let options = SimOptions { warm_up: 0, counted: 1, ..SimOptions::default() };
         let prediction = simulate(&program, &platform, options.driver(), &options).expect("no deadlock");
         let mut ends = vec![0.0; ranks as usize];
         for span in prediction.timeline.spans.iter().filter(|span| span.task == 1) {
