@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use lockstep_models::{Job, Model, Phase, Program};
 use lockstep_sim::{
-    CollectiveRun, CollectiveTime, Cost, Costs, FoldRule, MessageCost, NetworkModel, Options, Pair, Platform, Roofline,
-    SimError, simulate, simulate_collective,
+    CollectiveRun, CollectiveTime, Cost, Costs, FoldRule, MessageCost, NetworkModel, Pair, Platform, Roofline,
+    SimError, SimOptions, simulate, simulate_collective,
 };
 use lockstep_topology::cluster::{Device, DeviceId, Route};
 use lockstep_topology::{
@@ -144,7 +144,7 @@ fn quickstart() -> Result<u64, SimError> {
                 network,
                 conditions: lockstep_sim::Conditions::none(),
             };
-            let options = Options::default();
+            let options = SimOptions::default();
             messages += simulate(&program, &platform, options.driver(), &options)?.traffic.total().messages;
         }
     }

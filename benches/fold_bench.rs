@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use lockstep_models::{Bucket, Job, Model};
 use lockstep_sim::{
-    CollectiveRun, FoldRule, Folding, NetworkModel, Options, Platform, Roofline, SimError, simulate,
+    CollectiveRun, FoldRule, Folding, NetworkModel, Platform, Roofline, SimError, SimOptions, simulate,
     simulate_collective,
 };
 use lockstep_topology::{
@@ -137,7 +137,7 @@ fn main() -> Result<(), SimError> {
             node_sizes: Some(sizes),
             ..Job::new(Arc::new(Model::load("resnet-32")?), ranks, 32)
         };
-        let options = Options { fold: FoldRule::Padded, ..Options::default() };
+        let options = SimOptions { fold: FoldRule::Padded, ..SimOptions::default() };
         let prediction = simulate(&job.program()?, &platform, options.driver(), &options)?;
         (prediction.timeline.step_time_s(), prediction.folding)
     } else {

@@ -1,6 +1,5 @@
 //! The command line of lockstep, and what stands behind it: experiments, predictions, measurements, reports, traces.
 
-pub mod anchor;
 pub mod calibrate;
 pub mod checkpoint;
 pub mod cli;
@@ -8,7 +7,6 @@ pub mod collective;
 pub mod compare;
 pub mod convergence;
 pub mod devices;
-pub mod explain;
 pub mod flight;
 pub mod host;
 pub mod interrupt;
@@ -18,17 +16,9 @@ pub mod memory;
 pub mod metrics;
 pub mod operation;
 pub mod papers;
-pub mod predict;
-pub mod predicted;
 pub mod profile;
 mod quiet;
 pub mod run_failure;
-pub mod scenario;
-pub mod setup;
-pub mod site;
-pub mod sweep;
 pub mod trained;
-pub mod trials;
-pub mod tune;
 
 pub use lockstep_experiment as experiment;

@@ -2,10 +2,8 @@
 
 use lockstep::experiment::{Experiment, Learners};
 use lockstep::operation::Operation;
-use lockstep::predict;
-use lockstep::setup::Setup;
-use lockstep::site::Site;
 use lockstep_models::{Trial, Tuner};
+use lockstep_predict::{Setup, Site, rows};
 
 /// Learners on each of eight GPUs, simulated.
 fn experiment(learners: &str, cluster: &str, batch: u32) -> Experiment {
@@ -20,7 +18,7 @@ fn experiment(learners: &str, cluster: &str, batch: u32) -> Experiment {
 fn predicted(experiment: &Experiment) -> (u32, f64, Vec<String>) {
     let site = Site::open(experiment, None).unwrap();
     let setup = Setup::of(experiment, &site, Default::default()).unwrap();
-    let (rows, notes) = predict::rows(experiment, &site, &setup, |_, _| {}).unwrap();
+    let (rows, notes) = rows::rows(experiment, &site, &setup, |_, _| {}).unwrap();
     assert_eq!(rows.len(), 1);
     (rows[0].setting.ranks, rows[0].images_per_s, notes)
 }

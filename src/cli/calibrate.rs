@@ -15,7 +15,7 @@ use crate::calibrate::{
 use crate::experiment::Experiment;
 use crate::host::Cores;
 use crate::quiet::Quiet;
-use crate::site::PROFILE_PATH;
+use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::make_place;
 use lockstep_report::progress::tell;

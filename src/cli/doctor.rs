@@ -11,7 +11,7 @@ use lockstep_sim::Profile;
 use lockstep_topology::Bytes;
 
 use crate::measure::HAS_MPI;
-use crate::site::PROFILE_PATH;
+use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, Report};
 

@@ -10,8 +10,8 @@ use lockstep_topology::{Bytes, ErrorPlace, Group, Hosting, InputError, Placement
 use super::flags::{CollectiveFlags, FoldFlags};
 use super::sim_predict::Network;
 use crate::experiment::{Experiment, THIS_MACHINE};
-use crate::explain::{collective_text, explain_collective};
-use crate::site::Site;
+use lockstep_predict::Site;
+use lockstep_predict::explain::{collective_text, explain_collective};
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{CollectiveRow, Format, Report, print};

@@ -11,7 +11,7 @@ use super::sim_predict::Network;
 use crate::experiment::setting::SWEEP;
 use crate::experiment::sweep::{MOST_POINTS, Sweep};
 use crate::interrupt::on_interrupt;
-use crate::sweep::{Answer, Collector, How, Points, RowsFile, check, estimate, identity, run, svg};
+use lockstep_predict::sweep::{Answer, Collector, How, Points, RowsFile, check, estimate, identity, run, svg};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::{Estimate, duration};

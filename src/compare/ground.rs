@@ -11,7 +11,7 @@ use crate::experiment::{Configuration, Device, Experiment, TransportKind};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::quiet::Quiet;
-use crate::site::{PROFILE_PATH, Site};
+use lockstep_predict::{PROFILE_PATH, Site};
 use lockstep_report::failure::Failure;
 
 /// Where predictions are about, and what is to be said of it.

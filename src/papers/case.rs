@@ -11,10 +11,10 @@ use super::paper::Paper;
 use super::plot::Plot;
 use super::quantity::Quantity;
 use super::row::{Mark, Row};
-use crate::anchor::{self, Scaled};
 use crate::experiment::Experiment;
-use crate::site::Site;
-use crate::tune::tune;
+use lockstep_predict::Site;
+use lockstep_predict::anchor::{self, Scaled};
+use lockstep_predict::tune;
 use lockstep_report::failure::Failure;
 
 /// One paper while its rows are predicted.

@@ -9,9 +9,9 @@ use lockstep_sim::{Costs, FoldRule, NetworkModel};
 use lockstep_topology::{Collective, InputError};
 
 use crate::experiment::{Configuration, Experiment};
-use crate::predicted::{Predicted, predict};
-use crate::setup::Setup;
-use crate::site::Site;
+use lockstep_predict::Setup;
+use lockstep_predict::Site;
+use lockstep_predict::{Predicted, predict};
 use lockstep_report::failure::Failure;
 
 /// Runs of tasks of which each is kept, to tell who waits for whom.

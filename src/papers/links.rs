@@ -8,7 +8,7 @@ use super::paper::Paper;
 use super::shipped::{PAPERS, Shipped};
 use crate::experiment::Experiment;
 use crate::experiment::sweep::Scale;
-use crate::site::Site;
+use lockstep_predict::Site;
 
 /// Ranks of the largest configuration that is tried, so that the test takes seconds.
 const MOST_RANKS: u32 = 16;

@@ -13,7 +13,7 @@ use lockstep_topology::cluster::{Device, Route};
 
 use crate::experiment::Experiment;
 use crate::experiment::sweep::Scale;
-use crate::site::Site;
+use lockstep_predict::Site;
 
 /// What is fitted.
 #[derive(Debug, Clone, PartialEq)]

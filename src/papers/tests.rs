@@ -177,9 +177,9 @@ fn a_fit_finds_what_made_its_rows() {
 /// The last of eight ranks whose hosts vary, against the simulator's own draws for every rank and step.
 #[test]
 fn jitter_of_hosts_is_what_drawn_steps_come_to() {
-    use crate::predicted::predict;
-    use crate::setup::Setup;
-    use crate::site::Site;
+    use lockstep_predict::Setup;
+    use lockstep_predict::Site;
+    use lockstep_predict::predict;
     use lockstep_sim::{Distribution, Family, Jitter, NetworkModel};
     let text = "name = \"e\"\nmodel = \"resnet-32\"\ncluster = \"ethernet-gpu-8\"\nranks = 8\nbatch_per_rank = 512\nbucket = \"whole\"\n";
     let experiment = Experiment::parse("e.toml", text).unwrap();

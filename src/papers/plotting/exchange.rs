@@ -6,7 +6,7 @@ use lockstep_topology::Collective;
 
 use crate::papers::figures::first;
 use crate::papers::plot::Exchange;
-use crate::site::Site;
+use lockstep_predict::Site;
 use lockstep_report::failure::Failure;
 
 /// Bytes of an fp32 element.

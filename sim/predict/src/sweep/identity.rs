@@ -6,10 +6,10 @@ use lockstep_sim::{FoldRule, NetworkModel};
 use lockstep_topology::{RECORD, read_text};
 
 use super::points::How;
-use crate::experiment::identity::Identity;
-use crate::experiment::sweep::Sweep;
-use crate::experiment::{Batch, SETTINGS, THIS_MACHINE};
 use crate::site::PROFILE_PATH;
+use lockstep_experiment::identity::Identity;
+use lockstep_experiment::sweep::Sweep;
+use lockstep_experiment::{Batch, SETTINGS, THIS_MACHINE};
 
 /// The hash of the version, all lists, the settings that points share and predictions read, and the files behind them.
 pub fn identity(sweep: &Sweep, how: &How) -> String {

@@ -10,11 +10,11 @@ use lockstep_sim::Costs;
 use lockstep_sim::answer::{Bound, Hiding, Sensitivity, fullest_device, hiding, parameters, sensitivities};
 use lockstep_topology::{Cluster, Placement};
 
-use crate::experiment::{Configuration, Experiment};
 use crate::predicted::{Predicted, failure, optimizer_elements};
 use crate::setup::Setup;
 use crate::site::Site;
 pub use collective::explain_collective;
+use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::explanation::{
     ClassFigures, ExchangeFigures, Explanation, HidingFigures, KindFigures, LinkFigures, MemoryFigures,
     ResourceFigures, SensitivityFigures, TaskFigures,

@@ -3,8 +3,8 @@
 use lockstep_sim::{Conditions, Jitter, NetworkModel, SimOptions};
 use lockstep_topology::InputError;
 
-use crate::experiment::Experiment;
 use crate::site::Site;
+use lockstep_experiment::Experiment;
 
 /// Steps that a prediction with noise counts, for a steady median.
 pub(crate) const NOISY_STEPS: u32 = 100;

@@ -5,8 +5,8 @@ use lockstep_sim::answer::{Bound, DeviceMemory, bound, fullest_device};
 use lockstep_sim::{Costs, Platform, Prediction, SimError, simulate};
 use lockstep_topology::{Cluster, Hosting, Placement};
 
-use crate::experiment::{Configuration, Experiment};
 use crate::setup::Setup;
+use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
 
 /// What is predicted of one configuration.

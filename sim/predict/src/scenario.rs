@@ -7,9 +7,9 @@ use lockstep_sim::{Background, Conditions, Load, NetworkModel, Slowdown};
 use lockstep_topology::cluster::{DeviceId, HostId, LinkId};
 use lockstep_topology::{Bytes, Cluster, InputError, Time, nearest};
 
-use crate::experiment::{Configuration, Experiment, NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
 use crate::setup::{NOISY_STEPS, Setup};
 use crate::site::Site;
+use lockstep_experiment::{Configuration, Experiment, NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
 use lockstep_report::failure::Failure;
 
 /// Names that a hint is looked for among.
@@ -18,13 +18,13 @@ const HINTS: usize = 5_000;
 const MOST_FLOWS: usize = 10_000;
 
 /// A scenario that was understood.
-pub struct Understood<'c> {
+struct Understood<'c> {
     /// The cluster with what is left of its wires.
-    pub cluster: Cow<'c, Cluster>,
+    pub(crate) cluster: Cow<'c, Cluster>,
     /// Who is slow, and what else flows.
-    pub conditions: Conditions,
+    pub(crate) conditions: Conditions,
     /// Whether something begins or ends during the run.
-    pub passing: bool,
+    pub(crate) passing: bool,
     /// Each slowdown's entry, by position.
     slow: Vec<ScenarioEntry>,
 }
@@ -34,7 +34,7 @@ pub struct Understood<'c> {
 /// # Errors
 /// Names that stand for nothing, with the nearest; a partition, with who cannot reach whom; entries that contradict each
 /// other; traffic in a network without sharing.
-pub fn understand<'c>(
+fn understand<'c>(
     scenario: &Scenario,
     cluster: &'c Cluster,
     conditions: &Conditions,
@@ -96,7 +96,7 @@ pub fn understand<'c>(
 
 impl Understood<'_> {
     /// Whether anybody is to be slow.
-    pub fn slows(&self) -> bool {
+    fn slows(&self) -> bool {
         !self.slow.is_empty()
     }
 
@@ -104,7 +104,7 @@ impl Understood<'_> {
     ///
     /// # Errors
     /// The entry, with the hosts that are in use.
-    pub fn check_slow(&self, used: &[HostId], ranks: u32) -> Result<(), InputError> {
+    fn check_slow(&self, used: &[HostId], ranks: u32) -> Result<(), InputError> {
         for entry in &self.slow {
             let Trouble::Slow { hosts, ranks: slow, .. } = &entry.what else { continue };
             let wrong = |message: String| InputError::new(&entry.place, &entry.shown, message);
@@ -129,20 +129,20 @@ impl Understood<'_> {
 }
 
 /// All rows under one scenario, or undisturbed.
-pub struct Block {
+pub(crate) struct Block {
     /// Its name; `None` where the experiment has no scenarios.
-    pub scenario: Option<Arc<str>>,
+    pub(crate) scenario: Option<Arc<str>>,
     /// The site with what is left of its wires.
-    pub site: Site,
+    pub(crate) site: Site,
     /// The setup with what disturbs.
-    pub setup: Setup,
+    pub(crate) setup: Setup,
 }
 
 /// The undisturbed block, then one for each scenario.
 ///
 /// # Errors
 /// See [`understand`]; slowdowns that hit nobody.
-pub fn blocks(
+pub(crate) fn blocks(
     experiment: &Experiment,
     configurations: &[Configuration],
     site: &Site,

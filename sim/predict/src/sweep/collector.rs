@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::answer::Answer;
 use super::file::RowsFile;
-use crate::experiment::sweep::{Family, Plan, Sweep};
+use lockstep_experiment::sweep::{Family, Plan, Sweep};
 use lockstep_report::SweepRow;
 use lockstep_report::failure::Failure;
 

@@ -10,7 +10,7 @@ use lockstep_sim::{Costs, Profile, Roofline, Table};
 use lockstep_topology::cluster::{CpuSpec, DeviceKind, GpuSpec, HostGpu, Provenance};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, ErrorPlace, InputError, Time};
 
-use crate::experiment::{Device, Experiment, THIS_MACHINE, TransportKind};
+use lockstep_experiment::{Device, Experiment, THIS_MACHINE, TransportKind};
 
 /// Where `lockstep calibrate` leaves the profile of this machine and everybody looks for it.
 pub const PROFILE_PATH: &str = "out/this-machine.json";

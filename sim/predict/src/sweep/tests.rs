@@ -1,11 +1,11 @@
 //! Tests of whole sweeps: the order of rows, going on, what is shared, what is refused.
 
 use super::*;
-use crate::experiment::Experiment;
-use crate::experiment::sweep::Sweep;
 use crate::predicted::predict;
 use crate::setup::Setup;
 use crate::site::Site;
+use lockstep_experiment::Experiment;
+use lockstep_experiment::sweep::Sweep;
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{CsvForm, SweepRow};
@@ -119,7 +119,7 @@ fn rows_are_what_predict_says_one_by_one() {
             model: "mlp".to_owned(),
             cluster: row.cluster.clone(),
             bucket,
-            batch: crate::experiment::Batch::PerRank(vec![row.setting.batch_per_rank]),
+            batch: lockstep_experiment::Batch::PerRank(vec![row.setting.batch_per_rank]),
             ..Experiment::default()
         };
         let site = Site::open(&experiment, None).unwrap();

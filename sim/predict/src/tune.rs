@@ -4,9 +4,9 @@ use lockstep_models::Tuner;
 use lockstep_sim::Costs;
 use lockstep_topology::Cluster;
 
-use crate::experiment::{Configuration, Experiment};
 use crate::predicted::predict;
 use crate::setup::Setup;
+use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
 
 /// The configuration with as many learners on each device as predictions of its throughput advise, and how that was found.

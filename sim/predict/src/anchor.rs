@@ -8,10 +8,10 @@ use lockstep_sim::{Cost, Costs, MessageCost, Pair};
 use lockstep_topology::InputError;
 use lockstep_topology::cluster::{Device, Route};
 
-use crate::experiment::{Anchor, Experiment};
 use crate::predicted::predict;
 use crate::setup::Setup;
 use crate::site::Site;
+use lockstep_experiment::{Anchor, Experiment};
 use lockstep_report::failure::Failure;
 
 /// How near the simulated throughput must come to the anchor's.
@@ -69,7 +69,7 @@ impl Costs for Scaled<'_> {
 pub fn fit(anchor: &Anchor, experiment: &Experiment, site: &Site, setup: &Setup) -> Result<f64, Failure> {
     let mut point = Experiment { ranks: vec![anchor.ranks], published: None, ..experiment.clone() };
     if let Some(batch) = anchor.batch_per_rank {
-        point.batch = crate::experiment::Batch::PerRank(vec![batch]);
+        point.batch = lockstep_experiment::Batch::PerRank(vec![batch]);
     }
     // What cannot be of its configuration is the anchor's.
     let place = experiment.locate(InputError::flag("anchor", "", "")).place;
@@ -107,10 +107,7 @@ pub fn fit(anchor: &Anchor, experiment: &Experiment, site: &Site, setup: &Setup)
 ///
 /// # Errors
 /// As `throughput`.
-pub(crate) fn factor(
-    wanted: f64,
-    mut throughput: impl FnMut(f64) -> Result<f64, Failure>,
-) -> Result<Option<f64>, Failure> {
+pub fn factor(wanted: f64, mut throughput: impl FnMut(f64) -> Result<f64, Failure>) -> Result<Option<f64>, Failure> {
     let (mut low, mut high) = (LEAST, MOST);
     // Factors and how many times too long the step was.
     let mut last: Option<(f64, f64)> = None;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::front::{Front, PAYS};
-use crate::experiment::Batch;
-use crate::experiment::sweep::{Plan, Question, Sweep};
+use lockstep_experiment::Batch;
+use lockstep_experiment::sweep::{Plan, Question, Sweep};
 use lockstep_report::{FrontRow, SweepRow};
 
 /// One predicted point in a plot.

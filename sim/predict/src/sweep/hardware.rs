@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use lockstep_topology::cluster::{DeviceKind, Figure};
 use lockstep_topology::{Cluster, InputError};
 
-use crate::experiment::Experiment;
-use crate::experiment::sweep::{Point, Sweep};
 use crate::site::Site;
+use lockstep_experiment::Experiment;
+use lockstep_experiment::sweep::{Point, Sweep};
 
 /// A site, and its cluster as a point wants it.
 pub(super) struct Hardware {

@@ -5,7 +5,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use lockstep_topology::{Bytes, Cluster};
 
 use crate::anchor::{Scaled, fit};
-use crate::experiment::{Configuration, Experiment};
 use crate::explain::{explain, largest_batch};
 use crate::predicted::{Predicted, failure, predict};
 use crate::scenario::{Block, blocks};
@@ -13,6 +12,7 @@ use crate::setup::Setup;
 use crate::site::Site;
 use crate::trials::{Spread, spread};
 use crate::tune::tune;
+use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
 use lockstep_report::notes::Notes;
 use lockstep_report::progress::Estimate;

@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use super::answer::{Answer, label};
-use crate::experiment::Batch;
-use crate::experiment::sweep::Sweep;
+use lockstep_experiment::Batch;
+use lockstep_experiment::sweep::Sweep;
 use lockstep_report::svg::{Axis, DASHES, Frame, Spacing, escaped, points, tick};
 
 /// Colours that most eyes tell apart (Okabe and Ito 2008).

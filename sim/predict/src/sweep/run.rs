@@ -7,8 +7,8 @@ use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use super::collector::Collector;
 use super::points::Points;
-use crate::experiment::THIS_MACHINE;
-use crate::experiment::sweep::Sweep;
+use lockstep_experiment::THIS_MACHINE;
+use lockstep_experiment::sweep::Sweep;
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;
 

@@ -14,17 +14,17 @@ use crate::setup::Setup;
 
 /// How the step times of all trials spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// Runs, each with its own draws.
-    pub trials: u32,
+    pub(crate) trials: u32,
     /// Mean seconds per step.
-    pub mean_s: f64,
+    pub(crate) mean_s: f64,
     /// Standard error of that mean, from the means of the trials; `None` of one trial.
-    pub standard_error_s: Option<f64>,
+    pub(crate) standard_error_s: Option<f64>,
     /// Seconds below which 5, 50, 95 and 99 % of the steps stay.
-    pub quantiles_s: [f64; 4],
+    pub(crate) quantiles_s: [f64; 4],
     /// Mean seconds by which a step's slowest rank computes longer than ranks do on average.
-    pub straggling_s: Option<f64>,
+    pub(crate) straggling_s: Option<f64>,
 }
 
 /// What one trial says: its steps' seconds, and its stragglers'.
@@ -55,7 +55,7 @@ impl Spread {
 ///
 /// # Errors
 /// As [`simulate`], of the lowest trial that fails.
-pub fn spread(
+pub(crate) fn spread(
     platform: &Platform<'_>,
     setup: &Setup,
     trials: u32,
@@ -110,9 +110,9 @@ fn spread_on(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Experiment;
     use crate::predicted::predict;
     use crate::site::Site;
+    use lockstep_experiment::Experiment;
 
     #[test]
     fn figures_by_hand() {

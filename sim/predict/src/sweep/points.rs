@@ -7,10 +7,10 @@ use lockstep_topology::{Algorithm, InputError};
 
 use super::hardware::{Hardware, Shelf};
 use crate::anchor::{Scaled, fit};
-use crate::experiment::sweep::{Plan, Point, Sweep};
-use crate::experiment::{Batch, Experiment, default_method};
 use crate::predicted::predict;
 use crate::setup::Setup;
+use lockstep_experiment::sweep::{Plan, Point, Sweep};
+use lockstep_experiment::{Batch, Experiment, default_method};
 use lockstep_report::failure::Failure;
 use lockstep_report::{Setting, SweepRow};
 

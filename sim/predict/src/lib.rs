@@ -1,0 +1,19 @@
+//! What is predicted: experiments simulated on a site, row by row, explained, anchored, under scenarios, tuned and swept.
+
+#![forbid(unsafe_code)]
+
+pub mod anchor;
+pub mod explain;
+mod predicted;
+pub mod rows;
+mod scenario;
+mod setup;
+mod site;
+pub mod sweep;
+mod trials;
+mod tune;
+
+pub use predicted::{Predicted, predict};
+pub use setup::Setup;
+pub use site::{PROFILE_PATH, Site};
+pub use tune::tune;
