@@ -3,6 +3,7 @@
 mod architecture;
 mod bad_input;
 mod checkpoint;
+mod circles;
 mod clock_steps;
 mod commands;
 mod compare;

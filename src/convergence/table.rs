@@ -3,16 +3,15 @@
 use lockstep_topology::InputError;
 
 use super::{Convergence, Point};
-use crate::experiment::reader::{Entry, Section, Source};
+use lockstep_topology::document::{Entry, Source};
 
 const KEYS: [&str; 5] = ["model", "target", "source", "samples", "point"];
 const POINT_KEYS: [&str; 5] = ["global_batch", "epochs", "strategy", "learners", "missed"];
 
 /// The table that `text`, the content of `file`, holds.
 pub(super) fn parse(file: &str, text: &str) -> Result<Convergence, InputError> {
-    let source = Source { file, text };
-    let root = source.table()?;
-    let root = Section::new(source, "a table of epochs", root.get_ref(), 0, &KEYS)?;
+    let document = Source { file, text }.parse()?;
+    let root = document.table("a table of epochs", &KEYS)?;
     let samples = root.need("samples", "1281167")?.count()? as f64;
     let mut points: Vec<Point> = Vec::new();
     for entry in root.need("point", "[{ global_batch = 256, epochs = 90 }]")?.items()? {
@@ -48,6 +47,6 @@ fn point(entry: &Entry<'_>, samples: f64) -> Result<Point, InputError> {
         strategy: keys.get("strategy").map(|entry| entry.text().map(str::to_owned)).transpose()?,
         learners: keys.get("learners").map(|entry| entry.count()).transpose()?,
         samples: of_runs.iter().map(of_run).collect::<Result<_, _>>()?,
-        missed: keys.get("missed").map_or(Ok(0), |entry| entry.whole(0..1 << 20))? as u32,
+        missed: keys.get("missed").map_or(Ok(0), |entry| entry.whole(0..=(1 << 20) - 1))? as u32,
     })
 }

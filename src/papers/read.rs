@@ -9,8 +9,8 @@ use super::paper::{Fit, Paper};
 use super::quantity::Quantity;
 use super::row::{Mark, Row};
 use super::unit::Unit;
-use crate::experiment::reader::{Entry, Section, Source};
 use crate::experiment::{Experiment, read};
+use lockstep_topology::document::{Entry, Source, Table};
 
 const KEYS: [&str; 5] = ["name", "source", "experiment", "fit", "row"];
 const FIT_KEYS: [&str; 4] = ["parameter", "between", "rows", "why"];
@@ -50,9 +50,8 @@ const COMPUTED_KEYS: [&str; 13] = [
 
 /// The paper that `text`, the content of `file`, describes.
 pub(super) fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
-    let source = Source { file, text };
-    let root = source.table()?;
-    let root = Section::new(source, "a paper", root.get_ref(), 0, &KEYS)?;
+    let document = Source { file, text }.parse()?;
+    let root = document.table("a paper", &KEYS)?;
     let mut common = Experiment { places: Default::default(), ..Experiment::default() };
     change(&mut common, &root.need("experiment", "{ cluster = \"big-basin-50gbe\" }")?)?;
     let mut rows: Vec<Row> = Vec::new();
@@ -161,7 +160,7 @@ fn row(common: &Experiment, entry: &Entry<'_>) -> Result<Row, InputError> {
     })
 }
 
-fn quantity(common: &Experiment, row: &Section<'_>, whole: &Entry<'_>) -> Result<Option<Quantity>, InputError> {
+fn quantity(common: &Experiment, row: &Table<'_>, whole: &Entry<'_>) -> Result<Option<Quantity>, InputError> {
     if let Some(entry) = row.get("computed") {
         return computed(&entry).map(|computed| Some(Quantity::Computed(computed)));
     }
@@ -227,7 +226,7 @@ pub(super) fn computed(entry: &Entry<'_>) -> Result<Computed, InputError> {
         "rounds" => Computed::Rounds(algorithm()?, workers()?),
         "shuffle-time" => {
             let cluster = of.need("cluster", "\"minsky-edr\"")?.text()?.to_owned();
-            Computed::ShuffleTime(cluster, workers()?, of.need("bytes", "220000000000")?.whole(1..1 << 62)?)
+            Computed::ShuffleTime(cluster, workers()?, of.need("bytes", "220000000000")?.whole(1..=(1 << 62) - 1)?)
         }
         "bytes-factor" => Computed::BytesFactor(algorithm()?, workers()?),
         "data-over-weights" => Computed::DataOverWeights(model()?, samples()?),
@@ -241,7 +240,7 @@ pub(super) fn computed(entry: &Entry<'_>) -> Result<Computed, InputError> {
         "plan-saving" => Computed::PlanSaving(model()?, samples()?),
         "exchange-ratio" => {
             let buffers = match of.get("bytes") {
-                Some(entry) => Buffers::Bytes(entry.whole(4..1 << 40)?),
+                Some(entry) => Buffers::Bytes(entry.whole(4..=(1 << 40) - 1)?),
                 None => Buffers::Layers(model()?),
             };
             let cluster = of.need("cluster", "\"big-basin-50gbe\"")?.text()?.to_owned();

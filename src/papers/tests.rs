@@ -97,7 +97,7 @@ fn what_makes_no_sense_is_refused_with_its_line() {
         (format!("{ROW}quantity = \"step-time\"\nunit = \"s\"\n"), "lacks published"),
         (format!("{ROW}quantity = \"speedup\"\npublished = 3\n"), "lacks over"),
         (format!("{ROW}mark = \"d\"\n"), "unknown mark"),
-        (format!("{ROW}at = {{ rank = 3 }}\n"), "p.toml:11: rank: unknown key in a configuration"),
+        (format!("{ROW}at = {{ rank = 3 }}\n"), "p.toml:11: rank = 3: a configuration has no key rank"),
         (twice, "A is an anchor of lenet already"),
         (
             format!("{ROW}mark = \"anchor\"\nquantity = \"efficiency\"\nover = {{}}\npublished = 9\n"),

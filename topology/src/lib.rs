@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod collective;
+pub mod document;
 mod input_error;
 pub mod placement;
 pub mod symmetry;

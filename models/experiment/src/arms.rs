@@ -3,8 +3,8 @@
 use lockstep_topology::InputError;
 
 use super::read::{keys, take};
-use super::reader::Entry;
 use super::{Experiment, SETTINGS};
+use lockstep_topology::document::Entry;
 
 /// One way to train.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,10 +5,10 @@ use lockstep_topology::{Algorithm, Bytes, InputError};
 
 use super::form::Form;
 use super::read::{each, refuse_both};
-use super::reader::Entry;
 use super::setting::{Apart, Style};
 use super::{Batch, Experiment, Learners, SETTINGS};
 use crate::sweep::{RankCount, SCALES, Scale, counts};
+use lockstep_topology::document::Entry;
 
 /// Lists by key; a key without one keeps what the experiment says.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -95,7 +95,7 @@ pub(super) const LEARNERS: Form<u32> = Form {
     },
     entry: |entry| match entry.text() {
         Ok(_) => Err(entry.error("a sweep needs to know each configuration: write numbers")),
-        Err(_) => Ok(entry.whole(1..1025)? as u32),
+        Err(_) => Ok(entry.whole(1..=1024)? as u32),
     },
     style: Style::One,
     is_number: true,

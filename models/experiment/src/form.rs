@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use lockstep_topology::{Algorithm, Bytes, InputError};
 
-use super::reader::Entry;
 use super::setting::Style;
+use lockstep_topology::document::Entry;
 
 /// How a value is written.
 pub struct Form<T> {
@@ -33,11 +33,11 @@ pub(super) const TEXT: Form<String> = Form {
 /// From 1 to 2³² − 1.
 pub(super) const COUNT: Form<u32> = number(positive, |entry| entry.count());
 /// At least 1.
-pub(super) const LONG: Form<u64> = number(positive_long, |entry| entry.whole(1..1 << 48));
+pub(super) const LONG: Form<u64> = number(positive_long, |entry| entry.whole(1..=(1 << 48) - 1));
 /// A seed.
 pub(super) const SEED: Form<u64> = number(
     |text| text.trim().parse().map_err(|_| "must be a whole number from 0 to 2^64 - 1".to_owned()),
-    |entry| entry.whole(0..1 << 63),
+    |entry| entry.whole(0..=(1 << 63) - 1),
 );
 /// A finite number of at least 0.
 pub(super) const NOT_NEGATIVE: Form<f64> = number(not_negative, |entry| entry.number(0.0));

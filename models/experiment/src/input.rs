@@ -6,8 +6,8 @@ use lockstep_sim::{Input, SampleSource, TransformAt};
 use lockstep_topology::cluster::Provenance;
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
-use super::reader::Entry;
 use crate::identity::Identity;
+use lockstep_topology::document::Entry;
 
 /// Keys of `[input]`.
 const KEYS: [&str; 15] = [
@@ -74,8 +74,8 @@ pub(super) fn read(before: Option<&Stated>, entry: &Entry<'_>) -> Result<Stated,
                     _ => return Err(entry.error("write host, device or when-late")),
                 });
             }
-            "prefetch" => stated.prefetch = Some(entry.whole(0..1025)? as u32),
-            "samples" => stated.samples = Some(entry.whole(1..1 << 40)?),
+            "prefetch" => stated.prefetch = Some(entry.whole(0..=1024)? as u32),
+            "samples" => stated.samples = Some(entry.whole(1..=(1 << 40) - 1)?),
             "image" => stated.image = Some(entry.read(str::parse)?),
             "storage_bandwidth" => stated.storage_bandwidth = Some(entry.read(str::parse)?),
             "storage_latency" => stated.storage_latency = Some(entry.read(str::parse)?),

@@ -21,7 +21,11 @@ pub enum Learners {
 pub(super) const FORM: Form<Learners> = Form {
     text: |text| text.parse(),
     entry: |entry| {
-        if entry.is("auto") { Ok(Learners::Auto) } else { entry.whole(1..1025).map(|each| Learners::Each(each as u32)) }
+        if entry.is("auto") {
+            Ok(Learners::Auto)
+        } else {
+            entry.whole(1..=1024).map(|each| Learners::Each(each as u32))
+        }
     },
     style: Style::One,
     is_number: true,

@@ -19,7 +19,6 @@ mod optimizer;
 mod page;
 mod published;
 pub mod read;
-pub mod reader;
 mod recipe;
 mod scenario;
 pub mod setting;

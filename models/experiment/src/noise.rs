@@ -3,8 +3,8 @@
 use lockstep_sim::{Distribution, Family, Jitter};
 use lockstep_topology::{InputError, Time};
 
-use super::reader::{Entry, Section};
 use crate::identity::Identity;
+use lockstep_topology::document::{Entry, Table};
 
 /// The noise that an experiment states.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -78,8 +78,8 @@ pub(super) fn read(entry: &Entry<'_>) -> Result<Noise, InputError> {
     for entry in section.entries() {
         let fitted = entry.is("fitted");
         match entry.key() {
-            "seed" => noise.jitter.seed = entry.whole(0..1 << 63)?,
-            "trials" => noise.trials = entry.whole(1..u64::from(MOST_TRIALS) + 1)? as u32,
+            "seed" => noise.jitter.seed = entry.whole(0..=(1 << 63) - 1)?,
+            "trials" => noise.trials = entry.whole(1..=u64::from(MOST_TRIALS))? as u32,
             "kernel" if fitted => noise.fitted_kernel = true,
             "step" if fitted => noise.fitted_step = true,
             "kernel" => noise.jitter.kernel = Some(distribution(&entry, Unit::Factor)?),
@@ -133,7 +133,7 @@ fn distribution(entry: &Entry<'_>, unit: Unit) -> Result<Distribution, InputErro
     Ok(found)
 }
 
-fn variation(section: &Section<'_>, family: Family) -> Result<f64, InputError> {
+fn variation(section: &Table<'_>, family: Family) -> Result<f64, InputError> {
     match section.get("cv") {
         Some(cv) => cv.number(0.0),
         None if family == Family::Constant => Ok(0.0),

@@ -3,8 +3,8 @@
 use lockstep_models::InitRules;
 use lockstep_topology::InputError;
 
-use super::reader::Entry;
 use super::{Experiment, SETTINGS};
+use lockstep_topology::document::Entry;
 
 const INIT: [&str; 6] = ["convolution", "convolution_1x1", "dense", "last_dense", "bias", "residual_gamma"];
 

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use lockstep_topology::{Algorithm, InputError};
 
 use super::form::Form;
-use super::reader::Entry;
 use super::setting::Style;
+use lockstep_topology::document::Entry;
 
 /// One measured point, to which the cost of computation is scaled.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,8 +2,8 @@
 
 use lockstep_topology::InputError;
 
-use super::reader::{Entry, Section, Source};
 use super::{Experiment, SETTINGS, Setting, arms, axes};
+use lockstep_topology::document::{Entry, Source, Table};
 
 /// The keys of an experiment's file, without those in its tables.
 pub fn keys() -> Vec<&'static str> {
@@ -12,9 +12,8 @@ pub fn keys() -> Vec<&'static str> {
 
 /// The experiment that `text`, the content of `file`, describes.
 pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
-    let source = Source { file, text };
-    let root = source.table()?;
-    let root = Section::new(source, "an experiment", root.get_ref(), 0, &keys())?;
+    let document = Source { file, text }.parse()?;
+    let root = document.table("an experiment", &keys())?;
     root.need("name", "\"lenet-scaling\"")?;
     root.need("model", "\"lenet\"")?;
     let mut experiment = Experiment::default();
@@ -34,7 +33,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
 ///
 /// # Errors
 /// A value that its key cannot have, or two keys of which one takes the other's place.
-pub(super) fn take(experiment: &mut Experiment, section: &Section<'_>, but: &[&str]) -> Result<(), InputError> {
+pub(super) fn take(experiment: &mut Experiment, section: &Table<'_>, but: &[&str]) -> Result<(), InputError> {
     refuse_both(section)?;
     let (first, rest): (Vec<_>, Vec<_>) =
         section.entries().filter(|entry| !but.contains(&entry.key())).partition(|entry| setting(entry.key()).first);
@@ -46,7 +45,7 @@ pub(super) fn take(experiment: &mut Experiment, section: &Section<'_>, but: &[&s
 }
 
 /// Refuses a key beside the one that it takes the place of.
-pub(super) fn refuse_both(section: &Section<'_>) -> Result<(), InputError> {
+pub(super) fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
     for setting in SETTINGS {
         let Some(other) = setting.instead_of.filter(|other| section.get(other).is_some()) else { continue };
         if let Some(entry) = section.get(setting.key) {

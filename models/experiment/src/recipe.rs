@@ -6,9 +6,9 @@ use lockstep_models::{Augmentation, InitRules, Optimizer};
 use lockstep_topology::{DESCRIPTION, InputError, nearest, read_text};
 
 use super::optimizer::{inits, optimizer};
-use super::reader::{Entry, Section, Source};
 use super::setting::{Apart, Style};
 use super::{Experiment, Length};
+use lockstep_topology::document::{Entry, Source};
 
 /// The recipes that come with the project, by file name.
 const FILES: [(&str, &str); 5] = [
@@ -81,9 +81,8 @@ impl Recipe {
     /// # Errors
     /// File, line, value and cure of the first mistake.
     pub fn parse(file: &str, text: &str) -> Result<Vec<Recipe>, InputError> {
-        let source = Source { file, text };
-        let root = source.table()?;
-        let root = Section::new(source, "a file of recipes", root.get_ref(), 0, &["source", "recipe"])?;
+        let document = Source { file, text }.parse()?;
+        let root = document.table("a file of recipes", &["source", "recipe"])?;
         let from = root.need("source", "\"Goyal et al. 2017, section 5.1\"")?.text()?.to_owned();
         root.need("recipe", "[{ name = \"resnet-50\", optimizer = { learning_rate = 0.1 } }]")?
             .items()?
@@ -112,8 +111,8 @@ fn recipe(file: &str, source: &str, item: &Entry<'_>) -> Result<Recipe, InputErr
     let mut recipe = Recipe {
         name: format!("{file}:{own}"),
         source: source.to_owned(),
-        global_batch: section.get("global_batch").map(|entry| entry.count()).transpose()?,
-        epochs: section.get("epochs").map(|entry| entry.count()).transpose()?,
+        global_batch: section.optional("global_batch", Entry::count)?,
+        epochs: section.optional("epochs", Entry::count)?,
         optimizer: Optimizer::default(),
         inits: InitRules::default(),
         augmentation: section.get("augment").map_or(Ok(Augmentation::default()), |entry| entry.read(str::parse))?,

@@ -2,7 +2,7 @@
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError, Time};
 
-use super::reader::{Entry, Section};
+use lockstep_topology::document::{Entry, Table};
 
 /// One thing that may go wrong, or several at once.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -121,7 +121,7 @@ fn slow(entry: &Entry<'_>) -> Result<Trouble, InputError> {
     let list = |key: &str| section.get(key).map_or(Ok(Vec::new()), |entry| entry.items());
     let hosts = list("hosts")?.iter().map(|item| item.text().map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
     let ranks: Result<Vec<u32>, InputError> =
-        list("ranks")?.iter().map(|item| item.whole(0..1 << 32).map(|rank| rank as u32)).collect();
+        list("ranks")?.iter().map(|item| item.whole(0..=(1 << 32) - 1).map(|rank| rank as u32)).collect();
     let ranks = ranks?;
     if hosts.is_empty() == ranks.is_empty() {
         return Err(entry.error("names whom it slows down by hosts = \"node3\" or ranks = [3], one of the two"));
@@ -175,7 +175,7 @@ fn traffic(entry: &Entry<'_>) -> Result<Trouble, InputError> {
 }
 
 /// Two patterns; one alone stands for whatever it is joined with.
-fn between(section: &Section<'_>) -> Result<(String, String), InputError> {
+fn between(section: &Table<'_>) -> Result<(String, String), InputError> {
     let entry = section.need("between", "[\"node3.eth0\", \"switch\"]")?;
     let ends: Result<Vec<&str>, InputError> = entry.items()?.iter().map(|item| item.text()).collect();
     match ends?[..] {
@@ -185,7 +185,7 @@ fn between(section: &Section<'_>) -> Result<(String, String), InputError> {
     }
 }
 
-fn count(section: &Section<'_>) -> Result<Option<u32>, InputError> {
+fn count(section: &Table<'_>) -> Result<Option<u32>, InputError> {
     section.get("count").map(|entry| entry.count()).transpose()
 }
 

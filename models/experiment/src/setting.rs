@@ -6,7 +6,7 @@ use super::Experiment;
 use super::alike::Unlike;
 use super::form::Form;
 use super::read::each;
-use super::reader::Entry;
+use lockstep_topology::document::Entry;
 
 /// A command that takes settings as flags; several are added up.
 pub type Commands = u8;

@@ -189,7 +189,7 @@ fn mistakes_are_told_where_they_stand() {
         ("chunk = \"1B\"", "e.toml:3", "at least one element"),
         ("transport = \"tcp\"", "e.toml:3", "threads or mpi"),
         ("strategy = \"sgd\"", "e.toml:3", "ssgd"),
-        ("[optimizer]\nrate = 1", "e.toml:4", "unknown key in [optimizer]"),
+        ("[optimizer]\nrate = 1", "e.toml:4", "[optimizer] has no key rate"),
         ("[optimizer]\nlearning_rate = -1", "e.toml:4", "at least 0"),
         ("[optimizer]\nlearning_rate = inf", "e.toml:4", "at least 0"),
         ("[optimizer]\nscaling = \"linear\"", "e.toml:4", "linear:256"),

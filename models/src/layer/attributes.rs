@@ -48,7 +48,7 @@ pub trait Attributes {
 
     /// The error where `key` has no value.
     fn missing(&self, key: &str, example: &str) -> InputError {
-        self.refuse(key, &format!("lacks the key \"{key}\": {example}"))
+        self.refuse(key, &format!("lacks the key {key}: {example}"))
     }
 }
 

@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lockstep_topology::document::{Entry, Table, suggestion};
 use lockstep_topology::{ErrorPlace, InputError};
 
 use super::build::Draft;
 use super::expression::{Arguments, parameters, size};
 use super::kinds;
-use super::read::{Entry, Table, suggestion};
 use crate::Layer;
 
 /// Most layers of a model; ResNet-1001 has some 3,700.
@@ -64,13 +64,13 @@ pub(super) fn unfold(
         for block in entry.table()?.entries() {
             let table = block.table()?;
             table.allow("a block", &["layer"])?;
-            let list = table.need("layer", "its layers, e.g. layer = [{ kind = \"relu\" }]")?;
+            let list = table.need("layer", "[{ kind = \"relu\" }], its layers")?;
             let mut names = BTreeSet::new();
-            parameters(list.value, &mut names);
-            blocks.insert(block.key, Block { layers: list.tables()?, parameters: names });
+            parameters(&list, &mut names);
+            blocks.insert(block.key(), Block { layers: tables(&list)?, parameters: names });
         }
     }
-    let layers = root.need("layer", "its layers, e.g. [[layer]] with kind = \"dense\"")?.tables()?;
+    let layers = tables(&root.need("layer", "[{ kind = \"dense\" }, …], or write [[layer]] tables")?)?;
     let (name, inits) = ("input".to_owned(), Default::default());
     let entry = Draft { name, layer: input, inputs: Vec::new(), inits, loss_weight: 1.0, place };
     let mut unfolding = Unfolding { blocks, drafts: vec![entry], inputs: vec![Vec::new()], aliases: Vec::new() };
@@ -100,11 +100,11 @@ impl<'a> Unfolding<'a> {
                 (None, None) => return Err(table.error("a layer needs a kind, e.g. kind = \"relu\", or a block")),
                 (Some(kind), Some(_)) => return Err(kind.error("a layer has a kind or a block, not both")),
             };
-            let count = counts.entry(what.string()?).or_default();
+            let count = counts.entry(what.text()?).or_default();
             *count += 1;
             let name = match table.get("name") {
                 Some(entry) => check_name(&entry)?.to_owned(),
-                None => format!("{}{count}", what.string()?),
+                None => format!("{}{count}", what.text()?),
             };
             if let Some(when) = table.get("when")
                 && size(&when, arguments)? == 0
@@ -120,7 +120,7 @@ impl<'a> Unfolding<'a> {
                     return Err(table.error(too_many()));
                 }
                 let index = self.drafts.len();
-                let (loss_weight, place) = (kinds::loss_weight(table)?, table.place());
+                let (loss_weight, place) = (kinds::loss_weight(table)?, table.spot().error("").place);
                 self.drafts.push(Draft { name: full, layer, inputs: Vec::new(), inits, loss_weight, place });
                 self.inputs.push(vec![previous]);
                 waiting.extend(inputs.map(|inputs| (Waiting::Draft(index), inputs)));
@@ -136,7 +136,7 @@ impl<'a> Unfolding<'a> {
                 }
                 previous = self.instances(&full, table, what, arguments, Target::Alias(alias), open)?;
             }
-            let place = table.place();
+            let place = table.spot().error("").place;
             if let Some((_, first)) = names.insert(name.clone(), (previous, place)) {
                 let message = format!("the name \"{name}\" is taken by the layer at {first}: give it another name");
                 return Err(table.get("name").unwrap_or_else(|| what.clone()).error(message));
@@ -156,7 +156,7 @@ impl<'a> Unfolding<'a> {
         entry: Target,
         open: &mut Vec<&'a str>,
     ) -> Result<Target, InputError> {
-        let wanted = what.string()?;
+        let wanted = what.text()?;
         let Some((block, template)) = self.blocks.get_key_value(wanted) else {
             let cure = suggestion(wanted, self.blocks.keys().copied());
             return Err(what.error(format!("there is no block \"{wanted}\": {cure}")));
@@ -173,7 +173,7 @@ impl<'a> Unfolding<'a> {
         table.allow(&format!("block \"{block}\""), &keys)?;
         let mut arguments = Arguments::new();
         for name in &template.parameters {
-            let value = table.need(name, &format!("block \"{block}\" uses ${name}, e.g. {name} = 1"))?;
+            let value = table.need(name, &format!("1, which block \"{block}\" uses"))?;
             arguments.insert(name.clone(), size(&value, outer)?);
         }
         let layers = template.layers.clone();
@@ -206,7 +206,7 @@ impl<'a> Unfolding<'a> {
         for (who, references) in waiting {
             let mut targets = Vec::with_capacity(references.len());
             for reference in references {
-                let name = reference.string()?;
+                let name = reference.text()?;
                 let target = if name == "input" { Some(entry) } else { names.get(name).map(|(target, _)| *target) };
                 targets.push(target.ok_or_else(|| {
                     if absent.contains(name) {
@@ -246,7 +246,7 @@ fn follow(aliases: &[Target], mut target: Target) -> usize {
 
 /// Letters, digits, `_` and `-`; the dot separates blocks, and `input` is taken.
 fn check_name<'a>(entry: &Entry<'a>) -> Result<&'a str, InputError> {
-    let name = entry.string()?;
+    let name = entry.text()?;
     if name == "input" {
         return Err(entry.error("\"input\" is the name of what enters the model or block: choose another"));
     }
@@ -256,12 +256,21 @@ fn check_name<'a>(entry: &Entry<'a>) -> Result<&'a str, InputError> {
     Ok(name)
 }
 
+/// A list of tables with at least one.
+fn tables<'a>(entry: &Entry<'a>) -> Result<Vec<Table<'a>>, InputError> {
+    let items = entry.list().ok_or_else(|| entry.error("must be a list of tables, e.g. [[layer]]"))?;
+    if items.is_empty() {
+        return Err(entry.error(format!("{} must not be empty", entry.key())));
+    }
+    items.iter().map(Entry::table).collect()
+}
+
 /// The names in `inputs`; a single one may stand without brackets.
 fn reference_list<'a>(entry: &Entry<'a>) -> Result<Vec<Entry<'a>>, InputError> {
-    let items = entry.items().unwrap_or_else(|| vec![entry.clone()]);
+    let items = entry.list().unwrap_or_else(|| vec![entry.clone()]);
     if items.is_empty() {
         return Err(entry.error("inputs must not be empty: leave the key out to take the layer before"));
     }
-    items.iter().try_for_each(|item| item.string().map(|_| ()))?;
+    items.iter().try_for_each(|item| item.text().map(|_| ()))?;
     Ok(items)
 }

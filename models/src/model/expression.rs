@@ -5,16 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockstep_topology::InputError;
-use toml::de::DeValue;
-
-use super::read::Entry;
+use lockstep_topology::document::Entry;
 
 /// Values of a block's parameters where it is used, or of a model's sizes.
 pub(super) type Arguments = BTreeMap<String, u32>;
 
 /// The size that an entry stands for.
 pub(super) fn size(entry: &Entry<'_>, arguments: &Arguments) -> Result<u32, InputError> {
-    let Some(text) = entry.value.as_str() else { return entry.size() };
+    let Some(text) = entry.plain_text() else { return number(entry) };
     let mut product = 1u64;
     for factor in text.split('*').map(str::trim) {
         let value = match factor.strip_prefix('$') {
@@ -26,33 +24,37 @@ pub(super) fn size(entry: &Entry<'_>, arguments: &Arguments) -> Result<u32, Inpu
             None => factor.parse::<u32>().map_err(|_| {
                 entry.error(format!(
                     "{} must be a whole number, a size such as \"$channels\" or a product such as \"4*$channels\"",
-                    entry.key
+                    entry.key()
                 ))
             })?,
         };
         product = product.saturating_mul(u64::from(value));
     }
-    u32::try_from(product).map_err(|_| entry.error(format!("{} is more than {}", entry.key, u32::MAX)))
+    u32::try_from(product).map_err(|_| entry.error(format!("{} is more than {}", entry.key(), u32::MAX)))
 }
 
 /// Two sizes, vertical and horizontal, or one for both.
 pub(super) fn pair(entry: &Entry<'_>, arguments: &Arguments) -> Result<(u32, u32), InputError> {
-    match entry.items() {
+    match entry.list() {
         None => size(entry, arguments).map(|both| (both, both)),
         Some(items) if items.len() == 2 => Ok((size(&items[0], arguments)?, size(&items[1], arguments)?)),
-        Some(_) => Err(entry.error(format!("{} must be one size or [vertical, horizontal]", entry.key))),
+        Some(_) => Err(entry.error(format!("{} must be one size or [vertical, horizontal]", entry.key()))),
     }
 }
 
-/// Names of the parameters that stand anywhere in `value`.
-pub(super) fn parameters(value: &DeValue<'_>, found: &mut BTreeSet<String>) {
-    match value {
-        DeValue::String(text) => {
-            let names = text.split('*').filter_map(|factor| factor.trim().strip_prefix('$'));
-            found.extend(names.map(str::to_owned));
-        }
-        DeValue::Array(items) => items.iter().for_each(|item| parameters(item.get_ref(), found)),
-        DeValue::Table(table) => table.values().for_each(|item| parameters(item.get_ref(), found)),
-        _ => {}
+/// A whole number that fits 32 bits.
+pub(super) fn number(entry: &Entry<'_>) -> Result<u32, InputError> {
+    Ok(entry.whole(0..=u64::from(u32::MAX))? as u32)
+}
+
+/// Names of the parameters anywhere in an entry.
+pub(super) fn parameters(entry: &Entry<'_>, found: &mut BTreeSet<String>) {
+    if let Some(text) = entry.plain_text() {
+        let names = text.split('*').filter_map(|factor| factor.trim().strip_prefix('$'));
+        found.extend(names.map(str::to_owned));
+    }
+    entry.list().into_iter().flatten().for_each(|item| parameters(&item, found));
+    if let Ok(table) = entry.table() {
+        table.entries().for_each(|item| parameters(&item, found));
     }
 }

@@ -1,10 +1,10 @@
 //! The tables of layers in model files: the keys of a kind, and attributes read from them.
 
 use lockstep_topology::InputError;
+use lockstep_topology::document::{Entry, Table, suggestion};
 
 use super::Init;
 use super::expression::{Arguments, pair, size};
-use super::read::{Entry, Table, suggestion};
 use crate::Layer;
 use crate::layer::{Attributes, Inits, KINDS};
 
@@ -13,7 +13,7 @@ const COMMON: [&str; 4] = ["name", "kind", "inputs", "when"];
 
 /// The layer of the table whose `kind` entry is given.
 pub(super) fn layer(table: &Table<'_>, kind: &Entry<'_>, arguments: &Arguments) -> Result<(Layer, Inits), InputError> {
-    let name = kind.string()?;
+    let name = kind.text()?;
     if name == "input" {
         return Err(kind.error("a model has one input: give its shape at the top, input = [channels, height, width]"));
     }
@@ -35,16 +35,15 @@ pub(super) fn layer(table: &Table<'_>, kind: &Entry<'_>, arguments: &Arguments) 
 
 /// What a loss counts in the sum of losses: Caffe's `loss_weight`.
 pub(super) fn loss_weight(table: &Table<'_>) -> Result<f32, InputError> {
-    let Some(entry) = table.get("loss_weight") else { return Ok(1.0) };
-    match entry.float()? {
+    match table.optional("loss_weight", Entry::float)?.unwrap_or(1.0) {
         weight if weight > 0.0 => Ok(weight),
-        _ => Err(entry.error("loss_weight must be positive, e.g. 0.3")),
+        _ => Err(table.error_at("loss_weight", "loss_weight must be positive, e.g. 0.3")),
     }
 }
 
 /// `"he"`, `"xavier"`, `{ gaussian = 0.01 }` or `{ constant = 0.0 }`.
 fn init(entry: &Entry<'_>) -> Result<Init, InputError> {
-    if let Some(name) = entry.value.as_str() {
+    if let Some(name) = entry.plain_text() {
         return match name {
             "he" => Ok(Init::He),
             "xavier" => Ok(Init::Xavier),
@@ -71,26 +70,26 @@ struct Reader<'a> {
 
 impl Attributes for Reader<'_> {
     fn size(&self, key: &str) -> Result<Option<u32>, InputError> {
-        self.table.get(key).map(|entry| size(&entry, self.arguments)).transpose()
+        self.table.optional(key, |entry| size(entry, self.arguments))
     }
 
     fn pair(&self, key: &str) -> Result<Option<(u32, u32)>, InputError> {
-        self.table.get(key).map(|entry| pair(&entry, self.arguments)).transpose()
+        self.table.optional(key, |entry| pair(entry, self.arguments))
     }
 
     fn number(&self, key: &str) -> Result<Option<f32>, InputError> {
-        self.table.get(key).map(|entry| entry.float()).transpose()
+        self.table.optional(key, Entry::float)
     }
 
     fn boolean(&self, key: &str) -> Result<Option<bool>, InputError> {
-        self.table.get(key).map(|entry| entry.boolean()).transpose()
+        self.table.optional(key, Entry::boolean)
     }
 
     fn word(&self, key: &str) -> Result<Option<&str>, InputError> {
-        self.table.get(key).map(|entry| entry.string()).transpose()
+        self.table.optional(key, Entry::text)
     }
 
     fn refuse(&self, key: &str, message: &str) -> InputError {
-        self.table.get(key).map_or_else(|| self.table.error(message), |entry| entry.error(message))
+        self.table.error_at(key, message)
     }
 }

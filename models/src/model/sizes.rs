@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use lockstep_topology::InputError;
+use lockstep_topology::document::{Entry, Table, suggestion};
 
-use super::expression::{Arguments, parameters};
-use super::read::{Entry, Table, suggestion};
+use super::expression::{Arguments, number, parameters};
 
 /// The key of a variant that is no size.
 const SOURCE: &str = "source";
@@ -23,16 +23,18 @@ pub(super) struct Sizes<'a> {
 pub(super) fn resolve<'a>(root: &Table<'a>, named: &str, settings: &[&str]) -> Result<Sizes<'a>, InputError> {
     let mut values = Arguments::new();
     for entry in entries(root, "size")? {
-        values.insert(entry.key.to_owned(), entry.size()?);
+        values.insert(entry.key().to_owned(), number(&entry)?);
     }
     check_used(root)?;
-    let variants: Vec<(&'a str, Table<'a>)> =
-        entries(root, "variant")?.into_iter().map(|entry| Ok((entry.key, entry.table()?))).collect::<Result<_, _>>()?;
+    let variants: Vec<(&'a str, Table<'a>)> = entries(root, "variant")?
+        .into_iter()
+        .map(|entry| Ok((entry.key(), entry.table()?)))
+        .collect::<Result<_, _>>()?;
     for (name, table) in &variants {
         let sizes = || values.keys().map(String::as_str);
         table.allow(&format!("variant \"{name}\""), &sizes().chain([SOURCE]).collect::<Vec<_>>())?;
         // A variant that nobody chose is right all the same.
-        table.entries().filter(|entry| entry.key != SOURCE).try_for_each(|entry| entry.size().map(|_| ()))?;
+        table.entries().filter(|entry| entry.key() != SOURCE).try_for_each(|entry| number(&entry).map(|_| ()))?;
     }
     let mut source = None;
     for setting in settings {
@@ -54,10 +56,10 @@ pub(super) fn resolve<'a>(root: &Table<'a>, named: &str, settings: &[&str]) -> R
                     return refuse(format!("the model has no variant \"{setting}\": {cure}"));
                 };
                 for entry in table.entries() {
-                    match entry.key {
-                        SOURCE => source = Some(entry.string()?),
+                    match entry.key() {
+                        SOURCE => source = Some(entry.text()?),
                         key => {
-                            values.insert(key.to_owned(), entry.size()?);
+                            values.insert(key.to_owned(), number(&entry)?);
                         }
                     }
                 }
@@ -69,7 +71,7 @@ pub(super) fn resolve<'a>(root: &Table<'a>, named: &str, settings: &[&str]) -> R
 
 /// The names of a model's variants.
 pub(super) fn variants<'a>(root: &Table<'a>) -> Result<Vec<&'a str>, InputError> {
-    Ok(entries(root, "variant")?.into_iter().map(|entry| entry.key).collect())
+    Ok(entries(root, "variant")?.into_iter().map(|entry| entry.key()).collect())
 }
 
 /// What the table under `key` holds, if there is one.
@@ -80,11 +82,11 @@ fn entries<'a>(root: &Table<'a>, key: &str) -> Result<Vec<Entry<'a>>, InputError
 /// A size that no layer uses is a slip of the pen.
 fn check_used(root: &Table<'_>) -> Result<(), InputError> {
     let mut used = BTreeSet::new();
-    ["input", "layer"].iter().filter_map(|key| root.get(key)).for_each(|entry| parameters(entry.value, &mut used));
-    match entries(root, "size")?.into_iter().find(|entry| !used.contains(entry.key)) {
+    ["input", "layer"].iter().filter_map(|key| root.get(key)).for_each(|entry| parameters(&entry, &mut used));
+    match entries(root, "size")?.into_iter().find(|entry| !used.contains(entry.key())) {
         None => Ok(()),
         Some(entry) => {
-            let message = format!("nothing uses this size: write \"${}\" where it belongs, or remove it", entry.key);
+            let message = format!("nothing uses this size: write \"${}\" where it belongs, or remove it", entry.key());
             Err(entry.error(message))
         }
     }

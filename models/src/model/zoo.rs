@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use lockstep_topology::document::suggestion;
 use lockstep_topology::{Bytes, InputError, Unreadable, read_bytes, read_text};
 
 use super::Model;
-use super::read::{self, suggestion};
+use super::read;
 
 /// Names and texts, by name.
 pub(super) const ZOO: &[(&str, &str)] = &[

@@ -2,10 +2,10 @@
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
-use crate::experiment::reader::{Entry, Section, Source};
 use crate::experiment::{Experiment, read};
 use crate::papers::plot::Across;
 use lockstep_report::svg::Spacing;
+use lockstep_topology::document::{Entry, Source, Table};
 
 const X_KEYS: [&str; 7] = ["key", "label", "values", "names", "times", "write", "scale"];
 /// The key that stands for none of an experiment but for the buffer of an allreduce.
@@ -69,15 +69,15 @@ pub(super) fn set(base: &Experiment, key: &str, text: &str, place: &ErrorPlace) 
     let line = format!("{key} = {text}\n");
     let source = Source { file: "", text: &line };
     let here = |error: InputError| error.at(place);
-    let table = source.table().map_err(here)?;
-    let section = Section::new(source, "a configuration", table.get_ref(), 0, &read::keys()).map_err(here)?;
+    let document = source.parse().map_err(here)?;
+    let section = document.table("a configuration", &read::keys()).map_err(here)?;
     let mut experiment = base.clone();
     section.entries().try_for_each(|entry| read::set(&mut experiment, &entry)).map_err(here)?;
     Ok(experiment)
 }
 
 /// How an axis spreads its values.
-pub(super) fn spacing(axis: &Section<'_>) -> Result<Spacing, InputError> {
+pub(super) fn spacing(axis: &Table<'_>) -> Result<Spacing, InputError> {
     match axis.get("scale") {
         None => Ok(Spacing::Linear),
         Some(entry) if entry.is("log") => Ok(Spacing::Log),

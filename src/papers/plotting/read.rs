@@ -5,7 +5,6 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 use super::across::{BYTES, Moved, set, spacing};
 use super::published::published;
 use crate::experiment::Experiment;
-use crate::experiment::reader::{Entry, Section, Source};
 use crate::papers::paper::Paper;
 use crate::papers::plot::{Exchange, Line, Of, Plot, Point, Upwards};
 use crate::papers::quantity::Quantity;
@@ -13,6 +12,7 @@ use crate::papers::read::{changed, computed};
 use crate::papers::row::Row;
 use crate::papers::unit::{Dimension, Unit};
 use lockstep_report::failure::Failure;
+use lockstep_topology::document::{Entry, Source, Table};
 
 const PLOT_KEYS: [&str; 7] = ["name", "title", "like", "caption", "x", "y", "line"];
 const Y_KEYS: [&str; 8] = ["quantity", "label", "unit", "scale", "from", "epochs", "samples", "bytes"];
@@ -20,9 +20,8 @@ const LINE_KEYS: [&str; 7] = ["name", "at", "over", "over_moves", "computed", "r
 
 /// The plots that `text`, the content of `file`, draws of `paper`.
 pub(super) fn parse(paper: &Paper, file: &str, text: &str) -> Result<Vec<Plot>, InputError> {
-    let source = Source { file, text };
-    let root = source.table()?;
-    let root = Section::new(source, "a file of figures", root.get_ref(), 0, &["figure"])?;
+    let document = Source { file, text }.parse()?;
+    let root = document.table("a file of figures", &["figure"])?;
     let mut plots: Vec<Plot> = Vec::new();
     for entry in root.need("figure", "[{ name = \"step-time\" }]")?.items()? {
         let plot = plot(paper, &entry)?;
@@ -79,7 +78,7 @@ fn unpublished(quantity: Quantity, at: Experiment, unit: Unit, place: ErrorPlace
 struct Axes<'a> {
     paper: &'a Paper,
     x: Moved,
-    y: Section<'a>,
+    y: Table<'a>,
     up: Upwards,
 }
 
@@ -145,7 +144,7 @@ impl Axes<'_> {
         &self,
         kind: &str,
         base: &Experiment,
-        line: &Section<'_>,
+        line: &Table<'_>,
         entry: &Entry<'_>,
     ) -> Result<Vec<Row>, InputError> {
         let moves = line.get("over_moves").map_or(Ok(false), |entry| entry.boolean())?;

@@ -80,7 +80,7 @@ fn what_cannot_be_drawn_is_refused_with_its_line() {
     for (text, wanted) in [
         (
             format!("{X}{y}line = [{{ name = \"l\", rows = [\"Z\"] }}]\n"),
-            "p.figures.toml:8: \"Z\": there is no such row",
+            "p.figures.toml:8: rows: \"Z\": there is no such row",
         ),
         (
             format!("{X}{y}line = [{{ name = \"l\", at = {{ batch_per_rank = 8 }}, rows = [\"A\"] }}]\n"),

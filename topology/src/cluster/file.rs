@@ -7,14 +7,13 @@ use super::fabric::{FabricTable, Routing, fabric_keys, read_fabric};
 use super::gpu_table::{CatalogueGpu, GPU, catalogue, host_gpu};
 use super::order::Order;
 use super::rate::rate;
-use super::reader::{At, Reader, Source};
 use super::{
     CpuSpec, Duplex, GpuSpec, LinkKind, MOST_DEVICES, PeerToPeer, Provenance, VertexKind, parse_flops, protocol_keys,
 };
+use crate::document::{Document, Entry, Spot, Table};
 use crate::{Bandwidth, Bytes, InputError, Time};
 use std::str::FromStr;
 use std::sync::Arc;
-use toml::de::DeTable;
 
 const ROOT: &[&str] = &[
     "name",
@@ -50,11 +49,10 @@ pub(super) fn link_keys() -> Vec<&'static str> {
 
 /// A whole file.
 pub(super) struct ClusterTable<'a> {
-    pub(super) source: Source<'a>,
     pub(super) name: String,
     pub(super) description: String,
     pub(super) hosts: Vec<HostTable<'a>>,
-    pub(super) switches: Vec<Stamp>,
+    pub(super) switches: Vec<Stamp<'a>>,
     pub(super) links: Vec<LinkTable<'a>>,
     pub(super) fabrics: Vec<FabricTable<'a>>,
     /// How routes that are searched are chosen among equals.
@@ -64,12 +62,12 @@ pub(super) struct ClusterTable<'a> {
 
 /// A `[[host]]`.
 pub(super) struct HostTable<'a> {
-    pub(super) stamp: Stamp,
+    pub(super) stamp: Stamp<'a>,
     pub(super) peer_to_peer: PeerToPeer,
     pub(super) cpu: CpuTable,
-    pub(super) gpus: Vec<GpuTable>,
+    pub(super) gpus: Vec<GpuTable<'a>>,
     /// NICs, then switches.
-    pub(super) things: Vec<(Stamp, VertexKind)>,
+    pub(super) things: Vec<(Stamp<'a>, VertexKind)>,
     pub(super) links: Vec<LinkTable<'a>>,
 }
 
@@ -84,27 +82,27 @@ pub(super) struct CpuTable {
 }
 
 /// A `[[host.gpu]]`.
-pub(super) struct GpuTable {
-    pub(super) stamp: Stamp,
+pub(super) struct GpuTable<'a> {
+    pub(super) stamp: Stamp<'a>,
     pub(super) spec: Arc<GpuSpec>,
     pub(super) provenance: Arc<Provenance>,
 }
 
 /// A `[[link]]` or `[[host.link]]`.
 pub(super) struct LinkTable<'a> {
-    pub(super) between: [At<&'a str>; 2],
+    pub(super) between: [Entry<'a>; 2],
     pub(super) wire: Wire,
 }
 
 /// A name that is given once, or `count` times with a number behind it.
-pub(super) struct Stamp {
+pub(super) struct Stamp<'a> {
     name: String,
     count: Option<u64>,
     /// Where its table starts.
-    pub(super) offset: usize,
+    pub(super) spot: Spot<'a>,
 }
 
-impl Stamp {
+impl Stamp<'_> {
     /// Makes it stand for `count` things.
     pub(super) fn recount(&mut self, count: u64) {
         self.count = Some(count);
@@ -131,33 +129,31 @@ impl Stamp {
 }
 
 /// The tables of a file.
-pub(super) fn read<'a>(
-    source: Source<'a>,
-    root: &'a DeTable<'a>,
-    order: &Order,
-) -> Result<ClusterTable<'a>, InputError> {
-    let mut root = Reader::new(source, "the cluster file", root, 0, ROOT)?;
-    root.source.plain = protocol_keys::plain(&root)?;
+pub(super) fn read<'a>(document: &'a Document<'a>, order: &'a Order) -> Result<ClusterTable<'a>, InputError> {
+    let root = document.table("the cluster file", ROOT)?;
+    let plain = protocol_keys::plain(&root)?;
+    let description = |entry: &Entry<'_>| {
+        entry.plain_text().map(str::to_owned).ok_or_else(|| entry.error("description must be a text in quotes"))
+    };
     let provenance = provenance(&root, &Arc::new(Provenance::Assumed(String::new())))?;
     let gpus = catalogue()?;
     let hosts = root.tables("host", "[[host]]", HOST)?;
     let links = root.tables("link", "[[link]]", &link_keys())?;
     let fabrics = root.tables("fabric", "[[fabric]]", &fabric_keys())?;
-    let fabrics = fabrics.iter().map(|table| read_fabric(table, true, &provenance));
+    let fabrics = fabrics.iter().map(|table| read_fabric(table, true, &provenance, plain));
     let hosts: Vec<HostTable<'_>> =
-        hosts.iter().map(|table| host(table, &gpus, &provenance)).collect::<Result<_, _>>()?;
+        hosts.iter().map(|table| host(table, &gpus, &provenance, plain)).collect::<Result<_, _>>()?;
     let mut tables = ClusterTable {
-        source,
-        name: root.need("name", "\"my-cluster\"", cluster_name)?.value,
-        description: root.text("description", "\"four hosts\"")?.map_or("", |at| at.value).to_string(),
+        name: root.required("name", "\"my-cluster\"", cluster_name)?,
+        description: root.optional("description", description)?.unwrap_or_default(),
         hosts,
         switches: things(&root, "switch", "[[switch]]")?,
-        links: links.iter().map(|table| link(table, &provenance)).collect::<Result<_, _>>()?,
+        links: links.iter().map(|table| link(table, &provenance, plain)).collect::<Result<_, _>>()?,
         fabrics: fabrics.collect::<Result<_, _>>()?,
-        routing: root.read("routing", "\"ecmp\"", searched)?.map_or(Routing::Lowest, |at| at.value),
-        seed: root.whole("seed", 0, u64::MAX >> 1)?.map_or(0, |at| at.value),
+        routing: root.read("routing", "\"ecmp\"", searched)?.unwrap_or(Routing::Lowest),
+        seed: root.whole("seed", 0..=u64::MAX >> 1)?.unwrap_or(0),
     };
-    order.apply(&root, &mut tables)?;
+    order.apply(&root, &mut tables, plain)?;
     Ok(tables)
 }
 
@@ -170,13 +166,14 @@ fn searched(text: &str) -> Result<Routing, String> {
 }
 
 fn host<'a>(
-    table: &Reader<'a>,
+    table: &Table<'a>,
     catalogue: &[CatalogueGpu],
     inherited: &Arc<Provenance>,
+    plain: bool,
 ) -> Result<HostTable<'a>, InputError> {
     let provenance = provenance(table, inherited)?;
     let stamp = stamp(table, "node")?;
-    let cpu = table.table("cpu", "[host.cpu]", CPU)?;
+    let cpu = table.optional("cpu", |entry| entry.section("[host.cpu]", CPU))?;
     let cpu = cpu.ok_or_else(|| table.error("has no CPU; add a [host.cpu] under it"))?;
     let gpus = table.tables("gpu", "[[host.gpu]]", GPU)?;
     let nics = things(table, "nic", "[[host.nic]]")?;
@@ -187,91 +184,95 @@ fn host<'a>(
         stamp,
         peer_to_peer: table
             .read("peer_to_peer", "\"host-memory\"", PeerToPeer::from_str)?
-            .map_or(PeerToPeer::Direct, |at| at.value),
+            .unwrap_or(PeerToPeer::Direct),
         cpu: read_cpu(&cpu, &provenance)?,
         gpus: gpus.iter().map(|table| gpu(table, catalogue, &provenance)).collect::<Result<_, _>>()?,
         things: things.chain(switches.into_iter().map(|switch| (switch, VertexKind::Switch))).collect(),
-        links: links.iter().map(|table| link(table, &provenance)).collect::<Result<_, _>>()?,
+        links: links.iter().map(|table| link(table, &provenance, plain)).collect::<Result<_, _>>()?,
     })
 }
 
-fn read_cpu(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<CpuTable, InputError> {
+fn read_cpu(table: &Table<'_>, inherited: &Arc<Provenance>) -> Result<CpuTable, InputError> {
     Ok(CpuTable {
         spec: CpuSpec {
-            cores: table.need_count("cores", "16", 1_000_000)? as u32,
-            flops_per_core_s: table.need("flops_per_core", "\"80GFLOP/s\"", parse_flops)?.value,
-            memory_bandwidth: table.need("memory_bandwidth", "\"80GB/s\"", Bandwidth::from_str)?.value,
-            memory: table.need("memory", "\"64GiB\"", memory)?.value,
+            cores: table.need("cores", "16")?.whole(1..=1_000_000)? as u32,
+            flops_per_core_s: table.required("flops_per_core", "\"80GFLOP/s\"", parse_flops)?,
+            memory_bandwidth: table.required("memory_bandwidth", "\"80GB/s\"", Bandwidth::from_str)?,
+            memory: table.required("memory", "\"64GiB\"", memory)?,
         },
-        message_latency: table.need("message_latency", "\"1us\"", Time::from_str)?.value,
-        message_bandwidth: table.need("message_bandwidth", "\"8GB/s\"", Bandwidth::from_str)?.value,
+        message_latency: table.required("message_latency", "\"1us\"", Time::from_str)?,
+        message_bandwidth: table.required("message_bandwidth", "\"8GB/s\"", Bandwidth::from_str)?,
         bounce: bounce(table)?,
         provenance: provenance(table, inherited)?,
     })
 }
 
-fn bounce(table: &Reader<'_>) -> Result<Option<(Time, Bandwidth)>, InputError> {
+fn bounce(table: &Table<'_>) -> Result<Option<(Time, Bandwidth)>, InputError> {
     let latency = table.read("bounce_latency", "\"10us\"", Time::from_str)?;
     let bandwidth = table.read("bounce_bandwidth", "\"3GB/s\"", Bandwidth::from_str)?;
     match (latency, bandwidth) {
         (None, None) => Ok(None),
-        (Some(latency), Some(bandwidth)) => Ok(Some((latency.value, bandwidth.value))),
+        (Some(latency), Some(bandwidth)) => Ok(Some((latency, bandwidth))),
         (None, _) => Err(table.missing("bounce_latency", "\"10us\"")),
         (_, None) => Err(table.missing("bounce_bandwidth", "\"3GB/s\"")),
     }
 }
 
-fn gpu(table: &Reader<'_>, catalogue: &[CatalogueGpu], inherited: &Arc<Provenance>) -> Result<GpuTable, InputError> {
+fn gpu<'a>(
+    table: &Table<'a>,
+    catalogue: &[CatalogueGpu],
+    inherited: &Arc<Provenance>,
+) -> Result<GpuTable<'a>, InputError> {
     let (spec, source) = host_gpu(table, catalogue)?;
-    let own = table.read("provenance", "\"datasheet: NAME\"", Provenance::from_str)?.map(|at| at.value);
+    let own = table.read("provenance", "\"datasheet: NAME\"", Provenance::from_str)?;
     let provenance = own.or(source).map_or_else(|| inherited.clone(), Arc::new);
     Ok(GpuTable { stamp: stamp(table, "gpu")?, spec: Arc::new(spec), provenance })
 }
 
-fn link<'a>(table: &Reader<'a>, inherited: &Arc<Provenance>) -> Result<LinkTable<'a>, InputError> {
-    Ok(LinkTable {
-        between: table.pair("between", "[\"node*.eth0\", \"switch\"]")?,
-        wire: wire(table, "kind", inherited)?,
-    })
+fn link<'a>(table: &Table<'a>, inherited: &Arc<Provenance>, plain: bool) -> Result<LinkTable<'a>, InputError> {
+    let between = table.need("between", "[\"node*.eth0\", \"switch\"]")?;
+    let wrong = |_| between.error("must be two names, e.g. [\"node*.eth0\", \"switch\"]");
+    let ends = between.items()?;
+    ends.iter().try_for_each(|end| end.text().map(|_| ()))?;
+    Ok(LinkTable { between: ends.try_into().map_err(wrong)?, wire: wire(table, "kind", inherited, plain)? })
 }
 
-/// The wire that a table describes, whose kind stands under `kind`.
-pub(super) fn wire(table: &Reader<'_>, kind: &'static str, inherited: &Arc<Provenance>) -> Result<Wire, InputError> {
+/// The wire that a table describes, whose kind is under `key`.
+pub(super) fn wire(table: &Table<'_>, key: &str, inherited: &Arc<Provenance>, plain: bool) -> Result<Wire, InputError> {
     let rate = rate(table, inherited)?;
-    let kind = match (table.read(kind, "\"ethernet\"", LinkKind::from_str)?, rate.kind) {
-        (Some(at), Some(implied)) if at.value != implied => {
+    let kind = match (table.read(key, "\"ethernet\"", LinkKind::from_str)?, rate.kind) {
+        (Some(kind), Some(implied)) if kind != implied => {
             return Err(
-                table.error_at(&at, format!("is {implied} by the key that gives its rate; take one of the two"))
+                table.error_at(key, format!("is {implied} by the key that gives its rate; take one of the two"))
             );
         }
-        (Some(at), _) => at.value,
+        (Some(kind), _) => kind,
         (None, Some(implied)) => implied,
-        (None, None) => table.need(kind, "\"ethernet\"", LinkKind::from_str)?.value,
+        (None, None) => return Err(table.missing(key, "\"ethernet\"")),
     };
     let provenance = provenance(table, &rate.provenance)?;
     Ok(Wire {
         kind,
-        latency: table.need("latency", "\"2us\"", Time::from_str)?.value,
+        latency: table.required("latency", "\"2us\"", Time::from_str)?,
         bandwidth: rate.bandwidth,
-        duplex: table.read("duplex", "\"full\"", Duplex::from_str)?.map_or(Duplex::Full, |at| at.value),
-        protocol: protocol_keys::read(table, kind, &provenance)?,
+        duplex: table.read("duplex", "\"full\"", Duplex::from_str)?.unwrap_or(Duplex::Full),
+        protocol: protocol_keys::read(table, kind, &provenance, plain)?,
         provenance,
     })
 }
 
-fn things(table: &Reader<'_>, key: &'static str, title: &'static str) -> Result<Vec<Stamp>, InputError> {
+fn things<'a>(table: &Table<'a>, key: &str, title: &'a str) -> Result<Vec<Stamp<'a>>, InputError> {
     table.tables(key, title, THING)?.iter().map(|table| stamp(table, key)).collect()
 }
 
-fn stamp(table: &Reader<'_>, example: &str) -> Result<Stamp, InputError> {
-    let name = table.need("name", &format!("\"{example}\""), name)?.value;
-    let count = table.count("count", MOST_DEVICES)?.map(|at| at.value);
-    Ok(Stamp { name, count, offset: table.offset })
+fn stamp<'a>(table: &Table<'a>, example: &str) -> Result<Stamp<'a>, InputError> {
+    let name = table.required("name", &format!("\"{example}\""), name)?;
+    Ok(Stamp { name, count: table.whole("count", 1..=MOST_DEVICES)?, spot: table.spot() })
 }
 
-pub(super) fn provenance(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<Arc<Provenance>, InputError> {
+pub(super) fn provenance(table: &Table<'_>, inherited: &Arc<Provenance>) -> Result<Arc<Provenance>, InputError> {
     let own = table.read("provenance", "\"datasheet: NAME\"", Provenance::from_str)?;
-    Ok(own.map_or_else(|| inherited.clone(), |at| Arc::new(at.value)))
+    Ok(own.map_or_else(|| inherited.clone(), Arc::new))
 }
 
 pub(super) fn name(text: &str) -> Result<String, String> {

@@ -4,11 +4,11 @@
 
 use super::file::{memory, name};
 use super::gpu::{GpuSpec, Lanes, Precision};
-use super::reader::{Reader, Source};
 use super::{Provenance, parse_flops};
+use crate::document::{Source, Table};
 use crate::{Bandwidth, InputError, Time, nearest};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
-use toml::de::DeTable;
 
 /// The catalogue's text.
 const TEXT: &str = include_str!("../../gpus.toml");
@@ -91,39 +91,35 @@ impl CatalogueGpu {
 /// # Errors
 /// None, unless the shipped file is broken; a test reads it.
 pub fn catalogue() -> Result<Vec<CatalogueGpu>, InputError> {
-    let source = Source { file: "gpus.toml", text: TEXT, plain: false };
-    let root = DeTable::parse(TEXT).map_err(|error| source.error(0, "", error.message().to_string()))?;
-    let root = Reader::new(source, "the catalogue", root.get_ref(), 0, &["gpu"])?;
-    root.tables("gpu", "[[gpu]]", ENTRY)?.iter().map(entry).collect()
+    let document = Source { file: "gpus.toml", text: TEXT }.parse()?;
+    document.table("the catalogue", &["gpu"])?.tables("gpu", "[[gpu]]", ENTRY)?.iter().map(entry).collect()
 }
 
-fn entry(table: &Reader<'_>) -> Result<CatalogueGpu, InputError> {
+fn entry(table: &Table<'_>) -> Result<CatalogueGpu, InputError> {
     let mut sources = Vec::new();
-    if let Some(own) = table.table("sources", "sources", GPU)? {
+    if let Some(own) = table.optional("sources", |entry| entry.section("sources", GPU))? {
         for key in GPU {
-            if let Some(at) = own.read(key, "\"assumed\"", Provenance::from_str)? {
-                sources.push((key.to_string(), at.value));
-            }
+            let source = own.read(key, "\"assumed\"", Provenance::from_str)?;
+            sources.extend(source.map(|source| (key.to_string(), source)));
         }
     }
     Ok(CatalogueGpu {
-        name: table.need("name", "\"h100-sxm\"", name)?.value,
+        name: table.required("name", "\"h100-sxm\"", name)?,
         spec: spec(table, None)?.0,
-        provenance: table.need("provenance", "\"datasheet: NAME\"", Provenance::from_str)?.value,
+        provenance: table.required("provenance", "\"datasheet: NAME\"", Provenance::from_str)?,
         sources,
     })
 }
 
 /// The GPU that a `[[host.gpu]]` describes, and the catalogue's sources where it takes figures from there.
 pub(super) fn host_gpu(
-    table: &Reader<'_>,
+    table: &Table<'_>,
     catalogue: &[CatalogueGpu],
 ) -> Result<(GpuSpec, Option<Provenance>), InputError> {
-    let model = table.need("model", "\"v100-sxm2\"", |text| Ok(text.to_string()))?;
-    let known = catalogue.iter().find(|gpu| gpu.name == model.value);
-    if known.is_none() && table.count("multiprocessors", MOST_MULTIPROCESSORS)?.is_none() {
-        let near =
-            nearest(&model.value.to_lowercase().replace(' ', "-"), catalogue.iter().map(|gpu| gpu.name.as_str()));
+    let model = table.required("model", "\"v100-sxm2\"", String::from_str)?;
+    let known = catalogue.iter().find(|gpu| gpu.name == model);
+    if known.is_none() && table.whole("multiprocessors", MULTIPROCESSORS)?.is_none() {
+        let near = nearest(&model.to_lowercase().replace(' ', "-"), catalogue.iter().map(|gpu| gpu.name.as_str()));
         let hint = if near.is_empty() {
             "lockstep clusters gpus lists it".into()
         } else {
@@ -132,25 +128,23 @@ pub(super) fn host_gpu(
         let message = format!(
             "is not in the catalogue ({hint}); take one from there or add multiprocessors = 80 and the other figures"
         );
-        return Err(table.error_at(&model, message));
+        return Err(table.error_at("model", message));
     }
     let (spec, changed) = spec(table, known.map(|gpu| &gpu.spec))?;
     Ok((spec, known.map(|gpu| gpu.all_sources(&changed))))
 }
 
-const MOST_MULTIPROCESSORS: u64 = 100_000;
+const MULTIPROCESSORS: RangeInclusive<u64> = 1..=100_000;
 /// From one kernel to the next, where nobody says (assumed).
 const LAUNCH: Time = Time::from_nanos(4_000);
 
 /// The figures of a table, those that it leaves out from `base`; and the keys of `base` that it changes.
-fn spec(table: &Reader<'_>, base: Option<&GpuSpec>) -> Result<(GpuSpec, Vec<&'static str>), InputError> {
+fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<(GpuSpec, Vec<&'static str>), InputError> {
     let mut changed = Vec::new();
     let mut flops = |key: &'static str| {
-        let at = table.read(key, "\"15.7TFLOP/s\"", parse_flops)?;
-        if at.is_some() {
-            changed.push(key);
-        }
-        Ok::<_, InputError>(at.map(|at| at.value))
+        let flops_s = table.read(key, "\"15.7TFLOP/s\"", parse_flops)?;
+        changed.extend(flops_s.map(|_| key));
+        Ok::<_, InputError>(flops_s)
     };
     let mut peaks = [None; 6];
     for precision in Precision::ALL {
@@ -160,12 +154,12 @@ fn spec(table: &Reader<'_>, base: Option<&GpuSpec>) -> Result<(GpuSpec, Vec<&'st
     let Some(peak_flops_s) = peaks[Precision::Fp32 as usize].take() else {
         return Err(table.missing("peak_flops", "\"15.7TFLOP/s\""));
     };
-    let multiprocessors = table.count("multiprocessors", MOST_MULTIPROCESSORS)?.map(|at| at.value as u32);
-    let bandwidth = table.read("memory_bandwidth", "\"900GB/s\"", Bandwidth::from_str)?.map(|at| at.value);
-    let size = table.read("memory", "\"16GiB\"", memory)?.map(|at| at.value);
-    let launch = table.read("launch", "\"4us\"", Time::from_str)?.map(|at| at.value);
-    let nvlink = table.read("nvlink", "\"2.0 x6\"", Lanes::from_str)?.map(|at| at.value);
-    let pcie = table.read("pcie", "\"3.0 x16\"", Lanes::from_str)?.map(|at| at.value);
+    let multiprocessors = table.whole("multiprocessors", MULTIPROCESSORS)?.map(|count| count as u32);
+    let bandwidth = table.read("memory_bandwidth", "\"900GB/s\"", Bandwidth::from_str)?;
+    let size = table.read("memory", "\"16GiB\"", memory)?;
+    let launch = table.read("launch", "\"4us\"", Time::from_str)?;
+    let nvlink = table.read("nvlink", "\"2.0 x6\"", Lanes::from_str)?;
+    let pcie = table.read("pcie", "\"3.0 x16\"", Lanes::from_str)?;
     let given = [
         ("multiprocessors", multiprocessors.is_some()),
         ("memory_bandwidth", bandwidth.is_some()),
@@ -176,7 +170,7 @@ fn spec(table: &Reader<'_>, base: Option<&GpuSpec>) -> Result<(GpuSpec, Vec<&'st
     ];
     changed.extend(given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key));
     let spec = GpuSpec {
-        model: table.need("model", "\"v100-sxm2\"", |text| Ok(text.to_string()))?.value,
+        model: table.required("model", "\"v100-sxm2\"", String::from_str)?,
         multiprocessors: multiprocessors
             .or(base.map(|base| base.multiprocessors))
             .ok_or_else(|| table.missing("multiprocessors", "80"))?,

@@ -22,7 +22,6 @@ mod protocol;
 mod protocol_keys;
 mod provenance;
 mod rate;
-mod reader;
 mod route;
 mod scale;
 mod size;

@@ -1,7 +1,7 @@
 //! `Names`: finds the things that a name or a pattern stands for, and says what is near when there are none.
 
 use super::pattern::{matches, prefix, range};
-use super::reader::{At, Source};
+use crate::document::Entry;
 use crate::{InputError, nearest};
 
 /// Names with their positions, sorted by name.
@@ -24,20 +24,20 @@ impl<'a> Names<'a> {
     }
 
     /// Positions of all things that the name or pattern `wanted` stands for, ascending.
-    pub(super) fn find(&self, source: Source<'_>, wanted: &At<&str>) -> Result<Vec<u32>, InputError> {
-        let mut found = Vec::new();
-        let start = prefix(wanted.value);
-        match range(&wanted.value[start.len()..]) {
+    pub(super) fn find(&self, wanted: &Entry<'_>) -> Result<Vec<u32>, InputError> {
+        let (mut found, text) = (Vec::new(), wanted.text()?);
+        let start = prefix(text);
+        match range(&text[start.len()..]) {
             // A short range is a few names, each of which is found without looking at the others.
             Some((low, high, rest)) if high.saturating_sub(low) < 1_000 => {
                 (low..=high).for_each(|number| self.collect(&format!("{start}{number}{rest}"), &mut found));
             }
-            _ => self.collect(wanted.value, &mut found),
+            _ => self.collect(text, &mut found),
         }
         found.sort_unstable();
         found.dedup();
         if found.is_empty() {
-            return Err(source.error(wanted.offset, wanted.shown.clone(), self.nothing(wanted.value)));
+            return Err(wanted.error(self.nothing(text)));
         }
         Ok(found)
     }

@@ -5,11 +5,10 @@
 
 use super::fabric::{FabricTable, fabric_keys, read_fabric};
 use super::file::ClusterTable;
-use super::reader::{Reader, Source};
 use super::{MOST_DEVICES, Provenance};
+use crate::document::{Entry, Source, Spot, Table};
 use crate::{InputError, nearest};
 use std::sync::Arc;
-use toml::de::DeTable;
 
 /// The networks' text.
 const NETWORKS: &str = include_str!("../../networks.toml");
@@ -49,7 +48,12 @@ impl Order {
     }
 
     /// Changes what a file says to what was asked for, and adds the network that either names.
-    pub(super) fn apply<'a>(&self, root: &Reader<'a>, tables: &mut ClusterTable<'a>) -> Result<(), InputError> {
+    pub(super) fn apply<'a>(
+        &'a self,
+        root: &Table<'a>,
+        tables: &mut ClusterTable<'a>,
+        plain: bool,
+    ) -> Result<(), InputError> {
         if let Some(count) = self.count {
             match tables.hosts.as_mut_slice() {
                 [host] => host.stamp.recount(count),
@@ -60,31 +64,19 @@ impl Order {
                 }
             }
         }
-        let written = root.text("network", "\"infiniband-hdr\"")?;
-        let name = match (&self.network, &written) {
-            (Some(name), _) => name.as_str(),
-            (None, Some(at)) => at.value,
-            (None, None) => return Ok(()),
-        };
+        let written = root.optional("network", Entry::text)?;
+        let Some(name) = self.network.as_deref().or(written) else { return Ok(()) };
         let hosts: u64 = tables.hosts.iter().map(|host| host.stamp.many()).sum();
         // A host alone has nothing to be joined with, unless somebody wants it so.
         if hosts < 2 && self.network.is_none() {
             return Ok(());
         }
-        let mut fabric = match network(name, root.source.plain)? {
-            Ok(fabric) => fabric,
-            Err(message) => {
-                return Err(match (&self.network, &written) {
-                    (None, Some(at)) => root.error_at(at, message),
-                    _ => self.error(message),
-                });
-            }
+        let spot = match (&self.network, root.get("network")) {
+            (None, Some(entry)) => entry.spot(),
+            _ => root.spot().showing(&self.asked),
         };
-        (fabric.offset, fabric.shown) = match (&self.network, &written) {
-            (None, Some(at)) => (at.offset, at.shown.clone()),
-            _ => (0, self.asked.clone()),
-        };
-        tables.fabrics.push(fabric);
+        let wrong = |message| if self.network.is_some() { self.error(message) } else { spot.error(message) };
+        tables.fabrics.push(network(name, plain, &spot)?.map_err(wrong)?);
         Ok(())
     }
 }
@@ -98,11 +90,11 @@ pub fn networks() -> Result<Vec<String>, InputError> {
 }
 
 /// The network called `name`, or what to say where there is none.
-fn network(name: &str, plain: bool) -> Result<Result<FabricTable<'static>, String>, InputError> {
+fn network<'a>(name: &str, plain: bool, spot: &Spot<'a>) -> Result<Result<FabricTable<'a>, String>, InputError> {
     read_networks(plain, |tables| {
         let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
         Ok(match tables.into_iter().find(|table| table.name == name) {
-            Some(table) => Ok(table.of_every_nic()),
+            Some(table) => Ok(table.of_every_nic(spot.clone())),
             None => {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 let near = nearest(name, names.iter().copied());
@@ -118,10 +110,9 @@ fn read_networks<T>(
     plain: bool,
     take: impl Fn(Vec<FabricTable<'_>>) -> Result<T, InputError>,
 ) -> Result<T, InputError> {
-    let source = Source { file: "networks.toml", text: NETWORKS, plain };
-    let root = DeTable::parse(NETWORKS).map_err(|error| source.error(0, "", error.message().to_string()))?;
-    let root = Reader::new(source, "the networks", root.get_ref(), 0, &["network"])?;
+    let document = Source { file: "networks.toml", text: NETWORKS }.parse()?;
+    let root = document.table("the networks", &["network"])?;
     let assumed = Arc::new(Provenance::Assumed(String::new()));
     let tables = root.tables("network", "[[network]]", &fabric_keys())?;
-    take(tables.iter().map(|table| read_fabric(table, false, &assumed)).collect::<Result<_, _>>()?)
+    take(tables.iter().map(|table| read_fabric(table, false, &assumed, plain)).collect::<Result<_, _>>()?)
 }

@@ -1,8 +1,8 @@
 //! The keys of a link that say what its messages pay: `protocol`, and one for each figure that differs from its default.
 
 use super::protocol::UNLIMITED;
-use super::reader::Reader;
 use super::{Incast, LinkKind, Protocol, Provenance, Rendezvous, Stack};
+use crate::document::{Entry, Table};
 use crate::{Bandwidth, Bytes, InputError, Time};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) const KEYS: [&str; 13] = [
 ];
 
 /// Whether a file says that its links are plain.
-pub(super) fn plain(root: &Reader<'_>) -> Result<bool, InputError> {
+pub(super) fn plain(root: &Table<'_>) -> Result<bool, InputError> {
     let only = |text: &str| match text {
         "plain" => Ok(true),
         _ => Err("must be \"plain\" here, for all links; give others to a [[link]] each".to_string()),
@@ -34,33 +34,35 @@ pub(super) fn plain(root: &Reader<'_>) -> Result<bool, InputError> {
 }
 
 /// The protocol of a link of `kind`: the defaults of its stack, and over them what the table says.
-pub(super) fn read(table: &Reader<'_>, kind: LinkKind, source: &Arc<Provenance>) -> Result<Arc<Protocol>, InputError> {
+pub(super) fn read(
+    table: &Table<'_>,
+    kind: LinkKind,
+    source: &Arc<Provenance>,
+    plain: bool,
+) -> Result<Arc<Protocol>, InputError> {
     let named = table.read("protocol", "\"tcp\"", Stack::from_str)?;
-    let unnamed = if table.source.plain { Stack::Plain } else { Stack::of(kind) };
-    let stack = named.map_or(unnamed, |at| at.value);
+    let unnamed = if plain { Stack::Plain } else { Stack::of(kind) };
+    let stack = named.unwrap_or(unnamed);
     let mut protocol = stack.defaults();
     let defaults = protocol.clone();
-    let efficiency = table.share("efficiency", "0.94")?;
-    if let Some(at) = table.count("mtu", 1 << 20)? {
+    let efficiency = table.optional("efficiency", share)?;
+    if let Some(mtu) = table.whole("mtu", 1..=1 << 20)? {
         if efficiency.is_some() {
-            return Err(table.error_at(&at, "stands beside efficiency; leave out one of the two"));
+            return Err(table.error_at("mtu", "and efficiency are both given; leave out one of the two"));
         }
-        let none = || table.error_at(&at, format!("leaves no payload beside the headers of {stack}"));
-        protocol.efficiency = stack.efficiency(at.value).ok_or_else(none)?;
+        let none = || table.error_at("mtu", format!("leaves no payload beside the headers of {stack}"));
+        protocol.efficiency = stack.efficiency(mtu).ok_or_else(none)?;
     }
-    set(&mut protocol.efficiency, efficiency.map(|at| at.value));
-    let time = |key| Ok(table.read(key, "\"1us\"", Time::from_str)?.map(|at| at.value));
+    set(&mut protocol.efficiency, efficiency);
+    let time = |key| table.read(key, "\"1us\"", Time::from_str);
     set(&mut protocol.send_overhead, time("send_overhead")?);
     set(&mut protocol.receive_overhead, time("receive_overhead")?);
-    set(&mut protocol.eager, table.read("eager", "\"64KiB\"", eager)?.map(|at| at.value));
-    let rendezvous = table.read("rendezvous", "\"read\"", Rendezvous::from_str)?;
-    set(&mut protocol.rendezvous, rendezvous.map(|at| at.value));
-    if let Some(at) = table.read("window", "\"4MiB\"", window)? {
-        protocol.window = at.value;
-    }
-    protocol.slow_start = table.read("slow_start", "\"14600B\"", size)?.map(|at| at.value);
+    set(&mut protocol.eager, table.read("eager", "\"64KiB\"", eager)?);
+    set(&mut protocol.rendezvous, table.read("rendezvous", "\"read\"", Rendezvous::from_str)?);
+    set(&mut protocol.window, table.read("window", "\"4MiB\"", window)?);
+    protocol.slow_start = table.read("slow_start", "\"14600B\"", size)?;
     protocol.incast = incast(table)?;
-    let rate = |key| Ok(table.read(key, "\"6GB/s\"", Bandwidth::from_str)?.map(|at| at.value));
+    let rate = |key| table.read(key, "\"6GB/s\"", Bandwidth::from_str);
     protocol.pageable = rate("pageable_bandwidth")?;
     protocol.peer = rate("peer_bandwidth")?;
     if protocol != defaults {
@@ -75,14 +77,23 @@ fn set<T>(figure: &mut T, given: Option<T>) {
     }
 }
 
-fn incast(table: &Reader<'_>) -> Result<Option<Incast>, InputError> {
-    let senders = table.count("incast_senders", u64::from(u32::MAX))?;
-    match (senders, table.share("incast_goodput", "0.5")?) {
+fn incast(table: &Table<'_>) -> Result<Option<Incast>, InputError> {
+    match (table.optional("incast_senders", Entry::count)?, table.optional("incast_goodput", share)?) {
         (None, None) => Ok(None),
-        (Some(senders), Some(goodput)) => Ok(Some(Incast { senders: senders.value as u32, goodput: goodput.value })),
-        (Some(at), None) => Err(table.error_at(&at, "needs incast_goodput beside it, e.g. incast_goodput = 0.5")),
-        (None, Some(at)) => Err(table.error_at(&at, "needs incast_senders beside it, e.g. incast_senders = 16")),
+        (Some(senders), Some(goodput)) => Ok(Some(Incast { senders, goodput })),
+        (Some(_), None) => {
+            Err(table.error_at("incast_senders", "needs incast_goodput beside it, e.g. incast_goodput = 0.5"))
+        }
+        (None, Some(_)) => {
+            Err(table.error_at("incast_goodput", "needs incast_senders beside it, e.g. incast_senders = 16"))
+        }
     }
+}
+
+/// A number above 0 and at most 1.
+fn share(entry: &Entry<'_>) -> Result<f64, InputError> {
+    let right = |number: f64| number > 0.0 && number <= 1.0;
+    entry.checked(|number| right(number).then_some(number).ok_or_else(|| "must be above 0 and at most 1".to_owned()))
 }
 
 fn eager(text: &str) -> Result<Bytes, String> {

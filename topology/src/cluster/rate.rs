@@ -3,8 +3,8 @@
 //! The last two say by themselves what kind the link is and where its rate comes from.
 
 use super::gpu::Lanes;
-use super::reader::Reader;
 use super::{LinkKind, Provenance};
+use crate::document::Table;
 use crate::{Bandwidth, InputError};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,27 +19,22 @@ pub(super) struct Rate {
 }
 
 /// The rate that exactly one of `bandwidth`, `pcie` and `nvlink` gives.
-pub(super) fn rate(table: &Reader<'_>, inherited: &Arc<Provenance>) -> Result<Rate, InputError> {
+pub(super) fn rate(table: &Table<'_>, inherited: &Arc<Provenance>) -> Result<Rate, InputError> {
     let plain = table.read("bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?;
     let pcie = table.read("pcie", "\"3.0 x16\"", |text| lanes(text, "PCI Express", 5, Lanes::pcie))?;
     let nvlink = table.read("nvlink", "\"2.0 x1\"", |text| lanes(text, "NVLink", 4, Lanes::nvlink))?;
     let sheet = |text: String| Arc::new(Provenance::Datasheet(format!("{text} (bandwidth); latency {inherited}")));
     match (plain, pcie, nvlink) {
-        (Some(at), None, None) => Ok(Rate { bandwidth: at.value, kind: None, provenance: inherited.clone() }),
-        (None, Some(at), None) => {
-            let (bandwidth, lanes) = at.value;
+        (Some(bandwidth), None, None) => Ok(Rate { bandwidth, kind: None, provenance: inherited.clone() }),
+        (None, Some((bandwidth, lanes)), None) => {
             let provenance = sheet(format!("PCI Express {}.0, {} lanes", lanes.generation, lanes.count));
             Ok(Rate { bandwidth, kind: Some(LinkKind::Pcie), provenance })
         }
-        (None, None, Some(at)) => {
-            let (bandwidth, lanes) = at.value;
+        (None, None, Some((bandwidth, lanes))) => {
             let provenance = sheet(format!("NVIDIA NVLink {}.0, {} links", lanes.generation, lanes.count));
             Ok(Rate { bandwidth, kind: Some(LinkKind::NvLink), provenance })
         }
-        (None, None, None) => {
-            table.need("bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?;
-            Err(table.error("bandwidth is missing"))
-        }
+        (None, None, None) => Err(table.missing("bandwidth", "\"10Gbit/s\"")),
         _ => Err(table.error("has more than one of bandwidth, pcie and nvlink; keep one")),
     }
 }

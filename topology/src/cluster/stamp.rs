@@ -8,35 +8,31 @@ use super::fabric::{FabricTable, stamp_fabrics};
 use super::file::{ClusterTable, HostTable, LinkTable, read};
 use super::names::Names;
 use super::order::Order;
-use super::reader::Source;
 use super::size::Size;
 use super::{Cluster, VertexId, VertexKind};
 use crate::InputError;
-use toml::de::DeTable;
+use crate::document::{Source, Spot};
 
 /// At most this many pairs of ends stand for one link of the file.
 const MOST_WIRES: u64 = 16_000_000;
 
 /// The cluster that `text`, the content of `file`, describes.
 pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, InputError> {
-    let source = Source { file, text, plain: false };
+    let source = Source { file, text };
     if text.trim().is_empty() {
-        return Err(source.error(0, "", "is empty; a cluster has a name and at least one [[host]]"));
+        return Err(source.error(0..0, "is empty; a cluster has a name and at least one [[host]]"));
     }
-    let root = DeTable::parse(text).map_err(|error| {
-        let offset = error.span().map_or(0, |span| span.start);
-        source.error(offset, "", format!("is not TOML: {}", error.message().replace('\n', ", ")))
-    })?;
-    let tables = read(source, root.get_ref(), order)?;
-    check_size(&tables)?;
+    let document = source.parse()?;
+    let tables = read(&document, order)?;
+    check_size(source, &tables)?;
     let mut builder = Builder::new(&tables.name, &tables.description);
     let mut starts = Vec::new();
     for host in &tables.hosts {
-        starts.push((builder.vertices().len() as u32, host.stamp.offset));
-        stamp_host(source, host, &mut builder)?;
+        starts.push((builder.vertices().len() as u32, &host.stamp.spot));
+        stamp_host(host, &mut builder)?;
     }
     for switch in &tables.switches {
-        starts.push((builder.vertices().len() as u32, switch.offset));
+        starts.push((builder.vertices().len() as u32, &switch.spot));
         for name in switch.names() {
             builder.vertex(name, VertexKind::Switch, None);
         }
@@ -45,28 +41,28 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
     // Sorting millions of names takes longer than all else, so it is left where nothing is looked up or can be twice.
     let one_table = starts.len() == 1 && tables.fabrics.iter().all(FabricTable::takes_every_nic);
     let owned = if one_table || tables.fabrics.is_empty() { Vec::new() } else { builder.linked_names() };
-    let names = named(source, owned.iter().map(|(name, id)| (name.as_str(), *id)), &starts)?;
-    stamp_fabrics(source, &tables.fabrics, &names, &mut builder)?;
+    let names = named(owned.iter().map(|(name, id)| (name.as_str(), *id)), &starts)?;
+    stamp_fabrics(&tables.fabrics, &names, &mut builder)?;
     drop(owned);
     if !(one_table && tables.links.is_empty()) {
-        wire_up(source, &tables.links, &starts, &mut builder)?;
+        wire_up(&tables.links, &starts, &mut builder)?;
     }
     if let Some((first, apart)) = builder.separated() {
         let table = starts.partition_point(|(start, _)| *start <= apart.vertex.0) - 1;
         let message =
             format!("cannot be reached from {}; add a [[link]] or [[host.link]] that leads there", first.name);
-        return Err(source.error(starts[table].1, apart.name.clone(), message));
+        return Err(starts[table].1.clone().showing(&apart.name).error(message));
     }
     Ok(builder.finish())
 }
 
 /// Refuses what would not fit in memory, before anything is built.
-fn check_size(tables: &ClusterTable<'_>) -> Result<(), InputError> {
+fn check_size(source: Source<'_>, tables: &ClusterTable<'_>) -> Result<(), InputError> {
     let Some(first) = tables.hosts.first() else {
-        return Err(tables.source.error(0, "", "has no device; add a [[host]] with its [host.cpu]"));
+        return Err(source.error(0..0, "has no device; add a [[host]] with its [host.cpu]"));
     };
     let mut size = Size { things: tables.switches.iter().map(|switch| switch.many()).sum(), ..Size::default() };
-    let mut last = first.stamp.offset;
+    let mut last = &first.stamp.spot;
     for host in &tables.hosts {
         let gpus: u64 = host.gpus.iter().map(|gpu| gpu.stamp.many()).sum();
         let others: u64 = host.things.iter().map(|(stamp, _)| stamp.many()).sum();
@@ -75,35 +71,36 @@ fn check_size(tables: &ClusterTable<'_>) -> Result<(), InputError> {
         size.things = size.things.saturating_add(many.saturating_mul(2 + gpus + others));
         // A message's link and a memory's wire, and a link for each GPU's memory.
         size.wires = size.wires.saturating_add(many.saturating_mul(2 + gpus / 2));
-        last = host.stamp.offset;
+        last = &host.stamp.spot;
         if size.refused().is_some() {
             break;
         }
     }
-    size.refused().map_or(Ok(()), |message| Err(tables.source.error(last, tables.name.clone(), message)))
+    size.refused().map_or(Ok(()), |message| Err(last.clone().showing(&tables.name).error(message)))
 }
 
 /// Adds all copies of a host with their inner links.
-fn stamp_host(source: Source<'_>, host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputError> {
+fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputError> {
     let gpus = || host.gpus.iter().flat_map(|gpu| gpu.stamp.names().map(move |name| (name, gpu)));
     let things = || host.things.iter().flat_map(|(stamp, kind)| stamp.names().map(move |name| (name, *kind)));
     // Local positions: the CPU is 0, the memory 1, which no link may name.
     let stamps = host.gpus.iter().map(|gpu| &gpu.stamp).chain(host.things.iter().map(|(stamp, _)| stamp));
-    let local: Vec<(String, usize)> = stamps.flat_map(|stamp| stamp.names().map(|name| (name, stamp.offset))).collect();
+    let local: Vec<(String, &Spot<'_>)> =
+        stamps.flat_map(|stamp| stamp.names().map(|name| (name, &stamp.spot))).collect();
     let numbered = local.iter().zip(2..).map(|((name, _), position)| (name.as_str(), position));
     let names = Names::new(std::iter::once(("cpu", 0)).chain(numbered)).map_err(|(name, position)| {
-        let offset = local[position as usize - 2].1;
-        source.error(offset, name, "this name is given twice in one host; rename one of the two")
+        let spot = local[position as usize - 2].1;
+        spot.clone().showing(name).error("this name is given twice in one host; rename one of the two")
     })?;
     let mut wires = Vec::new();
     let mut total = 0;
     for link in &host.links {
-        let pairs = pairs(source, link, &names)?;
+        let pairs = pairs(link, &names)?;
         let count = pairs.len() as u64 * host.stamp.many();
         total += count;
-        check_wires(source, link, builder, total)?;
+        check_wires(link, builder, total)?;
         let [one, other] = &link.between;
-        let shown = format!("{0}: {1} - {2}", host.stamp.shown(), one.value, other.value);
+        let shown = format!("{0}: {1} - {2}", host.stamp.shown(), one.text()?, other.text()?);
         builder.row(LINKS, link_row(&shown, count, &link.wire));
         builder.row(PROTOCOLS, protocol_row(&shown, &link.wire.protocol));
         wires.push((link, pairs));
@@ -134,24 +131,19 @@ fn stamp_host(source: Source<'_>, host: &HostTable<'_>, builder: &mut Builder) -
 }
 
 /// Adds the links between hosts and switches.
-fn wire_up(
-    source: Source<'_>,
-    links: &[LinkTable<'_>],
-    starts: &[(u32, usize)],
-    builder: &mut Builder,
-) -> Result<(), InputError> {
+fn wire_up(links: &[LinkTable<'_>], starts: &[(u32, &Spot<'_>)], builder: &mut Builder) -> Result<(), InputError> {
     let linked = builder.vertices().iter().filter(|vertex| vertex.weight.kind != VertexKind::Memory);
-    let names = named(source, linked.map(|vertex| (vertex.weight.name.as_str(), vertex.weight.id.0)), starts)?;
+    let names = named(linked.map(|vertex| (vertex.weight.name.as_str(), vertex.weight.id.0)), starts)?;
     let mut wires = Vec::new();
     let mut count = 0;
     for link in links {
-        let pairs = pairs(source, link, &names)?;
+        let pairs = pairs(link, &names)?;
         count += pairs.len() as u64;
-        check_wires(source, link, builder, count)?;
+        check_wires(link, builder, count)?;
         wires.push(pairs);
     }
     for (link, pairs) in links.iter().zip(wires) {
-        let shown = format!("{} - {}", link.between[0].value, link.between[1].value);
+        let shown = format!("{} - {}", link.between[0].text()?, link.between[1].text()?);
         builder.row(LINKS, link_row(&shown, pairs.len() as u64, &link.wire));
         builder.row(PROTOCOLS, protocol_row(&shown, &link.wire.protocol));
         for (one, other) in pairs {
@@ -163,23 +155,22 @@ fn wire_up(
 
 /// Names of what links may join; the table of the one that stands twice is found in `starts`.
 fn named<'a>(
-    source: Source<'_>,
     linked: impl Iterator<Item = (&'a str, u32)>,
-    starts: &[(u32, usize)],
+    starts: &[(u32, &Spot<'_>)],
 ) -> Result<Names<'a>, InputError> {
     Names::new(linked).map_err(|(name, position)| {
         let table = starts.partition_point(|(start, _)| *start <= position) - 1;
-        source.error(starts[table].1, name, "this name is given twice; rename one of the two")
+        starts[table].1.clone().showing(name).error("this name is given twice; rename one of the two")
     })
 }
 
 /// Every pair of different things that a link joins, once.
-fn pairs(source: Source<'_>, link: &LinkTable<'_>, names: &Names<'_>) -> Result<Vec<(u32, u32)>, InputError> {
+fn pairs(link: &LinkTable<'_>, names: &Names<'_>) -> Result<Vec<(u32, u32)>, InputError> {
     let [one, other] = &link.between;
-    let (ones, others) = (names.find(source, one)?, names.find(source, other)?);
+    let (ones, others) = (names.find(one)?, names.find(other)?);
     if (ones.len() as u64).saturating_mul(others.len() as u64) > MOST_WIRES {
         let message = format!("joins {} things with {} others, more than {MOST_WIRES} wires", ones.len(), others.len());
-        return Err(source.error(other.offset, other.shown.clone(), message));
+        return Err(other.error(message));
     }
     let mut pairs = Vec::new();
     for a in &ones {
@@ -192,18 +183,13 @@ fn pairs(source: Source<'_>, link: &LinkTable<'_>, names: &Names<'_>) -> Result<
         }
     }
     if pairs.is_empty() {
-        return Err(source.error(
-            other.offset,
-            other.shown.clone(),
-            "joins a thing with itself; name two different ones",
-        ));
+        return Err(other.error("joins a thing with itself; name two different ones"));
     }
     Ok(pairs)
 }
 
 /// Refuses `wires` more where they would not fit.
-fn check_wires(source: Source<'_>, link: &LinkTable<'_>, builder: &Builder, wires: u64) -> Result<(), InputError> {
-    let at = &link.between[0];
+fn check_wires(link: &LinkTable<'_>, builder: &Builder, wires: u64) -> Result<(), InputError> {
     let size = builder.size(Size { wires, ..Size::default() });
-    size.refused().map_or(Ok(()), |message| Err(source.error(at.offset, at.shown.clone(), message)))
+    size.refused().map_or(Ok(()), |message| Err(link.between[0].error(message)))
 }

@@ -187,6 +187,7 @@ impl Job {
     }
 
     /// Why the job is over.
+    #[cfg(feature = "mpi")]
     pub(crate) fn failure(&self) -> Option<&TransportError> {
         self.failure.get()
     }

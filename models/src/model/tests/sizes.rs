@@ -112,9 +112,9 @@ fn mistakes_have_a_place_a_value_and_a_cure() {
     // A line of the text, what stands there instead, and what the error says.
     let edits = [
         ("size = { side", "size = { sides", 5, "nothing uses this size: write \"$sides\""),
-        ("size = {", "sizes = {", 5, "a model has no key \"sizes\": did you mean size?"),
+        ("size = {", "sizes = {", 5, "a model has no key sizes: did you mean size?"),
         ("size = { side = 8", "size = { side = -8", 5, "side must be a whole number from 0"),
-        ("size = { side = 8, ", "size = { ", 7, "variant \"odd\" has no key \"side\""),
+        ("size = { side = 8, ", "size = { ", 7, "variant \"odd\" has no key side"),
         ("size = { side = 8, wide = 0, features = 3 }", "size = 3", 5, "size must be a table"),
         ("variant.wide = { wide = 1", "variant.wide = { wide = \"a\"", 6, "wide must be a whole number"),
         ("variant.wide = { wide = 1", "variant.wide = { wid = 1", 6, "did you mean wide"),

@@ -266,7 +266,7 @@ fn a_sweep_that_cannot_be_says_where() {
     };
     assert_eq!(read("ranks = [1]"), Ok(()));
     for (lines, place, words) in [
-        ("rank = 2", "s.toml:5", "unknown key in [sweep]; did you mean ranks?"),
+        ("rank = 2", "s.toml:5", "[sweep] has no key rank: did you mean ranks?"),
         ("ranks = []", "s.toml:5", "at least one"),
         ("ranks = [2, \"1..4\"]", "s.toml:5", "2 ranks stand twice"),
         ("ranks = \"4..1\"", "s.toml:5", "is no range"),

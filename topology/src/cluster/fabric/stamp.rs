@@ -5,7 +5,6 @@
 use super::super::build::{Builder, Wire};
 use super::super::describe::{FABRICS, LINKS, PROTOCOLS, fabric_row, link_row, protocol_row};
 use super::super::names::Names;
-use super::super::reader::Source;
 use super::super::size::Size;
 use super::super::{VertexId, VertexKind};
 use super::table::Plan;
@@ -15,7 +14,6 @@ use crate::InputError;
 
 /// Adds all fabrics to a cluster whose hosts stand.
 pub(in super::super) fn stamp_fabrics(
-    source: Source<'_>,
     tables: &[FabricTable<'_>],
     names: &Names<'_>,
     builder: &mut Builder,
@@ -23,26 +21,25 @@ pub(in super::super) fn stamp_fabrics(
     let mut taken: Vec<u32> = Vec::new();
     let mut attached = Vec::new();
     for table in tables {
-        let ports = ports(source, table, tables, names, builder)?;
+        let ports = ports(table, tables, names, builder)?;
         taken.extend(&ports);
         taken.sort_unstable();
         if let Some(twice) = taken.windows(2).find(|pair| pair[0] == pair[1]) {
             let name = builder.vertices()[twice[0] as usize].weight.name.clone();
             let message = "is attached twice; a port has one cable, so give each fabric a NIC of its own";
-            return Err(source.error(table.offset, name, message));
+            return Err(table.spot.clone().showing(name).error(message));
         }
         attached.push(ports);
     }
     for (table, ports) in tables.iter().zip(attached) {
-        let (shape, ports) = settle(source, table, ports, builder)?;
-        stamp(source, table, shape, ports, builder)?;
+        let (shape, ports) = settle(table, ports, builder)?;
+        stamp(table, shape, ports, builder)?;
     }
     Ok(())
 }
 
 /// What a fabric attaches, by vertex.
 fn ports(
-    source: Source<'_>,
     table: &FabricTable<'_>,
     tables: &[FabricTable<'_>],
     names: &Names<'_>,
@@ -53,26 +50,26 @@ fn ports(
         let nics = vertices.iter().filter(|vertex| vertex.weight.kind == VertexKind::Nic);
         let nics: Vec<u32> = nics.map(|vertex| vertex.weight.id.0).collect();
         return match nics.is_empty() {
-            true => {
-                Err(source.error(table.offset, table.shown.clone(), "there is no NIC to attach; add a [[host.nic]]"))
-            }
+            true => Err(table.spot.error("there is no NIC to attach; add a [[host.nic]]")),
             false => Ok(nics),
         };
     }
     let mut ports = Vec::new();
     for at in &table.attach {
-        let owner = tables.iter().find(|other| at.value.split('.').next() == Some(other.name.as_str()));
-        if let Some(owner) = owner.filter(|_| names.find(source, at).is_err()) {
+        let owner = tables
+            .iter()
+            .find(|other| at.text().ok().and_then(|name| name.split('.').next()) == Some(other.name.as_str()));
+        if let Some(owner) = owner.filter(|_| names.find(at).is_err()) {
             let whose = if owner.name == table.name { "itself" } else { "another fabric" };
             let message = format!("attaches the fabric {} to {whose}; attach NICs, CPUs or GPUs of hosts", table.name);
-            return Err(source.error(at.offset, at.shown.clone(), message));
+            return Err(at.error(message));
         }
-        let found = names.find(source, at)?;
+        let found = names.find(at)?;
         let switch =
             found.iter().map(|id| &vertices[*id as usize].weight).find(|vertex| vertex.kind == VertexKind::Switch);
         if let Some(switch) = switch {
             let message = format!("{} is a switch; a fabric attaches NICs, CPUs or GPUs of hosts", switch.name);
-            return Err(source.error(at.offset, at.shown.clone(), message));
+            return Err(at.error(message));
         }
         ports.extend(found);
     }
@@ -82,13 +79,12 @@ fn ports(
 
 /// The shape for so many ports, and the slot of each port in the order of the wires.
 fn settle(
-    source: Source<'_>,
     table: &FabricTable<'_>,
     ports: Vec<u32>,
     builder: &Builder,
 ) -> Result<(Shape, Vec<(u32, VertexId)>), InputError> {
     let count = ports.len() as u64;
-    let wrong = |message: String| Err(source.error(table.offset, table.shown.clone(), message));
+    let wrong = |message: String| Err(table.spot.error(message));
     let shape = match &table.plan {
         Plan::Star => Shape::Tree(Tree { trees: 1, down: vec![count as u32], up: Vec::new(), parallel: Vec::new() }),
         Plan::Given(shape) => shape.clone(),
@@ -135,7 +131,6 @@ fn rails(ports: &[u32], spines: u32, parallel: u32, builder: &Builder) -> (Shape
 
 /// Adds switches and wires, once it is clear that they fit.
 fn stamp(
-    source: Source<'_>,
     table: &FabricTable<'_>,
     shape: Shape,
     ports: Vec<(u32, VertexId)>,
@@ -156,7 +151,7 @@ fn stamp(
     };
     let more = Size { devices: 0, things: switches, wires: wires.saturating_add(ports.len() as u64) };
     if let Some(message) = builder.size(more).refused() {
-        return Err(source.error(table.offset, table.shown.clone(), message));
+        return Err(table.spot.error(message));
     }
     let trunk = |stage: usize| Wire {
         latency: *table.trunk_latency.get(stage).or(table.trunk_latency.first()).unwrap_or(&table.wire.latency),

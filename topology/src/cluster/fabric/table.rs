@@ -2,9 +2,9 @@
 
 use super::super::build::Wire;
 use super::super::file::{link_keys, name, wire};
-use super::super::reader::{At, Reader};
 use super::super::{Provenance, Routing};
 use super::{Shape, Torus, Tree};
+use crate::document::{Entry, Spot, Table};
 use crate::{Bandwidth, InputError, Time};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ const FABRIC: &[&str] = &[
 /// At most this many levels or dimensions.
 const MOST_LEVELS: usize = 16;
 /// At most this much of anything that a switch has.
-const MOST: u64 = 1_000_000;
+const MOST: u32 = 1_000_000;
 
 /// A `[[fabric]]`.
 pub(in super::super) struct FabricTable<'a> {
     pub(in super::super) name: String,
     pub(super) kind: &'static str,
     /// Patterns of what it attaches; none: every NIC.
-    pub(super) attach: Vec<At<&'a str>>,
+    pub(super) attach: Vec<Entry<'a>>,
     pub(super) plan: Plan,
     /// The wire from a host.
     pub(super) wire: Wire,
@@ -49,19 +49,18 @@ pub(in super::super) struct FabricTable<'a> {
     pub(super) trunk_bandwidth: Vec<Bandwidth>,
     pub(super) routing: Routing,
     pub(super) seed: u64,
-    pub(in super::super) offset: usize,
-    /// `name = "ib"` or `network = "…"`, as errors show it.
-    pub(in super::super) shown: String,
+    /// `name = "ib"` or `network = "…"`.
+    pub(in super::super) spot: Spot<'a>,
 }
 
-impl FabricTable<'_> {
+impl<'a> FabricTable<'a> {
     /// Whether it attaches every NIC, so that no name is looked up.
     pub(in super::super) fn takes_every_nic(&self) -> bool {
         self.attach.is_empty()
     }
 
-    /// The same, attaching every NIC.
-    pub(in super::super) fn of_every_nic(self) -> FabricTable<'static> {
+    /// The same, attaching every NIC; it was asked for at `spot`.
+    pub(in super::super) fn of_every_nic<'b>(self, spot: Spot<'b>) -> FabricTable<'b> {
         FabricTable {
             name: self.name,
             kind: self.kind,
@@ -72,8 +71,7 @@ impl FabricTable<'_> {
             trunk_bandwidth: self.trunk_bandwidth,
             routing: self.routing,
             seed: self.seed,
-            offset: self.offset,
-            shown: self.shown,
+            spot,
         }
     }
 }
@@ -94,24 +92,21 @@ pub(super) enum Plan {
 
 /// Reads a `[[fabric]]`; one of a catalogue (`attached` is false) attaches every NIC.
 pub(in super::super) fn read_fabric<'a>(
-    table: &Reader<'a>,
+    table: &Table<'a>,
     attached: bool,
     inherited: &Arc<Provenance>,
+    plain: bool,
 ) -> Result<FabricTable<'a>, InputError> {
-    let kind = table.need("kind", "\"fat-tree\"", |text| {
+    let (kind, own) = table.required("kind", "\"fat-tree\"", |text| {
         let known = KINDS.into_iter().find(|(kind, _)| *kind == text);
         let names = KINDS.map(|(kind, _)| kind).join(", ");
         known.ok_or_else(|| format!("is no kind of fabric; there are {names}"))
     })?;
-    let (kind, own) = kind.value;
     for key in KINDS.into_iter().flat_map(|(_, keys)| keys).filter(|key| !own.contains(key)) {
-        if let Some(at) = table.get(key) {
-            return Err(
-                table.error_at(&at, format!("means nothing to a {kind}, which has {}; drop it", own.join(", ")))
-            );
+        if let Some(entry) = table.get(key) {
+            return Err(entry.error(format!("means nothing to a {kind}, which has {}; drop it", own.join(", "))));
         }
     }
-    let name = table.need("name", "\"ib\"", name)?;
     let plan = plan(table, kind)?;
     let trunks = match &plan {
         Plan::Given(Shape::Tree(tree)) => Some(tree.up.len()),
@@ -121,13 +116,13 @@ pub(in super::super) fn read_fabric<'a>(
         Plan::Rails { .. } => Some(1),
         Plan::Ports { .. } => None,
     };
-    let trunk_latency = table.reads("trunk_latency", "\"100ns\"", Time::from_str)?;
-    let trunk_bandwidth = table.reads("trunk_bandwidth", "\"100Gbit/s\"", Bandwidth::from_str)?;
+    let trunk_latency = table.optional("trunk_latency", |entry| each(entry, Time::from_str))?.unwrap_or_default();
+    let trunk_bandwidth =
+        table.optional("trunk_bandwidth", |entry| each(entry, Bandwidth::from_str))?.unwrap_or_default();
     for (key, given) in [("trunk_latency", trunk_latency.len()), ("trunk_bandwidth", trunk_bandwidth.len())] {
         if given > 1 && Some(given) != trunks {
-            let at = table.get(key).expect("it was read");
             let most = trunks.map_or("one for all".to_string(), |trunks| format!("one for all or {trunks}"));
-            return Err(table.error_at(&at, format!("{given} values for the wires between switches; give {most}")));
+            return Err(table.error_at(key, format!("{given} values for the wires between switches; give {most}")));
         }
     }
     let routing = table.read("routing", "\"ecmp\"", |text| {
@@ -139,18 +134,23 @@ pub(in super::super) fn read_fabric<'a>(
         if fits { Ok(routing) } else { Err(format!("does not go with a {kind}; leave it out for its default")) }
     })?;
     let default = if kind == "torus" { Routing::DimensionOrder } else { Routing::Lowest };
+    let spot = table.spot().showing(table.need("name", "\"ib\"")?.shown());
+    let attach = || {
+        let attach = table.need("attach", "\"node*.ib0\"")?.items()?;
+        attach.iter().try_for_each(|item| item.text().map(|_| ()))?;
+        Ok::<_, InputError>(attach)
+    };
     Ok(FabricTable {
-        shown: name.shown,
-        name: name.value,
+        name: table.required("name", "\"ib\"", name)?,
         kind,
-        attach: if attached { table.texts("attach", "\"node*.ib0\"")? } else { Vec::new() },
+        attach: if attached { attach()? } else { Vec::new() },
         plan,
-        wire: wire(table, "wire", inherited)?,
+        wire: wire(table, "wire", inherited, plain)?,
         trunk_latency,
         trunk_bandwidth,
-        routing: routing.map_or(default, |at| at.value),
-        seed: table.whole("seed", 0, u64::MAX >> 1)?.map_or(0, |at| at.value),
-        offset: table.offset,
+        routing: routing.unwrap_or(default),
+        seed: table.whole("seed", 0..=u64::MAX >> 1)?.unwrap_or(0),
+        spot,
     })
 }
 
@@ -162,17 +162,17 @@ const KINDS: [(&str, &[&str]); 4] = [
     ("torus", &["shape", "dimensions", "hosts_per_router", "trunk_latency", "trunk_bandwidth"]),
 ];
 
-fn plan(table: &Reader<'_>, kind: &str) -> Result<Plan, InputError> {
-    let count = |key, most| Ok::<_, InputError>(table.count(key, most)?.map(|at| at.value as u32));
+fn plan(table: &Table<'_>, kind: &str) -> Result<Plan, InputError> {
+    let count = |key, most: u32| Ok::<_, InputError>(table.whole(key, 1..=most.into())?.map(|count| count as u32));
     match kind {
         "star" => Ok(Plan::Star),
         "rails" => {
-            let parallel = table.counts("parallel", "[1]", MOST)?.first().copied().unwrap_or(1);
+            let parallel = counts(table, "parallel")?.first().copied().unwrap_or(1);
             Ok(Plan::Rails { spines: count("spines", MOST)?.unwrap_or(0), parallel })
         }
         "torus" => {
             let per_router = count("hosts_per_router", MOST)?.unwrap_or(1);
-            let shape = table.counts("shape", "[4, 4, 2]", MOST)?;
+            let shape = counts(table, "shape")?;
             match (shape.len(), count("dimensions", 8)?) {
                 (0, None) => Err(table.missing("shape", "[4, 4, 2], or dimensions = 3")),
                 (0, Some(dimensions)) => Ok(Plan::Cube { dimensions, per_router }),
@@ -185,18 +185,38 @@ fn plan(table: &Reader<'_>, kind: &str) -> Result<Plan, InputError> {
     }
 }
 
-fn tree(table: &Reader<'_>) -> Result<Plan, InputError> {
-    let down = table.counts("down", "[16, 8]", MOST)?;
-    let oversubscription = table.number("oversubscription", 1e-3, 1e6)?.map(|at| at.value);
-    if let Some(ports) = table.count("ports", MOST)? {
+/// Whole numbers, one or more; none where the key is missing.
+fn counts(table: &Table<'_>, key: &str) -> Result<Vec<u32>, InputError> {
+    let given = table.get(key).filter(|entry| !entry.list().is_some_and(|items| items.is_empty()));
+    given.map_or(Ok(Vec::new()), |entry| entry.counts(MOST))
+}
+
+/// What `read` makes of each text of a list.
+fn each<T>(entry: &Entry<'_>, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, InputError> {
+    entry.items()?.iter().map(|item| item.read(&read)).collect()
+}
+
+/// Cables down over cables up.
+fn ratio(entry: &Entry<'_>) -> Result<f64, InputError> {
+    let range = 1e-3..=1e6;
+    entry.checked(|number| {
+        range.contains(&number).then_some(number).ok_or_else(|| format!("must be a number from {} to {}", 1e-3, 1e6))
+    })
+}
+
+fn tree(table: &Table<'_>) -> Result<Plan, InputError> {
+    let down = counts(table, "down")?;
+    let oversubscription = table.optional("oversubscription", ratio)?;
+    if let Some(ports) = table.whole("ports", 1..=MOST.into())? {
         if !down.is_empty() {
             return Err(table.error("has both ports and down; keep one"));
         }
         let oversubscription = oversubscription.unwrap_or(1.0);
-        if ports.value < 2 || Tree::of_ports(1, ports.value as u32, oversubscription).is_none() {
-            return Err(table.error_at(&ports, "leaves no port for a host; take more ports or less oversubscription"));
+        let ports = ports as u32;
+        if ports < 2 || Tree::of_ports(1, ports, oversubscription).is_none() {
+            return Err(table.error_at("ports", "leaves no port for a host; take more ports or less oversubscription"));
         }
-        return Ok(Plan::Ports { ports: ports.value as u32, oversubscription });
+        return Ok(Plan::Ports { ports, oversubscription });
     }
     if down.is_empty() {
         return Err(table.missing("down", "[16, 8], the hosts of a leaf and the leaves; or ports = 36"));
@@ -205,11 +225,11 @@ fn tree(table: &Reader<'_>) -> Result<Plan, InputError> {
         return Err(table.error(format!("has more than {MOST_LEVELS} levels; lower them")));
     }
     let levels = down.len() - 1;
-    let mut parallel = table.counts("parallel", "[1]", MOST)?;
+    let mut parallel = counts(table, "parallel")?;
     if parallel.is_empty() {
         parallel = vec![1; levels];
     }
-    let mut up = table.counts("up", "[16]", MOST)?;
+    let mut up = counts(table, "up")?;
     match (up.is_empty(), oversubscription) {
         (false, Some(_)) => return Err(table.error("has both up and oversubscription; keep one")),
         // Uplinks of a switch: its cables down, over the ratio and the cables to each switch above.
@@ -217,7 +237,7 @@ fn tree(table: &Reader<'_>) -> Result<Plan, InputError> {
             let wanted = |level: usize| {
                 let below = if level == 0 { 1 } else { parallel[level - 1] };
                 let cables = f64::from(down[level]) * f64::from(below) / ratio.unwrap_or(1.0);
-                ((cables / f64::from(parallel[level])).round() as u32).clamp(1, MOST as u32)
+                ((cables / f64::from(parallel[level])).round() as u32).clamp(1, MOST)
             };
             up = (0..levels).map(wanted).collect();
         }

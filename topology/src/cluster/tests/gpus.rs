@@ -75,11 +75,14 @@ fn unknown_models_and_senseless_figures_are_named() {
         ),
         (
             "model = \"abacus\"\nmultiprocessors = 3",
-            "c.toml:18: [[host.gpu]]: peak_flops is missing; add peak_flops = \"15.7TFLOP/s\"",
+            "c.toml:18: [[host.gpu]]: lacks the key peak_flops: add peak_flops = \"15.7TFLOP/s\"",
         ),
         ("model = \"k20\"\npeak_fp16 = \"0TFLOP/s\"", "c.toml:22: peak_fp16 = \"0TFLOP/s\": must be positive"),
         ("model = \"k20\"\nnvlink = \"4\"", "c.toml:22: nvlink = \"4\": must be a generation and a number of lanes"),
-        ("model = \"k20\"\npeak_fp4 = \"1TFLOP/s\"", "c.toml:22: peak_fp4: unknown key in [[host.gpu]]; did you mean"),
+        (
+            "model = \"k20\"\npeak_fp4 = \"1TFLOP/s\"",
+            "c.toml:22: peak_fp4 = \"1TFLOP/s\": [[host.gpu]] has no key peak_fp4: did you mean",
+        ),
     ] {
         let error = cluster(table).map(|_| ()).unwrap_err();
         assert!(error.starts_with(expected), "\n     got {error}\nexpected {expected}");
@@ -101,7 +104,7 @@ fn links_take_their_rate_from_generation_and_lanes() {
         ("pcie = \"4.0 x8\"\nbandwidth = \"1GB/s\"", "c.toml:38: [[host.link]]: has more than one of bandwidth, pcie"),
         ("pcie = \"9.0 x8\"", "c.toml:42: pcie = \"9.0 x8\": is no generation of PCI Express; there are 1.0 to 5.0"),
         ("nvlink = \"2.0 x2\"", "c.toml:39: kind = \"pcie\": is nvlink by the key that gives its rate"),
-        ("", "c.toml:38: [[host.link]]: bandwidth is missing; add bandwidth = \"10Gbit/s\""),
+        ("", "c.toml:38: [[host.link]]: lacks the key bandwidth: add bandwidth = \"10Gbit/s\""),
     ] {
         let error = with(keys).map(|_| ()).unwrap_err();
         assert!(error.starts_with(expected), "\n     got {error}\nexpected {expected}");

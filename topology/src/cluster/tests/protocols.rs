@@ -98,11 +98,11 @@ fn windows_and_copies_cap_a_single_transfer() {
 fn wrong_figures_are_refused_with_their_cure() {
     for (keys, message) in [
         ("protocol = \"ipx\"", "must be one of plain, tcp, roce"),
-        ("efficiency = 1.5", "must be a number above 0 and at most 1"),
-        ("efficiency = nan", "must be a number above 0 and at most 1"),
-        ("efficiency = 0", "must be a number above 0 and at most 1"),
+        ("efficiency = 1.5", "must be above 0 and at most 1"),
+        ("efficiency = nan", "must be above 0 and at most 1"),
+        ("efficiency = 0", "must be above 0 and at most 1"),
         ("mtu = 52", "leaves no payload beside the headers of tcp"),
-        ("mtu = 1500\nefficiency = 0.5", "stands beside efficiency"),
+        ("mtu = 1500\nefficiency = 0.5", "and efficiency are both given"),
         ("send_overhead = \"-1us\"", "must be from 0"),
         ("eager = \"lots\"", "does not start with a number"),
         ("rendezvous = \"romantic\"", "must be one of none, read, write"),
