@@ -15,7 +15,6 @@ pub mod measure;
 pub mod memory;
 pub mod metrics;
 pub mod operation;
-pub mod papers;
 pub mod profile;
 mod quiet;
 pub mod run_failure;

@@ -47,8 +47,20 @@ fn crates_depend_in_one_direction() {
                 "lockstep-experiment",
                 "lockstep-sim",
                 "lockstep-predict",
+                "lockstep-papers",
                 "lockstep-exec",
                 "lockstep-cuda",
+            ],
+        ),
+        (
+            "lockstep-papers",
+            vec![
+                "lockstep-topology",
+                "lockstep-models",
+                "lockstep-report",
+                "lockstep-experiment",
+                "lockstep-sim",
+                "lockstep-predict",
             ],
         ),
         (

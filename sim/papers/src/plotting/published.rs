@@ -3,11 +3,11 @@
 //! Hours of training are seconds of a step where samples, passes and batch are known; what is so many times the throughput of
 //! a configuration that the paper has a figure of is a throughput itself. Nothing predicted enters.
 
-use crate::experiment::Experiment;
-use crate::papers::figures::first;
-use crate::papers::paper::Paper;
-use crate::papers::quantity::Quantity;
-use crate::papers::row::Row;
+use crate::figures::first;
+use crate::paper::Paper;
+use crate::quantity::Quantity;
+use crate::row::Row;
+use lockstep_experiment::Experiment;
 use lockstep_report::failure::Failure;
 
 /// The published figure of `row` as `wanted` of the same configuration; none where it does not follow.

@@ -2,8 +2,8 @@
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
-use crate::experiment::{Experiment, read};
-use crate::papers::plot::Across;
+use crate::plot::Across;
+use lockstep_experiment::{Experiment, read};
 use lockstep_report::svg::Spacing;
 use lockstep_topology::document::{Entry, Source, Table};
 

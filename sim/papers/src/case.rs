@@ -11,7 +11,7 @@ use super::paper::Paper;
 use super::plot::Plot;
 use super::quantity::Quantity;
 use super::row::{Mark, Row};
-use crate::experiment::Experiment;
+use lockstep_experiment::Experiment;
 use lockstep_predict::Site;
 use lockstep_predict::anchor::{self, Scaled};
 use lockstep_predict::tune;

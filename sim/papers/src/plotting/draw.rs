@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::papers::plot::{Line, Plot};
+use crate::plot::{Line, Plot};
 use lockstep_report::PlotRow;
 use lockstep_report::svg::{Axis, DASHES, Frame, escaped, points, significant, tick};
 

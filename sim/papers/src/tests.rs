@@ -6,7 +6,7 @@ use super::machine::Parameter;
 use super::quantity::Quantity;
 use super::row::Mark;
 use super::*;
-use crate::experiment::Experiment;
+use lockstep_experiment::Experiment;
 
 /// A paper on two GPUs' worth of LeNet with these rows.
 fn paper(rows: &str) -> Result<Paper, InputError> {
@@ -138,7 +138,7 @@ fn computed_rows_are_what_was_published() {
 #[test]
 fn a_fit_finds_what_made_its_rows() {
     let step = |launch: f64, model: &str| {
-        let scale = crate::experiment::sweep::Scale::new("launch", vec![1.0]).unwrap();
+        let scale = lockstep_experiment::sweep::Scale::new("launch", vec![1.0]).unwrap();
         let parameter = Parameter::Scale(scale);
         let text =
             format!("{ROW}quantity = \"step-time\"\nat = {{ model = \"{model}\" }}\npublished = 1\nunit = \"us\"\n");

@@ -5,7 +5,7 @@ use lockstep_topology::ErrorPlace;
 
 use super::row::Row;
 use super::unit::Unit;
-use crate::experiment::Experiment;
+use lockstep_experiment::Experiment;
 
 /// One plot.
 #[derive(Debug, Clone)]

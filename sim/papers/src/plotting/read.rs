@@ -4,13 +4,13 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::across::{BYTES, Moved, set, spacing};
 use super::published::published;
-use crate::experiment::Experiment;
-use crate::papers::paper::Paper;
-use crate::papers::plot::{Exchange, Line, Of, Plot, Point, Upwards};
-use crate::papers::quantity::Quantity;
-use crate::papers::read::{changed, computed};
-use crate::papers::row::Row;
-use crate::papers::unit::{Dimension, Unit};
+use crate::paper::Paper;
+use crate::plot::{Exchange, Line, Of, Plot, Point, Upwards};
+use crate::quantity::Quantity;
+use crate::read::{changed, computed};
+use crate::row::Row;
+use crate::unit::{Dimension, Unit};
+use lockstep_experiment::Experiment;
 use lockstep_report::failure::Failure;
 use lockstep_topology::document::{Entry, Source, Table};
 

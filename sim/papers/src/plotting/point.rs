@@ -1,11 +1,11 @@
 //! The points of a paper's plots: what is predicted along each line, what is published, and what perfect scaling would be.
 
-use crate::papers::case::{Case, at_place};
-use crate::papers::figures::Cores;
-use crate::papers::paper::Paper;
-use crate::papers::plot::{Line, Of, Plot};
-use crate::papers::quantity::Quantity;
-use crate::papers::row::Row;
+use crate::case::{Case, at_place};
+use crate::figures::Cores;
+use crate::paper::Paper;
+use crate::plot::{Line, Of, Plot};
+use crate::quantity::Quantity;
+use crate::row::Row;
 use lockstep_report::PlotRow;
 use lockstep_report::failure::Failure;
 use lockstep_report::svg::Spacing;

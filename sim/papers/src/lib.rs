@@ -5,6 +5,8 @@
 //! the cost of computation is scaled; what else no source tells of a machine is fitted to rows that say so, whose errors are then those of
 //! a fit without them. Every row is printed, also those that fail.
 
+#![forbid(unsafe_code)]
+
 mod account;
 mod case;
 mod chart;

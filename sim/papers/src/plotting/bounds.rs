@@ -1,6 +1,6 @@
 //! What bounds the lines of a plot, in a sentence after its caption, as the predictions say.
 
-use crate::papers::plot::Plot;
+use crate::plot::Plot;
 use lockstep_report::PlotRow;
 use lockstep_report::svg::tick;
 

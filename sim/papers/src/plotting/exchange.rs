@@ -4,8 +4,8 @@ use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, Conditions, FoldRule, NetworkModel, Platform, SimError, simulate_collective};
 use lockstep_topology::Collective;
 
-use crate::papers::figures::first;
-use crate::papers::plot::Exchange;
+use crate::figures::first;
+use crate::plot::Exchange;
 use lockstep_predict::Site;
 use lockstep_report::failure::Failure;
 

@@ -2,7 +2,7 @@
 
 use super::computed::Computed;
 use super::unit::Dimension;
-use crate::experiment::Experiment;
+use lockstep_experiment::Experiment;
 
 /// What is published and predicted.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use lockstep_topology::ErrorPlace;
 
 use super::quantity::Quantity;
 use super::unit::Unit;
-use crate::experiment::Experiment;
+use lockstep_experiment::Experiment;
 
 /// Why a row's error does not count; only these exempt one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::paper::{Fit, Paper};
 use super::quantity::Quantity;
 use super::row::{Mark, Row};
 use super::unit::Unit;
-use crate::experiment::{Experiment, read};
+use lockstep_experiment::{Experiment, read};
 use lockstep_topology::document::{Entry, Source, Table};
 
 const KEYS: [&str; 5] = ["name", "source", "experiment", "fit", "row"];

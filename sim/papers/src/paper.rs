@@ -3,7 +3,7 @@
 use super::machine::Parameter;
 use super::plot::Plot;
 use super::row::Row;
-use crate::experiment::Experiment;
+use lockstep_experiment::Experiment;
 
 /// One paper: its rows and what they have in common.
 #[derive(Debug, Clone)]

@@ -16,8 +16,8 @@ macro_rules! shipped {
     ($name:literal) => {
         Shipped {
             name: $name,
-            rows: include_str!(concat!("../../experiments/papers/", $name, ".toml")),
-            figures: include_str!(concat!("../../experiments/papers/", $name, ".figures.toml")),
+            rows: include_str!(concat!("../../../experiments/papers/", $name, ".toml")),
+            figures: include_str!(concat!("../../../experiments/papers/", $name, ".figures.toml")),
         }
     };
 }

@@ -1,7 +1,7 @@
 //! Tests of plots: what files are refused, where published points stand, and that the papers' own files draw what they say.
 
 use super::*;
-use crate::papers::{PAPERS, Shipped, account};
+use crate::{PAPERS, Shipped, account};
 
 const PAPER: &str = "name = \"p\"\nsource = \"a test\"\n[experiment]\ncluster = \"ethernet-gpu-8\"\nmodel = \"lenet\"\nbatch_per_rank = 16\n\
     [[row]]\nrow = \"A\"\nsays = \"so\"\ncite = \"there\"\nmark = \"anchor\"\nquantity = \"time\"\nepochs = 2\nsamples = 1610\npublished = 3\nunit = \"s\"\n\

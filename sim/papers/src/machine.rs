@@ -11,8 +11,8 @@ use lockstep_sim::{Cost, Costs, Distribution, Family, MessageCost, Pair};
 use lockstep_topology::Time;
 use lockstep_topology::cluster::{Device, Route};
 
-use crate::experiment::Experiment;
-use crate::experiment::sweep::Scale;
+use lockstep_experiment::Experiment;
+use lockstep_experiment::sweep::Scale;
 use lockstep_predict::Site;
 
 /// What is fitted.

@@ -8,7 +8,7 @@ use lockstep_sim::answer::Bound;
 use lockstep_sim::{Costs, FoldRule, NetworkModel};
 use lockstep_topology::{Collective, InputError};
 
-use crate::experiment::{Configuration, Experiment};
+use lockstep_experiment::{Configuration, Experiment};
 use lockstep_predict::Setup;
 use lockstep_predict::Site;
 use lockstep_predict::{Predicted, predict};

@@ -6,8 +6,8 @@ use super::figures::{Cores, Figure};
 use super::machine::{Machine, Parameter};
 use super::paper::Paper;
 use super::shipped::{PAPERS, Shipped};
-use crate::experiment::Experiment;
-use crate::experiment::sweep::Scale;
+use lockstep_experiment::Experiment;
+use lockstep_experiment::sweep::Scale;
 use lockstep_predict::Site;
 
 /// Ranks of the largest configuration that is tried, so that the test takes seconds.
