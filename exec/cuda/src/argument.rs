@@ -37,7 +37,7 @@ elements! {
 pub struct Bf16(pub u16);
 
 /// What activations and their gradients may be made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub enum Scalar {
     /// fp32.
     #[default]
@@ -170,7 +170,7 @@ pub struct Argument {
 }
 
 /// What can be an argument.
-pub trait Parameter {
+pub trait ToArgument {
     /// Its type in CUDA C.
     const TYPE: &'static str;
 
@@ -191,7 +191,7 @@ fn null(name: &'static str) -> Argument {
     Argument { name, value: vec![0; 8], tensor: None }
 }
 
-impl<T: Element> Parameter for View<T> {
+impl<T: Element> ToArgument for View<T> {
     const TYPE: &'static str = T::READ;
 
     fn argument(&self, name: &'static str, extent: u64) -> Argument {
@@ -199,7 +199,7 @@ impl<T: Element> Parameter for View<T> {
     }
 }
 
-impl<T: Element> Parameter for ViewMut<T> {
+impl<T: Element> ToArgument for ViewMut<T> {
     const TYPE: &'static str = T::WRITE;
 
     fn argument(&self, name: &'static str, extent: u64) -> Argument {
@@ -208,7 +208,7 @@ impl<T: Element> Parameter for ViewMut<T> {
 }
 
 /// A tensor that may be missing: the kernel's null pointer.
-impl<P: Parameter> Parameter for Option<P> {
+impl<P: ToArgument> ToArgument for Option<P> {
     const TYPE: &'static str = P::TYPE;
 
     fn argument(&self, name: &'static str, extent: u64) -> Argument {
@@ -218,7 +218,7 @@ impl<P: Parameter> Parameter for Option<P> {
 
 macro_rules! numbers {
     ($($type:ty: $name:literal;)*) => { $(
-        impl Parameter for $type {
+        impl ToArgument for $type {
             const TYPE: &'static str = $name;
 
             fn argument(&self, name: &'static str, _: u64) -> Argument {
@@ -234,7 +234,7 @@ numbers! {
     f32: "float";
 }
 
-impl Parameter for bool {
+impl ToArgument for bool {
     const TYPE: &'static str = "bool";
 
     fn argument(&self, name: &'static str, _: u64) -> Argument {

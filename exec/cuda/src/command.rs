@@ -6,7 +6,7 @@
 use lockstep_models::{Precision, Shape};
 
 use super::argument::Scalar;
-use super::table::Call;
+use super::kernel::Call;
 
 /// One thing to do on a stream. Addresses are the device's.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,7 +65,7 @@ pub enum ConvolutionPass {
 
 /// A pass of a convolution over tensors `[samples, channels, height, width]` and filters
 /// `[filters, channels / groups, height, width]`, or with channels last.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Convolve {
     /// Its sizes.
     pub of: Convolution,
@@ -86,7 +86,7 @@ pub struct Convolve {
 }
 
 /// `C ← A·B`, or `C ← C + A·B`, of matrices in row-major order: C is `[rows, columns]`, the inner dimension is `depth`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Multiply {
     /// Rows of A and C.
     pub rows: u32,

@@ -1,6 +1,6 @@
 //! How many blocks of threads a launch has: functions of sizes alone, so that sums have one order on every device.
 
-use super::argument::{Argument, Parameter};
+use super::argument::{Argument, ToArgument};
 
 /// Threads of every block, as in the kernels' prelude.
 pub const BLOCK: u32 = 256;
@@ -126,7 +126,7 @@ fn tile_width(channels: u32) -> u32 {
     GROUP as u32 * channels.div_ceil(GROUP as u32).next_power_of_two().min(MOST_LANES)
 }
 
-impl Parameter for Parts {
+impl ToArgument for Parts {
     const TYPE: &'static str = "Parts";
 
     fn argument(&self, name: &'static str, _: u64) -> Argument {

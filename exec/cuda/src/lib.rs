@@ -1,12 +1,12 @@
 //! NVIDIA GPUs as devices of ranks: the project's own kernels in CUDA C, the commands that layers are made of, and the libraries that
 //! carry them out.
 //!
-//! [`Gpus`] are the devices of a run; `rank` is what one of them is to a rank, in fp32, TF32 or bf16 ([`Precision`](lockstep_models::Precision)). [`layers`] makes
-//! lists of [`Command`]s of a chain's passes without a GPU, [`driver`] plays such lists on one by NVIDIA's libraries, which [`probe`]
-//! finds or says to be missing. The folder `kernels` holds the sources, a file a theme, which NVRTC compiles at run time, those that work on activations once
-//! for each [`Scalar`] that these may be made of. [`table`] has a struct for each
-//! kernel whose fields are its arguments; [`Launch::call`] makes of it what a device is given, and checks that each tensor is
-//! as long as the kernel takes it to be. Convolutions and dense layers are not here: cuDNN and cuBLASLt have them.
+//! [`Gpus`] are the devices of a run; `rank` is what one of them is to a rank, in fp32, TF32 or bf16
+//! ([`Precision`](lockstep_models::Precision)). [`layers`] makes lists of [`Command`]s of a chain's passes without a GPU, [`driver`] plays such lists on one by NVIDIA's libraries, which [`probe`]
+//! finds or says to be missing. The folder `kernels` holds the sources, which NVRTC compiles at run time, those that work on
+//! activations once for each [`Scalar`] that these may be made of. [`table`] and the layers' files have a struct for each kernel whose
+//! fields are its arguments; [`Launch::call`] makes of it what a device is given, and checks that each tensor is as long as the kernel
+//! takes it to be. Convolutions and dense layers are not here: cuDNN and cuBLASLt have them.
 //!
 //! ```
 //! use lockstep_cuda::table::Add;
@@ -23,22 +23,23 @@ mod argument;
 mod command;
 pub mod driver;
 mod geometry;
+mod kernel;
 pub mod layers;
 mod libraries;
 mod nvrtc;
 mod probe;
+mod program;
 mod rank;
 mod rates;
-mod source;
 pub mod table;
 
-pub use argument::{Activation, Argument, Bf16, Element, Parameter, Scalar, Tensor, View, ViewMut};
+pub use argument::{Activation, Argument, Bf16, Element, Scalar, Tensor, ToArgument, View, ViewMut};
 pub use command::{Command, Convolution, ConvolutionPass, Convolve, Multiply};
 pub use geometry::{BLOCK, Geometry, Parts, WARP};
-pub use libraries::{Found, Library, Missing, Places};
+pub use kernel::{Call, Entry, Launch, Unit};
+pub use libraries::{Found, Missing, NvidiaLibrary, Places};
 pub use nvrtc::{CompileError, Nvrtc};
 pub use probe::{Gpu, Machine, Unavailable, probe};
+pub use program::PRELUDE;
 pub use rank::{Direct, Gpus, Sums};
 pub use rates::{Rates, Way, free_memory, rates};
-pub use source::{PRELUDE, Source, Unit};
-pub use table::{Call, Entry, Launch};

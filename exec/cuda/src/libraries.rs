@@ -10,7 +10,7 @@ use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_NOW};
 
 /// A library that the device needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Library {
+pub enum NvidiaLibrary {
     /// The driver, which comes with the GPU's kernel module.
     Driver,
     /// Compiles the project's kernels.
@@ -25,43 +25,49 @@ pub enum Library {
     Nccl,
 }
 
-impl Library {
+impl NvidiaLibrary {
     /// All of them.
-    pub const ALL: [Library; 6] =
-        [Library::Driver, Library::Nvrtc, Library::Cublas, Library::CublasLt, Library::Cudnn, Library::Nccl];
+    pub const ALL: [NvidiaLibrary; 6] = [
+        NvidiaLibrary::Driver,
+        NvidiaLibrary::Nvrtc,
+        NvidiaLibrary::Cublas,
+        NvidiaLibrary::CublasLt,
+        NvidiaLibrary::Cudnn,
+        NvidiaLibrary::Nccl,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Library::Driver => "driver",
-            Library::Nvrtc => "NVRTC",
-            Library::Cublas => "cuBLAS",
-            Library::CublasLt => "cuBLASLt",
-            Library::Cudnn => "cuDNN",
-            Library::Nccl => "NCCL",
+            NvidiaLibrary::Driver => "driver",
+            NvidiaLibrary::Nvrtc => "NVRTC",
+            NvidiaLibrary::Cublas => "cuBLAS",
+            NvidiaLibrary::CublasLt => "cuBLASLt",
+            NvidiaLibrary::Cudnn => "cuDNN",
+            NvidiaLibrary::Nccl => "NCCL",
         }
     }
 
     /// The file, of the version that the bindings are for.
     pub fn file(self) -> &'static str {
         match self {
-            Library::Driver => "libcuda.so.1",
-            Library::Nvrtc => "libnvrtc.so.13",
-            Library::Cublas => "libcublas.so.13",
-            Library::CublasLt => "libcublasLt.so.13",
-            Library::Cudnn => "libcudnn.so.9",
-            Library::Nccl => "libnccl.so.2",
+            NvidiaLibrary::Driver => "libcuda.so.1",
+            NvidiaLibrary::Nvrtc => "libnvrtc.so.13",
+            NvidiaLibrary::Cublas => "libcublas.so.13",
+            NvidiaLibrary::CublasLt => "libcublasLt.so.13",
+            NvidiaLibrary::Cudnn => "libcudnn.so.9",
+            NvidiaLibrary::Nccl => "libnccl.so.2",
         }
     }
 
     /// What to do where it is missing.
     pub fn cure(self) -> &'static str {
         match self {
-            Library::Driver => "install NVIDIA's driver, 580 or newer, on a machine with a GPU",
-            Library::Nvrtc => "pip install nvidia-cuda-nvrtc",
-            Library::Cublas | Library::CublasLt => "pip install nvidia-cublas",
-            Library::Cudnn => "pip install nvidia-cudnn-cu13",
-            Library::Nccl => "only for several GPUs: pip install nvidia-nccl-cu13",
+            NvidiaLibrary::Driver => "install NVIDIA's driver, 580 or newer, on a machine with a GPU",
+            NvidiaLibrary::Nvrtc => "pip install nvidia-cuda-nvrtc",
+            NvidiaLibrary::Cublas | NvidiaLibrary::CublasLt => "pip install nvidia-cublas",
+            NvidiaLibrary::Cudnn => "pip install nvidia-cudnn-cu13",
+            NvidiaLibrary::Nccl => "only for several GPUs: pip install nvidia-nccl-cu13",
         }
     }
 
@@ -70,12 +76,12 @@ impl Library {
         // SAFETY: it is loaded already, so nothing new is run.
         unsafe {
             match self {
-                Library::Driver => cudarc::driver::sys::is_culib_present(),
-                Library::Nvrtc => cudarc::nvrtc::sys::is_culib_present(),
-                Library::Cublas => cudarc::cublas::sys::is_culib_present(),
-                Library::CublasLt => cudarc::cublaslt::sys::is_culib_present(),
-                Library::Cudnn => cudarc::cudnn::sys::is_culib_present(),
-                Library::Nccl => cudarc::nccl::sys::is_culib_present(),
+                NvidiaLibrary::Driver => cudarc::driver::sys::is_culib_present(),
+                NvidiaLibrary::Nvrtc => cudarc::nvrtc::sys::is_culib_present(),
+                NvidiaLibrary::Cublas => cudarc::cublas::sys::is_culib_present(),
+                NvidiaLibrary::CublasLt => cudarc::cublaslt::sys::is_culib_present(),
+                NvidiaLibrary::Cudnn => cudarc::cudnn::sys::is_culib_present(),
+                NvidiaLibrary::Nccl => cudarc::nccl::sys::is_culib_present(),
             }
         }
     }
@@ -85,7 +91,7 @@ impl Library {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Which.
-    pub library: Library,
+    pub library: NvidiaLibrary,
     /// From where; the bare name where the loader found it.
     pub path: PathBuf,
 }
@@ -94,7 +100,7 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// Which.
-    pub library: Library,
+    pub library: NvidiaLibrary,
     /// Each place that was looked at, and what was wrong there.
     pub tried: Vec<String>,
 }
@@ -162,7 +168,7 @@ fn folders(of: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// It is nowhere, or what is there cannot be loaded.
-pub(super) fn load(library: Library, places: &Places) -> Result<Found, Missing> {
+pub(super) fn load(library: NvidiaLibrary, places: &Places) -> Result<Found, Missing> {
     let mut tried = Vec::new();
     let inside = |folder: &PathBuf| folder.join(library.file());
     let before = places.before.iter().map(inside);
@@ -187,8 +193,8 @@ pub(super) fn load(library: Library, places: &Places) -> Result<Found, Missing> 
     Err(Missing { library, tried })
 }
 
-fn open(library: Library, path: &Path) -> Result<(), libloading::Error> {
-    if library == Library::Nvrtc {
+fn open(library: NvidiaLibrary, path: &Path) -> Result<(), libloading::Error> {
+    if library == NvidiaLibrary::Nvrtc {
         // NVRTC asks the loader for its built-in functions by name, and does not say where they are.
         for companion in companions(path) {
             // SAFETY: the library of the same package has no initialisation that others could disturb.
@@ -221,9 +227,9 @@ mod tests {
     fn missing_libraries_say_where_they_were_looked_for() {
         let folder = std::env::temp_dir().join(format!("lockstep-libraries-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        std::fs::write(folder.join(Library::Cudnn.file()), "no library").expect("a file");
+        std::fs::write(folder.join(NvidiaLibrary::Cudnn.file()), "no library").expect("a file");
         let places = Places { before: vec!["/nowhere".into(), folder.clone()], after: vec!["/nowhere/else".into()] };
-        let missing = load(Library::Cudnn, &places);
+        let missing = load(NvidiaLibrary::Cudnn, &places);
         std::fs::remove_dir_all(&folder).expect("a folder to remove");
         // A machine that has the library is no place for this test.
         let Err(missing) = missing else { return };

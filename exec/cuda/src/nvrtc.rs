@@ -8,8 +8,8 @@ use cudarc::nvrtc::sys::{
     nvrtcGetCUBIN, nvrtcGetCUBINSize, nvrtcGetNumSupportedArchs, nvrtcGetSupportedArchs, nvrtcProgram, nvrtcVersion,
 };
 
-use super::libraries::{Found, Library, Missing, Places, load};
-use super::source::Unit;
+use super::kernel::Unit;
+use super::libraries::{Found, Missing, NvidiaLibrary, Places, load};
 
 /// The compiler, loaded.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl Nvrtc {
     /// # Errors
     /// It is nowhere.
     pub fn load(places: &Places) -> Result<Nvrtc, Missing> {
-        load(Library::Nvrtc, places).map(|found| Nvrtc { found })
+        load(NvidiaLibrary::Nvrtc, places).map(|found| Nvrtc { found })
     }
 
     /// Where it came from, and its version.

@@ -5,7 +5,7 @@ use std::fmt;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, cuDriverGetVersion};
 
-use super::libraries::{Found, Library, Missing, Places, load};
+use super::libraries::{Found, Missing, NvidiaLibrary, Places, load};
 
 /// The driver's version that the libraries want, as `cuDriverGetVersion` counts: CUDA 13.0.
 const LEAST_DRIVER: i32 = 13_000;
@@ -51,7 +51,7 @@ impl Unavailable {
     /// What is missing, without the places that were looked at.
     pub fn in_short(&self) -> String {
         let file = |not: &Missing| format!("{} ({})", not.library.name(), not.library.file());
-        let wanted = self.missing.iter().filter(|not| not.library != Library::Nccl);
+        let wanted = self.missing.iter().filter(|not| not.library != NvidiaLibrary::Nccl);
         let missing: Vec<String> = wanted.map(file).collect();
         let missing = (!missing.is_empty()).then(|| format!("no {}", missing.join(", no ")));
         missing.into_iter().chain(self.devices.clone()).collect::<Vec<_>>().join("; ")
@@ -74,15 +74,15 @@ impl std::error::Error for Unavailable {}
 /// A library that training needs is missing, the driver is too old, or there is no device that the kernels can be compiled for.
 pub fn probe(places: &Places) -> Result<Machine, Unavailable> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    for library in Library::ALL {
+    for library in NvidiaLibrary::ALL {
         match load(library, places) {
             Ok(there) => found.push(there),
             Err(not) => missing.push(not),
         }
     }
-    let has_driver = found.iter().any(|there| there.library == Library::Driver);
+    let has_driver = found.iter().any(|there| there.library == NvidiaLibrary::Driver);
     let gpus = if has_driver { gpus() } else { Ok(Vec::new()) };
-    let complete = missing.iter().all(|not| not.library == Library::Nccl);
+    let complete = missing.iter().all(|not| not.library == NvidiaLibrary::Nccl);
     match gpus {
         Ok(gpus) if complete => Ok(Machine { found, gpus, missing }),
         gpus => Err(Unavailable { found, missing, devices: gpus.err() }),
@@ -139,20 +139,21 @@ mod tests {
     fn every_library_is_found_or_named() {
         match probe(&Places::default()) {
             Ok(machine) => {
-                assert_eq!(machine.found.len() + machine.missing.len(), Library::ALL.len());
+                assert_eq!(machine.found.len() + machine.missing.len(), NvidiaLibrary::ALL.len());
                 assert!(!machine.gpus.is_empty());
             }
             Err(unavailable) => {
                 let all = unavailable.found.iter().map(|there| there.library);
-                let mut all: Vec<Library> = all.chain(unavailable.missing.iter().map(|not| not.library)).collect();
+                let mut all: Vec<NvidiaLibrary> =
+                    all.chain(unavailable.missing.iter().map(|not| not.library)).collect();
                 all.sort();
-                assert_eq!(all, Library::ALL);
+                assert_eq!(all, NvidiaLibrary::ALL);
                 let text = unavailable.to_string();
                 for not in &unavailable.missing {
                     assert!(text.contains(not.library.file()) && text.contains(not.library.cure()), "{text}");
                     assert!(!not.tried.is_empty(), "{text}");
                 }
-                let no_driver = unavailable.missing.iter().any(|not| not.library == Library::Driver);
+                let no_driver = unavailable.missing.iter().any(|not| not.library == NvidiaLibrary::Driver);
                 assert!(!no_driver || unavailable.devices.is_none(), "nobody could ask for devices: {text}");
             }
         }

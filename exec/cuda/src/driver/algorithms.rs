@@ -1,26 +1,24 @@
 //! Which of cuDNN's algorithms a pass of a convolution takes: the first in cuDNN's own order that is allowed.
+//!
+//! cudarc's safe convolutions take the first proposal, whether or not it repeats. The functions of the three passes differ in their
+//! names and in the order of descriptors alone, so they are found by name, and algorithms are numbers.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use cudarc::cudnn::sys as dnn;
 use lockstep_exec::device::DeviceError;
 use lockstep_models::{Precision, Shape};
 
-use super::calls::call;
+use super::calls::{Answer, found};
 use super::descriptors::{FilterShape, TensorShape, Window};
-use super::executor::Limits;
+use super::plans::Limits;
 use crate::command::{Convolution, ConvolutionPass};
 
 /// Answers that cuDNN is asked for: more than any pass has algorithms.
 const ASKED: usize = 16;
 
-/// An algorithm of one of the passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Algorithm {
-    Forward(dnn::cudnnConvolutionFwdAlgo_t),
-    BackwardData(dnn::cudnnConvolutionBwdDataAlgo_t),
-    BackwardWeight(dnn::cudnnConvolutionBwdFilterAlgo_t),
-}
+/// A descriptor of any kind, or memory.
+pub(super) type Pointer = *mut c_void;
 
 /// `cudnnConvolutionFwdAlgoPerf_t` and its twins, with numbers for what they have as enums: a newer cuDNN has more of them.
 #[repr(C)]
@@ -38,90 +36,120 @@ const _: () = assert!(size_of::<Proposal>() == size_of::<dnn::cudnnConvolutionFw
 const _: () = assert!(size_of::<Proposal>() == size_of::<dnn::cudnnConvolutionBwdDataAlgoPerf_t>());
 const _: () = assert!(size_of::<Proposal>() == size_of::<dnn::cudnnConvolutionBwdFilterAlgoPerf_t>());
 
-impl Proposal {
-    /// What is proposed, if it is something that the bindings know and that does these sizes.
-    fn candidate(&self, pass: ConvolutionPass) -> Option<Candidate> {
-        if self.status != dnn::cudnnStatus_t::CUDNN_STATUS_SUCCESS as u32 {
-            return None;
-        }
-        let algorithm = Algorithm::of(pass, self.algorithm)?;
-        let math = MATHEMATICS.into_iter().find(|one| *one as u32 == self.math)?;
-        let repeats = self.determinism == dnn::cudnnDeterminism_t::CUDNN_DETERMINISTIC as u32;
-        Some(Candidate { algorithm, math, repeats })
-    }
+/// Proposals for two operands, a window and a result: how many are asked for and given, and where to.
+#[rustfmt::skip]
+type Propose = unsafe extern "C" fn(
+    dnn::cudnnHandle_t, Pointer, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Proposal) -> u32;
+/// The bytes of workspace that an algorithm wants for the same.
+type Measure = unsafe extern "C" fn(dnn::cudnnHandle_t, Pointer, Pointer, Pointer, Pointer, u32, *mut usize) -> u32;
+/// The pass: a factor, both operands' descriptors and tensors, window, algorithm, workspace, what of the result is kept, and the result.
+#[rustfmt::skip]
+type Play = unsafe extern "C" fn(
+    dnn::cudnnHandle_t, *const f32, Pointer, Pointer, Pointer, Pointer, Pointer, u32, Pointer, usize, *const f32, Pointer, Pointer,
+) -> u32;
+/// The forward pass, which then adds a tensor times a factor and a bias, and rectifies.
+#[rustfmt::skip]
+type PlayBiased = unsafe extern "C" fn(
+    dnn::cudnnHandle_t, *const f32, Pointer, Pointer, Pointer, Pointer, Pointer, u32, Pointer, usize, *const f32, Pointer, Pointer,
+    Pointer, Pointer, Pointer, Pointer, Pointer,
+) -> u32;
+
+/// What cuDNN has for a pass.
+#[derive(Debug)]
+struct Functions {
+    names: [&'static str; 3],
+    propose: Propose,
+    measure: Measure,
+    play: Play,
+    play_biased: PlayBiased,
+    /// How many algorithms the bindings know, which are numbered from 0 on.
+    algorithms: u32,
+    /// The one that repeats and takes any sizes.
+    last_resort: u32,
 }
 
-/// Every kind of mathematics.
-const MATHEMATICS: [dnn::cudnnMathType_t; 4] = {
-    use dnn::cudnnMathType_t::*;
-    [CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, CUDNN_FMA_MATH]
-};
+const BIASED: &str = "cudnnConvolutionBiasActivationForward";
 
-impl Algorithm {
-    /// The one that has this number, if the bindings know it.
-    fn of(pass: ConvolutionPass, number: u32) -> Option<Algorithm> {
+impl Functions {
+    fn of(pass: ConvolutionPass) -> Result<Functions, DeviceError> {
         use dnn::cudnnConvolutionBwdDataAlgo_t::*;
         use dnn::cudnnConvolutionBwdFilterAlgo_t::*;
         use dnn::cudnnConvolutionFwdAlgo_t::*;
-        let forward = [
-            CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
-            CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-            CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
-            CUDNN_CONVOLUTION_FWD_ALGO_DIRECT,
-            CUDNN_CONVOLUTION_FWD_ALGO_FFT,
-            CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
-            CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
-            CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
-        ];
-        let backward_data = [
-            CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
-            CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,
-            CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT,
-            CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING,
-            CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD,
-            CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
-        ];
-        let backward_weight = [
-            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
-            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
-            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT,
-            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3,
-            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD,
-            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
-            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING,
-        ];
-        match pass {
-            ConvolutionPass::Forward => forward.into_iter().find(|one| *one as u32 == number).map(Algorithm::Forward),
-            ConvolutionPass::BackwardData => {
-                backward_data.into_iter().find(|one| *one as u32 == number).map(Algorithm::BackwardData)
-            }
-            ConvolutionPass::BackwardWeight => {
-                backward_weight.into_iter().find(|one| *one as u32 == number).map(Algorithm::BackwardWeight)
-            }
+        let (names, algorithms, last_resort) = match pass {
+            ConvolutionPass::Forward => (
+                [
+                    "cudnnGetConvolutionForwardAlgorithm_v7",
+                    "cudnnGetConvolutionForwardWorkspaceSize",
+                    "cudnnConvolutionForward",
+                ],
+                CUDNN_CONVOLUTION_FWD_ALGO_COUNT as u32,
+                CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM as u32,
+            ),
+            ConvolutionPass::BackwardData => (
+                [
+                    "cudnnGetConvolutionBackwardDataAlgorithm_v7",
+                    "cudnnGetConvolutionBackwardDataWorkspaceSize",
+                    "cudnnConvolutionBackwardData",
+                ],
+                CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT as u32,
+                CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 as u32,
+            ),
+            ConvolutionPass::BackwardWeight => (
+                [
+                    "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
+                    "cudnnGetConvolutionBackwardFilterWorkspaceSize",
+                    "cudnnConvolutionBackwardFilter",
+                ],
+                CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT as u32,
+                CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 as u32,
+            ),
+        };
+        let [propose, measure, play] = names;
+        // SAFETY: the library is loaded, and its functions have these types: descriptors are pointers, enums as wide as an int.
+        unsafe {
+            let library = dnn::culib();
+            let (propose, measure) = (found(library, propose)?, found(library, measure)?);
+            let (play, play_biased) = (found(library, play)?, found(library, BIASED)?);
+            Ok(Functions { names, propose, measure, play, play_biased, algorithms, last_resort })
         }
     }
 }
 
-/// What cuDNN proposes and the bindings know.
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
-    algorithm: Algorithm,
-    math: dnn::cudnnMathType_t,
-    /// Whether it gives the same bits each time.
-    repeats: bool,
-}
-
-/// The descriptors of a convolution's tensors, whatever the pass.
+/// A pass of a convolution as cuDNN knows it.
 #[derive(Debug)]
-pub(super) struct Shapes {
-    pub(super) input: TensorShape,
-    pub(super) filters: FilterShape,
-    pub(super) output: TensorShape,
-    pub(super) window: Window,
+pub(super) struct Pass {
+    kind: ConvolutionPass,
+    functions: Functions,
+    input: TensorShape,
+    filters: FilterShape,
+    output: TensorShape,
+    window: Window,
+    algorithm: u32,
+    pub(super) workspace: usize,
 }
 
-impl Shapes {
-    pub(super) fn new(of: &Convolution) -> Result<Shapes, DeviceError> {
+/// What a pass works on, the operands as [`Convolve`](crate::Convolve) has them.
+pub(super) struct Tensors {
+    pub(super) left: Pointer,
+    pub(super) right: Pointer,
+    pub(super) result: Pointer,
+    pub(super) workspace: Pointer,
+}
+
+const ONE: &f32 = &1.0;
+const ZERO: &f32 = &0.0;
+
+impl Pass {
+    /// A pass with its algorithm.
+    ///
+    /// # Errors
+    /// None is within the limits, or the device is lost.
+    pub(super) fn new(
+        handle: dnn::cudnnHandle_t,
+        of: &Convolution,
+        kind: ConvolutionPass,
+        limits: Limits,
+    ) -> Result<Pass, DeviceError> {
         let element = match of.precision {
             Precision::F32 | Precision::Tf32 => dnn::cudnnDataType_t::CUDNN_DATA_FLOAT,
             Precision::Bf16 => dnn::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
@@ -132,114 +160,132 @@ impl Shapes {
             let sizes = [of.samples, shape.channels, shape.height, shape.width];
             TensorShape::new(element, of.channels_last, sizes)
         };
-        Ok(Shapes {
+        let mut pass = Pass {
+            kind,
+            functions: Functions::of(kind)?,
             input: tensor(input)?,
             filters: FilterShape::new(element, of.channels_last, [output.channels, each, of.kernel.0, of.kernel.1])?,
             output: tensor(output)?,
             window: Window::new(of)?,
-        })
+            algorithm: 0,
+            workspace: 0,
+        };
+        pass.choose(handle, of, limits)?;
+        Ok(pass)
     }
 
-    /// The algorithm of a pass, and the bytes of its workspace; the window is set to its mathematics.
-    ///
-    /// # Errors
-    /// None is within the limits, or the device is lost.
-    pub(super) fn choose(
-        &self,
-        handle: dnn::cudnnHandle_t,
-        of: &Convolution,
-        pass: ConvolutionPass,
-        limits: Limits,
-    ) -> Result<(Algorithm, usize), DeviceError> {
-        self.window.set_math(math(of.precision))?;
-        let mut all = self.candidates(handle, pass)?;
-        all.retain(|candidate| candidate.repeats || !limits.repeatable);
-        all.push(last_resort(pass, of.precision));
-        for Candidate { algorithm, math, .. } in all {
+    /// The descriptors of both operands, as cuDNN orders them, and of the result.
+    fn shapes(&self) -> [Pointer; 3] {
+        let (x, w, y) = (self.input.raw().cast(), self.filters.raw().cast(), self.output.raw().cast());
+        match self.kind {
+            ConvolutionPass::Forward => [x, w, y],
+            ConvolutionPass::BackwardData => [w, y, x],
+            ConvolutionPass::BackwardWeight => [x, y, w],
+        }
+    }
+
+    /// Takes an algorithm, and sets the window to its mathematics.
+    fn choose(&mut self, handle: dnn::cudnnHandle_t, of: &Convolution, limits: Limits) -> Result<(), DeviceError> {
+        let plain = math(of.precision);
+        self.window.set_math(plain)?;
+        let proposals = self.proposals(handle)?;
+        let allowed = proposals.iter().filter(|proposal| {
+            proposal.status == dnn::cudnnStatus_t::CUDNN_STATUS_SUCCESS as u32
+                && (proposal.determinism == dnn::cudnnDeterminism_t::CUDNN_DETERMINISTIC as u32 || !limits.repeatable)
+                && proposal.algorithm < self.functions.algorithms
+        });
+        let known = |proposal: &Proposal| Some((proposal.algorithm, kind_of_math(proposal.math)?));
+        for (algorithm, math) in allowed.filter_map(known).chain([(self.functions.last_resort, plain)]) {
             // cuDNN names for fp32 a kind of mathematics that rounds factors; what was asked for is kept to.
-            let math = if of.precision == Precision::F32 { dnn::cudnnMathType_t::CUDNN_FMA_MATH } else { math };
-            self.window.set_math(math)?;
-            match self.workspace(handle, algorithm) {
-                Ok(bytes) if bytes as u64 <= limits.workspace => return Ok((algorithm, bytes)),
+            self.window.set_math(if of.precision == Precision::F32 { plain } else { math })?;
+            match self.measured(handle, algorithm) {
+                Ok(bytes) if bytes as u64 <= limits.workspace => {
+                    (self.algorithm, self.workspace) = (algorithm, bytes);
+                    return Ok(());
+                }
                 Ok(_) | Err(DeviceError::Refused { .. }) => {}
                 Err(lost) => return Err(lost),
             }
         }
-        let reason = format!("no algorithm for {of:?} with a workspace of at most {} bytes", limits.workspace);
-        Err(DeviceError::Refused { call: format!("a convolution ({pass:?})"), reason })
+        Err(limits.exceeded(&format!("a convolution ({:?})", self.kind), of))
     }
 
-    fn candidates(&self, handle: dnn::cudnnHandle_t, pass: ConvolutionPass) -> Result<Vec<Candidate>, DeviceError> {
-        let Shapes { input, filters, output, window } = self;
-        let (x, w, y, window) = (input.raw(), filters.raw(), output.raw(), window.raw());
-        let mut answers = [Proposal::default(); ASKED];
-        let (mut count, asked) = (0, ASKED as i32);
+    fn proposals(&self, handle: dnn::cudnnHandle_t) -> Result<Vec<Proposal>, DeviceError> {
+        let [first, second, result] = self.shapes();
+        let (mut answers, mut count) = (vec![Proposal::default(); ASKED], 0);
+        let (window, asked, into) = (self.window.raw().cast(), ASKED as c_int, answers.as_mut_ptr());
         // SAFETY: the descriptors are alive, and there is room for as many answers as are asked for.
-        unsafe {
-            let into = answers.as_mut_ptr();
-            match pass {
-                ConvolutionPass::Forward => call!(dnn::cudnnGetConvolutionForwardAlgorithm_v7(
-                    handle,
-                    x,
-                    w,
-                    window,
-                    y,
-                    asked,
-                    &mut count,
-                    into.cast()
-                )),
-                ConvolutionPass::BackwardData => call!(dnn::cudnnGetConvolutionBackwardDataAlgorithm_v7(
-                    handle,
-                    w,
-                    y,
-                    window,
-                    x,
-                    asked,
-                    &mut count,
-                    into.cast()
-                )),
-                ConvolutionPass::BackwardWeight => call!(dnn::cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-                    handle,
-                    x,
-                    y,
-                    window,
-                    w,
-                    asked,
-                    &mut count,
-                    into.cast()
-                )),
-            }
-        }
-        .done()?;
-        let given = usize::try_from(count).unwrap_or(0).min(ASKED);
-        Ok(answers[..given].iter().filter_map(|answer| answer.candidate(pass)).collect())
+        let code = unsafe { (self.functions.propose)(handle, first, second, window, result, asked, &mut count, into) };
+        self.answer(0, code).done()?;
+        answers.truncate(usize::try_from(count).unwrap_or(0));
+        Ok(answers)
     }
 
     /// The bytes that an algorithm wants, as the window is set.
-    fn workspace(&self, handle: dnn::cudnnHandle_t, algorithm: Algorithm) -> Result<usize, DeviceError> {
-        let Shapes { input, filters, output, window } = self;
-        let (x, w, y, window) = (input.raw(), filters.raw(), output.raw(), window.raw());
-        let mut bytes = 0;
+    fn measured(&self, handle: dnn::cudnnHandle_t, algorithm: u32) -> Result<usize, DeviceError> {
+        let [first, second, result] = self.shapes();
+        let (window, mut bytes) = (self.window.raw().cast(), 0);
         // SAFETY: the descriptors are alive, and the number outlives the call.
-        let answer = unsafe {
-            match algorithm {
-                Algorithm::Forward(algorithm) => {
-                    call!(dnn::cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, window, y, algorithm, &mut bytes))
-                }
-                Algorithm::BackwardData(algorithm) => {
-                    call!(dnn::cudnnGetConvolutionBackwardDataWorkspaceSize(
-                        handle, w, y, window, x, algorithm, &mut bytes
-                    ))
-                }
-                Algorithm::BackwardWeight(algorithm) => {
-                    call!(dnn::cudnnGetConvolutionBackwardFilterWorkspaceSize(
-                        handle, x, y, window, w, algorithm, &mut bytes
-                    ))
-                }
-            }
-        };
-        answer.done().map(|()| bytes)
+        let code = unsafe { (self.functions.measure)(handle, first, second, window, result, algorithm, &mut bytes) };
+        self.answer(1, code).done().map(|()| bytes)
     }
+
+    /// Gives the pass to cuDNN.
+    ///
+    /// # Safety
+    /// The tensors have the convolution's sizes, the workspace has as many bytes as the pass wants.
+    pub(super) unsafe fn play(
+        &self,
+        handle: dnn::cudnnHandle_t,
+        of: &Tensors,
+        accumulate: bool,
+    ) -> Result<(), DeviceError> {
+        let ([one, two, result], window) = (self.shapes(), self.window.raw().cast());
+        let (first, second) = match self.kind {
+            ConvolutionPass::BackwardData => (of.right, of.left),
+            ConvolutionPass::Forward | ConvolutionPass::BackwardWeight => (of.left, of.right),
+        };
+        let (kept, algorithm, play) = (if accumulate { ONE } else { ZERO }, self.algorithm, self.functions.play);
+        let (space, bytes) = (of.workspace, self.workspace);
+        // SAFETY: the descriptors are alive and describe what the caller says is there; factors are the host's.
+        let code = unsafe {
+            play(handle, ONE, one, first, two, second, window, algorithm, space, bytes, kept, result, of.result)
+        };
+        self.answer(2, code).done()
+    }
+
+    /// Gives the forward pass with what is behind it to cuDNN, which may decline.
+    ///
+    /// # Safety
+    /// As [`Pass::play`].
+    pub(super) unsafe fn play_biased(
+        &self,
+        handle: dnn::cudnnHandle_t,
+        of: &Tensors,
+        (shape, bias): (&TensorShape, Pointer),
+        rectifier: Pointer,
+    ) -> Answer<dnn::cudnnStatus_t> {
+        let ([x, w, y], window) = (self.shapes(), self.window.raw().cast());
+        let (algorithm, play, bias_shape) = (self.algorithm, self.functions.play_biased, shape.raw().cast());
+        let (left, right, result, space, bytes) = (of.left, of.right, of.result, of.workspace, self.workspace);
+        // SAFETY: as above.
+        #[rustfmt::skip]
+        let code = unsafe {
+            play(handle, ONE, x, left, w, right, window, algorithm, space, bytes, ZERO, y, result, bias_shape, bias, rectifier, y, result)
+        };
+        Answer::new(BIASED, Some(code))
+    }
+
+    fn answer(&self, function: usize, code: u32) -> Answer<dnn::cudnnStatus_t> {
+        Answer::new(self.functions.names[function], Some(code))
+    }
+}
+
+/// The kind of mathematics that has a number, if the bindings know it.
+fn kind_of_math(number: u32) -> Option<dnn::cudnnMathType_t> {
+    use dnn::cudnnMathType_t::*;
+    let all = [CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, CUDNN_FMA_MATH];
+    all.into_iter().find(|one| *one as u32 == number)
 }
 
 /// What cuDNN may do with the factors: as its documentation has it, the default rounds those in fp32 where it can.
@@ -249,20 +295,4 @@ fn math(precision: Precision) -> dnn::cudnnMathType_t {
         Precision::Tf32 => dnn::cudnnMathType_t::CUDNN_DEFAULT_MATH,
         Precision::Bf16 => dnn::cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
     }
-}
-
-/// Of each pass the algorithm that repeats and takes any sizes.
-fn last_resort(pass: ConvolutionPass, precision: Precision) -> Candidate {
-    let algorithm = match pass {
-        ConvolutionPass::Forward => {
-            Algorithm::Forward(dnn::cudnnConvolutionFwdAlgo_t::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM)
-        }
-        ConvolutionPass::BackwardData => {
-            Algorithm::BackwardData(dnn::cudnnConvolutionBwdDataAlgo_t::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1)
-        }
-        ConvolutionPass::BackwardWeight => {
-            Algorithm::BackwardWeight(dnn::cudnnConvolutionBwdFilterAlgo_t::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1)
-        }
-    };
-    Candidate { algorithm, math: math(precision), repeats: true }
 }

@@ -1,9 +1,11 @@
 //! Biases by the project's own kernel, where cuDNN or cuBLASLt does not add them: in place, with a ReLU or without.
 
+use lockstep_models::Precision;
+
 use crate::argument::{Activation, Bf16, Scalar, View, ViewMut};
 use crate::command::{Convolve, Multiply};
-use crate::table::{Call, ChannelAffine, Launch};
-use lockstep_models::Precision;
+use crate::kernel::{Call, Launch};
+use crate::table::ChannelAffine;
 
 /// Samples, channels, and places of a channel that follow each other.
 type Sizes = (u32, u32, u32);

@@ -1,14 +1,15 @@
 //! Calls of cuDNN and cuBLASLt whose answers are numbers.
 //!
-//! The bindings declare what a library answers as an enum, and a newer library answers with statuses that the enum does not
-//! have: such a value must not come into being in Rust. So functions are found here by their names and called with the
-//! parameters that the bindings declare for them, and what comes back is a number.
+//! Ours in place of cudarc's safe layer, for that declares what a library answers as an enum, and a newer library answers with statuses
+//! that the enum does not have: such a value must not come into being in Rust. So functions are found here by their names and called
+//! with the parameters that the bindings declare for them, and what comes back is a number.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use lockstep_exec::device::DeviceError;
+
+use super::status::refused;
 
 /// The statuses of a library, as the bindings declare them.
 pub(super) trait Library {
@@ -29,6 +30,11 @@ pub(super) struct Answer<L> {
 }
 
 impl<L: Library> Answer<L> {
+    /// What a call has answered.
+    pub(super) fn new(call: &'static str, code: Option<u32>) -> Answer<L> {
+        Answer { call, code, library: PhantomData }
+    }
+
     /// Nothing if the call did what it should.
     ///
     /// # Errors
@@ -36,10 +42,7 @@ impl<L: Library> Answer<L> {
     pub(super) fn done(self) -> Result<(), DeviceError> {
         match self.code {
             Some(code) => L::judge(code, self.call),
-            None => {
-                let reason = "the library has no such function".to_owned();
-                Err(DeviceError::Refused { call: self.call.to_owned(), reason })
-            }
+            None => Err(missing(self.call)),
         }
     }
 
@@ -49,10 +52,26 @@ impl<L: Library> Answer<L> {
     }
 }
 
+fn missing(call: &str) -> DeviceError {
+    refused(call, "the library has no such function".to_owned())
+}
+
+/// The function of a library that has a name.
+///
+/// # Errors
+/// There is none.
+///
+/// # Safety
+/// It is of type `F`, with a number for its status.
+pub(super) unsafe fn found<F: Copy>(library: &libloading::Library, name: &str) -> Result<F, DeviceError> {
+    // SAFETY: as the caller says; the libraries stay loaded.
+    unsafe { library.get::<F>(name.as_bytes()) }.map(|symbol| *symbol).map_err(|_| missing(name))
+}
+
 /// A function as the bindings declare it.
 pub(super) trait Function: Copy {
     /// Its status.
-    type Library;
+    type Library: Library;
     /// The function itself, with a number for its status.
     type Plain: Copy;
 
@@ -60,71 +79,47 @@ pub(super) trait Function: Copy {
     ///
     /// # Safety
     /// One with the declared parameters, whose status is an enum of C, does lie there.
-    unsafe fn plain(self, address: *mut c_void) -> Self::Plain;
+    unsafe fn plain(self, address: usize) -> Self::Plain;
 
     /// What a call of it has answered.
     fn answered(self, call: &'static str, code: Option<u32>) -> Answer<Self::Library> {
-        Answer { call, code, library: PhantomData }
+        Answer::new(call, code)
     }
 }
 
 /// Functions of so many parameters.
 macro_rules! functions {
     ($(($($parameter:ident)*))*) => { $(
-        impl<L, $($parameter),*> Function for unsafe fn($($parameter),*) -> L {
+        impl<L: Library, $($parameter),*> Function for unsafe fn($($parameter),*) -> L {
             type Library = L;
             type Plain = unsafe extern "C" fn($($parameter),*) -> u32;
 
-            unsafe fn plain(self, address: *mut c_void) -> Self::Plain {
+            unsafe fn plain(self, address: usize) -> Self::Plain {
                 // SAFETY: as the caller says; an enum of C is as wide as an int.
-                unsafe { std::mem::transmute(address) }
+                unsafe { std::mem::transmute(address as *const c_void) }
             }
         }
     )* };
 }
 
-functions! {
-    (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) (A B C D E F G H I)
-    (A B C D E F G H I J) (A B C D E F G H I J K M N) (A B C D E F G H I J K M N O P Q)
-    (A B C D E F G H I J K M N O P Q R S)
-}
-
-/// Where a library has a function, looked for once.
-pub(super) struct Place(AtomicPtr<c_void>);
-
-impl Place {
-    pub(super) const fn unknown() -> Place {
-        Place(AtomicPtr::new(std::ptr::null_mut()))
-    }
-
-    /// The function's address, which `search` finds if nobody has found it yet.
-    pub(super) fn or(&self, search: impl FnOnce() -> Option<*mut c_void>) -> Option<*mut c_void> {
-        let known = self.0.load(Ordering::Relaxed);
-        if !known.is_null() {
-            return Some(known);
-        }
-        // Whoever else is searching finds the same.
-        let found = search().filter(|address| !address.is_null())?;
-        self.0.store(found, Ordering::Relaxed);
-        Some(found)
-    }
-}
+functions! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F G) (A B C D E F G H I) (A B C D E F G H I J) (A B C D E F G H I J K M N O P Q) }
 
 /// Calls a function of the bindings, `call!(library::function(arguments))`, and gives its [`Answer`]. The call is unsafe, and
 /// the library must be there.
 macro_rules! call {
     (@any $argument:expr) => { _ };
     ($library:ident::$function:ident($($argument:expr),* $(,)?)) => {{
-        static PLACE: $crate::driver::calls::Place = $crate::driver::calls::Place::unknown();
+        // Looked for once.
+        static PLACE: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
         let declared: unsafe fn($($crate::driver::calls::call!(@any $argument)),*) -> _ = $library::$function;
-        let found = PLACE.or(|| {
-            let name = concat!(stringify!($function), "\0").as_bytes();
-            $library::culib().get::<*mut std::ffi::c_void>(name).ok().map(|symbol| *symbol)
+        let name = stringify!($function);
+        let found = PLACE.get_or_init(|| {
+            $library::culib().get::<*mut std::ffi::c_void>(name.as_bytes()).ok().map(|symbol| *symbol as usize)
         });
         let code = found.map(|address| {
             $crate::driver::calls::Function::plain(declared, address)($($argument),*)
         });
-        $crate::driver::calls::Function::answered(declared, stringify!($function), code)
+        $crate::driver::calls::Function::answered(declared, name, code)
     }};
 }
 pub(super) use call;

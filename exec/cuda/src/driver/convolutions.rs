@@ -1,38 +1,35 @@
 //! Convolutions by cuDNN: a plan for each that a stream is given, made once.
 
-use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::Arc;
 
 use cudarc::cudnn::sys as dnn;
 use lockstep_exec::device::DeviceError;
+use lockstep_models::Precision;
 
-use super::algorithms::{Algorithm, Shapes};
+use super::algorithms::{Pass, Tensors};
 use super::bias;
-use super::calls::{Answer, call};
+use super::calls::call;
 use super::context::Context;
 use super::descriptors::{Rectifier, TensorShape};
-use super::executor::Limits;
+use super::plans::{Limits, Plans};
 use super::staging::{self, Staged};
+use super::status::refused;
 use super::stream::Stream;
 use crate::command::{Convolution, ConvolutionPass, Convolve};
-use crate::table::Call;
-use lockstep_models::Precision;
+use crate::kernel::Call;
 
 /// cuDNN on a stream, with the plans made so far.
 #[derive(Debug)]
 pub(super) struct Convolutions {
     handle: Handle,
     rectifier: Rectifier,
-    plans: HashMap<(Convolution, ConvolutionPass), Plan>,
+    plans: Plans<(Convolution, ConvolutionPass), Plan>,
 }
 
 #[derive(Debug)]
 struct Plan {
-    shapes: Shapes,
+    pass: Pass,
     bias: TensorShape,
-    algorithm: Algorithm,
-    workspace: usize,
     /// Whether cuDNN adds biases and rectifies in the same pass, as far as is known: it says so only when asked to do it, and is
     /// not asked in bf16, where it takes biases in bf16 alone.
     fuses: bool,
@@ -64,22 +61,19 @@ impl Convolutions {
         let handle = Handle { raw, context: Arc::clone(stream.context()) };
         // SAFETY: both are alive, and whoever has this has the stream.
         unsafe { call!(dnn::cudnnSetStream(raw, stream.raw().cast())) }.done()?;
-        Ok(Convolutions { handle, rectifier: Rectifier::new()?, plans: HashMap::new() })
+        Ok(Convolutions { handle, rectifier: Rectifier::new()?, plans: Plans::new() })
     }
 
     /// Makes the plan of a pass, if there is none yet, and says how many bytes of workspace it wants.
     pub(super) fn prepare(&mut self, of: &Convolve, limits: Limits) -> Result<u64, DeviceError> {
         check(of)?;
-        let copies = staging::bytes(of);
-        if let Some(plan) = self.plans.get(&(of.of, of.pass)) {
-            return Ok(staging::behind(plan.workspace as u64) + copies);
-        }
-        let shapes = Shapes::new(&of.of)?;
-        let (algorithm, workspace) = shapes.choose(self.handle.raw, &of.of, of.pass, limits)?;
-        let channels = [1, of.of.output.channels, 1, 1];
-        let bias = TensorShape::new(dnn::cudnnDataType_t::CUDNN_DATA_FLOAT, false, channels)?;
-        self.plans.insert((of.of, of.pass), Plan { shapes, bias, algorithm, workspace, fuses: true });
-        Ok(staging::behind(workspace as u64) + copies)
+        let plan = self.plans.prepare((of.of, of.pass), || {
+            let pass = Pass::new(self.handle.raw, &of.of, of.pass, limits)?;
+            let channels = [1, of.of.output.channels, 1, 1];
+            let bias = TensorShape::new(dnn::cudnnDataType_t::CUDNN_DATA_FLOAT, false, channels)?;
+            Ok(Plan { pass, bias, fuses: true })
+        })?;
+        Ok(staging::behind(plan.pass.workspace as u64) + staging::bytes(of))
     }
 
     /// Plays a pass that was prepared, with a workspace of at least as many bytes as that said; what is left to do is given back.
@@ -92,16 +86,12 @@ impl Convolutions {
         stream: &Stream,
         workspace: u64,
     ) -> Result<Option<Call>, DeviceError> {
-        let (handle, rectifier) = (self.handle.raw, self.rectifier.raw());
-        let Some(plan) = self.plans.get_mut(&(of.of, of.pass)) else {
-            let reason = "nobody prepared it".to_owned();
-            return Err(DeviceError::Refused { call: format!("{:?}", of.pass), reason });
-        };
-        let staged = Staged::new(of, workspace + staging::behind(plan.workspace as u64));
+        let plan = self.plans.get((of.of, of.pass))?;
+        let staged = Staged::new(of, workspace + staging::behind(plan.pass.workspace as u64));
         // SAFETY: as the caller says; the workspace has room for the copies.
         unsafe {
             staged.begin(stream)?;
-            let added = plan.play(&staged.of, handle, rectifier, workspace)?;
+            let added = plan.play(&staged.of, self.handle.raw, &self.rectifier, workspace)?;
             staged.end(stream)?;
             Ok(if added { None } else { bias::of_channels(of) })
         }
@@ -117,75 +107,26 @@ impl Plan {
         &mut self,
         of: &Convolve,
         handle: dnn::cudnnHandle_t,
-        rectifier: dnn::cudnnActivationDescriptor_t,
+        rectifier: &Rectifier,
         workspace: u64,
     ) -> Result<bool, DeviceError> {
-        let Shapes { input, filters, output, window } = &self.shapes;
-        let (x, w, y, window) = (input.raw(), filters.raw(), output.raw(), window.raw());
-        let (left, right, result) = (at(of.left).cast_const(), at(of.right).cast_const(), at(of.result));
-        let (space, bytes) = (at(workspace), self.workspace);
-        let (one, zero) = ((&raw const ONE).cast(), (&raw const ZERO).cast());
-        let kept = if of.accumulate { one } else { zero };
+        let [left, right, result, workspace] = [of.left, of.right, of.result, workspace].map(|at| at as *mut _);
+        let tensors = Tensors { left, right, result, workspace };
         let asked = of.rectified && self.fuses && of.of.precision != Precision::Bf16;
-        let fused = of.bias.filter(|bias| asked && bias % staging::ALIGNMENT == 0);
-        if let (Algorithm::Forward(algorithm), Some(bias)) = (self.algorithm, fused) {
-            let bias = at(bias).cast_const();
-            // SAFETY: the descriptors are alive and describe what the caller says is there; factors are the host's.
+        if let Some(bias) = of.bias.filter(|bias| asked && bias % staging::ALIGNMENT == 0) {
+            // SAFETY: as the caller says.
             let answer = unsafe {
-                call!(dnn::cudnnConvolutionBiasActivationForward(
-                    handle,
-                    one,
-                    x,
-                    left,
-                    w,
-                    right,
-                    window,
-                    algorithm,
-                    space,
-                    bytes,
-                    zero,
-                    y,
-                    result,
-                    self.bias.raw(),
-                    bias,
-                    rectifier,
-                    y,
-                    result,
-                ))
+                self.pass.play_biased(handle, &tensors, (&self.bias, bias as *mut _), rectifier.raw().cast())
             };
-            if !declines(&answer) {
+            // So cuDNN says that it has done nothing, for it does not do this.
+            self.fuses = !answer.code().is_some_and(|code| (2000..4000).contains(&code));
+            if self.fuses {
                 return answer.done().map(|()| true);
             }
-            self.fuses = false;
         }
-        // SAFETY: as above.
-        let answer = unsafe {
-            match self.algorithm {
-                Algorithm::Forward(algorithm) => call!(dnn::cudnnConvolutionForward(
-                    handle, one, x, left, w, right, window, algorithm, space, bytes, kept, y, result,
-                )),
-                Algorithm::BackwardData(algorithm) => call!(dnn::cudnnConvolutionBackwardData(
-                    handle, one, w, right, y, left, window, algorithm, space, bytes, kept, x, result,
-                )),
-                Algorithm::BackwardWeight(algorithm) => call!(dnn::cudnnConvolutionBackwardFilter(
-                    handle, one, x, left, y, right, window, algorithm, space, bytes, kept, w, result,
-                )),
-            }
-        };
-        answer.done().map(|()| false)
+        // SAFETY: as the caller says.
+        unsafe { self.pass.play(handle, &tensors, of.accumulate) }.map(|()| false)
     }
-}
-
-static ONE: f32 = 1.0;
-static ZERO: f32 = 0.0;
-
-fn at(address: u64) -> *mut c_void {
-    address as *mut c_void
-}
-
-/// Whether cuDNN has done nothing because it does not do this.
-fn declines(answer: &Answer<dnn::cudnnStatus_t>) -> bool {
-    answer.code().is_some_and(|code| (2000..4000).contains(&code))
 }
 
 /// What a command must be beside its sizes, which cuDNN checks.
@@ -196,5 +137,5 @@ fn check(of: &Convolve) -> Result<(), DeviceError> {
         Convolve { bias: None, rectified: true, .. } => "only what has a bias is rectified",
         _ => return Ok(()),
     };
-    Err(DeviceError::Refused { call: format!("a convolution ({:?})", of.pass), reason: reason.to_owned() })
+    Err(refused(&format!("a convolution ({:?})", of.pass), reason.to_owned()))
 }

@@ -1,13 +1,14 @@
 //! Copies on a stream: to a device, from it, on it and between two.
+//!
+//! cudarc's safe copies take typed slices of its own memory; commands and messages have addresses and bytes.
 
-use cudarc::driver::sys::{
-    CUresult, cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync, cuMemsetD8Async,
-};
+use cudarc::driver::result::{memcpy_dtod_async, memcpy_peer_async, memset_d8_async};
+use cudarc::driver::sys::{cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2};
 use lockstep_exec::device::DeviceError;
 
 use super::context::Context;
 use super::memory::DeviceMemory;
-use super::status::Status;
+use super::status::{Status, refused};
 use super::stream::Stream;
 
 impl Stream {
@@ -44,7 +45,7 @@ impl Stream {
     /// Both have as many bytes, stay until the stream has come to it, and do not overlap.
     pub unsafe fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
         // SAFETY: as the caller says.
-        some(bytes, "cuMemcpyDtoDAsync", |bytes| unsafe { cuMemcpyDtoDAsync_v2(to, from, bytes, self.raw()) })
+        some(bytes, "cuMemcpyDtoDAsync", |bytes| unsafe { memcpy_dtod_async(to, from, bytes, self.raw()) })
     }
 
     /// `bytes` bytes from `from` on this stream's device to `to` on `there`'s, in this stream's order; past the host where
@@ -56,11 +57,8 @@ impl Stream {
     /// # Safety
     /// As [`Stream::copy`].
     pub unsafe fn send(&self, there: &Context, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
-        let here = self.context().raw();
-        // SAFETY: as the caller says; both contexts are held.
-        some(bytes, "cuMemcpyPeerAsync", |bytes| unsafe {
-            cuMemcpyPeerAsync(to, there.raw(), from, here, bytes, self.raw())
-        })
+        // SAFETY: as the caller says.
+        unsafe { self.across((there, to), (self.context(), from), bytes) }
     }
 
     /// `bytes` bytes from `from` on `there`'s device to `to` on this stream's, in this stream's order; past the host as with
@@ -72,15 +70,25 @@ impl Stream {
     /// # Safety
     /// As [`Stream::copy`].
     pub unsafe fn fetch(&self, to: u64, there: &Context, from: u64, bytes: u64) -> Result<(), DeviceError> {
-        let here = self.context().raw();
-        if here == there.raw() {
+        // SAFETY: as the caller says.
+        unsafe { self.across((self.context(), to), (there, from), bytes) }
+    }
+
+    /// # Safety
+    /// As [`Stream::copy`].
+    unsafe fn across(
+        &self,
+        (there, to): (&Context, u64),
+        (here, from): (&Context, u64),
+        bytes: u64,
+    ) -> Result<(), DeviceError> {
+        let (there, here) = (there.raw(), here.raw());
+        if here == there {
             // SAFETY: as the caller says.
             return unsafe { self.copy(to, from, bytes) };
         }
         // SAFETY: as the caller says; both contexts are held.
-        some(bytes, "cuMemcpyPeerAsync", |bytes| unsafe {
-            cuMemcpyPeerAsync(to, here, from, there.raw(), bytes, self.raw())
-        })
+        some(bytes, "cuMemcpyPeerAsync", |bytes| unsafe { memcpy_peer_async(there, to, here, from, bytes, self.raw()) })
     }
 
     /// `byte` in `bytes` bytes from `to` on, in the stream's order.
@@ -92,7 +100,7 @@ impl Stream {
     /// It has as many bytes and stays until the stream has come to it.
     pub unsafe fn fill(&self, to: u64, byte: u8, bytes: u64) -> Result<(), DeviceError> {
         // SAFETY: as the caller says.
-        some(bytes, "cuMemsetD8Async", |bytes| unsafe { cuMemsetD8Async(to, byte, bytes, self.raw()) })
+        some(bytes, "cuMemsetD8Async", |bytes| unsafe { memset_d8_async(to, byte, bytes, self.raw()) })
     }
 
     /// Writes `from` into `memory`, `offset` bytes behind its beginning, and waits until it is there.
@@ -123,14 +131,11 @@ impl Stream {
 fn inside(memory: &DeviceMemory, offset: u64, bytes: u64) -> Result<(), DeviceError> {
     match offset.checked_add(bytes) {
         Some(end) if end <= memory.bytes() => Ok(()),
-        _ => Err(DeviceError::Refused {
-            call: "a copy".to_owned(),
-            reason: format!("{bytes} bytes from {offset} on do not lie in {}", memory.bytes()),
-        }),
+        _ => Err(refused("a copy", format!("{bytes} bytes from {offset} on do not lie in {}", memory.bytes()))),
     }
 }
 
 /// A call for some bytes; what is for none is not made.
-fn some(bytes: u64, name: &str, call: impl FnOnce(usize) -> CUresult) -> Result<(), DeviceError> {
+fn some<S: Status<Value = ()>>(bytes: u64, name: &str, call: impl FnOnce(usize) -> S) -> Result<(), DeviceError> {
     if bytes == 0 { Ok(()) } else { call(bytes as usize).of(name) }
 }

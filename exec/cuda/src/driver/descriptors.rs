@@ -1,4 +1,6 @@
-//! cuDNN's and cuBLASLt's descriptors, each destroyed when it is dropped.
+//! Handles and descriptors of cuDNN and cuBLASLt, each destroyed when it is dropped.
+//!
+//! cudarc's safe ones know no groups, no dilation and no layouts of cuBLASLt, and take statuses for enums (`calls`).
 
 use std::ffi::c_int;
 
@@ -7,19 +9,27 @@ use cudarc::cudnn::sys as dnn;
 use lockstep_exec::device::DeviceError;
 
 use super::calls::call;
+use super::status::refused;
 use crate::command::Convolution;
 
-/// Defines owners: `Name = type, function that destroys it;`.
+/// Defines owners: `Name = type, function that makes it with its parameters, function that destroys it;`.
 macro_rules! owners {
-    ($($(#[$doc:meta])* $name:ident = $raw:ty, $library:ident::$destroy:ident;)*) => { $(
+    ($($(#[$doc:meta])* $name:ident = $raw:ty, $library:ident::$create:ident($($given:ident: $type:ty),*), $destroy:ident;)*) => { $(
         $(#[$doc])*
         #[derive(Debug)]
         pub(super) struct $name($raw);
 
-        // SAFETY: a descriptor is plain data of the library, and belongs to nobody else.
+        // SAFETY: it is plain data of the library, and belongs to nobody else.
         unsafe impl Send for $name {}
 
         impl $name {
+            pub(super) fn created($($given: $type),*) -> Result<$name, DeviceError> {
+                let mut raw = std::ptr::null_mut();
+                // SAFETY: the address outlives the call.
+                unsafe { call!($library::$create(&mut raw $(, $given)*)) }.done()?;
+                Ok($name(raw))
+            }
+
             pub(super) fn raw(&self) -> $raw {
                 self.0
             }
@@ -36,19 +46,23 @@ macro_rules! owners {
 
 owners! {
     /// A tensor `[n, c, h, w]` without gaps, or `[n, h, w, c]` with channels last.
-    TensorShape = dnn::cudnnTensorDescriptor_t, dnn::cudnnDestroyTensorDescriptor;
+    TensorShape = dnn::cudnnTensorDescriptor_t, dnn::cudnnCreateTensorDescriptor(), cudnnDestroyTensorDescriptor;
     /// Filters `[k, c, h, w]` without gaps, or `[k, h, w, c]` with channels last.
-    FilterShape = dnn::cudnnFilterDescriptor_t, dnn::cudnnDestroyFilterDescriptor;
+    FilterShape = dnn::cudnnFilterDescriptor_t, dnn::cudnnCreateFilterDescriptor(), cudnnDestroyFilterDescriptor;
     /// A convolution's window.
-    Window = dnn::cudnnConvolutionDescriptor_t, dnn::cudnnDestroyConvolutionDescriptor;
+    Window = dnn::cudnnConvolutionDescriptor_t, dnn::cudnnCreateConvolutionDescriptor(), cudnnDestroyConvolutionDescriptor;
     /// A ReLU.
-    Rectifier = dnn::cudnnActivationDescriptor_t, dnn::cudnnDestroyActivationDescriptor;
+    Rectifier = dnn::cudnnActivationDescriptor_t, dnn::cudnnCreateActivationDescriptor(), cudnnDestroyActivationDescriptor;
+    /// cuBLASLt.
+    Multiplier = lt::cublasLtHandle_t, lt::cublasLtCreate(), cublasLtDestroy;
     /// A matrix, column by column.
-    MatrixShape = lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayoutDestroy;
+    MatrixShape = lt::cublasLtMatrixLayout_t,
+        lt::cublasLtMatrixLayoutCreate(of: lt::cudaDataType, rows: u64, columns: u64, stride: i64), cublasLtMatrixLayoutDestroy;
     /// What a product does.
-    Operation = lt::cublasLtMatmulDesc_t, lt::cublasLtMatmulDescDestroy;
+    Operation = lt::cublasLtMatmulDesc_t,
+        lt::cublasLtMatmulDescCreate(factors: lt::cublasComputeType_t, scale: lt::cudaDataType), cublasLtMatmulDescDestroy;
     /// What its algorithm may take.
-    Preference = lt::cublasLtMatmulPreference_t, lt::cublasLtMatmulPreferenceDestroy;
+    Preference = lt::cublasLtMatmulPreference_t, lt::cublasLtMatmulPreferenceCreate(), cublasLtMatmulPreferenceDestroy;
 }
 
 /// How elements lie; sizes are told in the same order for both.
@@ -68,12 +82,9 @@ impl TensorShape {
         sizes: [u32; 4],
     ) -> Result<TensorShape, DeviceError> {
         let ([n, c, h, w], format) = (sizes_of("a tensor", sizes)?, format(channels_last));
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the address outlives the call.
-        unsafe { call!(dnn::cudnnCreateTensorDescriptor(&mut raw)) }.done()?;
-        let shape = TensorShape(raw);
+        let shape = TensorShape::created()?;
         // SAFETY: it has just been made.
-        unsafe { call!(dnn::cudnnSetTensor4dDescriptor(raw, format, of, n, c, h, w)) }.done()?;
+        unsafe { call!(dnn::cudnnSetTensor4dDescriptor(shape.0, format, of, n, c, h, w)) }.done()?;
         Ok(shape)
     }
 }
@@ -86,12 +97,9 @@ impl FilterShape {
         sizes: [u32; 4],
     ) -> Result<FilterShape, DeviceError> {
         let ([k, c, h, w], format) = (sizes_of("filters", sizes)?, format(channels_last));
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the address outlives the call.
-        unsafe { call!(dnn::cudnnCreateFilterDescriptor(&mut raw)) }.done()?;
-        let shape = FilterShape(raw);
+        let shape = FilterShape::created()?;
         // SAFETY: it has just been made.
-        unsafe { call!(dnn::cudnnSetFilter4dDescriptor(raw, of, format, k, c, h, w)) }.done()?;
+        unsafe { call!(dnn::cudnnSetFilter4dDescriptor(shape.0, of, format, k, c, h, w)) }.done()?;
         Ok(shape)
     }
 }
@@ -104,15 +112,14 @@ impl Window {
         let [pad_h, pad_w, down, right, high, wide, groups] = sizes_of("a window", sizes)?;
         let mode = dnn::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
         let sums = dnn::cudnnDataType_t::CUDNN_DATA_FLOAT;
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the address outlives the call.
-        unsafe { call!(dnn::cudnnCreateConvolutionDescriptor(&mut raw)) }.done()?;
-        let window = Window(raw);
+        let window = Window::created()?;
         // SAFETY: it has just been made.
-        unsafe { call!(dnn::cudnnSetConvolution2dDescriptor(raw, pad_h, pad_w, down, right, high, wide, mode, sums)) }
-            .done()?;
+        unsafe {
+            call!(dnn::cudnnSetConvolution2dDescriptor(window.0, pad_h, pad_w, down, right, high, wide, mode, sums))
+        }
+        .done()?;
         // SAFETY: as above.
-        unsafe { call!(dnn::cudnnSetConvolutionGroupCount(raw, groups)) }.done()?;
+        unsafe { call!(dnn::cudnnSetConvolutionGroupCount(window.0, groups)) }.done()?;
         Ok(window)
     }
 
@@ -127,35 +134,14 @@ impl Rectifier {
         let mode = dnn::cudnnActivationMode_t::CUDNN_ACTIVATION_RELU;
         // cudnnConvolutionBiasActivationForward takes nothing else; so a NaN is not seen here but where it goes next.
         let not_a_number = dnn::cudnnNanPropagation_t::CUDNN_NOT_PROPAGATE_NAN;
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the address outlives the call.
-        unsafe { call!(dnn::cudnnCreateActivationDescriptor(&mut raw)) }.done()?;
-        let rectifier = Rectifier(raw);
+        let rectifier = Rectifier::created()?;
         // SAFETY: it has just been made.
-        unsafe { call!(dnn::cudnnSetActivationDescriptor(raw, mode, not_a_number, 0.0)) }.done()?;
+        unsafe { call!(dnn::cudnnSetActivationDescriptor(rectifier.0, mode, not_a_number, 0.0)) }.done()?;
         Ok(rectifier)
     }
 }
 
-impl MatrixShape {
-    /// Of `rows` and `columns`, whose columns follow each other.
-    pub(super) fn new(of: lt::cudaDataType, rows: u32, columns: u32) -> Result<MatrixShape, DeviceError> {
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the address outlives the call.
-        unsafe { call!(lt::cublasLtMatrixLayoutCreate(&mut raw, of, rows.into(), columns.into(), rows.into())) }
-            .done()?;
-        Ok(MatrixShape(raw))
-    }
-}
-
 impl Operation {
-    pub(super) fn new(factors: lt::cublasComputeType_t) -> Result<Operation, DeviceError> {
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the address outlives the call.
-        unsafe { call!(lt::cublasLtMatmulDescCreate(&mut raw, factors, lt::cudaDataType::CUDA_R_32F)) }.done()?;
-        Ok(Operation(raw))
-    }
-
     /// Sets an attribute whose type in C is `T`.
     pub(super) fn set<T: Copy>(&self, what: lt::cublasLtMatmulDescAttributes_t, value: T) -> Result<(), DeviceError> {
         let from = (&raw const value).cast();
@@ -165,13 +151,6 @@ impl Operation {
 }
 
 impl Preference {
-    pub(super) fn new() -> Result<Preference, DeviceError> {
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the address outlives the call.
-        unsafe { call!(lt::cublasLtMatmulPreferenceCreate(&mut raw)) }.done()?;
-        Ok(Preference(raw))
-    }
-
     /// Sets an attribute whose type in C is `T`.
     pub(super) fn set<T: Copy>(
         &self,
@@ -185,12 +164,10 @@ impl Preference {
 }
 
 fn sizes_of<const N: usize>(what: &str, sizes: [u32; N]) -> Result<[c_int; N], DeviceError> {
+    let refuse = |size| refused(what, format!("a size of {size} does not fit in 31 bits"));
     let mut numbers = [0; N];
     for (number, size) in numbers.iter_mut().zip(sizes) {
-        *number = c_int::try_from(size).map_err(|_| DeviceError::Refused {
-            call: what.to_owned(),
-            reason: format!("a size of {size} does not fit in 31 bits"),
-        })?;
+        *number = c_int::try_from(size).map_err(|_| refuse(size))?;
     }
     Ok(numbers)
 }

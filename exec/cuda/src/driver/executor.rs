@@ -8,25 +8,11 @@ use super::context::Context;
 use super::convolutions::Convolutions;
 use super::memory::{DeviceMemory, Fill};
 use super::modules::Modules;
+use super::plans::Limits;
 use super::products::Products;
+use super::status::refused;
 use super::stream::Stream;
 use crate::command::Command;
-
-/// What libraries may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes that an algorithm's workspace has at most.
-    pub workspace: u64,
-    /// Whether only algorithms that give the same bits each time are taken.
-    pub repeatable: bool,
-}
-
-impl Default for Limits {
-    /// 256 MiB, and the same bits each time.
-    fn default() -> Limits {
-        Limits { workspace: 256 << 20, repeatable: true }
-    }
-}
 
 /// Plays commands on one stream. It finds algorithms in [`Executor::choose`] and takes memory in [`Executor::take`] alone.
 #[derive(Debug)]
@@ -48,8 +34,7 @@ impl Executor {
     pub fn new(stream: &Arc<Stream>, modules: &Arc<Modules>, limits: Limits) -> Result<Executor, DeviceError> {
         let context = stream.context();
         if context.raw() != modules.context().raw() {
-            let reason = "its kernels are loaded on another device".to_owned();
-            return Err(DeviceError::Refused { call: "a stream".to_owned(), reason });
+            return Err(refused("a stream", "its kernels are loaded on another device".to_owned()));
         }
         let (convolutions, products) = context.within(|| Ok((Convolutions::new(stream)?, Products::new()?)))?;
         let (modules, stream) = (Arc::clone(modules), Arc::clone(stream));
@@ -125,19 +110,17 @@ impl Executor {
         self.prepare(commands)?;
         let workspace = self.workspace.as_ref().map_or(0, DeviceMemory::address);
         for command in commands {
+            let mut rest = None;
             // SAFETY: as the caller says.
             unsafe {
                 match command {
                     Command::Launch(call) => self.modules.launch(&self.stream, call)?,
                     Command::Zero { address, bytes } => self.stream.fill(*address, 0, *bytes)?,
-                    Command::Convolve(of) => {
-                        let rest = self.convolutions.play(of, &self.stream, workspace)?;
-                        rest.map_or(Ok(()), |call| self.modules.launch(&self.stream, &call))?;
-                    }
-                    Command::Multiply(of) => {
-                        let rest = self.products.play(of, &self.stream, workspace)?;
-                        rest.map_or(Ok(()), |call| self.modules.launch(&self.stream, &call))?;
-                    }
+                    Command::Convolve(of) => rest = self.convolutions.play(of, &self.stream, workspace)?,
+                    Command::Multiply(of) => rest = self.products.play(of, &self.stream, workspace)?,
+                }
+                if let Some(call) = rest {
+                    self.modules.launch(&self.stream, &call)?;
                 }
             }
         }

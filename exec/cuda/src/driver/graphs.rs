@@ -13,7 +13,7 @@ use lockstep_exec::device::DeviceError;
 
 use super::executor::Executor;
 use super::prints::{Forms, Print, make_room};
-use super::status::Status;
+use super::status::{Status, refused};
 use crate::command::Command;
 
 /// Lists that are remembered at most: more than a step has pieces between its exchanges.
@@ -196,8 +196,6 @@ impl Graphs {
         let played = unsafe { self.executor.play(commands) };
         let made = stream.end_capture(CUgraphInstantiate_flags(0)).of("a graph's capture");
         played?;
-        let nothing =
-            || DeviceError::Refused { call: "a graph's capture".to_owned(), reason: "it is empty".to_owned() };
-        made?.map(Graph).ok_or_else(nothing)
+        made?.map(Graph).ok_or_else(|| refused("a graph's capture", "it is empty".to_owned()))
     }
 }

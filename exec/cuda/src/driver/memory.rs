@@ -1,15 +1,16 @@
-//! Memory on a device, and memory of the host that a device copies from and to by itself.
+//! Memory on a device, and memory of the host that a device copies from and to by itself, which is cudarc's.
+//!
+//! Its slices of a device's memory are not used: they come out of pools, which other GPUs and MPI libraries do not reach.
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{
-    CU_MEMHOSTALLOC_PORTABLE, CUresult, cuMemAlloc_v2, cuMemFree_v2, cuMemFreeHost, cuMemHostAlloc, cuMemsetD8Async,
-    cuStreamSynchronize,
-};
+use cudarc::driver::PinnedHostSlice;
+use cudarc::driver::result::{DriverError, free_sync, malloc_sync, memset_d8_async, stream};
+use cudarc::driver::sys::{CU_MEMHOSTALLOC_PORTABLE, CUresult};
 use lockstep_exec::device::DeviceError;
 
 use super::context::Context;
-use super::status::{Status, full};
+use super::status::{Status, full, refused};
 
 /// What fresh memory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,20 +36,19 @@ impl DeviceMemory {
     /// They are not to be had, with what is free; the device is lost.
     pub fn new(context: &Arc<Context>, what: &str, bytes: u64, fill: Fill) -> Result<DeviceMemory, DeviceError> {
         context.within(|| {
-            let mut address = 0;
             // The driver gives no memory of no bytes, but an empty tensor has an address too.
-            // SAFETY: the address outlives the call.
-            match unsafe { cuMemAlloc_v2(&mut address, bytes.max(1) as usize) } {
-                CUresult::CUDA_ERROR_OUT_OF_MEMORY => return Err(full(what, bytes)),
-                code => code.of("cuMemAlloc")?,
-            }
+            // SAFETY: it is filled below.
+            let address = match unsafe { malloc_sync(bytes.max(1) as usize) } {
+                Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => return Err(full(what, bytes)),
+                given => given.of("cuMemAlloc")?,
+            };
             let memory = DeviceMemory { context: Arc::clone(context), address, bytes };
             let byte = if fill == Fill::Zeros { 0 } else { 0xff };
-            let none = std::ptr::null_mut();
+            let default = stream::null();
             // SAFETY: the memory has just been given, and has as many bytes.
-            unsafe { cuMemsetD8Async(address, byte, bytes as usize, none) }.of("cuMemsetD8Async")?;
+            unsafe { memset_d8_async(address, byte, bytes as usize, default) }.of("cuMemsetD8Async")?;
             // SAFETY: the default stream always is. Other streams do not wait for it, so this thread does.
-            unsafe { cuStreamSynchronize(none) }.of("cuStreamSynchronize")?;
+            unsafe { stream::synchronize(default) }.of("cuStreamSynchronize")?;
             Ok(memory)
         })
     }
@@ -73,7 +73,7 @@ impl Drop for DeviceMemory {
     fn drop(&mut self) {
         let address = self.address;
         // SAFETY: nobody else frees it. The driver waits for what still works on it; a lost device has nothing to give back.
-        let _ = self.context.within(|| unsafe { cuMemFree_v2(address) }.of("cuMemFree"));
+        let _ = self.context.within(|| unsafe { free_sync(address) }.of("cuMemFree"));
     }
 }
 
@@ -82,14 +82,11 @@ impl Drop for DeviceMemory {
 #[derive(Debug)]
 pub struct PinnedMemory {
     context: Arc<Context>,
-    start: *mut u8,
+    /// Asked for its address once: it waits whenever it is asked.
+    held: Option<PinnedHostSlice<u8>>,
+    start: usize,
     bytes: u64,
 }
-
-// SAFETY: it is plain memory, and is reached by its address alone.
-unsafe impl Send for PinnedMemory {}
-// SAFETY: as above.
-unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {
     /// `bytes` zero bytes.
@@ -97,31 +94,33 @@ impl PinnedMemory {
     /// # Errors
     /// The host has no such memory left, or the device is lost.
     pub fn new(context: &Arc<Context>, bytes: u64) -> Result<PinnedMemory, DeviceError> {
-        let start = context.within(|| {
-            let mut start = std::ptr::null_mut();
-            // SAFETY: the address outlives the call.
-            let code = unsafe { cuMemHostAlloc(&mut start, bytes.max(1) as usize, CU_MEMHOSTALLOC_PORTABLE) };
-            match code {
-                CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(DeviceError::Refused {
-                    call: "cuMemHostAlloc".to_owned(),
-                    reason: format!("the host has no {bytes} bytes of page-locked memory left"),
-                }),
-                code => code.of("cuMemHostAlloc").map(|()| start.cast::<u8>()),
-            }
+        let (start, held) = context.within(|| {
+            // SAFETY: it is filled below.
+            let given = unsafe {
+                context.cuda().alloc_pinned_with_flags::<u8>(bytes.max(1) as usize, CU_MEMHOSTALLOC_PORTABLE)
+            };
+            let mut held = match given {
+                Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                    let reason = format!("the host has no {bytes} bytes of page-locked memory left");
+                    return Err(refused("cuMemHostAlloc", reason));
+                }
+                given => given.of("cuMemHostAlloc")?,
+            };
+            let memory = held.as_mut_slice().of("cuEventSynchronize")?;
+            memory.fill(0);
+            Ok((memory.as_mut_ptr() as usize, held))
         })?;
-        // SAFETY: it has just been given, with as many bytes.
-        unsafe { start.write_bytes(0, bytes as usize) };
-        Ok(PinnedMemory { context: Arc::clone(context), start, bytes })
+        Ok(PinnedMemory { context: Arc::clone(context), held: Some(held), start, bytes })
     }
 
     /// Where it begins.
     pub fn start(&self) -> *mut u8 {
-        self.start
+        self.start as *mut u8
     }
 
     /// Where it begins, as numbers.
     pub fn floats(&self) -> *mut f32 {
-        self.start.cast()
+        self.start().cast()
     }
 
     /// Its bytes.
@@ -132,8 +131,11 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        let start = self.start;
-        // SAFETY: nobody else frees it. A lost device has nothing to give back.
-        let _ = self.context.within(|| unsafe { cuMemFreeHost(start.cast()) }.of("cuMemFreeHost"));
+        let held = self.held.take();
+        // A lost device has nothing to give back.
+        let _ = self.context.within(|| {
+            drop(held);
+            Ok(())
+        });
     }
 }

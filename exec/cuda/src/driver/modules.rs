@@ -11,11 +11,10 @@ use lockstep_exec::device::DeviceError;
 
 use super::cache::{Cache, Key};
 use super::context::Context;
-use super::status::Status;
+use super::status::{Status, refused};
 use super::stream::Stream;
+use crate::kernel::{Call, Unit};
 use crate::nvrtc::{CompileError, Nvrtc, OPTIONS};
-use crate::source::Unit;
-use crate::table::{self, Call};
 
 /// All kernels of the table, ready to be launched on one device.
 #[derive(Debug)]
@@ -76,8 +75,7 @@ impl Modules {
     }
 
     pub(super) fn function(&self, name: &str) -> Result<&CudaFunction, DeviceError> {
-        let unknown = || DeviceError::Refused { call: name.to_owned(), reason: "no kernel of that name".to_owned() };
-        self.functions.get(name).ok_or_else(unknown)
+        self.functions.get(name).ok_or_else(|| refused(name, "no kernel of that name".to_owned()))
     }
 
     fn load_unit(&mut self, unit: Unit, key: Key<'_>, nvrtc: &Nvrtc, cache: &Cache) -> Result<(), DeviceError> {
@@ -95,7 +93,7 @@ impl Modules {
 
     fn load_program(&mut self, unit: Unit, program: &[u8]) -> Result<(), DeviceError> {
         let module = self.context.cuda().load_module(Ptx::from_binary(program.to_vec())).of("cuModuleLoadData")?;
-        for entry in table::all().into_iter().filter(|entry| entry.unit == unit) {
+        for entry in unit.entries() {
             let found = module.load_function(entry.function);
             let function = found.of(&format!("cuModuleGetFunction({})", entry.function))?;
             self.functions.insert(entry.function, function);

@@ -1,7 +1,7 @@
 //! NCCL: sums among GPUs by NVIDIA's own library, with one communicator for each group of ranks.
 //!
 //! No call waits here: communicators are not blocking, so a call may go on after it has returned, and [`Communicator::settled`]
-//! says when it is over. So whoever waits can look at the clock meanwhile and give up.
+//! says when it is over. So whoever waits can look at the clock meanwhile and give up. cudarc's safe communicators wait inside of calls.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::Arc;

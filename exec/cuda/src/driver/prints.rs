@@ -7,7 +7,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
-use crate::command::{Command, Convolve, Multiply};
+use crate::command::Command;
 
 /// What a command is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,15 +60,8 @@ impl Print {
                 return Print { form: form.finish(), whole: whole.finish() };
             }
             Command::Zero { address, bytes } => (1, address, bytes).hash(&mut form),
-            Command::Convolve(of) => {
-                let Convolve { of, pass, left, right, result, bias, rectified, accumulate } = of;
-                (2, of, pass, left, right, result, bias, rectified, accumulate).hash(&mut form);
-            }
-            Command::Multiply(of) => {
-                let Multiply { rows, columns, depth, a, transposed_a, b, transposed_b, .. } = of;
-                (3, rows, columns, depth, a, transposed_a, b, transposed_b).hash(&mut form);
-                (of.c, of.bias, of.rectified, of.accumulate, of.precision).hash(&mut form);
-            }
+            Command::Convolve(of) => (2, of).hash(&mut form),
+            Command::Multiply(of) => (3, of).hash(&mut form),
         }
         let form = form.finish();
         Print { form, whole: form }
@@ -123,7 +116,8 @@ fn hash(all: impl Iterator<Item = u64>) -> u64 {
 mod tests {
     use super::*;
     use crate::argument::{View, ViewMut};
-    use crate::table::{Add, Launch};
+    use crate::kernel::Launch;
+    use crate::table::Add;
 
     fn add(address: u64, elements: u32) -> Command {
         let (x, y) = (View::<f32>::new(address, 1000), ViewMut::<f32>::new(0x9000, 1000));

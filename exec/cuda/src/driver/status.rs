@@ -102,6 +102,10 @@ pub(super) fn room() -> Result<(u64, u64), CUresult> {
     }
 }
 
+pub(super) fn refused(call: &str, reason: String) -> DeviceError {
+    DeviceError::Refused { call: call.to_owned(), reason }
+}
+
 fn untold(call: &str) -> String {
     format!("{call} (it does not say how much)")
 }

@@ -1,4 +1,4 @@
-// Layers whose elements depend on one element of each input.
+// Additions and ReLUs.
 
 // y ← a + b, or relu(a + b). y may be a or b.
 KERNEL(add)(const Real* a, const Real* b, Real* y, u32 elements, bool rectified) {
@@ -38,62 +38,4 @@ KERNEL(relu_backward)(
         merge(d_x, group, slopes, accumulate);
         if (d_other) merge(d_other, group, values, accumulate_other);
     }, d_x, d_y, y, d_other);
-}
-
-// y ← 1 / (1 + e⁻ˣ), or tanh x. y may be x.
-KERNEL(curve_forward)(const Real* x, Real* y, u32 elements, bool hyperbolic) {
-    each_group(elements, [&](const Group& group) {
-        float values[4];
-        load(x, group, values);
-#pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane)
-            values[lane] = hyperbolic ? tanhf(values[lane]) : 1.0f / (1.0f + expf(-values[lane]));
-        store(y, group, values);
-    }, y, x);
-}
-
-// d_x ← d_y · y · (1 − y), or d_y · (1 − y²), or adds that. d_x may be d_y.
-KERNEL(curve_backward)(
-    const Real* d_y, const Real* y, Real* d_x, u32 elements, bool hyperbolic, bool accumulate) {
-    each_group(elements, [&](const Group& group) {
-        float slopes[4], values[4];
-        load(d_y, group, slopes);
-        load(y, group, values);
-#pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) {
-            const float at = values[lane];
-            slopes[lane] = slopes[lane] * (hyperbolic ? 1.0f - at * at : at * (1.0f - at));
-        }
-        merge(d_x, group, slopes, accumulate);
-    }, d_x, d_y, y);
-}
-
-// tanh(√(2/π) · (x + 0.044715·x³)).
-__device__ inline float gelu_bend(float x) { return tanhf(0.7978846f * (x + 0.044715f * x * x * x)); }
-
-// y ← x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))). y may be x.
-KERNEL(gelu_forward)(const Real* x, Real* y, u32 elements) {
-    each_group(elements, [&](const Group& group) {
-        float values[4];
-        load(x, group, values);
-#pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) values[lane] = 0.5f * values[lane] * (1.0f + gelu_bend(values[lane]));
-        store(y, group, values);
-    }, y, x);
-}
-
-// d_x ← d_y times the slope at x, or adds that. d_x may be d_y.
-KERNEL(gelu_backward)(const Real* d_y, const Real* x, Real* d_x, u32 elements, bool accumulate) {
-    each_group(elements, [&](const Group& group) {
-        float slopes[4], values[4];
-        load(d_y, group, slopes);
-        load(x, group, values);
-#pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) {
-            const float at = values[lane], bent = gelu_bend(at);
-            const float inner = 0.7978846f * (1.0f + 3.0f * 0.044715f * at * at);
-            slopes[lane] *= 0.5f * (1.0f + bent) + 0.5f * at * (1.0f - bent * bent) * inner;
-        }
-        merge(d_x, group, slopes, accumulate);
-    }, d_x, d_y, x);
 }

@@ -2,20 +2,32 @@
 //! what the ReLU let through.
 
 use lockstep_exec::device::Mode;
-use lockstep_models::BatchNorm as Layer;
+use lockstep_models::{BatchNorm as Settings, Layer};
 
-use super::head::Head;
+use super::head::{Head, Wanted};
 use super::image::Image;
+use super::pass::{Forward, Gradients, own};
 use super::script::Script;
-use super::{Forward, Gradients, Space, own, slopes};
+use super::slopes;
+use crate::kernel::kernels;
 use crate::table::{
     BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelSlopes,
     ChannelSlopesFinish, ColumnMoments,
 };
 use crate::{Activation, ViewMut};
 
+kernels! {}
+
+/// The head of such a layer.
+pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+    let Layer::BatchNorm(Settings { epsilon, momentum }) = *of.layer else { return None };
+    let (image, relu) = (of.image(), of.is_rectified());
+    let [means, inverses] = [0, 1].map(|_| own(of.space, image.channels().into()));
+    Some(Box::new(BatchNorm { image, epsilon, momentum, relu, means, inverses }))
+}
+
 /// The layer; means and inverse deviations are those of the last batch.
-pub(super) struct BatchNorm {
+struct BatchNorm {
     image: Image,
     epsilon: f32,
     momentum: f32,
@@ -25,12 +37,6 @@ pub(super) struct BatchNorm {
 }
 
 impl BatchNorm {
-    pub(super) fn new(layer: &Layer, image: Image, relu: bool, space: &mut dyn Space) -> BatchNorm {
-        let (&Layer { epsilon, momentum }, channels) = (layer, u64::from(image.channels()));
-        let (means, inverses) = (own(space, channels), own(space, channels));
-        BatchNorm { image, epsilon, momentum, relu, means, inverses }
-    }
-
     /// Of parameters, and of running statistics.
     fn parameters(&self) -> u64 {
         2 * u64::from(self.image.channels())

@@ -3,18 +3,46 @@
 //! cuDNN adds the bias and rectifies where it can. Before a max pooling it does neither: pooling reads what it gave, and the
 //! largest plus the bias is the largest of those with the bias.
 
-use lockstep_models::{Conv2d, Pool2d, Shape};
+use lockstep_exec::device::output_of;
+use lockstep_models::{Conv2d, Layer, Shape};
 
-use super::head::Head;
+use super::head::{Head, Wanted};
 use super::image::Image;
+use super::pass::{Forward, Gradients, own, size};
+use super::pooling::{MaxPoolBackward, MaxPoolForward, Window};
 use super::script::{Script, count};
+use super::slopes;
 use super::weights::Weights;
-use super::{Form, Forward, Gradients, Space, own, size, slopes};
-use crate::table::{ChannelSlopes, MaxPoolBackward, MaxPoolForward, ReluForward, Window};
+use crate::kernel::kernels;
+use crate::table::{ChannelSlopes, ReluForward};
 use crate::{Activation, Convolution as Sizes, ConvolutionPass, Convolve, View, ViewMut};
 
+kernels! {}
+
+/// The head of such a layer.
+pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+    let Layer::Conv2d(layer) = of.layer else { return None };
+    let Conv2d { kernel, stride, padding, dilation, groups, bias, .. } = *layer;
+    let (input, output, samples, form) = (of.inputs[0], of.output, of.samples, of.form);
+    let (precision, channels_last) = (form.precision, form.channels_last);
+    let sizes = Sizes { samples, input, output, kernel, stride, padding, dilation, groups, precision, channels_last };
+    let filters = (output.channels, input.channels / groups, kernel.0 * kernel.1);
+    let weights = Weights::new(filters, channels_last, of.space);
+    let behind = of.rest.iter().find_map(|member| match member.layer {
+        Layer::Pool2d(layer) => Some((layer, output_of(member))),
+        _ => None,
+    });
+    let pool = behind.map(|(layer, pooled)| {
+        let inner = Image::new(output, channels_last).planes(1).1;
+        let best = own(of.space, u64::from(samples) * size(pooled));
+        Pool { window: Window::of(layer, output, pooled).inner(inner), output: pooled, best }
+    });
+    let relu = of.rest.len() > usize::from(pool.is_some());
+    Some(Box::new(Convolution { sizes, weights, bias, relu, pool }))
+}
+
 /// The layer and its tail.
-pub(super) struct Convolution<A> {
+struct Convolution<A> {
     sizes: Sizes,
     weights: Weights<A>,
     bias: bool,
@@ -31,30 +59,6 @@ struct Pool {
 }
 
 impl<A: Activation> Convolution<A> {
-    pub(super) fn new(
-        layer: &Conv2d,
-        (input, output): (Shape, Shape),
-        relu: bool,
-        samples: u32,
-        form: Form,
-        space: &mut dyn Space,
-    ) -> Convolution<A> {
-        let Conv2d { kernel, stride, padding, dilation, groups, bias, .. } = *layer;
-        let Form { precision, channels_last } = form;
-        let sizes =
-            Sizes { samples, input, output, kernel, stride, padding, dilation, groups, precision, channels_last };
-        let filters = (output.channels, input.channels / groups, kernel.0 * kernel.1);
-        let weights = Weights::new(filters, channels_last, space);
-        Convolution { sizes, weights, bias, relu, pool: None }
-    }
-
-    /// Puts a max pooling behind it, whose output is `output`.
-    pub(super) fn pool(&mut self, layer: &Pool2d, output: Shape, space: &mut dyn Space) {
-        let window = Window::of(layer, self.sizes.output, output).inner(self.image().planes(1).1);
-        let best = own(space, u64::from(self.sizes.samples) * size(output));
-        self.pool = Some(Pool { window, output, best });
-    }
-
     /// What the products are.
     fn image(&self) -> Image {
         Image::new(self.sizes.output, self.sizes.channels_last)

@@ -1,17 +1,30 @@
 //! The fully connected layer with the ReLU behind it: three products of matrices.
 
-use lockstep_models::{Dense as Layer, Precision, Shape};
+use lockstep_models::{Layer, Precision, Shape};
 
-use super::head::Head;
+use super::head::{Head, Wanted};
 use super::image::Image;
+use super::pass::{Forward, Gradients, size};
 use super::script::{Script, count};
+use super::slopes;
 use super::weights::Weights;
-use super::{Forward, Gradients, Space, slopes};
+use crate::kernel::kernels;
 use crate::table::ReluForward;
 use crate::{Activation, Multiply, Scalar};
 
+kernels! {}
+
+/// The head of such a layer.
+pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+    let Layer::Dense(layer) = of.layer else { return None };
+    let (inputs, outputs) = (count(size(of.inputs[0])), layer.out_features);
+    let weights = Weights::new((1, outputs, inputs), false, of.space);
+    let (bias, relu, precision) = (layer.bias, of.is_rectified(), of.form.precision);
+    Some(Box::new(Dense { inputs, outputs, weights, bias, relu, precision }))
+}
+
 /// `y = x·Wᵀ + b`, rectified or not; x is `[samples, in]`, W `[out, in]`.
-pub(super) struct Dense<A> {
+struct Dense<A> {
     inputs: u32,
     outputs: u32,
     weights: Weights<A>,
@@ -24,12 +37,6 @@ pub(super) struct Dense<A> {
 type Factor = (u64, bool);
 
 impl<A: Activation> Dense<A> {
-    pub(super) fn new(layer: &Layer, inputs: u32, relu: bool, precision: Precision, space: &mut dyn Space) -> Dense<A> {
-        let outputs = layer.out_features;
-        let weights = Weights::new((1, outputs, inputs), false, space);
-        Dense { inputs, outputs, weights, bias: layer.bias, relu, precision }
-    }
-
     fn parameters(&self) -> u64 {
         self.weights.elements() + if self.bias { u64::from(self.outputs) } else { 0 }
     }

@@ -1,15 +1,93 @@
 //! Dropout: seeded zeros in training, nothing in evaluation. A bit for each element is kept for the backward pass.
 
 use lockstep_exec::device::{Draw, Mode};
+use lockstep_models::Layer;
 
-use super::head::Head;
-use super::script::Script;
-use super::{Forward, Gradients, Space, own};
-use crate::table::{Draws, DropoutBackward, DropoutForward, blocks_of_draws};
-use crate::{Activation, View, ViewMut};
+use super::head::{Head, Wanted};
+use super::pass::{Forward, Gradients, own, size};
+use super::script::{Script, count};
+use crate::kernel::{Source, kernels, product, source};
+use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
+
+const SOURCE: Source = source!("dropout.cu");
+
+/// Which random numbers a dropout layer draws; in the kernels `struct Draws`. The places of the samples are a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Draws {
+    seed: u64,
+    layer: u64,
+    offset: u64,
+}
+
+impl Draws {
+    /// As the CPU draws.
+    pub fn of(draw: &Draw) -> Draws {
+        Draws { seed: draw.seed, layer: draw.layer.into(), offset: draw.offset }
+    }
+}
+
+impl ToArgument for Draws {
+    const TYPE: &'static str = "Draws";
+
+    fn argument(&self, name: &'static str, _: u64) -> Argument {
+        let numbers = [self.seed, Draw::STREAM, self.layer, self.offset];
+        Argument { name, value: numbers.map(u64::to_le_bytes).concat(), tensor: None }
+    }
+}
+
+/// The sixteens of random numbers that a sample of `size` elements has a part of, if its first has number `offset`.
+///
+/// ```
+/// use lockstep_cuda::layers::kernels::blocks_of_draws;
+///
+/// assert_eq!(blocks_of_draws(0, 16), 1);
+/// assert_eq!(blocks_of_draws(15, 2), 2); // numbers 15 and 16
+/// ```
+pub fn blocks_of_draws(offset: u64, size: u32) -> u64 {
+    (offset + u64::from(size)).div_ceil(16) - offset / 16
+}
+
+kernels! {
+    /// Random zeros, and a bit for each element of the sixteens that [`blocks_of_draws`] counts: 1 if it was kept.
+    DropoutForward<A> = SOURCE::dropout_forward on Geometry::threads(sixteens),
+        all = product([samples, size]),
+        sixteens = u64::from(samples) * blocks_of_draws(draws.offset, size); {
+        x: View<A>[all],
+        places: View<u64>[samples.into()],
+        y: ViewMut<A>[all],
+        kept: ViewMut<u16>[sixteens],
+        samples: u32,
+        size: u32,
+        draws: Draws,
+        below: u32,
+        factor: f32,
+    }
+
+    /// The gradient of what was kept.
+    DropoutBackward<A> = SOURCE::dropout_backward on Geometry::threads(sixteens),
+        all = product([samples, size]), sixteens = u64::from(samples) * blocks_of_draws(offset, size); {
+        d_y: View<A>[all],
+        kept: View<u16>[sixteens],
+        d_x: ViewMut<A>[all],
+        samples: u32,
+        size: u32,
+        offset: u64,
+        factor: f32,
+        accumulate: bool,
+    }
+}
+
+/// The head of such a layer.
+pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+    let Layer::Dropout(layer) = of.layer else { return None };
+    let size = count(size(of.inputs[0]));
+    // As many sixteens as a sample can have a part of, wherever its numbers begin.
+    let kept = own(of.space, u64::from(of.samples) * blocks_of_draws(15, size));
+    Some(Box::new(Dropout { rate: layer.rate, size, kept, draw: Draw::default(), places: View::new(0, 0) }))
+}
 
 /// The layer, and which random numbers it draws next.
-pub(super) struct Dropout {
+struct Dropout {
     rate: f32,
     /// Elements of a sample.
     size: u32,
@@ -19,12 +97,6 @@ pub(super) struct Dropout {
 }
 
 impl Dropout {
-    pub(super) fn new(rate: f32, size: u32, samples: u32, space: &mut dyn Space) -> Dropout {
-        // As many sixteens as a sample can have a part of, wherever its numbers begin.
-        let kept = own(space, u64::from(samples) * blocks_of_draws(15, size));
-        Dropout { rate, size, kept, draw: Draw::default(), places: View::new(0, 0) }
-    }
-
     /// What a kept element is multiplied with.
     fn factor(&self) -> f32 {
         1.0 / (1.0 - self.rate)

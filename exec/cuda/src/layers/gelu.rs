@@ -1,13 +1,41 @@
 //! GELU by its tanh approximation.
 
-use super::head::Head;
+use lockstep_models::Layer;
+
+use super::head::{Head, Wanted};
+use super::pass::{Forward, Gradients};
 use super::script::{Script, count};
-use super::{Forward, Gradients};
-use crate::Activation;
-use crate::table::{GeluBackward, GeluForward};
+use crate::kernel::{Source, kernels, source};
+use crate::{Activation, Geometry, View, ViewMut};
+
+const SOURCE: Source = source!("gelu.cu");
+
+kernels! {
+    /// GELU by its tanh approximation.
+    GeluForward<A> = SOURCE::gelu_forward on Geometry::groups(all), all = u64::from(elements); {
+        x: View<A>[all],
+        y: ViewMut<A>[all],
+        elements: u32,
+    }
+
+    /// The gradient before a GELU from its input.
+    GeluBackward<A> = SOURCE::gelu_backward on Geometry::groups(all), all = u64::from(elements); {
+        d_y: View<A>[all],
+        x: View<A>[all],
+        d_x: ViewMut<A>[all],
+        elements: u32,
+        accumulate: bool,
+    }
+}
+
+/// The head of such a layer.
+pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+    let Layer::Gelu = of.layer else { return None };
+    Some(Box::new(Gelu))
+}
 
 /// The layer.
-pub(super) struct Gelu;
+struct Gelu;
 
 impl<A: Activation> Head<A> for Gelu {
     fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {

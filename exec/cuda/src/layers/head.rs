@@ -1,24 +1,41 @@
 //! A chain's first layer that computes, which holds what of the rest it does.
 
-use lockstep_exec::device::{ChainLayer, Draw, output_of};
-use lockstep_models::Layer;
+use lockstep_exec::device::{ChainLayer, Draw};
+use lockstep_models::{Layer, Shape};
 
-use super::batch_norm::BatchNorm;
-use super::convolution::Convolution;
-use super::dense::Dense;
-use super::dropout::Dropout;
-use super::elementwise::{Concat, Curve, Sum};
 use super::image::Image;
-use super::local_response::LocalResponse;
-use super::pooling::Pooling;
-use super::scale::Scale;
-use super::script::{Script, count};
-use super::{Form, Forward, Gradients, Space, size};
+use super::pass::{Form, Forward, Gradients, Space};
+use super::script::Script;
 use crate::table::BatchNormForward;
 use crate::{Activation, View};
 
+/// What a head is made of.
+pub(super) struct Wanted<'a> {
+    pub(super) layer: &'a Layer,
+    pub(super) inputs: &'a [Shape],
+    pub(super) output: Shape,
+    /// The layers behind it.
+    pub(super) rest: &'a [&'a ChainLayer<'a>],
+    /// Those of the largest batch.
+    pub(super) samples: u32,
+    pub(super) form: Form,
+    pub(super) space: &'a mut dyn Space,
+}
+
+impl Wanted<'_> {
+    /// The first input, as it lies.
+    pub(super) fn image(&self) -> Image {
+        Image::new(self.inputs[0], self.form.channels_last)
+    }
+
+    /// Whether a ReLU is behind a layer behind which nothing else may be.
+    pub(super) fn is_rectified(&self) -> bool {
+        !self.rest.is_empty()
+    }
+}
+
 /// The layer with the ReLU and the pooling behind it.
-pub(super) trait Head<A>: Send {
+pub(super) trait Head<A: Activation>: Send {
     fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>);
 
     fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>);
@@ -28,7 +45,7 @@ pub(super) trait Head<A>: Send {
         (0, 0)
     }
 
-    /// As [`super::Kernel::draw`].
+    /// As `Kernel::draw`.
     fn draw(&mut self, _: Draw, _: View<u64>) {}
 
     /// Whether it draws random numbers in training.
@@ -41,51 +58,8 @@ pub(super) trait Head<A>: Send {
         None
     }
 
-    /// The sum that it is, if it is one.
-    fn sum(&self) -> Option<&Sum> {
+    /// Of a sum, whether it is rectified.
+    fn rectified_sum(&self) -> Option<bool> {
         None
-    }
-}
-
-/// That of layers of which none is a view: a line for each kind that computes.
-pub(super) fn made<A: Activation>(
-    computing: &[&ChainLayer<'_>],
-    samples: u32,
-    form: Form,
-    space: &mut dyn Space,
-) -> Box<dyn Head<A>> {
-    let Some((first, rest)) = computing.split_first() else { return Box::new(Sum { relu: false }) };
-    let pool = rest.iter().find_map(|member| match member.layer {
-        Layer::Pool2d(layer) => Some((layer, output_of(member))),
-        _ => None,
-    });
-    let relu = rest.len() > usize::from(pool.is_some());
-    let (inputs, input, output, last) = (first.inputs, first.inputs[0], output_of(first), form.channels_last);
-    match first.layer {
-        Layer::Conv2d(layer) => {
-            let mut head = Convolution::new(layer, (input, output), relu, samples, form, space);
-            if let Some((layer, output)) = pool {
-                head.pool(layer, output, space);
-            }
-            Box::new(head)
-        }
-        Layer::Dense(layer) => Box::new(Dense::new(layer, count(size(input)), relu, form.precision, space)),
-        Layer::BatchNorm(layer) => Box::new(BatchNorm::new(layer, Image::new(input, last), relu, space)),
-        Layer::LocalResponseNorm(layer) => Box::new(LocalResponse::new(layer, input, last)),
-        Layer::Dropout(layer) => Box::new(Dropout::new(layer.rate, count(size(input)), samples, space)),
-        Layer::Pool2d(layer) => Box::new(Pooling::new(layer, (input, output), last, samples, space)),
-        Layer::GlobalPool => Box::new(Pooling::global(input, last)),
-        Layer::Scale(layer) => Box::new(Scale::new(layer, Image::new(input, last))),
-        Layer::Sigmoid => Box::new(Curve { hyperbolic: false }),
-        Layer::Tanh => Box::new(Curve { hyperbolic: true }),
-        Layer::Gelu => Box::new(super::gelu::Gelu),
-        Layer::Concat if last => {
-            let sizes = inputs.iter().map(|input| input.channels.into()).collect();
-            Box::new(Concat { sizes, rows: Image::new(input, last).plane() })
-        }
-        Layer::Concat => Box::new(Concat { sizes: inputs.iter().copied().map(size).collect(), rows: 1 }),
-        Layer::Relu => Box::new(Sum { relu: true }),
-        Layer::Add | Layer::Gather(_) => Box::new(Sum { relu }),
-        other => panic!("{} computes nothing", other.kind()),
     }
 }

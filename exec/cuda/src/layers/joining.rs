@@ -1,9 +1,10 @@
 //! An addition behind a batch normalisation, done by the launch that makes the normalised batch: that one need not be stored.
 
+use super::kernel::Kernel;
+use super::pass::Forward;
 use super::script::Script;
-use super::{Forward, Kernel, View, ViewMut};
-use crate::table::{BatchNormForward, Launch};
-use crate::{Activation, Command};
+use crate::table::BatchNormForward;
+use crate::{Activation, Command, Launch, View, ViewMut};
 
 /// What a batch normalisation has still to do.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +32,8 @@ impl<A: Activation> Kernel<A> {
 
     /// As [`Kernel::forward`], for an addition of two of which `pending` is one: in one launch, if that is possible.
     pub fn join_forward(&self, pending: &Pending<A>, of: &Forward<'_, A>, into: &mut Vec<Command>) -> bool {
-        let (Some(sum), [left, right], true) = (self.head.sum(), of.inputs, self.turning.is_none()) else {
+        let (Some(rectified), [left, right], true) = (self.head.rectified_sum(), of.inputs, self.turning.is_none())
+        else {
             return false;
         };
         let normalised = pending.0.y.view();
@@ -44,7 +46,7 @@ impl<A: Activation> Kernel<A> {
         let whole = |tensor: View<A>| tensor == of.output.view() || are_apart(tensor, of.output);
         let possible = whole(pending.0.x) && whole(addend);
         if possible {
-            let (addend, y, rectified) = (Some(addend), of.output, sum.relu);
+            let (addend, y) = (Some(addend), of.output);
             into.push(Command::Launch(BatchNormForward { addend, y, rectified, ..pending.0 }.call()));
         }
         possible

@@ -1,23 +1,90 @@
 //! Local response normalisation across channels; its gradient goes through a tensor of ratios in scratch.
 
-use lockstep_models::{LocalResponseNorm, Shape};
+use lockstep_models::{Layer, LocalResponseNorm, Shape};
 
-use super::head::Head;
+use super::head::{Head, Wanted};
+use super::pass::{Forward, Gradients};
 use super::script::{Script, count};
-use super::{Forward, Gradients};
-use crate::Activation;
-use crate::table::{LocalResponseBackward, LocalResponseForward, LocalResponseRatios, Response};
+use crate::kernel::{Source, kernels, source};
+use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
 
-/// The layer.
-pub(super) struct LocalResponse {
-    of: Response,
+const SOURCE: Source = source!("local_response.cu");
+
+/// A local response normalisation and the shape that it works on; in the kernels `struct Response`.
+#[derive(Debug, Clone, PartialEq, Copy)]
+pub struct Response {
+    channels: u32,
+    plane: u32,
+    half: u32,
+    alpha: f32,
+    beta: f32,
+    k: f32,
 }
 
-impl LocalResponse {
-    pub(super) fn new(layer: &LocalResponseNorm, input: Shape, channels_last: bool) -> LocalResponse {
-        let of = Response::of(layer, input);
-        LocalResponse { of: if channels_last { of.channels_last() } else { of } }
+impl Response {
+    /// That of a layer; channels first.
+    pub fn of(layer: &LocalResponseNorm, input: Shape) -> Response {
+        let LocalResponseNorm { size, alpha, beta, k } = *layer;
+        Response { channels: input.channels, plane: input.height * input.width, half: size / 2, alpha, beta, k }
     }
+
+    /// The same on tensors with channels last.
+    pub fn channels_last(self) -> Response {
+        Response { plane: 1, ..self }
+    }
+}
+
+impl ToArgument for Response {
+    const TYPE: &'static str = "Response";
+
+    fn argument(&self, name: &'static str, _: u64) -> Argument {
+        let sizes = [self.channels, self.plane, self.half].map(u32::to_le_bytes);
+        let numbers = [self.alpha, self.beta, self.k].map(f32::to_le_bytes);
+        Argument { name, value: [sizes, numbers].concat().concat(), tensor: None }
+    }
+}
+
+kernels! {
+    /// The normalised tensor.
+    LocalResponseForward<A> = SOURCE::local_response_forward on Geometry::threads(all), all = u64::from(elements); {
+        x: View<A>[all],
+        y: ViewMut<A>[all],
+        elements: u32,
+        of: Response,
+    }
+
+    /// What the gradient's window adds up: scratch of the tensor's size.
+    LocalResponseRatios<A> = SOURCE::local_response_ratios on Geometry::threads(all), all = u64::from(elements); {
+        d_y: View<A>[all],
+        x: View<A>[all],
+        y: View<A>[all],
+        ratios: ViewMut<f32>[all],
+        elements: u32,
+        of: Response,
+    }
+
+    /// The gradient before the normalisation.
+    LocalResponseBackward<A> = SOURCE::local_response_backward on Geometry::threads(all), all = u64::from(elements); {
+        d_y: View<A>[all],
+        x: View<A>[all],
+        ratios: View<f32>[all],
+        d_x: ViewMut<A>[all],
+        elements: u32,
+        of: Response,
+        accumulate: bool,
+    }
+}
+
+/// The head of such a layer.
+pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+    let Layer::LocalResponseNorm(layer) = of.layer else { return None };
+    let response = Response::of(layer, of.inputs[0]);
+    Some(Box::new(LocalResponse { of: if of.form.channels_last { response.channels_last() } else { response } }))
+}
+
+/// The layer.
+struct LocalResponse {
+    of: Response,
 }
 
 impl<A: Activation> Head<A> for LocalResponse {

@@ -2,8 +2,8 @@
 
 use lockstep_models::Layer;
 
+use super::pass::{Space, own};
 use super::script::{Script, count};
-use super::{Space, own};
 use crate::table::{LogisticForward, LossBackward, LossTotals, SoftmaxForward};
 use crate::{Activation, Command, View, ViewMut};
 

@@ -1,18 +1,168 @@
-//! Maximum, average and global pooling.
+//! Maximum, average and global pooling: `pooling.cu`, `global_pooling.cu`.
+//!
+//! Kernels see tensors as `[images, height, width, inner]`: with channels first an image is a channel of a sample and `inner` is
+//! 1, with channels last an image is a sample and `inner` its channels.
 
-use lockstep_models::{Pool2d, PoolKind, Shape};
+use lockstep_models::{Layer, Pool2d, PoolKind, Shape};
 
-use super::head::Head;
+use super::head::{Head, Wanted};
 use super::image::Image;
+use super::pass::{Forward, Gradients, own, size};
 use super::script::Script;
-use super::{Forward, Gradients, Space, own, size};
-use crate::table::{
-    GlobalPoolBackward, GlobalPoolForward, MaxPoolBackward, MaxPoolForward, MeanPoolBackward, MeanPoolForward, Window,
-};
-use crate::{Activation, ViewMut};
+use crate::kernel::{Source, kernels, product, source};
+use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
+
+const POOLING: Source = source!("pooling.cu");
+const GLOBAL_POOLING: Source = source!("global_pooling.cu");
+
+/// Pooling windows on a plane; in the kernels `struct Window`. Pairs are (vertical, horizontal).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    input: (u32, u32),
+    output: (u32, u32),
+    kernel: (u32, u32),
+    stride: (u32, u32),
+    padding: (u32, u32),
+    inner: u32,
+}
+
+impl Window {
+    /// The windows of a layer on planes of `input`, as many as `output` has places; channels first.
+    pub fn of(layer: &Pool2d, input: Shape, output: Shape) -> Window {
+        Window {
+            input: (input.height, input.width),
+            output: (output.height, output.width),
+            kernel: layer.kernel,
+            stride: layer.stride,
+            padding: layer.padding,
+            inner: 1,
+        }
+    }
+
+    /// The same windows on images whose places have `channels` elements each: channels last.
+    pub fn inner(self, channels: u32) -> Window {
+        Window { inner: channels, ..self }
+    }
+
+    fn inputs(self) -> u64 {
+        product([self.input.0, self.input.1, self.inner])
+    }
+
+    fn outputs(self) -> u64 {
+        product([self.output.0, self.output.1, self.inner])
+    }
+
+    /// Elements that a thread has.
+    fn width(self) -> u64 {
+        neighbours(self.inner)
+    }
+}
+
+impl ToArgument for Window {
+    const TYPE: &'static str = "Window";
+
+    fn argument(&self, name: &'static str, _: u64) -> Argument {
+        let pairs = [self.input, self.output, self.kernel, self.stride, self.padding];
+        let numbers = pairs.iter().flat_map(|(down, along)| [*down, *along]).chain([self.inner]);
+        Argument { name, value: numbers.flat_map(u32::to_le_bytes).collect(), tensor: None }
+    }
+}
+
+kernels! {
+    /// The largest element of each window plus its channel's bias, rectified or not, and its place in the plane.
+    MaxPoolForward<A> = POOLING::max_pool_forward on Geometry::threads(outputs / window.width()),
+        outputs = u64::from(images) * window.outputs(); {
+        x: View<A>[u64::from(images) * window.inputs()],
+        biases: Option<View<f32>>[channels.into()],
+        y: ViewMut<A>[outputs],
+        best: ViewMut<u32>[outputs],
+        images: u32,
+        channels: u32,
+        window: Window,
+        rectified: bool,
+    }
+
+    /// The gradient before the largest were chosen; `y` is wanted with a ReLU.
+    MaxPoolBackward<A> = POOLING::max_pool_backward on Geometry::threads(inputs / window.width()),
+        inputs = u64::from(images) * window.inputs(), outputs = u64::from(images) * window.outputs(); {
+        d_y: View<A>[outputs],
+        y: Option<View<A>>[outputs],
+        best: View<u32>[outputs],
+        d_x: ViewMut<A>[inputs],
+        images: u32,
+        window: Window,
+        rectified: bool,
+        accumulate: bool,
+    }
+
+    /// The mean of each window.
+    MeanPoolForward<A> = POOLING::mean_pool_forward on Geometry::threads(outputs / window.width()),
+        outputs = u64::from(images) * window.outputs(); {
+        x: View<A>[u64::from(images) * window.inputs()],
+        y: ViewMut<A>[outputs],
+        images: u32,
+        window: Window,
+    }
+
+    /// The gradient before the means were taken.
+    MeanPoolBackward<A> = POOLING::mean_pool_backward on Geometry::threads(inputs / window.width()),
+        inputs = u64::from(images) * window.inputs(); {
+        d_y: View<A>[u64::from(images) * window.outputs()],
+        d_x: ViewMut<A>[inputs],
+        images: u32,
+        window: Window,
+        accumulate: bool,
+    }
+
+    /// The mean of each plane of `[images, plane, inner]`.
+    GlobalPoolForward<A> = GLOBAL_POOLING::global_pool_forward on planes(images, inner); {
+        x: View<A>[product([images, plane, inner])],
+        y: ViewMut<A>[product([images, inner])],
+        images: u32,
+        plane: u32,
+        inner: u32,
+    }
+
+    /// The gradient before the means of planes were taken.
+    GlobalPoolBackward<A> = GLOBAL_POOLING::global_pool_backward on Geometry::groups(all),
+        all = product([images, plane, inner]); {
+        d_y: View<A>[product([images, inner])],
+        d_x: ViewMut<A>[all],
+        images: u32,
+        plane: u32,
+        inner: u32,
+        accumulate: bool,
+    }
+}
+
+/// A warp for each plane whose places lie side by side, a thread for neighbours of those that lie inside each other.
+fn planes(images: u32, inner: u32) -> Geometry {
+    if inner == 1 { Geometry::warps(images) } else { Geometry::threads(product([images, inner]) / neighbours(inner)) }
+}
+
+/// How many neighbours of `inner` a thread has, where tensors begin so that it can.
+fn neighbours(inner: u32) -> u64 {
+    if inner.is_multiple_of(4) { 4 } else { 1 }
+}
+
+/// The head of such a layer.
+pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+    let kind = match of.layer {
+        Layer::GlobalPool => Kind::Global,
+        Layer::Pool2d(layer) => {
+            let window = Window::of(layer, of.inputs[0], of.output).inner(of.image().planes(1).1);
+            match layer.kind {
+                PoolKind::Max => Kind::Max(window, own(of.space, u64::from(of.samples) * size(of.output))),
+                PoolKind::Average => Kind::Average(window),
+            }
+        }
+        _ => return None,
+    };
+    Some(Box::new(Pooling { input: of.image(), kind }))
+}
 
 /// A pooling layer.
-pub(super) struct Pooling {
+struct Pooling {
     input: Image,
     kind: Kind,
 }
@@ -23,28 +173,6 @@ enum Kind {
     Average(Window),
     /// Over whole planes.
     Global,
-}
-
-impl Pooling {
-    pub(super) fn new(
-        layer: &Pool2d,
-        (input, output): (Shape, Shape),
-        channels_last: bool,
-        samples: u32,
-        space: &mut dyn Space,
-    ) -> Pooling {
-        let image = Image::new(input, channels_last);
-        let window = Window::of(layer, input, output).inner(image.planes(1).1);
-        let kind = match layer.kind {
-            PoolKind::Max => Kind::Max(window, own(space, u64::from(samples) * size(output))),
-            PoolKind::Average => Kind::Average(window),
-        };
-        Pooling { input: image, kind }
-    }
-
-    pub(super) fn global(input: Shape, channels_last: bool) -> Pooling {
-        Pooling { input: Image::new(input, channels_last), kind: Kind::Global }
-    }
 }
 
 impl<A: Activation> Head<A> for Pooling {

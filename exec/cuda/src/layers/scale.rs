@@ -1,25 +1,31 @@
 //! A factor and a summand per channel.
 
-use lockstep_models::Scale as Layer;
+use lockstep_models::Layer;
 
-use super::head::Head;
+use super::head::{Head, Wanted};
 use super::image::Image;
+use super::pass::{Forward, Gradients};
 use super::script::Script;
-use super::{Forward, Gradients, slopes};
+use super::slopes;
+use crate::kernel::kernels;
 use crate::table::{ChannelAffine, ChannelSlopes, ChannelSlopesFinish};
 use crate::{Activation, View, ViewMut};
 
+kernels! {}
+
+/// The head of such a layer.
+pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+    let Layer::Scale(layer) = of.layer else { return None };
+    Some(Box::new(Scale { image: of.image(), bias: layer.bias }))
+}
+
 /// `y = factor · x + summand` per channel.
-pub(super) struct Scale {
+struct Scale {
     image: Image,
     bias: bool,
 }
 
 impl Scale {
-    pub(super) fn new(layer: &Layer, image: Image) -> Scale {
-        Scale { image, bias: layer.bias }
-    }
-
     /// Factors, then summands if there are any.
     fn parameters(&self) -> u64 {
         u64::from(self.image.channels()) * if self.bias { 2 } else { 1 }

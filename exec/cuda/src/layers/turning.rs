@@ -4,9 +4,9 @@
 use lockstep_exec::device::{ChainLayer, output_of};
 use lockstep_models::Shape;
 
-use super::script::Script;
-use super::{Form, Forward, Gradients};
-use crate::{Activation, View, ViewMut};
+use super::pass::{Form, Forward, Gradients, is_image};
+use super::script::{Script, count};
+use crate::{Activation, Command, View, ViewMut};
 
 /// What of a chain has to be turned, as rows and columns of a sample as the layer sees it in scratch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,12 +18,6 @@ pub(super) struct Turning {
 /// Channels, and places of each.
 fn sizes(shape: Shape) -> (u32, u32) {
     (shape.channels, shape.height * shape.width)
-}
-
-/// Whether the order of its elements depends on where channels lie.
-pub(super) fn is_image(shape: Shape) -> bool {
-    let (channels, plane) = sizes(shape);
-    channels > 1 && plane > 1
 }
 
 impl Turning {
@@ -103,4 +97,21 @@ fn turned<A: Activation>(script: &mut Script<'_>, of: View<A>, samples: u32, (ro
     let turned = script.take(of.elements());
     script.turn(of, turned, (samples, columns, rows), false);
     turned.view()
+}
+
+/// Puts the command that makes activations of samples which the host gave behind those of `into`.
+pub fn arrange<A: Activation>(
+    given: View<f32>,
+    activations: ViewMut<A>,
+    shape: Shape,
+    form: Form,
+    into: &mut Vec<Command>,
+) {
+    let mut script = Script::new(into, 0);
+    if form.channels_last && is_image(shape) {
+        let samples = count(given.elements() / shape.elements());
+        script.turn(given, activations, (samples, shape.channels, shape.height * shape.width), false);
+    } else {
+        script.merge(given, activations, false);
+    }
 }

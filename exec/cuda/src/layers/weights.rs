@@ -1,7 +1,7 @@
 //! Weights as products take them: in the activations' type, filters with channels last where images are.
 
+use super::pass::{Space, own};
 use super::script::Script;
-use super::{Space, own};
 use crate::{Activation, Scalar, View, ViewMut};
 
 /// `[outer, rows, columns]` of the parameters, turned to `[outer, columns, rows]` where that is wanted.

@@ -6,7 +6,8 @@ use lockstep_exec::device::Step;
 use lockstep_models::{Averaging, Buffer, Copy, SgdStep};
 
 use super::Rank;
-use crate::table::{Average, Correct, Descend, Launch, MoveReference, MoveRows, SgdUpdate};
+use crate::kernel::Launch;
+use crate::table::{Average, Correct, Descend, MoveReference, MoveRows, SgdUpdate};
 use crate::{Activation, Command, View, ViewMut};
 
 impl<A: Activation> Rank<A> {

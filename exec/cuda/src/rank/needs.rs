@@ -3,8 +3,8 @@
 use lockstep_exec::device::{Blueprint, DeviceError};
 use lockstep_topology::Bytes;
 
-use super::build::{chains, form};
 use super::calls::{Share, calls};
+use super::chains::{chains, form};
 use super::held::ELEMENT;
 use super::samples::arranged_bytes;
 use super::{Chain, Gpus, Work};

@@ -9,7 +9,8 @@ use lockstep_exec::transport::{Combine, Port};
 
 use super::ELEMENT;
 use crate::driver::{Context, Modules, Priority, Stream};
-use crate::table::{AddInto, Launch};
+use crate::kernel::Launch;
+use crate::table::AddInto;
 use crate::{View, ViewMut};
 
 /// A rank's.

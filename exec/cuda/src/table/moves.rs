@@ -1,11 +1,12 @@
 //! What moves activations: `moves.cu`.
 
-use super::{Call, Entry, Launch, instances, kernels, product, symbol};
-use crate::{Activation, Bf16, Geometry, Parameter, Scalar, Source, Unit, View, ViewMut};
+use super::MOVES;
+use crate::kernel::{kernels, product};
+use crate::{Geometry, View, ViewMut};
 
 kernels! {
     /// Rows of `length` elements, `stride` apart, from one tensor to another, which may be of another scalar.
-    MoveRows<F, T> = Moves::move_rows on Geometry::threads(product([rows, length])); {
+    MoveRows<F, T> = MOVES::move_rows on Geometry::threads(product([rows, length])); {
         from: View<F>[reach(rows, length, from_first, from_stride)],
         from_first: u64,
         from_stride: u64,
@@ -18,7 +19,7 @@ kernels! {
     }
 
     /// `[samples, rows, columns]` as `[samples, columns, rows]`, replaced or added: channels first as channels last and back.
-    Permute<F, T> = Moves::permute on Geometry::tiles(all), all = product([samples, rows, columns]); {
+    Permute<F, T> = MOVES::permute on Geometry::tiles(all), all = product([samples, rows, columns]); {
         from: View<F>[all],
         to: ViewMut<T>[all],
         samples: u32,

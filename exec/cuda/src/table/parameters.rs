@@ -3,12 +3,13 @@
 //! `mask` has a bit for each parameter of the model, 32 to a word from the lowest bit on: whether its weight decays. `first` is
 //! the number of a range's first parameter.
 
-use super::{Call, Entry, Launch, instances, kernels, symbol};
-use crate::{Geometry, Parameter, Source, Unit, View, ViewMut};
+use super::{BUFFERS, OPTIMIZER};
+use crate::kernel::kernels;
+use crate::{Geometry, View, ViewMut};
 
 kernels! {
     /// A step of momentum SGD on a range.
-    SgdUpdate = Optimizer::sgd_step on Geometry::groups(elements); {
+    SgdUpdate = OPTIMIZER::sgd_step on Geometry::groups(elements); {
         weights: ViewMut<f32>[elements],
         velocity: ViewMut<f32>[elements],
         gradient: View<f32>[elements],
@@ -25,7 +26,7 @@ kernels! {
     }
 
     /// A learner's step down its gradient.
-    Descend = Optimizer::descend on Geometry::groups(elements); {
+    Descend = OPTIMIZER::descend on Geometry::groups(elements); {
         weights: ViewMut<f32>[elements],
         gradient: View<f32>[elements],
         mask: View<u32>[(first + elements).div_ceil(32)],
@@ -36,7 +37,7 @@ kernels! {
     }
 
     /// A learner's last step of an iteration and its correction towards the average model.
-    Correct = Optimizer::correct on Geometry::groups(elements); {
+    Correct = OPTIMIZER::correct on Geometry::groups(elements); {
         weights: ViewMut<f32>[elements],
         gradient: Option<View<f32>>[elements],
         average: View<f32>[elements],
@@ -50,7 +51,7 @@ kernels! {
     }
 
     /// A reference model moves by its learners' differences, in whose place its own comes.
-    MoveReference = Optimizer::move_reference on Geometry::groups(elements); {
+    MoveReference = OPTIMIZER::move_reference on Geometry::groups(elements); {
         reference: ViewMut<f32>[elements],
         average: View<f32>[elements],
         difference: ViewMut<f32>[elements],
@@ -59,7 +60,7 @@ kernels! {
     }
 
     /// The average model moves by the summed differences; `plain` without momentum.
-    Average = Optimizer::move_average on Geometry::groups(elements); {
+    Average = OPTIMIZER::move_average on Geometry::groups(elements); {
         average: ViewMut<f32>[elements],
         sum: View<f32>[elements],
         previous: ViewMut<f32>[elements],
@@ -69,7 +70,7 @@ kernels! {
     }
 
     /// `a ← a + b`.
-    AddInto = Buffers::add_into on Geometry::groups(elements); {
+    AddInto = BUFFERS::add_into on Geometry::groups(elements); {
         a: ViewMut<f32>[elements],
         b: View<f32>[elements],
         elements: u64,

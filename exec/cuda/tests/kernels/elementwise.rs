@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 
 use lockstep_cuda::Bf16;
-use lockstep_cuda::table::{
-    Add, AddInto, CurveBackward, CurveForward, GeluBackward, GeluForward, ReluBackward, ReluForward,
-};
+use lockstep_cuda::layers::kernels::{CurveBackward, CurveForward, GeluBackward, GeluForward};
+use lockstep_cuda::table::{Add, AddInto, ReluBackward, ReluForward};
 use lockstep_exec::device::cpu::add_into;
 use lockstep_models::{Layer, Shape};
 use proptest::prelude::*;

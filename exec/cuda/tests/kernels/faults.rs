@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 
-use lockstep_cuda::table::{AddInto, Call, Entry};
-use lockstep_cuda::{BLOCK, Geometry, Launch, Parameter, Source, Unit, ViewMut};
+use lockstep_cuda::table::AddInto;
+use lockstep_cuda::{BLOCK, Call, Entry, Geometry, Launch, ToArgument, Unit, ViewMut};
 
 use crate::memory::Memory;
 use crate::program::FAULTS;
@@ -18,7 +18,7 @@ struct Fault<const NUMBER: usize> {
 
 impl<const NUMBER: usize> Launch for Fault<NUMBER> {
     const ENTRY: Entry = Entry {
-        unit: Unit { source: Source::Elementwise, scalars: &[] },
+        unit: Unit { scalars: &[], ..AddInto::ENTRY.unit },
         name: FAULTS[NUMBER],
         function: FAULTS[NUMBER],
         types: &["float*", "u32"],

@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 
 use lockstep_cuda::Bf16;
-use lockstep_cuda::table::{
-    Draws, DropoutBackward, DropoutForward, LogisticForward, LossBackward, LossTotals, SoftmaxForward, blocks_of_draws,
-};
+use lockstep_cuda::layers::kernels::{Draws, DropoutBackward, DropoutForward, blocks_of_draws};
+use lockstep_cuda::table::{LogisticForward, LossBackward, LossTotals, SoftmaxForward};
 use lockstep_exec::device::cpu::{CrossEntropy, Draw};
 use lockstep_models::{Dropout, Layer, Shape};
 use proptest::prelude::*;

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use lockstep_cuda::table::{self, Call};
-use lockstep_cuda::{Argument, Launch};
+use lockstep_cuda::{Argument, Call, Entry, Launch};
 
 use crate::memory::Memory;
 use crate::program::{FAULTS, program};
@@ -35,7 +34,7 @@ impl Twin {
             .spawn()
             .expect("the twin starts");
         let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
-        let names = table::all().iter().map(|entry| entry.function).chain(FAULTS).collect();
+        let names = Entry::all().iter().map(|entry| entry.function).chain(FAULTS).collect();
         Some(Twin { child, to, from, names, played: BTreeSet::new() })
     }
 

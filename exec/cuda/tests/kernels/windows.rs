@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use lockstep_cuda::Bf16;
-use lockstep_cuda::table::{
+use lockstep_cuda::layers::kernels::{
     GlobalPoolBackward, GlobalPoolForward, LocalResponseBackward, LocalResponseForward, LocalResponseRatios,
     MaxPoolBackward, MaxPoolForward, MeanPoolBackward, MeanPoolForward, Response, Window,
 };

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use lockstep_cuda::{Nvrtc, Places, Scalar, Source, Unit, table};
+use lockstep_cuda::table::ReluForward;
+use lockstep_cuda::{Bf16, Launch, Nvrtc, Places, Unit};
 
 /// Set by `tests/run`: a missing compiler is then a failure.
 const REQUIRED: &str = "LOCKSTEP_REQUIRE_NVRTC";
@@ -40,7 +41,7 @@ fn every_kernel_is_compiled_for_every_architecture() {
         for unit in Unit::all() {
             let program = nvrtc.compile(unit, architecture).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(program[..4], *b"\x7fELF", "{unit} for sm_{architecture}");
-            for entry in table::all().iter().filter(|entry| entry.unit == unit) {
+            for entry in unit.entries() {
                 let name = format!(".text.{}\0", entry.function);
                 let has = program.windows(name.len()).any(|part| part == name.as_bytes());
                 assert!(has, "no {} in {unit} for sm_{architecture}", entry.function);
@@ -61,8 +62,7 @@ fn what_is_refused_says_why() {
     assert!(error.starts_with("NVRTC: broken.cu for sm_90: broken.cu(2): error: "), "{error}");
     let error = refusal("extern \"C\" __global__ void old() {}\n", 60);
     assert!(error.starts_with("NVRTC: broken.cu for sm_60: ") && error.contains("gpu-architecture"), "{error}");
-    let unit = |unit: &Unit| unit.source == Source::Elementwise && unit.scalars == [Scalar::Bf16];
-    let right = Unit::all().into_iter().find(unit).expect("it is there").program();
+    let right = ReluForward::<Bf16>::ENTRY.unit.program();
     let check = |first: &str| format!("decltype(&relu_forward_bf16), void (*)({first},");
     let wrong = right.replace(&check("const u16*"), &check("const float*"));
     assert_ne!(right, wrong);

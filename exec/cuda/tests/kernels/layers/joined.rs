@@ -47,8 +47,10 @@ impl Joined {
         let [values, addend] = [0, 1].map(|_| memory.reals::<A>(elements));
         let (parameters, statistics) = (memory.values(2 * channels), vec![0.5; 2 * channels]);
         let scratch = memory.room(norm.scratch_bytes());
+        // One place for both: the order of its sums depends on where it begins.
+        let x = memory.hold::<A>(&values);
         let mut play = |memory: &mut Memory, joins: bool, place: Place| {
-            let (x, other, t) = (memory.hold::<A>(&values), memory.hold::<A>(&addend), memory.space::<A>(elements));
+            let (other, t) = (memory.hold::<A>(&addend), memory.space::<A>(elements));
             let (weights, running) = (memory.put(&parameters), memory.put(&statistics));
             let output = match place {
                 Place::Own => memory.space::<A>(elements),

@@ -10,13 +10,12 @@
 //! | [`Communicator`] | sums among the GPUs of a group of ranks, by NCCL |
 //! | [`Graphs`] | the same for lists that repeat: each is caught once and launched as a whole from then on |
 //!
-//! Contexts, streams, events, graphs and modules are cudarc's own, behind our errors. Ours is what it does otherwise:
+//! Contexts, streams, events, graphs, modules and page-locked memory are cudarc's own, behind our errors. Ours is what it does otherwise:
 //!
-//! - memory: its slices are typed, are freed on a stream and do not say what they were for; its page-locked ones wait for an event
-//!   whenever their address is asked for;
-//! - copies and launches: commands carry addresses and bytes, not typed slices;
+//! - a device's memory: cudarc's comes out of pools, which other GPUs do not reach (`memory.rs`);
+//! - copies and launches: commands carry addresses and bytes, not typed slices (`copies.rs`, `modules.rs`);
 //! - cuDNN and cuBLASLt: it takes a status for an enum, and a newer library has more of them (`calls.rs`);
-//! - NCCL: its communicators wait inside of calls, so that nobody could give up.
+//! - NCCL: its communicators wait inside of calls (`nccl.rs`).
 //!
 //! A call fails with a
 //! [`DeviceError`](lockstep_exec::device::DeviceError) that names it; what fails later, on the device, is said by a later call.
@@ -35,6 +34,7 @@ mod graphs;
 mod memory;
 mod modules;
 mod nccl;
+mod plans;
 mod prints;
 mod products;
 mod staging;
@@ -43,9 +43,10 @@ mod stream;
 
 pub use cache::Cache;
 pub use context::Context;
-pub use executor::{Executor, Limits};
+pub use executor::Executor;
 pub use graphs::{Counts, Graphs};
 pub use memory::{DeviceMemory, Fill, PinnedMemory};
 pub use modules::Modules;
 pub use nccl::Communicator;
+pub use plans::Limits;
 pub use stream::{Event, Priority, Stream};

@@ -14,6 +14,7 @@
 
 mod build;
 mod calls;
+mod chains;
 mod clock;
 mod compute;
 mod devices;
@@ -23,7 +24,6 @@ mod gpus;
 mod groups;
 mod held;
 mod lanes;
-
 mod moves;
 mod needs;
 mod numbers;

@@ -1,0 +1,62 @@
+//! Plans of cuDNN and cuBLASLt: an algorithm with what it takes, made within limits when a command is first prepared, and kept.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use lockstep_exec::device::DeviceError;
+
+use super::status::refused;
+
+/// What libraries may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes that an algorithm's workspace has at most.
+    pub workspace: u64,
+    /// Whether only algorithms that give the same bits each time are taken.
+    pub repeatable: bool,
+}
+
+impl Default for Limits {
+    /// 256 MiB, and the same bits each time.
+    fn default() -> Limits {
+        Limits { workspace: 256 << 20, repeatable: true }
+    }
+}
+
+impl Limits {
+    /// No algorithm for `of` is within them.
+    pub(super) fn exceeded(self, call: &str, of: &dyn Debug) -> DeviceError {
+        refused(call, format!("no algorithm for {of:?} with a workspace of at most {} bytes", self.workspace))
+    }
+}
+
+/// The plans of a library by what they are for.
+#[derive(Debug)]
+pub(super) struct Plans<K, P>(HashMap<K, P>);
+
+impl<K: Copy + Debug + Eq + Hash, P> Plans<K, P> {
+    pub(super) fn new() -> Plans<K, P> {
+        Plans(HashMap::new())
+    }
+
+    /// The plan for `key`, which `make` makes if there is none yet.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(super) fn prepare(&mut self, key: K, make: impl FnOnce() -> Result<P, DeviceError>) -> Result<&P, DeviceError> {
+        Ok(match self.0.entry(key) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => place.insert(make()?),
+        })
+    }
+
+    /// The plan for `key`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn get(&mut self, key: K) -> Result<&mut P, DeviceError> {
+        self.0.get_mut(&key).ok_or_else(|| refused(&format!("{key:?}"), "it was not prepared".to_owned()))
+    }
+}

@@ -1,0 +1,173 @@
+//! A kernel as a struct of its arguments, so that a launch with wrong ones does not compile or says so; and its source.
+//!
+//! The structs' fields are the kernels' parameters in their order. Each source is checked, where it is compiled, to have the types
+//! that the structs hand over; [`Launch::call`] checks that each tensor is as long as the kernel takes it to be.
+
+use std::fmt;
+
+use super::argument::{Argument, Scalar};
+use super::geometry::Geometry;
+
+/// A file of kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    /// The file's name, for messages of the compiler.
+    pub name: &'static str,
+    /// The file's text, which needs a unit around it.
+    pub text: &'static str,
+}
+
+/// The [`Source`] that is a file of the folder `kernels`.
+macro_rules! source {
+    ($file:literal) => {
+        $crate::kernel::Source {
+            name: $file,
+            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels/", $file)),
+        }
+    };
+}
+pub(crate) use source;
+
+/// What is compiled at once: a file, for activations of some scalars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unit {
+    /// The file.
+    pub source: Source,
+    /// What activations are made of: one scalar, one that is read and one that is written, or none in a file that has to do
+    /// with none.
+    pub scalars: &'static [Scalar],
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.source.name)?;
+        self.scalars.iter().try_for_each(|scalar| write!(f, " {}", scalar.name()))
+    }
+}
+
+/// A kernel of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The file that holds it, compiled for its scalars.
+    pub unit: Unit,
+    /// Its name in the file.
+    pub name: &'static str,
+    /// Its symbol: the name, and what the scalars are.
+    pub function: &'static str,
+    /// The types of its parameters, in CUDA C.
+    pub types: &'static [&'static str],
+}
+
+/// What a device is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The kernel.
+    pub entry: Entry,
+    /// Its blocks.
+    pub geometry: Geometry,
+    /// Its arguments, in order.
+    pub arguments: Vec<Argument>,
+}
+
+/// A kernel with its arguments.
+pub trait Launch {
+    /// The kernel.
+    const ENTRY: Entry;
+
+    /// What a device is given.
+    ///
+    /// # Panics
+    /// When a tensor is shorter than the kernel takes it to be.
+    fn call(&self) -> Call;
+}
+
+/// The number of elements of a tensor.
+pub(crate) fn product<const N: usize>(sizes: [u32; N]) -> u64 {
+    sizes.iter().map(|size| u64::from(*size)).product()
+}
+
+/// A kernel for all scalars that it is there for.
+macro_rules! instances {
+    ($name:ident) => {
+        [$name::ENTRY]
+    };
+    ($name:ident, $scalar:ident) => {
+        [$name::<f32>::ENTRY, $name::<$crate::Bf16>::ENTRY]
+    };
+    ($name:ident, $from:ident, $to:ident) => {
+        [
+            $name::<f32, f32>::ENTRY,
+            $name::<f32, $crate::Bf16>::ENTRY,
+            $name::<$crate::Bf16, f32>::ENTRY,
+            $name::<$crate::Bf16, $crate::Bf16>::ENTRY,
+        ]
+    };
+}
+pub(crate) use instances;
+
+/// A kernel's name among those of all scalars.
+macro_rules! symbol {
+    ($name:ident) => {
+        stringify!($name)
+    };
+    ($name:ident, $scalar:ident) => {
+        match $scalar::SCALAR {
+            $crate::Scalar::F32 => concat!(stringify!($name), "_f32"),
+            $crate::Scalar::Bf16 => concat!(stringify!($name), "_bf16"),
+        }
+    };
+    ($name:ident, $from:ident, $to:ident) => {
+        match ($from::SCALAR, $to::SCALAR) {
+            ($crate::Scalar::F32, $crate::Scalar::F32) => concat!(stringify!($name), "_f32_f32"),
+            ($crate::Scalar::F32, $crate::Scalar::Bf16) => concat!(stringify!($name), "_f32_bf16"),
+            ($crate::Scalar::Bf16, $crate::Scalar::F32) => concat!(stringify!($name), "_bf16_f32"),
+            ($crate::Scalar::Bf16, $crate::Scalar::Bf16) => concat!(stringify!($name), "_bf16_bf16"),
+        }
+    };
+}
+pub(crate) use symbol;
+
+/// Defines kernels: `Struct<Scalars> = SOURCE::name on geometry, let sizes; { parameter: Type[elements that it has at least], … }`.
+macro_rules! kernels {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident $(<$($scalar:ident),+>)? = $source:ident::$function:ident on $geometry:expr $(, $size:ident = $value:expr)*; {
+            $($field:ident: $type:ty $([$extent:expr])?,)*
+        }
+    )*) => {
+        /// The kernels of this file, for all scalars.
+        pub(crate) fn entries() -> Vec<$crate::kernel::Entry> {
+            #[allow(unused_imports, reason = "a file may have none")]
+            use $crate::kernel::Launch;
+            let all: &[&[$crate::kernel::Entry]] = &[$(&$crate::kernel::instances!($name $($(, $scalar)+)?)),*];
+            all.concat()
+        }
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, Copy, PartialEq)]
+            #[allow(missing_docs, reason = "the fields are the kernel's parameters, which its comment explains")]
+            pub struct $name $(<$($scalar),+>)? { $(pub $field: $type,)* }
+
+            impl $(<$($scalar: $crate::Activation),+>)? $crate::kernel::Launch for $name $(<$($scalar),+>)? {
+                const ENTRY: $crate::kernel::Entry = $crate::kernel::Entry {
+                    unit: $crate::kernel::Unit { source: $source, scalars: &[$($($scalar::SCALAR),+)?] },
+                    name: stringify!($function),
+                    function: $crate::kernel::symbol!($function $(, $($scalar),+)?),
+                    types: &[$(<$type as $crate::ToArgument>::TYPE),*],
+                };
+
+                fn call(&self) -> $crate::kernel::Call {
+                    #[allow(unused_variables, reason = "not all are sizes")]
+                    let $name { $($field),* } = *self;
+                    $(let $size = $value;)*
+                    let arguments = vec![$({
+                        let extent: Option<u64> = None$(.or(Some($extent)))?;
+                        $crate::ToArgument::argument(&self.$field, stringify!($field), extent.unwrap_or(0))
+                    }),*];
+                    $crate::kernel::Call { entry: Self::ENTRY, geometry: $geometry, arguments }
+                }
+            }
+        )*
+    };
+}
+pub(crate) use kernels;

@@ -1,0 +1,100 @@
+//! A fused chain of layers as lists of commands for a GPU: data, made without one.
+//!
+//! [`Kernel`] is the twin of the CPU's kernel: it takes the same chains, and the tensors of its passes hold the same values
+//! within rounding. What is kept from a forward to a backward pass (places of maxima, a dropout's mask, a batch's statistics)
+//! lies in memory of its own, which a [`Space`] gives once; what lives during a pass alone lies in scratch, which all kernels
+//! of a stream share.
+//!
+//! ```
+//! use lockstep_exec::device::cpu::{ChainLayer, Mode};
+//! use lockstep_cuda::layers::{Form, Forward, Gradients, Kernel, Space};
+//! use lockstep_cuda::{Command, View, ViewMut};
+//! use lockstep_models::{Dense, Layer, Shape};
+//!
+//! struct Bump(u64);
+//! impl Space for Bump {
+//!     fn take(&mut self, bytes: u64) -> u64 {
+//!         let address = self.0;
+//!         self.0 += bytes.next_multiple_of(256);
+//!         address
+//!     }
+//! }
+//!
+//! // Two samples of three features, a dense layer to four with a ReLU.
+//! let dense = Layer::Dense(Dense { out_features: 4, bias: true });
+//! let (three, four) = ([Shape::flat(3)], [Shape::flat(4)]);
+//! let chain = [ChainLayer { layer: &dense, inputs: &three }, ChainLayer { layer: &Layer::Relu, inputs: &four }];
+//! let kernel = Kernel::<f32>::new(&chain, 2, Form::default(), &mut Bump(0x10_0000));
+//! let (x, w, y, d_y) = (View::new(0x1000, 6), View::new(0x2000, 16), ViewMut::new(0x3000, 8), View::new(0x4000, 8));
+//! let mut commands = Vec::new();
+//! let (mode, statistics) = (Mode::Train, ViewMut::new(0, 0));
+//! kernel.forward(&Forward { mode, inputs: &[x], parameters: w, statistics, output: y }, 0x9000, &mut commands);
+//! // cuBLASLt adds the bias and rectifies.
+//! assert!(matches!(&commands[..], [Command::Multiply(product)] if product.rectified && product.a == 0x1000));
+//! let d_parameters = Some((ViewMut::new(0x5000, 16), false));
+//! let of = Gradients { inputs: &[x], output: y.view(), parameters: w, d_output: d_y, d_inputs: &[None], d_parameters };
+//! kernel.backward(&of, 0x9000, &mut commands);
+//! assert_eq!(commands.len(), 5); // the ReLU, dW, two kernels for the bias
+//! ```
+
+mod head;
+mod image;
+mod joining;
+mod kernel;
+mod loss;
+mod pass;
+mod script;
+mod slopes;
+mod turning;
+mod weights;
+
+use super::Activation;
+use super::kernel::Entry;
+use head::{Head, Wanted};
+
+pub use joining::Pending;
+pub use kernel::Kernel;
+pub use loss::CrossEntropy;
+pub use pass::{Form, Forward, Gradients, Space};
+pub use turning::arrange;
+
+/// Makes the layers of their files, of which each has a function that makes its head and the kernels that are its own.
+macro_rules! layers {
+    ($($layer:ident)*) => {
+        $(mod $layer;)*
+
+        /// The kernels that are a layer's own, as structs of their arguments.
+        pub mod kernels {
+            $(
+                #[allow(unused_imports, unreachable_pub, reason = "a layer may have none")]
+                pub use super::$layer::*;
+            )*
+        }
+
+        /// They, each for all scalars that it is there for.
+        pub(super) fn entries() -> Vec<Entry> {
+            [$($layer::entries()),*].concat()
+        }
+
+        /// The head of the layer that has one.
+        fn made<A: Activation>(of: &mut Wanted<'_>) -> Box<dyn Head<A>> {
+            let made = None$(.or_else(|| $layer::made(of)))*;
+            made.unwrap_or_else(|| panic!("{} computes nothing", of.layer.kind()))
+        }
+    };
+}
+
+// A file beside this one each; a later one only needs its line. `cargo fmt` does not see them: `bash tests/run format` does.
+layers! {
+    batch_norm
+    concat
+    convolution
+    curve
+    dense
+    dropout
+    gelu
+    local_response
+    pooling
+    scale
+    sum
+}

@@ -1,0 +1,82 @@
+//! Concatenation along channels.
+
+use lockstep_models::Layer;
+
+use super::head::{Head, Wanted};
+use super::pass::{Forward, Gradients, size};
+use super::script::{Script, count};
+use crate::kernel::kernels;
+use crate::table::MoveRows;
+use crate::{Activation, ViewMut};
+
+kernels! {}
+
+/// The head of such a layer.
+pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+    let Layer::Concat = of.layer else { return None };
+    if of.form.channels_last {
+        let sizes = of.inputs.iter().map(|input| input.channels.into()).collect();
+        return Some(Box::new(Concat { sizes, rows: of.image().plane() }));
+    }
+    Some(Box::new(Concat { sizes: of.inputs.iter().copied().map(size).collect(), rows: 1 }))
+}
+
+/// Inputs side by side along channels.
+struct Concat {
+    /// Of a row, the elements of each input.
+    sizes: Vec<u64>,
+    /// Rows of a sample: one, or with channels last its places.
+    rows: u32,
+}
+
+impl Concat {
+    /// The elements of a row that lie before each input's, and their number; then all of a row's.
+    fn parts(&self) -> (Vec<(u64, u64)>, u64) {
+        let mut first = 0;
+        let rows = self.sizes.iter().map(|length| {
+            let row = (first, *length);
+            first += length;
+            row
+        });
+        (rows.collect(), first)
+    }
+}
+
+impl<A: Activation> Head<A> for Concat {
+    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let ((parts, to_stride), rows) = (self.parts(), samples * self.rows);
+        for (from, (to_first, from_stride)) in of.inputs.iter().copied().zip(parts) {
+            let (from_first, to, length, accumulate) = (0, of.output, count(from_stride), false);
+            script.launch(&MoveRows {
+                from,
+                from_first,
+                from_stride,
+                to,
+                to_first,
+                to_stride,
+                rows,
+                length,
+                accumulate,
+            });
+        }
+    }
+
+    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let ((parts, from_stride), rows) = (self.parts(), samples * self.rows);
+        for (target, (from_first, to_stride)) in of.d_inputs.iter().zip(parts) {
+            let Some((to, accumulate)): Option<(ViewMut<A>, bool)> = *target else { continue };
+            let (from, to_first, length) = (of.d_output, 0, count(to_stride));
+            script.launch(&MoveRows {
+                from,
+                from_first,
+                from_stride,
+                to,
+                to_first,
+                to_stride,
+                rows,
+                length,
+                accumulate,
+            });
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A fused chain of layers as lists of commands.
+
+use lockstep_exec::device::{ChainLayer, Draw, Mode, cpu, output_of};
+use lockstep_models::Layer;
+
+use super::head::{Head, Wanted};
+use super::made;
+use super::pass::{Form, Forward, Gradients, Space, size};
+use super::script::Script;
+use super::sum::Sum;
+use super::turning::Turning;
+use crate::{Activation, Command, Scalar, View, ViewMut};
+
+/// A fused chain of layers for batches of up to a fixed number of samples, whose activations are of type `A`.
+pub struct Kernel<A> {
+    pub(super) head: Box<dyn Head<A>>,
+    pub(super) turning: Turning,
+    /// Elements of a sample: of each input, and of the output.
+    inputs: Vec<u64>,
+    output: u64,
+    samples: u32,
+    scratch_bytes: u64,
+}
+
+impl<A: Activation> Kernel<A> {
+    /// Whether kernels can number the elements of a batch's tensors, each of which must be below 2³²: else it must be smaller.
+    pub fn fits(chain: &[ChainLayer<'_>], samples: u32) -> bool {
+        let tensors = chain.iter().flat_map(|member| member.inputs.iter().copied().chain([output_of(member)]));
+        tensors.map(size).all(|elements| elements.saturating_mul(samples.into()) < 1 << 32)
+    }
+
+    /// A kernel for `chain`, which must be one that [`cpu::Kernel::fuses`] and whose shapes fit, and batches of up to `samples`.
+    ///
+    /// # Panics
+    /// When the chain is none, [`Kernel::fits`] says no, or the products' factors are of another type.
+    pub fn new(chain: &[ChainLayer<'_>], samples: u32, form: Form, space: &mut dyn Space) -> Kernel<A> {
+        let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
+        assert!(cpu::Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
+        assert!(Self::fits(chain, samples), "a batch of {samples} is too large for the chain {layers:?}");
+        assert_eq!(Scalar::of(form.precision), A::SCALAR, "factors are activations");
+        let computing: Vec<&ChainLayer<'_>> =
+            chain.iter().filter(|member| !member.layer.rule().kind().is_view).collect();
+        let head: Box<dyn Head<A>> = match computing.split_first() {
+            Some((first, rest)) => {
+                let &&ChainLayer { layer, inputs } = first;
+                made(&mut Wanted { layer, inputs, output: output_of(first), rest, samples, form, space })
+            }
+            None => Box::new(Sum { relu: false }),
+        };
+        let mut kernel = Kernel {
+            turning: Turning::of(chain, &computing, form, head.draws()),
+            head,
+            inputs: chain[0].inputs.iter().copied().map(size).collect(),
+            output: size(output_of(&chain[chain.len() - 1])),
+            samples,
+            scratch_bytes: 0,
+        };
+        kernel.scratch_bytes = kernel.measured();
+        kernel
+    }
+
+    /// Bytes of scratch that a pass may take, from an address on that is a multiple of 256.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.scratch_bytes
+    }
+
+    /// Tells a dropout layer which random numbers its next training passes get; other layers need none. `places` are those of
+    /// the samples among all since training began; they must be there when the pass runs.
+    pub fn draw(&mut self, draw: Draw, places: View<u64>) {
+        self.head.draw(draw, places);
+    }
+
+    /// Puts the commands that make the chain's output from its inputs behind those of `into`.
+    pub fn forward(&self, of: &Forward<'_, A>, scratch: u64, into: &mut Vec<Command>) {
+        let mut script = Script::new(into, scratch);
+        self.write_forward(of, &mut script);
+        assert!(script.taken() <= self.scratch_bytes, "a forward pass takes {} bytes of scratch", script.taken());
+    }
+
+    /// Puts the commands that make the wanted gradients from that of the output behind those of `into`.
+    pub fn backward(&self, of: &Gradients<'_, A>, scratch: u64, into: &mut Vec<Command>) {
+        let mut script = Script::new(into, scratch);
+        self.write_backward(of, &mut script);
+        assert!(script.taken() <= self.scratch_bytes, "a backward pass takes {} bytes of scratch", script.taken());
+    }
+
+    /// Samples of a batch whose output has so many elements.
+    pub(super) fn batch(&self, elements: u64) -> u32 {
+        let samples = elements / self.output;
+        assert!(
+            samples * self.output == elements && samples <= self.samples.into(),
+            "{elements} elements are no batch"
+        );
+        samples as u32
+    }
+
+    fn write_forward(&self, of: &Forward<'_, A>, script: &mut Script<'_>) {
+        let samples = self.batch(of.output.elements());
+        self.turning.forward(of, samples, script, |of, script| self.head.forward(of, samples, script));
+    }
+
+    fn write_backward(&self, of: &Gradients<'_, A>, script: &mut Script<'_>) {
+        let samples = self.batch(of.d_output.elements());
+        self.turning.backward(of, samples, script, |of, script| self.head.backward(of, samples, script));
+    }
+
+    /// What the neediest pass takes, found by writing it down: training, all gradients, each added to what is there. Dropout,
+    /// which takes nothing, has no places to draw by yet, and passes everything on.
+    fn measured(&self) -> u64 {
+        let mode = if self.head.draws() { Mode::Evaluate } else { Mode::Train };
+        // Tensors at addresses of their own, an element before an aligned one, so that what must lie as they do takes most.
+        let mut next = 256;
+        let mut tensor = |elements: u64, bytes: u64| {
+            let address = next - bytes;
+            next += (elements * bytes).next_multiple_of(256);
+            address
+        };
+        let mut activations = |elements: u64| ViewMut::<A>::new(tensor(elements, size_of::<A>() as u64), elements);
+        let samples = u64::from(self.samples);
+        let inputs: Vec<ViewMut<A>> = self.inputs.iter().map(|elements| activations(samples * elements)).collect();
+        let output = activations(samples * self.output);
+        let (parameters, statistics) = self.head.parameters();
+        let [weights, statistics] = [parameters, statistics].map(|count| ViewMut::<f32>::new(tensor(count, 4), count));
+        let views: Vec<View<A>> = inputs.iter().map(|input| input.view()).collect();
+        let d_inputs: Vec<_> = inputs.iter().map(|input| Some((*input, true))).collect();
+        let parameters = weights.view();
+        let mut commands = Vec::new();
+        let mut forward = Script::new(&mut commands, 0);
+        self.write_forward(&Forward { mode, inputs: &views, parameters, statistics, output }, &mut forward);
+        let taken = forward.taken();
+        let mut backward = Script::new(&mut commands, 0);
+        let (output, d_output, d_parameters) = (output.view(), output.view(), Some((weights, true)));
+        let gradients = Gradients { inputs: &views, output, parameters, d_output, d_inputs: &d_inputs, d_parameters };
+        self.write_backward(&gradients, &mut backward);
+        taken.max(backward.taken())
+    }
+}

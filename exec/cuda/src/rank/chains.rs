@@ -1,0 +1,70 @@
+//! The chains of a blueprint, with where they keep what they keep.
+
+use lockstep_exec::device::{Blueprint, DeviceError};
+use lockstep_models::{Area, Op};
+
+use super::calls::Share;
+use super::{Chain, Gpus, Work};
+use crate::Activation;
+use crate::layers::{CrossEntropy, Form, Kernel, Space};
+
+/// Addresses one behind the other.
+struct Bump {
+    next: u64,
+}
+
+impl Space for Bump {
+    fn take(&mut self, bytes: u64) -> u64 {
+        let address = self.next;
+        self.next += bytes.next_multiple_of(256);
+        address
+    }
+}
+
+/// How a rank keeps its activations: channels first where copies, which know no other order, cut images to pieces.
+pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
+    let is_image = |area: Area| match area {
+        Area::Activation(id) | Area::Gradient(id) => {
+            let shape = of.program.model.node(id).output;
+            shape.height * shape.width > 1
+        }
+        Area::Buffer(_) => false,
+    };
+    let cut = of.role.tasks.iter().any(|task| match &task.op {
+        Op::Copy(copy) => is_image(copy.from) || is_image(copy.to),
+        _ => false,
+    });
+    Form { precision: gpus.precision, channels_last: gpus.channels_last && !cut }
+}
+
+/// The chains for a share of the samples, with what they keep from `first` on, and how long that is.
+pub(super) fn chains<A: Activation>(
+    of: &Blueprint<'_>,
+    form: Form,
+    share: Share,
+    first: u64,
+) -> Result<(Vec<Chain<A>>, u64), DeviceError> {
+    let mut space = Bump { next: first };
+    let model = &of.program.model;
+    let mut all = Vec::new();
+    for (index, plan) in of.chains.iter().enumerate() {
+        let (members, samples) = (of.members(index), share.of(plan.samples as u64) as u32);
+        let head = model.node(plan.layers[0]);
+        let work = if head.layer.is_loss() {
+            let loss = CrossEntropy::new(&head.layer, model.classes(), samples, &mut space);
+            Work::Loss(loss, head.loss_weight)
+        } else if Kernel::<A>::fits(&members, samples) {
+            Work::Kernel(Kernel::new(&members, samples, form, &mut space))
+        } else {
+            let reason = format!(
+                "{} of {samples} samples has a tensor of 2^32 elements or more: take fewer samples per rank",
+                of.program.chain_name(index)
+            );
+            return Err(DeviceError::Refused { call: "a kernel".to_owned(), reason });
+        };
+        let (parameters, statistics) = (plan.parameters.clone(), plan.statistics.clone());
+        let output = plan.layers[plan.layers.len() - 1];
+        all.push(Chain { work, parameters, statistics, feeds_one: model.consumers(output).len() == 1 });
+    }
+    Ok((all, space.next - first))
+}

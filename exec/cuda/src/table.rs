@@ -1,0 +1,40 @@
+//! The kernels that several layers have, or that are no layer's: for channels, copies, losses, and steps on parameters.
+
+mod batch_norm;
+mod channels;
+mod elementwise;
+mod losses;
+mod moves;
+mod parameters;
+
+pub use batch_norm::*;
+pub use channels::*;
+pub use elementwise::*;
+pub use losses::*;
+pub use moves::*;
+pub use parameters::*;
+
+use super::kernel::{Entry, Source, source};
+
+const BATCH_NORM: Source = source!("batch_norm.cu");
+const BUFFERS: Source = source!("buffers.cu");
+const CHANNELS: Source = source!("channels.cu");
+const COLUMNS: Source = source!("columns.cu");
+const ELEMENTWISE: Source = source!("elementwise.cu");
+const LOSSES: Source = source!("losses.cu");
+const MOVES: Source = source!("moves.cu");
+const OPTIMIZER: Source = source!("optimizer.cu");
+const STATISTICS: Source = source!("statistics.cu");
+
+/// They, each for all scalars that it is there for.
+pub(crate) fn entries() -> Vec<Entry> {
+    [
+        batch_norm::entries(),
+        channels::entries(),
+        elementwise::entries(),
+        losses::entries(),
+        moves::entries(),
+        parameters::entries(),
+    ]
+    .concat()
+}

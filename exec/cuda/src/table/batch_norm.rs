@@ -1,0 +1,85 @@
+//! Batch normalisation: `batch_norm.cu`, and what of it is in `columns.cu` and `statistics.cu`.
+//!
+//! Tensors are as in `channels`; so are parts and partials.
+
+use super::{BATCH_NORM, COLUMNS, STATISTICS};
+use crate::kernel::{kernels, product};
+use crate::{Geometry, Parts, View, ViewMut};
+
+kernels! {
+    /// The normalised batch, an addition and a ReLU behind it where wanted.
+    BatchNormForward<A> = BATCH_NORM::batch_norm_forward on Geometry::groups(all),
+        all = product([samples, channels, plane]); {
+        x: View<A>[all],
+        means: View<f32>[channels.into()],
+        inverses: View<f32>[channels.into()],
+        gammas: View<f32>[channels.into()],
+        betas: View<f32>[channels.into()],
+        addend: Option<View<A>>[all],
+        y: ViewMut<A>[all],
+        samples: u32,
+        channels: u32,
+        plane: u32,
+        rectified: bool,
+    }
+
+    /// The gradients towards the input and the addend; `y` is wanted where an addition stands before a ReLU.
+    BatchNormBackward<A> = BATCH_NORM::batch_norm_backward on Geometry::groups(all),
+        all = product([samples, channels, plane]); {
+        d_y: View<A>[all],
+        x: View<A>[all],
+        y: Option<View<A>>[all],
+        means: View<f32>[channels.into()],
+        inverses: View<f32>[channels.into()],
+        gammas: View<f32>[channels.into()],
+        betas: View<f32>[channels.into()],
+        along: View<f32>[channels.into()],
+        level: View<f32>[channels.into()],
+        d_x: ViewMut<A>[all],
+        d_addend: Option<ViewMut<A>>[all],
+        samples: u32,
+        channels: u32,
+        plane: u32,
+        rectified: bool,
+        accumulate: bool,
+        accumulate_addend: bool,
+    }
+
+    /// Means and squares of each part of each channel: `partials` is `[channels, parts, 2]`.
+    BatchNormMoments<A> = BATCH_NORM::batch_norm_moments on Geometry::blocks(channels * parts.parts()); {
+        x: View<A>[product([channels, parts.count()])],
+        partials: ViewMut<f64>[product([channels, parts.parts(), 2])],
+        channels: u32,
+        plane: u32,
+        parts: Parts,
+    }
+
+    /// [`BatchNormMoments`] of `[rows, channels]`, by parts of the rows: [`Parts::of_rows`].
+    ColumnMoments<A> = COLUMNS::column_moments on Geometry::columns(channels, parts); {
+        x: View<A>[product([channels, parts.count()])],
+        partials: ViewMut<f64>[product([channels, parts.parts(), 2])],
+        channels: u32,
+        parts: Parts,
+    }
+
+    /// The batch's statistics, and the running ones moved towards them; `keep` is what is kept of those.
+    BatchNormStatistics = STATISTICS::batch_norm_statistics on Geometry::warps(channels); {
+        partials: View<f64>[product([channels, parts.parts(), 2])],
+        means: ViewMut<f32>[channels.into()],
+        inverses: ViewMut<f32>[channels.into()],
+        running_means: ViewMut<f32>[channels.into()],
+        running_variances: ViewMut<f32>[channels.into()],
+        channels: u32,
+        parts: Parts,
+        epsilon: f32,
+        keep: f32,
+    }
+
+    /// What inference multiplies with, from the running variances.
+    BatchNormInverses = STATISTICS::batch_norm_inverses on Geometry::each(channels); {
+        running_variances: View<f32>[channels.into()],
+        inverses: ViewMut<f32>[channels.into()],
+        channels: u32,
+        epsilon: f32,
+    }
+}
