@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 fn main() {
-    let folder = Path::new("src/device/cpu");
-    println!("cargo:rerun-if-changed={}", folder.display());
-    let mut files = sources(folder);
+    let parts = ["src/device/cpu", "src/simd.rs", "src/workspace.rs"].map(Path::new);
+    parts.iter().for_each(|part| println!("cargo:rerun-if-changed={}", part.display()));
+    let mut files: Vec<PathBuf> = parts.into_iter().flat_map(sources).collect();
     files.sort();
     // FNV-1a.
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
@@ -17,12 +17,13 @@ fn main() {
     println!("cargo:rustc-env=LOCKSTEP_KERNELS=kernels-{:08x}-O{level}", (hash ^ hash >> 32) as u32);
 }
 
-/// Every file below a folder, but for tests.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("a folder of sources can be read");
+/// Every file below a folder but for tests, or the file itself.
+fn sources(part: &Path) -> Vec<PathBuf> {
+    if part.is_file() {
+        return vec![part.to_owned()];
+    }
+    let entries = std::fs::read_dir(part).expect("a folder of sources can be read");
     let paths = entries.map(|entry| entry.expect("an entry can be read").path());
-    paths
-        .filter(|path| path.file_stem().is_some_and(|stem| stem != "tests"))
-        .flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] })
-        .collect()
+    let paths = paths.filter(|path| path.file_stem().is_some_and(|stem| stem != "tests"));
+    paths.flat_map(|path| sources(&path)).collect()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::{Transport, TransportError, memory};
-use lockstep_exec::{ExecError, Options, Run, check_run};
+use lockstep_exec::{ExecError, Run, RunOptions, check_run};
 use lockstep_models::Program;
 #[cfg(feature = "mpi")]
 use lockstep_topology::blocks;
@@ -15,7 +15,6 @@ use lockstep_topology::{InputError, ranks_of_each};
 
 use crate::devices::devices;
 use crate::experiment::{Configuration, Experiment, TransportKind};
-use crate::measure::check_transport;
 #[cfg(feature = "mpi")]
 use crate::run_failure::run_failure;
 use lockstep_report::failure::{Failure, STALLED};
@@ -27,6 +26,9 @@ use {
     lockstep_exec::{ASIDE, patiently},
     std::sync::atomic::AtomicU64,
 };
+
+/// Whether this binary can run over MPI.
+pub const HAS_MPI: bool = cfg!(feature = "mpi");
 
 /// What a process waits for that no rank of it can report on.
 #[cfg(feature = "mpi")]
@@ -59,7 +61,6 @@ impl Launch {
     /// MPI in a binary without it, or a library that cannot serve.
     #[cfg_attr(not(feature = "mpi"), allow(unused_variables))]
     pub fn new(experiment: &Experiment, stall_limit: Duration) -> Result<Launch, Failure> {
-        check_transport(experiment)?;
         match experiment.transport {
             TransportKind::Threads => Ok(Launch::Threads),
             #[cfg(feature = "mpi")]
@@ -69,7 +70,12 @@ impl Launch {
                 Ok(Launch::Mpi { processes: Box::new(processes.map_err(run_failure)?), patience })
             }
             #[cfg(not(feature = "mpi"))]
-            TransportKind::Mpi => Err(InputError::flag("transport", "mpi", "is not built in").into()),
+            TransportKind::Mpi => {
+                let message = "this binary was built without MPI: install an MPI library (apt-get install libopenmpi-dev \
+                               openmpi-bin libclang-dev), build with cargo build --release --features mpi, and start with \
+                               mpirun -n RANKS; or take --transport threads";
+                Err(experiment.locate(InputError::flag("transport", "mpi", message)).into())
+            }
         }
     }
 
@@ -231,7 +237,12 @@ impl Launch {
     ///
     /// # Errors
     /// See [`lockstep_exec::run`].
-    pub fn run(&mut self, program: &Program, data: &Dataset, options: &Options<'_>) -> Result<Option<Run>, ExecError> {
+    pub fn run(
+        &mut self,
+        program: &Program,
+        data: &Dataset,
+        options: &RunOptions<'_>,
+    ) -> Result<Option<Run>, ExecError> {
         match self {
             Launch::Threads => lockstep_exec::run(program, data, options).map(Some),
             #[cfg(feature = "mpi")]

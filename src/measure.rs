@@ -11,7 +11,7 @@ use lockstep_exec::{Run, State};
 use lockstep_models::{Program, Trial, median, quantile};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
-use crate::experiment::{Configuration, Experiment, Length, TransportKind};
+use crate::experiment::{Configuration, Experiment, Length};
 use crate::launch::Launch;
 use crate::metrics::{Resumed, training};
 use crate::operation::Operation;
@@ -253,21 +253,4 @@ fn error_pct(experiment: &Experiment, evaluations: &[Evaluation]) -> Option<f64>
     let earlier = evaluations.len().saturating_sub(experiment.judged_epochs as usize);
     let errors: Vec<f64> = evaluations[earlier..].iter().map(|one| 100.0 * (1.0 - one.accuracy())).collect();
     (!errors.is_empty()).then(|| median(errors))
-}
-
-/// Whether this binary can run over MPI.
-pub const HAS_MPI: bool = cfg!(feature = "mpi");
-
-/// Refuses a transport that this binary does not have.
-///
-/// # Errors
-/// MPI in a binary without it.
-pub fn check_transport(experiment: &Experiment) -> Result<(), InputError> {
-    if experiment.transport == TransportKind::Mpi && !HAS_MPI {
-        let message = "this binary was built without MPI: install an MPI library (apt-get install libopenmpi-dev \
-                       openmpi-bin libclang-dev), build with cargo build --release --features mpi, and start with \
-                       mpirun -n RANKS; or take --transport threads";
-        return Err(experiment.locate(InputError::flag("transport", "mpi", message)));
-    }
-    Ok(())
 }

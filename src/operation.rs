@@ -4,7 +4,7 @@ use std::mem::take;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockstep_exec::{ExecError, Fault, Flight, Log, Order, Run, Snapshot};
+use lockstep_exec::{ExecError, Flight, InjectedFault, Log, Order, Run, Snapshot};
 use lockstep_models::Program;
 use lockstep_topology::InputError;
 
@@ -46,7 +46,7 @@ pub struct Operation {
     /// Whether a device that answers before its work is done tells when each task ran, for a timeline that somebody reads.
     pub timed: bool,
     /// What is to go wrong.
-    pub fault: Option<Fault>,
+    pub fault: Option<InjectedFault>,
 }
 
 impl Default for Operation {

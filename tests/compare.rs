@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Output;
 
-use lockstep_sim::Profile;
+use lockstep_models::profile::Profile;
 use serde_json::Value;
 
 use crate::commands::{folder, lockstep, stdout};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{Arenas, Options, Run, data::Dataset, run};
+use lockstep_exec::{Arenas, Run, RunOptions, data::Dataset, run};
 use lockstep_models::memory::Memory;
 use lockstep_models::{Bucket, Job, Model, Optimizer, Sampling, Strategy as Spread, random_model};
 use lockstep_topology::Algorithm;
@@ -43,7 +43,8 @@ fn train(job: &Job, seed: u64) -> Run {
     let optimizer = Optimizer { learning_rate: 0.05, weight_decay: 1e-3, ..Optimizer::default() };
     // What the memory plan takes for dead is NaN.
     let arenas = Arenas { poison: true, ..Arenas::default() };
-    let options = Options { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..Options::default() };
+    let options =
+        RunOptions { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..RunOptions::default() };
     run(&program, &data, &options).unwrap_or_else(|error| panic!("{job:?}: {error}"))
 }
 

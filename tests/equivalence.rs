@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{Arenas, Evaluations, Options, data::Dataset, reference, run};
+use lockstep_exec::{Arenas, Evaluations, RunOptions, data::Dataset, reference, run};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
     Bucket, Decay, Job, Model, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, Target, WarmUp,
@@ -75,7 +75,8 @@ fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Vec<f32>) {
     let optimizer = optimizer.clone();
     // The twin has a place for every tensor, the run one arena, in which NaN stands wherever nobody should read.
     let arenas = Arenas { poison: true, ..Arenas::default() };
-    let options = Options { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..Options::default() };
+    let options =
+        RunOptions { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..RunOptions::default() };
     let distributed = run(&program, &data, &options).unwrap();
     let twin = reference::train(&program, &data, STEPS, seed, &options.optimizer).unwrap();
     (distributed.parameters, twin)
@@ -133,7 +134,7 @@ fn plain_accumulation_has_other_bits() {
     let one = Job { accumulate: 5, ..Job::new(model, 1, 3) };
     let (data, _) = Dataset::load("synthetic:60", &ring.model).unwrap();
     let train = |job: &Job| {
-        let options = Options { steps: STEPS, warm_up: 0, seed: 7, optimizer: plain(), ..Options::default() };
+        let options = RunOptions { steps: STEPS, warm_up: 0, seed: 7, optimizer: plain(), ..RunOptions::default() };
         run(&job.program().unwrap(), &data, &options).unwrap().parameters
     };
     let (ring, one) = (train(&ring), train(&one));
@@ -157,7 +158,7 @@ fn the_memory_plan_changes_no_bit() {
                 recompute_bn: true,
                 target: Target::default(),
             });
-            let options = Options { steps: 6, optimizer: plain(), evaluations, arenas, ..Options::default() };
+            let options = RunOptions { steps: 6, optimizer: plain(), evaluations, arenas, ..RunOptions::default() };
             let mut run = run(&program, &data, &options).unwrap();
             let made = options.arenas.pool.made();
             assert!(
@@ -182,7 +183,7 @@ fn a_run_repeats_to_the_bit() {
     let program = job.program().unwrap();
     let (data, _) = Dataset::load("synthetic:60", &job.model).unwrap();
     let train = |seed, threads_per_rank| {
-        let options = Options { steps: 4, seed, threads_per_rank, ..Options::default() };
+        let options = RunOptions { steps: 4, seed, threads_per_rank, ..RunOptions::default() };
         let run = run(&program, &data, &options).unwrap();
         (run.weights_sha256, run.state_sha256)
     };
@@ -209,7 +210,7 @@ fn losses_add_their_gradients_times_their_weights() {
         let job = Job::new(Arc::new(Model::parse("m.toml", &text(losses)).unwrap()), workers, 4);
         let optimizer = Optimizer { learning_rate, momentum: 0.5, ..plain() };
         let (data, _) = Dataset::load("synthetic:64", &job.model).unwrap();
-        let options = Options { steps: STEPS, warm_up: 0, seed: 3, optimizer, ..Options::default() };
+        let options = RunOptions { steps: STEPS, warm_up: 0, seed: 3, optimizer, ..RunOptions::default() };
         let run = run(&job.program().unwrap(), &data, &options).unwrap();
         (run.parameters, run.losses)
     };
@@ -260,7 +261,7 @@ fn each_strategy_is_as_equivalent_as_it_claims() {
         ..Job::new(model.clone(), 4, 4)
     };
     let ssgd = on("ssgd", 1).program().unwrap();
-    let options = Options { steps: 6, warm_up: 0, seed: 7, optimizer: optimizer.clone(), ..Options::default() };
+    let options = RunOptions { steps: 6, warm_up: 0, seed: 7, optimizer: optimizer.clone(), ..RunOptions::default() };
     let twin = reference::train(&ssgd, &data, 6, 7, &optimizer).unwrap();
     for (strategy, learners) in [
         ("ssgd", 1),

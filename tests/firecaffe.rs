@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Threads};
-use lockstep_exec::{Options, data::Dataset, reference, run};
+use lockstep_exec::{RunOptions, data::Dataset, reference, run};
 use lockstep_models::{Bucket, Conv2d, Dense, Job, Layer, Model, Op, Optimizer, Pass, Phase, Program, Shape};
 
 /// A convolution and AlexNet's other kinds of layers, small.
@@ -36,7 +36,7 @@ fn aggregation_gives_the_numbers_of_one_rank() {
             let program = program(method, workers, dropout);
             let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();
             let optimizer = Optimizer { weight_decay: 5e-4, ..Optimizer::default() };
-            let options = || Options { steps: 4, seed: 3, optimizer: optimizer.clone(), ..Options::default() };
+            let options = || RunOptions { steps: 4, seed: 3, optimizer: optimizer.clone(), ..RunOptions::default() };
             let (one, again) = (run(&program, &data, &options()).unwrap(), run(&program, &data, &options()).unwrap());
             assert_eq!(one.state_sha256, again.state_sha256, "{method}");
             let alone = reference::train(&program, &data, 4, 3, &optimizer).unwrap();
@@ -77,7 +77,7 @@ fn tensors_go_one_by_one_after_the_whole_backward_pass() {
         }
         let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();
         let optimizer = Optimizer { weight_decay: 5e-4, ..Optimizer::default() };
-        let options = Options { steps: 4, seed: 3, optimizer: optimizer.clone(), ..Options::default() };
+        let options = RunOptions { steps: 4, seed: 3, optimizer: optimizer.clone(), ..RunOptions::default() };
         let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
         let alone = reference::train(&program, &data, 4, 3, &optimizer).unwrap();
         assert_eq!(bits(&run(&program, &data, &options).unwrap().parameters), bits(&alone), "{method}");
@@ -94,7 +94,7 @@ fn a_dedicated_server_only_serves() {
     assert_eq!(updates.count(), 1);
     // Eq. 3: p times the weights reach the server, and as many leave it.
     let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();
-    let traffic = run(&program, &data, &Options { steps: 2, ..Options::default() }).unwrap().traffic;
+    let traffic = run(&program, &data, &RunOptions { steps: 2, ..RunOptions::default() }).unwrap().traffic;
     let weights = program.model.parameter_elements() * 4;
     for (worker, sent) in traffic[..3].iter().enumerate() {
         assert_eq!((sent[3].bytes, traffic[3][worker].bytes), (2 * weights, 2 * weights));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
-use lockstep_exec::{Arenas, Options, Run, reference, run};
+use lockstep_exec::{Arenas, Run, RunOptions, reference, run};
 use lockstep_models::{Bucket, Course, Decay, Job, Layer, Model, MomentumForm, Op, Optimizer, Phase, Scaling, SgdStep};
 use proptest::prelude::*;
 
@@ -70,7 +70,7 @@ fn train(job: &Job, steps: u32, optimizer: Optimizer, seed: u64) -> Run {
     let program = job.program().unwrap_or_else(|error| panic!("{job:?}: {error}"));
     let (data, _) = Dataset::load("synthetic:400", &job.model).unwrap();
     let stall_limit = std::time::Duration::from_secs(20);
-    let options = Options { steps, warm_up: 0, seed, optimizer, stall_limit, ..Options::default() };
+    let options = RunOptions { steps, warm_up: 0, seed, optimizer, stall_limit, ..RunOptions::default() };
     run(&program, &data, &options).unwrap_or_else(|error| panic!("{job:?}: {error}"))
 }
 
@@ -258,7 +258,7 @@ proptest! {
         let stall_limit = std::time::Duration::from_secs(20);
         let arenas = Arenas { poison: true, ..Arenas::default() };
         let options =
-            Options { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..Options::default() };
+            RunOptions { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..RunOptions::default() };
         let trained = run(&program, &data, &options).unwrap().parameters;
         let twin = reference::train(&program, &data, STEPS, seed, &options.optimizer).unwrap();
         let differing = trained.iter().zip(&twin).filter(|(x, y)| x.to_bits() != y.to_bits()).count();

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{Options, data::Dataset, reference, run};
+use lockstep_exec::{RunOptions, data::Dataset, reference, run};
 use lockstep_models::{Job, Optimizer, Program, Sampling, random_model};
 use proptest::prelude::*;
 
-fn options(steps: u32, seed: u64) -> Options<'static> {
+fn options(steps: u32, seed: u64) -> RunOptions<'static> {
     let stall_limit = std::time::Duration::from_secs(20);
     // Small enough that no net of the random ones diverges within the steps: what is compared is bits, not progress.
     let optimizer = Optimizer { learning_rate: 0.002, ..Optimizer::default() };
-    Options { steps, warm_up: 0, seed, optimizer, stall_limit, ..Options::default() }
+    RunOptions { steps, warm_up: 0, seed, optimizer, stall_limit, ..RunOptions::default() }
 }
 
 fn data(program: &Program, samples: u64, seed: u64) -> Dataset {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
-use lockstep_exec::{Evaluations, ExecError, Options, run};
+use lockstep_exec::{Evaluations, ExecError, RunOptions, run};
 use lockstep_models::{Job, Layer, Model, MomentumForm, Op, Optimizer, Phase, Program, SgdStep, Target, random_model};
 
 fn program(model: &str, workers: u32, batch_per_rank: u32) -> Program {
@@ -68,7 +68,9 @@ fn k_small_steps_end_near_one_large_one() {
         let program = program("mlp", workers, 16);
         let optimizer = Optimizer { learning_rate: rate, momentum: 0.0, ..Optimizer::default() };
         // The same 64 samples: four steps of one worker, or one step of four.
-        run(&program, &digits(&program).0, &Options { steps, optimizer, ..Options::default() }).unwrap().parameters
+        run(&program, &digits(&program).0, &RunOptions { steps, optimizer, ..RunOptions::default() })
+            .unwrap()
+            .parameters
     };
     let start = train(1, 1, 0.0);
     let length = |a: &[f32], b: &[f32]| -> f64 {
@@ -116,7 +118,7 @@ fn momentum_needs_its_correction_when_the_rate_changes() {
     let train = |form, decay: &str| {
         let decay = decay.parse().unwrap();
         let optimizer = Optimizer { learning_rate: 0.0625, momentum: 0.5, form, decay, ..Optimizer::default() };
-        run(&program, &data, &Options { steps: 6, optimizer, ..Options::default() }).unwrap().parameters
+        run(&program, &data, &RunOptions { steps: 6, optimizer, ..RunOptions::default() }).unwrap().parameters
     };
     // 125 steps an epoch: the rate doubles every other step, as a warm-up does.
     let rising = "every:2@0.016";
@@ -161,7 +163,7 @@ fn the_loss_is_normalised_by_the_whole_batch() {
     let (data, _) = digits(&program);
     let train = |rate: f64, weight_decay: f64, momentum: f64| {
         let optimizer = Optimizer { learning_rate: rate, weight_decay, momentum, ..Optimizer::default() };
-        run(&program, &data, &Options { steps: 1, optimizer, ..Options::default() }).unwrap().parameters
+        run(&program, &data, &RunOptions { steps: 1, optimizer, ..RunOptions::default() }).unwrap().parameters
     };
     let start = train(0.0, 0.0, 0.0);
     let step = |gradient: &[f32], rate: f32, decay: f32| -> Vec<f32> {
@@ -210,7 +212,7 @@ fn evaluation_on_the_way_changes_nothing() {
         let evaluations =
             Some(Evaluations { held_out: &held_out, last_epochs, recompute_bn, target: Target::default() });
         let mut run =
-            run(&program, &data, &Options { steps: 3 * per_epoch, evaluations, ..Options::default() }).unwrap();
+            run(&program, &data, &RunOptions { steps: 3 * per_epoch, evaluations, ..RunOptions::default() }).unwrap();
         let last = run.evaluate(&held_out).unwrap();
         (run.state_sha256, run.evaluations, last)
     };
@@ -246,7 +248,7 @@ fn a_diverged_run_names_step_and_layer() {
     let program = program("mlp", 2, 16);
     let (data, _) = digits(&program);
     let optimizer = Optimizer { learning_rate: 1e30, ..Optimizer::default() };
-    let error = run(&program, &data, &Options { steps: 9, optimizer, ..Options::default() }).err().unwrap();
+    let error = run(&program, &data, &RunOptions { steps: 9, optimizer, ..RunOptions::default() }).err().unwrap();
     let ExecError::Diverged { step, ref layers, .. } = error else { panic!("{error}") };
     // The first step's gradients times 10³⁰ are weights whose products leave fp32 in the second layer.
     assert_eq!((step, layers.as_deref()), (1, Some("scores")), "{error}");

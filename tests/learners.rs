@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockstep_exec::{Evaluations, OnLoad, Options, Run, data::Dataset, reference, run};
+use lockstep_exec::{Evaluations, OnLoad, Run, RunOptions, data::Dataset, reference, run};
 use lockstep_models::{Bucket, Decay, Job, Optimizer, Program, Target, random_model};
 use lockstep_topology::Algorithm;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ pub(crate) fn data(program: &Program, iterations: u64) -> Dataset {
 
 pub(crate) fn train(job: &Job, steps: u32, optimizer: &Optimizer) -> Run {
     let program = job.program().unwrap();
-    let options = Options { steps, warm_up: 0, seed: 7, optimizer: optimizer.clone(), ..Options::default() };
+    let options = RunOptions { steps, warm_up: 0, seed: 7, optimizer: optimizer.clone(), ..RunOptions::default() };
     run(&program, &data(&program, 4), &options).unwrap()
 }
 
@@ -91,7 +91,7 @@ proptest! {
         let data = data(&program, 1);
         let stall_limit = Duration::from_secs(10);
         let options =
-            Options { steps: STEPS, warm_up: 0, seed, optimizer: optimizer.clone(), stall_limit, ..Options::default() };
+            RunOptions { steps: STEPS, warm_up: 0, seed, optimizer: optimizer.clone(), stall_limit, ..RunOptions::default() };
         let done = run(&program, &data, &options).unwrap();
         let twin = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
         prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
@@ -105,7 +105,7 @@ proptest! {
         }
         // Made again, the claims give the same run.
         if !assignment.is_empty() {
-            let again = run(&program, &data, &Options { replay: Some(&done.claims), ..options }).unwrap();
+            let again = run(&program, &data, &RunOptions { replay: Some(&done.claims), ..options }).unwrap();
             prop_assert_eq!((again.weights_sha256, again.state_sha256), (done.weights_sha256, done.state_sha256));
         }
     }
@@ -171,7 +171,8 @@ fn a_state_goes_on_where_it_stopped() {
         let program = job.program().unwrap();
         let data = data(&program, 2);
         let steps = |steps, start| {
-            let options = Options { steps, warm_up: 0, seed: 5, optimizer: optimizer(), start, ..Options::default() };
+            let options =
+                RunOptions { steps, warm_up: 0, seed: 5, optimizer: optimizer(), start, ..RunOptions::default() };
             run(&program, &data, &options).unwrap()
         };
         let (whole, first) = (steps(7, None), steps(3, None));
@@ -194,7 +195,8 @@ fn learners_may_come_and_go() {
         let job = job("sma", learners);
         let program = job.program().unwrap();
         let still = Optimizer { learning_rate: 0.0, momentum: 0.0, ..optimizer() };
-        let options = Options { steps: 1, warm_up: 0, optimizer: still, start: Some(&state), ..Options::default() };
+        let options =
+            RunOptions { steps: 1, warm_up: 0, optimizer: still, start: Some(&state), ..RunOptions::default() };
         let done = run(&program, &data(&program, 4), &options).unwrap().state();
         // Nobody learns: z moves by the corrections of the first two, and a new learner stays at the old z.
         let alpha = 1.0 / learners as f32;
@@ -207,7 +209,7 @@ fn learners_may_come_and_go() {
     }
     assert!(previous.is_some());
     let strange = job("ssgd", 2).program().unwrap();
-    let options = Options { start: Some(&state), ..Options::default() };
+    let options = RunOptions { start: Some(&state), ..RunOptions::default() };
     let refused = run(&strange, &data(&strange, 4), &options).err().unwrap().to_string();
     assert!(refused.contains("another kind of strategy"), "{refused}");
 }
@@ -225,7 +227,7 @@ fn a_slow_learner_takes_fewer_batches() {
             std::thread::sleep(Duration::from_micros(100));
         }
     });
-    let options = Options { steps: 5, warm_up: 0, optimizer: optimizer(), observer: &slow, ..Options::default() };
+    let options = RunOptions { steps: 5, warm_up: 0, optimizer: optimizer(), observer: &slow, ..RunOptions::default() };
     let data = data(&program, 4);
     let done = run(&program, &data, &options).unwrap();
     let taken = |rank: u32| done.claims.iter().filter(|claim| claim.rank == rank).count();
@@ -235,7 +237,7 @@ fn a_slow_learner_takes_fewer_batches() {
     let twin = reference::train_as_claimed(&program, &data, 5, options.seed, &options.optimizer, &done.claims).unwrap();
     assert_eq!(bits(&done.parameters), bits(&twin));
     // At another pace the same claims are the same run.
-    let again = Options { observer: &(), replay: Some(&done.claims), ..options };
+    let again = RunOptions { observer: &(), replay: Some(&done.claims), ..options };
     assert_eq!(run(&program, &data, &again).unwrap().weights_sha256, done.weights_sha256);
 }
 
@@ -261,7 +263,7 @@ fn restarts(job: &Job, epochs: u32) {
         let optimizer = Optimizer { learning_rate, decay, ..optimizer() };
         let evaluations = Some(Evaluations { held_out: &held_out, last_epochs: 2, recompute_bn: false, target });
         let steps = epochs * per_epoch;
-        let options = Options { steps, warm_up: 0, optimizer, evaluations, ..Options::default() };
+        let options = RunOptions { steps, warm_up: 0, optimizer, evaluations, ..RunOptions::default() };
         run(&job.program().unwrap(), &data, &options).unwrap()
     };
     let still = run(job, 1e-7, Target::default());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::{Mode, Threads, workspace_bytes};
 use lockstep_exec::replica::Replica;
-use lockstep_exec::{Arenas, ExecError, Options, run};
+use lockstep_exec::{Arenas, ExecError, RunOptions, run};
 use lockstep_models::memory::{Memory, Plan, Reuse};
 use lockstep_models::{Job, Model, Op, Phase, Program, random_model};
 use lockstep_topology::ErrorPlace;
@@ -68,7 +68,7 @@ fn a_run_takes_what_its_plan_says() {
 fn a_run_that_cannot_fit_is_refused_before_it_takes_anything() {
     let program = Job::new(Arc::new(Model::load("vgg-16").unwrap()), 8, 1 << 16).program().unwrap();
     let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();
-    let error = run(&program, &data, &Options::default()).err().expect("terabytes");
+    let error = run(&program, &data, &RunOptions::default()).err().expect("terabytes");
     let ExecError::Input(error) = error else { panic!("{error}") };
     assert_eq!((&error.place, error.value.as_str()), (&ErrorPlace::Flag("batch_per_rank"), "65536"));
     assert!(error.message.contains("memory plan of 8 ranks takes") && error.message.contains("fit"), "{error}");

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use lockstep_models::{Bucket, Job, Model, Op, Program};
-use lockstep_sim::{
+use lockstep_models::profile::{
     CopyEntry, DirectEntry, GpuEntry, HardwareEntry, Interval, PROFILE_VERSION, Point, Profile, SumEntry,
     TransportEntry, chain_key,
 };
+use lockstep_models::{Bucket, Job, Model, Op, Program};
 
 use crate::commands::{folder, number};
 

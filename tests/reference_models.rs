@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
-use lockstep_exec::{Evaluations, Options, reference, run};
+use lockstep_exec::{Evaluations, RunOptions, reference, run};
 use lockstep_models::{Job, Optimizer, Target, random_model};
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ proptest! {
         let data = data(&program, 1);
         let stall_limit = Duration::from_secs(10);
         let options =
-            Options { steps: STEPS, warm_up: 0, seed, optimizer: optimizer.clone(), stall_limit, ..Options::default() };
+            RunOptions { steps: STEPS, warm_up: 0, seed, optimizer: optimizer.clone(), stall_limit, ..RunOptions::default() };
         let done = run(&program, &data, &options).unwrap();
         let twin = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
         prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
@@ -87,7 +87,8 @@ fn the_average_model_is_judged() {
     let evaluations =
         Some(Evaluations { held_out: &held_out, last_epochs: 1, recompute_bn: false, target: Target::default() });
     let steps = data.len() as u32 / program.global_batch() as u32;
-    let options = Options { steps, warm_up: 0, seed: 7, optimizer: optimizer(), evaluations, ..Options::default() };
+    let options =
+        RunOptions { steps, warm_up: 0, seed: 7, optimizer: optimizer(), evaluations, ..RunOptions::default() };
     let mut done = run(&program, &data, &options).unwrap();
     let state = done.state();
     let judged = |weights: &[f32]| {
@@ -110,7 +111,7 @@ fn corrections_only_move_weight_between_models() {
     let data = data(&program, 4);
     let still = Optimizer { learning_rate: 0.0, momentum: 0.0, ..optimizer() };
     let go = |steps, optimizer, start| {
-        let options = Options { steps, warm_up: 0, seed: 7, optimizer, start, ..Options::default() };
+        let options = RunOptions { steps, warm_up: 0, seed: 7, optimizer, start, ..RunOptions::default() };
         run(&program, &data, &options).unwrap().state()
     };
     let begin = go(3, optimizer(), None);

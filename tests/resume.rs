@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockstep::checkpoint::{Checkpoint, claims_behind, claims_from};
 use lockstep_exec::data::Dataset;
-use lockstep_exec::{Log, Observer, Options, Order, Run, Snapshot, run};
+use lockstep_exec::{Log, Observer, Order, Run, RunOptions, Snapshot, run};
 use lockstep_models::{Claim, Decay, Job, Model, Optimizer, Program, WarmUp, random_model};
 use lockstep_topology::InputError;
 use proptest::prelude::*;
@@ -57,19 +57,19 @@ impl Case {
         Case { program, data: data.augmented("scale,crop=1,flip".parse().unwrap()), seed }
     }
 
-    fn options(&self, steps: u32) -> Options<'_> {
+    fn options(&self, steps: u32) -> RunOptions<'_> {
         let stall_limit = Duration::from_secs(20);
-        Options { steps, warm_up: 0, seed: self.seed, optimizer: optimizer(), stall_limit, ..Options::default() }
+        RunOptions { steps, warm_up: 0, seed: self.seed, optimizer: optimizer(), stall_limit, ..RunOptions::default() }
     }
 
     fn undisturbed(&self, replay: Option<&[Claim]>) -> Run {
-        run(&self.program, &self.data, &Options { replay, ..self.options(STEPS) }).unwrap()
+        run(&self.program, &self.data, &RunOptions { replay, ..self.options(STEPS) }).unwrap()
     }
 
     /// A run that is told to keep its state and end after `stop` steps, as a file; `stop` is at least one step before the end.
     fn interrupted(&self, stop: u64, replay: Option<&[Claim]>) -> (Vec<u8>, Run) {
         let observer = StopAfter { steps: stop, kept: Mutex::default() };
-        let options = Options { observer: &observer, replay, ..self.options(STEPS) };
+        let options = RunOptions { observer: &observer, replay, ..self.options(STEPS) };
         let run = run(&self.program, &self.data, &options).unwrap();
         assert!(run.stopped && run.losses.len() as u64 == stop);
         let Snapshot { steps, state, log } = observer.kept.into_inner().unwrap().expect("a snapshot");
@@ -82,7 +82,7 @@ impl Case {
         let before = Checkpoint::from_bytes("checkpoint", bytes).unwrap();
         let left = STEPS - before.steps as u32;
         let replay = replay.map(|claims| claims_from(claims, before.steps));
-        let options = Options { start: Some(&before.state), replay: replay.as_deref(), ..self.options(left) };
+        let options = RunOptions { start: Some(&before.state), replay: replay.as_deref(), ..self.options(left) };
         let run = run(&self.program, &self.data, &options).unwrap();
         (before, run)
     }
@@ -179,7 +179,8 @@ fn another_number_of_ranks_takes_no_sample_twice() {
     };
     let (steps, per_epoch) = (2, data.len() as u64 / 21);
     let observer = StopAfter { steps, kept: Mutex::default() };
-    let options = Options { steps: 5, seed: 9, optimizer: optimizer(), observer: &observer, ..Options::default() };
+    let options =
+        RunOptions { steps: 5, seed: 9, optimizer: optimizer(), observer: &observer, ..RunOptions::default() };
     run(&before, &data, &options).unwrap();
     let Snapshot { state, log, .. } = observer.kept.into_inner().unwrap().unwrap();
     assert_eq!(log, Log::default());
@@ -192,7 +193,8 @@ fn another_number_of_ranks_takes_no_sample_twice() {
     assert_eq!(seen.len(), all, "a sample comes twice");
     // 40 samples are gone; steps of 21 go on at 42: two samples wait for the next epoch, as at every epoch's end.
     assert_eq!((first, all as u64), (2, 40 + 21 * (per_epoch - 2)));
-    let rest = run(&after, &data, &Options { steps: 2, seed: 9, start: Some(&state), ..Options::default() }).unwrap();
+    let rest =
+        run(&after, &data, &RunOptions { steps: 2, seed: 9, start: Some(&state), ..RunOptions::default() }).unwrap();
     assert_eq!(rest.first, 2);
 }
 

@@ -37,7 +37,7 @@ fn simulated(program: &Program) -> (Traffic, Vec<(u32, u32, u32)>) {
 fn executed(program: &Program) -> (Traffic, Vec<(u32, u32, u32)>) {
     let (train, _) = Dataset::load("synthetic:400", &program.model).unwrap();
     let stall_limit = Duration::from_secs(5);
-    let options = lockstep_exec::Options { steps: STEPS, warm_up: 0, stall_limit, ..Default::default() };
+    let options = lockstep_exec::RunOptions { steps: STEPS, warm_up: 0, stall_limit, ..Default::default() };
     let run = lockstep_exec::run(program, &train, &options).unwrap();
     let mut traffic = Traffic::new();
     for (from, row) in (0..).zip(&run.traffic) {

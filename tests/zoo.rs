@@ -85,7 +85,7 @@ fn every_model_trains_a_step() {
         let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();
         let optimizer = Optimizer { learning_rate: 1e-3, momentum: 0.0, weight_decay: 0.0, ..Optimizer::default() };
         let arenas = Arenas { poison: true, ..Arenas::default() };
-        let options = lockstep_exec::Options { steps: 1, warm_up: 0, optimizer, arenas, ..Default::default() };
+        let options = lockstep_exec::RunOptions { steps: 1, warm_up: 0, optimizer, arenas, ..Default::default() };
         let run = lockstep_exec::run(&program, &data, &options).unwrap_or_else(|error| panic!("{called}: {error}"));
         assert!(run.losses[0].is_finite() && run.losses[0] > 0.0, "{called}: {:?}", run.losses);
         // The twin has a place for every tensor.

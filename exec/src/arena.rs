@@ -7,7 +7,7 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 
-use crate::transport::{Region, RegionMut};
+use crate::region::{Region, RegionMut};
 
 /// Memory of a fixed length that is never moved.
 pub struct Arena {

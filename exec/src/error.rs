@@ -4,7 +4,7 @@ use std::fmt;
 
 use lockstep_topology::InputError;
 
-use crate::device::DeviceError;
+use crate::device_error::DeviceError;
 use crate::transport::TransportError;
 
 /// A failure of a run; every rank stops on the first.

@@ -31,7 +31,7 @@ const KINDS: [(&str, Kind); 6] = [
 
 /// A fault on one rank in one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub struct InjectedFault {
     /// What.
     pub kind: Kind,
     /// Where.
@@ -40,20 +40,24 @@ pub struct Fault {
     pub step: u64,
 }
 
-impl FromStr for Fault {
+impl FromStr for InjectedFault {
     type Err = String;
 
     /// Reads `hang:1@3`: in step 3 (from 0) rank 1 does not return.
-    fn from_str(text: &str) -> Result<Fault, String> {
+    fn from_str(text: &str) -> Result<InjectedFault, String> {
         let cure = || format!("{text:?}: write KIND:RANK@STEP, with KIND panic, hang, skip, order, kill or stop");
         let (kind, place) = text.split_once(':').ok_or_else(cure)?;
         let (rank, step) = place.split_once('@').ok_or_else(cure)?;
         let (_, kind) = KINDS.iter().find(|(name, _)| *name == kind).ok_or_else(cure)?;
-        Ok(Fault { kind: *kind, rank: rank.parse().map_err(|_| cure())?, step: step.parse().map_err(|_| cure())? })
+        Ok(InjectedFault {
+            kind: *kind,
+            rank: rank.parse().map_err(|_| cure())?,
+            step: step.parse().map_err(|_| cure())?,
+        })
     }
 }
 
-impl Fault {
+impl InjectedFault {
     /// Whether it strikes this rank in this step.
     pub(crate) fn strikes(&self, rank: u32, step: u64) -> bool {
         (self.rank, self.step) == (rank, step)
@@ -83,9 +87,9 @@ mod tests {
 
     #[test]
     fn faults_are_read() {
-        assert_eq!("hang:1@30".parse(), Ok(Fault { kind: Kind::Hang, rank: 1, step: 30 }));
+        assert_eq!("hang:1@30".parse(), Ok(InjectedFault { kind: Kind::Hang, rank: 1, step: 30 }));
         for text in ["", "hang", "hang:1", "fire:1@2", "hang:-1@2", "hang:1@"] {
-            assert!(text.parse::<Fault>().unwrap_err().contains("KIND:RANK@STEP"), "{text}");
+            assert!(text.parse::<InjectedFault>().unwrap_err().contains("KIND:RANK@STEP"), "{text}");
         }
     }
 }

@@ -51,17 +51,6 @@ fn receive(end: &mut dyn Transport, from: Rank, words: usize) -> Result<Vec<u64>
     Ok(halves.chunks_exact(2).map(|two| u64::from(two[0].to_bits()) | u64::from(two[1].to_bits()) << 32).collect())
 }
 
-/// The mean over workers of what each has for an element, as running statistics are averaged for evaluation.
-pub(crate) fn mean<'a>(all: impl ExactSizeIterator<Item = &'a [f32]>) -> Vec<f32> {
-    let count = all.len() as f64;
-    let mut mean: Vec<f64> = Vec::new();
-    for values in all {
-        mean.resize(values.len(), 0.0);
-        mean.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(*value) / count);
-    }
-    mean.into_iter().map(|value| value as f32).collect()
-}
-
 fn encode(legacy: &Legacy) -> Vec<u64> {
     let outcome = &legacy.outcome;
     let mut words = vec![

@@ -10,9 +10,10 @@ use crate::device::{Arrival, Buffers, Device, DeviceError, Step, Values};
 use crate::error::ExecError;
 use crate::init;
 use crate::replica::{Making, Replica};
+use crate::setup::Setup;
+use crate::snapshot::ORDER_ELEMENTS;
 use crate::transport::RegionMut;
 use crate::whole;
-use crate::worker::{ORDER_ELEMENTS, Setup};
 
 /// All that messages of a rank read and write; it outlives the rank's end of the wires.
 pub(crate) struct Memory {

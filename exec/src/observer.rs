@@ -3,9 +3,9 @@
 use lockstep_topology::InputError;
 
 use crate::error::ExecError;
-use crate::fault::Fault;
+use crate::fault::InjectedFault;
 use crate::flight::Flight;
-use crate::worker::{Order, Snapshot};
+use crate::snapshot::{Order, Snapshot};
 
 /// Follows a run. Its methods are called on any thread; what is not implemented does nothing.
 pub trait Observer: Sync {
@@ -60,7 +60,7 @@ pub trait Observer: Sync {
     }
 
     /// What is to go wrong, where that is what is tested.
-    fn fault(&self) -> Option<Fault> {
+    fn fault(&self) -> Option<InjectedFault> {
         None
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lockstep_models::memory::Reuse;
 
-use crate::device::cpu::Workspace;
+use crate::workspace::Workspace;
 
 /// Elements of a cache line, on which arenas begin.
 const LINE: usize = 16;

@@ -6,50 +6,47 @@ use lockstep_models::Program;
 use lockstep_models::memory::Memory;
 use lockstep_topology::{Bytes, InputError};
 
-use crate::device::cpu::{Threads, workspace_bytes};
-use crate::error::ExecError;
-
 /// Optimizer state of a replica per parameter: its velocity.
 const OPTIMIZER_ELEMENTS: u64 = 1;
 
 /// More threads than this Linux numbers nowhere, whatever its limits.
 const MOST_THREADS: u64 = 1 << 22;
 
-/// How many ranks of the first role the host's memory that is left would hold; as many as anybody asks for where nobody can say.
+/// How many ranks of the first role, each with a `workspace` of so many bytes, the host's memory that is left would hold; as many as
+/// anybody asks for where nobody can say.
 ///
 /// # Errors
-/// An exchange's algorithm that cannot serve its group, threads that the system does not give.
-pub(crate) fn most_ranks(program: &Program, threads: usize) -> Result<u32, ExecError> {
+/// An exchange's algorithm that cannot serve its group.
+pub(crate) fn most_ranks(program: &Program, workspace: usize) -> Result<u32, InputError> {
     let Some(available) = available() else { return Ok(u32::MAX) };
-    let workspace = workspace_bytes(program, &Threads::planned(threads)) as u64;
+    let workspace = workspace as u64;
     let each = Memory::of_role(program, 0, OPTIMIZER_ELEMENTS)?.total() + workspace;
     Ok((available / each.max(1)).min(u64::from(u32::MAX)) as u32)
 }
 
 /// Refuses a program whose ranks `here`, those of this process, need more of the host's memory than there is, before any of it
-/// is taken; `threads` are those of each rank, which has activations where it `computes`.
+/// is taken; each has a `workspace` of so many bytes, and activations, where it computes.
 ///
 /// # Errors
 /// The estimate, what there is, and what would fit.
-pub(crate) fn check_room(program: &Program, here: &[u32], threads: usize, computes: bool) -> Result<(), InputError> {
+pub(crate) fn check_room(program: &Program, here: &[u32], workspace: Option<usize>) -> Result<(), InputError> {
     // Where nobody can say, the system will.
     let Some(available) = available() else { return Ok(()) };
-    check_against(available, program, here.iter().copied(), &Threads::planned(threads), computes)
+    check_against(available, program, here.iter().copied(), workspace)
 }
 
 fn check_against(
     available: u64,
     program: &Program,
     ranks: impl Iterator<Item = u32>,
-    threads: &Threads,
-    computes: bool,
+    workspace: Option<usize>,
 ) -> Result<(), InputError> {
     let of_role = |role| {
         let memory = Memory::of_role(program, role, OPTIMIZER_ELEMENTS)?;
-        Ok(if computes { memory } else { Memory { activations: 0, optimizer: 0, ..memory } })
+        Ok(if workspace.is_some() { memory } else { Memory { activations: 0, optimizer: 0, ..memory } })
     };
     let memories: Vec<Memory> = (0..program.roles.len()).map(of_role).collect::<Result<_, InputError>>()?;
-    let workspace = if computes { workspace_bytes(program, threads) as u64 } else { 0 };
+    let workspace = workspace.unwrap_or(0) as u64;
     let (mut needed, mut learners) = (0u64, 0u64);
     for rank in ranks {
         let memory = &memories[program.role_of(rank)];
@@ -170,14 +167,15 @@ mod tests {
     use lockstep_topology::ErrorPlace;
 
     use super::*;
+    use crate::device::cpu::{Threads, workspace_bytes};
 
     #[test]
     fn what_does_not_fit_is_refused_with_what_would() {
         let job = Job::new(Arc::new(Model::load("resnet-32").unwrap()), 4, 64);
         let program = job.program().unwrap();
-        let threads = Threads::one();
-        let refused = |available, ranks| check_against(available, &program, 0..ranks, &threads, true).err();
-        let one = Memory::of_role(&program, 0, 1).unwrap().total() + workspace_bytes(&program, &threads) as u64;
+        let workspace = |program: &Program| Some(workspace_bytes(program, &Threads::one()));
+        let refused = |available, ranks| check_against(available, &program, 0..ranks, workspace(&program)).err();
+        let one = Memory::of_role(&program, 0, 1).unwrap().total() + workspace(&program).unwrap() as u64;
         assert_eq!(refused(4 * one, 4), None);
         let error = refused(4 * one - 1, 4).unwrap();
         assert_eq!((&error.place, error.value.as_str()), (&ErrorPlace::Flag("batch_per_rank"), "64"));
@@ -186,12 +184,12 @@ mod tests {
         assert!(refused(1000, 4).unwrap().message.contains("not one sample"));
         // What is said to fit does.
         let samples = Job { batch_per_rank: 63, ..job }.program().unwrap();
-        assert_eq!(check_against(4 * one - 1, &samples, 0..4, &threads, true), Ok(()));
+        assert_eq!(check_against(4 * one - 1, &samples, 0..4, workspace(&samples)), Ok(()));
         assert_eq!(refused(4 * one - 1, 3), None);
         // Without arithmetic there are no activations, but each rank has its parameters and their gradients.
         let parameters = program.model.parameter_elements() * 4;
-        assert_eq!(check_against(one - 1, &program, 0..1, &threads, false), Ok(()));
-        assert!(check_against(8 * parameters - 1, &program, 0..4, &threads, false).is_err());
+        assert_eq!(check_against(one - 1, &program, 0..1, None), Ok(()));
+        assert!(check_against(8 * parameters - 1, &program, 0..4, None).is_err());
     }
 
     #[test]

@@ -18,16 +18,17 @@ use crate::error::ExecError;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::flight::{Aside, Flights};
 use crate::found::Found;
-use crate::gather::{Legacy, gather, mean};
+use crate::gather::{Legacy, gather};
 use crate::holdings::Memory;
 use crate::observer::Observer;
 use crate::pin::Pins;
 use crate::pool::Arenas;
-use crate::state::{Position, State};
+use crate::setup::{Evaluations, Setup};
+use crate::state::{Position, State, mean};
 use crate::transport::{Transport, control, memory};
 use crate::watch::Guard;
 use crate::whole::{assemble, common};
-use crate::worker::{Evaluations, Setup, Worker, losses_of};
+use crate::worker::{Worker, losses_of};
 
 pub use check::check_run;
 #[cfg(feature = "mpi")]
@@ -35,7 +36,7 @@ pub use processes::run_processes;
 pub use result::Run;
 
 /// What a run needs beside program and data.
-pub struct Options<'a> {
+pub struct RunOptions<'a> {
     /// Optimizer steps.
     pub steps: u32,
     /// Steps at the start that statistics leave out.
@@ -65,9 +66,9 @@ pub struct Options<'a> {
     pub observer: &'a dyn Observer,
 }
 
-impl Default for Options<'_> {
+impl Default for RunOptions<'_> {
     fn default() -> Self {
-        Options {
+        RunOptions {
             steps: 10,
             warm_up: 2,
             seed: 1,
@@ -89,7 +90,7 @@ impl Default for Options<'_> {
 ///
 /// # Errors
 /// Bad input, a rank that panics or stalls.
-pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<Run, ExecError> {
+pub fn run(program: &Program, data: &Dataset, options: &RunOptions<'_>) -> Result<Run, ExecError> {
     on_threads(program, data, options, None)
 }
 
@@ -97,7 +98,7 @@ pub fn run(program: &Program, data: &Dataset, options: &Options<'_>) -> Result<R
 pub(crate) fn on_threads(
     program: &Program,
     data: &Dataset,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     hosts: Option<&[u32]>,
 ) -> Result<Run, ExecError> {
     data.check_fits(&program.model)?;
@@ -125,7 +126,7 @@ pub(crate) fn on_threads(
 fn setup<'a>(
     program: &'a Program,
     data: &'a Dataset,
-    options: &'a Options<'a>,
+    options: &'a RunOptions<'a>,
     here: impl Iterator<Item = u32>,
 ) -> Result<Setup<'a>, InputError> {
     let batches = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
@@ -219,7 +220,12 @@ fn body(
 }
 
 /// Puts the legacies together; the workers must have ended with the same parameters.
-fn finish(setup: &Setup<'_>, options: &Options<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<Run, ExecError> {
+fn finish(
+    setup: &Setup<'_>,
+    options: &RunOptions<'_>,
+    mut legacies: Vec<Legacy>,
+    found: Found,
+) -> Result<Run, ExecError> {
     let program = setup.program;
     // What the ranks worked in goes back before the results are copied.
     options.arenas.pool.clear();

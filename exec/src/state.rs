@@ -59,8 +59,8 @@ impl State {
 
     /// The running statistics of worker `rank`; those of a new one are the mean of all.
     pub(crate) fn statistics_of(&self, rank: usize) -> Vec<f32> {
-        let mean = || crate::gather::mean(self.statistics.iter().map(Vec::as_slice));
-        self.statistics.get(rank).cloned().unwrap_or_else(mean)
+        let of_all = || mean(self.statistics.iter().map(Vec::as_slice));
+        self.statistics.get(rank).cloned().unwrap_or_else(of_all)
     }
 
     /// Whether it is one of `program`'s kind: of its model, and with an average model or without.
@@ -78,6 +78,17 @@ impl State {
             && self.weights.iter().chain(&self.references).all(|weights| long(weights, parameters))
             && self.statistics.iter().all(|of| long(of, statistics))
     }
+}
+
+/// The mean over workers of what each has for an element, as running statistics are averaged for evaluation.
+pub(crate) fn mean<'a>(all: impl ExactSizeIterator<Item = &'a [f32]>) -> Vec<f32> {
+    let count = all.len() as f64;
+    let mut mean: Vec<f64> = Vec::new();
+    for values in all {
+        mean.resize(values.len(), 0.0);
+        mean.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(*value) / count);
+    }
+    mean.into_iter().map(|value| value as f32).collect()
 }
 
 #[cfg(test)]

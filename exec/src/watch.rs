@@ -4,43 +4,21 @@
 //! never returns, a call into MPI that blocks, ranks that wait for each other outside of exchanges, threads that do not end.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::error::ExecError;
 use crate::flight::{Flight, Flights};
 use crate::observer::Observer;
+use crate::patience::ASIDE;
 use crate::stall::diagnose;
 
 /// A rank in an operation has so many stall limits, for its peers, who wait, give up after one.
 const IN_OPERATION: f64 = 2.0;
-/// What is no exchange (an evaluation, a checkpoint, the start) has so many.
-pub const ASIDE: u32 = 10;
 /// So long after the job was given up its threads must have ended.
 const GRACE: Duration = Duration::from_secs(1);
 /// Between two looks, at most.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// Does `work` on this thread; where nothing counts `moves` up for as long as `limit` meanwhile, `late` is called on another, once.
-///
-/// It is for what stands around a run: a call into MPI that waits for all processes does not return when one never comes.
-pub fn patiently<T>(limit: Duration, moves: &AtomicU64, late: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
-    std::thread::scope(|scope| {
-        let (working, ended) = mpsc::channel::<()>();
-        scope.spawn(move || {
-            let mut before = moves.load(Ordering::Relaxed);
-            while ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                if std::mem::replace(&mut before, moves.load(Ordering::Relaxed)) == before {
-                    return late();
-                }
-            }
-        });
-        let result = work();
-        drop(working);
-        result
-    })
-}
 
 /// What the ranks of a process and its watchdog share.
 pub(crate) struct Guard<'a> {
@@ -139,25 +117,5 @@ impl<'a> Guard<'a> {
         let flights = self.flights.read();
         let silent = flights.iter().filter(|flight| !flight.over && flight.idle_s > most(flight));
         silent.map(|flight| (flight.rank, flight.idle_s)).max_by(|a, b| a.1.total_cmp(&b.1))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicBool;
-
-    use super::*;
-
-    #[test]
-    fn only_what_does_not_move_is_late() {
-        let (moves, late, limit) = (AtomicU64::new(0), AtomicBool::new(false), Duration::from_millis(100));
-        let told = || late.store(true, Ordering::Relaxed);
-        assert_eq!(patiently(Duration::from_secs(60), &moves, told, || 7), 7);
-        assert!(!late.load(Ordering::Relaxed));
-        patiently(limit, &moves, told, || {
-            while !late.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
     }
 }

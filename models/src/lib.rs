@@ -21,6 +21,7 @@ pub mod overlap;
 mod partition;
 mod passes;
 mod precision;
+pub mod profile;
 mod program;
 mod ranks;
 mod sampling;

@@ -4,12 +4,10 @@
 //! data sheets, [`Table`] what was measured on the machine.
 
 mod fill;
-mod key;
 mod near;
 mod roofline;
 mod table;
 
-pub use key::chain_key;
 #[cfg(test)]
 pub(crate) use near::estimated;
 pub use roofline::Roofline;

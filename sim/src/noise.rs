@@ -7,7 +7,7 @@ mod record;
 mod stated;
 
 pub use distribution::{Distribution, FAMILIES, Family};
-pub use fit::{Fit, fit};
+pub use fit::{Fit, fits};
+pub use record::Noise;
 pub(crate) use record::Place;
-pub use record::{Noise, NoiseTrace};
 pub use stated::Jitter;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lockstep_models::median;
-use lockstep_sim::{Interval, NoiseTrace};
+use lockstep_models::profile::{Interval, NoiseTrace};
 
 use super::interval::interval;
 use crate::host::Cores;

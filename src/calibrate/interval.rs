@@ -1,7 +1,7 @@
 //! The median of repeated measurements with a confidence interval that assumes nothing about their distribution.
 
 use lockstep_models::median;
-use lockstep_sim::Interval;
+use lockstep_models::profile::Interval;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 /// Median and 95 % confidence interval of `values`, from the order statistics: how many of n values lie below the true

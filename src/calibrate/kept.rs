@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lockstep_sim::{ComputeEntry, PROFILE_VERSION, Point, Profile};
+use lockstep_models::profile::{ComputeEntry, PROFILE_VERSION, Point, Profile};
 use lockstep_topology::InputError;
 
 use crate::host::Host;

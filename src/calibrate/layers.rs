@@ -8,8 +8,8 @@ use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
+use lockstep_models::profile::{ComputeEntry, Point, chain_key};
 use lockstep_models::{Op, Program};
-use lockstep_sim::{ComputeEntry, Point, chain_key};
 
 use super::bench::{Figure, Turns};
 use super::needs::{Need, Subject};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use lockstep_exec::Pins;
 use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control, memory};
-use lockstep_sim::{Interval, TransportEntry};
+use lockstep_models::profile::{Interval, TransportEntry};
 use lockstep_topology::Rank;
 
 use super::bench::{Elsewhere, Gate};

@@ -17,8 +17,8 @@ mod tests;
 use std::sync::Arc;
 
 use lockstep_exec::data::Dataset;
+use lockstep_models::profile::{NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
 use lockstep_models::{Augmentation, Bucket, Job, Model, Program};
-use lockstep_sim::{NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
 use lockstep_topology::InputError;
 
 use crate::experiment::{Configuration, Experiment};

@@ -8,8 +8,8 @@ use lockstep_exec::check_buffers;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::{Threads, workspace_bytes};
 use lockstep_models::memory::Memory;
+use lockstep_models::profile::{Profile, chain_key};
 use lockstep_models::{Op, Program, Role};
-use lockstep_sim::{Profile, chain_key};
 use lockstep_topology::InputError;
 
 /// One figure of a profile.
@@ -56,8 +56,9 @@ impl Need {
 
     /// What a profile knows.
     pub(super) fn known(profile: &Profile) -> BTreeSet<Need> {
-        let of_chain =
-            |entry: &lockstep_sim::ComputeEntry| Need::Compute(entry.chain.clone(), entry.phase.clone(), entry.samples);
+        let of_chain = |entry: &lockstep_models::profile::ComputeEntry| {
+            Need::Compute(entry.chain.clone(), entry.phase.clone(), entry.samples)
+        };
         let updates = profile.update.iter().map(|point| Need::Update(point.elements));
         let loads = profile.load.iter().map(|point| Need::Load(point.elements));
         profile.compute.iter().map(of_chain).chain(updates).chain(loads).collect()
@@ -97,8 +98,8 @@ pub fn check_room(subjects: &[Subject], cores: usize) -> Result<(), InputError> 
 
 #[cfg(test)]
 mod tests {
+    use lockstep_models::profile::Interval;
     use lockstep_models::{Job, Model};
-    use lockstep_sim::Interval;
 
     use super::super::bench::Figure;
     use super::super::{kept, layers};

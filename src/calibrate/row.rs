@@ -1,6 +1,6 @@
 //! A row of `calibrate`: one figure of the profile.
 
-use lockstep_sim::{Interval, Profile};
+use lockstep_models::profile::{Interval, Profile};
 use schemars::JsonSchema;
 use serde::Serialize;
 

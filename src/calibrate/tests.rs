@@ -1,6 +1,6 @@
 //! What a profile keeps when more is measured, and when it is measured anew.
 
-use lockstep_sim::{ComputeEntry, Interval, NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
+use lockstep_models::profile::{ComputeEntry, Interval, NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
 
 use super::kept::{difference, lay_over};
 use super::{MOST_NOISE, append};

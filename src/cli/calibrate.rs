@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use lockstep_models::Model;
-use lockstep_sim::{Fit, NoiseTrace, Profile};
+use lockstep_models::profile::{NoiseTrace, Profile};
+use lockstep_sim::{Fit, fits};
 use lockstep_topology::InputError;
 
 use super::flags::positive;
@@ -105,7 +106,7 @@ impl Calibrate {
 
 /// The family that fits the recorded noise best, how far it is from it, and how far the others are behind.
 fn fitted(trace: &NoiseTrace) -> Option<String> {
-    let fits = trace.fits();
+    let fits = fits(trace);
     let (best, others) = fits.split_first()?;
     let behind = |fit: &Fit| format!("{} +{:.0}", fit.distribution.family(), fit.aic - best.aic);
     let others: Vec<String> = others.iter().map(behind).collect();

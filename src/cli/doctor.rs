@@ -7,10 +7,10 @@ use std::process::Command;
 
 use clap::Args;
 use lockstep_cuda::{Places, probe};
-use lockstep_sim::Profile;
+use lockstep_models::profile::Profile;
 use lockstep_topology::Bytes;
 
-use crate::measure::HAS_MPI;
+use crate::launch::HAS_MPI;
 use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, Report};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lockstep_models::Model;
-use lockstep_sim::GpuEntry;
+use lockstep_models::profile::GpuEntry;
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::flags::{parsed, positive};
@@ -97,7 +97,7 @@ impl Profile {
 
 /// What ranks took of the device, beside their plan.
 fn memory(gpu: &GpuEntry) -> Vec<String> {
-    let note = |entry: &lockstep_sim::MemoryEntry| {
+    let note = |entry: &lockstep_models::profile::MemoryEntry| {
         let (planned, taken) = (Bytes(entry.planned_bytes), Bytes(entry.taken_bytes));
         format!("{} at a batch of {} took {taken} of {}, by the plan {planned}", entry.model, entry.samples, gpu.model)
     };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use lockstep_exec::Fault;
+use lockstep_exec::InjectedFault;
 use lockstep_topology::InputError;
 
 use super::flags::parsed;
@@ -40,8 +40,8 @@ pub(super) struct OperationFlags {
     #[arg(long, value_name = "DIR", default_value = ".", hide_default_value = true)]
     flight: PathBuf,
     /// Let something go wrong, e.g. hang:1@3: on rank 1 in step 3
-    #[arg(long, value_parser = parsed::<Fault>, value_name = "FAULT", hide = true)]
-    fault: Option<Fault>,
+    #[arg(long, value_parser = parsed::<InjectedFault>, value_name = "FAULT", hide = true)]
+    fault: Option<InjectedFault>,
 }
 
 /// Reads `60`, `60s` and `0.5s`.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use lockstep_sim::TransportEntry;
+use lockstep_models::profile::TransportEntry;
 
 use super::Asked;
 use crate::calibrate::{Kept, add, check_room, difference, missing, of_experiment, of_host, of_processes, save};

@@ -1,7 +1,9 @@
 //! One segment of a training: so many steps on the ranks of a launch, watched over, with progress and metrics.
 
 use lockstep_exec::data::Dataset;
-use lockstep_exec::{Arenas, Evaluations, ExecError, Fault, Flight, Observer, Options, Order, Snapshot, State};
+use lockstep_exec::{
+    Arenas, Evaluations, ExecError, Flight, InjectedFault, Observer, Order, RunOptions, Snapshot, State,
+};
 use lockstep_topology::InputError;
 
 use super::Measured;
@@ -84,7 +86,7 @@ impl Observer for Follower<'_> {
         self.operation.end_stuck(error);
     }
 
-    fn fault(&self) -> Option<Fault> {
+    fn fault(&self) -> Option<InjectedFault> {
         self.operation.fault
     }
 }
@@ -126,7 +128,7 @@ pub(crate) fn segment(
         all: first + u64::from(steps),
     };
     let replay = experiment.replay.as_deref().map(|claims| claims_from(claims, first));
-    let options = Options {
+    let options = RunOptions {
         steps,
         warm_up: experiment.warmup_steps.unwrap_or(WARM_UP.min(steps / 4)).min(steps.saturating_sub(1)),
         seed,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use lockstep_exec::device::DeviceError;
-use lockstep_sim::LearnersEntry;
+use lockstep_models::profile::LearnersEntry;
 
 use super::steps::{Rank, Stand, WARM_UP};
 use crate::calibrate::interval;

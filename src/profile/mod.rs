@@ -21,10 +21,10 @@ use lockstep_cuda::{Direct, Gpu, Gpus, Places, Rates, Way, free_memory, probe, r
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_models::memory::Memory;
-use lockstep_models::{Augmentation, Model, Op, Pass, Phase, Program};
-use lockstep_sim::{
+use lockstep_models::profile::{
     ComputeEntry, CopyEntry, DirectEntry, GpuEntry, HardwareEntry, MemoryEntry, Point, Profile, SumEntry, chain_key,
 };
+use lockstep_models::{Augmentation, Model, Op, Pass, Phase, Program};
 use lockstep_topology::InputError;
 
 use crate::calibrate::{interval, merge, of_host, one_worker};

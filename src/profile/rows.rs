@@ -1,6 +1,6 @@
 //! A GPU's figures as rows, in the form of those of `calibrate`.
 
-use lockstep_sim::{GpuEntry, Interval};
+use lockstep_models::profile::{GpuEntry, Interval};
 
 use crate::calibrate::CalibrationRow;
 

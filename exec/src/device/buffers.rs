@@ -5,9 +5,9 @@ use std::ops::Range;
 use lockstep_models::{Buffer, Copy};
 
 use crate::arena::Arena;
+use crate::simd::add_into;
 
 use super::Values;
-use super::cpu::{add_into, copy};
 
 /// Gradients, parameters, what the program declares, and what training keeps beside them.
 pub(crate) struct Buffers {
@@ -113,7 +113,7 @@ pub(super) fn move_rows(of: &Copy, from: &[f32], to: &mut [f32]) {
             let (read, written) = rows.at(index);
             let source = &from[read as usize..(read + rows.length) as usize];
             let target = &mut to[written as usize..(written + rows.length) as usize];
-            if of.add { add_into(target, source) } else { copy(target, source) }
+            if of.add { add_into(target, source) } else { target.copy_from_slice(source) }
         }
     }
 }

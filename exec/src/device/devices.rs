@@ -5,7 +5,7 @@ use std::fmt;
 use lockstep_models::Program;
 use lockstep_topology::InputError;
 
-use super::cpu::{Cpu, Threads};
+use super::cpu::{Cpu, Threads, workspace_bytes};
 use super::{Blueprint, Device, DeviceError, Null};
 use crate::error::ExecError;
 use crate::room;
@@ -28,9 +28,9 @@ pub trait Devices: fmt::Debug + Send + Sync {
     /// How many ranks of the first role fit into the memory that is left; as many as anybody asks for where nobody can say.
     ///
     /// # Errors
-    /// An exchange's algorithm that cannot serve its group, threads that the system does not give; a device's.
+    /// An exchange's algorithm that cannot serve its group; a device's.
     fn most_ranks(&self, program: &Program, threads: usize) -> Result<u32, ExecError> {
-        room::most_ranks(program, threads)
+        Ok(room::most_ranks(program, workspace_bytes(program, &Threads::planned(threads)))?)
     }
 
     /// Whether the ranks `here`, of this process, can add up by the devices' own library.
@@ -67,7 +67,7 @@ impl Devices for Cpus {
     }
 
     fn check_room(&self, program: &Program, here: &[u32], threads: usize) -> Result<(), InputError> {
-        room::check_room(program, here, threads, true)
+        room::check_room(program, here, Some(workspace_bytes(program, &Threads::planned(threads))))
     }
 }
 
@@ -81,7 +81,7 @@ impl Devices for Nulls {
     }
 
     /// It has parameters and gradients too.
-    fn check_room(&self, program: &Program, here: &[u32], threads: usize) -> Result<(), InputError> {
-        room::check_room(program, here, threads, false)
+    fn check_room(&self, program: &Program, here: &[u32], _: usize) -> Result<(), InputError> {
+        room::check_room(program, here, None)
     }
 }

@@ -7,7 +7,7 @@ use lockstep_models::{Job, Model, median};
 
 use super::*;
 use crate::data::Dataset;
-use crate::run::{Options, run};
+use crate::run::{RunOptions, run};
 
 #[test]
 fn the_last_thousand_are_kept_while_others_read() {
@@ -68,7 +68,7 @@ fn cost_of_a_record() {
     let record_ns = median((0..ROUNDS).map(round).collect());
     // The smallest step of the zoo: one sample, one rank.
     let (data, _) = Dataset::load("synthetic:600", &program.model).unwrap();
-    let trained = run(&program, &data, &Options { steps: 500, warm_up: 100, ..Options::default() }).unwrap();
+    let trained = run(&program, &data, &RunOptions { steps: 500, warm_up: 100, ..RunOptions::default() }).unwrap();
     let operations = program.roles[0].tasks.len() as f64;
     let step_ns = trained.timeline.step_time_s() * 1e9;
     println!(

@@ -2,14 +2,14 @@
 
 use lockstep_models::Program;
 
-use super::{Options, Run, body, check_run, finish, setup};
+use super::{Run, RunOptions, body, check_run, finish, setup};
 use crate::data::Dataset;
 use crate::error::ExecError;
 use crate::found::Found;
 use crate::holdings::Memory;
+use crate::patience::ASIDE;
+use crate::setup::Setup;
 use crate::transport::mpi::Processes;
-use crate::watch::ASIDE;
-use crate::worker::Setup;
 
 /// Runs a program on the processes that `mpirun` started, rank r in process `hosts[r]`. The result stands in the process of
 /// rank 0, the others get nothing.
@@ -21,7 +21,7 @@ pub fn run_processes(
     hosts: &[u32],
     program: &Program,
     data: &Dataset,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
 ) -> Result<Option<Run>, ExecError> {
     let here = (0..program.ranks()).zip(hosts).filter(|(_, host)| **host == processes.process());
     let here: Vec<u32> = here.map(|(rank, _)| rank).collect();
@@ -60,7 +60,7 @@ pub fn run_processes(
 fn set_up_process<'a>(
     program: &'a Program,
     data: &'a Dataset,
-    options: &'a Options<'a>,
+    options: &'a RunOptions<'a>,
     here: &[u32],
     hosts: &'a [u32],
 ) -> Result<Setup<'a>, ExecError> {

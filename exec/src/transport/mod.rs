@@ -14,11 +14,10 @@ mod error;
 pub mod memory;
 #[cfg(feature = "mpi")]
 pub mod mpi;
-mod region;
 mod slab;
 
+pub use crate::region::{Combine, Port, Region, RegionMut};
 pub use error::TransportError;
-pub use region::{Combine, Port, Region, RegionMut};
 
 /// Which messages belong together: those of equal sender, receiver and tag are matched in the order of posting.
 ///

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use crate::data::Dataset;
     use crate::observer::OnLoad;
-    use crate::run::{Options, on_threads, run};
+    use crate::run::{RunOptions, on_threads, run};
 
     /// Whatever processes learners live in, each batch is claimed once, and who makes the claims again trains the same bits.
     #[test]
@@ -272,14 +272,14 @@ mod tests {
             let model = Arc::new(random_model(3, true));
             let program = Job { strategy, bucket: Bucket::Layer, ..Job::new(model, 4, 2) }.program().unwrap();
             let data = Dataset::load("synthetic:200", &program.model).unwrap().0;
-            let options = Options { steps: 5, warm_up: 0, seed: 3, observer: &slow, ..Options::default() };
+            let options = RunOptions { steps: 5, warm_up: 0, seed: 3, observer: &slow, ..RunOptions::default() };
             let done = on_threads(&program, &data, &options, Some(&hosts)).unwrap();
             let mut batches: Vec<_> = done.claims.iter().map(|claim| (claim.iteration, claim.micro_batch)).collect();
             batches.sort_unstable();
             let each = 4 * program.accumulate;
             let all: Vec<_> = (0..5).flat_map(|iteration| (0..each).map(move |batch| (iteration, batch))).collect();
             assert_eq!(batches, all, "{hosts:?}");
-            let replay = Options { observer: &(), replay: Some(&done.claims), ..options };
+            let replay = RunOptions { observer: &(), replay: Some(&done.claims), ..options };
             assert_eq!(run(&program, &data, &replay).unwrap().state_sha256, done.state_sha256);
             let again = on_threads(&program, &data, &replay, Some(&hosts)).unwrap();
             assert_eq!((&again.state_sha256, &again.claims), (&done.state_sha256, &done.claims));

@@ -1,14 +1,14 @@
 //! Evaluation on the way: at the ends of the last epochs the model is judged on held-out samples (Goyal et al. 2017, §5.1).
 
-use lockstep_models::{Course, Judgement, Target};
+use lockstep_models::Judgement;
 use lockstep_topology::Rank;
 
 use super::Worker;
-use crate::data::Dataset;
 use crate::error::ExecError;
 use crate::flight::Aside;
-use crate::gather::mean;
 use crate::replica::Evaluation;
+use crate::setup::Evaluations;
+use crate::state::mean;
 use crate::transport::control;
 use crate::whole::assemble;
 
@@ -16,32 +16,6 @@ use crate::whole::assemble;
 const STATISTICS: u32 = 6;
 /// Kind of the messages that carry rank 0's judgement.
 const JUDGEMENT: u32 = 7;
-
-/// When a model is judged while it trains, and on what.
-#[derive(Debug, Clone, Copy)]
-pub struct Evaluations<'a> {
-    /// The samples that judge.
-    pub held_out: &'a Dataset,
-    /// So many epochs at the end of the run are each followed by an evaluation.
-    pub last_epochs: u32,
-    /// Whether batch norm's statistics are recomputed over an epoch of training samples before each.
-    pub recompute_bn: bool,
-    /// The accuracy at whose sight a run ends; every epoch is judged then.
-    pub target: Target,
-}
-
-impl Evaluations<'_> {
-    /// Whether an epoch that is judged ends when `done` steps of the run are done.
-    pub(super) fn due(&self, done: u64, course: &Course) -> bool {
-        let (epochs, all) = (done / course.steps_per_epoch, course.steps / course.steps_per_epoch);
-        done.is_multiple_of(course.steps_per_epoch) && epochs + u64::from(self.last_epochs) > all
-    }
-
-    /// Whether it is looked for the target then.
-    fn aims(&self, done: u64, course: &Course) -> bool {
-        self.target.accuracy.is_some() && done.is_multiple_of(course.steps_per_epoch)
-    }
-}
 
 impl Worker<'_> {
     /// What follows when `done` steps are done since training began, the same on all ranks: an evaluation for the record (rank

@@ -14,69 +14,27 @@ mod saving;
 mod shuffle;
 mod waiting;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::Instant;
 
-use lockstep_models::{
-    Claim, Course, Decision, Driver, Judge, Judgement, Observation, Op, Optimizer, Program, Role, Span, Stream, TaskId,
-};
+use lockstep_models::{Decision, Driver, Judge, Judgement, Observation, Op, Program, Role, Span, Stream, TaskId};
 use lockstep_topology::Time;
 
-use crate::data::{Dataset, Sampler};
-use crate::device::Devices;
+use crate::data::Sampler;
 use crate::error::ExecError;
 use crate::exchange::Traffic;
 use crate::flight::Recorder;
 use crate::holdings::Memory;
-use crate::observer::Observer;
-use crate::pool::Arenas;
 use crate::replica::Evaluation;
-use crate::state::State;
+use crate::setup::Setup;
+use crate::snapshot::{Log, Order};
 use crate::transport::Transport;
-use crate::watch::Guard;
 use deferred::Deferred;
 use desk::Desk;
-pub use evaluation::Evaluations;
 use exchanges::Slot;
 use learning::Beside;
-pub(crate) use saving::ORDER_ELEMENTS;
 use saving::Orders;
-pub use saving::{Log, Order, Snapshot};
 use shuffle::Store;
-
-/// What a worker needs beside the program.
-pub(crate) struct Setup<'a> {
-    pub program: &'a Program,
-    pub data: &'a Dataset,
-    pub optimizer: &'a Optimizer,
-    /// The sizes that the optimizer's rate follows.
-    pub course: Course,
-    /// When the model is judged on the way.
-    pub evaluations: Option<Evaluations<'a>>,
-    pub seed: u64,
-    pub devices: &'a dyn Devices,
-    pub threads: usize,
-    /// Whether a device that defers tells when each task began and ended.
-    pub timed: bool,
-    /// Where activations lie.
-    pub arenas: &'a Arenas,
-    /// Flight recorders and stall limit.
-    pub guard: Guard<'a>,
-    /// Asked by all ranks of the process; of several processes rank 0's alone hears claims.
-    pub driver: Mutex<Driver>,
-    /// The claims that are made again, where they are.
-    pub replay: Option<&'a [Claim]>,
-    /// The process of each rank, where there are several.
-    pub hosts: Option<&'a [u32]>,
-    /// What rank 0 thinks of accuracies.
-    pub judge: Judge,
-    /// Steps that were done before this run.
-    pub first: u64,
-    /// What training goes on from, unless it begins.
-    pub start: Option<&'a State>,
-    /// Who follows the run from outside.
-    pub observer: &'a dyn Observer,
-}
 
 /// What a worker leaves beside its memory.
 pub(crate) struct Outcome {

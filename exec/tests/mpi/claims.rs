@@ -10,7 +10,7 @@ use std::time::Duration;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::transport::{TransportError, control};
-use lockstep_exec::{OnLoad, Options, run, run_processes};
+use lockstep_exec::{OnLoad, RunOptions, run, run_processes};
 use lockstep_models::{Bucket, Claim, Job, random_model};
 use lockstep_topology::{Rank, Time};
 
@@ -41,10 +41,10 @@ pub(crate) fn claims(processes: &mut Processes, hosts: &[u32]) {
             std::thread::sleep(Duration::from_micros(100));
         }
     });
-    let options = Options { steps: STEPS, warm_up: 0, seed: 3, observer: &slow, ..Options::default() };
+    let options = RunOptions { steps: STEPS, warm_up: 0, seed: 3, observer: &slow, ..RunOptions::default() };
     let done = run_processes(processes, hosts, &program, &data, &options).unwrap();
     let record = share(processes, hosts, done.as_ref().map(|done| done.claims.as_slice()));
-    let replay = Options { observer: &(), replay: Some(&record), ..options };
+    let replay = RunOptions { observer: &(), replay: Some(&record), ..options };
     let again = run_processes(processes, hosts, &program, &data, &replay).unwrap();
     let Some(done) = done else { return };
     fs::remove_file(&taken).unwrap();

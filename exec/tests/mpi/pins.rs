@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::mpi::Processes;
-use lockstep_exec::{OnLoad, Options, run_processes};
+use lockstep_exec::{OnLoad, RunOptions, run_processes};
 use lockstep_models::{Job, random_model};
 
 use super::launch::Scenario;
@@ -39,7 +39,7 @@ pub(crate) fn pins(processes: &mut Processes, hosts: &[u32]) {
     let (data, _) = Dataset::load("synthetic:200", &job.model).unwrap();
     let seen = Mutex::new(Vec::new());
     let note = OnLoad(|rank: u32| seen.lock().unwrap().push((rank, allowed())));
-    let options = Options { steps: 2, warm_up: 0, observer: &note, ..Options::default() };
+    let options = RunOptions { steps: 2, warm_up: 0, observer: &note, ..RunOptions::default() };
     run_processes(processes, hosts, &job.program().unwrap(), &data, &options).unwrap();
     let mut seen = seen.into_inner().unwrap();
     seen.sort();

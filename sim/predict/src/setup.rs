@@ -1,6 +1,6 @@
 //! `Setup`: how the predictions of an experiment are made, under which noise, and how often.
 
-use lockstep_sim::{Conditions, Jitter, NetworkModel, SimOptions};
+use lockstep_sim::{Conditions, Jitter, NetworkModel, SimOptions, fits};
 use lockstep_topology::InputError;
 
 use crate::site::Site;
@@ -75,7 +75,7 @@ fn jitter(experiment: &Experiment, site: &Site) -> Result<(Jitter, u32), InputEr
     let mut jitter = stated.jitter.clone();
     if stated.fitted_kernel || stated.fitted_step {
         let trace = site.profile.as_ref().and_then(|profile| profile.noise.as_ref());
-        let Some(best) = trace.and_then(|trace| trace.fits().into_iter().next()) else {
+        let Some(best) = trace.and_then(|trace| fits(trace).into_iter().next()) else {
             let message =
                 "there is no recorded noise to fit: run lockstep calibrate on this machine, or state a family";
             return Err(experiment.locate(InputError::flag("noise", "fitted", message)));

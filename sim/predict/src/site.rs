@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lockstep_sim::{Costs, Profile, Roofline, Table};
+use lockstep_models::profile::Profile;
+use lockstep_sim::{Costs, Roofline, Table};
 use lockstep_topology::cluster::{CpuSpec, DeviceKind, GpuSpec, HostGpu, Provenance};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, ErrorPlace, InputError, Time};
 

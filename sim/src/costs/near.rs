@@ -5,10 +5,10 @@
 //! sample and, half as much, of channels and planes on either side, and 3 more where other layers are fused to it. A test leaves each
 //! measured layer of the zoo out and estimates it from the others.
 
+use lockstep_models::profile::read_key;
 use lockstep_models::{KernelClass, Node, Pass, Phase};
 use lockstep_topology::cluster::{Device, DeviceKind};
 
-use super::key::read_key;
 use super::roofline::{Roof, chain_on, efficiency, moved_by, passes};
 
 /// Measured layers that speak for one that was not.
@@ -167,7 +167,11 @@ fn by_piece(node: &Node, pass: Pass, position: usize) -> f64 {
 
 /// Seconds that the measured layers of a CPU say of `entry`'s, which may be one of them or not.
 #[cfg(test)]
-pub(crate) fn estimated(profile: &crate::Profile, device: &Device, entry: &crate::ComputeEntry) -> Option<f64> {
+pub(crate) fn estimated(
+    profile: &lockstep_models::profile::Profile,
+    device: &Device,
+    entry: &lockstep_models::profile::ComputeEntry,
+) -> Option<f64> {
     let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
     let phase = |name: &str| phases.into_iter().find(|phase| phase.name() == name);
     let mut nearest = Nearest::default();

@@ -4,16 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use lockstep_models::profile::{ComputeEntry, GpuEntry, Point, Profile, TransportEntry, chain_key};
 use lockstep_models::{Node, Op, Phase, Program};
 use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
 use lockstep_topology::{InputError, Library};
 
 use super::near::Nearest;
-use super::{Cost, Costs, MessageCost, Pair, Roofline, chain_key};
-use crate::entry::{ComputeEntry, Point};
-use crate::gpu_profile::GpuEntry;
+use super::{Cost, Costs, MessageCost, Pair, Roofline};
 use crate::noise::Noise;
-use crate::profile::{Profile, TransportEntry};
 
 /// From where a profile's noise is played.
 const NOISE_SEED: u64 = 1;

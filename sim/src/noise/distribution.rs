@@ -215,7 +215,7 @@ impl Distribution {
         Ok(Distribution { family, a, b })
     }
 
-    /// The member with these parameters, as [`fit`](super::fit()) finds them.
+    /// The member with these parameters, as a fit finds them.
     pub(super) fn of_parameters(family: Family, a: f64, b: f64) -> Distribution {
         Distribution { family, a, b }
     }

@@ -3,6 +3,7 @@
 //! All families have two parameters, so the least Akaike information criterion is the largest likelihood. Slices of a record
 //! follow each other and are not independent; the criterion ranks families, it proves none.
 
+use lockstep_models::profile::NoiseTrace;
 use special::Gamma as _;
 
 use super::{Distribution, FAMILIES, Family};
@@ -18,8 +19,14 @@ pub struct Fit {
     pub distance: f64,
 }
 
+/// Distributions fitted to the slices of all cores while all are busy, the best first.
+pub fn fits(trace: &NoiseTrace) -> Vec<Fit> {
+    let all: Vec<f64> = trace.together.iter().flatten().map(|factor| f64::from(*factor)).collect();
+    fit(&all)
+}
+
 /// The families fitted to `sample`, the best first; none where the sample does not vary or holds what is not positive.
-pub fn fit(sample: &[f64]) -> Vec<Fit> {
+fn fit(sample: &[f64]) -> Vec<Fit> {
     let mut sorted = sample.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return Vec::new() };

@@ -7,8 +7,9 @@ use lockstep_topology::InputError;
 use lockstep_topology::cluster::DeviceId;
 
 use super::*;
-use crate::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
-use crate::{Roofline, Table, chain_key};
+use crate::{Roofline, Table};
+use lockstep_models::profile::chain_key;
+use lockstep_models::profile::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
 
 pub(super) fn profile(program: &Program, chain: usize) -> Profile {
     let entry = |samples, seconds, slowdown| ComputeEntry {

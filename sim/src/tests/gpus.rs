@@ -10,7 +10,8 @@ use lockstep_topology::{Hosting, Placement, PlacementRule};
 
 use super::*;
 use crate::answer::{UNFILLED, bound};
-use crate::{ComputeEntry, GpuEntry, Interval, Point, Profile, Roofline, Table, chain_key};
+use crate::{Roofline, Table};
+use lockstep_models::profile::{ComputeEntry, GpuEntry, Interval, Point, Profile, chain_key};
 
 /// Kernels that take so long and fill so much of a GPU and of its memory's bandwidth.
 #[derive(Clone, Copy)]

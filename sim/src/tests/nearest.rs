@@ -10,7 +10,7 @@ use lockstep_topology::cluster::{CpuSpec, Provenance};
 use lockstep_topology::{Bandwidth, Cluster, Time};
 
 use crate::costs::estimated;
-use crate::{ComputeEntry, Profile};
+use lockstep_models::profile::{ComputeEntry, Profile};
 
 /// How far an estimate may be off, as a ratio.
 const BAR: f64 = 2.0;

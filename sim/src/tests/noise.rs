@@ -1,7 +1,8 @@
 //! Noise in a run: none of it changes nothing, twice the time is twice the time, and ranks that meet wait for the slowest.
 
 use super::*;
-use crate::{Noise, NoiseTrace};
+use crate::Noise;
+use lockstep_models::profile::NoiseTrace;
 
 /// Flat costs on a host with noise.
 struct Noisy {

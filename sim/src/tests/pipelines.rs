@@ -8,9 +8,10 @@ use super::*;
 use crate::engine::Engine;
 use crate::fluid::System;
 use crate::machine::Resources;
-use crate::noise::{Noise, NoiseTrace};
+use crate::noise::Noise;
 use crate::orbits::Orbits;
 use crate::plan::Plan;
+use lockstep_models::profile::NoiseTrace;
 
 /// Costs that differ from receiver to receiver.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{Cpus, Devices, Nulls};
-use lockstep_exec::{ExecError, Options, Run, run};
+use lockstep_exec::{ExecError, Run, RunOptions, run};
 use lockstep_models::{Bucket, Job, Precision, random_model};
 
 /// In a scene's own process.
@@ -52,7 +52,12 @@ fn train_by(strategy: &str, algorithm: &str, ranks: u32, devices: impl Devices +
     run(
         &program,
         &data,
-        &Options { steps: 3, devices: Arc::new(devices), stall_limit: Duration::from_secs(4), ..Options::default() },
+        &RunOptions {
+            steps: 3,
+            devices: Arc::new(devices),
+            stall_limit: Duration::from_secs(4),
+            ..RunOptions::default()
+        },
     )
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::mpi::Processes;
-use lockstep_exec::{Options, Run, run, run_processes};
+use lockstep_exec::{Run, RunOptions, run, run_processes};
 use lockstep_models::{Bucket, Job, Precision, Program, random_model};
 
 use launch::Scenario;
@@ -125,8 +125,8 @@ fn data(program: &Program) -> Dataset {
     Dataset::load("synthetic:200", &program.model).unwrap().0
 }
 
-fn options(gpus: Gpus) -> Options<'static> {
-    Options { steps: 3, devices: Arc::new(gpus), ..Options::default() }
+fn options(gpus: Gpus) -> RunOptions<'static> {
+    RunOptions { steps: 3, devices: Arc::new(gpus), ..RunOptions::default() }
 }
 
 /// What a run leaves in the process of rank 0, and how many messages have come into GPUs' memory meanwhile in all processes.

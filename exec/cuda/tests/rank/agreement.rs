@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::Devices;
-use lockstep_exec::{Evaluations, Options, Run, run};
+use lockstep_exec::{Evaluations, Run, RunOptions, run};
 use lockstep_models::{Job, Model, Optimizer, Precision, Program, Target};
 
 use crate::{cpus, gentle, gpus, near, same, scene};
@@ -21,11 +21,11 @@ fn digits(program: &Program) -> (Dataset, Dataset) {
     Dataset::load("mnist", program.whole_model()).expect("digits")
 }
 
-fn options(devices: &Arc<dyn Devices>, steps: u32) -> Options<'static> {
-    Options { steps, warm_up: 0, seed: 7, devices: devices.clone(), optimizer: gentle(), ..Options::default() }
+fn options(devices: &Arc<dyn Devices>, steps: u32) -> RunOptions<'static> {
+    RunOptions { steps, warm_up: 0, seed: 7, devices: devices.clone(), optimizer: gentle(), ..RunOptions::default() }
 }
 
-fn train(program: &Program, options: &Options<'_>) -> Run {
+fn train(program: &Program, options: &RunOptions<'_>) -> Run {
     run(program, &digits(program).0, options).expect("a run")
 }
 
@@ -97,9 +97,9 @@ fn a_run_that_stops_goes_on_to_the_bit_and_elsewhere() {
             let program = lenet(strategy, 2, 4);
             let whole = train(&program, &options(&devices, 5));
             let first = train(&program, &options(&devices, 2)).state();
-            let rest = train(&program, &Options { start: Some(&first), ..options(&devices, 3) });
+            let rest = train(&program, &RunOptions { start: Some(&first), ..options(&devices, 3) });
             assert_eq!(rest.state_sha256, whole.state_sha256, "{strategy}");
-            let elsewhere = train(&program, &Options { start: Some(&first), ..options(&cpus(), 3) });
+            let elsewhere = train(&program, &RunOptions { start: Some(&first), ..options(&cpus(), 3) });
             near(1e-5, &elsewhere.parameters, &whole.parameters, strategy);
         }
     });
@@ -112,7 +112,7 @@ fn a_timed_run_is_the_same_run() {
         let devices = gpus(Precision::F32);
         let program = lenet("ssgd", 2, 4);
         let plain = train(&program, &options(&devices, 4));
-        let timed = train(&program, &Options { timed: true, ..options(&devices, 4) });
+        let timed = train(&program, &RunOptions { timed: true, ..options(&devices, 4) });
         same(&timed.parameters, &plain.parameters, "parameters");
         for run in [&plain, &timed] {
             let spans = &run.timeline.spans;
@@ -139,7 +139,7 @@ fn models_are_judged_as_on_the_cpu() {
         let judge = |devices: &Arc<dyn Devices>| {
             let when =
                 Evaluations { held_out: &held_out, last_epochs: 1, recompute_bn: false, target: Target::default() };
-            let options = Options { evaluations: Some(when), ..options(devices, 1) };
+            let options = RunOptions { evaluations: Some(when), ..options(devices, 1) };
             let mut run = run(&program, &data, &options).expect("a run");
             let last = run.evaluate(&held_out).expect("a judgement");
             assert_eq!(run.evaluations.len(), 1);
@@ -160,7 +160,7 @@ fn a_loss_that_is_no_number_ends_the_run() {
         let program = lenet("ssgd", 2, 4);
         let optimizer = Optimizer { learning_rate: 1e30, ..gentle() };
         let error = |devices: &Arc<dyn Devices>| {
-            let options = Options { optimizer: optimizer.clone(), ..options(devices, 8) };
+            let options = RunOptions { optimizer: optimizer.clone(), ..options(devices, 8) };
             run(&program, &digits(&program).0, &options).err().expect("it diverges").to_string()
         };
         let step =

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices};
-use lockstep_exec::{ExecError, Options, run};
+use lockstep_exec::{ExecError, RunOptions, run};
 use lockstep_models::{Job, Model, Precision};
 
 use crate::{gpus, scene};
@@ -16,7 +16,8 @@ fn outcome(ranks: u32, batch: u32, devices: &Arc<dyn Devices>) -> Result<(), Exe
     let program = Job::new(model, ranks, batch).program().expect("a program");
     let (data, _) = Dataset::load("mnist", &program.model).expect("digits");
     let stall_limit = Duration::from_secs(30);
-    run(&program, &data, &Options { steps: 3, devices: devices.clone(), stall_limit, ..Options::default() }).map(drop)
+    run(&program, &data, &RunOptions { steps: 3, devices: devices.clone(), stall_limit, ..RunOptions::default() })
+        .map(drop)
 }
 
 /// What does not fit is refused with the plan's figure, before a step is made; what is said to fit does.

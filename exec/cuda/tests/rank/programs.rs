@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::Devices;
-use lockstep_exec::{Arenas, Options, Run, reference, run};
+use lockstep_exec::{Arenas, Run, RunOptions, reference, run};
 use lockstep_models::{Bucket, Job, Precision, random_model};
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
@@ -52,7 +52,7 @@ fn trained(job: &Job, seed: u64, devices: &Arc<dyn Devices>) -> Run {
     let program = job.program().expect("a program");
     let arenas = Arenas { poison: true, ..Arenas::default() };
     let (devices, stall_limit) = (devices.clone(), Duration::from_secs(120));
-    let options = Options {
+    let options = RunOptions {
         steps: STEPS,
         warm_up: 0,
         seed,
@@ -60,7 +60,7 @@ fn trained(job: &Job, seed: u64, devices: &Arc<dyn Devices>) -> Run {
         optimizer: gentle(),
         stall_limit,
         arenas,
-        ..Options::default()
+        ..RunOptions::default()
     };
     run(&program, &data(job), &options).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -1,10 +1,10 @@
 //! Sigmoid and tanh: layers whose slope follows from their own output.
 
 use super::elementwise::merge;
-use super::simd::wide;
 use super::threads::{Disjoint, Threads, tile_range};
-use super::workspace::{Workspace, bytes};
 use super::{Forward, Gradients, Head};
+use crate::simd::wide;
+use crate::workspace::{Workspace, bytes};
 
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;

@@ -1,7 +1,7 @@
 //! The rules of model averaging (Koliousis et al. 2019, Alg. 1), element by element and each in one order of rounding.
 
 use super::Slope;
-use super::simd::wide;
+use crate::simd::wide;
 
 /// `w ← w − γ·(g + λ·w)`; both slices have one length.
 pub fn descend(slope: Slope, weights: &mut [f32], gradient: &[f32]) {

@@ -9,11 +9,11 @@ use lockstep_models::BatchNorm as Layer;
 
 use super::elementwise::merge;
 use super::layout::{Fit, Layout, lines};
-use super::simd::{sum, sum_pairs, wide};
 use super::tail::relu;
 use super::threads::{Disjoint, Threads, tile_range};
-use super::workspace::{Workspace, bytes};
 use super::{Forward, Gradients, Head, Mode};
+use crate::simd::{sum, sum_pairs, wide};
+use crate::workspace::{Workspace, bytes};
 use sums::{slopes, squares, sums};
 
 /// Channels of one tile where planes are smaller than a cache line, so that tiles do not share lines.

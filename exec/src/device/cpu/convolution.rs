@@ -8,12 +8,12 @@ use lockstep_models::{Conv2d, Shape};
 
 use super::elementwise::merge;
 use super::matmul::{Matrix, multiply};
-use super::simd::{sum, wide};
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
-use super::workspace::{Workspace, bytes};
 use super::{Forward, Gradients, Head, pair};
+use crate::simd::{sum, wide};
+use crate::workspace::{Workspace, bytes};
 
 /// Elements of an unfolded group that stay in the second-level cache beside the products (512 KiB of 1 MiB).
 const CACHED: usize = 128 * 1024;

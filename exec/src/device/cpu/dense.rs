@@ -4,11 +4,11 @@ use lockstep_models::Dense as Layer;
 
 use super::elementwise::merge;
 use super::matmul::{Matrix, multiply};
-use super::simd::wide;
 use super::tail::{mask, relu};
 use super::threads::{Disjoint, Threads, tile_range};
-use super::workspace::{Workspace, bytes};
 use super::{Forward, Gradients, Head};
+use crate::simd::{add_into, wide};
+use crate::workspace::{Workspace, bytes};
 
 /// Output or input features of one tile.
 const TILE: usize = 256;
@@ -97,7 +97,7 @@ impl Head for Dense {
             let (d_weights, d_bias) = d_parameters.split_at_mut(outputs * inputs);
             if self.bias {
                 summed.fill(0.0);
-                d_products.chunks_exact(outputs).for_each(|row| super::add_into(summed, row));
+                d_products.chunks_exact(outputs).for_each(|row| add_into(summed, row));
                 merge(d_bias, summed, of.accumulate_parameters);
             }
             let d_weights = Disjoint::new(d_weights);

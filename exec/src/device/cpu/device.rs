@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use lockstep_models::{Averaging, Buffer, Copy, LayerId, Model, SgdStep};
+use lockstep_models::{Averaging, Buffer, Copy, SgdStep};
 
+use super::chain::{Chain, Work};
 use super::tensors::Tensors;
 use super::threads::tile_range;
-use super::{CrossEntropy, Kernel, Threads, average, correct, descend, layouts, move_reference, sgd_step};
+use super::{Threads, average, correct, descend, layouts, move_reference, sgd_step};
 use crate::arena::Arena;
 use crate::device::buffers::move_rows;
 use crate::device::step::Decays;
@@ -17,22 +18,6 @@ use crate::device::{
 
 /// Elements of a step that one thread moves at once; half of a core's second cache holds their four tensors.
 const TILE: usize = 1 << 14;
-
-/// What a chain computes.
-pub(super) enum Work {
-    Kernel(Kernel),
-    /// A loss, and what it counts in the sum of losses.
-    Loss(CrossEntropy, f32),
-}
-
-/// One kernel or loss, what it reads and gives, and where its parameters are.
-pub(super) struct Chain {
-    pub(super) work: Work,
-    pub(super) inputs: Vec<LayerId>,
-    pub(super) output: LayerId,
-    parameters: Range<usize>,
-    statistics: Range<usize>,
-}
 
 /// One rank's memory and kernels.
 pub struct Cpu {
@@ -49,7 +34,7 @@ pub struct Cpu {
 impl Cpu {
     /// The device of a rank, whose kernels run on `threads`.
     pub fn new(of: Blueprint<'_>, threads: &Threads) -> Cpu {
-        let mut chains: Vec<Chain> = (0..of.chains.len()).map(|index| chain(&of, index, threads)).collect();
+        let mut chains: Vec<Chain> = (0..of.chains.len()).map(|index| Chain::new(&of, index, threads)).collect();
         layouts::lay(of.program, of.role, &mut chains);
         Cpu {
             chains,
@@ -93,23 +78,6 @@ impl Cpu {
                 sgd_step(&step, weights, velocity, gradients.slice(part));
             }
         });
-    }
-}
-
-fn chain(of: &Blueprint<'_>, index: usize, threads: &Threads) -> Chain {
-    let (plan, model): (_, &Model) = (&of.chains[index], &of.program.model);
-    let (head, last) = (model.node(plan.layers[0]), plan.layers[plan.layers.len() - 1]);
-    let work = if head.layer.is_loss() {
-        Work::Loss(CrossEntropy::new(&head.layer, model.classes() as usize, plan.samples), head.loss_weight)
-    } else {
-        Work::Kernel(Kernel::new(&of.members(index), plan.samples, threads))
-    };
-    Chain {
-        work,
-        inputs: head.inputs.clone(),
-        output: last,
-        parameters: plan.parameters.clone(),
-        statistics: plan.statistics.clone(),
     }
 }
 

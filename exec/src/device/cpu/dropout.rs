@@ -7,9 +7,9 @@ use rand_chacha::rand_core::Rng;
 
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
-use super::workspace::{Workspace, bytes};
 use super::{Draw, Forward, Gradients, Head, Mode};
 use crate::data::random::{Purpose, stream_within};
+use crate::workspace::{Workspace, bytes};
 
 /// The layer and what it kept in the last training pass.
 pub(crate) struct Dropout {

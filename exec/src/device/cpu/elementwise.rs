@@ -1,11 +1,11 @@
 //! Layers whose output elements depend on one element of each input: add, ReLU, flatten (a copy), and concat.
 
 use super::layout::{Fit, Layout};
-use super::simd::wide;
 use super::tail::{mask, relu};
 use super::threads::{Disjoint, Threads, tile_range};
-use super::workspace::Workspace;
 use super::{Forward, Gradients, Head};
+use crate::simd::{add_into, wide};
+use crate::workspace::Workspace;
 
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;
@@ -14,7 +14,7 @@ const TILE: usize = 16 * 1024;
 #[inline]
 pub(crate) fn merge(target: &mut [f32], gradient: &[f32], accumulate: bool) {
     if accumulate {
-        super::add_into(target, gradient);
+        add_into(target, gradient);
     } else {
         target.copy_from_slice(gradient);
     }
@@ -52,7 +52,7 @@ impl Head for Sum {
             // The last one is added and rectified in one go.
             let mut last = others.next();
             for next in others {
-                super::add_into(output, last.replace(next).unwrap_or_default());
+                add_into(output, last.replace(next).unwrap_or_default());
             }
             wide(
                 #[inline(always)]

@@ -1,10 +1,10 @@
 //! GELU by its tanh approximation, whose slope follows from its input.
 
 use super::elementwise::merge;
-use super::simd::wide;
 use super::threads::{Disjoint, Threads, tile_range};
-use super::workspace::{Workspace, bytes};
 use super::{Forward, Gradients, Head};
+use crate::simd::wide;
+use crate::workspace::{Workspace, bytes};
 
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;

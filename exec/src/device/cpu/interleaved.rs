@@ -11,7 +11,7 @@ mod forward;
 use lockstep_models::{Conv2d, Shape};
 
 use super::layout::{Fit, Layout, SIDE_BY_SIDE as IMAGES, lines};
-use super::register_tiles::{CHANNELS, Offsets, Sixteen, available};
+use super::register_tiles::{CHANNELS, Offsets, available};
 use super::side_by_side::spread;
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads};
@@ -19,8 +19,9 @@ use super::transpose::side_by_side;
 use super::window::Window;
 use super::winograd::Winograd;
 use super::winograd_weights::WeightGradient;
-use super::workspace::Workspace;
 use super::{Forward, Gradients, Head, pair};
+use crate::workspace::Sixteen;
+use crate::workspace::Workspace;
 
 /// Elements of sixteen images' input or output beyond which the caches no longer serve them.
 const CACHED: usize = 1 << 20;

@@ -4,7 +4,7 @@
 //! tensors between them stay so, and nobody turns them. Every result is the same to the bit either way.
 
 use super::Kernel;
-use super::register_tiles::Sixteen;
+use crate::workspace::Sixteen;
 
 /// Samples side by side.
 pub const SIDE_BY_SIDE: usize = 16;

@@ -2,7 +2,7 @@
 
 use lockstep_models::{Area, LayerId, Op, Program, Role};
 
-use super::device::{Chain, Work};
+use super::chain::{Chain, Work};
 use super::{Fit, Layout, SIDE_BY_SIDE};
 
 /// What a chain asks of the tensors that it reads and writes.

@@ -6,10 +6,10 @@
 use lockstep_models::LocalResponseNorm as Layer;
 
 use super::elementwise::merge;
-use super::simd::wide;
 use super::threads::{Disjoint, Threads};
-use super::workspace::{Workspace, bytes};
 use super::{Forward, Gradients, Head};
+use crate::simd::wide;
+use crate::workspace::{Workspace, bytes};
 
 /// The layer; one sample is one tile.
 pub(crate) struct LocalResponse {

@@ -4,7 +4,7 @@ use lockstep_models::Layer;
 
 use super::Loss;
 use super::elementwise::merge;
-use super::simd::wide;
+use crate::simd::wide;
 
 /// How scores become probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,6 +33,7 @@
 mod activation;
 mod averaging;
 mod batch_norm;
+mod chain;
 mod convolution;
 mod demand;
 mod dense;
@@ -50,7 +51,6 @@ mod pooling;
 mod register_tiles;
 mod scale;
 mod side_by_side;
-mod simd;
 mod tail;
 mod team;
 mod tensors;
@@ -66,19 +66,19 @@ mod winograd;
 mod winograd_slopes;
 mod winograd_tiles;
 mod winograd_weights;
-mod workspace;
 
 use lockstep_models::{Layer, Shape};
 
 pub use super::{ChainLayer, Draw, Loss, Mode, Slope};
+pub use crate::simd::add_into;
+pub use crate::workspace::Workspace;
 pub use averaging::{average, correct, descend, move_reference};
 pub use demand::workspace_bytes;
 pub use device::Cpu;
 pub use layout::{Fit, Layout, SIDE_BY_SIDE};
 pub use loss::CrossEntropy;
 pub use threads::Threads;
-pub use update::{add_into, copy, sgd_step};
-pub use workspace::Workspace;
+pub use update::sgd_step;
 
 use super::output_of;
 use activation::{Activation, Curve};

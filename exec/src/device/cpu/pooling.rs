@@ -6,12 +6,12 @@ use lockstep_models::{Pool2d, PoolKind, Shape};
 
 use super::elementwise::merge;
 use super::layout::{Fit, Layout};
-use super::simd::{sum, wide};
 use super::tail::{Tail, max_forward};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
-use super::workspace::{Workspace, bytes};
 use super::{Forward, Gradients, Head, pair};
+use crate::simd::{sum, wide};
+use crate::workspace::{Workspace, bytes};
 use means::{average_backward, average_forward};
 
 /// Input elements of one tile.

@@ -4,10 +4,7 @@
 //! unfolded or packed (direct convolution; Georganas et al. 2018, §II, with images instead of channels as the vector). Beside
 //! each stands the obvious loop that it must equal, to the bit except for the order inside a horizontal sum.
 
-/// One place of sixteen images.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C, align(64))]
-pub(crate) struct Sixteen<T = f32>(pub(crate) [T; 16]);
+use crate::workspace::Sixteen;
 
 /// Output channels whose sums are held at once.
 pub(crate) const CHANNELS: usize = 4;

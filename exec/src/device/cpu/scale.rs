@@ -1,10 +1,10 @@
 //! A factor and a summand per channel. A thread has a channel's whole batch to itself, as in batch normalisation.
 
 use super::elementwise::merge;
-use super::simd::{sum, sum_pairs, wide};
 use super::threads::{Disjoint, Threads};
-use super::workspace::{Workspace, bytes};
 use super::{Forward, Gradients, Head};
+use crate::simd::{sum, sum_pairs, wide};
+use crate::workspace::{Workspace, bytes};
 
 /// `y = factor · x + summand` per channel.
 pub(crate) struct Scale {

@@ -2,10 +2,10 @@
 //!
 //! A pooling window's elements are whole registers here, so a maximum of sixteen images costs what one costs plane by plane.
 
-use super::register_tiles::Sixteen;
-use super::simd::sum;
 use super::tail::{Tail, relu};
 use super::window::Window;
+use crate::simd::sum;
+use crate::workspace::Sixteen;
 
 /// [`Tail::forward`] for sixteen planes: in place, or from `products` to `pooled`; returns where the result is.
 #[inline(always)]

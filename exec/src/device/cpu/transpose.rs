@@ -2,7 +2,8 @@
 //!
 //! Beside the fast loops stand the obvious ones, which they must equal to the bit.
 
-use super::register_tiles::{Sixteen, available};
+use super::register_tiles::available;
+use crate::workspace::Sixteen;
 
 /// Images and places of a block.
 const BLOCK: usize = 16;

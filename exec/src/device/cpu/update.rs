@@ -1,8 +1,8 @@
-//! The optimizer's update, and the two loops over slices that collectives need.
+//! The optimizer's update.
 
 use lockstep_models::SgdStep;
 
-use super::simd::wide;
+use crate::simd::wide;
 
 /// One step of momentum SGD: `v ← keep·v + (g + λ·w)`, then `w ← w − η·v` (Goyal et al. 2017, §3, Eq. 9), or, absorbed,
 /// `v ← keep·v + η·(g + λ·w)`, then `w ← w − v` (Eq. 10). With `nesterov` the weights take `g + λ·w + m·v` in place of v.
@@ -39,20 +39,6 @@ pub fn sgd_step(step: &SgdStep, weights: &mut [f32], velocity: &mut [f32], gradi
             }
         },
     );
-}
-
-/// `destination += source`, element by element.
-pub fn add_into(destination: &mut [f32], source: &[f32]) {
-    assert_eq!(destination.len(), source.len(), "two slices of one length");
-    wide(
-        #[inline(always)]
-        || destination.iter_mut().zip(source).for_each(|(d, s)| *d += *s),
-    );
-}
-
-/// `destination = source`.
-pub fn copy(destination: &mut [f32], source: &[f32]) {
-    destination.copy_from_slice(source);
 }
 
 #[cfg(test)]
@@ -94,15 +80,5 @@ mod tests {
                 assert!(u.iter().zip(&v).all(|(u, v)| rate * u == *v));
             }
         }
-    }
-
-    #[test]
-    fn sums_and_copies() {
-        let source: Vec<f32> = (0..100).map(|i| i as f32).collect();
-        let mut destination = vec![1.0; 100];
-        add_into(&mut destination, &source);
-        assert!(destination.iter().zip(&source).all(|(d, s)| *d == 1.0 + *s));
-        copy(&mut destination, &source);
-        assert_eq!(destination, source);
     }
 }

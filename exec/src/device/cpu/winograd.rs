@@ -7,9 +7,10 @@
 
 use std::array::from_fn;
 
-use super::register_tiles::{CHANNELS, PLACES, Sixteen};
+use super::register_tiles::{CHANNELS, PLACES};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::winograd_tiles::{POSITIONS, Tile, multiply, prefetch, prefetch_inputs, transform_input, transform_output};
+use crate::workspace::Sixteen;
 
 /// Blocks of tiles below which output channels are shared out too, so that a few threads find work.
 const FEW_BLOCKS: usize = 8;
@@ -191,8 +192,8 @@ impl Block {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::workspace::{Workspace, flat};
     use super::*;
+    use crate::workspace::{Workspace, flat};
 
     /// Y = the sums of the definition.
     fn by_definition(

@@ -7,8 +7,9 @@
 
 use std::array::from_fn;
 
-use super::register_tiles::{CHANNELS, Sixteen, available};
+use super::register_tiles::{CHANNELS, available};
 use super::winograd_tiles::{Tile, minus, plus};
+use crate::workspace::Sixteen;
 
 /// Rows of positions in a transformed tile, and positions in a row.
 pub(crate) const ROWS: usize = 4;

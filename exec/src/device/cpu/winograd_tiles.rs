@@ -5,7 +5,8 @@
 
 use std::array::from_fn;
 
-use super::register_tiles::{CHANNELS, PLACES, Sixteen, available};
+use super::register_tiles::{CHANNELS, PLACES, available};
+use crate::workspace::Sixteen;
 
 /// Places of a transformed tile.
 pub(crate) const POSITIONS: usize = 16;

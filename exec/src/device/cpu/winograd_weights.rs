@@ -3,11 +3,12 @@
 //! Tiles are transformed in blocks that stay in the second-level cache, four channels side by side, so that a tile of 4 × 4
 //! channel pairs is summed over a block in registers. Nothing is transformed back before all images have been added up.
 
-use super::register_tiles::{CHANNELS, Sixteen};
+use super::register_tiles::CHANNELS;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::winograd::corner;
 use super::winograd_slopes::{ROWS, add_products, gradient_row, input_row};
 use super::winograd_tiles::Tile;
+use crate::workspace::Sixteen;
 
 /// Sums of a tile of channel pairs.
 const SUMS: usize = CHANNELS * CHANNELS;
@@ -140,8 +141,8 @@ fn spread(
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::workspace::{Workspace, flat};
     use super::*;
+    use crate::workspace::{Workspace, flat};
 
     /// The gradient by its definition: Σ d(o, y, x) · image(c, y + k − 1, x + l − 1).
     fn by_definition(images: &[Sixteen], gradients: &[Sixteen], (height, width): (usize, usize)) -> Vec<f32> {

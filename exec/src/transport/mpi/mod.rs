@@ -13,8 +13,8 @@ use lockstep_topology::Rank;
 use super::memory::run_ends;
 use super::{Transport, TransportError};
 use crate::device::DeviceError;
+use crate::patience::patiently;
 use crate::pin::Pins;
-use crate::watch::patiently;
 
 mod aware;
 mod gateway;

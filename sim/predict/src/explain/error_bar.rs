@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use lockstep_models::Op;
+use lockstep_models::profile::{Interval, Profile, TransportEntry, chain_key};
 use lockstep_sim::answer::{OwnTime, Parameter, Sensitivity};
-use lockstep_sim::{Interval, Profile, TransportEntry, chain_key};
 
 use super::names;
 use crate::predicted::Predicted;
@@ -60,7 +60,9 @@ fn relative(profile: &Profile, time: OwnTime, predicted: &Predicted) -> f64 {
                     keys.insert((chain_key(program, chain), phase.name()));
                 }
             }
-            let own = |entry: &&lockstep_sim::ComputeEntry| keys.contains(&(entry.chain.clone(), entry.phase.as_str()));
+            let own = |entry: &&lockstep_models::profile::ComputeEntry| {
+                keys.contains(&(entry.chain.clone(), entry.phase.as_str()))
+            };
             let updates = profile.update.iter().chain(&profile.load).map(|point| point.seconds);
             let of_tasks: Vec<Interval> = profile.compute.iter().filter(own).map(|entry| entry.seconds).collect();
             if of_tasks.is_empty() { half_width(updates) } else { half_width(of_tasks.into_iter()) }

@@ -1,8 +1,9 @@
 //! Batch normalisation's sums over sixteen planes side by side, in registers; each plane's terms are added in the order of
-//! [`super::super::simd::sum_pairs`]. Beside each fast loop stands the obvious one.
+//! [`crate::simd::sum_pairs`]. Beside each fast loop stands the obvious one.
 
-use super::super::register_tiles::{Sixteen, available};
-use super::super::simd::sums_of_sixteen;
+use super::super::register_tiles::available;
+use crate::simd::sums_of_sixteen;
+use crate::workspace::Sixteen;
 
 /// Σ x of each plane.
 pub(super) fn sums(xs: &[Sixteen]) -> [f32; 16] {
@@ -66,8 +67,8 @@ mod avx512 {
         _mm512_set1_ps, _mm512_setzero_ps, _mm512_store_ps, _mm512_sub_ps,
     };
 
-    use super::super::super::simd::LANES;
     use super::Sixteen;
+    use crate::simd::LANES;
 
     /// Lanes whose sums stay in registers at once.
     const HELD: usize = 8;

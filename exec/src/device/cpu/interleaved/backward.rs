@@ -3,14 +3,15 @@
 use super::super::Gradients;
 use super::super::elementwise::merge;
 use super::super::layout::{Layout, lines, lines_mut};
-use super::super::register_tiles::{CHANNELS, Sixteen, TAPS};
+use super::super::register_tiles::{CHANNELS, TAPS};
 use super::super::side_by_side::{collect, masked, to_maxima, total};
-use super::super::simd::wide;
 use super::super::threads::{Disjoint, tile_range};
 use super::super::transpose::{apart, rectified_side_by_side, side_by_side};
 use super::super::winograd::Direction;
-use super::super::workspace::{Workspace, flat};
 use super::{IMAGES, Interleaved};
+use crate::simd::wide;
+use crate::workspace::Sixteen;
+use crate::workspace::{Workspace, flat};
 
 impl Interleaved {
     pub(super) fn backward_sixteens(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {

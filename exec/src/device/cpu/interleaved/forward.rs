@@ -1,14 +1,15 @@
 //! The forward pass over sixteen images at a time: products, the tail on them, and the outputs to where they belong.
 
 use super::super::layout::{Layout, lines_mut};
-use super::super::register_tiles::{CHANNELS, Sixteen};
+use super::super::register_tiles::CHANNELS;
 use super::super::side_by_side::after_products;
-use super::super::simd::wide;
 use super::super::threads::{Disjoint, tile_range};
 use super::super::transpose::apart;
 use super::super::winograd::Direction;
-use super::super::workspace::{Workspace, flat};
 use super::{IMAGES, Interleaved};
+use crate::simd::wide;
+use crate::workspace::Sixteen;
+use crate::workspace::{Workspace, flat};
 
 /// The outputs of one sixteen, of which every channel is written by one thread.
 enum Outputs<'a> {

@@ -1,13 +1,13 @@
 //! Means over windows: of a plane, and of sixteen planes side by side, each of which gets the bits that it would get alone.
 
 use super::super::layout::{SIDE_BY_SIDE, lines, lines_mut};
-use super::super::register_tiles::Sixteen;
-use super::super::simd::{sums_of_sixteen, wide};
 use super::super::threads::Disjoint;
 use super::super::transpose::{apart, side_by_side};
 use super::super::window::Window;
-use super::super::workspace::Workspace;
 use super::{Kind, Pooling};
+use crate::simd::{sums_of_sixteen, wide};
+use crate::workspace::Sixteen;
+use crate::workspace::Workspace;
 
 /// What is averaged: a number, or those of sixteen images.
 pub(super) trait Element: Copy {

@@ -1,8 +1,9 @@
 //! Sixteen samples side by side give the bits that planes give, through every kernel and on each of its sides.
 
-use super::super::register_tiles::{Sixteen, available};
-use super::super::workspace::flat;
+use super::super::register_tiles::available;
 use super::*;
+use crate::workspace::Sixteen;
+use crate::workspace::flat;
 
 /// A tensor as a layout wants it, on whole lines; `elements` a sample.
 fn laid(values: &[f32], elements: usize, layout: Layout) -> Vec<Sixteen> {

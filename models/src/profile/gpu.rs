@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{ComputeEntry, Interval, Point};
+use super::{ComputeEntry, Interval, Point};
 
 /// Kernels on one model of GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -129,7 +129,7 @@ pub struct MemoryEntry {
 
 impl GpuEntry {
     /// A figure that cannot have been measured, and why.
-    pub(crate) fn fault(&self) -> Option<(String, &'static str)> {
+    pub(super) fn fault(&self) -> Option<(String, &'static str)> {
         let positive = |figure: f64| figure > 0.0 && figure.is_finite();
         if self.at_once == 0 {
             return Some(("at_once = 0".to_owned(), "must be at least 1"));
@@ -155,7 +155,7 @@ impl GpuEntry {
     }
 
     /// Every interval beside those of layers, updates and loads, with its name.
-    pub(crate) fn intervals(&self) -> Vec<(String, &Interval)> {
+    pub(super) fn intervals(&self) -> Vec<(String, &Interval)> {
         let named = |name: &str| format!("{}: {name}", self.model);
         let mut all: Vec<(String, &Interval)> =
             self.learners.iter().map(|entry| (named("step of learners"), &entry.step)).collect();

@@ -1,6 +1,6 @@
 //! Runs loops with the widest vectors of the processor that is found at run time.
 //!
-//! A plain build targets the oldest x86-64, whose vectors hold four floats. The loops of this folder are ordinary Rust that the
+//! A plain build targets the oldest x86-64, whose vectors hold four floats. The loops of the CPU's kernels are ordinary Rust that the
 //! compiler vectorises; here they are compiled once more for AVX2 and AVX-512. Rust never fuses a multiplication and an
 //! addition by itself, so all versions give the same bits.
 
@@ -35,6 +35,15 @@ fn avx512<R>(work: impl FnOnce() -> R) -> R {
 #[target_feature(enable = "avx2")]
 fn avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
+}
+
+/// `destination += source`, element by element.
+pub fn add_into(destination: &mut [f32], source: &[f32]) {
+    assert_eq!(destination.len(), source.len(), "two slices of one length");
+    wide(
+        #[inline(always)]
+        || destination.iter_mut().zip(source).for_each(|(d, s)| *d += *s),
+    );
 }
 
 /// Number of partial sums in the sums below; a multiple of every vector's width.
@@ -99,6 +108,14 @@ pub(crate) fn sums_of_sixteen<const N: usize>(places: usize, f: impl Fn(usize, u
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slices_are_added() {
+        let source: Vec<f32> = (0..100).map(|i| i as f32).collect();
+        let mut destination = vec![1.0; 100];
+        add_into(&mut destination, &source);
+        assert!(destination.iter().zip(&source).all(|(d, s)| *d == 1.0 + *s));
+    }
 
     /// Planes shorter and longer than the lanes, with a rest.
     #[test]

@@ -4,9 +4,10 @@
 
 use std::fmt::Write;
 
-use lockstep_models::layer::{Attributes, KINDS};
-use lockstep_models::{Node, Program, Shape};
 use lockstep_topology::InputError;
+
+use crate::layer::{Attributes, KINDS};
+use crate::{Node, Program, Shape};
 
 /// The layers of a chain with their shapes and settings, whatever they are called: the key of measured costs.
 pub fn chain_key(program: &Program, chain: usize) -> String {
@@ -15,7 +16,7 @@ pub fn chain_key(program: &Program, chain: usize) -> String {
 }
 
 /// The key of these layers.
-pub(super) fn key_of(nodes: &[&Node]) -> String {
+fn key_of(nodes: &[&Node]) -> String {
     let mut key = String::new();
     for node in nodes {
         if !key.is_empty() {
@@ -35,7 +36,7 @@ fn size(shape: &Shape) -> String {
 }
 
 /// The layers that a key tells of; `None` where it is of another form.
-pub(super) fn read_key(key: &str) -> Option<Vec<Node>> {
+pub fn read_key(key: &str) -> Option<Vec<Node>> {
     key.split(" + ").map(read_layer).collect()
 }
 
@@ -109,7 +110,7 @@ fn read_size(text: &str) -> Option<Shape> {
 mod tests {
     use std::sync::Arc;
 
-    use lockstep_models::{Job, Model, Pass};
+    use crate::{Job, Model, Pass};
 
     use super::*;
 

@@ -3,7 +3,10 @@
 //! Kernels of a rank run one after the other, so all of them share one workspace, as large as the neediest wants it. Whatever
 //! an earlier kernel has left in it is still there: nothing in it may be taken for zero.
 
-use super::register_tiles::Sixteen;
+/// A cache line of sixteen elements: one place of sixteen images, say.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Sixteen<T = f32>(pub(crate) [T; 16]);
 
 /// Scratch memory in whole cache lines; it grows when more is asked for.
 #[derive(Debug, Default)]

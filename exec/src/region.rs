@@ -7,8 +7,8 @@ use std::any::Any;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use crate::device::DeviceError;
-use crate::device::cpu::add_into;
+use crate::device_error::DeviceError;
+use crate::simd::add_into;
 
 /// Where messages reach a device's own memory: copies and sums by the receiver's device, straight out of the sender's.
 pub trait Port: Any + Send + Sync {

@@ -4,19 +4,70 @@
 //! Every figure is an interval. A slowdown f says how much longer an operation takes when every core does the same at
 //! once: of n cores each then takes f/n of the memory, so that the n of them fill it and run at 1/f of their speed.
 
+mod gpu;
+mod key;
+mod noise;
+
 use std::path::Path;
 
 use lockstep_topology::{ErrorPlace, InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{ComputeEntry, Interval, Point};
-use crate::gpu_profile::GpuEntry;
-use crate::noise::NoiseTrace;
+pub use gpu::{CopyEntry, DirectEntry, GpuEntry, HardwareEntry, LearnersEntry, MemoryEntry, SumEntry};
+pub use key::{chain_key, read_key};
+pub use noise::NoiseTrace;
 
 /// The version of the format that this code writes and reads.
 pub const PROFILE_VERSION: u32 = 3;
 /// The oldest version that it still reads: one that knew no figures of GPUs. The second did not know its kernels and its pace.
 const OLDEST_VERSION: u32 = 1;
+
+/// A measured figure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// The figure itself, a median.
+    pub value: f64,
+    /// Lower end of its 95 % confidence interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// A figure that is known exactly.
+    pub fn exact(value: f64) -> Interval {
+        Interval { value, low: value, high: value }
+    }
+}
+
+/// One phase of one chain of layers at one batch size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComputeEntry {
+    /// The chain's layers and shapes, as [`chain_key`] writes them.
+    pub chain: String,
+    /// `forward`, `backward-data`, `backward-weight` or `backward`.
+    pub phase: String,
+    /// Samples in the batch.
+    pub samples: u32,
+    /// Seconds on one core, alone.
+    pub seconds: Interval,
+    /// How many times longer it takes when every core runs it.
+    pub slowdown: f64,
+}
+
+/// An operation on so many elements.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// fp32 elements.
+    pub elements: u64,
+    /// Seconds on one core, alone.
+    pub seconds: Interval,
+    /// How many times longer it takes when every core does it.
+    pub slowdown: f64,
+}
 
 /// A transport between ranks of the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

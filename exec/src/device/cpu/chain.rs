@@ -1,0 +1,44 @@
+//! A chain of layers as one kernel or loss of a rank, with the tensors that it reads and gives.
+
+use std::ops::Range;
+
+use lockstep_models::{LayerId, Model};
+
+use super::{CrossEntropy, Kernel, Threads};
+use crate::device::Blueprint;
+
+/// What a chain computes.
+pub(super) enum Work {
+    Kernel(Kernel),
+    /// A loss, and what it counts in the sum of losses.
+    Loss(CrossEntropy, f32),
+}
+
+/// One kernel or loss, what it reads and gives, and where its parameters are.
+pub(super) struct Chain {
+    pub(super) work: Work,
+    pub(super) inputs: Vec<LayerId>,
+    pub(super) output: LayerId,
+    pub(super) parameters: Range<usize>,
+    pub(super) statistics: Range<usize>,
+}
+
+impl Chain {
+    /// That of the chain number `index` of a blueprint.
+    pub(super) fn new(of: &Blueprint<'_>, index: usize, threads: &Threads) -> Chain {
+        let (plan, model): (_, &Model) = (&of.chains[index], &of.program.model);
+        let (head, last) = (model.node(plan.layers[0]), plan.layers[plan.layers.len() - 1]);
+        let work = if head.layer.is_loss() {
+            Work::Loss(CrossEntropy::new(&head.layer, model.classes() as usize, plan.samples), head.loss_weight)
+        } else {
+            Work::Kernel(Kernel::new(&of.members(index), plan.samples, threads))
+        };
+        Chain {
+            work,
+            inputs: head.inputs.clone(),
+            output: last,
+            parameters: plan.parameters.clone(),
+            statistics: plan.statistics.clone(),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Waiting for what cannot look at a clock itself, such as a call into MPI, and for how long.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// What is no exchange (an evaluation, a checkpoint, the start) has so many stall limits.
+pub const ASIDE: u32 = 10;
+
+/// Does `work` on this thread; where nothing counts `moves` up for as long as `limit` meanwhile, `late` is called on another, once.
+///
+/// It is for what stands around a run: a call into MPI that waits for all processes does not return when one never comes.
+pub fn patiently<T>(limit: Duration, moves: &AtomicU64, late: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
+    std::thread::scope(|scope| {
+        let (working, ended) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            let mut before = moves.load(Ordering::Relaxed);
+            while ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                if std::mem::replace(&mut before, moves.load(Ordering::Relaxed)) == before {
+                    return late();
+                }
+            }
+        });
+        let result = work();
+        drop(working);
+        result
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn only_what_does_not_move_is_late() {
+        let (moves, late, limit) = (AtomicU64::new(0), AtomicBool::new(false), Duration::from_millis(100));
+        let told = || late.store(true, Ordering::Relaxed);
+        assert_eq!(patiently(Duration::from_secs(60), &moves, told, || 7), 7);
+        assert!(!late.load(Ordering::Relaxed));
+        patiently(limit, &moves, told, || {
+            while !late.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
+}
