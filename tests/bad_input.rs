@@ -269,7 +269,7 @@ fn bad_input_is_refused_with_place_value_and_cure() {
 
 #[test]
 fn a_binary_without_mpi_says_how_to_get_it() {
-    if lockstep::launch::HAS_MPI {
+    if lockstep_measure::launch::HAS_MPI {
         eprintln!("skipped: this binary has MPI");
         return;
     }

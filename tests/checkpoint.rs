@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockstep::checkpoint::{Checkpoint, Every, Folder, VERSION, latest};
 use lockstep_exec::replica::Evaluation;
 use lockstep_exec::{Log, Position, State};
+use lockstep_measure::checkpoint::{Checkpoint, Every, Folder, VERSION, latest};
 use lockstep_models::{Claim, Judge, Model};
 use lockstep_topology::Time;
 use proptest::prelude::*;
@@ -198,7 +198,7 @@ fn one_run_at_a_time_writes_to_a_folder() {
     drop(first);
     assert!(Folder::open(&path, Every::Steps(1)).unwrap().1.is_none(), "it was given back");
     // A run that died has left its name, but not its lock.
-    let host = lockstep::host::Host::find().name;
+    let host = lockstep_measure::host::Host::find().name;
     let of = |host: &str| format!("{{\"pid\":77,\"host\":{host:?},\"since\":\"then\"}}");
     fs::write(path.join("lock"), of(&host)).unwrap();
     // Drafts carry the number of their process; older ones did not.

@@ -5,8 +5,8 @@ mod readers;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use lockstep::checkpoint::Checkpoint;
 use lockstep_exec::{Log, Position, State};
+use lockstep_measure::checkpoint::Checkpoint;
 use lockstep_models::{Judge, Model};
 
 const INPUTS: u64 = 1000;

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockstep::checkpoint::{Checkpoint, claims_behind, claims_from};
 use lockstep_exec::data::Dataset;
 use lockstep_exec::{Log, Observer, Order, Run, RunOptions, Snapshot, run};
+use lockstep_measure::checkpoint::{Checkpoint, claims_behind, claims_from};
 use lockstep_models::{Claim, Decay, Job, Model, Optimizer, Program, WarmUp, random_model};
 use lockstep_topology::InputError;
 use proptest::prelude::*;

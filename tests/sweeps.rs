@@ -1,7 +1,11 @@
 //! `lockstep sim sweep` and `exec sweep` as users meet them: fronts in all forms, an interrupt, and going on from it.
 
 use std::io::BufRead;
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+use lockstep::experiment::Experiment;
+use lockstep_measure::trained::{RunsFile, plan};
 
 use crate::commands::{folder, lockstep, number, rows, stdout};
 
@@ -139,4 +143,26 @@ fn arms_are_trained_and_what_is_there_is_not_trained_again() {
     );
     assert_eq!(rows(&folder, "exec-sweep", &command), arms);
     assert_eq!(std::fs::read_to_string(folder.join("rows.csv")).expect("rows"), whole);
+}
+
+/// The rows that are committed are those of all runs of the experiments that are committed, so that nothing is left to train.
+#[test]
+fn committed_rows_are_those_of_the_committed_experiments() {
+    let kept = tempfile::tempdir().unwrap();
+    let (claims, folder) =
+        (Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/claims"), kept.path().to_path_buf());
+    let mut runs = 0;
+    for file in std::fs::read_dir(claims.join("results")).unwrap().map(|file| file.unwrap().path()) {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let experiment = Experiment::load(&claims.join(format!("{name}.toml"))).unwrap();
+        let (plan, copy) = (plan(&experiment).unwrap(), folder.join(format!("{name}.csv")));
+        std::fs::copy(&file, &copy).unwrap();
+        let rows = RunsFile::open(&copy, &plan).unwrap();
+        for planned in &plan {
+            assert!(rows.has(planned), "{name}: {}, seed {}, run {}", planned.arm, planned.seed, planned.run);
+        }
+        assert_eq!(std::fs::read(&copy).unwrap(), std::fs::read(&file).unwrap(), "{name}: nothing is torn");
+        runs += plan.len();
+    }
+    assert!(runs > 200, "{runs} runs");
 }

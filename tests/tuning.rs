@@ -1,7 +1,7 @@
 //! The auto-tuner on simulated and on trained learners.
 
 use lockstep::experiment::{Experiment, Learners};
-use lockstep::operation::Operation;
+use lockstep_measure::operation::Operation;
 use lockstep_models::{Trial, Tuner};
 use lockstep_predict::{Setup, Site, rows};
 
@@ -63,11 +63,11 @@ fn tuning_is_refused_where_it_makes_no_sense() {
 /// A run that is tuned is the run of its segments, and a log repeats it to the bit, whatever is measured.
 #[test]
 fn a_tuned_run_repeats_by_its_log() {
-    use lockstep::launch::Launch;
-    use lockstep::measure::measure;
-    use lockstep::operation::STALL_LIMIT;
     use lockstep_exec::data::Dataset;
     use lockstep_experiment::tuner_log::Logged;
+    use lockstep_measure::launch::Launch;
+    use lockstep_measure::measure::measure;
+    use lockstep_measure::operation::STALL_LIMIT;
 
     let text = "name = \"tuned\"\nmodel = \"mlp\"\ndata = \"synthetic:2000\"\nbatch_per_rank = 8\nstrategy = \"sma\"\n\
                 learners = \"auto\"\nsteps = 70\n";

@@ -4,23 +4,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use lockstep_models::Model;
-use lockstep_models::profile::{NoiseTrace, Profile};
-use lockstep_sim::{Fit, fits};
-use lockstep_topology::InputError;
-
-use super::flags::positive;
-use crate::calibrate::{
+use lockstep_measure::calibrate::{
     CalibrationRow, Kept, add, alone, check_room, lay_over, missing, of_experiment, of_host, rows, save,
 };
-use crate::experiment::Experiment;
-use crate::host::Cores;
-use crate::quiet::Quiet;
+use lockstep_measure::host::Cores;
+use lockstep_measure::quiet::Quiet;
+use lockstep_models::Model;
+use lockstep_models::profile::{NoiseTrace, Profile};
 use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::make_place;
 use lockstep_report::progress::tell;
 use lockstep_report::{Format, Report};
+use lockstep_sim::{Fit, fits};
+use lockstep_topology::InputError;
+
+use super::flags::positive;
+use crate::experiment::Experiment;
 
 /// Flags of `calibrate`.
 #[derive(Debug, Args)]

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lockstep_topology::InputError;
-
-use crate::compare::{Asked, compare};
-use crate::devices::devices;
-use crate::experiment::{Device, Experiment, TransportKind};
-use crate::launch::Launch;
+use lockstep_measure::devices::devices;
+use lockstep_measure::launch::Launch;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
 use lockstep_report::progress::tell;
 use lockstep_report::trace::Trace;
 use lockstep_report::{Format, Report, print};
+use lockstep_topology::InputError;
+
+use crate::compare::{Asked, compare};
+use crate::experiment::{Device, Experiment, TransportKind};
 
 /// Flags of `compare`.
 #[derive(Debug, Args)]

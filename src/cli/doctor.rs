@@ -7,13 +7,12 @@ use std::process::Command;
 
 use clap::Args;
 use lockstep_cuda::{Places, probe};
+use lockstep_measure::launch::HAS_MPI;
 use lockstep_models::profile::Profile;
-use lockstep_topology::Bytes;
-
-use crate::launch::HAS_MPI;
 use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, Report};
+use lockstep_topology::Bytes;
 
 /// Where Debian's package of Fashion-MNIST puts its files.
 const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";

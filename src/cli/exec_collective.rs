@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use clap::Args;
 use lockstep_exec::{ASIDE, check_buffers, check_threads};
+use lockstep_measure::collective::{Meeting, measure};
+use lockstep_measure::launch::Launch;
+use lockstep_measure::operation::STALL_LIMIT;
 use lockstep_models::quantile;
+use lockstep_report::failure::Failure;
+use lockstep_report::progress::Estimate;
+use lockstep_report::{CollectiveRow, Format, Report};
 use lockstep_topology::{Group, InputError, Library, Schedule};
 
 use super::flags::{CollectiveFlags, positive};
 use super::operation_flags::seconds;
 use super::sim_collective::{at_algorithm, collective_run};
-use crate::collective::{Meeting, measure};
 use crate::experiment::{Experiment, TransportKind};
-use crate::launch::Launch;
-use crate::operation::STALL_LIMIT;
-use lockstep_report::failure::Failure;
-use lockstep_report::progress::Estimate;
-use lockstep_report::{CollectiveRow, Format, Report};
 
 /// What to do where buffers do not fit.
 const CURE: &str = "take a smaller size or fewer ranks";

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lockstep_cuda::{Found, Gpu, Missing, Places, probe};
-use lockstep_topology::{Bytes, InputError};
-
-use crate::host::Host;
+use lockstep_measure::host::Host;
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, Report};
+use lockstep_topology::{Bytes, InputError};
 
 /// Flags of `exec devices`.
 #[derive(Debug, Args)]

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-
-use crate::flight::{Record, account};
+use lockstep_measure::flight::{Record, account};
 use lockstep_report;
 use lockstep_report::failure::Failure;
 

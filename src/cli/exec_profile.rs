@@ -4,20 +4,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use lockstep_measure::calibrate::{CalibrationRow, rows};
+use lockstep_measure::host::Cores;
+use lockstep_measure::profile::{Wanted, gpu_rows, profile};
+use lockstep_measure::quiet::Quiet;
 use lockstep_models::Model;
 use lockstep_models::profile::GpuEntry;
-use lockstep_topology::{Bytes, ErrorPlace, InputError};
-
-use super::flags::{parsed, positive};
-use crate::calibrate::{CalibrationRow, rows};
-use crate::experiment::Device;
-use crate::host::Cores;
-use crate::profile::{Wanted, gpu_rows, profile};
-use crate::quiet::Quiet;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_writable, write_atomically};
 use lockstep_report::progress::tell;
 use lockstep_report::{Format, Report};
+use lockstep_topology::{Bytes, ErrorPlace, InputError};
+
+use super::flags::{parsed, positive};
+use crate::experiment::Device;
 
 /// Flags of `exec profile`.
 #[derive(Debug, Args)]

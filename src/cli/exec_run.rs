@@ -3,21 +3,21 @@
 use std::path::PathBuf;
 
 use clap::Args;
-
-use super::driver_flags::DriverFlags;
-use super::flags::SettingFlags;
-use super::operation_flags::OperationFlags;
-use crate::devices::devices;
-use crate::experiment::setting::RUN;
-use crate::experiment::tuner_log::Logged;
-use crate::launch::Launch;
-use crate::measure::rows;
-use crate::operation::Operation;
+use lockstep_measure::devices::devices;
+use lockstep_measure::launch::Launch;
+use lockstep_measure::measure::rows;
+use lockstep_measure::operation::Operation;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
 use lockstep_report::progress::tell;
 use lockstep_report::trace::Trace;
 use lockstep_report::{Format, Report};
+
+use super::driver_flags::DriverFlags;
+use super::flags::SettingFlags;
+use super::operation_flags::OperationFlags;
+use crate::experiment::setting::RUN;
+use crate::experiment::tuner_log::Logged;
 
 /// More seeds than this are told as a range.
 const MOST_LISTED: u32 = 16;

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-
-use super::flags::positive;
-use crate::experiment::{Arm, Experiment};
-use crate::launch::Launch;
-use crate::trained::{Data, RunsFile, answer, plan, train};
+use lockstep_measure::launch::Launch;
+use lockstep_measure::trained::{Data, RunsFile, answer, plan, train};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_writable;
 use lockstep_report::progress::{duration, tell};
 use lockstep_report::{Format, Report};
+
+use super::flags::positive;
+use crate::experiment::{Arm, Experiment};
 
 /// Flags of `exec sweep`.
 #[derive(Debug, Args)]

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use lockstep_measure::memory;
 use lockstep_models::{Model, Node, Pass};
-use lockstep_topology::{Bytes, InputError};
-
-use crate::memory;
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, LayerRow, ModelRow, Report, print};
+use lockstep_topology::{Bytes, InputError};
 
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use clap::Args;
 use lockstep_exec::InjectedFault;
+use lockstep_measure::checkpoint::{Every, Folder, latest};
+use lockstep_measure::interrupt::{Interrupt, Signal};
+use lockstep_measure::launch::Launch;
+use lockstep_measure::metrics::Metrics;
+use lockstep_measure::operation::{Operation, STALL_LIMIT};
+use lockstep_report::failure::Failure;
+use lockstep_report::progress;
 use lockstep_topology::InputError;
 
 use super::flags::parsed;
-use crate::checkpoint::{Every, Folder, latest};
 use crate::experiment::{Configuration, Experiment};
-use crate::interrupt::{Interrupt, Signal};
-use crate::launch::Launch;
-use crate::metrics::Metrics;
-use crate::operation::{Operation, STALL_LIMIT};
-use lockstep_report::failure::Failure;
-use lockstep_report::progress;
 
 /// Flags of a run's operation.
 #[derive(Debug, Clone, Args)]

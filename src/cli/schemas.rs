@@ -1,14 +1,14 @@
 //! The published JSON schemas of all reports, from the same structs that are printed.
 
-use schemars::{JsonSchema, schema_for};
-use serde_json::Value;
-
-use crate::calibrate::CalibrationRow;
-use crate::compare::CompareRow;
+use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::{
     ArmRow, CheckRow, ClusterRow, CollectiveRow, DetailRow, EpochRow, FrontRow, LayerRow, MeasuredRow, MemoryRow,
     ModelRow, PaperRow, PlotRow, PredictedRow, Report, SweepRow,
 };
+use schemars::{JsonSchema, schema_for};
+use serde_json::Value;
+
+use crate::compare::CompareRow;
 
 /// Name and schema of the JSON form of each command; they stand in `docs/schema/NAME.json`.
 pub fn schemas() -> Vec<(&'static str, Value)> {

@@ -4,15 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use lockstep_sim::NetworkModel;
-use lockstep_topology::ErrorPlace;
-
-use super::driver_flags::DriverFlags;
-use super::flags::{FoldFlags, SettingFlags};
-use crate::convergence::Convergence;
-use crate::experiment::setting::PREDICT;
-use crate::experiment::{Configuration, trials};
-use crate::interrupt::on_interrupt;
+use lockstep_measure::convergence::Convergence;
+use lockstep_measure::interrupt::on_interrupt;
 use lockstep_predict::explain::text;
 use lockstep_predict::rows::{Known, find};
 use lockstep_predict::{Predicted, Setup, Site};
@@ -21,6 +14,13 @@ use lockstep_report::output::check_outputs;
 use lockstep_report::progress::Estimate;
 use lockstep_report::trace::Trace;
 use lockstep_report::{Format, PredictedRow, Report, print};
+use lockstep_sim::NetworkModel;
+use lockstep_topology::ErrorPlace;
+
+use super::driver_flags::DriverFlags;
+use super::flags::{FoldFlags, SettingFlags};
+use crate::experiment::setting::PREDICT;
+use crate::experiment::{Configuration, trials};
 
 /// The network models by name.
 #[derive(Debug, Clone, Copy, ValueEnum)]

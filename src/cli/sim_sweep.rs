@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use lockstep_measure::interrupt::on_interrupt;
+use lockstep_predict::sweep::{Answer, Collector, How, Points, RowsFile, check, estimate, identity, run, svg};
+use lockstep_report::failure::Failure;
+use lockstep_report::output::{check_outputs, write_atomically};
+use lockstep_report::progress::{Estimate, duration};
+use lockstep_report::{Format, Report};
 use lockstep_topology::InputError;
 
 use super::flags::{FoldFlags, SettingFlags, positive};
 use super::sim_predict::Network;
 use crate::experiment::setting::SWEEP;
 use crate::experiment::sweep::{MOST_POINTS, Sweep};
-use crate::interrupt::on_interrupt;
-use lockstep_predict::sweep::{Answer, Collector, How, Points, RowsFile, check, estimate, identity, run, svg};
-use lockstep_report::failure::Failure;
-use lockstep_report::output::{check_outputs, write_atomically};
-use lockstep_report::progress::{Estimate, duration};
-use lockstep_report::{Format, Report};
 
 /// More threads than this help nobody.
 const MOST_JOBS: u32 = 1024;

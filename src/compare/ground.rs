@@ -3,16 +3,18 @@
 
 use std::path::Path;
 
+use lockstep_measure::calibrate::{
+    Kept, add, check_room, difference, missing, of_experiment, of_host, of_processes, save,
+};
+use lockstep_measure::host::Host;
+use lockstep_measure::launch::Launch;
+use lockstep_measure::quiet::Quiet;
 use lockstep_models::profile::TransportEntry;
-
-use super::Asked;
-use crate::calibrate::{Kept, add, check_room, difference, missing, of_experiment, of_host, of_processes, save};
-use crate::experiment::{Configuration, Device, Experiment, TransportKind};
-use crate::host::Host;
-use crate::launch::Launch;
-use crate::quiet::Quiet;
 use lockstep_predict::{PROFILE_PATH, Site};
 use lockstep_report::failure::Failure;
+
+use super::Asked;
+use crate::experiment::{Configuration, Device, Experiment, TransportKind};
 
 /// Where predictions are about, and what is to be said of it.
 pub(super) struct Ground {

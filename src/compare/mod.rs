@@ -13,24 +13,24 @@ use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use lockstep_exec::data::Dataset;
+use lockstep_measure::calibrate::Kept;
+use lockstep_measure::host::Cores;
+use lockstep_measure::launch::Launch;
+use lockstep_measure::measure::{Measured, lay_out, measure};
+use lockstep_measure::operation::{Operation, STALL_LIMIT};
+use lockstep_measure::quiet::Quiet;
+use lockstep_measure::run_failure::run_failure;
 use lockstep_models::{Timeline, WAIT, median, quantile};
-use lockstep_sim::Prediction;
-use lockstep_topology::InputError;
-
-use crate::calibrate::Kept;
-use crate::experiment::alike::{self, Here};
-use crate::experiment::{Configuration, Experiment};
-use crate::host::Cores;
-use crate::launch::Launch;
-use crate::measure::{Measured, lay_out, measure};
-use crate::operation::{Operation, STALL_LIMIT};
-use crate::quiet::Quiet;
-use crate::run_failure::run_failure;
-use ground::Ground;
 use lockstep_predict::{PROFILE_PATH, Setup, rows as predict};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{make_place, write_atomically};
 use lockstep_report::{PredictedRow, Report, scaling_efficiencies};
+use lockstep_sim::Prediction;
+use lockstep_topology::InputError;
+
+use crate::experiment::alike::{self, Here};
+use crate::experiment::{Configuration, Experiment};
+use ground::Ground;
 
 pub use row::CompareRow;
 

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use lockstep::checkpoint::Checkpoint;
 use lockstep::experiment::Experiment;
-use lockstep::flight::{Record, account};
+use lockstep_measure::checkpoint::Checkpoint;
+use lockstep_measure::flight::{Record, account};
 use lockstep_models::{Driver, Job, Model, Pass};
 use lockstep_topology::cluster::{Cluster, DeviceId};
 

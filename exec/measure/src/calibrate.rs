@@ -1,0 +1,198 @@
+//! Calibration: what one layer, one update, one load and one message take on this host, with intervals. Never a step.
+//!
+//! The figures go into a profile that the simulator's measured table reads; predictions are made from it before anything is
+//! trained. A profile keeps what it knows of other models: layers are known by their shapes, whoever has them.
+
+mod bench;
+mod interval;
+mod kept;
+mod layers;
+mod messages;
+mod needs;
+mod roof;
+mod row;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use lockstep_exec::data::Dataset;
+use lockstep_experiment::{Configuration, Experiment};
+use lockstep_models::profile::{NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
+use lockstep_models::{Augmentation, Bucket, Job, Model, Program};
+use lockstep_report::failure::Failure;
+use lockstep_topology::InputError;
+
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::quiet::Quiet;
+
+pub(crate) use interval::interval;
+pub use kept::{Kept, difference, lay_over, save};
+pub use needs::{Subject, check_room, missing};
+pub use row::{CalibrationRow, rows};
+
+/// Times that disturbed messages are timed.
+const TRIALS: usize = 3;
+/// Repetitions of each operation in a pass.
+const REPETITIONS: usize = 4;
+/// Messages of each kind.
+const MESSAGES: usize = 240;
+/// Slices of a core's record of noise that a profile keeps: the last ones, ten seconds of work.
+const MOST_NOISE: usize = 40_000;
+
+/// What this host is and what its roofs and messages take, without any layer; `note` is told what is being measured.
+///
+/// # Errors
+/// A measurement that fails.
+pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> Result<Profile, Failure> {
+    let host = Host::find();
+    let cores = *quiet.cores();
+    note("the roofs of this host");
+    let (flops_per_core_s, memory_bandwidth) = (roof::flops_per_core_s(), roof::memory_bandwidth(quiet));
+    note("messages between ranks of one process");
+    let memory = quiet
+        .measure(TRIALS, || messages::messages(&cores, MESSAGES))
+        .map_err(|error| Failure::Run(error.to_string()))?
+        .0;
+    Ok(Profile {
+        version: PROFILE_VERSION,
+        host: host.name,
+        cpu: host.cpu,
+        cores: cores.count() as u32,
+        date: host.date,
+        command: command.to_owned(),
+        kernels: lockstep_exec::KERNELS.to_owned(),
+        pulse_s: quiet.pulse_s(),
+        flops_per_core_s,
+        memory_bandwidth,
+        compute: Vec::new(),
+        update: Vec::new(),
+        load: Vec::new(),
+        memory,
+        mpi: None,
+        gpus: Vec::new(),
+        noise: None,
+    })
+}
+
+/// Messages between two processes of the job on this host, if there are two. Every process calls it; the answer is in that of rank 0.
+///
+/// # Errors
+/// A measurement that fails.
+pub fn of_processes(launch: &mut Launch) -> Result<Option<TransportEntry>, Failure> {
+    messages::between_processes(launch, MESSAGES)
+}
+
+/// Times what `subjects` do and adds it to a profile of this host, in place of what that knew of the same, by `command`; `note` is told
+/// what is being measured, and `quiet` which of it counts.
+pub fn add(profile: &mut Profile, subjects: &[Subject], command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) {
+    if subjects.is_empty() {
+        return;
+    }
+    note(&account(subjects));
+    let turns: Vec<_> = subjects.iter().map(|subject| layers::turns(subject, REPETITIONS)).collect();
+    let measured = bench::measure(&turns, quiet);
+    let mut fresh = Profile {
+        date: Host::find().date,
+        command: command.to_owned(),
+        compute: Vec::new(),
+        update: Vec::new(),
+        load: Vec::new(),
+        noise: None,
+        ..profile.clone()
+    };
+    for (subject, (figures, noise)) in subjects.iter().zip(measured) {
+        let layers = layers::read(subject, figures);
+        for entry in layers.compute {
+            if !fresh.compute.iter().any(|known| kept::same(known, &entry)) {
+                fresh.compute.push(entry);
+            }
+        }
+        merge(&mut fresh.update, layers.update);
+        merge(&mut fresh.load, layers.load);
+        append(&mut fresh.noise, noise);
+    }
+    lay_over(profile, fresh);
+}
+
+/// `layers of lenet at 16 and 64 samples, in parts of 2 ranks`: whose layers are measured.
+fn account(subjects: &[Subject]) -> String {
+    let mut whose: Vec<String> = Vec::new();
+    for Subject { program, .. } in subjects {
+        let parts = match &program.sharding {
+            Some(sharding) if sharding.splits_weights() => format!(" (parts of {} ranks)", sharding.ranks),
+            _ => String::new(),
+        };
+        let own = format!("{}{parts} at a batch of {}", program.whole_model().name(), program.batch_per_rank);
+        if !whose.contains(&own) {
+            whose.push(own);
+        }
+    }
+    format!("layers of {}", whose.join(", "))
+}
+
+/// What a single worker of each of `models` does at each of `batches` of `data`: which zeros a ReLU leaves decides how fast kernels
+/// are, so data are part of it.
+///
+/// # Errors
+/// Batches of zero, data that cannot be had.
+pub fn alone(models: &[Arc<Model>], batches: &[u32], data: &str) -> Result<Vec<(Program, Arc<Dataset>)>, InputError> {
+    let mut programs = Vec::new();
+    for model in models {
+        let data = dataset(data, model)?;
+        for batch in batches {
+            programs.push((one_worker(model, *batch)?, data.clone()));
+        }
+    }
+    Ok(programs)
+}
+
+/// What all `configurations` of an experiment do, with what their loads are timed with.
+///
+/// # Errors
+/// Data that cannot be had.
+pub fn of_experiment(
+    experiment: &Experiment,
+    configurations: &[Configuration],
+) -> Result<Vec<(Program, Arc<Dataset>)>, InputError> {
+    let Some(first) = configurations.first() else { return Ok(Vec::new()) };
+    let data = dataset(&experiment.data, &first.job.model).map_err(|error| experiment.locate(error))?;
+    configurations.iter().map(|configuration| Ok((configuration.program()?, data.clone()))).collect()
+}
+
+/// The samples that loads are timed with. Images that are larger than the model's serve as well.
+///
+/// # Errors
+/// Data that cannot be had.
+fn dataset(data: &str, model: &Model) -> Result<Arc<Dataset>, InputError> {
+    let patch = Augmentation { patch: true, ..Augmentation::default() };
+    Ok(Arc::new(Dataset::load_augmented(data, model, patch)?.0))
+}
+
+/// One worker's program: each of its tasks once, one update of everything.
+pub(crate) fn one_worker(model: &Arc<Model>, batch: u32) -> Result<Program, InputError> {
+    Job { bucket: Bucket::Whole, ..Job::new(model.clone(), 1, batch) }.program()
+}
+
+/// Plays `more` after what was recorded before, as far as a profile keeps it.
+fn append(noise: &mut Option<NoiseTrace>, more: NoiseTrace) {
+    let Some(known) = noise else {
+        *noise = Some(more);
+        return;
+    };
+    let latest = |slices: &mut Vec<f32>| drop(slices.drain(..slices.len().saturating_sub(MOST_NOISE)));
+    known.alone.extend(more.alone);
+    known.together.iter_mut().zip(more.together).for_each(|(known, more)| known.extend(more));
+    std::iter::once(&mut known.alone).chain(&mut known.together).for_each(latest);
+}
+
+/// Keeps one point per size: the first.
+pub(crate) fn merge(points: &mut Vec<Point>, new: Vec<Point>) {
+    for point in new {
+        if points.iter().all(|known| known.elements != point.elements) {
+            points.push(point);
+        }
+    }
+    points.sort_by_key(|point| point.elements);
+}

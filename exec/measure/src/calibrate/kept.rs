@@ -1,0 +1,93 @@
+//! What a profile of before still says: whether it is of this host, these kernels and this pace, and how new figures go over its own.
+
+use std::path::Path;
+
+use lockstep_models::profile::{ComputeEntry, PROFILE_VERSION, Point, Profile};
+use lockstep_report::output::write_atomically;
+use lockstep_topology::InputError;
+
+use crate::host::Host;
+use crate::quiet::Quiet;
+
+/// The profile of before, as far as it holds, or why it does not.
+#[derive(Debug)]
+pub struct Kept {
+    /// What holds.
+    pub profile: Option<Profile>,
+    /// Why nothing does, where there was a profile.
+    pub why: Option<String>,
+}
+
+impl Kept {
+    /// The profile at `path`, if it is of this machine as it is now: the pulses of `quiet` tell its pace.
+    pub fn open(path: &Path, quiet: &mut Quiet) -> Kept {
+        if !path.exists() {
+            return Kept { profile: None, why: None };
+        }
+        let profile = match Profile::load(path) {
+            Ok(profile) => profile,
+            Err(error) => return Kept { profile: None, why: Some(error.to_string()) },
+        };
+        let differs = difference(&profile, &Host::find(), quiet.cores().count()).or_else(|| {
+            let pulse_s = profile.pulse_s?;
+            let why = "this machine runs at another pace than when it was measured";
+            (!quiet.keeps(pulse_s)).then(|| why.to_owned())
+        });
+        match differs {
+            None => Kept { profile: Some(profile), why: None },
+            Some(why) => Kept { profile: None, why: Some(format!("{}: {why}", path.display())) },
+        }
+    }
+}
+
+/// Why the figures of a profile are not those of `host` and of this program's kernels.
+pub fn difference(profile: &Profile, host: &Host, cores: usize) -> Option<String> {
+    let Profile { host: name, cpu, kernels, .. } = profile;
+    if !profile.gpus.is_empty() {
+        return Some("it is of GPUs".to_owned());
+    }
+    if (name, cpu) != (&host.name, &host.cpu) {
+        return Some(format!("it is of {name} ({cpu}), and this is {} ({})", host.name, host.cpu));
+    }
+    if profile.cores as usize != cores {
+        return Some(format!("it is of {} cores, and there are {cores}", profile.cores));
+    }
+    if kernels != lockstep_exec::KERNELS || profile.pulse_s.is_none() {
+        let of = if kernels.is_empty() { "unknown kernels" } else { kernels };
+        return Some(format!("it is of {of}, and these are {}", lockstep_exec::KERNELS));
+    }
+    None
+}
+
+/// Whether two entries are of the same operation.
+pub(super) fn same(one: &ComputeEntry, other: &ComputeEntry) -> bool {
+    (&one.chain, &one.phase, one.samples) == (&other.chain, &other.phase, other.samples)
+}
+
+/// Replaces what `profile` says of the operations of `fresh`, a later one of the same host, and keeps all else.
+pub fn lay_over(profile: &mut Profile, fresh: Profile) {
+    let Profile { date, command, compute, update, load, noise, .. } = fresh;
+    profile.compute.retain(|known| !compute.iter().any(|entry| same(known, entry)));
+    profile.compute.extend(compute);
+    for (known, fresh) in [(&mut profile.update, update), (&mut profile.load, load)] {
+        known.retain(|point: &Point| fresh.iter().all(|entry| entry.elements != point.elements));
+        super::merge(known, fresh);
+    }
+    if let Some(noise) = noise {
+        super::append(&mut profile.noise, noise);
+    }
+    (profile.version, profile.date, profile.command) = (PROFILE_VERSION, date, command);
+}
+
+/// Writes a profile to `path`, making its folder if it is missing.
+///
+/// # Errors
+/// A place where nobody may write.
+pub fn save(profile: &Profile, path: &Path) -> Result<(), InputError> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            InputError::flag("profile", folder.display().to_string(), format!("cannot be made: {error}"))
+        })?;
+    }
+    write_atomically("--profile", path, |file| file.write_all(profile.to_json().as_bytes()))
+}

@@ -1,0 +1,260 @@
+//! Times single messages between two ranks, of this process or of two: latency α, overhead o, and per byte β (copied) and γ (summed).
+
+use std::time::Instant;
+
+use lockstep_exec::Pins;
+use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control, memory};
+use lockstep_models::profile::{Interval, TransportEntry};
+use lockstep_report::failure::Failure;
+use lockstep_topology::Rank;
+
+use super::bench::{Elsewhere, Gate};
+use super::interval::interval;
+use crate::host::Cores;
+use crate::launch::Launch;
+
+/// Elements of the messages whose bytes are timed: 2 MiB, beyond the nearest caches as gradients are.
+const LARGE: usize = 512 * 1024;
+/// Bytes walked over between large messages.
+const ELSEWHERE: usize = 8 << 20;
+/// Messages of one element in a burst, to find the overhead of one.
+const BURST: usize = 64;
+/// Kinds of the control messages of pairs in two processes: a common start, and what the receiver measured.
+const START: u32 = 8;
+const MEASURED: u32 = 9;
+
+/// One rank's memory; it outlives the wires.
+struct Side {
+    data: Vec<f32>,
+    sums: Vec<f32>,
+    /// Where what is to be added arrives, on transports that need such a place.
+    scratch: Vec<f32>,
+    elsewhere: Elsewhere,
+}
+
+impl Side {
+    fn new() -> Side {
+        let elsewhere = Elsewhere::new(ELSEWHERE);
+        Side { data: vec![1.0; LARGE], sums: vec![0.0; LARGE], scratch: vec![0.0; LARGE], elsewhere }
+    }
+}
+
+/// Two ranks that measure, seen from one of them.
+struct Pair<'a> {
+    end: &'a mut dyn Transport,
+    peer: Rank,
+    /// How they begin together: a gate of their process, or a message each way.
+    gate: Option<&'a Gate>,
+}
+
+/// What one side measured, in seconds.
+#[derive(Default)]
+struct Times {
+    round_trip: Vec<f64>,
+    overhead: Vec<f64>,
+    copy: Vec<f64>,
+    sum: Vec<f64>,
+    both: Vec<f64>,
+}
+
+/// The transport between threads of this process.
+///
+/// # Errors
+/// When a rank of the measurement fails.
+pub(super) fn messages(cores: &Cores, repetitions: usize) -> Result<TransportEntry, TransportError> {
+    let gate = Gate::new(2);
+    let spin = if cores.count() >= 2 { memory::SPIN } else { 0 };
+    let pins = cores.pins(2);
+    let run = |spin: u32, repetitions: usize, asleep: bool| {
+        memory::run(vec![Side::new(), Side::new()], spin, |end, side| {
+            let _bound = pins.bind(end.rank().0 as usize);
+            let peer = Rank(1 - end.rank().0);
+            let mut pair = Pair { end, peer, gate: Some(&gate) };
+            if asleep { pair.round_trips(side, repetitions) } else { pair.times(side, repetitions) }
+        })
+    };
+    let times = run(spin, repetitions, false)?;
+    let entry = entry(&times[0], &times[1]);
+    let sleeping = run(0, repetitions, true)?;
+    let half = |t: &f64| (t / 2.0 - entry.overhead.value).max(0.0);
+    let asleep = interval(sleeping[0].round_trip.iter().map(half).collect());
+    let more = |asleep: f64| (asleep - entry.latency.value).max(0.0);
+    let wake = Interval { value: more(asleep.value), low: more(asleep.low), high: more(asleep.high) };
+    Ok(TransportEntry { wake: Some(wake), ..entry })
+}
+
+/// The transport between two processes on the host of rank 0; `None` where there is one alone. Every process calls it, and the answer is
+/// in that of rank 0.
+///
+/// # Errors
+/// When a rank of the measurement fails.
+pub(super) fn between_processes(launch: &mut Launch, repetitions: usize) -> Result<Option<TransportEntry>, Failure> {
+    let hosts = launch.hosts();
+    let Some(other) = hosts.iter().skip(1).position(|host| *host == 0).map(|index| index as u32 + 1) else {
+        return Ok(None);
+    };
+    let measured = launch.run_ranks(launch.processes(), vec![Side::new()], |end, side| {
+        let own = end.rank().0;
+        if own != 0 && own != other {
+            return Ok(None);
+        }
+        let pins = Pins::anywhere(2);
+        let _bound = pins.bind(usize::from(own != 0));
+        let mut pair = Pair { end, peer: Rank(if own == 0 { other } else { 0 }), gate: None };
+        let times = pair.times(side, repetitions)?;
+        if own != 0 {
+            let sent = [&times.overhead, &times.copy, &times.sum, &times.both];
+            let values = sent.into_iter().flatten().map(|seconds| *seconds as f32).collect();
+            control::send_elements(pair.end, Rank(0), MEASURED, values)?;
+            return Ok(None);
+        }
+        let values = control::receive_elements(pair.end, Rank(other), MEASURED, 4 * repetitions)?;
+        let mut lists = values.chunks(repetitions).map(|list| list.iter().map(|value| f64::from(*value)).collect());
+        let mut next = || lists.next().unwrap_or_default();
+        let receiver = Times { overhead: next(), copy: next(), sum: next(), both: next(), ..Times::default() };
+        Ok(Some(entry(&times, &receiver)))
+    });
+    let measured = measured.map_err(|error| Failure::Run(error.to_string()))?;
+    Ok(measured.into_iter().next().flatten())
+}
+
+/// What the two sides say; the second one received.
+fn entry(first: &Times, receiver: &Times) -> TransportEntry {
+    let per_byte = |seconds: &f64| seconds / (4 * LARGE) as f64;
+    let bytes = |times: &[f64]| interval(times.iter().map(per_byte).collect());
+    let overhead = interval(receiver.overhead.iter().map(|t| t / BURST as f64).collect());
+    let (copy, sum) = (bytes(&receiver.copy), bytes(&receiver.sum));
+    let both = interval(first.both.iter().chain(&receiver.both).map(per_byte).collect());
+    let latency = interval(first.round_trip.iter().map(|t| (t / 2.0 - overhead.value).max(0.0)).collect());
+    TransportEntry { latency, wake: None, overhead, copy, sum, slowdown: (both.value / sum.value).max(1.0) }
+}
+
+impl Pair<'_> {
+    /// All that is timed, so many times.
+    fn times(&mut self, side: &mut Side, repetitions: usize) -> Result<Times, TransportError> {
+        let mut times = Times::default();
+        for _ in 0..repetitions {
+            times.round_trip.push(self.round_trip(side)?);
+            times.overhead.push(self.burst(side)?);
+            times.copy.push(self.large(side, Combine::Copy, false)?);
+            times.sum.push(self.large(side, Combine::Sum, false)?);
+            times.both.push(self.large(side, Combine::Sum, true)?);
+        }
+        Ok(times)
+    }
+
+    /// Round trips alone.
+    fn round_trips(&mut self, side: &mut Side, repetitions: usize) -> Result<Times, TransportError> {
+        let round_trip =
+            (0..repetitions).map(|_| self.round_trip(side)).collect::<Result<Vec<f64>, TransportError>>()?;
+        Ok(Times { round_trip, ..Times::default() })
+    }
+
+    /// Whether this one sends where only one does.
+    fn sends(&self) -> bool {
+        self.end.rank() < self.peer
+    }
+
+    fn begin(&mut self) -> Result<(), TransportError> {
+        match self.gate {
+            Some(gate) => {
+                gate.pass();
+                Ok(())
+            }
+            None => control::swap(self.end, self.peer, self.peer, START, 0).map(drop),
+        }
+    }
+
+    fn post(&mut self, data: &[f32], tag: u32) -> Result<lockstep_exec::transport::SendId, TransportError> {
+        // SAFETY: the sides outlive the ends, and nobody writes the data before the send is done.
+        let region = unsafe { Region::new(data.as_ptr(), data.len()) };
+        self.end.post_send(self.peer, Tag::control(tag), region)
+    }
+
+    fn sent(&mut self, id: lockstep_exec::transport::SendId) -> Result<(), TransportError> {
+        loop {
+            self.end.poll()?;
+            if self.end.send_done(id)? {
+                return Ok(());
+            }
+            self.end.wait(None)?;
+        }
+    }
+
+    fn send(&mut self, data: &[f32], tag: u32) -> Result<(), TransportError> {
+        let id = self.post(data, tag)?;
+        self.sent(id)
+    }
+
+    fn receive(
+        &mut self,
+        into: &mut [f32],
+        scratch: &mut [f32],
+        tag: u32,
+        combine: Combine,
+    ) -> Result<(), TransportError> {
+        // SAFETY: as above; the regions are read again only after the receive is done.
+        let region = unsafe { RegionMut::new(into.as_mut_ptr(), into.len()) };
+        let scratch = match self.end.needs_scratch() && combine == Combine::Sum {
+            // SAFETY: as above.
+            true => unsafe { RegionMut::new(scratch.as_mut_ptr(), into.len()) },
+            false => RegionMut::empty(),
+        };
+        let id = self.end.post_recv(self.peer, Tag::control(tag), region, combine, scratch)?;
+        loop {
+            self.end.poll()?;
+            if self.end.recv_done(id)? {
+                return Ok(());
+            }
+            self.end.wait(None)?;
+        }
+    }
+
+    /// A message of one element there and back, both sides waiting.
+    fn round_trip(&mut self, side: &mut Side) -> Result<f64, TransportError> {
+        let Side { data, sums, scratch, .. } = side;
+        let start = Instant::now();
+        if self.sends() {
+            self.send(&data[..1], 1)?;
+            self.receive(&mut sums[..1], scratch, 1, Combine::Copy)?;
+        } else {
+            self.receive(&mut sums[..1], scratch, 1, Combine::Copy)?;
+            self.send(&data[..1], 1)?;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Many messages that are there already when the second rank takes them.
+    fn burst(&mut self, side: &mut Side) -> Result<f64, TransportError> {
+        let Side { data, sums, scratch, .. } = side;
+        if self.sends() {
+            let ids: Result<Vec<_>, _> = data[..BURST].chunks(1).map(|element| self.post(element, 2)).collect();
+            self.begin()?;
+            ids?.into_iter().try_for_each(|id| self.sent(id))?;
+            return Ok(0.0);
+        }
+        self.begin()?;
+        let start = Instant::now();
+        for _ in 0..BURST {
+            self.receive(&mut sums[..1], scratch, 2, Combine::Sum)?;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// One large message that is there already when it is taken; with `both` the two sides exchange at once.
+    fn large(&mut self, side: &mut Side, combine: Combine, both: bool) -> Result<f64, TransportError> {
+        side.elsewhere.walk();
+        side.data.iter_mut().for_each(|value| *value *= 0.5); // a sender has just written what it sends
+        let first = self.sends();
+        let sent = if first || both { Some(self.post(&side.data, 3)?) } else { None };
+        self.begin()?;
+        let start = Instant::now();
+        if !first || both {
+            self.receive(&mut side.sums, &mut side.scratch, 3, combine)?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        sent.map_or(Ok(()), |id| self.sent(id))?;
+        self.begin()?;
+        Ok(seconds)
+    }
+}

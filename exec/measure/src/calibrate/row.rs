@@ -1,0 +1,74 @@
+//! A row of `calibrate`: one figure of the profile.
+
+use lockstep_models::profile::{Interval, Profile};
+use lockstep_report::Row;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What one operation takes on this host.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct CalibrationRow {
+    /// The operation.
+    pub operation: String,
+    /// Samples of a layer's batch, elements of an update or load; none for messages.
+    pub size: Option<u64>,
+    /// Microseconds on one core, the median; for `per MiB`, of each MiB.
+    pub time_us: f64,
+    /// Lower end of the 95 % confidence interval.
+    pub time_low_us: f64,
+    /// Its upper end.
+    pub time_high_us: f64,
+    /// How many times longer it takes when every core does the same.
+    pub slowdown: f64,
+}
+
+impl Row for CalibrationRow {}
+
+impl CalibrationRow {
+    /// The row of a figure; `scale` is what its seconds are multiplied by, such as the bytes of a MiB.
+    pub(crate) fn of(
+        operation: String,
+        size: Option<u64>,
+        seconds: Interval,
+        scale: f64,
+        slowdown: f64,
+    ) -> CalibrationRow {
+        CalibrationRow {
+            operation,
+            size,
+            time_us: seconds.value * scale * 1e6,
+            time_low_us: seconds.low * scale * 1e6,
+            time_high_us: seconds.high * scale * 1e6,
+            slowdown,
+        }
+    }
+}
+
+/// The figures of a profile.
+pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
+    let row = CalibrationRow::of;
+    let mut rows = Vec::new();
+    for entry in &profile.compute {
+        let name = format!("{} {}", entry.phase, entry.chain);
+        rows.push(row(name, Some(u64::from(entry.samples)), entry.seconds, 1.0, entry.slowdown));
+    }
+    for (name, points) in [("update", &profile.update), ("load", &profile.load)] {
+        rows.extend(points.iter().map(|p| row(name.to_owned(), Some(p.elements), p.seconds, 1.0, p.slowdown)));
+    }
+    for (name, transport) in
+        std::iter::once(("memory", &profile.memory)).chain(profile.mpi.iter().map(|mpi| ("mpi", mpi)))
+    {
+        let mib = f64::from(1u32 << 20);
+        let wake = transport.wake.map(|wake| ("wake of a sleeping receiver, on top", wake, 1.0));
+        let figures = [
+            ("latency", transport.latency, 1.0),
+            ("overhead", transport.overhead, 1.0),
+            ("copy, per MiB", transport.copy, mib),
+            ("sum, per MiB", transport.sum, mib),
+        ];
+        for (what, figure, scale) in figures.into_iter().chain(wake) {
+            rows.push(row(format!("message ({name}): {what}"), None, figure, scale, transport.slowdown));
+        }
+    }
+    rows
+}

@@ -1,0 +1,165 @@
+//! The folder of a run's checkpoints: when the next one is due, how it is written, and which are read and thrown away.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lockstep_report::output::write_atomically;
+use lockstep_topology::{InputError, read_bytes};
+
+use super::{Checkpoint, Lock};
+
+/// So many checkpoints are kept: the last one, and the one before in case the last one is damaged.
+const KEPT: usize = 2;
+
+/// How often the state is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Every {
+    /// After so many steps.
+    Steps(u64),
+    /// After the first step that ends so long after the last time.
+    Time(Duration),
+}
+
+impl FromStr for Every {
+    type Err = String;
+
+    /// Reads `100`, `100steps` and `30s`.
+    fn from_str(text: &str) -> Result<Every, String> {
+        let cure = || format!("{text:?}: write a number of steps or of seconds above 0, such as 100, 100steps or 30s");
+        let text = text.trim();
+        let number = |digits: &str| digits.trim().parse::<u64>().ok().filter(|number| *number > 0).ok_or_else(cure);
+        match text.strip_suffix("steps").or_else(|| text.strip_suffix("step")) {
+            Some(steps) => number(steps).map(Every::Steps),
+            None => match text.strip_suffix('s') {
+                Some(seconds) => number(seconds).map(|seconds| Every::Time(Duration::from_secs(seconds))),
+                None => number(text).map(Every::Steps),
+            },
+        }
+    }
+}
+
+/// Where a run's checkpoints go, and when.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    every: Every,
+    _lock: Lock,
+    last: Mutex<Instant>,
+    /// Whether those of later steps come from a course that was left.
+    goes_back: bool,
+}
+
+impl Folder {
+    /// Opens the folder for writing, made if it does not exist; nobody else may write there until this is dropped. Drafts that
+    /// an interrupted run has left are thrown away. The second value names a run that did not end in good order.
+    ///
+    /// # Errors
+    /// A folder that cannot be made or written, or that another run writes to.
+    pub fn open(path: &Path, every: Every) -> Result<(Folder, Option<String>), InputError> {
+        fs::create_dir_all(path).map_err(|error| {
+            let message = format!("cannot be made: {error}; name a folder that can be written");
+            InputError::flag("checkpoint", path.display().to_string(), message)
+        })?;
+        let (lock, dead) = Lock::take(path)?;
+        let is_draft = |name: &String| name.starts_with("step-") && name.ends_with(".tmp");
+        for draft in names(path).unwrap_or_default().into_iter().filter(is_draft) {
+            // One that stays takes room and does no harm.
+            let _ = fs::remove_file(path.join(draft));
+        }
+        let last = Mutex::new(Instant::now());
+        Ok((Folder { path: path.to_owned(), every, _lock: lock, last, goes_back: false }, dead))
+    }
+
+    /// The same of a run that goes on from the checkpoint at `from`: where that lies in this folder, those of later steps go when
+    /// the next one is written. Steps are fewer with a larger batch, and the latest must be the one of the most steps.
+    #[must_use]
+    pub fn going_on_from(self, from: &Path) -> Folder {
+        let same = |folder: &Path| folder.canonicalize().ok() == self.path.canonicalize().ok();
+        let goes_back = from.parent().is_some_and(same);
+        Folder { goes_back, ..self }
+    }
+
+    /// Whether the state after so many steps is to be kept.
+    pub fn is_due(&self, steps: u64) -> bool {
+        match self.every {
+            Every::Steps(every) => steps.is_multiple_of(every),
+            Every::Time(every) => self.last.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= every,
+        }
+    }
+
+    /// Writes the content of the checkpoint after `steps` steps, then forgets all but the last two; gives its place.
+    ///
+    /// # Errors
+    /// A disk that is full or fails; the checkpoints that were there stay.
+    pub fn keep(&self, steps: u64, content: &[u8]) -> Result<PathBuf, InputError> {
+        let path = self.path.join(name(steps));
+        let before = list(&self.path).ok().and_then(|all| all.last().cloned());
+        let written = write_atomically("--checkpoint", &path, |out| out.write_all(content));
+        written.map_err(|error| {
+            let left = before.map_or("there is no earlier one".to_owned(), |(_, path)| {
+                format!("the last good checkpoint is {}", path.display())
+            });
+            InputError { message: format!("{}; {left}", error.message), ..error }
+        })?;
+        // The new name itself must survive a power cut before the old ones go.
+        let kept = File::open(&self.path).and_then(|folder| folder.sync_all());
+        if kept.is_ok() {
+            let all = list(&self.path).unwrap_or_default();
+            let gone = all.iter().filter(|(at, _)| *at < steps).rev().skip(KEPT - 1);
+            let left = all.iter().filter(|(at, _)| self.goes_back && *at > steps);
+            gone.chain(left).for_each(|(_, old)| drop(fs::remove_file(old)));
+        }
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        Ok(path)
+    }
+}
+
+fn name(steps: u64) -> String {
+    format!("step-{steps:010}.safetensors")
+}
+
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries: Result<Vec<_>, _> = fs::read_dir(folder)?.collect();
+    Ok(entries?.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+}
+
+/// The checkpoints of a folder with their steps, the latest last.
+fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let steps = |name: &str| name.strip_prefix("step-")?.strip_suffix(".safetensors")?.parse::<u64>().ok();
+    let mut all: Vec<_> = names(folder)?.iter().filter_map(|name| Some((steps(name)?, folder.join(name)))).collect();
+    all.sort();
+    Ok(all)
+}
+
+/// The latest checkpoint of a folder that is whole, or the one in a file, with its path; `passed` hears of those that are not.
+///
+/// # Errors
+/// None there, none that is whole, or the latest one is of a newer version.
+pub fn latest(path: &Path, mut passed: impl FnMut(&InputError)) -> Result<(Checkpoint, PathBuf), InputError> {
+    let wrong = |message: String| InputError::flag("resume", path.display().to_string(), message);
+    let cure = "name the folder that --checkpoint named, or a file in it";
+    if !path.is_dir() {
+        let bytes = read_bytes(path).map_err(|error| wrong(error.told(cure)))?;
+        return Ok((Checkpoint::from_bytes(&path.display().to_string(), &bytes)?, path.to_owned()));
+    }
+    let all = list(path).map_err(|error| wrong(format!("cannot be read: {error}; {cure}")))?;
+    let mut last = None;
+    for (_, path) in all.into_iter().rev() {
+        let shown = path.display().to_string();
+        let read = read_bytes(&path).map_err(|error| InputError::new(&*shown, "", error.told("")));
+        match read.and_then(|bytes| Checkpoint::from_bytes(&shown, &bytes)) {
+            Ok(checkpoint) => return Ok((checkpoint, path)),
+            // An earlier checkpoint would be of the newer program too.
+            Err(error) if error.message.contains("of the format") => return Err(error),
+            Err(error) => {
+                passed(&error);
+                last = Some(error);
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| wrong(format!("holds no checkpoint: {cure}"))))
+}

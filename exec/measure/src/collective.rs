@@ -1,0 +1,328 @@
+//! One collective alone, measured: repetitions that start together, each as long as its slowest member.
+//!
+//! The first run is checked against the meaning of the collective, with small integers whose sums are exact in any order;
+//! the timed runs work on zeros, which stay zeros.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
+use lockstep_exec::patiently;
+use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError, control};
+use lockstep_report::failure::Failure;
+use lockstep_report::progress::Estimate;
+use lockstep_topology::{Collective, Rank, Schedule};
+
+use crate::launch::{Launch, end_late};
+use crate::run_failure::run_failure;
+
+/// Kinds of control messages.
+const COUNT: u32 = 1;
+const RESULT: u32 = 2;
+/// Seconds that the timed repetitions should take in all, and how many there are at least and at most.
+const SECONDS: f64 = 1.0;
+const FEWEST: u64 = 5;
+const MOST: u64 = 200;
+
+/// A collective that is ready to be run.
+#[derive(Debug, Clone)]
+pub struct Meeting {
+    schedule: Arc<Schedule>,
+    window: u32,
+    /// What all contributions add up to, by the element's number modulo [`PERIOD`].
+    sums: [f32; PERIOD],
+    /// Of an alltoallv, by sender and receiver, where what is sent begins.
+    begins: Vec<u64>,
+}
+
+/// What was measured, in the process of rank 0.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Of each repetition, the time of its slowest member.
+    pub seconds: Vec<f64>,
+    /// Elements of the first run, over all members, that are not what the collective means.
+    pub wrong: u64,
+}
+
+/// One member's part: of lockstep's own algorithm, or a call of the MPI library's allreduce among ranks.
+enum Part {
+    Own(Exchange),
+    Library(Arc<[Rank]>, RegionMut),
+}
+
+impl Part {
+    /// Runs to the end, after [`Part::again`] unless it is the first time.
+    fn complete(&mut self, end: &mut dyn Transport) -> Result<(), TransportError> {
+        match self {
+            Part::Own(exchange) => exchange.complete(end),
+            Part::Library(ranks, data) => end.library_allreduce(ranks, *data),
+        }
+    }
+
+    fn again(&mut self) {
+        if let Part::Own(exchange) = self {
+            exchange.restart();
+        }
+    }
+}
+
+/// Memory of one member.
+struct Memory {
+    input: Vec<f32>,
+    output: Vec<f32>,
+    scratch: Vec<f32>,
+}
+
+impl Meeting {
+    /// The meeting that a schedule describes.
+    pub fn new(schedule: Schedule) -> Meeting {
+        let contributing = (0..schedule.members()).filter(|member| schedule.contributes(*member));
+        let mut sums = [0.0; PERIOD];
+        for member in contributing {
+            (0..).zip(&mut sums).for_each(|(element, sum)| *sum += value(member, element));
+        }
+        let mut begins = Vec::new();
+        if let Collective::AllToAllV { counts } = schedule.collective() {
+            for row in counts.chunks(schedule.members() as usize) {
+                begins.extend(row.iter().scan(0, |at, count| Some(std::mem::replace(at, *at + count))));
+            }
+        }
+        Meeting { window: schedule.window(), schedule: Arc::new(schedule), sums, begins }
+    }
+
+    /// Bytes of memory that each member takes.
+    pub fn bytes(schedule: &Schedule) -> u128 {
+        let separate = matches!(schedule.collective(), Collective::AllToAllV { .. });
+        let elements = u128::from(schedule.elements()) * if separate { 2 } else { 1 };
+        // Of each pair a count and a beginning.
+        let tables = if separate { 16 * u128::from(schedule.members()) } else { 0 };
+        tables + 4 * (elements + u128::from(scratch_elements(schedule, schedule.window())))
+    }
+
+    /// Members whose data count.
+    pub fn contributors(&self) -> u32 {
+        self.schedule.contributors()
+    }
+
+    fn separate(&self) -> bool {
+        matches!(self.schedule.collective(), Collective::AllToAllV { .. })
+    }
+
+    fn memory(&self, member: u32) -> Memory {
+        let elements = self.schedule.elements();
+        let values: Vec<f32> = (0..elements).map(|element| value(member, element)).collect();
+        let scratch = scratch_elements(&self.schedule, self.window) as usize;
+        let input = if self.separate() { values.clone() } else { Vec::new() };
+        Memory { input, output: values, scratch: vec![0.0; scratch] }
+    }
+
+    /// The part of `member`; its memory must outlive the transport.
+    fn part(&self, member: u32, memory: &mut Memory) -> Part {
+        // SAFETY: the memory belongs to the caller of the ranks and outlives every end; it is not touched while the exchange
+        // is in flight.
+        let (input, output, scratch) = unsafe {
+            (
+                Region::new(memory.input.as_ptr(), memory.input.len()),
+                RegionMut::new(memory.output.as_mut_ptr(), memory.output.len()),
+                RegionMut::new(memory.scratch.as_mut_ptr(), memory.scratch.len()),
+            )
+        };
+        let buffers =
+            if self.separate() { Buffers::separate(input, output) } else { Buffers::in_place(output, scratch) };
+        let ranks: Arc<[Rank]> = (0..self.schedule.members()).map(Rank).collect();
+        if self.schedule.buffered_sends() {
+            return Part::Library(ranks, output);
+        }
+        Part::Own(Exchange::new(Arc::clone(&self.schedule), member, ranks, 0, buffers, self.window))
+    }
+
+    /// Elements of `member` that are not what the collective means.
+    fn wrong(&self, member: u32, output: &[f32]) -> u64 {
+        let (members, elements) = (self.schedule.members(), self.schedule.elements());
+        let sum = |e: u64| self.sums[e as usize % PERIOD];
+        let differ = |range: std::ops::Range<u64>, wanted: &dyn Fn(u64) -> f32| {
+            range.filter(|e| output[*e as usize] != wanted(*e)).count() as u64
+        };
+        let collective = self.schedule.collective();
+        let block = |of: u32| collective.part(elements, members, of);
+        match collective {
+            // A dedicated server's own buffer holds nothing that anybody asks for.
+            Collective::AllReduce if member >= self.contributors() => 0,
+            Collective::AllReduce | Collective::AllReduceOfNodes => differ(0..elements, &sum),
+            Collective::ReduceScatter | Collective::ReduceScatterV { .. } => differ(block(member), &sum),
+            Collective::AllGather | Collective::AllGatherV { .. } => {
+                (0..members).map(|m| differ(block(m), &|e| value(m, e))).sum()
+            }
+            Collective::Broadcast { root } => differ(0..elements, &|e| value(*root, e)),
+            Collective::Reduce { root } if *root == member => differ(0..elements, &sum),
+            Collective::Reduce { .. } => 0,
+            Collective::Scatter { root } => differ(block(member), &|e| value(*root, e)),
+            Collective::Gather { root } if *root == member => {
+                (0..members).map(|m| differ(block(m), &|e| value(m, e))).sum()
+            }
+            Collective::Gather { .. } => 0,
+            Collective::AllToAllV { counts } => {
+                let mut at = 0;
+                let mut wrong = 0;
+                for from in 0..members {
+                    let pair = from as usize * members as usize + member as usize;
+                    let before = self.begins[pair];
+                    let (first, length) = (at, counts[pair]);
+                    wrong += differ(first..first + length, &|e| value(from, before + e - first));
+                    at += length;
+                }
+                wrong
+            }
+        }
+    }
+}
+
+/// The values of a member repeat after so many elements.
+const PERIOD: usize = 16;
+
+/// A small integer: sums of a million are exact.
+fn value(member: u32, element: u64) -> f32 {
+    ((element + 3 * u64::from(member)) % PERIOD as u64) as f32
+}
+
+/// Runs the meeting on the ranks of `launch`, and `shown` says how far it is; in processes other than rank 0's there is nothing to
+/// tell. Where no rank of this process gets through a repetition within `patience`, the process ends with the exit code of a stall.
+///
+/// # Errors
+/// A rank that fails.
+pub fn measure(
+    meeting: Meeting,
+    repetitions: Option<u32>,
+    launch: &mut Launch,
+    patience: Duration,
+    shown: &Estimate,
+) -> Result<Option<Measured>, Failure> {
+    let members = meeting.schedule.members();
+    let states: Vec<Memory> = launch.here(members).map(|rank| meeting.memory(rank)).collect();
+    let moves = AtomicU64::new(0);
+    let watch = Watch { moves: &moves, shown };
+    let body = |end: &mut dyn Transport, memory: &mut Memory| member(&meeting, end, memory, repetitions, &watch);
+    let late = || end_late(patience, "no repetition has ended");
+    let results = shown.beside(|| patiently(patience, &moves, late, || launch.run_ranks(members, states, body)));
+    shown.end();
+    let results = results.map_err(run_failure)?;
+    Ok(results.into_iter().flatten().next())
+}
+
+/// Who looks after the members of this process.
+struct Watch<'a> {
+    /// Repetitions that members have ended.
+    moves: &'a AtomicU64,
+    /// Where rank 0 says how far it is.
+    shown: &'a Estimate,
+}
+
+impl Watch<'_> {
+    /// Rank 0 has done `done` runs of `all`.
+    fn show(&self, rank: u32, done: u64, all: u64) {
+        if rank == 0 {
+            self.shown.show(done as f64 / all as f64, &format!("run {} of {all}", done + 1));
+        }
+    }
+}
+
+fn member(
+    meeting: &Meeting,
+    end: &mut dyn Transport,
+    memory: &mut Memory,
+    repetitions: Option<u32>,
+    watch: &Watch<'_>,
+) -> Result<Option<Measured>, TransportError> {
+    let (rank, ranks) = (end.rank().0, end.ranks());
+    let mut part = meeting.part(rank, memory);
+    // One that is checked and one that counts the others; how many these are is not yet known.
+    let least = 2 + repetitions.map_or(FEWEST, u64::from);
+    watch.show(rank, 0, least);
+    part.complete(end)?;
+    let wrong = meeting.wrong(rank, &memory.output);
+    watch.show(rank, 1, least);
+    memory.input.fill(0.0);
+    memory.output.fill(0.0);
+    let mut once = |end: &mut dyn Transport| {
+        part.again();
+        control::barrier(end)?;
+        let start = Instant::now();
+        part.complete(end)?;
+        watch.moves.fetch_add(1, Ordering::Relaxed);
+        Ok::<u64, TransportError>(start.elapsed().as_nanos() as u64)
+    };
+    // The second run is warm; rank 0 takes it as the measure of all others.
+    let first = once(end)?;
+    let count = match rank {
+        0 => {
+            let fits = (SECONDS * 1e9 / first.max(1) as f64) as u64;
+            let count = repetitions.map_or(fits.clamp(FEWEST, MOST), u64::from);
+            (1..ranks).try_for_each(|other| control::send(end, Rank(other), COUNT, count))?;
+            count
+        }
+        _ => control::receive(end, Rank(0), COUNT)?,
+    };
+    let mut own = vec![wrong];
+    for run in 0..count {
+        watch.show(rank, 2 + run, 2 + count);
+        own.push(once(end)?);
+    }
+    if rank != 0 {
+        own.iter().try_for_each(|figure| control::send(end, Rank(0), RESULT, *figure))?;
+        return Ok(None);
+    }
+    let mut slowest: Vec<u64> = own[1..].to_vec();
+    let mut all_wrong = wrong;
+    for other in (1..ranks).map(Rank) {
+        all_wrong += control::receive(end, other, RESULT)?;
+        for nanos in &mut slowest {
+            *nanos = (*nanos).max(control::receive(end, other, RESULT)?);
+        }
+    }
+    let seconds = slowest.into_iter().map(|nanos| nanos.max(1) as f64 * 1e-9).collect();
+    Ok(Some(Measured { seconds, wrong: all_wrong }))
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_topology::{Algorithm, Group};
+
+    use super::*;
+
+    #[test]
+    fn every_collective_is_right_and_timed() {
+        for (collective, algorithm) in [
+            (Collective::AllReduce, "ring"),
+            (Collective::AllReduce, "parameter-server:1:dedicated"),
+            (Collective::ReduceScatter, "ring"),
+            (Collective::AllGather, "ring"),
+            (Collective::AllReduce, "direct"),
+            (Collective::ReduceScatterV { counts: vec![40, 0, 61].into() }, "direct"),
+            (Collective::AllGatherV { counts: vec![0, 101, 0].into() }, "direct"),
+            (Collective::Broadcast { root: 1 }, "binomial-tree"),
+            (Collective::Reduce { root: 2 }, "pipelined-chain"),
+            (Collective::Scatter { root: 1 }, "direct"),
+            (Collective::Gather { root: 2 }, "direct"),
+            (Collective::AllToAllV { counts: vec![30; 9].into() }, "pairwise"),
+        ] {
+            let algorithm: Algorithm = algorithm.parse().unwrap();
+            let schedule = Schedule::new(&collective, &algorithm, &Group::flat(3), 101, 0).unwrap();
+            let (mut launch, patience) = (Launch::Threads, Duration::from_secs(60));
+            let measured = measure(Meeting::new(schedule), Some(3), &mut launch, patience, &Estimate::silent());
+            let measured = measured.unwrap().unwrap();
+            assert_eq!((measured.seconds.len(), measured.wrong), (3, 0), "{collective} {algorithm}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_element_is_counted() {
+        let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(2), 8, 0).unwrap();
+        let meeting = Meeting::new(schedule);
+        // 0 1 2 … and 3 4 5 … add up to 3 5 7 …
+        let mut output: Vec<f32> = (0..8).map(|e| 3.0 + 2.0 * e as f32).collect();
+        assert_eq!(meeting.wrong(1, &output), 0);
+        output[5] += 1.0;
+        assert_eq!(meeting.wrong(1, &output), 1);
+    }
+}

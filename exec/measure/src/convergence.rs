@@ -1,0 +1,210 @@
+//! Time to accuracy: how many samples training takes to a target, as tables or logged runs say, times what a sample takes.
+//!
+//! Throughput is predicted; how many samples it takes is not: nobody can tell that without training. It is read from where it
+//! is known, for global batches between those, and never beyond them.
+
+mod logged;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use lockstep_report::PredictedRow;
+use lockstep_topology::{InputError, RECORD, read_text};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Share of intervals that hold the mean.
+const CONFIDENCE: f64 = 0.95;
+
+/// How fast a model converges by global batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Convergence {
+    /// The model that was trained.
+    model: String,
+    /// What was to be reached, for people.
+    target: String,
+    /// Where it is known from.
+    source: String,
+    /// At least one, in no order.
+    points: Vec<Point>,
+}
+
+/// What is known of one way to train.
+#[derive(Debug, Clone, PartialEq)]
+struct Point {
+    global_batch: u64,
+    /// The strategy that it holds for; `None`: for all.
+    strategy: Option<String>,
+    /// The learners on each device that it holds for; `None`: for all.
+    learners: Option<u32>,
+    /// Samples to the target, of each run that reached it.
+    samples: Vec<f64>,
+    /// Runs that did not.
+    missed: u32,
+}
+
+/// A number of samples, and the interval that the mean lies in where several runs tell one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Samples {
+    mean: f64,
+    interval: Option<(f64, f64)>,
+}
+
+impl Convergence {
+    /// What the file at `path` says: a table of epochs (TOML), or the report of runs with a target (`exec run --format json`).
+    ///
+    /// # Errors
+    /// A file that cannot be read or says nothing of use, with its line.
+    pub fn load(path: &Path) -> Result<Convergence, InputError> {
+        let file = path.display().to_string();
+        let cure = "name a table of epochs or a report of exec run";
+        let text = read_text(path, RECORD).map_err(|error| InputError::flag("target", &file, error.told(cure)))?;
+        match path.extension().is_some_and(|extension| extension == "json") {
+            true => logged::parse(&file, &text),
+            false => table::parse(&file, &text),
+        }
+    }
+
+    /// Fills in the times to the target of `rows`; the notes say what they rest on, and at which batch a larger one stops paying.
+    pub fn tell(&self, rows: &mut [PredictedRow]) -> Vec<String> {
+        let mut notes = vec![format!("time to accuracy: {} of {}, {}", self.target, self.model, self.source)];
+        let mut add = |note: String| {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        };
+        for row in rows.iter_mut() {
+            match self.samples(row) {
+                Err(reason) => add(reason),
+                Ok(samples) => {
+                    let time_s = |samples: f64| samples / row.images_per_s;
+                    // The two errors are independent: one of how models learn, one of how long kernels and messages take.
+                    let of_time = row.error_bar_pct.unwrap_or(0.0) / 100.0;
+                    let interval = samples.interval.map(|(low, high)| {
+                        let reach = |end: f64| (end / samples.mean - 1.0).hypot(of_time);
+                        (time_s(samples.mean) * (1.0 - reach(low)).max(0.0), time_s(samples.mean) * (1.0 + reach(high)))
+                    });
+                    row.steps_to_target = Some((samples.mean / row.setting.global_batch as f64).ceil());
+                    row.time_to_target_s = Some(time_s(samples.mean));
+                    (row.time_to_target_low_s, row.time_to_target_high_s) = interval.unzip();
+                }
+            }
+        }
+        pays(rows).into_iter().for_each(add);
+        notes
+    }
+
+    /// Samples to the target of a row's configuration, or why nobody knows.
+    fn samples(&self, row: &PredictedRow) -> Result<Samples, String> {
+        let setting = &row.setting;
+        if setting.model != self.model {
+            return Err(format!("of {} nothing is known there: no time to accuracy", setting.model));
+        }
+        let fits = |point: &&Point| {
+            point.strategy.as_ref().is_none_or(|strategy| *strategy == setting.strategy)
+                && point.learners.is_none_or(|learners| learners == setting.learners)
+        };
+        let known: BTreeMap<u64, &Point> =
+            self.points.iter().filter(fits).map(|point| (point.global_batch, point)).collect();
+        let batch = setting.global_batch;
+        if let (Some((low, first)), Some((high, second))) =
+            (known.range(..=batch).next_back(), known.range(batch..).next())
+        {
+            // The mean of those that got there would be too good for all of them.
+            if let Some((at, point)) = [(low, first), (high, second)].into_iter().find(|(_, point)| point.missed > 0) {
+                let (missed, runs) = (point.missed, point.missed as usize + point.samples.len());
+                return Err(format!("global batch {batch}: at {at} {missed} of {runs} runs did not get there"));
+            }
+            return Ok(between((*low, mean(&first.samples)), (*high, mean(&second.samples)), batch));
+        }
+        let range = match (known.first_key_value(), known.last_key_value()) {
+            (Some((least, _)), Some((most, _))) => format!("known from {least} to {most}"),
+            _ => format!("not known for {}, {} learner(s) a device", setting.strategy, setting.learners),
+        };
+        Err(format!("global batch {batch}: how many samples it takes is {range}, and not guessed beyond"))
+    }
+}
+
+/// Mean of runs, with Student's interval for it where there are several.
+fn mean(samples: &[f64]) -> Samples {
+    let count = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / count;
+    let interval = reach(samples).map(|reach| ((mean - reach).max(0.0), mean + reach));
+    Samples { mean, interval }
+}
+
+/// Half the width of Student's 95 % interval for the mean of `values`; of two or more.
+pub fn reach(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    (values.len() > 1).then(|| {
+        let mean = values.iter().sum::<f64>() / count;
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        // One degree of freedom and more is what the distribution takes.
+        let student =
+            StudentsT::new(0.0, 1.0, count - 1.0).map_or(f64::NAN, |t| t.inverse_cdf((1.0 + CONFIDENCE) / 2.0));
+        student * (variance / count).sqrt()
+    })
+}
+
+/// At `batch` between two batches: a power law through both.
+fn between((low, first): (u64, Samples), (high, second): (u64, Samples), batch: u64) -> Samples {
+    if low == high {
+        return first;
+    }
+    let log = |batch: u64| (batch as f64).ln();
+    let share = (log(batch) - log(low)) / (log(high) - log(low));
+    let value = |first: f64, second: f64| first.powf(1.0 - share) * second.powf(share);
+    let interval = first.interval.zip(second.interval);
+    Samples {
+        mean: value(first.mean, second.mean),
+        interval: interval.map(|(first, second)| (value(first.0, second.0), value(first.1, second.1))),
+    }
+}
+
+/// By global batch: the least time to the target in seconds, and its row.
+type Series<'a> = BTreeMap<u64, (f64, &'a PredictedRow)>;
+
+/// For the rows of one cluster, strategy and scenario: at which global batch the target is reached first.
+fn pays(rows: &[PredictedRow]) -> Vec<String> {
+    let mut groups: BTreeMap<(&str, &str, Option<&str>), Series<'_>> = BTreeMap::new();
+    for row in rows {
+        let Some(time_s) = row.time_to_target_s else { continue };
+        let setting = &row.setting;
+        let key = (row.cluster.as_str(), setting.strategy.as_str(), row.scenario.as_deref());
+        let best = groups.entry(key).or_default().entry(setting.global_batch).or_insert((time_s, row));
+        if time_s < best.0 {
+            *best = (time_s, row);
+        }
+    }
+    let told = groups.into_iter().filter(|(_, batches)| batches.len() > 1).filter_map(|(key, batches)| {
+        let (batch, (time_s, best)) = batches.iter().min_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+        let (cluster, strategy, scenario) = key;
+        let scenario = scenario.map(|scenario| format!(", {scenario}")).unwrap_or_default();
+        let first = format!("{cluster}, {strategy}{scenario}: a global batch of {batch} is there first, after {}", time(*time_s));
+        Some(match batches.range(batch + 1..).next() {
+            None => format!("{first}; no larger one was asked for that is known"),
+            Some((larger, (later_s, then))) => format!(
+                "{first}; from there a larger one does not pay: with {larger} a second brings {:.2} times the samples, of \
+                 which {:.2} times as many are needed, so {}",
+                then.images_per_s / best.images_per_s,
+                later_s * then.images_per_s / (time_s * best.images_per_s),
+                time(*later_s),
+            ),
+        })
+    });
+    told.collect()
+}
+
+/// `13.2 h`.
+fn time(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        _ if seconds < 120.0 => (seconds, "s"),
+        _ if seconds < 7_200.0 => (seconds / 60.0, "min"),
+        _ if seconds < 172_800.0 => (seconds / 3_600.0, "h"),
+        _ => (seconds / 86_400.0, "days"),
+    };
+    format!("{value:.3} {unit}")
+}
+
+#[cfg(test)]
+mod tests;

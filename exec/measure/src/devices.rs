@@ -1,0 +1,38 @@
+//! Opens what measured runs compute on: cores, GPUs, or nothing.
+
+use std::sync::Arc;
+
+use lockstep_cuda::Gpus;
+use lockstep_exec::device::{Cpus, DeviceError, Devices, Nulls};
+use lockstep_experiment::{Device, Experiment};
+use lockstep_topology::InputError;
+
+/// What the runs of an experiment compute on.
+///
+/// # Errors
+/// A library that is missing, no GPU, one that is too old.
+pub fn devices(experiment: &Experiment) -> Result<Arc<dyn Devices>, InputError> {
+    Ok(match gpus(experiment.device).map_err(|error| experiment.locate(error))? {
+        Some(gpus) => Arc::new(gpus),
+        None if experiment.device == Device::Null => Arc::new(Nulls),
+        None => Arc::new(Cpus),
+    })
+}
+
+/// The GPUs of this machine, where ranks have some.
+///
+/// # Errors
+/// As [`devices`].
+pub fn gpus(device: Device) -> Result<Option<Gpus>, InputError> {
+    let Device::Cuda(precision) = device else { return Ok(None) };
+    let opened = Gpus::open(precision).map_err(|error| {
+        let cure = match error {
+            DeviceError::Unavailable(_) => {
+                ": lockstep exec devices says where it was looked for and what to install; --device cpu needs none of it"
+            }
+            _ => "",
+        };
+        InputError::flag("device", device.to_string(), format!("{error}{cure}"))
+    });
+    opened.map(Some)
+}

@@ -1,0 +1,89 @@
+//! The file of a flight recorder: what the ranks of one process did last, and what several such files say together.
+
+use std::path::{Path, PathBuf};
+
+use lockstep_exec::{Flight, diagnose};
+use lockstep_report::output::write_atomically;
+use lockstep_topology::{InputError, RECORD, read_text};
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// What one process has on record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    version: u32,
+    /// Its host.
+    pub host: String,
+    /// Its number with the system.
+    pub pid: u32,
+    /// When it was written.
+    pub written: String,
+    /// Ranks of the whole job.
+    pub ranks: u32,
+    /// Those of the process.
+    pub flights: Vec<Flight>,
+}
+
+impl Record {
+    /// Of this process, now.
+    pub fn new(ranks: u32, flights: &[Flight]) -> Record {
+        let host = Host::find();
+        let (pid, flights) = (std::process::id(), flights.to_vec());
+        Record { version: VERSION, host: host.name, pid, written: host.date, ranks, flights }
+    }
+
+    /// Writes it into `folder`, under the number of its first rank; gives the place.
+    ///
+    /// # Errors
+    /// A folder that cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<PathBuf, InputError> {
+        let first = self.flights.first().map_or(0, |flight| flight.rank);
+        let path = folder.join(format!("flight-{first}.json"));
+        write_atomically("--flight", &path, |out| Ok(serde_json::to_writer(out, self)?))?;
+        Ok(path)
+    }
+
+    /// The record in a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no such record.
+    pub fn load(path: &Path) -> Result<Record, InputError> {
+        let shown = path.display().to_string();
+        let text = read_text(path, RECORD)
+            .map_err(|error| InputError::new(&*shown, "", error.told("name what a stall or SIGUSR1 has left")))?;
+        Record::parse(&shown, &text)
+    }
+
+    /// The record in `text`, the content of the file that errors call `shown`.
+    ///
+    /// # Errors
+    /// What is no such record.
+    pub fn parse(shown: &str, text: &str) -> Result<Record, InputError> {
+        let wrong = |message: String| InputError::new(shown, "", message);
+        let record: Record = serde_json::from_str(text)
+            .map_err(|error| wrong(format!("is no flight record: {error}; name what a stall or SIGUSR1 has left")))?;
+        match record.version {
+            VERSION => Ok(record),
+            other => Err(wrong(format!("has version {other} of the format, and this program reads {VERSION}"))),
+        }
+    }
+}
+
+/// What records of one job say together, on one screen.
+pub fn account(records: &[Record]) -> String {
+    let ranks = records.iter().map(|record| record.ranks).max().unwrap_or(0);
+    let mut flights: Vec<Flight> = records.iter().flat_map(|record| record.flights.clone()).collect();
+    flights.sort_by_key(|flight| flight.rank);
+    flights.dedup_by_key(|flight| flight.rank);
+    let places: Vec<String> = records
+        .iter()
+        .map(|record| format!("process {} on {} at {}", record.pid, record.host, record.written))
+        .collect();
+    let from = places.join(", ");
+    format!("{} of {ranks} ranks on record, from {from}\n{}\n", flights.len(), diagnose(&flights, ranks).report)
+}

@@ -1,0 +1,106 @@
+//! What this host is called, what CPU it has, and what time it is: facts that stand in a profile; and the cores to measure on.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lockstep_exec::Pins;
+
+/// This host, now.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Its CPU, as it calls itself.
+    pub cpu: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Now, RFC 3339 in UTC.
+    pub date: String,
+}
+
+impl Host {
+    /// Looks around; what cannot be found is called unknown.
+    pub fn find() -> Host {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let or_unknown = |text: String| if text.is_empty() { "unknown".to_owned() } else { text };
+        let info = read("/proc/cpuinfo");
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Host {
+            name: or_unknown(read("/proc/sys/kernel/hostname").trim().to_owned()),
+            cpu: or_unknown(model.map(|(_, name)| name.trim().to_owned()).unwrap_or_default()),
+            cores: given(),
+            date: rfc3339(seconds),
+        }
+    }
+}
+
+/// The cores that measurements use.
+#[derive(Debug, Clone, Copy)]
+pub struct Cores {
+    count: usize,
+    anywhere: bool,
+}
+
+impl Cores {
+    /// Those that the system gives this process.
+    pub fn find() -> Cores {
+        Cores::of(given())
+    }
+
+    /// All of the host that this process might be given: a launcher binds each process to some.
+    pub fn of_host() -> Cores {
+        Cores { count: Pins::everywhere().max(given()), anywhere: true }
+    }
+
+    /// So many, whether there are as many or not.
+    pub fn of(count: usize) -> Cores {
+        Cores { count: count.max(1), anywhere: false }
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A core for each of so many threads.
+    pub fn pins(&self, threads: usize) -> Pins {
+        if self.anywhere { Pins::anywhere(threads) } else { Pins::new(threads, 1) }
+    }
+}
+
+/// Cores that the system gives this process.
+fn given() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
+/// Seconds since 1970 as `2024-02-29T12:00:00Z`.
+fn rfc3339(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (mut year, mut left) = (1970, days);
+    let leap = |year: u64| (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
+    while left >= 365 + u64::from(leap(year)) {
+        left -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while left >= lengths[month] {
+        left -= lengths[month];
+        month += 1;
+    }
+    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    format!("{year}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", month + 1, left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_that_are_known() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(rfc3339(1_709_208_000), "2024-02-29T12:00:00Z");
+        assert_eq!(rfc3339(1_735_689_599), "2024-12-31T23:59:59Z");
+    }
+}

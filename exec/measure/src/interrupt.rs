@@ -1,0 +1,87 @@
+//! Ctrl-C: what is known so far is printed or kept, and the process ends with 128 + the signal's number, as shells expect.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lockstep_report::failure::{Failure, INTERRUPTED};
+use lockstep_report::progress::tell;
+use signal_hook::consts::SIGUSR1;
+use signal_hook::flag;
+
+/// A run that is asked to end has so long for the steps under way and its checkpoint.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs `last_words` when the user interrupts, then ends the process; once in a process.
+///
+/// `last_words` runs on a thread of its own, beside whatever goes on.
+///
+/// # Errors
+/// A second call, or a system that refuses.
+pub fn on_interrupt(mut last_words: impl FnMut() + Send + 'static) -> Result<(), Failure> {
+    let handler = move || {
+        last_words();
+        std::process::exit(INTERRUPTED);
+    };
+    ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("interrupts cannot be caught: {error}")))
+}
+
+/// Whether the user has asked for the end.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Takes interrupts from now on; once in a process. A run that has not ended 5 s after the first one, and any run at the
+    /// second, ends at once; the process that `speaks` says so.
+    ///
+    /// # Errors
+    /// As [`on_interrupt`].
+    pub fn listen(speaks: bool) -> Result<Interrupt, Failure> {
+        let asked = Interrupt::default();
+        let flag = Arc::clone(&asked.0);
+        let handler = move || {
+            if flag.swap(true, Ordering::Relaxed) {
+                std::process::exit(INTERRUPTED);
+            }
+            if speaks {
+                tell("interrupted: the run ends after a checkpoint; once more ends it at once");
+            }
+            std::thread::spawn(move || {
+                std::thread::sleep(GRACE);
+                if speaks {
+                    tell(&format!("the step under way has not ended in {GRACE:?}: the last checkpoint stands"));
+                }
+                std::process::exit(INTERRUPTED);
+            });
+        };
+        ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("interrupts cannot be caught: {error}")))?;
+        Ok(asked)
+    }
+
+    /// Whether it was.
+    pub fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether the user has asked what goes on, by SIGUSR1.
+#[derive(Debug, Clone, Default)]
+pub struct Signal(Arc<AtomicBool>);
+
+impl Signal {
+    /// Takes the signal from now on.
+    ///
+    /// # Errors
+    /// A system that refuses.
+    pub fn listen() -> Result<Signal, Failure> {
+        let signal = Signal::default();
+        let taken = flag::register(SIGUSR1, Arc::clone(&signal.0));
+        taken.map_err(|error| Failure::Run(format!("SIGUSR1 cannot be caught: {error}")))?;
+        Ok(signal)
+    }
+
+    /// Whether it has come since this was last asked.
+    pub fn came(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,254 @@
+//! `Launch`: how the ranks of a run come to life, as threads of this process or as the processes that `mpirun` started.
+//!
+//! The one place of the command line that knows the cargo feature `mpi`.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use lockstep_exec::data::Dataset;
+use lockstep_exec::transport::{Transport, TransportError, memory};
+use lockstep_exec::{ExecError, Run, RunOptions, check_run};
+use lockstep_experiment::{Configuration, Experiment, TransportKind};
+use lockstep_models::Program;
+use lockstep_report::failure::{Failure, STALLED};
+use lockstep_report::progress::tell;
+use lockstep_topology::{InputError, ranks_of_each};
+
+use crate::devices::devices;
+
+#[cfg(feature = "mpi")]
+use {
+    crate::run_failure::run_failure,
+    lockstep_exec::transport::mpi::Processes,
+    lockstep_exec::{ASIDE, patiently},
+    lockstep_topology::blocks,
+    std::sync::atomic::AtomicU64,
+};
+
+/// Whether this binary can run over MPI.
+pub const HAS_MPI: bool = cfg!(feature = "mpi");
+
+/// What a process waits for that no rank of it can report on.
+#[cfg(feature = "mpi")]
+const OTHERS: &str = "another process of the job has not come so far";
+
+/// Ends this process, in which `what` was so for too long.
+pub(crate) fn end_late(patience: Duration, what: &str) {
+    tell(&format!("the run has stalled: for {patience:?} {what}"));
+    std::process::exit(STALLED);
+}
+
+/// The processes of a job.
+pub enum Launch {
+    /// This one, a thread per rank.
+    Threads,
+    /// Those that `mpirun` started.
+    #[cfg(feature = "mpi")]
+    Mpi {
+        /// This one's part.
+        processes: Box<Processes>,
+        /// What waits for all processes may wait for so long.
+        patience: Duration,
+    },
+}
+
+impl Launch {
+    /// As the experiment's transport asks; a process that never comes ends the others after ten times the stall limit.
+    ///
+    /// # Errors
+    /// MPI in a binary without it, or a library that cannot serve.
+    #[cfg_attr(not(feature = "mpi"), allow(unused_variables))]
+    pub fn new(experiment: &Experiment, stall_limit: Duration) -> Result<Launch, Failure> {
+        match experiment.transport {
+            TransportKind::Threads => Ok(Launch::Threads),
+            #[cfg(feature = "mpi")]
+            TransportKind::Mpi => {
+                let patience = stall_limit * ASIDE;
+                let processes = patiently(patience, &AtomicU64::new(0), || end_late(patience, OTHERS), Processes::join);
+                Ok(Launch::Mpi { processes: Box::new(processes.map_err(run_failure)?), patience })
+            }
+            #[cfg(not(feature = "mpi"))]
+            TransportKind::Mpi => {
+                let message = "this binary was built without MPI: install an MPI library (apt-get install libopenmpi-dev \
+                               openmpi-bin libclang-dev), build with cargo build --release --features mpi, and start with \
+                               mpirun -n RANKS; or take --transport threads";
+                Err(experiment.locate(InputError::flag("transport", "mpi", message)).into())
+            }
+        }
+    }
+
+    /// The experiment as these processes run it.
+    pub fn experiment(&self, experiment: &Experiment) -> Experiment {
+        let processes = match self {
+            Launch::Threads => None,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => Some(processes.count()),
+        };
+        Experiment { processes, ..experiment.clone() }
+    }
+
+    /// Whether this process prints: the only one, or that of rank 0.
+    pub fn speaks(&self) -> bool {
+        match self {
+            Launch::Threads => true,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => processes.process() == 0,
+        }
+    }
+
+    /// Goes on where all processes can: each hands in what it has, and none goes on to wait for one that failed.
+    ///
+    /// # Errors
+    /// In the first process that failed its own failure, in all others that it was elsewhere.
+    pub fn all<T, E: Into<Failure>>(&self, own: Result<T, E>) -> Result<T, Failure> {
+        match self {
+            Launch::Threads => own.map_err(E::into),
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, patience } => {
+                let unwell = processes.first_unwell(own.is_ok(), *patience, || end_late(*patience, OTHERS));
+                match (own, unwell) {
+                    (Ok(own), None) => Ok(own),
+                    (Err(error), Some(first)) if first == processes.process() => Err(error.into()),
+                    _ => Err(Failure::Elsewhere),
+                }
+            }
+        }
+    }
+
+    /// Has the process of rank 0 alone do some work; the others sleep until it is done, and fail if it fails.
+    ///
+    /// # Errors
+    /// In the process of rank 0 its failure, in all others that it was elsewhere.
+    pub fn first<T>(&mut self, work: impl FnOnce() -> Result<T, Failure>) -> Result<Option<T>, Failure> {
+        match self {
+            Launch::Threads => work().map(Some),
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => {
+                let own = (processes.process() == 0).then(work);
+                let well = processes.gather_asleep(u32::from(!matches!(own, Some(Err(_)))));
+                match own {
+                    Some(own) => own.map(Some),
+                    None if well[0] == 1 => Ok(None),
+                    None => Err(Failure::Elsewhere),
+                }
+            }
+        }
+    }
+
+    /// The number that the process of rank 0 has, told to all; the others' are not looked at.
+    pub fn told(&self, own: u32) -> u32 {
+        match self {
+            Launch::Threads => own,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => processes.gather_asleep(own)[0],
+        }
+    }
+
+    /// For each process the first one on the same host, by the host's name.
+    pub fn hosts(&self) -> Vec<u32> {
+        match self {
+            Launch::Threads => vec![0],
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => {
+                let name = crate::host::Host::find().name;
+                // FNV-1a.
+                let hash = name
+                    .bytes()
+                    .fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+                let all = processes.gather_asleep(hash);
+                let first = |hash: &u32| all.iter().position(|other| other == hash).unwrap_or(0) as u32;
+                all.iter().map(first).collect()
+            }
+        }
+    }
+
+    /// Refuses configurations that the processes cannot run, before anything is taken for the first of them.
+    ///
+    /// # Errors
+    /// Ranks that do not divide among the processes that `mpirun` started, and what [`check_run`] refuses.
+    pub fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
+        let devices = devices(experiment)?;
+        let check = |configuration: &Configuration| {
+            let ranks = configuration.job.ranks();
+            self.check_ranks(ranks).map_err(|message| InputError::flag("ranks", ranks.to_string(), message))?;
+            let apart = !matches!(self, Launch::Threads) && self.processes() == ranks;
+            let threads = experiment.threads_per_rank as usize;
+            check_run(&configuration.program()?, self.here(ranks), &*devices, threads, apart)
+        };
+        configurations.iter().try_for_each(check).map_err(|error| experiment.locate(error))
+    }
+
+    /// Whether so many ranks divide among the processes.
+    ///
+    /// # Errors
+    /// What does not, with a cure.
+    pub fn check_ranks(&self, ranks: u32) -> Result<(), String> {
+        ranks_of_each(ranks, self.processes()).map(drop)
+    }
+
+    /// The ranks of this process, of so many that divide.
+    pub fn here(&self, ranks: u32) -> Range<u32> {
+        match self {
+            Launch::Threads => 0..ranks,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => {
+                let each = ranks / processes.count();
+                processes.process() * each..(processes.process() + 1) * each
+            }
+        }
+    }
+
+    /// Runs `body` as each of `ranks` ranks; `states` are those of [`Launch::here`], and what messages read and write
+    /// belongs into them.
+    ///
+    /// # Errors
+    /// The first rank that fails.
+    pub fn run_ranks<S: Send, T: Send>(
+        &mut self,
+        ranks: u32,
+        states: Vec<S>,
+        body: impl Fn(&mut dyn Transport, &mut S) -> Result<T, TransportError> + Sync,
+    ) -> Result<Vec<T>, TransportError> {
+        match self {
+            Launch::Threads => {
+                let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+                memory::run(states, if ranks as usize <= cores { memory::SPIN } else { 0 }, body)
+            }
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => {
+                let hosts = blocks(ranks, processes.count()).map_err(TransportError::Unsupported)?;
+                processes.run(&hosts, 0, states, body)
+            }
+        }
+    }
+
+    /// How many processes take part.
+    pub fn processes(&self) -> u32 {
+        match self {
+            Launch::Threads => 1,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => processes.count(),
+        }
+    }
+
+    /// Runs a program; its result is there in the process of rank 0 only.
+    ///
+    /// # Errors
+    /// See [`lockstep_exec::run`].
+    pub fn run(
+        &mut self,
+        program: &Program,
+        data: &Dataset,
+        options: &RunOptions<'_>,
+    ) -> Result<Option<Run>, ExecError> {
+        match self {
+            Launch::Threads => lockstep_exec::run(program, data, options).map(Some),
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => {
+                let hosts = blocks(program.ranks(), processes.count())
+                    .map_err(|message| InputError::flag("ranks", program.ranks().to_string(), message))?;
+                lockstep_exec::run_processes(processes, &hosts, program, data, options)
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What a machine does: measured runs with their checkpoints and records, calibration, and how long a collective takes.
+
+pub mod calibrate;
+pub mod checkpoint;
+pub mod collective;
+pub mod convergence;
+pub mod devices;
+pub mod flight;
+pub mod host;
+pub mod interrupt;
+pub mod launch;
+pub mod measure;
+pub mod memory;
+pub mod metrics;
+pub mod operation;
+pub mod profile;
+pub mod quiet;
+pub mod run_failure;
+pub mod trained;

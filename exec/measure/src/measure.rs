@@ -1,0 +1,257 @@
+//! Measurements: each configuration of an experiment trained for real, a row each.
+
+mod segment;
+#[cfg(test)]
+mod tests;
+mod tuned;
+
+use lockstep_exec::data::Dataset;
+use lockstep_exec::replica::Evaluation;
+use lockstep_exec::{Run, State};
+use lockstep_experiment::{Configuration, Experiment, Length};
+use lockstep_models::{Program, Trial, median, quantile};
+use lockstep_report::failure::Failure;
+use lockstep_report::{MeasuredRow, scaling_efficiencies};
+use lockstep_topology::{Cluster, ErrorPlace, InputError};
+
+use crate::launch::Launch;
+use crate::metrics::{Resumed, training};
+use crate::operation::Operation;
+use crate::run_failure::run_failure;
+
+pub(crate) use segment::{Part, segment};
+
+/// What a run left, as far as it is in this process.
+pub struct Measured {
+    /// What was run: with as many learners as the auto-tuner found, where it did.
+    pub configuration: Configuration,
+    /// What was executed.
+    pub program: Program,
+    /// Timeline, losses, state.
+    pub run: Run,
+    /// With which seed.
+    pub seed: u64,
+    /// What the auto-tuner observed, and in words.
+    pub trials: Vec<Trial>,
+    /// As above.
+    pub tuning: Option<String>,
+}
+
+/// Puts the configurations' ranks where the experiment's cluster has them, so that a hierarchical method runs the same
+/// program as the simulator; on this machine all ranks share a node.
+///
+/// # Errors
+/// An unknown cluster, more ranks than places.
+pub fn lay_out(experiment: &Experiment, configurations: &mut [Configuration]) -> Result<(), InputError> {
+    if experiment.on_this_machine() {
+        return Ok(());
+    }
+    let cluster = Cluster::load(&experiment.cluster)?;
+    for configuration in configurations {
+        configuration.place(&cluster, experiment).map_err(|error| experiment.locate(error))?;
+    }
+    Ok(())
+}
+
+/// Steps of a configuration's run.
+///
+/// # Errors
+/// More than 2³² of them.
+pub fn steps(experiment: &Experiment, program: &Program, samples: usize) -> Result<u32, InputError> {
+    match experiment.length {
+        Length::Steps(steps) => Ok(steps),
+        Length::Epochs(epochs) => {
+            let per_epoch = samples as u64 / program.global_batch();
+            u32::try_from(u64::from(epochs) * per_epoch).map_err(|_| {
+                let message = "gives more than 2^32 steps: take fewer epochs";
+                experiment.locate(InputError::flag("epochs", epochs.to_string(), message))
+            })
+        }
+    }
+}
+
+/// Trains one configuration with one seed; a run by epochs is judged on `held_out` after each of the last ones. In processes
+/// other than rank 0's there is nothing to tell.
+///
+/// # Errors
+/// Data that do not fit, a loss that is no number, a rank that panics or stalls.
+pub fn measure(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    seed: u64,
+    (data, held_out): (&Dataset, Option<&Dataset>),
+    operation: &Operation,
+    launch: &mut Launch,
+) -> Result<Option<Measured>, Failure> {
+    if experiment.tunes {
+        return tuned::tuned(configuration, experiment, seed, (data, held_out), operation, launch);
+    }
+    if let (Length::Epochs(epochs), false) = (experiment.length, experiment.growth.is_empty()) {
+        return grown(configuration, experiment, seed, (data, held_out), operation, launch, epochs);
+    }
+    let program = configuration.program().map_err(|error| experiment.locate(error))?;
+    let all = steps(experiment, &program, data.len())?;
+    let first = operation.first(&program, data.len());
+    let left = u64::from(all).saturating_sub(first);
+    if let (0, Some((_, path))) = (left, &operation.resumed) {
+        let message = format!("all {all} steps are done: ask for more of them, or begin anew without --resume");
+        return Err(InputError::flag("resume", path.display().to_string(), message).into());
+    }
+    if let (Some((checkpoint, _)), Some(metrics)) = (&operation.resumed, &operation.metrics) {
+        let (training, label) = (training(&checkpoint.identity), configuration.label());
+        let before = (&*checkpoint.label(configuration), checkpoint.steps);
+        metrics.resume(Resumed { training: &training, now: (&label, first), before })?;
+    }
+    let part = Part { steps: left as u32, first, start: None };
+    segment(configuration, experiment, seed, (data, held_out), operation, launch, part)
+}
+
+/// Trains one configuration while learners join it: a segment for each number of them, which the next one goes on from. New ones
+/// begin at the average model, and α follows their number.
+fn grown(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    seed: u64,
+    (data, held_out): (&Dataset, Option<&Dataset>),
+    operation: &Operation,
+    launch: &mut Launch,
+    epochs: u32,
+) -> Result<Option<Measured>, Failure> {
+    let (mut state, mut begun): (Option<State>, u32) = (None, 0);
+    let (mut losses, mut evaluations, mut whole) = (Vec::new(), Vec::new(), None);
+    for (learners, end) in experiment.stages(epochs) {
+        let more = experiment.with_learners(configuration, learners)?;
+        let program = more.program().map_err(|error| experiment.locate(error))?;
+        let length = Length::Epochs(end - begun);
+        let steps = steps(&Experiment { length, ..experiment.clone() }, &program, data.len())?;
+        let part = Part { steps, first: losses.len() as u64, start: state.as_ref() };
+        let Some(mut measured) = segment(&more, experiment, seed, (data, held_out), operation, launch, part)? else {
+            return Ok(None);
+        };
+        let reached = (measured.run.losses.len() as u32) < steps;
+        losses.append(&mut measured.run.losses);
+        evaluations.append(&mut measured.run.evaluations);
+        (state, begun) = (Some(measured.run.state()), end);
+        whole = Some(measured);
+        if reached {
+            break;
+        }
+    }
+    Ok(whole.map(|mut measured: Measured| {
+        (measured.run.losses, measured.run.evaluations, measured.run.first) = (losses, evaluations, 0);
+        measured
+    }))
+}
+
+/// The rows of an experiment, one per configuration and seed; `each` sees every run with its configuration. In processes other than rank 0's there are none.
+///
+/// # Errors
+/// As [`measure`], and data that cannot be read.
+pub fn rows(
+    experiment: &Experiment,
+    operation: &Operation,
+    launch: &mut Launch,
+    mut each: impl FnMut(&Configuration, &Measured),
+) -> Result<Vec<MeasuredRow>, Failure> {
+    let experiment = &launch.experiment(experiment);
+    let mut configurations = experiment.configurations()?;
+    lay_out(experiment, &mut configurations)?;
+    launch.all(launch.check(experiment, &configurations))?;
+    let model = &configurations[0].job.model;
+    let located =
+        |error: InputError| if error.place == ErrorPlace::Flag("data") { experiment.locate(error) } else { error };
+    let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation);
+    let (train, held_out) = launch.all(loaded.map_err(located))?;
+    let (mut rows, mut keys) = (Vec::new(), Vec::new());
+    for configuration in &configurations {
+        let first = rows.len();
+        for more in 0..u64::from(experiment.seeds) {
+            let (seed, data) = (experiment.seed.wrapping_add(more), (&train, Some(&held_out)));
+            let Some(mut measured) = measure(configuration, experiment, seed, data, operation, launch)? else {
+                continue;
+            };
+            rows.push(row(experiment, &mut measured, &held_out)?);
+            each(configuration, &measured);
+        }
+        tell_spread(&mut rows[first..]);
+        let key = |row: &MeasuredRow| (configuration.batch_key, row.setting.ranks, row.images_per_s);
+        keys.extend(rows[first..].iter().map(key));
+    }
+    let efficiencies = scaling_efficiencies(&keys);
+    for (row, efficiency) in rows.iter_mut().zip(efficiencies) {
+        row.scaling_efficiency = efficiency;
+    }
+    Ok(rows)
+}
+
+/// Mean and standard deviation of the error over the rows of one configuration, a seed each (Goyal et al. 2017, §5.1).
+fn tell_spread(rows: &mut [MeasuredRow]) {
+    let errors: Vec<f64> = rows.iter().filter_map(|row| row.error_pct).collect();
+    let spread = mean_and_deviation(&errors);
+    for row in rows {
+        (row.error_mean_pct, row.error_std_pct) =
+            (spread.map(|(mean, _)| mean), spread.map(|(_, deviation)| deviation));
+    }
+}
+
+/// Mean and sample standard deviation (over n − 1) of two values or more.
+fn mean_and_deviation(values: &[f64]) -> Option<(f64, f64)> {
+    if values.len() < 2 {
+        return None;
+    }
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((mean, (squares / (count - 1.0)).sqrt()))
+}
+
+fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> Result<MeasuredRow, Failure> {
+    let Measured { configuration, program, run, seed, .. } = measured;
+    let evaluation = run.evaluate(held_out).map_err(run_failure)?;
+    let mut times = run.timeline.step_times_s();
+    times.sort_by(f64::total_cmp);
+    let step_time_s = run.timeline.step_time_s();
+    let initial = configuration.job.model.inits();
+    Ok(MeasuredRow {
+        setting: configuration.setting(),
+        data: experiment.data.clone(),
+        transport: experiment.transport.to_string(),
+        device: experiment.device.to_string(),
+        threads_per_rank: experiment.threads_per_rank,
+        training: format!("{}; initial values: {initial}", experiment.optimizer),
+        learning_rate: experiment.optimizer.target_rate(program.gradient_samples()),
+        seed: *seed,
+        steps: (run.first + run.losses.len() as u64) as u32,
+        step_time_s,
+        step_time_p10_s: quantile(&times, 0.1),
+        step_time_p90_s: quantile(&times, 0.9),
+        images_per_s: program.global_batch() as f64 / step_time_s,
+        scaling_efficiency: None,
+        exposed_comm_s: run.timeline.exposed_comm_s(program),
+        train_loss: run.losses.last().copied().unwrap_or(0.0),
+        held_out_loss: evaluation.mean_loss,
+        accuracy: evaluation.accuracy(),
+        target_accuracy: experiment.target.accuracy,
+        target_epochs: experiment.target.accuracy.map(|_| experiment.target.epochs),
+        steps_to_target: run.is_content().then(|| (run.first + run.losses.len() as u64) as u32),
+        error_pct: error_pct(experiment, &run.evaluations),
+        error_mean_pct: None,
+        error_std_pct: None,
+        restarts: program.averaging.map(|_| run.restarts.len() as u32),
+        restart_steps: (!run.restarts.is_empty()).then(|| run.restarts.clone()),
+        direct_messages: experiment.device.is_gpu().then_some(run.direct_messages),
+        weights_sha256: run.weights_sha256.clone(),
+        state_sha256: run.state_sha256.clone(),
+    })
+}
+
+/// The error of a run by epochs: the median after each of its last ones (Goyal et al. 2017, §5.1), as many as there are. Earlier
+/// evaluations of a run that was resumed, that learners joined or that looked for a target do not count.
+fn error_pct(experiment: &Experiment, evaluations: &[Evaluation]) -> Option<f64> {
+    if !matches!(experiment.length, Length::Epochs(_)) {
+        return None;
+    }
+    let earlier = evaluations.len().saturating_sub(experiment.judged_epochs as usize);
+    let errors: Vec<f64> = evaluations[earlier..].iter().map(|one| 100.0 * (1.0 - one.accuracy())).collect();
+    (!errors.is_empty()).then(|| median(errors))
+}

@@ -1,0 +1,234 @@
+//! Metrics of a run while it goes on: a line of JSON a step, appended to a file, each step of a training once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use lockstep_experiment::identity::Identity;
+use lockstep_report::output::{Destination, check_writable, unwritable};
+use lockstep_report::progress::tell;
+use lockstep_topology::InputError;
+use serde::{Deserialize, Serialize};
+
+/// The flag that names the file.
+const FLAG: &str = "--metrics";
+
+/// A line of the file.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    configuration: &'a str,
+    seed: u64,
+    /// What is trained; see [`training`].
+    training: &'a str,
+    /// Steps since training began.
+    step: u64,
+    /// Mean over the samples of rank 0; nothing where it is no number.
+    loss: Option<f64>,
+    /// Of the last step.
+    images_per_s: f64,
+    /// Since the file was opened.
+    elapsed_s: f64,
+}
+
+/// What decides whether a line stays when a training goes on.
+#[derive(Debug, Deserialize)]
+struct Place {
+    configuration: String,
+    training: String,
+    step: u64,
+}
+
+/// A training that goes on, whose lines beyond the checkpoint come again.
+#[derive(Debug, Clone, Copy)]
+pub struct Resumed<'a> {
+    /// What is trained; see [`training`].
+    pub training: &'a str,
+    /// The configuration that goes on, and the steps of its batch that are done.
+    pub now: (&'a str, u64),
+    /// The configuration that wrote the checkpoint, and the steps of its batch that were done.
+    pub before: (&'a str, u64),
+}
+
+impl Resumed<'_> {
+    /// The line's place, if it is of this training.
+    fn place(&self, line: &[u8]) -> Option<Place> {
+        serde_json::from_slice(line).ok().filter(|place: &Place| place.training == self.training)
+    }
+
+    /// Whether the line is of the step after which the checkpoint was written.
+    fn is_last(&self, line: &[u8]) -> bool {
+        self.place(line).is_some_and(|place| (&*place.configuration, place.step) == self.before)
+    }
+
+    /// Whether the line, behind the last such step or not, is of a step that this training is about to do again.
+    fn repeats(&self, line: &[u8], is_behind: bool) -> bool {
+        let beyond = |place: &Place, (of, done)| place.configuration == of && place.step > done;
+        self.place(line).is_some_and(|place| is_behind || beyond(&place, self.now) || beyond(&place, self.before))
+    }
+}
+
+/// A short name of what is trained, of the values by flag that decide it: the same for runs that go on from each other.
+pub fn training(values: &BTreeMap<String, String>) -> String {
+    let mut identity = Identity::default();
+    values.iter().for_each(|(flag, value)| identity.set(flag, value));
+    identity.hash()
+}
+
+/// A file of metrics.
+pub struct Metrics {
+    path: PathBuf,
+    destination: Destination,
+    begun: Instant,
+    /// Nothing after an error; and when the last line was written.
+    file: Mutex<(Option<Box<dyn Write + Send>>, Instant)>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// Appends to the file at `path`, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// A place that cannot be written.
+    pub fn open(path: &Path) -> Result<Metrics, InputError> {
+        let destination = check_writable(FLAG, path)?;
+        let file = destination.stream().map_err(|error| unwritable(FLAG, path, &error))?;
+        let begun = Instant::now();
+        Ok(Metrics { path: path.to_owned(), destination, begun, file: Mutex::new((Some(file), begun)) })
+    }
+
+    /// Takes out what a training that goes on has written beyond its checkpoint, for it comes again.
+    ///
+    /// # Errors
+    /// A file that cannot be read or written.
+    pub fn resume(&self, resumed: Resumed<'_>) -> Result<(), InputError> {
+        let mut state = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // The file is replaced by another.
+        state.0 = None;
+        let opened = forget(&self.destination, resumed).and_then(|()| self.destination.stream());
+        state.0 = Some(opened.map_err(|error| unwritable(FLAG, &self.path, &error))?);
+        Ok(())
+    }
+
+    /// Appends a line: `step` steps are done since training began, the last one with this loss and so many samples.
+    pub fn step(&self, (configuration, seed, training): (&str, u64, &str), step: u64, loss: f64, samples: u64) {
+        let mut state = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(file), before) = &mut *state else { return };
+        let now = Instant::now();
+        let images_per_s = samples as f64 / now.duration_since(*before).as_secs_f64().max(1e-9);
+        *before = now;
+        let elapsed_s = now.duration_since(self.begun).as_secs_f64();
+        let loss = loss.is_finite().then_some(loss);
+        let line = Line { configuration, seed, training, step, loss, images_per_s, elapsed_s };
+        let text = serde_json::to_string(&line).unwrap_or_default();
+        // In one call, so that whoever follows the file never sees half a line.
+        if let Err(error) = file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.flush()) {
+            tell(&format!("{FLAG}: {}: cannot be written any more: {error}; training goes on", self.path.display()));
+            state.0 = None;
+        }
+    }
+}
+
+/// Takes the lines that `resumed` repeats out of a file, and the last one where it is torn.
+fn forget(destination: &Destination, resumed: Resumed<'_>) -> io::Result<()> {
+    let Destination::File(path) = destination else { return Ok(()) };
+    let (mut count, mut last) = (0u64, None);
+    each_line(path, |line| {
+        count += 1;
+        last = if resumed.is_last(line) { Some(count) } else { last };
+        Ok(())
+    })?;
+    let mut number = 0u64;
+    destination.write(|out| {
+        each_line(path, |line| {
+            number += 1;
+            let goes = !line.ends_with(b"\n") || resumed.repeats(line, last.is_some_and(|last| number > last));
+            if goes { Ok(()) } else { out.write_all(line) }
+        })
+    })
+}
+
+/// Hands over each line of a file, with its end.
+fn each_line(path: &Path, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let (mut from, mut line) = (BufReader::new(File::open(path)?), Vec::new());
+    while from.read_until(b'\n', &mut line)? > 0 {
+        each(&line)?;
+        line.clear();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn steps(path: &Path) -> Vec<(String, u64, u64)> {
+        let line = |text: &str| {
+            let line: serde_json::Value = serde_json::from_str(text).unwrap();
+            (
+                line["training"].as_str().unwrap().to_owned(),
+                line["seed"].as_u64().unwrap(),
+                line["step"].as_u64().unwrap(),
+            )
+        };
+        fs::read_to_string(path).unwrap().lines().map(line).collect()
+    }
+
+    /// Another training's lines stay wherever they are, and what is no line of ours stays too.
+    #[test]
+    fn a_training_that_goes_on_has_each_step_once() {
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().to_path_buf();
+        let path = folder.join("m.jsonl");
+        let (small, large) = ("mlp, 2 ranks x 16", "mlp, 2 ranks x 32");
+        // From a checkpoint of this configuration after so many steps.
+        let write = |training: &str, before: Option<(&str, u64)>, label: &str, steps: std::ops::RangeInclusive<u64>| {
+            let resumed = before.map(|before| Resumed { training, now: (label, steps.start() - 1), before });
+            let metrics = Metrics::open(&path).unwrap();
+            resumed.iter().for_each(|resumed| metrics.resume(*resumed).unwrap());
+            steps.for_each(|step| metrics.step((label, 1, training), step, 0.5, 32));
+        };
+        write("aa", None, small, 1..=57);
+        write("bb", None, small, 1..=60);
+        write("aa", Some((small, 50)), small, 51..=55);
+        let of = |training: &str| -> Vec<u64> {
+            steps(&path).into_iter().filter(|line| line.0 == training).map(|line| line.2).collect()
+        };
+        assert_eq!(of("aa"), (1..=55).collect::<Vec<u64>>());
+        assert_eq!(of("bb"), (1..=60).collect::<Vec<u64>>());
+        // With twice the batch it has done half as many steps.
+        write("aa", Some((small, 50)), large, 26..=27);
+        assert_eq!(of("aa"), (1..=50).chain(26..=27).collect::<Vec<u64>>());
+        write("aa", Some((large, 26)), large, 27..=28);
+        assert_eq!(of("aa")[48..], [49, 50, 26, 27, 28]);
+        // Back to the first checkpoint: what came of it goes.
+        write("aa", Some((small, 50)), small, 51..=51);
+        assert_eq!(of("aa"), (1..=51).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn a_torn_line_goes_and_strange_ones_stay() {
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().to_path_buf();
+        let path = folder.join("m.jsonl");
+        let resumed = Resumed { training: "aa", now: ("mlp", 1), before: ("mlp", 1) };
+        Metrics::open(&path).unwrap().resume(resumed).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "");
+        let lines = "not ours\n{\"step\":9}\n{\"configuration\":\"mlp\",\"training\":\"aa\",\"step\":1}\n";
+        fs::write(&path, format!("{lines}{{\"config")).unwrap();
+        let metrics = Metrics::open(&path).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().ends_with("config"));
+        metrics.resume(resumed).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), lines);
+    }
+}

@@ -1,0 +1,170 @@
+//! `Operation`: how a run is watched over while it trains: what it keeps, what it goes on from, and who may end it.
+
+use std::mem::take;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockstep_exec::{ExecError, Flight, InjectedFault, Log, Order, Run, Snapshot};
+use lockstep_experiment::{Configuration, Experiment};
+use lockstep_models::Program;
+use lockstep_report::failure::STALLED;
+use lockstep_report::progress::tell;
+use lockstep_topology::InputError;
+
+use crate::checkpoint::{Checkpoint, Folder, claims_behind, identity, setting};
+use crate::flight::Record;
+use crate::interrupt::{Interrupt, Signal};
+use crate::metrics::Metrics;
+use crate::run_failure::located;
+
+/// A wait in which nothing moves for so long ends a run, unless it says otherwise.
+pub const STALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// A process of several that has stalled leaves the others so much time to say what they know.
+const OTHERS: Duration = Duration::from_secs(1);
+
+/// How a run is watched over.
+#[derive(Debug)]
+pub struct Operation {
+    /// Whether the state is kept on the way; the same in all processes.
+    pub saves: bool,
+    /// Where it is kept; in the process of rank 0 alone.
+    pub folder: Option<Folder>,
+    /// What training goes on from, and the file that it comes from; in all processes.
+    pub resumed: Option<(Checkpoint, PathBuf)>,
+    /// Whether the user has asked for the end.
+    pub interrupt: Interrupt,
+    /// A wait in which nothing moves for so long ends the run.
+    pub stall_limit: Duration,
+    /// Where flight records go.
+    pub flight: PathBuf,
+    /// Whether flight records are asked for now.
+    pub signal: Signal,
+    /// A line a step, in the process of rank 0.
+    pub metrics: Option<Metrics>,
+    /// Whether a device that answers before its work is done tells when each task ran, for a timeline that somebody reads.
+    pub timed: bool,
+    /// What is to go wrong.
+    pub fault: Option<InjectedFault>,
+}
+
+impl Default for Operation {
+    fn default() -> Operation {
+        Operation {
+            saves: false,
+            folder: None,
+            resumed: None,
+            interrupt: Interrupt::default(),
+            stall_limit: STALL_LIMIT,
+            flight: PathBuf::from("."),
+            signal: Signal::default(),
+            metrics: None,
+            timed: false,
+            fault: None,
+        }
+    }
+}
+
+impl Operation {
+    /// Refuses to go on with what is another training, and says in words what is done in another way than before.
+    ///
+    /// # Errors
+    /// The first flag that differs.
+    pub fn check(&self, experiment: &Experiment, configuration: &Configuration) -> Result<Option<String>, InputError> {
+        let Some((checkpoint, path)) = &self.resumed else { return Ok(None) };
+        let shown = path.display().to_string();
+        checkpoint.check(&shown, &identity(experiment, configuration, experiment.seed))?;
+        let changes = checkpoint.changes(&setting(experiment, configuration));
+        let rate = experiment.optimizer.target_rate(configuration.job.gradient_samples());
+        let changes = match changes.as_str() {
+            "" => String::new(),
+            changes => format!("; now {changes}, target rate {rate}"),
+        };
+        Ok(Some(format!("going on from {shown}, after {} steps{changes}", checkpoint.steps)))
+    }
+
+    /// Steps of `program` that are done when its run begins, of so many samples to an epoch.
+    pub fn first(&self, program: &Program, samples: usize) -> u64 {
+        let batch = program.global_batch();
+        self.resumed
+            .as_ref()
+            .map_or(0, |(checkpoint, _)| checkpoint.state.position.steps(batch, samples as u64 / batch))
+    }
+
+    /// Writes the flight records of this process's ranks, of so many in the job, and says where they are.
+    pub(crate) fn record(&self, ranks: u32, flights: &[Flight]) {
+        match Record::new(ranks, flights).save(&self.flight) {
+            Ok(path) => tell(&format!("flight record: {}; lockstep exec inspect says what is in it", path.display())),
+            Err(error) => tell(&error.to_string()),
+        }
+    }
+
+    /// Ends this process, one of several of a job in which nothing moves: MPI itself would wait for ever. Where there is no
+    /// other, the error finds its own way out.
+    pub(crate) fn end_stalled(&self, processes: u32, error: &ExecError) {
+        if processes > 1 {
+            tell(&located(error));
+            std::thread::sleep(OTHERS);
+            std::process::exit(STALLED);
+        }
+    }
+
+    /// Ends this process, for its ranks do not.
+    pub(crate) fn end_stuck(&self, error: &ExecError) {
+        tell(&located(error));
+        std::process::exit(STALLED);
+    }
+
+    /// What rank 0 orders for the step after which `steps` of `all` are done.
+    pub(crate) fn order(&self, steps: u64, all: u64) -> Order {
+        if self.interrupt.asked() {
+            Order::SaveAndStop
+        } else if steps == all || self.folder.as_ref().is_some_and(|folder| folder.is_due(steps)) {
+            Order::Save
+        } else {
+            Order::GoOn
+        }
+    }
+
+    /// Keeps a state of the run that began after `first` steps.
+    pub(crate) fn keep(
+        &self,
+        (experiment, configuration): (&Experiment, &Configuration),
+        seed: u64,
+        first: u64,
+        snapshot: Snapshot,
+    ) -> Result<(), InputError> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let Snapshot { steps, state, log } = snapshot;
+        let checkpoint = Checkpoint {
+            identity: identity(experiment, configuration, seed),
+            setting: setting(experiment, configuration),
+            steps,
+            state,
+            log: self.whole(first, log),
+        };
+        let content = checkpoint.to_bytes(&configuration.job.model);
+        let content = content.map_err(|message| InputError::flag("checkpoint", "", message))?;
+        folder.keep(steps, &content).map(drop)
+    }
+
+    /// The log of the whole training, of which `log` is that of the run that began after `first` steps.
+    fn whole(&self, first: u64, log: Log) -> Log {
+        let Some((Checkpoint { log: before, .. }, _)) = &self.resumed else { return log };
+        Log {
+            evaluations: [before.evaluations.clone(), log.evaluations].concat(),
+            restarts: [before.restarts.clone(), log.restarts].concat(),
+            claims: claims_behind(&before.claims, first, &log.claims),
+        }
+    }
+
+    /// Puts what was on record before in front of what a run has to tell.
+    pub(crate) fn complete(&self, run: &mut Run) {
+        let own = Log {
+            evaluations: take(&mut run.evaluations),
+            restarts: take(&mut run.restarts),
+            claims: take(&mut run.claims),
+        };
+        Log { evaluations: run.evaluations, restarts: run.restarts, claims: run.claims } = self.whole(run.first, own);
+    }
+}

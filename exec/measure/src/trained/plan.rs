@@ -1,0 +1,90 @@
+//! `Planned`: one run of a trained sweep, and what tells it from all others.
+
+use lockstep_experiment::identity::Identity;
+use lockstep_experiment::{Configuration, Experiment, Length, TransportKind};
+use lockstep_models::Target;
+use lockstep_topology::InputError;
+
+use crate::checkpoint::{identity, setting};
+
+/// At most so many runs in a sweep.
+const MOST: u64 = 100_000;
+
+/// One run: a configuration of an arm with a seed.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// Name of the arm.
+    pub arm: String,
+    /// What the arm says.
+    pub experiment: Experiment,
+    /// What is trained and how.
+    pub configuration: Configuration,
+    /// Of initial parameters, of the order of the samples and of dropout.
+    pub seed: u64,
+    /// The first digits of the SHA-256 of everything that decides what it trains.
+    pub run: String,
+}
+
+/// All runs: for each seed all arms, each with all its configurations, so that a beginning compares all of them.
+///
+/// # Errors
+/// An arm that cannot be, one whose runs are not by epochs, one that is not the same each time.
+pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
+    let mut arms = Vec::new();
+    for arm in experiment.arms() {
+        let own = Experiment { judged_epochs: u32::MAX, target: Target::default(), ..arm.experiment };
+        if let Length::Steps(steps) = own.length {
+            let message = "each epoch is judged: give epochs in place of steps";
+            return Err(own.locate(InputError::flag("steps", steps.to_string(), message)));
+        }
+        if own.tunes {
+            let message = "depends on the machine's speed: give a number, or let learners join by growth";
+            return Err(own.locate(InputError::flag("learners", "auto", message)));
+        }
+        if own.transport == TransportKind::Mpi {
+            let message = "a trained sweep is one process: take threads, or exec run";
+            return Err(own.locate(InputError::flag("transport", "mpi", message)));
+        }
+        let configurations = own.configurations()?;
+        arms.push((arm.name, own, configurations));
+    }
+    let each: usize = arms.iter().map(|(_, _, configurations)| configurations.len()).sum();
+    if each as u64 * u64::from(experiment.seeds) > MOST {
+        let message = format!("gives {each} runs as many times, and {MOST} are possible: take fewer");
+        return Err(experiment.locate(InputError::flag("seeds", experiment.seeds.to_string(), message)));
+    }
+    let mut runs = Vec::new();
+    for seed in (0..u64::from(experiment.seeds)).map(|more| experiment.seed.wrapping_add(more)) {
+        for (arm, own, configurations) in &arms {
+            runs.extend(configurations.iter().map(|configuration| Planned {
+                arm: arm.clone(),
+                experiment: own.clone(),
+                configuration: configuration.clone(),
+                seed,
+                run: hash(arm, own, configuration, seed),
+            }));
+        }
+    }
+    Ok(runs)
+}
+
+/// The hash of what decides a run, without the version of lockstep: later versions continue older files, and each row names the
+/// command that made it.
+fn hash(arm: &str, experiment: &Experiment, configuration: &Configuration, seed: u64) -> String {
+    let job = &configuration.job;
+    let mut run = Identity::default();
+    run.set("name", &experiment.name);
+    run.set("arm", arm);
+    for (flag, value) in identity(experiment, configuration, seed).into_iter().chain(setting(experiment, configuration))
+    {
+        run.set(&flag, value);
+    }
+    run.set("learners", configuration.learners);
+    if let Some(sizes) = &job.node_sizes {
+        run.set_list("node_sizes", sizes);
+    }
+    run.set("recompute_bn", experiment.recompute_bn);
+    run.set("growth", experiment.growth_text());
+    run.set_model("layers", &job.model);
+    run.hash()
+}

@@ -1,0 +1,123 @@
+//! One run of a trained sweep, and its rows: what was lost on the way, and how the model did after each epoch.
+
+use std::sync::Arc;
+
+use lockstep_exec::data::Dataset;
+use lockstep_experiment::{Experiment, Length};
+use lockstep_report::EpochRow;
+use lockstep_report::failure::Failure;
+use lockstep_topology::{ErrorPlace, InputError};
+
+use super::plan::Planned;
+use crate::launch::Launch;
+use crate::measure::{Measured, lay_out, measure};
+use crate::operation::{Operation, STALL_LIMIT};
+
+/// The samples of the last run, which the next one most often takes too.
+#[derive(Default)]
+pub struct Data {
+    last: Option<(String, Arc<(Dataset, Dataset)>)>,
+}
+
+impl Data {
+    /// Both parts of what `planned` is trained on.
+    fn of(&mut self, planned: &Planned) -> Result<Arc<(Dataset, Dataset)>, InputError> {
+        let (experiment, model) = (&planned.experiment, &planned.configuration.job.model);
+        let key = format!("{} {} {}", experiment.data, experiment.augmentation, model.name());
+        if let Some((of, data)) = &self.last
+            && *of == key
+        {
+            return Ok(Arc::clone(data));
+        }
+        let located =
+            |error: InputError| if error.place == ErrorPlace::Flag("data") { experiment.locate(error) } else { error };
+        let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation).map_err(located)?;
+        let data = Arc::new(loaded);
+        self.last = Some((key, Arc::clone(&data)));
+        Ok(data)
+    }
+}
+
+/// Trains `planned` and says how it did after each epoch; `command` is what asked for it. A run whose loss is no number has
+/// one row, which says in which step.
+///
+/// # Errors
+/// Data that do not fit, a rank that panics or stalls.
+pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<EpochRow>, Failure> {
+    let (data, experiment) = (data.of(planned)?, &planned.experiment);
+    let mut configurations = [planned.configuration.clone()];
+    lay_out(experiment, &mut configurations)?;
+    let [configuration] = configurations;
+    let mut launch = Launch::new(experiment, STALL_LIMIT)?;
+    let (parts, operation) = ((&data.0, Some(&data.1)), Operation::default());
+    let blank = blank(planned, command);
+    let steps = steps_by_epoch(planned, data.0.len())?;
+    match measure(&configuration, experiment, planned.seed, parts, &operation, &mut launch) {
+        Ok(Some(measured)) => Ok(rows(&blank, &measured, &steps)),
+        Ok(None) => Ok(Vec::new()),
+        Err(Failure::Diverged { step, .. }) => {
+            let ends = steps.iter().scan(0, |done, (steps, _)| {
+                *done += steps;
+                Some(*done)
+            });
+            let epoch = ends.take_while(|end| *end <= step).count() as u32 + 1;
+            Ok(vec![EpochRow { epoch, steps: step, diverged_step: Some(step), ..blank }])
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// What all rows of a run have in common.
+fn blank(planned: &Planned, command: &str) -> EpochRow {
+    let Planned { arm, experiment, configuration, seed, run } = planned;
+    EpochRow {
+        run: run.clone(),
+        experiment: experiment.name.clone(),
+        arm: arm.clone(),
+        seed: *seed,
+        setting: configuration.setting(),
+        growth: if experiment.growth.is_empty() { "-".to_owned() } else { experiment.growth_text() },
+        data: experiment.data.clone(),
+        sampling: experiment.sampling.to_string(),
+        recompute_bn: experiment.recompute_bn,
+        learning_rate: experiment.optimizer.target_rate(configuration.job.gradient_samples()),
+        training: format!("{}; initial values: {}", experiment.optimizer, configuration.job.model.inits()),
+        command: command.to_owned(),
+        ..EpochRow::default()
+    }
+}
+
+/// Steps of each epoch, and samples of a step.
+fn steps_by_epoch(planned: &Planned, samples: usize) -> Result<Vec<(u64, u64)>, InputError> {
+    let Experiment { length: Length::Epochs(epochs), .. } = planned.experiment else { return Ok(Vec::new()) };
+    let mut steps = Vec::new();
+    for (learners, end) in planned.experiment.stages(epochs) {
+        let batch = planned.experiment.with_learners(&planned.configuration, learners)?.program()?.global_batch();
+        steps.resize(end as usize, (samples as u64 / batch, batch));
+    }
+    Ok(steps)
+}
+
+fn rows(blank: &EpochRow, measured: &Measured, steps: &[(u64, u64)]) -> Vec<EpochRow> {
+    let run = &measured.run;
+    let (mut rows, mut done, mut images) = (Vec::new(), 0, 0);
+    for (evaluation, (steps, batch)) in run.evaluations.iter().zip(steps) {
+        let losses = &run.losses[done as usize..(done + steps) as usize];
+        (done, images) = (done + steps, images + steps * batch);
+        rows.push(EpochRow {
+            epoch: rows.len() as u32 + 1,
+            steps: done,
+            images,
+            train_loss: Some(losses.iter().sum::<f64>() / losses.len() as f64),
+            held_out_loss: Some(evaluation.mean_loss),
+            accuracy: Some(evaluation.accuracy()),
+            error_pct: Some(100.0 * (1.0 - evaluation.accuracy())),
+            step_time_s: Some(run.timeline.step_time_s()),
+            ..blank.clone()
+        });
+    }
+    if let Some(last) = rows.last_mut() {
+        last.weights_sha256 = Some(run.weights_sha256.clone());
+    }
+    rows
+}
