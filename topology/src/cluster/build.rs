@@ -6,21 +6,11 @@ use super::describe::{HOSTS, host_row, tables};
 use super::fabric::{Fabric, Routing};
 use super::parts::*;
 use super::size::Size;
-use super::{Cluster, GpuSpec, Protocol, Provenance, Stack};
+use super::wire::Wire;
+use super::{Cluster, Duplex, GpuSpec, LinkKind, Protocol, Provenance, Stack};
 use crate::{Bandwidth, Time};
 use petgraph::graph::{DiGraph, Node, NodeIndex};
 use std::sync::Arc;
-
-/// What joins two vertices.
-#[derive(Clone)]
-pub(super) struct Wire {
-    pub(super) kind: LinkKind,
-    pub(super) latency: Time,
-    pub(super) bandwidth: Bandwidth,
-    pub(super) duplex: Duplex,
-    pub(super) protocol: Arc<Protocol>,
-    pub(super) provenance: Arc<Provenance>,
-}
 
 /// A cluster in the making.
 pub(super) struct Builder {

@@ -2,12 +2,12 @@
 //!
 //! A row stands for a table of the file, not for a host, so that a thousand equal hosts are one line.
 
-use super::build::Wire;
 use super::fabric::{Fabric, Routing, Shape};
 use super::flops::show_flops;
 use super::parts::*;
 use super::protocol::UNLIMITED;
-use super::{GpuSpec, Protocol, Provenance};
+use super::wire::Wire;
+use super::{Duplex, GpuSpec, Protocol, Provenance};
 use crate::{Bandwidth, Bytes, Time};
 
 /// A titled table of text cells; units stand in the column names.

@@ -2,16 +2,15 @@
 //!
 //! Sources of figures are inherited inwards: file, host, then the table of the CPU, GPU or link.
 
-use super::build::Wire;
-use super::fabric::{FabricTable, Routing, fabric_keys, read_fabric};
+use super::fabric::Routing;
+use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
 use super::gpu_table::{CatalogueGpu, GPU, catalogue, host_gpu};
-use super::order::Order;
-use super::rate::rate;
-use super::{
-    CpuSpec, Duplex, GpuSpec, LinkKind, MOST_DEVICES, PeerToPeer, Provenance, VertexKind, parse_flops, protocol_keys,
-};
+use super::values::{memory, name, provenance};
+use super::wire::Wire;
+use super::wire_table::{link_keys, wire};
+use super::{CpuSpec, GpuSpec, MOST_DEVICES, PeerToPeer, Provenance, VertexKind, parse_flops, protocol_keys};
 use crate::document::{Document, Entry, Spot, Table};
-use crate::{Bandwidth, Bytes, InputError, Time};
+use crate::{Bandwidth, InputError, Time};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -41,12 +40,6 @@ const CPU: &[&str] = &[
     "provenance",
 ];
 const THING: &[&str] = &["name", "count"];
-const LINK: &[&str] = &["kind", "between", "latency", "bandwidth", "pcie", "nvlink", "duplex", "provenance"];
-/// A link's keys with those of its protocol.
-pub(super) fn link_keys() -> Vec<&'static str> {
-    LINK.iter().copied().chain(protocol_keys::KEYS).collect()
-}
-
 /// A whole file.
 pub(super) struct ClusterTable<'a> {
     pub(super) name: String,
@@ -58,6 +51,11 @@ pub(super) struct ClusterTable<'a> {
     /// How routes that are searched are chosen among equals.
     pub(super) routing: Routing,
     pub(super) seed: u64,
+    /// The network that joins the hosts, if the file names one.
+    pub(super) network: Option<Entry<'a>>,
+    /// Whether links are plain unless they name a protocol.
+    pub(super) plain: bool,
+    pub(super) spot: Spot<'a>,
 }
 
 /// A `[[host]]`.
@@ -129,7 +127,7 @@ impl Stamp<'_> {
 }
 
 /// The tables of a file.
-pub(super) fn read<'a>(document: &'a Document<'a>, order: &'a Order) -> Result<ClusterTable<'a>, InputError> {
+pub(super) fn read<'a>(document: &'a Document<'a>) -> Result<ClusterTable<'a>, InputError> {
     let root = document.table("the cluster file", ROOT)?;
     let plain = protocol_keys::plain(&root)?;
     let description = |entry: &Entry<'_>| {
@@ -143,7 +141,7 @@ pub(super) fn read<'a>(document: &'a Document<'a>, order: &'a Order) -> Result<C
     let fabrics = fabrics.iter().map(|table| read_fabric(table, true, &provenance, plain));
     let hosts: Vec<HostTable<'_>> =
         hosts.iter().map(|table| host(table, &gpus, &provenance, plain)).collect::<Result<_, _>>()?;
-    let mut tables = ClusterTable {
+    Ok(ClusterTable {
         name: root.required("name", "\"my-cluster\"", cluster_name)?,
         description: root.optional("description", description)?.unwrap_or_default(),
         hosts,
@@ -152,9 +150,10 @@ pub(super) fn read<'a>(document: &'a Document<'a>, order: &'a Order) -> Result<C
         fabrics: fabrics.collect::<Result<_, _>>()?,
         routing: root.read("routing", "\"ecmp\"", searched)?.unwrap_or(Routing::Lowest),
         seed: root.whole("seed", 0..=u64::MAX >> 1)?.unwrap_or(0),
-    };
-    order.apply(&root, &mut tables, plain)?;
-    Ok(tables)
+        network: root.get("network"),
+        plain,
+        spot: root.spot(),
+    })
 }
 
 /// The choices among routes that are searched.
@@ -237,30 +236,6 @@ fn link<'a>(table: &Table<'a>, inherited: &Arc<Provenance>, plain: bool) -> Resu
     Ok(LinkTable { between: ends.try_into().map_err(wrong)?, wire: wire(table, "kind", inherited, plain)? })
 }
 
-/// The wire that a table describes, whose kind is under `key`.
-pub(super) fn wire(table: &Table<'_>, key: &str, inherited: &Arc<Provenance>, plain: bool) -> Result<Wire, InputError> {
-    let rate = rate(table, inherited)?;
-    let kind = match (table.read(key, "\"ethernet\"", LinkKind::from_str)?, rate.kind) {
-        (Some(kind), Some(implied)) if kind != implied => {
-            return Err(
-                table.error_at(key, format!("is {implied} by the key that gives its rate; take one of the two"))
-            );
-        }
-        (Some(kind), _) => kind,
-        (None, Some(implied)) => implied,
-        (None, None) => return Err(table.missing(key, "\"ethernet\"")),
-    };
-    let provenance = provenance(table, &rate.provenance)?;
-    Ok(Wire {
-        kind,
-        latency: table.required("latency", "\"2us\"", Time::from_str)?,
-        bandwidth: rate.bandwidth,
-        duplex: table.read("duplex", "\"full\"", Duplex::from_str)?.unwrap_or(Duplex::Full),
-        protocol: protocol_keys::read(table, kind, &provenance, plain)?,
-        provenance,
-    })
-}
-
 fn things<'a>(table: &Table<'a>, key: &str, title: &'a str) -> Result<Vec<Stamp<'a>>, InputError> {
     table.tables(key, title, THING)?.iter().map(|table| stamp(table, key)).collect()
 }
@@ -270,28 +245,7 @@ fn stamp<'a>(table: &Table<'a>, example: &str) -> Result<Stamp<'a>, InputError> 
     Ok(Stamp { name, count: table.whole("count", 1..=MOST_DEVICES)?, spot: table.spot() })
 }
 
-pub(super) fn provenance(table: &Table<'_>, inherited: &Arc<Provenance>) -> Result<Arc<Provenance>, InputError> {
-    let own = table.read("provenance", "\"datasheet: NAME\"", Provenance::from_str)?;
-    Ok(own.map_or_else(|| inherited.clone(), Arc::new))
-}
-
-pub(super) fn name(text: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    match text {
-        "cpu" | "memory" => Err("is what a host calls its own; take another name".into()),
-        _ if !text.is_empty() && text.len() <= 100 && text.chars().all(plain) => Ok(text.to_string()),
-        _ => Err("must be a name of letters, digits, - and _".into()),
-    }
-}
-
 /// A cluster's name, which may hold dots, since no pattern looks for it.
 fn cluster_name(text: &str) -> Result<String, String> {
     name(&text.replace('.', "-")).map(|_| text.to_string())
-}
-
-pub(super) fn memory(text: &str) -> Result<Bytes, String> {
-    match text.parse()? {
-        Bytes(0) => Err("must be positive".into()),
-        bytes => Ok(bytes),
-    }
 }

@@ -2,8 +2,8 @@
 //!
 //! A GPU of a cluster takes from the catalogue what its own table leaves out, so that `model = "h100-sxm"` is enough.
 
-use super::file::{memory, name};
 use super::gpu::{GpuSpec, Lanes, Precision};
+use super::values::{memory, name};
 use super::{Provenance, parse_flops};
 use crate::document::{Source, Table};
 use crate::{Bandwidth, InputError, Time, nearest};

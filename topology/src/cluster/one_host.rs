@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::build::{Builder, Wire};
+use super::build::Builder;
+use super::wire::Wire;
 use super::{Cluster, CpuSpec, Duplex, GpuSpec, HostId, LinkKind, PeerToPeer, Provenance, Stack, VertexId, VertexKind};
 use crate::{Bandwidth, InputError, Time};
 

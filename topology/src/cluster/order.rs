@@ -3,10 +3,10 @@
 //! A cluster that has one kind of host can be had in any number, and on any network of `networks.toml`, which attaches
 //! every NIC; so nobody edits a file to ask for more.
 
-use super::fabric::{FabricTable, fabric_keys, read_fabric};
+use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
 use super::file::ClusterTable;
 use super::{MOST_DEVICES, Provenance};
-use crate::document::{Entry, Source, Spot, Table};
+use crate::document::{Entry, Source, Spot};
 use crate::{InputError, nearest};
 use std::sync::Arc;
 
@@ -48,12 +48,7 @@ impl Order {
     }
 
     /// Changes what a file says to what was asked for, and adds the network that either names.
-    pub(super) fn apply<'a>(
-        &'a self,
-        root: &Table<'a>,
-        tables: &mut ClusterTable<'a>,
-        plain: bool,
-    ) -> Result<(), InputError> {
+    pub(super) fn apply<'a>(&'a self, tables: &mut ClusterTable<'a>) -> Result<(), InputError> {
         if let Some(count) = self.count {
             match tables.hosts.as_mut_slice() {
                 [host] => host.stamp.recount(count),
@@ -64,19 +59,19 @@ impl Order {
                 }
             }
         }
-        let written = root.optional("network", Entry::text)?;
+        let written = tables.network.as_ref().map(Entry::text).transpose()?;
         let Some(name) = self.network.as_deref().or(written) else { return Ok(()) };
         let hosts: u64 = tables.hosts.iter().map(|host| host.stamp.many()).sum();
         // A host alone has nothing to be joined with, unless somebody wants it so.
         if hosts < 2 && self.network.is_none() {
             return Ok(());
         }
-        let spot = match (&self.network, root.get("network")) {
+        let spot = match (&self.network, &tables.network) {
             (None, Some(entry)) => entry.spot(),
-            _ => root.spot().showing(&self.asked),
+            _ => tables.spot.clone().showing(&self.asked),
         };
         let wrong = |message| if self.network.is_some() { self.error(message) } else { spot.error(message) };
-        tables.fabrics.push(network(name, plain, &spot)?.map_err(wrong)?);
+        tables.fabrics.push(network(name, tables.plain, &spot)?.map_err(wrong)?);
         Ok(())
     }
 }

@@ -4,7 +4,8 @@
 
 use super::build::Builder;
 use super::describe::{GPUS, LINKS, PROTOCOLS, gpu_row, link_row, protocol_row};
-use super::fabric::{FabricTable, stamp_fabrics};
+use super::fabric_stamp::stamp_fabrics;
+use super::fabric_table::FabricTable;
 use super::file::{ClusterTable, HostTable, LinkTable, read};
 use super::names::Names;
 use super::order::Order;
@@ -23,7 +24,8 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
         return Err(source.error(0..0, "is empty; a cluster has a name and at least one [[host]]"));
     }
     let document = source.parse()?;
-    let tables = read(&document, order)?;
+    let mut tables = read(&document)?;
+    order.apply(&mut tables)?;
     check_size(source, &tables)?;
     let mut builder = Builder::new(&tables.name, &tables.description);
     let mut starts = Vec::new();

@@ -3,6 +3,7 @@
 //! A message between hosts is set up once, by the network's stack; the buses on its way inside the hosts carry it packet by
 //! packet and cost only their headers. So overheads, thresholds and windows are those of the links that reach farthest.
 
+use super::LinkKind;
 use super::parts::*;
 use super::{Cluster, Protocol};
 use crate::{Bandwidth, Bytes, Time};

@@ -16,12 +16,12 @@ pub(in super::super) struct Torus {
 
 impl Torus {
     /// Routers.
-    pub(super) fn routers(&self) -> u64 {
+    pub(in super::super) fn routers(&self) -> u64 {
         self.stride(self.shape.len())
     }
 
     /// Slots for hosts.
-    pub(super) fn slots(&self) -> u64 {
+    pub(in super::super) fn slots(&self) -> u64 {
         self.routers().saturating_mul(u64::from(self.per_router))
     }
 
@@ -34,13 +34,13 @@ impl Torus {
     }
 
     /// `1-0-2`: the coordinates of a router.
-    pub(super) fn named(&self, router: u64) -> String {
+    pub(in super::super) fn named(&self, router: u64) -> String {
         let each = (0..self.shape.len()).map(|dimension| self.coordinate(router, dimension).to_string());
         each.collect::<Vec<_>>().join("-")
     }
 
     /// Wires along a dimension.
-    pub(super) fn wires(&self, dimension: usize) -> u64 {
+    pub(in super::super) fn wires(&self, dimension: usize) -> u64 {
         match self.shape[dimension] {
             1 => 0,
             2 => self.routers() / 2,
@@ -67,7 +67,7 @@ impl Torus {
     }
 
     /// Both ends of every wire along a dimension, in the order of the wires.
-    pub(super) fn cables(&self, dimension: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(in super::super) fn cables(&self, dimension: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
         let two = self.shape[dimension] == 2;
         let from = (0..self.routers()).filter(move |router| !two || self.coordinate(*router, dimension) == 0);
         let from = from.take(if self.shape[dimension] == 1 { 0 } else { usize::MAX });
@@ -75,7 +75,7 @@ impl Torus {
     }
 
     /// The wires at a router with the routers at their other ends, dimension by dimension, upwards first.
-    pub(super) fn neighbours(&self, router: u64) -> impl Iterator<Item = (Crossing, u64)> + '_ {
+    pub(in super::super) fn neighbours(&self, router: u64) -> impl Iterator<Item = (Crossing, u64)> + '_ {
         let mut base = 0;
         (0..self.shape.len()).flat_map(move |dimension| {
             let (n, x) = (u64::from(self.shape[dimension]), self.coordinate(router, dimension));
@@ -94,7 +94,7 @@ impl Torus {
 
     /// The wires between routers from one slot to another: one dimension after the other, the shorter way round, upwards
     /// where both are as long.
-    pub(super) fn way(&self, from: u64, to: u64) -> Vec<Crossing> {
+    pub(in super::super) fn way(&self, from: u64, to: u64) -> Vec<Crossing> {
         let [mut at, to] = [from, to].map(|slot| slot / u64::from(self.per_router));
         let mut ways = Vec::new();
         let mut base = 0;
@@ -118,7 +118,7 @@ impl Torus {
 
     /// The least of the summed rates across a cut through the middle of a dimension; `rates` are those of a host's wire
     /// and of a wire along each dimension.
-    pub(super) fn bisection(&self, ports: u64, rates: &[f64]) -> f64 {
+    pub(in super::super) fn bisection(&self, ports: u64, rates: &[f64]) -> f64 {
         let hosts = (ports / 2) as f64 * rates[0];
         let cut = |dimension: usize| {
             let n = self.shape[dimension];
@@ -129,7 +129,7 @@ impl Torus {
     }
 
     /// The nearly cubic torus with room for `hosts`.
-    pub(super) fn near_cube(hosts: u64, dimensions: u32, per_router: u32) -> Torus {
+    pub(in super::super) fn near_cube(hosts: u64, dimensions: u32, per_router: u32) -> Torus {
         let routers = hosts.div_ceil(u64::from(per_router)).max(1);
         let mut side = 1u32;
         while u64::from(side).saturating_pow(dimensions) < routers {

@@ -24,7 +24,7 @@ pub(super) type Crossing = (u64, bool);
 
 impl Tree {
     /// Slots for hosts.
-    pub(super) fn slots(&self) -> u64 {
+    pub(in super::super) fn slots(&self) -> u64 {
         self.below(self.down.len()).saturating_mul(u64::from(self.trees))
     }
 
@@ -34,22 +34,22 @@ impl Tree {
     }
 
     /// Copies of a switch of a level that serve the same subtree.
-    pub(super) fn copies(&self, level: usize) -> u64 {
+    pub(in super::super) fn copies(&self, level: usize) -> u64 {
         self.up[..level - 1].iter().fold(1, |product: u64, w| product.saturating_mul(u64::from(*w)))
     }
 
     /// Switches of a level, from 1.
-    pub(super) fn switches(&self, level: usize) -> u64 {
+    pub(in super::super) fn switches(&self, level: usize) -> u64 {
         (self.slots() / self.below(level)).saturating_mul(self.copies(level))
     }
 
     /// Wires from a level to the one above.
-    pub(super) fn wires(&self, level: usize) -> u64 {
+    pub(in super::super) fn wires(&self, level: usize) -> u64 {
         self.switches(level).saturating_mul(u64::from(self.up[level - 1]) * u64::from(self.parallel[level - 1]))
     }
 
     /// Both ends of every wire from a level to the one above, as positions in their levels, in the order of the wires.
-    pub(super) fn cables(&self, level: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(in super::super) fn cables(&self, level: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
         let (copies, above) = (self.copies(level), self.copies(level + 1));
         let (m, w, cables) = (self.down[level], self.up[level - 1], self.parallel[level - 1]);
         (0..self.switches(level)).flat_map(move |switch| {
@@ -60,12 +60,12 @@ impl Tree {
     }
 
     /// Switches above one of a level, and cables to each.
-    pub(super) fn ways_up(&self, level: usize) -> (u64, u64) {
+    pub(in super::super) fn ways_up(&self, level: usize) -> (u64, u64) {
         (u64::from(self.up[level - 1]), u64::from(self.parallel[level - 1]))
     }
 
     /// The number of a cable from the switch above `slot` with copy `b` of a level to its `c`-th parent.
-    pub(super) fn numbered(&self, level: usize, slot: u64, b: u64, c: u64, cable: u64) -> u64 {
+    pub(in super::super) fn numbered(&self, level: usize, slot: u64, b: u64, c: u64, cable: u64) -> u64 {
         let base = (1..level).map(|level| self.wires(level)).sum::<u64>();
         let (w, cables) = self.ways_up(level);
         let switch = slot / self.below(level) * self.copies(level) + b;
@@ -73,12 +73,12 @@ impl Tree {
     }
 
     /// The level of the lowest switch above both slots; `None` where they are in different trees.
-    pub(super) fn meeting(&self, from: u64, to: u64) -> Option<usize> {
+    pub(in super::super) fn meeting(&self, from: u64, to: u64) -> Option<usize> {
         (1..=self.down.len()).find(|level| from / self.below(*level) == to / self.below(*level))
     }
 
     /// The wires between switches from one slot to another, in order.
-    pub(super) fn way(&self, from: u64, to: u64, choice: &Choice) -> Option<Vec<Crossing>> {
+    pub(in super::super) fn way(&self, from: u64, to: u64, choice: &Choice) -> Option<Vec<Crossing>> {
         let top = self.meeting(from, to)?;
         let mut b = 0;
         let mut ways = Vec::with_capacity(2 * top);
@@ -115,7 +115,7 @@ impl Tree {
 
     /// The least of the summed rates that join two halves of the slots, each half being whole subtrees; `rates` are those
     /// of a host's wire and of a wire up from each level.
-    pub(super) fn bisection(&self, ports: u64, rates: &[f64]) -> f64 {
+    pub(in super::super) fn bisection(&self, ports: u64, rates: &[f64]) -> f64 {
         let hosts = (ports / 2) as f64 * rates[0];
         if self.trees > 1 {
             return 0.0;
@@ -135,7 +135,7 @@ impl Tree {
 
     /// The tree of switches of `ports` ports, of which each level but the last turns `oversubscription` times as many down
     /// as up, for `hosts` hosts; `None` where such switches make no tree.
-    pub(super) fn of_ports(hosts: u64, ports: u32, oversubscription: f64) -> Option<Tree> {
+    pub(in super::super) fn of_ports(hosts: u64, ports: u32, oversubscription: f64) -> Option<Tree> {
         let up = ((f64::from(ports) / (1.0 + oversubscription)).round() as u32).max(1);
         let down = ports.checked_sub(up).filter(|down| *down > 0)?;
         let mut tree = Tree { trees: 1, down: Vec::new(), up: Vec::new(), parallel: Vec::new() };

@@ -1,9 +1,10 @@
 //! A `[[fabric]]` as plain values: its shape, what it attaches and its wires, read and checked before anything is built.
 
-use super::super::build::Wire;
-use super::super::file::{link_keys, name, wire};
-use super::super::{Provenance, Routing};
-use super::{Shape, Torus, Tree};
+use super::Provenance;
+use super::fabric::{Routing, Shape, Torus, Tree};
+use super::values::name;
+use super::wire::Wire;
+use super::wire_table::{link_keys, wire};
 use crate::document::{Entry, Spot, Table};
 use crate::{Bandwidth, InputError, Time};
 use std::str::FromStr;
@@ -36,8 +37,8 @@ const MOST_LEVELS: usize = 16;
 const MOST: u32 = 1_000_000;
 
 /// A `[[fabric]]`.
-pub(in super::super) struct FabricTable<'a> {
-    pub(in super::super) name: String,
+pub(super) struct FabricTable<'a> {
+    pub(super) name: String,
     pub(super) kind: &'static str,
     /// Patterns of what it attaches; none: every NIC.
     pub(super) attach: Vec<Entry<'a>>,
@@ -50,17 +51,17 @@ pub(in super::super) struct FabricTable<'a> {
     pub(super) routing: Routing,
     pub(super) seed: u64,
     /// `name = "ib"` or `network = "…"`.
-    pub(in super::super) spot: Spot<'a>,
+    pub(super) spot: Spot<'a>,
 }
 
 impl<'a> FabricTable<'a> {
     /// Whether it attaches every NIC, so that no name is looked up.
-    pub(in super::super) fn takes_every_nic(&self) -> bool {
+    pub(super) fn takes_every_nic(&self) -> bool {
         self.attach.is_empty()
     }
 
     /// The same, attaching every NIC; it was asked for at `spot`.
-    pub(in super::super) fn of_every_nic<'b>(self, spot: Spot<'b>) -> FabricTable<'b> {
+    pub(super) fn of_every_nic<'b>(self, spot: Spot<'b>) -> FabricTable<'b> {
         FabricTable {
             name: self.name,
             kind: self.kind,
@@ -91,7 +92,7 @@ pub(super) enum Plan {
 }
 
 /// Reads a `[[fabric]]`; one of a catalogue (`attached` is false) attaches every NIC.
-pub(in super::super) fn read_fabric<'a>(
+pub(super) fn read_fabric<'a>(
     table: &Table<'a>,
     attached: bool,
     inherited: &Arc<Provenance>,
@@ -253,7 +254,7 @@ fn tree(table: &Table<'_>) -> Result<Plan, InputError> {
 }
 
 /// Keys of a `[[fabric]]`: its own and those of its wires.
-pub(in super::super) fn fabric_keys() -> Vec<&'static str> {
+pub(super) fn fabric_keys() -> Vec<&'static str> {
     let wires = link_keys().into_iter().filter(|key| !matches!(*key, "kind" | "between"));
     FABRIC.iter().copied().chain(wires).collect()
 }

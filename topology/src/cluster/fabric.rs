@@ -5,16 +5,12 @@
 
 mod choice;
 mod detour;
-mod stamp;
-mod table;
 mod torus;
 mod tree;
 
 use super::{LinkId, VertexId};
 pub(super) use choice::Choice;
 pub use choice::Routing;
-pub(super) use stamp::stamp_fabrics;
-pub(super) use table::{FabricTable, fabric_keys, read_fabric};
 pub(super) use torus::Torus;
 pub(super) use tree::Tree;
 

@@ -9,10 +9,13 @@ mod copy;
 mod crossing;
 mod describe;
 mod fabric;
+mod fabric_stamp;
+mod fabric_table;
 mod file;
 mod flops;
 mod gpu;
 mod gpu_table;
+mod link_kind;
 mod names;
 mod one_host;
 mod order;
@@ -29,6 +32,9 @@ mod stamp;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod values;
+mod wire;
+mod wire_table;
 
 use std::path::Path;
 
@@ -39,12 +45,13 @@ pub use fabric::{Fabric, Routing};
 pub use flops::{parse_flops, show_flops};
 pub use gpu::{GpuSpec, Lanes, Precision};
 pub use gpu_table::{CatalogueGpu, catalogue};
+pub use link_kind::{Duplex, LinkKind};
 pub use one_host::HostGpu;
 use order::Order;
 pub use order::networks;
 pub use parts::{
-    CpuSpec, Device, DeviceId, DeviceKind, Duplex, Host, HostId, Link, LinkId, LinkKind, PeerToPeer, Sharing, Vertex,
-    VertexId, VertexKind, WireId,
+    CpuSpec, Device, DeviceId, DeviceKind, Host, HostId, Link, LinkId, PeerToPeer, Sharing, Vertex, VertexId,
+    VertexKind, WireId,
 };
 use petgraph::graph::{DiGraph, NodeIndex};
 pub use protocol::{Incast, Protocol, Rendezvous, Stack};
@@ -58,21 +65,21 @@ pub const MOST_DEVICES: u64 = 4_000_000;
 
 /// The clusters that ship with the project: name and TOML text, by name.
 const PRESETS: [(&str, &str); 15] = [
-    ("big-basin-50gbe", include_str!("../../clusters/big-basin-50gbe.toml")),
-    ("dgx-a100", include_str!("../../clusters/dgx-a100.toml")),
-    ("dgx-h100", include_str!("../../clusters/dgx-h100.toml")),
-    ("dgx-h200", include_str!("../../clusters/dgx-h200.toml")),
-    ("dgx1-p100", include_str!("../../clusters/dgx1-p100.toml")),
-    ("dgx1-v100", include_str!("../../clusters/dgx1-v100.toml")),
-    ("ethernet-4", include_str!("../../clusters/ethernet-4.toml")),
-    ("ethernet-gpu-8", include_str!("../../clusters/ethernet-gpu-8.toml")),
-    ("k20x8-pcie2", include_str!("../../clusters/k20x8-pcie2.toml")),
-    ("minsky-edr", include_str!("../../clusters/minsky-edr.toml")),
-    ("p2.8xlarge", include_str!("../../clusters/p2.8xlarge.toml")),
-    ("p3.16xlarge", include_str!("../../clusters/p3.16xlarge.toml")),
-    ("titan-gemini", include_str!("../../clusters/titan-gemini.toml")),
-    ("titanx8-pcie3", include_str!("../../clusters/titanx8-pcie3.toml")),
-    ("workstation", include_str!("../../clusters/workstation.toml")),
+    ("big-basin-50gbe", include_str!("../clusters/big-basin-50gbe.toml")),
+    ("dgx-a100", include_str!("../clusters/dgx-a100.toml")),
+    ("dgx-h100", include_str!("../clusters/dgx-h100.toml")),
+    ("dgx-h200", include_str!("../clusters/dgx-h200.toml")),
+    ("dgx1-p100", include_str!("../clusters/dgx1-p100.toml")),
+    ("dgx1-v100", include_str!("../clusters/dgx1-v100.toml")),
+    ("ethernet-4", include_str!("../clusters/ethernet-4.toml")),
+    ("ethernet-gpu-8", include_str!("../clusters/ethernet-gpu-8.toml")),
+    ("k20x8-pcie2", include_str!("../clusters/k20x8-pcie2.toml")),
+    ("minsky-edr", include_str!("../clusters/minsky-edr.toml")),
+    ("p2.8xlarge", include_str!("../clusters/p2.8xlarge.toml")),
+    ("p3.16xlarge", include_str!("../clusters/p3.16xlarge.toml")),
+    ("titan-gemini", include_str!("../clusters/titan-gemini.toml")),
+    ("titanx8-pcie3", include_str!("../clusters/titanx8-pcie3.toml")),
+    ("workstation", include_str!("../clusters/workstation.toml")),
 ];
 
 /// Hosts with their devices and NICs, switches, and the links between all of them.

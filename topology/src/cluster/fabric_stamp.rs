@@ -2,18 +2,19 @@
 //!
 //! Wires are added in the order in which the closed forms number them.
 
-use super::super::build::{Builder, Wire};
-use super::super::describe::{FABRICS, LINKS, PROTOCOLS, fabric_row, link_row, protocol_row};
-use super::super::names::Names;
-use super::super::size::Size;
-use super::super::{VertexId, VertexKind};
-use super::table::Plan;
-use super::{Fabric, FabricTable, Shape, Torus, Tree};
+use super::build::Builder;
+use super::describe::{FABRICS, LINKS, PROTOCOLS, fabric_row, link_row, protocol_row};
+use super::fabric::{Fabric, Shape, Torus, Tree};
+use super::fabric_table::{FabricTable, Plan};
+use super::names::Names;
+use super::size::Size;
+use super::wire::Wire;
+use super::{VertexId, VertexKind};
 use crate::Bandwidth;
 use crate::InputError;
 
 /// Adds all fabrics to a cluster whose hosts stand.
-pub(in super::super) fn stamp_fabrics(
+pub(super) fn stamp_fabrics(
     tables: &[FabricTable<'_>],
     names: &Names<'_>,
     builder: &mut Builder,

@@ -1,0 +1,17 @@
+//! A wire between two vertices, before it has links of its own.
+
+use std::sync::Arc;
+
+use super::{Duplex, LinkKind, Protocol, Provenance};
+use crate::{Bandwidth, Time};
+
+/// What joins two vertices.
+#[derive(Clone)]
+pub(super) struct Wire {
+    pub(super) kind: LinkKind,
+    pub(super) latency: Time,
+    pub(super) bandwidth: Bandwidth,
+    pub(super) duplex: Duplex,
+    pub(super) protocol: Arc<Protocol>,
+    pub(super) provenance: Arc<Provenance>,
+}
