@@ -23,7 +23,7 @@
 //! C_d = α'·(r_d − z)    r_d ← (r_d + s_d) − C_d    z ← z + (s_0 + Σ C_d) + μ·(z − z_prev)
 //! ```
 
-use crate::{Buffer, Declared, Model, Program};
+use crate::{Buffer, Declared};
 
 /// How the batches of an iteration get to the learners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,10 +80,10 @@ impl Averaging {
     /// Where a device's reference model stands; the first device's is the average model.
     pub const REFERENCE: Buffer = Buffer::Declared(3);
 
-    /// What a learner has beside its weights and gradients.
-    pub(crate) fn buffers(&self, model: &Model) -> Vec<Declared> {
+    /// What a learner of a model with so many parameters has beside its weights and gradients.
+    pub(crate) fn buffers(&self, parameters: u64) -> Vec<Declared> {
         let names = ["differences", "average model", "previous average model", "reference model"];
-        let buffer = |name: &&str| Declared { name: (*name).to_owned(), elements: model.parameter_elements() };
+        let buffer = |name: &&str| Declared { name: (*name).to_owned(), elements: parameters };
         names[..if self.references.is_some() { 4 } else { 3 }].iter().map(buffer).collect()
     }
 
@@ -101,20 +101,6 @@ impl Averaging {
             Assignment::Own | Assignment::RoundRobin => self.period,
             Assignment::FirstCome => self.period.saturating_mul(learners),
         }
-    }
-}
-
-impl Program {
-    /// Which of the reference models `rank` has beside the average one, as the number of its device; the first device has none.
-    pub fn reference_of(&self, rank: u32) -> Option<u32> {
-        let references = self.averaging?.references?;
-        Some(references.device(rank)).filter(|device| *device > 0 && rank < self.workers)
-    }
-
-    /// Whether `rank` is the one learner of its device that hands on the reference model.
-    pub fn tells_reference(&self, rank: u32) -> bool {
-        let device = self.reference_of(rank);
-        device.is_some() && device != self.reference_of(rank - 1)
     }
 }
 

@@ -5,14 +5,15 @@
 
 mod augmentation;
 mod averaging;
+mod buffer;
 mod check;
 mod copy;
 pub mod critical_path;
 mod driver;
 pub mod graph;
 mod held;
-mod job;
 pub mod layer;
+mod layer_id;
 mod lower;
 pub mod memory;
 mod model;
@@ -25,6 +26,7 @@ pub mod profile;
 mod program;
 mod ranks;
 mod sampling;
+mod span;
 mod straggling;
 mod strategy;
 mod task;
@@ -34,16 +36,17 @@ mod tuner;
 
 pub use augmentation::Augmentation;
 pub use averaging::{Assignment, Averaging, AveragingRule, References};
+pub use buffer::{Buffer, Declared};
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
 pub use driver::{Answer, Claim, Decision, Driver, Judge, Judgement, Observation, Target};
 pub use graph::{Graph, Layout};
-pub use job::{Bucket, Job};
 pub use layer::{
     BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,
     Scale, Shape, Work,
 };
-pub use model::{Gather, LayerId, Model, Node, Parameter, Piece, ShardLayer, Sharding, random_model};
+pub use layer_id::LayerId;
+pub use model::{Gather, Model, Node, Parameter, Piece, ShardLayer, Sharding, random_model};
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
 pub use partition::Partition;
 pub use passes::fused_chains;
@@ -51,9 +54,10 @@ pub use precision::Precision;
 pub use program::{Program, Role};
 pub use ranks::{RankGroup, RankRange};
 pub use sampling::Sampling;
+pub use span::Span;
 pub use straggling::straggling_s;
-pub use strategy::{EaSgd, Scheme, Sma, Strategy};
-pub use task::{After, Buffer, Declared, Exchange, Op, Phase, Stream, Task, TaskId};
-pub use timeline::{Span, Step, Timeline, WAIT, median, quantile};
+pub use strategy::{Bucket, EaSgd, Job, Scheme, Sma, Strategy};
+pub use task::{After, Exchange, Op, Phase, Stream, Task, TaskId};
+pub use timeline::{Step, Timeline, WAIT, median, quantile};
 pub use totals::{Total, Totals};
 pub use tuner::{DEFAULT_THRESHOLD, Trial, Tuner, Verdict};

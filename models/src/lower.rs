@@ -18,16 +18,47 @@ use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
     After, Averaging, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
-    RankRange, Role, Stream, Task, TaskId,
+    RankRange, Role, Stream, Task, TaskId, passes,
 };
 
-pub(crate) use split::{lower as lower_split, lower_table};
+use split::{lower as lower_split, lower_table};
+
+impl Job {
+    /// Strategy → graph → program → passes, each checked.
+    ///
+    /// # Errors
+    /// Sizes of zero, sizes that overflow, or an algorithm that cannot serve the group.
+    pub fn program(&self) -> Result<Program, InputError> {
+        for (name, value) in [
+            ("ranks", self.workers),
+            ("batch_per_rank", self.batch_per_rank),
+            ("accumulate", self.accumulate),
+            ("concurrent_exchanges", self.concurrent_exchanges),
+        ] {
+            if value == 0 {
+                return Err(InputError::flag(name, "0", "must be at least 1"));
+            }
+        }
+        self.check_learners()?;
+        let (graph, shard) = self.strategy.graph(self)?;
+        graph.check().map_err(|error| InputError::new("strategy", self.strategy.to_string(), error.to_string()))?;
+        let program = match shard {
+            None => lower(&graph, self)?,
+            Some((model, sharding)) if sharding.by_node() => lower_table(&graph, self, &model, &sharding)?,
+            Some((model, sharding)) => lower_split(&graph, self, &model, &sharding)?,
+        };
+        self.check_partition(&program)?;
+        let program = if self.fuse { passes::fuse(program) } else { program };
+        program.check()?;
+        Ok(program)
+    }
+}
 
 /// Lowers a checked graph; every layer is a chain of its own until a pass fuses them.
 ///
 /// # Errors
 /// When the allreduce algorithm cannot serve the group.
-pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
+fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
     let (chains, _) = chain_of_layers(&job.model);
     let everyone = RankRange { first: 0, count: job.ranks() };
     let mut worker = Lowering { job, graph, tasks: Vec::new(), task_of: vec![None; graph.dag.node_count()] };
@@ -50,7 +81,7 @@ pub(crate) fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
         workers: job.workers,
         batch_per_rank: job.batch_per_rank,
         accumulate: job.micro_batches(),
-        buffers: job.averaging().map_or(Vec::new(), |averaging| averaging.buffers(&job.model)),
+        buffers: job.averaging().map_or(Vec::new(), |averaging| averaging.buffers(job.model.parameter_elements())),
         averaging: job.averaging(),
         sharding: None,
         pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use lockstep_topology::{InputError, Schedule};
 
-use crate::task::{Buffer, Declared, Exchange, Op, Phase, Task, TaskId};
-use crate::{Assignment, Averaging, LayerId, Model, Partition, RankGroup, RankRange, Sharding};
+use crate::task::{Exchange, Op, Phase, Task, TaskId};
+use crate::{Assignment, Averaging, Buffer, Declared, LayerId, Model, Partition, RankGroup, RankRange, Sharding};
 
 /// Ranks that do the same, and what they do in one iteration.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,4 +183,18 @@ impl Program {
 /// Names of the layers joined by `+`.
 pub(crate) fn chain_name(model: &Model, layers: &[LayerId]) -> String {
     layers.iter().map(|id| model.node(*id).name.as_str()).collect::<Vec<_>>().join("+")
+}
+
+impl Program {
+    /// Which of the reference models `rank` has beside the average one, as the number of its device; the first device has none.
+    pub fn reference_of(&self, rank: u32) -> Option<u32> {
+        let references = self.averaging?.references?;
+        Some(references.device(rank)).filter(|device| *device > 0 && rank < self.workers)
+    }
+
+    /// Whether `rank` is the one learner of its device that hands on the reference model.
+    pub fn tells_reference(&self, rank: u32) -> bool {
+        let device = self.reference_of(rank);
+        device.is_some() && device != self.reference_of(rank - 1)
+    }
 }

@@ -1,8 +1,19 @@
 //! Rows turned into columns: names in the order of the struct's fields, a cell per row.
 
+use serde::Serialize;
 use serde_json::Value;
 
-use super::Row;
+/// What a row is besides its fields.
+pub trait Row: Serialize {
+    /// Fields that describe the setting: where all rows of a table agree on one, it is shown once above the table.
+    const SETTING: &'static [&'static str] = &[];
+
+    /// Fields with an inner structure, which only JSON carries.
+    const NESTED: &'static [&'static str] = &[];
+
+    /// Fields that tables leave to the text below them.
+    const BELOW: &'static [&'static str] = &[];
+}
 
 /// All cells of a report by column.
 pub(super) struct Columns {

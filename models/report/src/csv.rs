@@ -5,8 +5,7 @@ use std::marker::PhantomData;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::Row;
-use super::columns::Columns;
+use super::columns::{Columns, Row};
 
 /// Header and rows.
 pub(super) fn render(columns: &Columns) -> String {

@@ -19,12 +19,13 @@ mod table;
 pub mod trace;
 mod trained_row;
 
+pub use columns::Row;
 pub use csv::{CsvForm, CsvRow};
 pub use failure::Failure;
 pub use listing_row::{CheckRow, ClusterRow, DetailRow, LayerRow, MemoryRow, ModelRow};
 pub use paper_row::PaperRow;
 pub use plot_row::PlotRow;
-pub use report::{Format, Report, Row, VERSION, print};
+pub use report::{Format, Report, VERSION, print};
 pub use row::{CollectiveRow, MeasuredRow, PredictedRow, Setting, scaling_efficiencies};
 pub use sweep_row::{FrontRow, SweepRow};
 pub use table::aligned;

@@ -9,7 +9,7 @@ use lockstep_topology::InputError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::columns::Columns;
+use crate::columns::{Columns, Row};
 use crate::failure::Failure;
 use crate::{csv, table};
 
@@ -26,18 +26,6 @@ pub enum Format {
     Csv,
     /// `{"version": 1, "rows": [...]}`, in full precision.
     Json,
-}
-
-/// What a row is besides its fields.
-pub trait Row: Serialize {
-    /// Fields that describe the setting: where all rows of a table agree on one, it is shown once above the table.
-    const SETTING: &'static [&'static str] = &[];
-
-    /// Fields with an inner structure, which only JSON carries.
-    const NESTED: &'static [&'static str] = &[];
-
-    /// Fields that tables leave to the text below them.
-    const BELOW: &'static [&'static str] = &[];
 }
 
 /// The answer of a command.

@@ -1,17 +1,6 @@
 //! What every kind of layer answers about itself: shapes, parameters, work, memory, splitting, fusion and costs.
 
-use super::{Init, InitRules, Inits, Kind, Layer, Pass, Shape, Sizes, Work};
-
-/// How many inputs a layer takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arity {
-    /// None: it is the samples.
-    Nothing,
-    /// One.
-    One,
-    /// Two or more.
-    Several,
-}
+use super::{FeatureRule, Init, InitRules, Inits, KernelClass, Kind, Layer, Pass, Shape, Sizes, Work};
 
 /// A learnable tensor of a layer, before the model gives it a place.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,59 +13,6 @@ pub struct Learned {
     pub init: Init,
     /// Whether weight decay applies.
     pub decay: bool,
-}
-
-/// When a backward pass reads the layer's input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InputUse {
-    /// Never.
-    Never,
-    /// For the gradient of the parameters.
-    ForParameters,
-    /// Always: the slope follows from it.
-    Always,
-}
-
-/// How a layer lies over ranks that split a model by features.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FeatureRule {
-    /// It has rows of its own, of which each rank keeps a part.
-    Rows,
-    /// As its inputs do.
-    Follows,
-    /// It needs all channels.
-    Whole,
-}
-
-/// The matrix products of a layer: per group, `outputs` by places (or samples) by `inputs · kernel`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MatrixProduct {
-    /// Rows of the weight in a group.
-    pub outputs: f64,
-    /// Channels, or features, that enter a group.
-    pub inputs: f64,
-    /// Places of the filter.
-    pub kernel: f64,
-    /// Products that do not see each other's channels.
-    pub groups: f64,
-    /// Whether every place of an image is a column, rather than every sample.
-    pub by_place: bool,
-}
-
-/// How a layer's kernels work, as costs tell them apart.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum KernelClass {
-    /// Products with a matrix of weights.
-    Product(MatrixProduct),
-    /// Plane by plane.
-    Planes {
-        /// Whether forward looks for the largest of windows that overlap.
-        overlapping_maxima: bool,
-    },
-    /// Probabilities of a loss's scores.
-    Scores,
-    /// Element by element.
-    Elements,
 }
 
 /// The rules of a layer. A new kind implements what differs from a layer that changes each element by itself.

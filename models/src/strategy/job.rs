@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Bytes, Group, InputError};
 
-use crate::{Assignment, Averaging, Model, Program, Sampling, Strategy, lower, passes};
+use super::Strategy;
+use crate::{Assignment, Averaging, Model, Program, Sampling};
 
 /// How gradients are cut into exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,37 +148,8 @@ impl Job {
         }
     }
 
-    /// Strategy → graph → program → passes, each checked.
-    ///
-    /// # Errors
-    /// Sizes of zero, sizes that overflow, or an algorithm that cannot serve the group.
-    pub fn program(&self) -> Result<Program, InputError> {
-        for (name, value) in [
-            ("ranks", self.workers),
-            ("batch_per_rank", self.batch_per_rank),
-            ("accumulate", self.accumulate),
-            ("concurrent_exchanges", self.concurrent_exchanges),
-        ] {
-            if value == 0 {
-                return Err(InputError::flag(name, "0", "must be at least 1"));
-            }
-        }
-        self.check_learners()?;
-        let (graph, shard) = self.strategy.graph(self)?;
-        graph.check().map_err(|error| InputError::new("strategy", self.strategy.to_string(), error.to_string()))?;
-        let program = match shard {
-            None => lower::lower(&graph, self)?,
-            Some((model, sharding)) if sharding.by_node() => lower::lower_table(&graph, self, &model, &sharding)?,
-            Some((model, sharding)) => lower::lower_split(&graph, self, &model, &sharding)?,
-        };
-        self.check_partition(&program)?;
-        let program = if self.fuse { passes::fuse(program) } else { program };
-        program.check()?;
-        Ok(program)
-    }
-
     /// Samples that ranks hold in parts are drawn by each from its own.
-    fn check_partition(&self, program: &Program) -> Result<(), InputError> {
+    pub(crate) fn check_partition(&self, program: &Program) -> Result<(), InputError> {
         if program.partition.is_some() && (program.sharding.is_some() || program.averaging.is_some()) {
             let message = format!("serves ssgd alone, and not {}: take one-shuffle or per-node", self.strategy);
             return Err(InputError::flag("sampling", self.sampling.to_string(), message));
@@ -186,7 +158,7 @@ impl Job {
     }
 
     /// Settings that learners have no use for.
-    fn check_learners(&self) -> Result<(), InputError> {
+    pub(crate) fn check_learners(&self) -> Result<(), InputError> {
         let refused = |key, value: String, message: &str| Err(InputError::flag(key, value, message));
         if self.averaging().is_none() {
             return Ok(());

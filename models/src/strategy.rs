@@ -7,6 +7,7 @@ mod data_parallel;
 mod device_table;
 mod ea_sgd;
 mod hybrid;
+mod job;
 mod learners;
 mod settings;
 mod sma;
@@ -22,9 +23,10 @@ use std::sync::Arc;
 use lockstep_topology::InputError;
 
 use crate::model::shard;
-use crate::{Averaging, Graph, Job, Model, Sharding};
+use crate::{Averaging, Graph, Model, Sharding};
 pub use ea_sgd::EaSgd;
 pub use hybrid::Scheme;
+pub use job::{Bucket, Job};
 pub use sma::Sma;
 
 /// How training is spread over ranks.

@@ -26,22 +26,11 @@ use lockstep_topology::InputError;
 use petgraph::graph::DiGraph;
 
 use crate::layer::{Init, InitRules};
-use crate::{Layer, Shape};
+use crate::{Layer, LayerId, Shape};
 pub use arbitrary::random_model;
 pub(crate) use node_first::node_first;
 pub(crate) use shard::shard;
 pub use shard::{Gather, Piece, ShardLayer, Sharding};
-
-/// A layer's position in topological order, which is also its index in [`Model::layers`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LayerId(pub u32);
-
-impl LayerId {
-    /// The position as an index.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A layer in its model.
 #[derive(Debug, Clone, PartialEq)]

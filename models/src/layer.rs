@@ -17,6 +17,7 @@ mod gelu;
 mod global_pool;
 mod init;
 mod input;
+mod kind;
 mod local_response_norm;
 mod logistic_cross_entropy;
 mod pool2d;
@@ -34,7 +35,7 @@ mod work;
 
 use std::fmt;
 
-pub use attributes::{Attributes, CaffeKind, Kind, Maker};
+pub use attributes::{Attributes, Maker};
 pub use batch_norm::BatchNorm;
 pub use conv2d::Conv2d;
 pub use dense::Dense;
@@ -42,9 +43,10 @@ pub use dropout::Dropout;
 pub use gather::Gathered;
 pub use init::{Init, InitRules, Inits};
 pub use input::Samples;
+pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, Kind, MatrixProduct};
 pub use local_response_norm::LocalResponseNorm;
 pub use pool2d::{Pool2d, PoolKind};
-pub use rule::{Arity, FeatureRule, InputUse, KernelClass, LayerRule, Learned, MatrixProduct};
+pub use rule::{LayerRule, Learned};
 pub use scale::Scale;
 pub use shape::Shape;
 pub(crate) use work::ELEMENT_BYTES;

@@ -1,0 +1,21 @@
+//! Memory areas that exchanges, copies and averaging name.
+
+/// A memory area that every rank of a role has one of; sizes in fp32 elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Buffer {
+    /// All learnable parameters, in the model's parameter order.
+    Parameters,
+    /// Their gradients, in the same order.
+    Gradients,
+    /// One that the program declares: an index into [`Program::buffers`](crate::Program::buffers).
+    Declared(usize),
+}
+
+/// A buffer beyond parameters and gradients; it starts with zeros and keeps its content from iteration to iteration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// fp32 elements on each rank.
+    pub elements: u64,
+}

@@ -1,0 +1,153 @@
+//! What holds for all layers of a kind, and how files write it.
+
+use super::Maker;
+
+/// A kind of layer: how files write it, and what holds for all layers of the kind.
+pub struct Kind {
+    /// In model files; [`Layer::kind`] gives the same.
+    pub name: &'static str,
+    /// Its own keys in model files.
+    pub keys: &'static [&'static str],
+    /// From the keys of model files.
+    pub read: Maker,
+    /// ONNX operators that are such a layer, whatever tensors they take.
+    pub onnx: &'static [(&'static str, Maker)],
+    /// Caffe's layer.
+    pub caffe: Option<CaffeKind>,
+    /// How many inputs it takes.
+    pub arity: Arity,
+    /// Whether each channel of its output has a running mean and variance.
+    pub statistics: bool,
+    /// When a backward pass reads its input.
+    pub input_use: InputUse,
+    /// Whether a backward pass reads its output, for the slope follows from it.
+    pub reads_output: bool,
+    /// How many of its inputs (the first ones) its output may overwrite; of more inputs than that, one.
+    pub overwrites: usize,
+    /// Whether its output is the memory of its input.
+    pub is_view: bool,
+    /// Whether it ends a model.
+    pub is_loss: bool,
+    /// Whether it takes each sample as a vector of features, whatever its shape.
+    pub flattens: bool,
+    /// Whether a ReLU behind it can be part of its kernel.
+    pub takes_relu: bool,
+    /// How it lies over ranks that split a model by features, or why it cannot be split.
+    pub features: Result<FeatureRule, &'static str>,
+    /// How its kernels work.
+    pub class: KernelClass,
+    /// Layers of one family have kernels that work alike, so that one's measured costs speak for another's.
+    pub family: &'static str,
+}
+
+/// A layer as Caffe's networks write it.
+pub struct CaffeKind {
+    /// Names of the type.
+    pub types: &'static [&'static str],
+    /// Fields that only such a layer has; the first holds its attributes.
+    pub own: &'static [&'static str],
+    /// The attributes that are known, with blanks between; empty where what is written there says nothing of the network.
+    pub fields: &'static str,
+    /// From these attributes.
+    pub read: Maker,
+}
+
+impl Kind {
+    /// A kind without keys, which changes each element by itself and of which a backward pass reads nothing.
+    pub(super) const fn new(name: &'static str, read: Maker) -> Kind {
+        Kind {
+            name,
+            keys: &[],
+            read,
+            onnx: &[],
+            caffe: None,
+            arity: Arity::One,
+            statistics: false,
+            input_use: InputUse::Never,
+            reads_output: false,
+            overwrites: 0,
+            is_view: false,
+            is_loss: false,
+            flattens: false,
+            takes_relu: false,
+            features: Ok(FeatureRule::Follows),
+            class: KernelClass::Elements,
+            family: name,
+        }
+    }
+}
+
+impl CaffeKind {
+    pub(super) const fn new(
+        types: &'static [&'static str],
+        own: &'static [&'static str],
+        fields: &'static str,
+        read: Maker,
+    ) -> Option<CaffeKind> {
+        Some(CaffeKind { types, own, fields, read })
+    }
+}
+
+/// How many inputs a layer takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arity {
+    /// None: it is the samples.
+    Nothing,
+    /// One.
+    One,
+    /// Two or more.
+    Several,
+}
+
+/// When a backward pass reads the layer's input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputUse {
+    /// Never.
+    Never,
+    /// For the gradient of the parameters.
+    ForParameters,
+    /// Always: the slope follows from it.
+    Always,
+}
+
+/// How a layer lies over ranks that split a model by features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeatureRule {
+    /// It has rows of its own, of which each rank keeps a part.
+    Rows,
+    /// As its inputs do.
+    Follows,
+    /// It needs all channels.
+    Whole,
+}
+
+/// The matrix products of a layer: per group, `outputs` by places (or samples) by `inputs · kernel`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MatrixProduct {
+    /// Rows of the weight in a group.
+    pub outputs: f64,
+    /// Channels, or features, that enter a group.
+    pub inputs: f64,
+    /// Places of the filter.
+    pub kernel: f64,
+    /// Products that do not see each other's channels.
+    pub groups: f64,
+    /// Whether every place of an image is a column, rather than every sample.
+    pub by_place: bool,
+}
+
+/// How a layer's kernels work, as costs tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum KernelClass {
+    /// Products with a matrix of weights.
+    Product(MatrixProduct),
+    /// Plane by plane.
+    Planes {
+        /// Whether forward looks for the largest of windows that overlap.
+        overlapping_maxima: bool,
+    },
+    /// Probabilities of a loss's scores.
+    Scores,
+    /// Element by element.
+    Elements,
+}
