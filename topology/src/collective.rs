@@ -6,7 +6,7 @@
 //!
 //! # What a lane means
 //!
-//! - A lane is a chain of [`Step`]s on one member; its steps run in order. A `Send` is posted and does not wait, a
+//! - A lane is a chain of [`LaneStep`]s on one member; its steps run in order. A `Send` is posted and does not wait, a
 //!   receive waits for its message.
 //! - Messages of one (sender, receiver, lane) are matched in order and have equal lengths. No message is empty.
 //! - Lanes of the same index on different members belong together and are otherwise independent: they touch disjoint
@@ -41,11 +41,11 @@ mod tests;
 pub use algorithm::{Algorithm, Library};
 pub use bracketing::{Bracketing, ExpressionId};
 pub use checker::check;
-pub use fault::{Fault, Reason, Wait};
+pub use fault::{Reason, ScheduleError, Wait};
 pub use group::Group;
 pub use lane::Lane;
 pub use meaning::Collective;
-pub use phase::Phase;
+pub use phase::PipelinePhase;
 pub use schedule::Schedule;
 pub use shard::shard;
-pub use step::{Action, Step};
+pub use step::{Action, LaneStep};

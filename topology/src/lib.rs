@@ -14,8 +14,8 @@ mod units;
 
 pub use cluster::Cluster;
 pub use collective::{
-    Action, Algorithm, Bracketing, Collective, ExpressionId, Fault, Group, Lane, Library, Phase, Reason, Schedule,
-    Step, Wait, check, shard,
+    Action, Algorithm, Bracketing, Collective, ExpressionId, Group, Lane, LaneStep, Library, PipelinePhase, Reason,
+    Schedule, ScheduleError, Wait, check, shard,
 };
 pub use input_error::{ErrorPlace, InputError, nearest};
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks, ranks_of_each};

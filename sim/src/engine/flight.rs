@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use lockstep_topology::{Lane, Step, Time};
+use lockstep_topology::{Lane, LaneStep, Time};
 
 use super::inbox::Inbox;
 use crate::plan::Plan;
@@ -14,7 +14,7 @@ use crate::plan::Plan;
 pub(crate) struct LaneRun {
     steps: Lane,
     /// The receive that it stands at.
-    pub(crate) waiting: Option<Step>,
+    pub(crate) waiting: Option<LaneStep>,
     /// The message that this receive takes.
     pub(crate) matched: Option<u32>,
     /// Sends that have not been taken in.
@@ -28,7 +28,7 @@ impl LaneRun {
         LaneRun { steps, waiting: None, matched: None, outstanding: 0, ended: false }
     }
 
-    pub(super) fn next(&mut self) -> Option<Step> {
+    pub(super) fn next(&mut self) -> Option<LaneStep> {
         self.steps.next()
     }
 

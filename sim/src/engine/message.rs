@@ -7,7 +7,7 @@
 //! that size: the library copies).
 
 use lockstep_topology::cluster::Rendezvous;
-use lockstep_topology::{InputError, Step, Time};
+use lockstep_topology::{InputError, LaneStep, Time};
 
 use super::unit::Arrival;
 use super::{Engine, Event, MESSAGE};
@@ -50,7 +50,7 @@ pub(crate) struct Message {
 
 impl<F: Fluid> Engine<'_, F> {
     /// Posts the message of a send.
-    pub(super) fn post(&mut self, id: u32, lane: u32, step: Step) -> Result<(), InputError> {
+    pub(super) fn post(&mut self, id: u32, lane: u32, step: LaneStep) -> Result<(), InputError> {
         let flight = self.flights.at(id);
         let (meeting, from_rank) = (flight.meeting, flight.rank);
         let meeting_plan = &self.plan.meetings[meeting as usize];

@@ -7,7 +7,7 @@
 //! loop should have seen.
 
 use lockstep_topology::cluster::Rendezvous;
-use lockstep_topology::{InputError, Phase, Time};
+use lockstep_topology::{InputError, PipelinePhase, Time};
 
 use super::message::ELEMENT_BYTES;
 use super::recurrence::{Edge, How, State, advance};
@@ -23,7 +23,7 @@ const LONGEST_S: f64 = (1_u64 << 62) as f64 * 1e-12;
 /// A meeting that passes without events.
 #[derive(Debug)]
 pub(super) struct Pipeline {
-    phases: Vec<Phase>,
+    phases: Vec<PipelinePhase>,
     /// How messages get to each member, and the path that they take.
     edges: Vec<Edge>,
     paths: Vec<u32>,
@@ -97,7 +97,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// What a path makes of the blocks of `phases`; `None` where messages of one length do not always take the same.
-    fn edge(&mut self, path: u32, phases: &[Phase], at_once: bool) -> Option<Edge> {
+    fn edge(&mut self, path: u32, phases: &[PipelinePhase], at_once: bool) -> Option<Edge> {
         let path = self.paths.at(path);
         let bytes = [0, 1].map(|more| ELEMENT_BYTES * (phases[0].elements + more));
         let wire = path.pair == Pair::Wire;

@@ -7,7 +7,7 @@
 //! whole periods, exactly. Slow links, where messages wait for their receive, set a common pace (p = 1); where they need
 //! not, delays travel round the ring, and the state returns after as many rounds as there are ranks.
 
-use lockstep_topology::Phase;
+use lockstep_topology::PipelinePhase;
 use lockstep_topology::cluster::Rendezvous;
 
 /// How messages get from the rank before to a rank; times in picoseconds.
@@ -94,7 +94,7 @@ impl Edge {
 pub(super) fn advance(
     edges: &[Edge],
     mut states: Vec<State>,
-    (index, phase): (usize, &Phase),
+    (index, phase): (usize, &PipelinePhase),
     members: u32,
     skip: bool,
 ) -> Vec<State> {
@@ -138,7 +138,7 @@ pub(super) fn advance(
 }
 
 /// Where the stretches of ranks end that take in blocks of one length in round `k`, and which.
-fn stretches(phase: &Phase, k: u32, members: u32, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
+fn stretches(phase: &PipelinePhase, k: u32, members: u32, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     // Rank m takes in block m − back − k: block 0 comes to this one.
     let first = ((u64::from(phase.back) + u64::from(k)) % u64::from(members)) as usize;
     let last = first + phase.longer as usize;
@@ -191,7 +191,7 @@ mod tests {
         #[test]
         fn skipping_periods_changes_nothing(edges in prop::collection::vec(edge(), 2..12), rounds in 0u32..400) {
             let ranks = edges.len();
-            let phase = Phase { rounds, action: Action::RecvSum, elements: 1, longer: 0, back: 2 };
+            let phase = PipelinePhase { rounds, action: Action::RecvSum, elements: 1, longer: 0, back: 2 };
             let [all, some] = [false, true].map(|skip| {
                 let first = advance(&edges, start(ranks), (0, &phase), ranks as u32, skip);
                 advance(&edges, first, (1, &phase), ranks as u32, skip)
@@ -202,7 +202,7 @@ mod tests {
         /// The twin asks each rank for its block.
         #[test]
         fn stretches_are_the_blocks(members in 2u32..12, longer in 0u32..11, back in 1u32..3, k in 0u32..20) {
-            let phase = Phase { rounds: 20, action: Action::RecvSum, elements: 7, longer: longer % members, back };
+            let phase = PipelinePhase { rounds: 20, action: Action::RecvSum, elements: 7, longer: longer % members, back };
             let mut lengths = Vec::new();
             for (to, length) in stretches(&phase, k % (members - 1), members, members as usize) {
                 lengths.resize(to.max(lengths.len()), 7 + length as u64);
@@ -214,7 +214,7 @@ mod tests {
         /// No round is later than the one before by more than the slowest edge allows.
         #[test]
         fn no_round_takes_longer_than_the_slowest(edges in prop::collection::vec(edge(), 2..12), rounds in 0u32..400) {
-            let phase = Phase { rounds, action: Action::RecvSum, elements: 1, longer: 0, back: 2 };
+            let phase = PipelinePhase { rounds, action: Action::RecvSum, elements: 1, longer: 0, back: 2 };
             let ends = advance(&edges, start(edges.len()), (0, &phase), edges.len() as u32, false);
             let most = edges.iter().map(Edge::slowest_s).fold(0.0, f64::max) * 1e12 * f64::from(rounds);
             prop_assert!(ends.iter().all(|state| state.done as f64 <= most + 0.5));

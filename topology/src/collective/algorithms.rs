@@ -23,9 +23,9 @@ mod prelude {
     pub(super) use super::super::lane::{Lane, Sent};
     pub(super) use super::super::lanes::Lanes;
     pub(super) use super::super::meaning::Collective;
-    pub(super) use super::super::phase::Phase;
+    pub(super) use super::super::phase::PipelinePhase;
     pub(super) use super::super::shard::{Cut, ELEMENT_BYTES, Split, piece, shard};
-    pub(super) use super::super::step::{Action, Step};
+    pub(super) use super::super::step::{Action, LaneStep};
     pub(super) use crate::InputError;
     pub(super) use crate::symmetry::Permutations;
 }

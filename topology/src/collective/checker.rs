@@ -9,10 +9,10 @@ use std::ops::Range;
 use super::blocks::Blocks;
 use super::bracketing::{Bracketing, Expressions};
 use super::contract::Contract;
-use super::fault::{Fault, Reason};
+use super::fault::{Reason, ScheduleError};
 use super::replay::Replay;
 use super::schedule::Schedule;
-use super::step::Step;
+use super::step::LaneStep;
 
 /// Proves a schedule against its collective.
 ///
@@ -22,15 +22,15 @@ use super::step::Step;
 /// # Errors
 ///
 /// The first fault: of a deadlock, the members that wait for each other.
-pub fn check(schedule: &Schedule) -> Result<Bracketing, Fault> {
+pub fn check(schedule: &Schedule) -> Result<Bracketing, ScheduleError> {
     prove(&schedule.contract(), |member, lane| schedule.lane(member, lane))
 }
 
 /// Proves lanes from any source, broken ones included: `lane(member, index)` gives the steps of a lane on a member.
-pub(super) fn prove<I: Iterator<Item = Step>>(
+pub(super) fn prove<I: Iterator<Item = LaneStep>>(
     contract: &Contract,
     lane: impl Fn(u32, u32) -> I,
-) -> Result<Bracketing, Fault> {
+) -> Result<Bracketing, ScheduleError> {
     let mut expressions = Expressions::new(contract.members);
     let mut replay = Replay::new(contract);
     let mut results = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn prove<I: Iterator<Item = Step>>(
     for (range, index) in touched {
         if range.start < end {
             let reason = Reason::LanesOverlap { other: before, range: range.start..end.min(range.end) };
-            return Err(Fault { member: 0, lane: Some(index), step: None, reason });
+            return Err(ScheduleError { member: 0, lane: Some(index), step: None, reason });
         }
         untouched(end..range.start)?;
         (end, before) = (range.end, index);
@@ -77,7 +77,11 @@ pub(super) fn prove<I: Iterator<Item = Step>>(
 }
 
 /// That each member of an alltoallv has received each element of its output exactly once.
-fn covered(contract: &Contract, blocks: &Blocks, mut received: Vec<(u32, Range<u64>, u32)>) -> Result<(), Fault> {
+fn covered(
+    contract: &Contract,
+    blocks: &Blocks,
+    mut received: Vec<(u32, Range<u64>, u32)>,
+) -> Result<(), ScheduleError> {
     received.sort_by_key(|(member, range, _)| (*member, range.start));
     let mut received = received.into_iter().peekable();
     for member in 0..contract.members {
@@ -85,12 +89,12 @@ fn covered(contract: &Contract, blocks: &Blocks, mut received: Vec<(u32, Range<u
         let last = blocks.received(contract.members - 1, member).end;
         let missing = |range: Range<u64>| {
             let from = (0..contract.members).find(|from| blocks.received(*from, member).end > range.start).unwrap_or(0);
-            Err(Fault { member, lane: None, step: None, reason: Reason::Missing { range, contributor: from } })
+            Err(ScheduleError { member, lane: None, step: None, reason: Reason::Missing { range, contributor: from } })
         };
         while let Some((_, range, lane)) = received.next_if(|(of, ..)| *of == member) {
             if range.start < end {
                 let reason = Reason::LanesOverlap { other: before, range: range.start..end.min(range.end) };
-                return Err(Fault { member, lane: Some(lane), step: None, reason });
+                return Err(ScheduleError { member, lane: Some(lane), step: None, reason });
             }
             if range.start > end {
                 return missing(end..range.start);

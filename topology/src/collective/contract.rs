@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::bracketing::{ExpressionId, Expressions};
-use super::fault::{Fault, Reason};
+use super::fault::{Reason, ScheduleError};
 use super::meaning::Collective;
 
 /// What lanes are held to.
@@ -93,8 +93,8 @@ impl Contract {
         lane: Option<u32>,
         value: impl Fn(u32) -> ExpressionId,
         expressions: &Expressions,
-    ) -> Result<ExpressionId, Fault> {
-        let fault = |member, reason| Err(Fault { member, lane, step: None, reason });
+    ) -> Result<ExpressionId, ScheduleError> {
+        let fault = |member, reason| Err(ScheduleError { member, lane, step: None, reason });
         let (witness, everyone) = match self.collective {
             Collective::ReduceScatter | Collective::ReduceScatterV { .. } | Collective::Scatter { .. } => {
                 (self.owner(range.start), false)

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// A schedule that does not do what its collective says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct ScheduleError {
     /// The member at whose step or in whose buffer it shows.
     pub member: u32,
     /// The lane; `None` for elements that no lane touches.
@@ -107,7 +107,7 @@ pub struct Wait {
     pub ended: bool,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(lane) = self.lane {
             write!(f, "lane {lane}, ")?;
@@ -158,4 +158,4 @@ impl fmt::Display for Reason {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ScheduleError {}

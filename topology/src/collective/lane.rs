@@ -5,26 +5,26 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::step::{Action, Step};
+use super::step::{Action, LaneStep};
 
 /// The steps of one lane on one member, in order; the meaning of lanes stands at the head of the module.
 #[derive(Clone)]
 pub struct Lane {
     at: u32,
     end: u32,
-    step: Arc<dyn Fn(u32) -> Step + Send + Sync>,
+    step: Arc<dyn Fn(u32) -> LaneStep + Send + Sync>,
     sent: Option<Sent>,
 }
 
 impl Lane {
     /// A lane of `len` steps by number. Some may be empty (`start == end`); those are left out on both sides.
-    pub(super) fn new(len: u32, step: impl Fn(u32) -> Step + Send + Sync + 'static) -> Lane {
+    pub(super) fn new(len: u32, step: impl Fn(u32) -> LaneStep + Send + Sync + 'static) -> Lane {
         Lane { at: 0, end: len, step: Arc::new(step), sent: None }
     }
 
     /// A lane in which a member takes no part.
     pub(super) fn idle() -> Lane {
-        Lane::new(0, |_| Step::new(Action::Send, 0, 0..0))
+        Lane::new(0, |_| LaneStep::new(Action::Send, 0, 0..0))
     }
 
     /// The same with a closed form of what it sends, where counting would take long.
@@ -38,7 +38,7 @@ impl Lane {
     }
 
     /// Step `k < len()`.
-    pub(super) fn step(&self, k: u32) -> Step {
+    pub(super) fn step(&self, k: u32) -> LaneStep {
         (self.step)(k)
     }
 
@@ -51,9 +51,9 @@ impl Lane {
 }
 
 impl Iterator for Lane {
-    type Item = Step;
+    type Item = LaneStep;
 
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<LaneStep> {
         while self.at < self.end {
             let step = self.step(self.at);
             self.at += 1;

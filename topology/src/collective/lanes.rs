@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::lane::Lane;
-use super::phase::Phase;
+use super::phase::PipelinePhase;
 use super::shard::Split;
 use crate::symmetry::Permutations;
 
@@ -25,7 +25,7 @@ pub(super) trait Lanes: fmt::Debug + Send + Sync {
     }
 
     /// The rounds of several members in one lane, if in each of them all send a block to the next one.
-    fn pipeline(&self, _: &Split) -> Option<Vec<Phase>> {
+    fn pipeline(&self, _: &Split) -> Option<Vec<PipelinePhase>> {
         None
     }
 

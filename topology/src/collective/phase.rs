@@ -4,7 +4,7 @@ use super::step::Action;
 
 /// Rounds of a [`Schedule::pipeline`](super::Schedule::pipeline) that do the same with the blocks that go round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Phase {
+pub struct PipelinePhase {
     /// How many.
     pub rounds: u32,
     /// What is done with the block that comes.
@@ -17,7 +17,7 @@ pub struct Phase {
     pub back: u32,
 }
 
-impl Phase {
+impl PipelinePhase {
     /// Elements that `member` of `members` takes in in `round < rounds`.
     pub fn taken_in(&self, member: u32, round: u32, members: u32) -> u64 {
         let ahead = u64::from(member) + 2 * u64::from(members) - u64::from(self.back) - u64::from(round);

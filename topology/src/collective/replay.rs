@@ -9,9 +9,9 @@ use std::ops::Range;
 use super::blocks::Blocks;
 use super::bracketing::{ExpressionId, Expressions};
 use super::contract::Contract;
-use super::fault::{Fault, Reason, Wait};
+use super::fault::{Reason, ScheduleError, Wait};
 use super::meaning::Collective;
-use super::step::{Action, Step};
+use super::step::{Action, LaneStep};
 
 /// A message posted and perhaps not yet received.
 struct Message {
@@ -39,7 +39,7 @@ pub(super) struct Replay<'a> {
     pub(super) blocks: Option<Blocks>,
     lane: u32,
     /// Steps of all members, and where those of each begin.
-    steps: Vec<Step>,
+    steps: Vec<LaneStep>,
     first: Vec<usize>,
     /// Boundaries of the segments, and which of the segments between them a step touches.
     bounds: Vec<u64>,
@@ -78,12 +78,12 @@ impl<'a> Replay<'a> {
     }
 
     /// Replays a lane to its end.
-    pub(super) fn run<I: Iterator<Item = Step>>(
+    pub(super) fn run<I: Iterator<Item = LaneStep>>(
         &mut self,
         lane: u32,
         steps: impl Fn(u32) -> I,
         expressions: &mut Expressions,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ScheduleError> {
         let members = self.contract.members;
         self.load(lane, steps)?;
         // each member runs until it waits; a message wakes the one that waits for it
@@ -126,7 +126,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The step at which a member stands.
-    fn current(&self, member: u32) -> Option<Step> {
+    fn current(&self, member: u32) -> Option<LaneStep> {
         let done = self.done(member) as usize;
         self.steps[self.first[member as usize]..self.first[member as usize + 1]].get(done).copied()
     }
@@ -137,12 +137,12 @@ impl<'a> Replay<'a> {
     }
 
     /// A fault at the step where `member` stands.
-    fn fault(&self, member: u32, reason: Reason) -> Fault {
-        Fault { member, lane: Some(self.lane), step: Some(self.done(member)), reason }
+    fn fault(&self, member: u32, reason: Reason) -> ScheduleError {
+        ScheduleError { member, lane: Some(self.lane), step: Some(self.done(member)), reason }
     }
 
     /// Takes up a lane: pulls its steps, checks their ranges and peers, and cuts its elements into segments.
-    fn load<I: Iterator<Item = Step>>(&mut self, lane: u32, steps: impl Fn(u32) -> I) -> Result<(), Fault> {
+    fn load<I: Iterator<Item = LaneStep>>(&mut self, lane: u32, steps: impl Fn(u32) -> I) -> Result<(), ScheduleError> {
         let Contract { members, elements, .. } = *self.contract;
         self.lane = lane;
         self.steps.clear();
@@ -153,7 +153,7 @@ impl<'a> Replay<'a> {
             self.first.push(first);
             self.steps.extend(steps(member));
             for (at, step) in self.steps[first..].iter().enumerate() {
-                let fault = |reason| Err(Fault { member, lane: Some(lane), step: Some(at as u32), reason });
+                let fault = |reason| Err(ScheduleError { member, lane: Some(lane), step: Some(at as u32), reason });
                 if step.start >= step.end || step.end > elements {
                     return fault(Reason::BadRange { range: step.range(), elements });
                 }
@@ -198,13 +198,13 @@ impl<'a> Replay<'a> {
     }
 
     /// The segments of a step.
-    fn spanned(&self, step: &Step) -> Range<usize> {
+    fn spanned(&self, step: &LaneStep) -> Range<usize> {
         let at = |element: u64| self.bounds.partition_point(|bound| *bound < element);
         at(step.start)..at(step.end)
     }
 
     /// Posts a message: what it says and what its sender knows by now.
-    fn send(&mut self, member: u32, step: Step) -> Result<(), Fault> {
+    fn send(&mut self, member: u32, step: LaneStep) -> Result<(), ScheduleError> {
         let members = self.contract.members;
         let at = self.done(member);
         let words = self.words.len();
@@ -231,10 +231,10 @@ impl<'a> Replay<'a> {
     fn receive(
         &mut self,
         member: u32,
-        step: Step,
+        step: LaneStep,
         message: &Message,
         expressions: &mut Expressions,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ScheduleError> {
         let members = self.contract.members as usize;
         let (me, at) = (member as usize, self.done(member));
         let fits = match &self.blocks {
@@ -287,7 +287,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Refuses to write a range that was sent, unless its receiver's step is known to have been done.
-    fn still_read(&self, member: u32, step: Step) -> Result<(), Fault> {
+    fn still_read(&self, member: u32, step: LaneStep) -> Result<(), ScheduleError> {
         if self.contract.buffered_sends {
             return Ok(());
         }
@@ -303,7 +303,7 @@ impl<'a> Replay<'a> {
     }
 
     /// That every member has ended and every message was received.
-    fn ended(&mut self) -> Result<(), Fault> {
+    fn ended(&mut self) -> Result<(), ScheduleError> {
         let members = self.contract.members;
         if let Some(stuck) = (0..members).find(|member| self.current(*member).is_some()) {
             let mut waits: Vec<Wait> = Vec::new();
@@ -322,7 +322,7 @@ impl<'a> Replay<'a> {
             if let Some(message) = queue.pop_front() {
                 let (member, to) = (pair as u32 / members, pair as u32 % members);
                 let reason = Reason::NeverReceived { to };
-                return Err(Fault { member, lane: Some(self.lane), step: Some(message.step), reason });
+                return Err(ScheduleError { member, lane: Some(self.lane), step: Some(message.step), reason });
             }
         }
         Ok(())

@@ -12,7 +12,7 @@ use super::group::Group;
 use super::lane::{Lane, Sent};
 use super::lanes::Lanes;
 use super::meaning::Collective;
-use super::phase::Phase;
+use super::phase::PipelinePhase;
 use super::shard::{ELEMENT_BYTES, Split};
 use crate::InputError;
 use crate::symmetry::Permutations;
@@ -179,7 +179,7 @@ impl Schedule {
 
     /// The rounds of a schedule in which every member, in one lane, sends a block to the next member and then takes one in
     /// from the member before, round after round. `None` for any other schedule, and where blocks are empty.
-    pub fn pipeline(&self) -> Option<Vec<Phase>> {
+    pub fn pipeline(&self) -> Option<Vec<PipelinePhase>> {
         if self.members > 1 && self.lanes() == 1 { self.lanes.pipeline(&self.split) } else { None }
     }
 

@@ -17,7 +17,7 @@ pub enum Action {
 
 /// One step of a lane on one member; never empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Step {
+pub struct LaneStep {
     /// Send, receive, or receive and add.
     pub action: Action,
     /// Index of the other member in the group.
@@ -28,10 +28,10 @@ pub struct Step {
     pub end: u64,
 }
 
-impl Step {
+impl LaneStep {
     /// A step over `range`.
-    pub(super) fn new(action: Action, peer: u32, range: Range<u64>) -> Step {
-        Step { action, peer, start: range.start, end: range.end }
+    pub(super) fn new(action: Action, peer: u32, range: Range<u64>) -> LaneStep {
+        LaneStep { action, peer, start: range.start, end: range.end }
     }
 
     /// Elements moved.

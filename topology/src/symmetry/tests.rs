@@ -159,7 +159,7 @@ proptest! {
             let Some(phases) = schedule.pipeline() else { continue };
             for member in 0..members {
                 let (next, before) = ((member + 1) % members, (member + members - 1) % members);
-                let round = |phase: &crate::Phase, k| {
+                let round = |phase: &crate::PipelinePhase, k| {
                     let [sent, taken] = [next, member].map(|taker| phase.taken_in(taker, k, members));
                     [(Action::Send, next, sent), (phase.action, before, taken)]
                 };

@@ -117,12 +117,12 @@ impl Lanes for Direct {
             let distance = place % others + 1;
             if place < others {
                 let to = (member + distance) % members;
-                return Step::new(Action::Send, to, own(if reduces { to } else { member }));
+                return LaneStep::new(Action::Send, to, own(if reduces { to } else { member }));
             }
             let from = (member + members - distance) % members;
             match reduces {
-                true => Step::new(Action::RecvSum, from, own(member)),
-                false => Step::new(Action::RecvInto, from, own(from)),
+                true => LaneStep::new(Action::RecvSum, from, own(member)),
+                false => LaneStep::new(Action::RecvInto, from, own(from)),
             }
         })
     }

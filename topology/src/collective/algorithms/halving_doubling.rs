@@ -117,18 +117,18 @@ impl Halves {
     }
 
     /// The exchange with the partner at distance 2^t.
-    fn exchange(&self, t: u32, receives: bool, action: Action, theirs: bool) -> Step {
+    fn exchange(&self, t: u32, receives: bool, action: Action, theirs: bool) -> LaneStep {
         let partner = self.local ^ (1 << t);
         let holder = if theirs { partner } else { self.local };
         let action = if receives { action } else { Action::Send };
-        Step::new(action, self.block.first + partner, self.held(holder, t + 1))
+        LaneStep::new(action, self.block.first + partner, self.held(holder, t + 1))
     }
 
     /// The message to or from the next smaller block.
-    fn with_smaller(&self, action: Action) -> Step {
+    fn with_smaller(&self, action: Action) -> LaneStep {
         let smaller = self.smaller.unwrap_or(self.block);
         let peer = smaller.first + (self.local & ((1 << smaller.log) - 1));
-        Step::new(action, peer, self.held(self.local, self.block.log))
+        LaneStep::new(action, peer, self.held(self.local, self.block.log))
     }
 
     /// Number of steps.
@@ -137,7 +137,7 @@ impl Halves {
     }
 
     /// Step `k`.
-    fn step(&self, k: u32) -> Step {
+    fn step(&self, k: u32) -> LaneStep {
         let (pairs, fan, below) = (2 * self.block.log, self.fan(), u32::from(self.smaller.is_some()));
         if k < pairs {
             let receives = k % 2 == 1;
@@ -150,7 +150,7 @@ impl Halves {
         let k = k - below;
         if k < 2 * fan {
             let (peer, range) = self.piece(k % fan);
-            return Step::new(if k < fan { Action::Send } else { Action::RecvInto }, peer, range);
+            return LaneStep::new(if k < fan { Action::Send } else { Action::RecvInto }, peer, range);
         }
         let k = k - 2 * fan;
         if k < below {

@@ -105,7 +105,7 @@ impl Lanes for Hierarchical {
             } else if k - ups < rounds {
                 // its peers are nodes
                 let step = across.step(k - ups);
-                Step { peer: starts[step.peer as usize], ..step }
+                LaneStep { peer: starts[step.peer as usize], ..step }
             } else {
                 inside.down(k - ups - rounds)
             }
@@ -129,7 +129,7 @@ impl Lanes for Hierarchical {
         (if known { across.of_blocks(self.largest) } else { Permutations::Identity }, multiple)
     }
 
-    fn pipeline(&self, split: &Split) -> Option<Vec<Phase>> {
+    fn pipeline(&self, split: &Split) -> Option<Vec<PipelinePhase>> {
         if self.leaders == self.members { self.across.pipeline(split) } else { None }
     }
 
@@ -186,24 +186,24 @@ impl InNode {
     }
 
     /// Step `k` of the sum towards the leader.
-    fn up(&self, k: u32) -> Step {
+    fn up(&self, k: u32) -> LaneStep {
         let range = self.extent.clone();
         match (self.star, self.leads()) {
-            (true, true) => Step::new(Action::RecvSum, self.member + 1 + k, range),
-            (true, false) => Step::new(Action::Send, self.member - self.before, range),
-            (false, _) if self.behind > 0 && k == 0 => Step::new(Action::RecvSum, self.member + 1, range),
-            (false, _) => Step::new(Action::Send, self.member - 1, range),
+            (true, true) => LaneStep::new(Action::RecvSum, self.member + 1 + k, range),
+            (true, false) => LaneStep::new(Action::Send, self.member - self.before, range),
+            (false, _) if self.behind > 0 && k == 0 => LaneStep::new(Action::RecvSum, self.member + 1, range),
+            (false, _) => LaneStep::new(Action::Send, self.member - 1, range),
         }
     }
 
     /// Step `k` of the broadcast from the leader.
-    fn down(&self, k: u32) -> Step {
+    fn down(&self, k: u32) -> LaneStep {
         let range = self.extent.clone();
         match (self.star, self.leads()) {
-            (true, true) => Step::new(Action::Send, self.member + 1 + k, range),
-            (true, false) => Step::new(Action::RecvInto, self.member - self.before, range),
-            (false, false) if k == 0 => Step::new(Action::RecvInto, self.member - 1, range),
-            (false, _) => Step::new(Action::Send, self.member + 1, range),
+            (true, true) => LaneStep::new(Action::Send, self.member + 1 + k, range),
+            (true, false) => LaneStep::new(Action::RecvInto, self.member - self.before, range),
+            (false, false) if k == 0 => LaneStep::new(Action::RecvInto, self.member - 1, range),
+            (false, _) => LaneStep::new(Action::Send, self.member + 1, range),
         }
     }
 }

@@ -58,7 +58,7 @@ impl Lanes for Pairwise {
                 let from = at(member + members - distance);
                 (Action::RecvInto, from, blocks.received(from, member))
             };
-            Step::new(action, peer, piece(block, lanes, index))
+            LaneStep::new(action, peer, piece(block, lanes, index))
         })
     }
 

@@ -17,7 +17,7 @@ impl Lanes for RecursiveDoubling {
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
         let (log, extent) = (self.members.ilog2(), split.extent(index));
         let extra = self.members - (1 << log);
-        let step = move |action, peer| Step::new(action, peer, extent.clone());
+        let step = move |action, peer| LaneStep::new(action, peer, extent.clone());
         let paired = member / 2 < extra;
         if paired && member.is_multiple_of(2) {
             return Lane::new(2, move |k| step(if k == 0 { Action::Send } else { Action::RecvInto }, member + 1));

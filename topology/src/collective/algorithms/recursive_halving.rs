@@ -45,15 +45,15 @@ impl Lanes for RecursiveHalving {
         let rounds = 2 * self.members.ilog2();
         if halves.waits() {
             return Lane::new(2, move |k| match k {
-                0 => Step::new(Action::Send, member + 1, halves.extent.clone()),
-                _ => Step::new(Action::RecvInto, member + 1, halves.parts(member..member + 1)),
+                0 => LaneStep::new(Action::Send, member + 1, halves.extent.clone()),
+                _ => LaneStep::new(Action::RecvInto, member + 1, halves.parts(member..member + 1)),
             });
         }
         let before = u32::from(halves.is_paired());
         Lane::new(rounds + 2 * before, move |k| match k.checked_sub(before) {
-            None => Step::new(Action::RecvSum, member - 1, halves.extent.clone()),
+            None => LaneStep::new(Action::RecvSum, member - 1, halves.extent.clone()),
             Some(k) if k < rounds => halves.halve(k / 2, k % 2 == 1),
-            Some(_) => Step::new(Action::Send, member - 1, halves.parts(member - 1..member)),
+            Some(_) => LaneStep::new(Action::Send, member - 1, halves.parts(member - 1..member)),
         })
     }
 
@@ -107,7 +107,7 @@ impl Halves {
     }
 
     /// Round `t` with the partner across the middle of the block of 2^(log − t) halving members.
-    fn halve(&self, t: u32, receives: bool) -> Step {
+    fn halve(&self, t: u32, receives: bool) -> LaneStep {
         let index = if self.is_paired() { self.member / 2 } else { self.member - self.of.pairs() };
         let half = self.of.halving() >> (t + 1);
         let partner = index ^ half;
@@ -115,6 +115,6 @@ impl Halves {
         // of a pair the last one halves
         let peer = self.of.first(partner + 1) - 1;
         let action = if receives { Action::RecvSum } else { Action::Send };
-        Step::new(action, peer, self.parts(self.of.first(owner)..self.of.first(owner + half)))
+        LaneStep::new(action, peer, self.parts(self.of.first(owner)..self.of.first(owner + half)))
     }
 }

@@ -77,9 +77,9 @@ impl Lanes for Ring {
             };
             let block = blocks.range(behind(back + receives));
             match (receives, summing) {
-                (0, _) => Step::new(Action::Send, next, block),
-                (_, true) => Step::new(Action::RecvSum, behind(1), block),
-                (_, false) => Step::new(Action::RecvInto, behind(1), block),
+                (0, _) => LaneStep::new(Action::Send, next, block),
+                (_, true) => LaneStep::new(Action::RecvSum, behind(1), block),
+                (_, false) => LaneStep::new(Action::RecvInto, behind(1), block),
             }
         };
         Lane::new(2 * self.rounds(), step).sending(sent)
@@ -104,10 +104,10 @@ impl Lanes for Ring {
         (Permutations::Rotations { unit: 1 }, extents.saturating_mul(self.members.into()))
     }
 
-    fn pipeline(&self, split: &Split) -> Option<Vec<Phase>> {
+    fn pipeline(&self, split: &Split) -> Option<Vec<PipelinePhase>> {
         let p = u64::from(self.members);
         let (elements, longer) = (split.elements / p, (split.elements % p) as u32);
-        let phase = |action, back| Phase { rounds: self.members - 1, action, elements, longer, back };
+        let phase = |action, back| PipelinePhase { rounds: self.members - 1, action, elements, longer, back };
         // Block b starts at member b + 1 and ends summed at member b, from where it is spread.
         let phases = [self.reduce.then(|| phase(Action::RecvSum, 2)), self.gather.then(|| phase(Action::RecvInto, 1))];
         (elements > 0).then(|| phases.into_iter().flatten().collect())

@@ -23,7 +23,7 @@ impl Lanes for Rooted {
         Lane::new(if is_root { members - 1 } else { 1 }, move |k| {
             let other = (root + k + 1) % members;
             let (peer, part) = if is_root { (other, other) } else { (root, member) };
-            Step::new(action, peer, piece(shard(elements, members.into(), part.into()), chunks, index))
+            LaneStep::new(action, peer, piece(shard(elements, members.into(), part.into()), chunks, index))
         })
     }
 

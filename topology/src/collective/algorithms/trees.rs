@@ -87,7 +87,7 @@ impl<P: Place, F: Fn(u32, u32) -> Option<P> + Send + Sync> Lanes for Trees<F> {
                 (Some(0), Some(parent)) => (Action::RecvInto, parent),
                 (Some(k), _) => (Action::Send, place.served(k - u32::from(parent.is_some()))),
             };
-            Step::new(action, peer, extent.clone())
+            LaneStep::new(action, peer, extent.clone())
         })
     }
 

@@ -2,13 +2,13 @@
 
 use super::super::checker::{check, prove};
 use super::super::contract::Contract;
-use super::super::{Action, Algorithm, Collective, Fault, Group, Reason, Schedule, Step, Wait};
+use super::super::{Action, Algorithm, Collective, Group, LaneStep, Reason, Schedule, ScheduleError, Wait};
 use super::{allreduces, small_exchange};
 
 /// Proves `schedule` with each lane changed by `mutate(member, lane, steps)`.
-fn mutant(schedule: &Schedule, mutate: impl Fn(u32, u32, &mut Vec<Step>)) -> Result<(), Fault> {
+fn mutant(schedule: &Schedule, mutate: impl Fn(u32, u32, &mut Vec<LaneStep>)) -> Result<(), ScheduleError> {
     let lanes = |member, index| {
-        let mut steps: Vec<Step> = schedule.lane(member, index).collect();
+        let mut steps: Vec<LaneStep> = schedule.lane(member, index).collect();
         mutate(member, index, &mut steps);
         steps.into_iter()
     };
@@ -16,7 +16,7 @@ fn mutant(schedule: &Schedule, mutate: impl Fn(u32, u32, &mut Vec<Step>)) -> Res
 }
 
 /// Proves three or fewer members' steps, written out, as an allreduce of four elements in one lane.
-fn written(lanes: &[&[Step]]) -> Result<(), Fault> {
+fn written(lanes: &[&[LaneStep]]) -> Result<(), ScheduleError> {
     let members = lanes.len() as u32;
     let contract = Contract {
         collective: Collective::AllReduce,
@@ -30,12 +30,12 @@ fn written(lanes: &[&[Step]]) -> Result<(), Fault> {
     prove(&contract, |member, _| lanes[member as usize].iter().copied()).map(|_| ())
 }
 
-fn step(action: Action, peer: u32, start: u64, end: u64) -> Step {
-    Step { action, peer, start, end }
+fn step(action: Action, peer: u32, start: u64, end: u64) -> LaneStep {
+    LaneStep { action, peer, start, end }
 }
 
-fn fault(member: u32, step: u32, reason: Reason) -> Result<(), Fault> {
-    Err(Fault { member, lane: Some(0), step: Some(step), reason })
+fn fault(member: u32, step: u32, reason: Reason) -> Result<(), ScheduleError> {
+    Err(ScheduleError { member, lane: Some(0), step: Some(step), reason })
 }
 
 /// A ring of four, 12 elements, two lanes.
@@ -44,7 +44,7 @@ fn ring() -> Schedule {
 }
 
 /// A change of the step at an index of a member's lane.
-type Change = fn(&mut Vec<Step>, usize, u32);
+type Change = fn(&mut Vec<LaneStep>, usize, u32);
 
 /// What is done to single steps.
 const CHANGES: [(&str, Change); 6] = [
@@ -192,11 +192,11 @@ fn results_without_a_contribution_are_refused() {
         &[step(Action::RecvSum, 0, 0, 2), step(Action::Send, 0, 0, 2)],
     ]);
     let reason = Reason::Missing { range: 2..4, contributor: 1 };
-    assert_eq!(broken, Err(Fault { member: 0, lane: None, step: None, reason }));
+    assert_eq!(broken, Err(ScheduleError { member: 0, lane: None, step: None, reason }));
     // member 1 sums and never sends back
     let broken = written(&[&[step(Action::Send, 1, 0, 4)], &[step(Action::RecvSum, 0, 0, 4)]]);
     let reason = Reason::Missing { range: 0..4, contributor: 1 };
-    assert_eq!(broken, Err(Fault { member: 0, lane: Some(0), step: None, reason }));
+    assert_eq!(broken, Err(ScheduleError { member: 0, lane: Some(0), step: None, reason }));
 }
 
 /// Everyone sends to everyone and adds in member order: 0 and 1 end with (0 + 1) + 2, and 2 with (0 + 2) + 1.
@@ -218,7 +218,7 @@ fn sums_in_different_bracketing_are_refused() {
     let lanes = [lane(1, 2), lane(0, 2), lane(0, 1)];
     let broken = prove(&contract, |member, _| lanes[member as usize].into_iter()).map(|_| ());
     let reason = Reason::Differs { range: 0..4, from: 0 };
-    assert_eq!(broken, Err(Fault { member: 2, lane: Some(0), step: None, reason }));
+    assert_eq!(broken, Err(ScheduleError { member: 2, lane: Some(0), step: None, reason }));
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn lanes_that_touch_the_same_elements_are_refused() {
     // a third lane does what the second one has done
     let broken = prove(&contract, |member, index| schedule.lane(member, index.min(1))).map(|_| ());
     let reason = Reason::LanesOverlap { other: 1, range: 6..12 };
-    assert_eq!(broken, Err(Fault { member: 0, lane: Some(2), step: None, reason }));
+    assert_eq!(broken, Err(ScheduleError { member: 0, lane: Some(2), step: None, reason }));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_broken_exchange_is_refused() {
         steps.iter_mut().filter(|step| step.elements() == 2).for_each(|step| step.end -= 1);
     });
     let reason = Reason::Missing { range: 2..3, contributor: 2 };
-    assert_eq!(short, Err(Fault { member: 0, lane: None, step: None, reason }));
+    assert_eq!(short, Err(ScheduleError { member: 0, lane: None, step: None, reason }));
     // 1 puts what comes from 0 where its own block belongs
     let misplaced = mutant(&schedule, |member, _, steps| {
         let mine = steps.iter_mut().filter(|step| step.action != Action::Send && step.peer == 0 && member == 1);

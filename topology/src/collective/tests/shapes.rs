@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{Action, Algorithm, Collective, Group, Schedule, Step, shard};
+use super::super::{Action, Algorithm, Collective, Group, LaneStep, Schedule, shard};
 use super::small_exchange;
 
 /// A flat allreduce.
@@ -13,7 +13,7 @@ fn allreduce(algorithm: &str, members: u32, elements: u64, chunk: u64) -> Schedu
 
 /// Steps as `action peer range`, for comparison with what stands in a comment.
 fn shown(schedule: &Schedule, member: u32, lane: u32) -> Vec<String> {
-    let show = |step: Step| format!("{:?} {} {:?}", step.action, step.peer, step.range());
+    let show = |step: LaneStep| format!("{:?} {} {:?}", step.action, step.peer, step.range());
     schedule.lane(member, lane).map(show).collect()
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::{Action, Collective, Schedule, Step, shard};
+use super::super::{Action, Collective, LaneStep, Schedule, shard};
 
 /// The order in which members take turns, and how many lanes each has in flight.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub(super) struct Order {
 /// A lane in flight on a member.
 struct Flight {
     lane: u32,
-    steps: VecDeque<Step>,
+    steps: VecDeque<LaneStep>,
     /// Messages on the longest chain that led here.
     chain: u32,
 }
