@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{Arenas, Evaluations, RunOptions, data::Dataset, reference, run};
+use lockstep_exec::{Arenas, Evaluations, RunOptions, data::Dataset, run};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
     Bucket, Decay, Job, Model, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, Target, WarmUp,
@@ -10,6 +10,8 @@ use lockstep_models::{
 };
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Schedule};
 use proptest::prelude::*;
+
+use crate::reference;
 
 const STEPS: u32 = 3;
 

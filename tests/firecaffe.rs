@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Threads};
-use lockstep_exec::{RunOptions, data::Dataset, reference, run};
+use lockstep_exec::{RunOptions, data::Dataset, run};
 use lockstep_models::{Bucket, Conv2d, Dense, Job, Layer, Model, Op, Optimizer, Pass, Phase, Program, Shape};
+
+use crate::reference;
 
 /// A convolution and AlexNet's other kinds of layers, small.
 fn model(dropout: bool) -> Arc<Model> {

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
-use lockstep_exec::{Arenas, Run, RunOptions, reference, run};
+use lockstep_exec::{Arenas, Run, RunOptions, run};
 use lockstep_models::{Bucket, Course, Decay, Job, Layer, Model, MomentumForm, Op, Optimizer, Phase, Scaling, SgdStep};
 use proptest::prelude::*;
+
+use crate::reference;
 
 const STEPS: u32 = 3;
 

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{RunOptions, data::Dataset, reference, run};
+use lockstep_exec::{RunOptions, data::Dataset, run};
 use lockstep_models::{Job, Optimizer, Program, Sampling, random_model};
 use proptest::prelude::*;
+
+use crate::reference;
 
 fn options(steps: u32, seed: u64) -> RunOptions<'static> {
     let stall_limit = std::time::Duration::from_secs(20);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockstep_exec::{Evaluations, OnLoad, Run, RunOptions, data::Dataset, reference, run};
+use lockstep_exec::{Evaluations, OnLoad, Run, RunOptions, data::Dataset, run};
 use lockstep_models::{Bucket, Decay, Job, Optimizer, Program, Target, random_model};
 use lockstep_topology::Algorithm;
 use proptest::prelude::*;
 
 use crate::commands::{folder, lockstep, number, rows};
 use crate::equivalence::buckets;
+use crate::reference;
 use crate::reference_models::two_by_two;
 
 pub(crate) const STEPS: u32 = 4;

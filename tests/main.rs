@@ -24,6 +24,7 @@ mod metrics;
 mod nestings;
 mod outputs;
 mod profiles;
+mod reference;
 mod reference_models;
 mod resume;
 mod scenarios;

@@ -7,12 +7,13 @@ use std::time::Duration;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
-use lockstep_exec::{Evaluations, RunOptions, reference, run};
+use lockstep_exec::{Evaluations, RunOptions, run};
 use lockstep_models::{Job, Optimizer, Target, random_model};
 use proptest::prelude::*;
 
 use crate::equivalence::buckets;
 use crate::learners::{STEPS, bits, data, job, largest_difference, optimizer, run_of_nothing, setting, train};
+use crate::reference;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]

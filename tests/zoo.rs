@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use lockstep_exec::Arenas;
 use lockstep_exec::data::Dataset;
-use lockstep_exec::{Arenas, reference};
 use lockstep_models::{Job, Model, Optimizer, Program};
 use lockstep_sim::{Conditions, NetworkModel, Platform, Roofline, simulate};
 use lockstep_topology::{Cluster, Hosting, HostingRule, Placement, PlacementRule};
+
+use crate::reference;
 
 fn program(name: &str, workers: u32, batch: u32) -> Program {
     let model = Model::load(name).unwrap_or_else(|error| panic!("{error}"));

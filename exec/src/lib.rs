@@ -18,7 +18,6 @@ mod observer;
 mod patience;
 mod pin;
 mod pool;
-pub mod reference;
 mod region;
 pub mod replica;
 mod room;

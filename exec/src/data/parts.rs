@@ -92,7 +92,7 @@ impl Parts {
     }
 
     /// The samples of a rank's micro-batch, as the whole set numbers them.
-    pub(crate) fn samples(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
+    pub fn samples(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
         let held = self.held(rank, self.shuffles_before(step));
         self.drawn(step, rank, repetition).into_iter().map(|position| held[position as usize]).collect()
     }

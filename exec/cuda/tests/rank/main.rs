@@ -11,6 +11,9 @@ mod operations;
 #[path = "../driver/pretend.rs"]
 mod pretend;
 mod programs;
+#[path = "../../../../tests/reference/mod.rs"]
+#[expect(dead_code, reason = "here devices are compared on programs without layers that ranks share")]
+mod reference;
 
 use std::path::Path;
 use std::process::Command;

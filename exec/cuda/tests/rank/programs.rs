@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::Devices;
-use lockstep_exec::{Arenas, Run, RunOptions, reference, run};
+use lockstep_exec::{Arenas, Run, RunOptions, run};
 use lockstep_models::{Bucket, Job, Precision, random_model};
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
+use crate::reference;
 use crate::{gentle, gpus, same, scene};
 
 const STEPS: u32 = 3;

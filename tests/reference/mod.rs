@@ -10,21 +10,20 @@ mod split;
 
 use std::ops::Range;
 
+use lockstep_exec::Arenas;
+use lockstep_exec::data::{Dataset, Parts, Sampler};
+use lockstep_exec::device::cpu::{Threads, add_into};
+use lockstep_exec::device::{Cpus, DeviceError, Devices, Mode};
+use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
 use lockstep_models::{Claim, Course, Exchange, Op, Optimizer, Phase, Program};
 use lockstep_topology::{InputError, check};
-
-use crate::data::{Dataset, Parts, Sampler};
-use crate::device::cpu::{Threads, add_into};
-use crate::device::{Cpus, DeviceError, Devices, Mode};
-use crate::pool::Arenas;
-use crate::replica::Replica;
 
 /// Learnable parameters after `steps` steps of `program` on one rank.
 ///
 /// # Errors
 /// When the data do not fit the model or fill no global batch, or an exchange does not do what it should.
-pub fn train(
+pub(crate) fn train(
     program: &Program,
     data: &Dataset,
     steps: u32,
@@ -38,7 +37,7 @@ pub fn train(
 ///
 /// # Errors
 /// As there.
-pub fn train_as_claimed(
+pub(crate) fn train_as_claimed(
     program: &Program,
     data: &Dataset,
     steps: u32,
@@ -57,7 +56,7 @@ pub fn train_as_claimed(
 ///
 /// # Errors
 /// As there, and the device's.
-pub fn train_on(
+pub(crate) fn train_on(
     devices: &dyn Devices,
     program: &Program,
     data: &Dataset,

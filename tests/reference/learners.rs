@@ -3,16 +3,16 @@
 //! It knows no streams, buckets or messages and uses none of the executor's kernels for the rules; only sums of differences are
 //! bracketed as the symbolic checker reports it. With reference models it has a level more (§3.3).
 
+use lockstep_exec::Arenas;
+use lockstep_exec::data::{Dataset, Sampler};
+use lockstep_exec::device::Devices;
+use lockstep_exec::device::cpu::Threads;
+use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
 use lockstep_models::{Averaging, Claim, Course, Model, Optimizer, Program, References};
 use lockstep_topology::InputError;
 
 use super::{bracketed, gradients};
-use crate::data::{Dataset, Sampler};
-use crate::device::Devices;
-use crate::device::cpu::Threads;
-use crate::pool::Arenas;
-use crate::replica::Replica;
 
 /// The average model after `steps` iterations of `program`; where learners claim their batches, as `claims` say.
 pub(super) fn train(

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
+use lockstep_exec::data::{Dataset, Sampler};
+use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
+use lockstep_exec::init;
 use lockstep_models::{Layer, LayerId, Layout, Model, Node, Piece, Program, Shape, Sharding};
 use lockstep_topology::{Algorithm, Bracketing, Collective, ExpressionId, Group, InputError, Schedule, check};
 
 use super::{layer_of, own_id, range};
-use crate::data::{Dataset, Sampler};
-use crate::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
-use crate::init;
 
 /// What computes a layer.
 enum Work {

@@ -10,6 +10,9 @@ mod part;
 
 use std::ops::Range;
 
+use lockstep_exec::data::{Dataset, Sampler};
+use lockstep_exec::device::cpu::{add_into, sgd_step};
+use lockstep_exec::init;
 use lockstep_models::{
     Buffer, Course, Exchange, Gather, LayerId, Layout, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer,
     Sharding,
@@ -17,9 +20,6 @@ use lockstep_models::{
 use lockstep_topology::InputError;
 
 use super::bracketed;
-use crate::data::{Dataset, Sampler};
-use crate::device::cpu::{add_into, sgd_step};
-use crate::init;
 use part::Part;
 
 /// Learnable parameters of the whole model after `steps` steps of `program`.
