@@ -185,7 +185,7 @@ fn layers_are_matched_where_they_are_listed() {
         "models/src/layer/",
         "models/src/layer.rs",
         "models/src/model/arbitrary.rs",
-        "exec/src/device/cpu/mod.rs",
+        "exec/src/device/cpu.rs",
         "exec/src/device/cpu/loss.rs",
         "exec/src/device/cpu/twin.rs",
         "exec/cuda/src/layers/",

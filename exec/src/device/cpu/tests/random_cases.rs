@@ -32,8 +32,9 @@ fn any_other() -> impl Strategy<Value = Case> {
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
         let (layer, inputs) = match which {
             0 => (Layer::Dense(Dense { out_features: more, bias }), vec![shape]),
-            1 => (norm, vec![shape]),
-            2 => (Layer::Relu, vec![shape]),
+            // Of two values the gradient is nothing but rounding: they are 1 and -1 whatever they were.
+            1 if samples * (shape.height * shape.width) as usize != 2 => (norm, vec![shape]),
+            1 | 2 => (Layer::Relu, vec![shape]),
             3 => (Layer::GlobalPool, vec![shape]),
             4 => (Layer::Add, vec![shape; 2 + usize::from(bias)]),
             5 => (Layer::Concat, vec![shape, wider, shape]),
