@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lockstep_topology::{InputError, RECORD, read_text};
 
-use lockstep_papers::{PAPERS, Paper, account, check, errors, page, told};
+use lockstep_papers::errors::{check, errors};
+use lockstep_papers::{PAPERS, Paper, account, page, told};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::Estimate;

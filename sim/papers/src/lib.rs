@@ -11,7 +11,7 @@ mod account;
 mod case;
 mod chart;
 mod computed;
-mod errors;
+pub mod errors;
 mod figures;
 mod fit;
 mod html;
@@ -31,7 +31,6 @@ mod tests;
 mod unit;
 
 pub use account::{Account, account};
-pub use errors::{check, errors};
 pub use html::page;
 pub use paper::Paper;
 pub use plotting::told;
