@@ -33,6 +33,14 @@ pub struct CollectiveRun {
     pub long_way: bool,
 }
 
+impl CollectiveRun {
+    /// A run in lanes of the algorithm's own choice, folded where that changes nothing.
+    pub fn new(collective: Collective, algorithm: Algorithm, group: Group, elements: u64) -> CollectiveRun {
+        let (chunk, window, fold, long_way) = (0, 0, FoldRule::Exact, false);
+        CollectiveRun { collective, algorithm, group, elements, chunk, window, fold, long_way }
+    }
+}
+
 /// How long a collective takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectiveTime {

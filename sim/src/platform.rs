@@ -15,6 +15,16 @@ pub enum NetworkModel {
     MaxMin,
 }
 
+impl NetworkModel {
+    /// As `--network` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            NetworkModel::AlphaBeta => "alpha-beta",
+            NetworkModel::MaxMin => "max-min",
+        }
+    }
+}
+
 /// A cluster with ranks on it.
 #[derive(Clone, Copy)]
 pub struct Platform<'a> {
@@ -32,7 +42,18 @@ pub struct Platform<'a> {
     pub conditions: &'a Conditions,
 }
 
-impl Platform<'_> {
+impl<'a> Platform<'a> {
+    /// Ranks that nothing disturbs and whose transfers share links.
+    pub fn new(
+        cluster: &'a Cluster,
+        placement: &'a Placement,
+        hosting: &'a Hosting,
+        costs: &'a dyn Costs,
+    ) -> Platform<'a> {
+        let (network, conditions) = (NetworkModel::MaxMin, Conditions::none());
+        Platform { cluster, placement, hosting, costs, network, conditions }
+    }
+
     /// Refuses a placement that leaves ranks out.
     pub(crate) fn check(&self, ranks: u32) -> Result<(), InputError> {
         if self.placement.ranks() < ranks {

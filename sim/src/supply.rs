@@ -1,13 +1,12 @@
 //! What input takes on a platform: the stages of each rank's batches, a shuffle among nodes, and the pace that input alone allows.
 
 use lockstep_models::{Op, Program, RankRange};
-use lockstep_topology::{Bytes, Collective, Group, Hosting, HostingRule, InputError, Limits, Placement};
+use lockstep_topology::{Algorithm, Bytes, Collective, Group, Hosting, HostingRule, InputError, Limits, Placement};
 use lockstep_topology::{PlacementRule, Rank, Time};
 
 use crate::collective::{CollectiveRun, simulate_collective};
 use crate::conditions::Conditions;
 use crate::error::SimError;
-use crate::fold::FoldRule;
 use crate::input::{Held, Input, SampleSource, Stages, TransformAt};
 use crate::platform::Platform;
 
@@ -112,16 +111,9 @@ pub fn shuffle_time(platform: &Platform<'_>, held: Held) -> Result<Time, SimErro
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
     let pair = held.bytes / 4 / u64::from(members);
     let counts = vec![pair; members as usize * members as usize];
-    let run = CollectiveRun {
-        collective: Collective::AllToAllV { counts: counts.into() },
-        algorithm: lockstep_topology::Algorithm::pairwise(),
-        group: Group::flat(members),
-        elements: pair * u64::from(members),
-        chunk: 0,
-        window: 0,
-        fold: FoldRule::Exact,
-        long_way: false,
-    };
+    let collective = Collective::AllToAllV { counts: counts.into() };
+    let elements = pair * u64::from(members);
+    let run = CollectiveRun::new(collective, Algorithm::pairwise(), Group::flat(members), elements);
     let here = Platform { placement: &placement, hosting: &hosting, conditions: Conditions::none(), ..*platform };
     Ok(Time(simulate_collective(&run, &here)?.time.0 + 2 * copied.0))
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lockstep_sim::answer::collective_bound;
-use lockstep_sim::{CollectiveRun, Conditions, FoldRule, Folding, Platform, SimError, simulate_collective};
+use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, simulate_collective};
 use lockstep_topology::{Bytes, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule};
 
 use super::flags::{CollectiveFlags, FoldFlags};
@@ -52,14 +52,8 @@ impl SimCollective {
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let placement = Placement::new(&site.cluster, flags.ranks, &PlacementRule::Pack)?;
         let hosting = Hosting::new(&placement, &flags.transport.hosting())?;
-        let platform = Platform {
-            cluster: &site.cluster,
-            placement: &placement,
-            hosting: &hosting,
-            costs: site.costs.as_ref(),
-            network: self.network.into(),
-            conditions: Conditions::none(),
-        };
+        let platform = Platform::new(&site.cluster, &placement, &hosting, site.costs.as_ref());
+        let platform = Platform { network: self.network.into(), ..platform };
         let members: Vec<_> = placement.all().collect();
         let sizes = || placement.node_sizes(&members);
         let group = if flags.algorithm.by_nodes() { Group::nodes(&sizes()) } else { Group::flat(flags.ranks) };
@@ -130,16 +124,9 @@ pub(super) fn collective_run(
     bytes: Bytes,
 ) -> Result<CollectiveRun, InputError> {
     let elements = bytes.0 / 4;
-    Ok(CollectiveRun {
-        collective: flags.collective(elements)?,
-        algorithm: flags.algorithm.clone(),
-        group: group.clone(),
-        elements,
-        chunk: flags.chunk.map_or(0, |chunk| (chunk.0 / 4).max(1)),
-        window: 0,
-        fold: FoldRule::Exact,
-        long_way: false,
-    })
+    let chunk = flags.chunk.map_or(0, |chunk| (chunk.0 / 4).max(1));
+    let run = CollectiveRun::new(flags.collective(elements)?, flags.algorithm.clone(), group.clone(), elements);
+    Ok(CollectiveRun { chunk, ..run })
 }
 
 /// A refusal that names no place is the algorithm's.

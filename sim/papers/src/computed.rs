@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockstep_models::memory::{Plan, Reuse};
 use lockstep_models::{Job, Model, Pass, Program, Strategy};
-use lockstep_sim::{CollectiveRun, Conditions, FoldRule, Held, NetworkModel, Platform, Roofline, SimError};
+use lockstep_sim::{CollectiveRun, FoldRule, Held, Platform, Roofline, SimError};
 use lockstep_sim::{shuffle_time, simulate_collective};
 use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};
 use lockstep_topology::{Placement, PlacementRule, Schedule};
@@ -217,22 +217,11 @@ fn among_hosts(cluster: &Cluster, workers: u32, buffers: &Buffers, algorithm: &A
     let members = hosts.iter().map(|host| *host.devices.get(1).unwrap_or(&host.devices[0])).collect();
     let placement = Placement::new(cluster, workers, &PlacementRule::Listed(members))?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
-    let (network, conditions) = (NetworkModel::MaxMin, Conditions::none());
-    let platform =
-        Platform { cluster, placement: &placement, hosting: &hosting, costs: &Roofline, network, conditions };
+    let platform = Platform::new(cluster, &placement, &hosting, &Roofline);
     let mut seconds = 0.0;
     for elements in elements {
-        let run = CollectiveRun {
-            collective: Collective::AllReduce,
-            algorithm: algorithm.clone(),
-            group: Group::flat(workers),
-            elements,
-            chunk: 0,
-            window: 0,
-            fold: FoldRule::Padded,
-            long_way: false,
-        };
-        let time = simulate_collective(&run, &platform);
+        let run = CollectiveRun::new(Collective::AllReduce, algorithm.clone(), Group::flat(workers), elements);
+        let time = simulate_collective(&CollectiveRun { fold: FoldRule::Padded, ..run }, &platform);
         seconds += time.map_err(|error| of_simulation(error, cluster))?.time.as_secs_f64();
     }
     Ok(seconds)
@@ -249,9 +238,7 @@ fn of_simulation(error: SimError, cluster: &Cluster) -> InputError {
 fn shuffle(cluster: &Cluster, nodes: u32, bytes: u64) -> Result<f64, InputError> {
     let placement = Placement::new(cluster, 1, &PlacementRule::Pack)?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
-    let (network, conditions) = (NetworkModel::MaxMin, Conditions::none());
-    let platform =
-        Platform { cluster, placement: &placement, hosting: &hosting, costs: &Roofline, network, conditions };
+    let platform = Platform::new(cluster, &placement, &hosting, &Roofline);
     let held = Held { nodes, bytes: bytes / u64::from(nodes.max(1)) };
     shuffle_time(&platform, held).map(|time| time.as_secs_f64()).map_err(|error| of_simulation(error, cluster))
 }

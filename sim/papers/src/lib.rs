@@ -15,8 +15,6 @@ pub mod errors;
 mod figures;
 mod fit;
 mod html;
-#[cfg(test)]
-mod links;
 mod load;
 mod machine;
 mod paper;

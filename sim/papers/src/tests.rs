@@ -1,5 +1,7 @@
 //! Tests of papers: what files are refused, that anchors come out, and that computed rows are what was published.
 
+mod links;
+
 use lockstep_topology::InputError;
 
 use super::machine::Parameter;

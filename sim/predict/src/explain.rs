@@ -5,7 +5,7 @@ mod error_bar;
 mod names;
 mod text;
 
-use lockstep_models::{CriticalPath, overlap};
+use lockstep_models::{CriticalPath, Program, overlap};
 use lockstep_sim::Costs;
 use lockstep_sim::answer::{Bound, Hiding, Sensitivity, fullest_device, hiding, parameters, sensitivities};
 use lockstep_topology::{Cluster, Placement};
@@ -54,6 +54,7 @@ pub fn explain(
     let hiding = hiding(program, &platform, options, prediction, &parameters, &mut counted).map_err(failed)?;
     let (reacts, still) = reacting(&sensitivities, site, &predicted.placement);
     let strong = sensitivities.iter().filter(|s| s.elasticity.abs() >= REACTS).map(|s| s.parameter);
+    let path = CriticalPath::of_median_step(program, &prediction.timeline);
     Ok(Explanation {
         bound: predicted.bound.by.clone(),
         bound_utilisation: predicted.bound.share,
@@ -61,8 +62,8 @@ pub fn explain(
         waiting_for_imbalance: predicted.bound.imbalance,
         classes: classes(&predicted.bound),
         busiest: busiest(predicted),
-        critical_path: kinds(predicted),
-        critical_tasks: tasks(predicted),
+        critical_path: path.as_ref().map(|path| kinds(path, program)).unwrap_or_default(),
+        critical_tasks: path.as_ref().map(|path| tasks(path, program)).unwrap_or_default(),
         exchanges: exchanges(predicted),
         memory: memory(configuration, experiment, &site.cluster, predicted)?,
         hiding: hidden(&hiding, predicted),
@@ -112,22 +113,16 @@ fn busiest(predicted: &Predicted) -> Vec<ResourceFigures> {
     listed.map(|used| ResourceFigures { resource: used.resource.clone(), utilisation: used.share }).collect()
 }
 
-fn kinds(predicted: &Predicted) -> Vec<KindFigures> {
-    let Some(path) = CriticalPath::of_median_step(&predicted.program, &predicted.prediction.timeline) else {
-        return Vec::new();
-    };
-    let by_kind = path.time_by_kind(&predicted.program);
+fn kinds(path: &CriticalPath, program: &Program) -> Vec<KindFigures> {
+    let by_kind = path.time_by_kind(program);
     let order = ["load", "forward", "backward", "update", "exchange", "wait"];
     let kinds = order.into_iter().filter_map(|kind| by_kind.get(kind).map(|time| (kind, time.as_secs_f64())));
     let step = path.step.seconds();
     kinds.map(|(kind, seconds)| KindFigures { kind: kind.to_owned(), seconds, share: seconds / step }).collect()
 }
 
-fn tasks(predicted: &Predicted) -> Vec<TaskFigures> {
-    let Some(path) = CriticalPath::of_median_step(&predicted.program, &predicted.prediction.timeline) else {
-        return Vec::new();
-    };
-    let longest = path.tasks(&predicted.program).into_iter().take(LISTED);
+fn tasks(path: &CriticalPath, program: &Program) -> Vec<TaskFigures> {
+    let longest = path.tasks(program).into_iter().take(LISTED);
     let figures = |(kind, task, time): (&str, String, lockstep_topology::Time)| TaskFigures {
         kind: kind.to_owned(),
         task,

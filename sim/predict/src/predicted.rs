@@ -33,15 +33,8 @@ pub struct Predicted {
 
 impl Predicted {
     /// Where it was simulated.
-    pub fn platform<'a>(&'a self, cluster: &'a Cluster, costs: &'a dyn Costs, setup: &'a Setup) -> Platform<'a> {
-        Platform {
-            cluster,
-            placement: &self.placement,
-            hosting: &self.hosting,
-            costs,
-            network: setup.network,
-            conditions: &setup.conditions,
-        }
+    pub(crate) fn platform<'a>(&'a self, cluster: &'a Cluster, costs: &'a dyn Costs, setup: &'a Setup) -> Platform<'a> {
+        setup.on(Platform::new(cluster, &self.placement, &self.hosting, costs))
     }
 }
 
@@ -59,14 +52,7 @@ pub fn predict(
     let input = |error| Failure::Input(experiment.locate(error));
     let (placement, hosting) = configuration.place(cluster, experiment).map_err(input)?;
     let program = configuration.program().map_err(input)?;
-    let platform = Platform {
-        cluster,
-        placement: &placement,
-        hosting: &hosting,
-        costs,
-        network: setup.network,
-        conditions: &setup.conditions,
-    };
+    let platform = setup.on(Platform::new(cluster, &placement, &hosting, costs));
     let mut driver = setup.options.driver();
     if let Some(claims) = experiment.replay.as_deref().filter(|_| program.claims()) {
         driver = driver.replaying(&program, claims).map_err(input)?;

@@ -172,9 +172,8 @@ fn row(
     PredictedRow {
         setting: configuration.setting(),
         cluster: site.cluster.name().to_owned(),
-        network: setup.network_name().to_owned(),
+        network: setup.network.name().to_owned(),
         scenario: configuration.scenario.as_deref().map(str::to_owned),
-        scenario_factor: None,
         step_time_s,
         trials: spread.map(|spread| spread.trials),
         step_time_mean_s: spread.map(|spread| spread.mean_s),
@@ -184,21 +183,15 @@ fn row(
         step_time_p95_s: quantile(2),
         step_time_p99_s: quantile(3),
         straggling_s: spread.and_then(|spread| spread.straggling_s),
-        error_bar_pct: None,
         images_per_s,
-        scaling_efficiency: None,
         exposed_comm_s: predicted.exposed_comm_s,
         bound: predicted.bound.by.clone(),
         bound_utilisation: predicted.bound.share,
-        steps_to_target: None,
-        time_to_target_s: None,
-        time_to_target_low_s: None,
-        time_to_target_high_s: None,
         memory_bytes: predicted.memory.memory.total(),
         fits_memory: predicted.memory.fits(),
         published_images_per_s: published,
         error_pct: published.map(|figure| (images_per_s / figure - 1.0) * 100.0),
-        explanation: None,
+        ..PredictedRow::default()
     }
 }
 

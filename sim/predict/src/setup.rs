@@ -1,6 +1,6 @@
 //! `Setup`: how the predictions of an experiment are made, under which noise, and how often.
 
-use lockstep_sim::{Conditions, Jitter, NetworkModel, SimOptions, fits};
+use lockstep_sim::{Conditions, Jitter, NetworkModel, Platform, SimOptions, fits};
 use lockstep_topology::InputError;
 
 use crate::site::Site;
@@ -60,12 +60,9 @@ impl Setup {
         })
     }
 
-    /// The network's name as `--network` takes it.
-    pub fn network_name(&self) -> &'static str {
-        match self.network {
-            NetworkModel::AlphaBeta => "alpha-beta",
-            NetworkModel::MaxMin => "max-min",
-        }
+    /// The platform with this network and these conditions.
+    pub(crate) fn on<'a>(&'a self, platform: Platform<'a>) -> Platform<'a> {
+        Platform { network: self.network, conditions: &self.conditions, ..platform }
     }
 }
 

@@ -1,7 +1,7 @@
 //! An allreduce alone on a paper's machine, as the steps of its experiment would ask for it.
 
 use lockstep_sim::answer::collective_bound;
-use lockstep_sim::{CollectiveRun, Conditions, FoldRule, NetworkModel, Platform, SimError, simulate_collective};
+use lockstep_sim::{CollectiveRun, FoldRule, Platform, SimError, simulate_collective};
 use lockstep_topology::Collective;
 
 use crate::figures::first;
@@ -21,23 +21,12 @@ impl Exchange {
         let mut configuration = first(&self.at)?;
         let (placement, hosting) = configuration.place(&site.cluster, &self.at)?;
         let job = &configuration.job;
-        let platform = Platform {
-            cluster: &site.cluster,
-            placement: &placement,
-            hosting: &hosting,
-            costs: site.costs.as_ref(),
-            network: NetworkModel::MaxMin,
-            conditions: Conditions::none(),
-        };
+        let platform = Platform::new(&site.cluster, &placement, &hosting, site.costs.as_ref());
+        let elements = self.bytes / ELEMENT_BYTES;
         let run = CollectiveRun {
-            collective: Collective::AllReduce,
-            algorithm: job.algorithm.clone(),
-            group: job.group(),
-            elements: self.bytes / ELEMENT_BYTES,
             chunk: job.chunk.map_or(0, |chunk| chunk.0 / ELEMENT_BYTES),
-            window: 0,
             fold: FoldRule::Padded,
-            long_way: false,
+            ..CollectiveRun::new(Collective::AllReduce, job.algorithm.clone(), job.group(), elements)
         };
         let time = simulate_collective(&run, &platform).map_err(|error| match error {
             SimError::Input(error) => Failure::Input(error),

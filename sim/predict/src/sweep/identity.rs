@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lockstep_sim::{FoldRule, NetworkModel};
+use lockstep_sim::FoldRule;
 use lockstep_topology::{RECORD, read_text};
 
 use super::points::How;
@@ -15,13 +15,7 @@ use lockstep_experiment::{Batch, SETTINGS, THIS_MACHINE};
 pub fn identity(sweep: &Sweep, how: &How) -> String {
     let mut identity = Identity::default();
     identity.set("lockstep", env!("CARGO_PKG_VERSION"));
-    identity.set(
-        "network",
-        match how.network {
-            NetworkModel::AlphaBeta => "alpha-beta",
-            NetworkModel::MaxMin => "max-min",
-        },
-    );
+    identity.set("network", how.network.name());
     identity.set(
         "fold",
         match how.fold {

@@ -185,7 +185,7 @@ impl<'a> Points<'a> {
             },
             chunk: sweep.chunks[point.chunk as usize].map_or_else(|| "auto".to_owned(), |chunk| chunk.to_string()),
             concurrent_exchanges: sweep.concurrent_exchanges[point.concurrent as usize],
-            network: Setup { network: self.how.network, ..Setup::default() }.network_name().to_owned(),
+            network: self.how.network.name().to_owned(),
             total_ranks: if alone { 1 } else { ranks.saturating_add(algorithm.servers()) },
             ..SweepRow::default()
         }

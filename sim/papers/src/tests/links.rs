@@ -1,11 +1,11 @@
 //! That a link's bandwidth matters where it bounds a step and nowhere else: every kind of link of every paper's cluster at twice
 //! its rate.
 
-use super::case::{Case, Known};
-use super::figures::{Cores, Figure};
-use super::machine::{Machine, Parameter};
-use super::paper::Paper;
-use super::shipped::{PAPERS, Shipped};
+use crate::case::{Case, Known};
+use crate::figures::{Cores, Figure};
+use crate::machine::{Machine, Parameter};
+use crate::paper::Paper;
+use crate::shipped::{PAPERS, Shipped};
 use lockstep_experiment::Experiment;
 use lockstep_experiment::sweep::Scale;
 use lockstep_predict::Site;
