@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockstep_models::{Job, Model, Phase, Program};
+use lockstep_models::{Job, Phase, Program};
 use lockstep_sim::{
     CollectiveRun, CollectiveTime, Cost, Costs, FoldRule, MessageCost, NetworkModel, Pair, Platform, Roofline,
     SimError, SimOptions, simulate, simulate_collective,
@@ -125,7 +125,7 @@ fn ring(cluster: &Cluster, order: &PlacementRule, network: NetworkModel) -> Resu
 
 fn quickstart() -> Result<u64, SimError> {
     let cluster = Cluster::load("workstation")?;
-    let model = Arc::new(Model::load("lenet")?);
+    let model = Arc::new(lockstep_readers::load_model("lenet")?);
     let mut messages = 0;
     for batch in [16, 64] {
         for (ranks, algorithm) in

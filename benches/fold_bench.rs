@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockstep_models::{Bucket, Job, Model};
+use lockstep_models::{Bucket, Job};
 use lockstep_sim::{
     CollectiveRun, FoldRule, Folding, NetworkModel, Platform, Roofline, SimError, SimOptions, simulate,
     simulate_collective,
@@ -135,7 +135,7 @@ fn main() -> Result<(), SimError> {
             bucket: Bucket::Size(Bytes(25 << 20)),
             chunk: Some(Bytes(4 * chunk)),
             node_sizes: Some(sizes),
-            ..Job::new(Arc::new(Model::load("resnet-32")?), ranks, 32)
+            ..Job::new(Arc::new(lockstep_readers::load_model("resnet-32")?), ranks, 32)
         };
         let options = SimOptions { fold: FoldRule::Padded, ..SimOptions::default() };
         let prediction = simulate(&job.program()?, &platform, options.driver(), &options)?;

@@ -11,14 +11,14 @@ use lockstep_exec::Arenas;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Job, Model};
+use lockstep_models::Job;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let argument = |index: usize, default: &str| arguments.get(index).cloned().unwrap_or(default.to_owned());
     let (batch, seconds): (u32, f64) = (argument(1, "64").parse()?, argument(3, "2").parse()?);
     let threads = Threads::new(argument(2, "1").parse()?)?;
-    let model = Arc::new(Model::load(&argument(0, "lenet"))?);
+    let model = Arc::new(lockstep_readers::load_model(&argument(0, "lenet"))?);
     let (data, _) = Dataset::load(&format!("synthetic:{batch}"), &model)?;
     let program = Job::new(model, 1, batch).program()?;
     let mut replica = Replica::of_role(&program, &program.roles[0], &Arenas::default(), 1, &threads);

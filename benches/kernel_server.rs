@@ -52,7 +52,7 @@ fn main() -> Outcome<()> {
         return Err("usage: kernel_server MODEL SAMPLES [THREADS]".into());
     };
     let threads = Threads::new(rest.first().map_or(Ok(1), |count| count.parse())?)?;
-    let server = Server::new(Model::load(name)?, samples.parse()?, threads)?;
+    let server = Server::new(lockstep_readers::load_model(name)?, samples.parse()?, threads)?;
     let (mut from, mut to) = (BufReader::new(std::io::stdin().lock()), BufWriter::new(std::io::stdout().lock()));
     let mut line = String::new();
     while from.read_line(&mut line)? > 0 {

@@ -145,7 +145,7 @@ fn main() -> Result<(), SimError> {
         Some("padded") => FoldRule::Padded,
         _ => return Err(usage().into()),
     };
-    let model = Arc::new(Model::load("resnet-50")?);
+    let model = Arc::new(lockstep_readers::load_model("resnet-50")?);
     match arguments.get(1) {
         Some(points) => sweep(&model, fold, points.parse().map_err(|_| usage())?),
         None => {

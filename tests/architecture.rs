@@ -43,6 +43,7 @@ fn crates_depend_in_one_direction() {
             vec![
                 "lockstep-topology",
                 "lockstep-models",
+                "lockstep-readers",
                 "lockstep-report",
                 "lockstep-experiment",
                 "lockstep-sim",
@@ -58,6 +59,7 @@ fn crates_depend_in_one_direction() {
             vec![
                 "lockstep-topology",
                 "lockstep-models",
+                "lockstep-readers",
                 "lockstep-report",
                 "lockstep-experiment",
                 "lockstep-exec",
@@ -69,6 +71,7 @@ fn crates_depend_in_one_direction() {
             vec![
                 "lockstep-topology",
                 "lockstep-models",
+                "lockstep-readers",
                 "lockstep-report",
                 "lockstep-experiment",
                 "lockstep-sim",
@@ -79,11 +82,15 @@ fn crates_depend_in_one_direction() {
             "lockstep-predict",
             vec!["lockstep-topology", "lockstep-models", "lockstep-report", "lockstep-experiment", "lockstep-sim"],
         ),
-        ("lockstep-report", vec!["lockstep-topology", "lockstep-models"]),
-        ("lockstep-experiment", vec!["lockstep-topology", "lockstep-models", "lockstep-report", "lockstep-sim"]),
-        ("lockstep-sim", vec!["lockstep-topology", "lockstep-models"]),
-        ("lockstep-cuda", vec!["lockstep-topology", "lockstep-models", "lockstep-exec"]),
-        ("lockstep-exec", vec!["lockstep-topology", "lockstep-models"]),
+        ("lockstep-report", vec!["lockstep-topology", "lockstep-models", "lockstep-readers"]),
+        (
+            "lockstep-experiment",
+            vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-report", "lockstep-sim"],
+        ),
+        ("lockstep-sim", vec!["lockstep-topology", "lockstep-models", "lockstep-readers"]),
+        ("lockstep-cuda", vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-exec"]),
+        ("lockstep-exec", vec!["lockstep-topology", "lockstep-models", "lockstep-readers"]),
+        ("lockstep-readers", vec!["lockstep-topology", "lockstep-models"]),
         ("lockstep-models", vec!["lockstep-topology"]),
         ("lockstep-topology", vec![]),
     ];

@@ -20,7 +20,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn model() -> Model {
-    Model::load("lenet").unwrap()
+    lockstep_readers::load_model("lenet").unwrap()
 }
 
 /// A state of `learners` learners (0: workers of one model) with numbers that no computation would give.
@@ -99,7 +99,7 @@ proptest! {
 
     #[test]
     fn no_torn_or_altered_file_is_taken(cut in 0.0f64..1.0, place in 0.0f64..1.0, bit in 0u8..8) {
-        let model = Model::load("mlp").unwrap();
+        let model = lockstep_readers::load_model("mlp").unwrap();
         let bytes = checkpoint(&model, 0, 12, false).to_bytes(&model).unwrap();
         let torn = &bytes[..(cut * bytes.len() as f64) as usize];
         prop_assert!(Checkpoint::from_bytes("c", torn).is_err());

@@ -390,5 +390,5 @@ fn csv_has_a_header_and_a_line_per_row() {
     let text = stdout(&folder("csv"), &["models", "list", "--format", "csv"]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("name,layers,input,classes,parameters,"), "{text}");
-    assert_eq!(lines.len(), 1 + lockstep_models::Model::zoo().len());
+    assert_eq!(lines.len(), 1 + lockstep_readers::zoo().len());
 }

@@ -26,7 +26,7 @@ fn dropping(classes: u32, side: bool, flat: &str) -> Arc<Model> {
     );
     let text =
         format!("name = \"net\"\ninput = [2, 6, 6]\nlayer = [\n{}]\n", layers.replace("CLASSES", &classes.to_string()));
-    Arc::new(Model::parse("net.toml", &text).unwrap())
+    Arc::new(lockstep_readers::parse_model("net.toml", &text).unwrap())
 }
 
 fn models() -> impl Strategy<Value = Arc<Model>> {
@@ -86,7 +86,7 @@ proptest! {
 /// Kumar et al. 2018, §4.3: "more memory usage for the first GPU", by the samples, scores and losses of the other ranks.
 #[test]
 fn the_first_rank_of_a_node_holds_more() {
-    let model = Arc::new(Model::load("lenet").unwrap());
+    let model = Arc::new(lockstep_readers::load_model("lenet").unwrap());
     let job = Job { strategy: Spread::FirstDeviceTable, bucket: Bucket::Whole, ..Job::new(model, 4, 8) };
     let program = job.program().unwrap();
     let of = |role| Memory::of_role(&program, role, 1).unwrap();
@@ -102,7 +102,7 @@ fn the_first_rank_of_a_node_holds_more() {
 #[test]
 fn what_the_table_does_not_serve_is_refused() {
     let refused = |change: fn(&mut Job)| {
-        let mut job = Job::new(Arc::new(Model::load("lenet").unwrap()), 4, 8);
+        let mut job = Job::new(Arc::new(lockstep_readers::load_model("lenet").unwrap()), 4, 8);
         job.strategy = Spread::FirstDeviceTable;
         change(&mut job);
         job.program().unwrap_err().to_string()
@@ -115,7 +115,8 @@ fn what_the_table_does_not_serve_is_refused() {
 /// A single device shares with nobody.
 #[test]
 fn with_a_rank_a_node_it_is_ssgd() {
-    let job = Job { node_sizes: Some(vec![1; 3]), ..Job::new(Arc::new(Model::load("mlp").unwrap()), 3, 8) };
+    let job =
+        Job { node_sizes: Some(vec![1; 3]), ..Job::new(Arc::new(lockstep_readers::load_model("mlp").unwrap()), 3, 8) };
     let table = Job { strategy: Spread::FirstDeviceTable, ..job.clone() };
     assert_eq!(table.program().unwrap().roles, job.program().unwrap().roles);
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use lockstep_exec::{Arenas, Evaluations, RunOptions, data::Dataset, run};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
-    Bucket, Decay, Job, Model, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, Target, WarmUp,
-    random_model,
+    Bucket, Decay, Job, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, Target, WarmUp, random_model,
 };
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Schedule};
 use proptest::prelude::*;
@@ -209,7 +208,7 @@ fn losses_add_their_gradients_times_their_weights() {
     };
     let auxiliary = "{ kind = \"softmax_cross_entropy\", loss_weight = 0.5, inputs = \"scores\" },\n".repeat(2);
     let trained = |losses: &str, learning_rate: f64, workers: u32| {
-        let job = Job::new(Arc::new(Model::parse("m.toml", &text(losses)).unwrap()), workers, 4);
+        let job = Job::new(Arc::new(lockstep_readers::parse_model("m.toml", &text(losses)).unwrap()), workers, 4);
         let optimizer = Optimizer { learning_rate, momentum: 0.5, ..plain() };
         let (data, _) = Dataset::load("synthetic:64", &job.model).unwrap();
         let options = RunOptions { steps: STEPS, warm_up: 0, seed: 3, optimizer, ..RunOptions::default() };
@@ -252,7 +251,7 @@ fn each_strategy_is_as_equivalent_as_it_claims() {
     let text = "name = \"m\"\ninput = [1, 6, 6]\nlayer = [\n{ kind = \"conv2d\", out_channels = 4, kernel = 3 },\n\
                 { kind = \"relu\" },\n{ kind = \"dense\", out_features = 16 },\n{ kind = \"relu\" },\n\
                 { kind = \"dense\", out_features = 4 },\n{ kind = \"softmax_cross_entropy\" },\n]\n";
-    let model = Arc::new(Model::parse("m.toml", text).unwrap());
+    let model = Arc::new(lockstep_readers::parse_model("m.toml", text).unwrap());
     let optimizer = Optimizer { momentum: 0.5, ..plain() };
     let (data, _) = Dataset::load("synthetic:400", &model).unwrap();
     let on = |strategy: &str, learners| Job {

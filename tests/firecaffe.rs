@@ -19,7 +19,7 @@ fn model(dropout: bool) -> Arc<Model> {
          {{ kind = \"dense\", out_features = 16 }},\n{{ kind = \"relu\" }},\n{drop}\n\
          {{ kind = \"dense\", out_features = 5 }},\n{{ kind = \"logistic_cross_entropy\" }},\n]\n"
     );
-    Arc::new(Model::parse("small.toml", &text).unwrap())
+    Arc::new(lockstep_readers::parse_model("small.toml", &text).unwrap())
 }
 
 fn program(algorithm: &str, workers: u32, dropout: bool) -> Program {
@@ -125,7 +125,7 @@ fn a_dense_layer_is_a_convolution_as_large_as_its_input() {
     let of = |layer: &str| {
         let text =
             format!("name = \"m\"\ninput = [3, 4, 5]\nlayer = [{{ {layer} }}, {{ kind = \"softmax_cross_entropy\" }}]");
-        let model = Model::parse("m.toml", &text).unwrap();
+        let model = lockstep_readers::parse_model("m.toml", &text).unwrap();
         let work =
             [Pass::Forward, Pass::BackwardData, Pass::BackwardWeight].map(|pass| model.layers()[1].work(pass, 8));
         (model.parameter_elements(), work)

@@ -7,7 +7,7 @@ use std::io::Read;
 
 use lockstep_exec::{Log, Position, State};
 use lockstep_measure::checkpoint::Checkpoint;
-use lockstep_models::{Judge, Model};
+use lockstep_models::Judge;
 
 const INPUTS: u64 = 1000;
 
@@ -148,7 +148,7 @@ fn onnx_files() {
 
 #[test]
 fn network_definitions() {
-    holds("caffe", readers::caffe, &files("models/src/model/caffe/tests", ".prototxt"), INPUTS / 4);
+    holds("caffe", readers::caffe, &files("models/readers/src/caffe/tests", ".prototxt"), INPUTS / 4);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn driver_logs() {
 
 #[test]
 fn checkpoints() {
-    let model = Model::parse(
+    let model = lockstep_readers::parse_model(
         "m.toml",
         "name = \"small\"\ninput = [1, 2, 2]\n[[layer]]\nkind = \"dense\"\nout_features = 2\n\
          [[layer]]\nkind = \"softmax_cross_entropy\"\n",

@@ -50,7 +50,7 @@ impl Net {
         layers +=
             &format!("{{ kind = \"dense\", out_features = {} }},\n{{ kind = \"{}\" }},\n", self.classes, self.loss);
         let text = format!("name = \"net\"\ninput = [2, 8, 8]\nlayer = [\n{layers}]\n");
-        Arc::new(Model::parse("net.toml", &text).unwrap())
+        Arc::new(lockstep_readers::parse_model("net.toml", &text).unwrap())
     }
 }
 
@@ -290,7 +290,7 @@ proptest! {
 /// Krizhevsky 2014 §4.2: "the algorithm ceases to be a pure parallelization of SGD", and is no other one that is near.
 #[test]
 fn a_variable_batch_trains_like_nothing_else() {
-    let job = Job::new(Arc::new(Model::load("lenet").unwrap()), 2, 4);
+    let job = Job::new(Arc::new(lockstep_readers::load_model("lenet").unwrap()), 2, 4);
     let with = |strategy: &str| {
         let job = Job { strategy: strategy.parse().unwrap(), ..job.clone() };
         (train(&job, STEPS, optimizer(), 1).parameters, job)

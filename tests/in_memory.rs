@@ -57,7 +57,7 @@ proptest! {
 fn a_shuffle_sends_what_changes_hands() {
     let bytes = |groups, shuffle_every| {
         let sampling = Sampling::Partitioned { groups, shuffle_every };
-        let model = Arc::new(lockstep_models::Model::load("mlp").unwrap());
+        let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
         let job = Job { sampling, node_sizes: Some(vec![1; 4]), ..Job::new(model, 4, 8) };
         let program = job.program().unwrap();
         let data = data(&program, 400, 2);
@@ -78,13 +78,13 @@ fn a_shuffle_sends_what_changes_hands() {
 #[test]
 fn strategies_that_draw_otherwise_are_refused() {
     for strategy in ["sma", "hybrid:b", "first-device-table"] {
-        let model = Arc::new(lockstep_models::Model::load("lenet").unwrap());
+        let model = Arc::new(lockstep_readers::load_model("lenet").unwrap());
         let sampling = "partitioned".parse().unwrap();
         let job = Job { strategy: strategy.parse().unwrap(), sampling, ..Job::new(model, 4, 8) };
         let refused = job.program().unwrap_err().to_string();
         assert!(refused.contains("take one-shuffle or per-node"), "{strategy}: {refused}");
     }
-    let model = Arc::new(lockstep_models::Model::load("mlp").unwrap());
+    let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
     let job = Job { sampling: "partitioned:groups=2".parse().unwrap(), ..Job::new(model, 3, 8) };
     assert!(job.program().unwrap_err().to_string().contains("do not divide 1 nodes"));
 }

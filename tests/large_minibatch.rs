@@ -11,7 +11,7 @@ use lockstep_exec::{Evaluations, ExecError, RunOptions, run};
 use lockstep_models::{Job, Layer, Model, MomentumForm, Op, Optimizer, Phase, Program, SgdStep, Target, random_model};
 
 fn program(model: &str, workers: u32, batch_per_rank: u32) -> Program {
-    Job::new(Arc::new(Model::load(model).unwrap()), workers, batch_per_rank).program().unwrap()
+    Job::new(Arc::new(lockstep_readers::load_model(model).unwrap()), workers, batch_per_rank).program().unwrap()
 }
 
 /// A small model with batch norm.

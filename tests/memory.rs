@@ -7,7 +7,7 @@ use lockstep_exec::device::cpu::{Mode, Threads, workspace_bytes};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError, RunOptions, run};
 use lockstep_models::memory::{Memory, Plan, Reuse};
-use lockstep_models::{Job, Model, Op, Phase, Program, random_model};
+use lockstep_models::{Job, Op, Phase, Program, random_model};
 use lockstep_topology::ErrorPlace;
 
 fn learn(replica: &mut Replica, program: &Program, half: bool) {
@@ -50,7 +50,7 @@ fn an_arena_serves_learners_that_take_turns() {
 #[test]
 fn a_run_takes_what_its_plan_says() {
     for name in ["lenet", "resnet-32", "googlenet:image=64,classes=10"] {
-        let program = Job::new(Arc::new(Model::load(name).unwrap()), 1, 2).program().unwrap();
+        let program = Job::new(Arc::new(lockstep_readers::load_model(name).unwrap()), 1, 2).program().unwrap();
         let arena = Plan::of_role(&program, &program.roles[0], Reuse::Full).elements * 4;
         let memory = Memory::of_role(&program, 0, 1).unwrap();
         assert!(arena as u64 <= memory.activations, "{name}: what kernels keep comes on top");
@@ -66,7 +66,7 @@ fn a_run_takes_what_its_plan_says() {
 
 #[test]
 fn a_run_that_cannot_fit_is_refused_before_it_takes_anything() {
-    let program = Job::new(Arc::new(Model::load("vgg-16").unwrap()), 8, 1 << 16).program().unwrap();
+    let program = Job::new(Arc::new(lockstep_readers::load_model("vgg-16").unwrap()), 8, 1 << 16).program().unwrap();
     let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();
     let error = run(&program, &data, &RunOptions::default()).err().expect("terabytes");
     let ExecError::Input(error) = error else { panic!("{error}") };

@@ -9,7 +9,7 @@ use lockstep_models::profile::{
     CopyEntry, DirectEntry, GpuEntry, HardwareEntry, Interval, PROFILE_VERSION, Point, Profile, SumEntry,
     TransportEntry, chain_key,
 };
-use lockstep_models::{Bucket, Job, Model, Op, Program};
+use lockstep_models::{Bucket, Job, Op, Program};
 
 use crate::commands::{folder, number};
 
@@ -48,7 +48,7 @@ fn error_of(output: &Output) -> String {
 }
 
 fn program(batch: u32) -> Program {
-    let model = Arc::new(Model::load("lenet").expect("a model"));
+    let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
     Job { bucket: Bucket::Whole, ..Job::new(model, 1, batch) }.program().expect("a program")
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::{Log, Observer, Order, Run, RunOptions, Snapshot, run};
 use lockstep_measure::checkpoint::{Checkpoint, claims_behind, claims_from};
-use lockstep_models::{Claim, Decay, Job, Model, Optimizer, Program, WarmUp, random_model};
+use lockstep_models::{Claim, Decay, Job, Optimizer, Program, WarmUp, random_model};
 use lockstep_topology::InputError;
 use proptest::prelude::*;
 
@@ -109,7 +109,7 @@ fn job(strategy: &str, workers: u32, accumulate: u32, method: &str, seed: u64) -
     let learns = strategy.starts_with("sma") || strategy.starts_with("ea");
     let splits = !learns && strategy != "ssgd";
     // Strategies that cut layers need dense ones, which LeNet has; the others take any model.
-    let model = if splits { Model::load("lenet").unwrap() } else { random_model(seed, true) };
+    let model = if splits { lockstep_readers::load_model("lenet").unwrap() } else { random_model(seed, true) };
     let accumulate = if learns || splits { 1 } else { accumulate };
     let (workers, method) = if splits { (workers.max(2), "ring") } else { (workers, method) };
     // Reference models are there where several devices have several learners each.
@@ -162,7 +162,7 @@ proptest! {
 /// On another number of ranks no sample of the epoch comes twice: what is left of it is cut anew.
 #[test]
 fn another_number_of_ranks_takes_no_sample_twice() {
-    let model = Arc::new(Model::load("mlp").unwrap());
+    let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
     let (data, _) = Dataset::load("synthetic:220", &model).unwrap();
     let of = |workers, batch| Job::new(Arc::clone(&model), workers, batch).program().unwrap();
     let (before, after) = (of(4, 5), of(3, 7));

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use lockstep_exec::Arenas;
 use lockstep_exec::data::Dataset;
-use lockstep_models::{Job, Model, Optimizer, Program};
+use lockstep_models::{Job, Optimizer, Program};
 use lockstep_sim::{Conditions, NetworkModel, Platform, Roofline, simulate};
 use lockstep_topology::{Cluster, Hosting, HostingRule, Placement, PlacementRule};
 
 use crate::reference;
 
 fn program(name: &str, workers: u32, batch: u32) -> Program {
-    let model = Model::load(name).unwrap_or_else(|error| panic!("{error}"));
+    let model = lockstep_readers::load_model(name).unwrap_or_else(|error| panic!("{error}"));
     Job::new(Arc::new(model), workers, batch).program().unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
@@ -31,7 +31,7 @@ fn simulated_step_s(name: &str) -> f64 {
 #[test]
 fn every_model_is_simulated_and_costs_order_them() {
     let seconds: Vec<(String, f64)> =
-        Model::zoo().into_iter().map(|name| (name.clone(), simulated_step_s(&name))).collect();
+        lockstep_readers::zoo().into_iter().map(|name| (name.clone(), simulated_step_s(&name))).collect();
     let of = |wanted: &str| seconds.iter().find(|(name, _)| name == wanted).map(|(_, seconds)| *seconds).unwrap();
     assert!(seconds.iter().all(|(_, seconds)| *seconds > 0.0), "{seconds:?}");
     // More work and more to exchange takes longer on the same machine.
@@ -74,7 +74,7 @@ fn every_model_trains_a_step() {
         ("vgg-19", "image=32,classes=10"),
     ];
     let names: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, Model::zoo());
+    assert_eq!(names, lockstep_readers::zoo());
     // Variants that differ from another by a stride or by more of the same layers are left to a thorough run.
     let thorough = std::env::var_os("LOCKSTEP_THOROUGH").is_some();
     for (name, sizes) in settings {

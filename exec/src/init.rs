@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn lenet_starts_as_its_model_says() {
-        let model = Model::load("lenet").unwrap();
+        let model = lockstep_readers::load_model("lenet").unwrap();
         let values = parameters(&model, 1);
         assert_eq!(values.len(), 1_111_946);
         for parameter in model.layers().iter().flat_map(|node| &node.parameters) {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn statistics_are_means_of_zero_then_variances_of_one() {
-        let model = Model::load("resnet-32").unwrap();
+        let model = lockstep_readers::load_model("resnet-32").unwrap();
         let values = statistics(&model);
         let mut seen = 0;
         for range in model.layers().iter().filter_map(|node| node.statistics.clone()) {
@@ -138,7 +138,7 @@ mod tests {
             seen += own.len();
         }
         assert!(seen > 0 && seen == values.len());
-        assert!(statistics(&Model::load("lenet").unwrap()).is_empty());
+        assert!(statistics(&lockstep_readers::load_model("lenet").unwrap()).is_empty());
     }
 
     proptest! {

@@ -162,7 +162,7 @@ fn in_meminfo(text: &str) -> Option<u64> {
 mod tests {
     use std::sync::Arc;
 
-    use lockstep_models::{Job, Model};
+    use lockstep_models::Job;
 
     use lockstep_topology::ErrorPlace;
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_what_would() {
-        let job = Job::new(Arc::new(Model::load("resnet-32").unwrap()), 4, 64);
+        let job = Job::new(Arc::new(lockstep_readers::load_model("resnet-32").unwrap()), 4, 64);
         let program = job.program().unwrap();
         let workspace = |program: &Program| Some(workspace_bytes(program, &Threads::one()));
         let refused = |available, ranks| check_against(available, &program, 0..ranks, workspace(&program)).err();

@@ -7,8 +7,6 @@
 //! handles messages), else it is called `wait`.
 
 mod runs;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 
@@ -86,7 +84,7 @@ impl CriticalPath {
 }
 
 /// The kind of a segment, both backward phases being one.
-fn kind(program: &Program, segment: &Segment) -> &'static str {
+pub fn kind(program: &Program, segment: &Segment) -> &'static str {
     let Some(task) = segment.task else { return WAIT };
     match &program.roles[program.role_of(segment.rank)].tasks[task as usize].op {
         Op::Compute { phase, .. } if *phase != crate::Phase::Forward => "backward",

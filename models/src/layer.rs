@@ -119,7 +119,7 @@ pub const KINDS: &[Kind] = &[
 
 impl Layer {
     /// The input of a model with samples of this shape.
-    pub(crate) fn input(shape: Shape) -> Layer {
+    pub fn input(shape: Shape) -> Layer {
         Layer::Input(Samples(shape))
     }
 

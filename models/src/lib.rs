@@ -46,7 +46,7 @@ pub use layer::{
     Scale, Shape, Work,
 };
 pub use layer_id::LayerId;
-pub use model::{Gather, Model, Node, Parameter, Piece, ShardLayer, Sharding, random_model};
+pub use model::{Draft, Gather, Model, Node, Parameter, Piece, ShardLayer, Sharding, node_first, random_model};
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
 pub use partition::Partition;
 pub use passes::fused_chains;
@@ -56,7 +56,7 @@ pub use ranks::{RankGroup, RankRange};
 pub use sampling::Sampling;
 pub use span::Span;
 pub use straggling::straggling_s;
-pub use strategy::{Bucket, EaSgd, Job, Scheme, Sma, Strategy};
+pub use strategy::{Bucket, EaSgd, Job, Scheme, Shard, Sma, Strategy};
 pub use task::{After, Exchange, Op, Phase, Stream, Task, TaskId};
 pub use timeline::{Step, Timeline, WAIT, median, quantile};
 pub use totals::{Total, Totals};

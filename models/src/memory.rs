@@ -6,8 +6,6 @@
 mod activations;
 mod arrange;
 mod plan;
-#[cfg(test)]
-mod tests;
 
 use lockstep_topology::InputError;
 

@@ -4,31 +4,22 @@
 //! forward pass and the reverse a backward pass; whoever holds a `Model` holds a valid one.
 
 mod arbitrary;
-mod block;
 mod build;
-mod caffe;
-mod expression;
 mod inits;
-mod kinds;
 mod node_first;
-mod onnx;
 mod order;
-mod read;
 mod shard;
-mod sizes;
-mod sketch;
 mod work;
-mod zoo;
 
 use std::ops::Range;
 
-use lockstep_topology::InputError;
 use petgraph::graph::DiGraph;
 
 use crate::layer::{Init, InitRules};
 use crate::{Layer, LayerId, Shape};
 pub use arbitrary::random_model;
-pub(crate) use node_first::node_first;
+pub use build::Draft;
+pub use node_first::node_first;
 pub(crate) use shard::shard;
 pub use shard::{Gather, Piece, ShardLayer, Sharding};
 
@@ -103,61 +94,6 @@ pub struct Model {
 }
 
 impl Model {
-    /// The model called so in the zoo, or the one in the file at that path. Variants and sizes may follow a colon:
-    /// `alexnet:ungrouped`, `resnet-50:image=64,classes=10`, `nets/mine.toml:wide`.
-    ///
-    /// # Errors
-    /// Neither exists (the nearest names are listed), or what [`Model::parse`] refuses.
-    pub fn load(name_or_path: &str) -> Result<Model, InputError> {
-        zoo::load(name_or_path)
-    }
-
-    /// The model that `text`, the content of `file`, describes (the format is in `docs/models.md`).
-    ///
-    /// # Errors
-    /// File, line, value and cure of the first mistake.
-    ///
-    /// ```
-    /// # use lockstep_models::Model;
-    /// let text = r#"
-    /// name = "tiny"
-    /// input = [1, 2, 2]
-    /// [[layer]]
-    /// kind = "dense"
-    /// out_features = 3
-    /// [[layer]]
-    /// kind = "softmax_cross_entropy"
-    /// "#;
-    /// let model = Model::parse("tiny.toml", text)?;
-    /// assert_eq!(model.parameter_elements(), 4 * 3 + 3);
-    /// # Ok::<(), lockstep_topology::InputError>(())
-    /// ```
-    pub fn parse(file: &str, text: &str) -> Result<Model, InputError> {
-        read::parse(file, text, "")
-    }
-
-    /// The model in `bytes`, the content of the ONNX file `file`; its name is the file's. Parameters start anew: of weights
-    /// only shapes are read.
-    ///
-    /// # Errors
-    /// The byte or node of the first mistake, or of the first operator without a layer here.
-    pub fn from_onnx(file: &str, bytes: &[u8]) -> Result<Model, InputError> {
-        onnx::parse(file, bytes)
-    }
-
-    /// The model that `text`, the content of `file`, defines as Caffe's networks are (`.prototxt`), to train or to deploy.
-    ///
-    /// # Errors
-    /// The line of the first mistake, or of the first layer that there is none for here.
-    pub fn from_caffe(file: &str, text: &str) -> Result<Model, InputError> {
-        caffe::parse(file, text)
-    }
-
-    /// Names of the models that come with the project, each file's variants behind it.
-    pub fn zoo() -> Vec<String> {
-        zoo::names()
-    }
-
     /// The model's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -218,6 +154,3 @@ impl Model {
         self.nodes[0].output
     }
 }
-
-#[cfg(test)]
-mod tests;

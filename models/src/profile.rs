@@ -14,7 +14,7 @@ use lockstep_topology::{ErrorPlace, InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
 pub use gpu::{CopyEntry, DirectEntry, GpuEntry, HardwareEntry, LearnersEntry, MemoryEntry, SumEntry};
-pub use key::{chain_key, read_key};
+pub use key::{chain_key, key_of, read_key};
 pub use noise::NoiseTrace;
 
 /// The version of the format that this code writes and reads.

@@ -13,8 +13,6 @@ mod settings;
 mod sma;
 mod split;
 mod ssgd;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,14 +52,14 @@ pub enum Strategy {
 }
 
 /// The model that each rank has, and how it was cut out of the whole one.
-pub(crate) type Shard = (Arc<Model>, Arc<Sharding>);
+pub type Shard = (Arc<Model>, Arc<Sharding>);
 
 impl Strategy {
     /// The graph of one optimizer step of `job`, with the model that each rank has where it is not all of the job's.
     ///
     /// # Errors
     /// A model that the strategy cannot split, groups that do not divide the ranks, settings that it does not serve.
-    pub(crate) fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+    pub fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         let (front, passes, variable_batch) = match self {
             Strategy::Ssgd => return Ok((ssgd::graph(job), None)),
             Strategy::FirstDeviceTable => return device_table::graph(job),

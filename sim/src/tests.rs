@@ -23,7 +23,7 @@ pub(crate) mod world;
 
 use std::sync::Arc;
 
-use lockstep_models::{Job, Model, Phase, Program};
+use lockstep_models::{Job, Phase, Program};
 use lockstep_topology::cluster::{Device, Route};
 use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, Group, HostingRule, Time};
 
@@ -93,7 +93,7 @@ impl World {
 
 /// A multi-layer perceptron's job.
 fn mlp(workers: u32) -> Job {
-    Job::new(Arc::new(Model::load("mlp").expect("in the zoo")), workers, 8)
+    Job::new(Arc::new(lockstep_readers::load_model("mlp").expect("in the zoo")), workers, 8)
 }
 
 fn program(job: &Job) -> Program {

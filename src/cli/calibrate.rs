@@ -9,7 +9,6 @@ use lockstep_measure::calibrate::{
 };
 use lockstep_measure::host::Cores;
 use lockstep_measure::quiet::Quiet;
-use lockstep_models::Model;
 use lockstep_models::profile::{NoiseTrace, Profile};
 use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
@@ -56,7 +55,7 @@ impl Calibrate {
             }
             None => {
                 let models: Result<Vec<_>, InputError> =
-                    self.model.iter().map(|name| Model::load(name).map(Arc::new)).collect();
+                    self.model.iter().map(|name| lockstep_readers::load_model(name).map(Arc::new)).collect();
                 let mut batches = self.batch_per_rank.clone();
                 batches.sort_unstable();
                 batches.dedup();

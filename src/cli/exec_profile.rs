@@ -8,7 +8,6 @@ use lockstep_measure::calibrate::{CalibrationRow, rows};
 use lockstep_measure::host::Cores;
 use lockstep_measure::profile::{Wanted, gpu_rows, profile};
 use lockstep_measure::quiet::Quiet;
-use lockstep_models::Model;
 use lockstep_models::profile::GpuEntry;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_writable, write_atomically};
@@ -58,7 +57,7 @@ impl Profile {
     pub(super) fn run(self) -> Result<(), Failure> {
         let load = |name: &String| {
             // A name that nobody knows has no place of its own.
-            Model::load(name).map(Arc::new).map_err(|error| error.or_at(ErrorPlace::Flag("model")))
+            lockstep_readers::load_model(name).map(Arc::new).map_err(|error| error.or_at(ErrorPlace::Flag("model")))
         };
         let models: Result<Vec<_>, InputError> = self.model.iter().map(load).collect();
         let models = models?;

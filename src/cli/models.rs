@@ -68,7 +68,7 @@ impl Models {
         match self {
             Models::List(List { format }) => {
                 let row = |name: &String| Ok(model_row(&load(name)?));
-                let rows: Result<Vec<ModelRow>, InputError> = Model::zoo().iter().map(row).collect();
+                let rows: Result<Vec<ModelRow>, InputError> = lockstep_readers::zoo().iter().map(row).collect();
                 Report::new(rows?, Vec::new()).print(format)
             }
             Models::Show(Show { model, memory: true, batch, format }) => {
@@ -100,7 +100,7 @@ impl Models {
 /// A model by its name or path, the place of errors being the argument.
 fn load(name: &str) -> Result<Model, InputError> {
     // A name that nobody knows has no place of its own.
-    Model::load(name).map_err(|error| error.or_at("MODEL"))
+    lockstep_readers::load_model(name).map_err(|error| error.or_at("MODEL"))
 }
 
 fn flops(model: &Model, passes: &[Pass]) -> f64 {

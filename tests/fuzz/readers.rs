@@ -47,17 +47,17 @@ fn used(model: Result<Model, lockstep_topology::InputError>) -> bool {
 
 /// A model in the project's own form.
 pub(crate) fn model(input: &[u8]) -> bool {
-    used(Model::parse("m.toml", &text(input)))
+    used(lockstep_readers::parse_model("m.toml", &text(input)))
 }
 
 /// A model in ONNX's.
 pub(crate) fn onnx(input: &[u8]) -> bool {
-    used(Model::from_onnx("m.onnx", input))
+    used(lockstep_readers::read_onnx("m.onnx", input))
 }
 
 /// A model in Caffe's.
 pub(crate) fn caffe(input: &[u8]) -> bool {
-    used(Model::from_caffe("m.prototxt", &text(input)))
+    used(lockstep_readers::read_caffe("m.prototxt", &text(input)))
 }
 
 /// A flight record, and what `exec inspect` says of it.
@@ -68,7 +68,7 @@ pub(crate) fn record(input: &[u8]) -> bool {
 /// A driver's log, replayed for two learners.
 pub(crate) fn claims(input: &[u8]) -> bool {
     let Ok(claims) = lockstep_experiment::driver_log::parse("l.jsonl", &text(input)) else { return false };
-    let model = Model::parse(
+    let model = lockstep_readers::parse_model(
         "m.toml",
         "name = \"small\"\ninput = [1, 2, 2]\n[[layer]]\nkind = \"dense\"\nout_features = 2\n\
          [[layer]]\nkind = \"softmax_cross_entropy\"\n",

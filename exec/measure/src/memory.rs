@@ -78,8 +78,8 @@ mod tests {
     /// Never below what is live, never above everything side by side, for every model and variant.
     #[test]
     fn plans_of_the_zoo_lie_between_live_and_unplanned() {
-        for name in Model::zoo() {
-            let model = Arc::new(Model::load(&name).expect("a model of the zoo"));
+        for name in lockstep_readers::zoo() {
+            let model = Arc::new(lockstep_readers::load_model(&name).expect("a model of the zoo"));
             let (rows, notes) = rows(&model, 4).expect("a batch of four");
             for row in &rows {
                 assert!(

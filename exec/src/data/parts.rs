@@ -165,7 +165,7 @@ impl Dataset {
 mod tests {
     use std::sync::Arc;
 
-    use lockstep_models::{Job, Model, Sampling};
+    use lockstep_models::{Job, Sampling};
     use proptest::prelude::*;
 
     use super::*;
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn parts_smaller_than_a_batch_are_refused() {
         let sampling = Sampling::Partitioned { groups: 1, shuffle_every: None };
-        let job = Job { sampling, ..Job::new(Arc::new(Model::load("mlp").unwrap()), 4, 16) };
+        let job = Job { sampling, ..Job::new(Arc::new(lockstep_readers::load_model("mlp").unwrap()), 4, 16) };
         let refused = Parts::new(&job.program().unwrap(), 63, 1).unwrap_err().to_string();
         assert!(refused.contains("15 each, less than a batch of 16"), "{refused}");
         assert!(Parts::new(&job.program().unwrap(), 64, 1).unwrap().is_some());

@@ -9,7 +9,7 @@ fn small() -> Dataset {
 
 #[test]
 fn the_digits_are_normalised_by_their_training_part() {
-    let model = Model::load("lenet").unwrap();
+    let model = lockstep_readers::load_model("lenet").unwrap();
     let (train, held_out) = Dataset::load("mnist", &model).unwrap();
     assert_eq!((train.len(), held_out.len(), train.classes()), (4_000, 1_000, 10));
     let figures = Normalisation::of(&train);
@@ -33,7 +33,7 @@ fn the_documented_figures_are_those_of_the_digits() {
 #[test]
 fn synthetic_data_take_the_shape_of_the_model() {
     for (model, shape) in [("lenet", (1, 28, 28)), ("resnet-32", (3, 32, 32))] {
-        let model = Model::load(model).unwrap();
+        let model = lockstep_readers::load_model(model).unwrap();
         let (train, held_out) = Dataset::load("synthetic:40", &model).unwrap();
         let found = train.shape();
         assert_eq!((found.channels, found.height, found.width), shape);
@@ -41,7 +41,7 @@ fn synthetic_data_take_the_shape_of_the_model() {
         let figures = Normalisation::of(&train);
         assert!(figures.mean.iter().all(|mean| mean.abs() < 1e-6), "{figures:?}");
     }
-    let (train, held_out) = Dataset::load("synthetic", &Model::load("lenet").unwrap()).unwrap();
+    let (train, held_out) = Dataset::load("synthetic", &lockstep_readers::load_model("lenet").unwrap()).unwrap();
     assert_eq!((train.len(), held_out.len()), (4_000, 1_000));
 }
 
@@ -58,7 +58,7 @@ fn patches_of_larger_images_fit_a_smaller_model() {
     let of = |pixels: u32| {
         let text =
             include_str!("../../../models/zoo/mlp.toml").replace("[1, 28, 28]", &format!("[1, {pixels}, {pixels}]"));
-        Model::parse("patches.toml", &text).unwrap()
+        lockstep_readers::parse_model("patches.toml", &text).unwrap()
     };
     let error = Dataset::load("mnist", &of(24)).unwrap_err().to_string();
     assert!(error.contains("images of 1×28×28: the model mlp takes 1×24×24: take patches of them"), "{error}");
@@ -103,7 +103,7 @@ fn data_that_do_not_fit_the_model_are_refused() {
     assert_eq!(data.check_takes("tiny", data.shape, 1_000), Ok(()), "a model may know more classes");
     let error = data.check_takes("tiny", data.shape, 2).unwrap_err().to_string();
     assert_eq!(error, "small: 3 classes: the model tiny tells 2 apart: give its last layer 3 outputs");
-    let error = Dataset::load("mnist", &Model::load("resnet-32").unwrap()).unwrap_err().to_string();
+    let error = Dataset::load("mnist", &lockstep_readers::load_model("resnet-32").unwrap()).unwrap_err().to_string();
     assert!(
         error.contains("mnist: images of 1×28×28: the model resnet-32 takes 3×32×32: choose other data"),
         "{error}"
@@ -112,7 +112,7 @@ fn data_that_do_not_fit_the_model_are_refused() {
 
 #[test]
 fn what_is_no_data_set_is_refused_with_the_nearest_name() {
-    let model = Model::load("mlp").unwrap();
+    let model = lockstep_readers::load_model("mlp").unwrap();
     for (what, message) in [
         ("mnits", "--data: mnits: there is no such folder: did you mean mnist?"),
         ("sythetic", "did you mean synthetic?"),
@@ -129,7 +129,7 @@ fn what_is_no_data_set_is_refused_with_the_nearest_name() {
 /// Of 400 and 100 digits of each class a tenth: the same ones each time, none twice, normalised by the subset's own figures.
 #[test]
 fn a_subset_is_fixed_and_has_its_share_of_each_class() {
-    let mlp = Model::load("mlp").unwrap();
+    let mlp = lockstep_readers::load_model("mlp").unwrap();
     let (train, held_out) = Dataset::load("mnist:400+100", &mlp).unwrap();
     assert_eq!((train.len(), held_out.len()), (400, 100));
     for class in 0..10 {

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use lockstep_models::{Job, Model, median};
+use lockstep_models::{Job, median};
 
 use super::*;
 use crate::data::Dataset;
@@ -11,7 +11,7 @@ use crate::run::{RunOptions, run};
 
 #[test]
 fn the_last_thousand_are_kept_while_others_read() {
-    let job = Job::new(Arc::new(Model::load("mlp").unwrap()), 2, 4);
+    let job = Job::new(Arc::new(lockstep_readers::load_model("mlp").unwrap()), 2, 4);
     let program = job.program().unwrap();
     let flights = Flights::new(&program, 0, 0..2);
     let recorder = flights.of(1);
@@ -53,7 +53,7 @@ fn the_last_thousand_are_kept_while_others_read() {
 fn cost_of_a_record() {
     const ROUNDS: usize = 101;
     const OPERATIONS: u64 = 100_000;
-    let job = Job::new(Arc::new(Model::load("mlp").unwrap()), 1, 1);
+    let job = Job::new(Arc::new(lockstep_readers::load_model("mlp").unwrap()), 1, 1);
     let program = job.program().unwrap();
     let flights = Flights::new(&program, 0, 0..1);
     let recorder = flights.of(0);

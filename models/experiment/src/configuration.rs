@@ -159,13 +159,13 @@ impl Experiment {
     /// The model called `name`, with the experiment's initial values; errors are at the line that gives it.
     ///
     /// # Errors
-    /// No name, or whatever [`Model::load`] refuses.
+    /// No name, or whatever [`lockstep_readers::load_model`] refuses.
     pub fn load_model(&self, name: &str) -> Result<Model, InputError> {
         if name.is_empty() {
             let message = "is missing: name a model, e.g. --model lenet, or an experiment file";
             return Err(InputError::flag("model", "", message));
         }
-        let model = Model::load(name).map_err(|error| match error.place {
+        let model = lockstep_readers::load_model(name).map_err(|error| match error.place {
             ErrorPlace::None => self.locate(error.at(ErrorPlace::Flag("model"))),
             _ => error,
         })?;

@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn the_spelling_of_a_model_does_not_change() {
         let mut identity = Identity::default();
-        identity.set_model("model", &Model::load("lenet").expect("in the zoo"));
+        identity.set_model("model", &lockstep_readers::load_model("lenet").expect("in the zoo"));
         assert!(identity.text().contains("kind = \\\\\\\"max_pool\\\\\\\", kernel = [2, 2]"), "{}", identity.text());
         assert_eq!(identity.hash(), "c29ff23f8841");
     }

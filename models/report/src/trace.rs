@@ -121,7 +121,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use lockstep_models::{Bucket, Job, Model};
+    use lockstep_models::{Bucket, Job};
     use serde_json::Value;
 
     use super::*;
@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_trace_parses_and_its_tracks_do_not_overlap() {
-        let job = Job { bucket: Bucket::Layer, ..Job::new(Arc::new(Model::load("lenet").unwrap()), 3, 4) };
+        let job =
+            Job { bucket: Bucket::Layer, ..Job::new(Arc::new(lockstep_readers::load_model("lenet").unwrap()), 3, 4) };
         let program = job.program().unwrap();
         let mut trace = Trace::new();
         for label in ["predicted", "measured \"twice\""] {

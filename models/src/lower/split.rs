@@ -260,6 +260,3 @@ impl Rank<'_> {
         tasks.into_iter().map(|task| After { task, lag: 0 }).collect()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,7 +4,7 @@
 //! lines of splitmix64 instead of a dependency because a seed must mean the same model for ever.
 
 use super::Model;
-use super::build::{Draft, build};
+use super::build::Draft;
 use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
 
 /// A valid model that depends on `seed` alone: an input of at most 3×6×6, 3 to 8 random layers that branch and join,
@@ -25,7 +25,7 @@ pub fn random_model(seed: u64, with_batch_norm: bool) -> Model {
         sketch.grow(with_batch_norm);
     }
     sketch.close();
-    match build(format!("random-{seed}"), "random".to_owned(), sketch.drafts) {
+    match Model::build(format!("random-{seed}"), "random".to_owned(), sketch.drafts) {
         Ok(model) => model,
         Err(error) => unreachable!("each random layer was checked when it was added: {error}"),
     }

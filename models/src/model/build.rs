@@ -15,19 +15,19 @@ const MAX_PARAMETERS: u64 = 1 << 40;
 
 /// A layer that may still be wrong.
 #[derive(Debug, Clone)]
-pub(super) struct Draft {
+pub struct Draft {
     /// Unique name.
-    pub(super) name: String,
+    pub name: String,
     /// What it computes.
-    pub(super) layer: Layer,
+    pub layer: Layer,
     /// Indices of the drafts that feed it.
-    pub(super) inputs: Vec<usize>,
+    pub inputs: Vec<usize>,
     /// How its parameters start.
-    pub(super) inits: Inits,
+    pub inits: Inits,
     /// What a loss counts in the sum of losses.
-    pub(super) loss_weight: f32,
+    pub loss_weight: f32,
     /// File and line.
-    pub(super) place: ErrorPlace,
+    pub place: ErrorPlace,
 }
 
 impl Draft {
@@ -36,47 +36,52 @@ impl Draft {
     }
 }
 
-/// The model of `drafts`, the first of which is its input; names are unique.
-pub(super) fn build(name: String, source: String, drafts: Vec<Draft>) -> Result<Model, InputError> {
-    check_inputs(&drafts)?;
-    let mut links: DiGraph<(), ()> = DiGraph::with_capacity(drafts.len(), drafts.len());
-    drafts.iter().for_each(|_| {
-        links.add_node(());
-    });
-    for (index, draft) in drafts.iter().enumerate() {
-        for input in &draft.inputs {
-            links.add_edge(NodeIndex::new(*input), NodeIndex::new(index), ());
-        }
-    }
-    let order = order(&links).map_err(|cycle| {
-        let first = &drafts[cycle[0]];
-        let mut names: Vec<&str> = cycle.iter().map(|index| drafts[*index].name.as_str()).collect();
-        names.push(&first.name);
-        first.error(format!("the model has a cycle: {}: change the inputs of one of them", names.join(" → ")))
-    })?;
-    check_ends(&drafts, &links)?;
-
-    let mut position = vec![0; drafts.len()];
-    order.iter().enumerate().for_each(|(place, index)| position[*index] = place as u32);
-    let mut arenas = Arenas::default();
-    let mut nodes: Vec<Node> = Vec::with_capacity(drafts.len());
-    for index in &order {
-        let draft = &drafts[*index];
-        let inputs: Vec<LayerId> = draft.inputs.iter().map(|input| LayerId(position[*input])).collect();
-        let input_shapes: Vec<Shape> = inputs.iter().map(|id| nodes[id.index()].output).collect();
-        let output = draft.layer.output_shape(&input_shapes).map_err(|message| draft.error(message))?;
-        let parameters = arenas.parameters(draft, &input_shapes, output)?;
-        let statistics = draft.layer.rule().kind().statistics.then(|| {
-            let start = arenas.statistics;
-            arenas.statistics += 2 * u64::from(output.channels);
-            start..arenas.statistics
+impl Model {
+    /// The model of `drafts`, the first of which is its input; names are unique.
+    ///
+    /// # Errors
+    /// A cycle, shapes that do not fit, losses that differ, or too many parameters, at the place of the draft.
+    pub fn build(name: String, source: String, drafts: Vec<Draft>) -> Result<Model, InputError> {
+        check_inputs(&drafts)?;
+        let mut links: DiGraph<(), ()> = DiGraph::with_capacity(drafts.len(), drafts.len());
+        drafts.iter().for_each(|_| {
+            links.add_node(());
         });
-        let (name, layer) = (draft.name.clone(), draft.layer.clone());
-        let loss_weight = draft.loss_weight;
-        nodes.push(Node { name, layer, inputs, input_shapes, output, parameters, statistics, loss_weight });
+        for (index, draft) in drafts.iter().enumerate() {
+            for input in &draft.inputs {
+                links.add_edge(NodeIndex::new(*input), NodeIndex::new(index), ());
+            }
+        }
+        let order = order(&links).map_err(|cycle| {
+            let first = &drafts[cycle[0]];
+            let mut names: Vec<&str> = cycle.iter().map(|index| drafts[*index].name.as_str()).collect();
+            names.push(&first.name);
+            first.error(format!("the model has a cycle: {}: change the inputs of one of them", names.join(" → ")))
+        })?;
+        check_ends(&drafts, &links)?;
+
+        let mut position = vec![0; drafts.len()];
+        order.iter().enumerate().for_each(|(place, index)| position[*index] = place as u32);
+        let mut arenas = Arenas::default();
+        let mut nodes: Vec<Node> = Vec::with_capacity(drafts.len());
+        for index in &order {
+            let draft = &drafts[*index];
+            let inputs: Vec<LayerId> = draft.inputs.iter().map(|input| LayerId(position[*input])).collect();
+            let input_shapes: Vec<Shape> = inputs.iter().map(|id| nodes[id.index()].output).collect();
+            let output = draft.layer.output_shape(&input_shapes).map_err(|message| draft.error(message))?;
+            let parameters = arenas.parameters(draft, &input_shapes, output)?;
+            let statistics = draft.layer.rule().kind().statistics.then(|| {
+                let start = arenas.statistics;
+                arenas.statistics += 2 * u64::from(output.channels);
+                start..arenas.statistics
+            });
+            let (name, layer) = (draft.name.clone(), draft.layer.clone());
+            let loss_weight = draft.loss_weight;
+            nodes.push(Node { name, layer, inputs, input_shapes, output, parameters, statistics, loss_weight });
+        }
+        check_classes(&nodes, |index| &drafts[order[index]])?;
+        Ok(link(name, source, nodes, &arenas))
     }
-    check_classes(&nodes, |index| &drafts[order[index]])?;
-    Ok(link(name, source, nodes, &arenas))
 }
 
 impl Node {

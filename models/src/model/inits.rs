@@ -9,12 +9,11 @@ impl Model {
     /// The same model with other initial values; a rule for what the model does not have changes nothing.
     ///
     /// ```
-    /// # use lockstep_models::{Init, InitRules, Model};
-    /// let rules = InitRules { residual_gamma: Some(0.0), ..InitRules::default() };
-    /// let model = Model::load("resnet-50")?.with_inits(&rules);
-    /// let zero = |p: &&lockstep_models::Parameter| p.name.ends_with("gamma") && p.init == Init::Constant(0.0);
-    /// assert_eq!(model.layers().iter().flat_map(|node| &node.parameters).filter(zero).count(), 16);
-    /// # Ok::<(), lockstep_topology::InputError>(())
+    /// # use lockstep_models::{Init, InitRules, random_model};
+    /// let rules = InitRules { bias: Some(0.5), ..InitRules::default() };
+    /// let models: Vec<_> = (0..20).map(|seed| random_model(seed, false).with_inits(&rules)).collect();
+    /// let mut parameters = models.iter().flat_map(|model| model.layers()).flat_map(|node| &node.parameters);
+    /// assert!(parameters.any(|parameter| parameter.name.ends_with("bias") && parameter.init == Init::Constant(0.5)));
     /// ```
     #[must_use]
     pub fn with_inits(mut self, rules: &InitRules) -> Model {

@@ -4,7 +4,6 @@
 
 use lockstep_topology::InputError;
 
-use super::build::build;
 use super::shard::draft;
 use super::{Gather, LayerId, Model, ShardLayer};
 use crate::{Layer, Layout};
@@ -13,7 +12,7 @@ use crate::{Layer, Layout};
 ///
 /// # Errors
 /// Scores that other layers take as well: their gradient would be a sum in another order.
-pub(crate) fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), InputError> {
+pub fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), InputError> {
     let (mut drafts, mut layers) = (Vec::new(), Vec::new());
     let is_loss = |id: &LayerId| whole.node(*id).layer.is_loss();
     let mut place = vec![0; whole.layers().len()];
@@ -51,39 +50,6 @@ pub(crate) fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), Inpu
         drafts.push(draft(node.name.clone(), node.layer.clone(), vec![gather], node.loss_weight));
         layers.push(at_first(id, None));
     }
-    let model = build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
+    let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
     Ok((model, layers))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn googlenet_has_three_losses_behind_everything_else() {
-        let whole = Model::load("googlenet:auxiliary").unwrap();
-        let (model, layers) = node_first(&whole).unwrap();
-        let kinds: Vec<bool> = model.layers().iter().map(|node| node.layer.is_loss()).collect();
-        assert_eq!(kinds[kinds.len() - 6..], [false, true, false, true, false, true]);
-        assert!(kinds[..kinds.len() - 6].iter().all(|loss| !loss));
-        assert_eq!(layers.len(), model.layers().len());
-        for (node, layer) in model.layers().iter().zip(&layers) {
-            let origin = whole.node(layer.origin);
-            // Parameters are the whole model's, in its order.
-            let ranges = |node: &crate::Node| node.parameters.iter().map(|p| p.range.clone()).collect::<Vec<_>>();
-            let gather = layer.gather == Some(Gather::Node);
-            assert!(gather || (ranges(node) == ranges(origin) && node.name == origin.name), "{}", node.name);
-            assert_eq!(node.output, origin.output);
-        }
-    }
-
-    #[test]
-    fn scores_that_go_elsewhere_too_are_refused() {
-        let text = "name = \"m\"\ninput = [1, 2, 2]\nlayer = [\n{ name = \"one\", kind = \"dense\", out_features = 3 },\n\
-                    { name = \"side\", kind = \"softmax_cross_entropy\", inputs = [\"one\"], loss_weight = 0.3 },\n\
-                    { name = \"two\", kind = \"dense\", out_features = 3, inputs = [\"one\"] },\n\
-                    { name = \"loss\", kind = \"softmax_cross_entropy\" },\n]\n";
-        let refused = node_first(&Model::parse("m.toml", text).unwrap()).unwrap_err().to_string();
-        assert!(refused.contains("one goes to side and to other layers") && refused.contains("take ssgd"), "{refused}");
-    }
 }

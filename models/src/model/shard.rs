@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lockstep_topology::InputError;
 
-use super::build::{Draft, build};
+use super::build::Draft;
 use super::{LayerId, Model, Node};
 use crate::layer::FeatureRule;
 use crate::{Layer, Layout};
@@ -175,7 +175,7 @@ pub(crate) fn shard(
         drafts.push(draft(node.name.clone(), layer, inputs, node.loss_weight));
         layers.push(ShardLayer { origin: id, output, gradient: gradients[id.index()], gather: None });
     }
-    let model = build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
+    let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
     Ok((model, layers))
 }
 

@@ -186,6 +186,3 @@ impl Job {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -121,12 +121,14 @@ impl Computed {
     /// An unknown model, an algorithm that cannot serve so many.
     pub fn value(&self) -> Result<f64, InputError> {
         match self {
-            Computed::Parameters(model) => Ok(Model::load(model)?.parameter_elements() as f64),
-            Computed::ParameterBytes(model) => Ok(ELEMENT_BYTES * Model::load(model)?.parameter_elements() as f64),
-            Computed::WeightBytes(model) => Ok(weight_bytes(&Model::load(model)?)),
-            Computed::InputBytes(model, samples) => Ok(input_bytes(&Model::load(model)?, *samples)),
+            Computed::Parameters(model) => Ok(lockstep_readers::load_model(model)?.parameter_elements() as f64),
+            Computed::ParameterBytes(model) => {
+                Ok(ELEMENT_BYTES * lockstep_readers::load_model(model)?.parameter_elements() as f64)
+            }
+            Computed::WeightBytes(model) => Ok(weight_bytes(&lockstep_readers::load_model(model)?)),
+            Computed::InputBytes(model, samples) => Ok(input_bytes(&lockstep_readers::load_model(model)?, *samples)),
             Computed::DataOverWeights(model, samples) => {
-                let model = Model::load(model)?;
+                let model = lockstep_readers::load_model(model)?;
                 Ok(input_bytes(&model, *samples) / weight_bytes(&model))
             }
             Computed::ProductTime(features, workers, rate) => {
@@ -150,22 +152,23 @@ impl Computed {
                 let time = |algorithm: &Algorithm| among_hosts(&cluster, of.workers, &of.buffers, algorithm);
                 Ok(time(&of.than)? / time(&of.algorithm)?)
             }
-            Computed::TrainingWork(model, samples) => {
-                Ok(3.0 * matrix_layers(&Model::load(model)?, |node| node.work(Pass::Forward, *samples).flops))
-            }
+            Computed::TrainingWork(model, samples) => Ok(3.0
+                * matrix_layers(&lockstep_readers::load_model(model)?, |node| {
+                    node.work(Pass::Forward, *samples).flops
+                })),
             Computed::ServerTime(model, workers, rate) => {
-                let elements = (weight_bytes(&Model::load(model)?) / ELEMENT_BYTES) as u64;
+                let elements = (weight_bytes(&lockstep_readers::load_model(model)?) / ELEMENT_BYTES) as u64;
                 let algorithm: Algorithm = "parameter-server:1:dedicated".parse()?;
                 let schedule = allreduce(&algorithm, workers + 1, elements, 0)?;
                 Ok(schedule.bytes_sent(*workers) as f64 / rate.bytes_per_s())
             }
             Computed::TreeTime(model, workers, rate) => {
-                let elements = (weight_bytes(&Model::load(model)?) / ELEMENT_BYTES) as u64;
+                let elements = (weight_bytes(&lockstep_readers::load_model(model)?) / ELEMENT_BYTES) as u64;
                 let schedule = allreduce(&"binomial-tree".parse()?, *workers, elements, elements)?;
                 Ok(f64::from(schedule.rounds()) * ELEMENT_BYTES * elements as f64 / rate.bytes_per_s())
             }
             Computed::ExchangeRate(model, seconds) => {
-                Ok(2.0 * ELEMENT_BYTES * Model::load(model)?.parameter_elements() as f64 / seconds)
+                Ok(2.0 * ELEMENT_BYTES * lockstep_readers::load_model(model)?.parameter_elements() as f64 / seconds)
             }
             Computed::Rounds(algorithm, ranks) => {
                 let elements = u64::from(*ranks);
@@ -191,14 +194,17 @@ fn input_bytes(model: &Model, samples: u32) -> f64 {
 
 /// Partial passes through the dense layers in a step of so many workers, one sample each.
 fn dense_passes(model: &str, strategy: &Strategy, workers: u32) -> Result<u32, InputError> {
-    let job = Job { strategy: strategy.clone(), ..Job::new(Arc::new(Model::load(model)?), workers, workers) };
+    let job = Job {
+        strategy: strategy.clone(),
+        ..Job::new(Arc::new(lockstep_readers::load_model(model)?), workers, workers)
+    };
     let sharding = job.program()?.sharding;
     Ok(sharding.map_or(1, |sharding| sharding.passes.len() as u32))
 }
 
 /// What one rank does that takes so many samples at once, no layer fused into another.
 fn alone(model: &str, samples: u32) -> Result<Program, InputError> {
-    Job { fuse: false, ..Job::new(Arc::new(Model::load(model)?), 1, samples) }.program()
+    Job { fuse: false, ..Job::new(Arc::new(lockstep_readers::load_model(model)?), 1, samples) }.program()
 }
 
 /// Seconds of all buffers' allreduces, one after the other, among the first hosts of a cluster, the first GPU of each.
@@ -206,7 +212,7 @@ fn among_hosts(cluster: &Cluster, workers: u32, buffers: &Buffers, algorithm: &A
     let elements: Vec<u64> = match buffers {
         Buffers::Bytes(bytes) => vec![bytes / ELEMENT_BYTES as u64],
         Buffers::Layers(model) => {
-            let sizes = Model::load(model)?;
+            let sizes = lockstep_readers::load_model(model)?;
             let of = |node: &lockstep_models::Node| node.parameters.iter().map(|tensor| tensor.elements()).sum::<u64>();
             sizes.layers().iter().map(of).filter(|elements| *elements > 0).collect()
         }

@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn one_thread_triggers_all_learners() {
         let idle = |strategy: &str, workers| {
-            let model = std::sync::Arc::new(lockstep_models::Model::load("mlp").unwrap());
+            let model = std::sync::Arc::new(lockstep_readers::load_model("mlp").unwrap());
             let strategy = strategy.parse().unwrap();
             let job = lockstep_models::Job { strategy, ..lockstep_models::Job::new(model, workers, 8) };
             let dispatch = Parameter::SyncDispatch;

@@ -71,7 +71,7 @@ fn product(node: &Node, pass: Pass, samples: u32) -> Option<[f64; 3]> {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_models::{Model, Node};
+    use lockstep_models::Node;
 
     use super::*;
 
@@ -80,7 +80,7 @@ mod tests {
             "name = \"m\"\nsource = \"a test\"\ninput = [{inputs}, 1, 1]\n[[layer]]\nname = \"fc\"\nkind = \"dense\"\n\
              out_features = {outputs}\n[[layer]]\nname = \"loss\"\nkind = \"softmax_cross_entropy\""
         );
-        let model = Model::parse("m.toml", &text).expect("a model");
+        let model = lockstep_readers::parse_model("m.toml", &text).expect("a model");
         model.layers().iter().find(|node| node.is_product()).expect("it is there").clone()
     }
 

@@ -6,7 +6,7 @@ mod programs;
 
 use std::sync::Arc;
 
-use lockstep_models::{Job, Model, Program, Span};
+use lockstep_models::{Job, Program, Span};
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Rank};
 
 use super::of_program;
@@ -122,6 +122,10 @@ fn job(world: &World, model: &str, algorithm: &str, chunk: u64) -> Job {
         chunk: Some(Bytes(chunk)),
         node_sizes: Some(nodes(world)),
         concurrent_exchanges: if algorithm.starts_with("library") { 1 } else { 2 },
-        ..Job::new(Arc::new(Model::parse("even.toml", model).expect("a model")), world.placement.ranks(), 8)
+        ..Job::new(
+            Arc::new(lockstep_readers::parse_model("even.toml", model).expect("a model")),
+            world.placement.ranks(),
+            8,
+        )
     }
 }

@@ -73,7 +73,7 @@ fn after(role: &RolePlan, task: u32) -> Vec<bool> {
 mod tests {
     use std::sync::Arc;
 
-    use lockstep_models::{Bucket, Job, Model};
+    use lockstep_models::{Bucket, Job};
 
     use crate::plan::Plan;
 
@@ -85,7 +85,10 @@ mod tests {
 
     #[test]
     fn one_bucket_stands_apart_and_several_do_not() {
-        let job = Job { bucket: Bucket::Whole, ..Job::new(Arc::new(Model::load("mlp").expect("in the zoo")), 4, 8) };
+        let job = Job {
+            bucket: Bucket::Whole,
+            ..Job::new(Arc::new(lockstep_readers::load_model("mlp").expect("in the zoo")), 4, 8)
+        };
         assert_eq!(apart(job.clone()), (1, 1));
         assert_eq!(apart(Job { accumulate: 3, ..job.clone() }), (1, 1));
         // Backward passes go on beside a layer's exchange.

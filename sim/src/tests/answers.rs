@@ -119,8 +119,10 @@ fn hidden_communication_does_not_matter_and_the_answer_says_so() {
     // Backward passes of a second each: what is exposed is the last bucket's exchange alone.
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 8, &HostingRule::PerHost);
     let costs = Flat { forward: 1.0, backward: 1.0, ..Flat::default() };
-    let program =
-        program(&Job { bucket: Bucket::Layer, ..Job::new(Arc::new(Model::load("lenet").expect("there")), 8, 8) });
+    let program = program(&Job {
+        bucket: Bucket::Layer,
+        ..Job::new(Arc::new(lockstep_readers::load_model("lenet").expect("there")), 8, 8)
+    });
     let (prediction, parameters, all) = explain(&world, &costs, &program);
     assert!(of(&all, ETHERNET).abs() < 1e-3);
     assert!((of(&all, Parameter::Own(OwnTime::Kernels)) - 1.0).abs() < 1e-3);
@@ -241,7 +243,10 @@ fn sensitivities_obey_euler() {
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 8, &HostingRule::PerHost);
     for (model, bucket, batch) in [("lenet", Bucket::Layer, 64), ("lenet", Bucket::Whole, 8), ("mlp", Bucket::Layer, 8)]
     {
-        let program = program(&Job { bucket, ..Job::new(Arc::new(Model::load(model).expect("there")), 8, batch) });
+        let program = program(&Job {
+            bucket,
+            ..Job::new(Arc::new(lockstep_readers::load_model(model).expect("there")), 8, batch)
+        });
         let (_, _, all) = explain(&world, &Roofline, &program);
         assert!((euler(&all) + 1.0).abs() < 0.01, "{model} {bucket}: {} of {all:?}", euler(&all));
     }

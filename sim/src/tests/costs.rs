@@ -144,7 +144,7 @@ fn the_quickstarts_models_run_on_every_preset() {
     for (name, _) in Cluster::presets() {
         for model in ["mlp", "lenet", "resnet-32"] {
             let world = World::new(Cluster::load(name).expect("a preset"), 4, &HostingRule::PerHost);
-            let job = Job::new(Arc::new(Model::load(model).expect("in the zoo")), 4, 16);
+            let job = Job::new(Arc::new(lockstep_readers::load_model(model).expect("in the zoo")), 4, 16);
             let program = program(&job);
             let options = SimOptions::default();
             let platform = world.platform(&Roofline, NetworkModel::MaxMin);

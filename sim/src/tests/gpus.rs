@@ -82,7 +82,7 @@ fn transfers_slow_down_kernels_that_need_the_memory() {
     // Kernels that take all of the memory fall behind by what transfers take of it meanwhile: 10 ps for each byte that comes
     // or goes. A ring of two sends and receives each gradient once; only the first layer's is left when all is computed.
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 2, &HostingRule::PerHost);
-    let model = Arc::new(Model::load("lenet").expect("in the zoo"));
+    let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
     let bytes = |elements: u64| 4.0 * elements as f64;
     let first = model.layers().iter().find(|node| !node.parameters.is_empty()).expect("it learns");
     let hidden = bytes(model.parameter_elements() - first.parameters.iter().map(|p| p.elements()).sum::<u64>());
@@ -100,7 +100,7 @@ fn transfers_slow_down_kernels_that_need_the_memory() {
 fn small_batches_do_not_fill_a_gpu_and_large_ones_take_their_roofs_time() {
     let world = one_gpu(1);
     let device = &world.cluster.devices()[world.placement.device(Rank(0)).0 as usize];
-    let model = Arc::new(Model::load("lenet").expect("in the zoo"));
+    let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
     let at = |samples| {
         let program = program(&Job::new(model.clone(), 1, samples));
         let chain = (0..program.chains.len())

@@ -9,7 +9,7 @@ use super::*;
 fn job(strategy: &str, ranks: u32, batch: u32) -> Job {
     let text = "name = \"m\"\ninput = [1, 10, 10]\nlayer = [\n{ name = \"conv\", kind = \"conv2d\", out_channels = 64, kernel = 3 },\n\
                 { name = \"one\", kind = \"dense\", out_features = 8 },\n{ name = \"loss\", kind = \"softmax_cross_entropy\" },\n]\n";
-    let model = Arc::new(Model::parse("m.toml", text).expect("a model"));
+    let model = Arc::new(lockstep_readers::parse_model("m.toml", text).expect("a model"));
     Job { strategy: strategy.parse().expect("a strategy"), ..Job::new(model, ranks, batch) }
 }
 

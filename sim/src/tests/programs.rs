@@ -201,7 +201,7 @@ fn a_gpu_handles_messages_beside_its_kernels() {
     // The sums of the large dense layer take 4 ms: a GPU hides them behind the convolutions, a single thread cannot.
     let message = MessageCost { sum: 1e-9, ..MessageCost::default() };
     let costs = Flat { forward: 4e-3, backward: 4e-3, message, ..Flat::default() };
-    let model = Arc::new(Model::load("lenet").expect("in the zoo"));
+    let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
     let program = program(&Job { bucket: Bucket::Layer, ..Job::new(model, 8, 8) });
     let gpu = world.predict(&program, &costs, &OPTIONS).expect("runs").timeline.step_time_s();
     let cpu = World::host(8, 8).predict(&program, &costs, &OPTIONS).expect("runs").timeline.step_time_s();

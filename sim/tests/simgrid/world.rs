@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Bucket, Job, Model, Op, Phase, Program};
+use lockstep_models::{Bucket, Job, Op, Phase, Program};
 use lockstep_sim::{Cost, Costs, MessageCost, NetworkModel, Pair, Platform, SimOptions, simulate};
 use lockstep_topology::cluster::{Device, DeviceId, Route};
 use lockstep_topology::{
@@ -51,7 +51,7 @@ impl Exchange {
     /// When each rank is through with it, in seconds: it computes for its skew and then joins in.
     pub(crate) fn ends(&self, cluster: &Cluster, places: &[DeviceId], costs: &Flat) -> Vec<f64> {
         let ranks = places.len() as u32;
-        let model = Arc::new(Model::load("mlp").expect("in the zoo"));
+        let model = Arc::new(lockstep_readers::load_model("mlp").expect("in the zoo"));
         let mut program = Job { bucket: Bucket::Whole, ..Job::new(model, ranks, 1) }.program().expect("a job");
         // Of a step only its first computation and its exchange are left, and that is ours.
         let role = &mut program.roles[0];

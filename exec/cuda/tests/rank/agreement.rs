@@ -6,12 +6,12 @@ use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::Devices;
 use lockstep_exec::{Evaluations, Run, RunOptions, run};
-use lockstep_models::{Job, Model, Optimizer, Precision, Program, Target};
+use lockstep_models::{Job, Optimizer, Precision, Program, Target};
 
 use crate::{cpus, gentle, gpus, near, same, scene};
 
 fn lenet(strategy: &str, ranks: u32, batch: u32) -> Program {
-    let model = Arc::new(Model::load("lenet").expect("a model"));
+    let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
     let strategy = strategy.parse().expect("a strategy");
     let nodes = if ranks == 4 { Some(vec![2, 2]) } else { None };
     Job { strategy, node_sizes: nodes, ..Job::new(model, ranks, batch) }.program().expect("a program")

@@ -7,12 +7,12 @@ use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_exec::{ExecError, RunOptions, run};
-use lockstep_models::{Job, Model, Precision};
+use lockstep_models::{Job, Precision};
 
 use crate::{gpus, scene};
 
 fn outcome(ranks: u32, batch: u32, devices: &Arc<dyn Devices>) -> Result<(), ExecError> {
-    let model = Arc::new(Model::load("lenet").expect("a model"));
+    let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
     let program = Job::new(model, ranks, batch).program().expect("a program");
     let (data, _) = Dataset::load("mnist", &program.model).expect("digits");
     let stall_limit = Duration::from_secs(30);

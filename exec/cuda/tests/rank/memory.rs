@@ -84,8 +84,14 @@ fn the_plan_is_what_is_taken() {
     scene("memory::the_plan_is_what_is_taken", &[("PRETEND_FAULT", "")], || {
         let (context, devices) = (context(), gpus(Precision::F32));
         let free = || context.memory().expect("an answer").0;
-        let of_batch =
-            |batch| Replica::of_rank(&*devices, 0, &program(Model::load("lenet").expect("a model"), batch, 1), 1);
+        let of_batch = |batch| {
+            Replica::of_rank(
+                &*devices,
+                0,
+                &program(lockstep_readers::load_model("lenet").expect("a model"), batch, 1),
+                1,
+            )
+        };
         let all = free();
         for batch in [64, 512] {
             let replica = of_batch(batch).expect("memory enough");
@@ -118,7 +124,7 @@ fn as_many_ranks_train_as_are_said_to_fit() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_MEMORY_BYTES", "75497472")];
     scene("memory::as_many_ranks_train_as_are_said_to_fit", &settings, || {
         let (context, devices) = (context(), gpus(Precision::F32));
-        let program = program(Model::load("lenet").expect("a model"), 64, 1);
+        let program = program(lockstep_readers::load_model("lenet").expect("a model"), 64, 1);
         let data = Dataset::load("synthetic:64", &program.model).expect("samples").0;
         let most = devices.most_ranks(&program, 1).expect("an answer");
         assert!((4..12).contains(&most) && most.is_multiple_of(2), "{most} ranks on two GPUs of 72 MiB");
@@ -140,7 +146,7 @@ fn as_many_ranks_train_as_are_said_to_fit() {
 fn learners_that_overlap_have_arenas_of_their_own() {
     scene("memory::learners_that_overlap_have_arenas_of_their_own", &[("PRETEND_FAULT", "")], || {
         let (context, devices) = (context(), gpus(Precision::F32));
-        let program = program(Model::load("lenet").expect("a model"), 16, 1);
+        let program = program(lockstep_readers::load_model("lenet").expect("a model"), 16, 1);
         let data = Dataset::load("synthetic:16", &program.model).expect("samples").0;
         let indices: Vec<u32> = (0..16).collect();
         let made = |rank| {

@@ -8,7 +8,7 @@ use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{Cpus, Devices};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Job, Model, Precision, Program};
+use lockstep_models::{Job, Precision, Program};
 use proptest::prelude::*;
 
 use crate::programs::property;
@@ -100,7 +100,9 @@ fn layers_agree(devices: &dyn Devices, bound: f64, cases: u32) {
     let sizes = ((1u32..=4, 5u32..=9, 5u32..=9), 1u32..=5, 2u32..=6, any::<bool>(), any::<u64>());
     property((0..LAYERS.len(), sizes), cases, |(layer, (input, half, batch, logistic, seed))| {
         let text = net(LAYERS[layer], input, half, logistic);
-        let model = Arc::new(Model::parse("net.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}")));
+        let model = Arc::new(
+            lockstep_readers::parse_model("net.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}")),
+        );
         let program = Job::new(model, 1, batch).program().expect("a program");
         let (data, _) = Dataset::load(&format!("synthetic:{}", batch.max(4)), &program.model).expect("samples");
         let far = |seed: u64| {

@@ -98,8 +98,8 @@ pub fn check_room(subjects: &[Subject], cores: usize) -> Result<(), InputError> 
 
 #[cfg(test)]
 mod tests {
+    use lockstep_models::Job;
     use lockstep_models::profile::Interval;
-    use lockstep_models::{Job, Model};
 
     use super::super::bench::Figure;
     use super::super::{kept, layers};
@@ -120,7 +120,7 @@ mod tests {
     ];
 
     fn program(strategy: &str, ranks: u32, fuse: bool) -> Program {
-        let model = Arc::new(Model::load("lenet").expect("in the zoo"));
+        let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
         let strategy = strategy.parse().expect("a strategy");
         Job { strategy, fuse, ..Job::new(model, ranks, 6) }.program().expect("a program")
     }

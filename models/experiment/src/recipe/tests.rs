@@ -1,6 +1,6 @@
 //! The papers' rates at listed epochs, and what a file of recipes may not say.
 
-use lockstep_models::{Course, Model, MomentumForm};
+use lockstep_models::{Course, MomentumForm};
 
 use super::*;
 
@@ -76,7 +76,7 @@ fn goyals_recipe_in_full() {
     let wanted = "rate 0.1 (scaling linear:256), warm-up gradual:5, decay steps:0.1@30,60,80, momentum 0.9 (separate, \
                   nesterov), weight decay 0.0001 (not on batch norm)";
     assert_eq!(recipe.optimizer.to_string(), wanted);
-    let model = Model::load("resnet-50").unwrap().with_inits(&recipe.inits);
+    let model = lockstep_readers::load_model("resnet-50").unwrap().with_inits(&recipe.inits);
     assert_eq!(model.inits(), "weight he ×53, gaussian:0.01 ×1; gamma 1 ×37, 0 ×16; beta 0 ×53; bias 0 ×1");
 }
 

@@ -1,0 +1,163 @@
+//! What Caffe's layers mean here, one after the other.
+
+use lockstep_topology::InputError;
+
+use super::text::{Field, Message};
+use lockstep_models::layer::{Attributes, Init, Inits, KINDS};
+use lockstep_models::{Layer, Shape};
+
+/// Fields that every layer may have; those that name no blob, phase or message of numbers say nothing of the network.
+const COMMON: &[&str] =
+    &["name", "type", "bottom", "top", "include", "exclude", "param", "blobs_lr", "weight_decay", "propagate_down"];
+
+/// What is read beside the layers that have a kind here, for the message about what is not.
+const KNOWN: &str = "Input, Data and its kin, Split, Softmax, Accuracy, Silence";
+
+/// What a layer is.
+pub(super) enum Meaning {
+    /// It does not train.
+    Nothing,
+    /// The samples, of these sizes with the batch first.
+    Samples(Vec<u32>),
+    /// Its outputs are its input.
+    Copies,
+    /// Probabilities.
+    Softmax,
+    /// A layer.
+    Layer(Layer, Inits),
+}
+
+/// The attributes of a layer.
+struct Fields<'a, 'b> {
+    of: &'b Message<'a>,
+    input: Option<Shape>,
+}
+
+impl Attributes for Fields<'_, '_> {
+    fn size(&self, key: &str) -> Result<Option<u32>, InputError> {
+        self.of.get(key).map(Field::size).transpose()
+    }
+
+    /// A field that is given once, twice, or under a name for each side.
+    fn pair(&self, key: &str) -> Result<Option<(u32, u32)>, InputError> {
+        let given: Vec<u32> = self.of.all(key).map(Field::size).collect::<Result<_, _>>()?;
+        match given[..] {
+            [] => {
+                let side = |side| self.size(&format!("{}_{side}", key.trim_end_matches("_size")));
+                let without = u32::from(key == "stride");
+                Ok(match (side("h")?, side("w")?) {
+                    (None, None) => None,
+                    (down, right) => Some((down.unwrap_or(without), right.unwrap_or(without))),
+                })
+            }
+            [side] => Ok(Some((side, side))),
+            [down, right] => Ok(Some((down, right))),
+            _ => Err(self.of.error(key, "has one or two sizes: images have two sides")),
+        }
+    }
+
+    fn number(&self, key: &str) -> Result<Option<f32>, InputError> {
+        self.of.get(key).map(Field::number).transpose()
+    }
+
+    fn boolean(&self, key: &str) -> Result<Option<bool>, InputError> {
+        self.of.get(key).map(Field::boolean).transpose()
+    }
+
+    fn word(&self, key: &str) -> Result<Option<&str>, InputError> {
+        self.of.get(key).map(Field::word).transpose()
+    }
+
+    fn input(&self) -> Option<Shape> {
+        self.input
+    }
+
+    fn refuse(&self, key: &str, message: &str) -> InputError {
+        self.of.get(key).map_or_else(|| self.of.error(key, message), |field| field.error(message))
+    }
+}
+
+/// The meaning of a layer of that type, whose inputs have these shapes.
+pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Result<Meaning, InputError> {
+    match kind {
+        "Accuracy" | "ACCURACY" | "Silence" | "SILENCE" => Ok(Meaning::Nothing),
+        "Input" => {
+            layer.allow(&[COMMON, &["input_param"]])?;
+            let shape = layer.message("input_param")?.message("shape")?;
+            Ok(Meaning::Samples(shape.all("dim").map(|dim| dim.size()).collect::<Result<_, _>>()?))
+        }
+        "Data" | "DATA" | "ImageData" | "IMAGE_DATA" | "MemoryData" | "MEMORY_DATA" => {
+            data(layer).map(Meaning::Samples)
+        }
+        "Split" | "SPLIT" => Ok(Meaning::Copies),
+        "Softmax" | "SOFTMAX" => Ok(Meaning::Softmax),
+        other => {
+            let mut kinds = KINDS.iter().filter_map(|kind| kind.caffe.as_ref());
+            let Some(known) = kinds.clone().find(|known| known.types.contains(&other)) else {
+                let names: Vec<&str> = kinds.by_ref().map(|known| known.types[0]).collect();
+                let message = format!("there is no such layer: known are {}, {KNOWN}", names.join(", "));
+                return Err(layer.error(format!("type \"{other}\""), message));
+            };
+            layer.allow(&[COMMON, known.own])?;
+            let of = layer.message(known.own.first().unwrap_or(&""))?;
+            if !known.fields.is_empty() {
+                of.allow(&[&known.fields.split(' ').collect::<Vec<_>>()])?;
+            }
+            let made = (known.read)(&Fields { of: &of, input: shapes.first().copied() })?;
+            let fills = known.fields.contains("weight_filler");
+            Ok(Meaning::Layer(made, if fills { inits(&of)? } else { Inits::default() }))
+        }
+    }
+}
+
+/// The sizes of what a data layer gives: the file states them only as far as it crops.
+fn data(layer: &Message<'_>) -> Result<Vec<u32>, InputError> {
+    if let Some(memory) = layer.get("memory_data_param") {
+        let of = memory.message()?;
+        return Ok(vec![
+            of.size("batch_size", 1)?,
+            of.size("channels", 1)?,
+            of.size("height", 1)?,
+            of.size("width", 1)?,
+        ]);
+    }
+    let transform = layer.message("transform_param")?;
+    // The original form of the file has the same fields among those of its source.
+    let side = match transform.get("crop_size") {
+        Some(side) => side.size()?,
+        None => layer.message("data_param")?.size("crop_size", 0)?,
+    };
+    if side == 0 {
+        let message = "its data lie elsewhere and no crop_size says their shape: put layer { type: \"Input\" top: \"data\" \
+                       input_param { shape { dim: 1 dim: 3 dim: 224 dim: 224 } } } in its place";
+        return Err(layer.error("Data", message));
+    }
+    let channels = if transform.boolean("force_gray", false)? { 1 } else { 3 };
+    Ok(vec![1, channels, side, side])
+}
+
+/// How weights and biases start. Without a filler the weights are taken to come from elsewhere and start as this project's do.
+fn inits(of: &Message<'_>) -> Result<Inits, InputError> {
+    let defaults = Inits::default();
+    let filler = |name: &str| {
+        let filler = of.message(name)?;
+        filler.allow(&[&["type", "value", "std", "mean", "variance_norm"]])?;
+        let value = |init: Init| Ok(Some(init));
+        match (of.get(name).is_some(), filler.text("type")?) {
+            (false, _) => Ok(None),
+            (true, "" | "constant") => value(Init::Constant(filler.number("value", 0.0)?)),
+            (true, "gaussian") => value(Init::Gaussian(filler.number("std", 1.0)?)),
+            (true, "xavier") => value(Init::Xavier),
+            (true, "msra") => value(Init::He),
+            (true, other) => {
+                Err(filler.error(format!("type: \"{other}\""), "known fillers are constant, gaussian, xavier and msra"))
+            }
+        }
+    };
+    let bias = match filler("bias_filler")? {
+        Some(Init::Constant(value)) => value,
+        None => defaults.bias,
+        Some(_) => return Err(of.error("bias_filler", "biases start at a constant here")),
+    };
+    Ok(Inits { weight: filler("weight_filler")?.unwrap_or(defaults.weight), bias, ..defaults })
+}

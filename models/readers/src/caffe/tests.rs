@@ -1,0 +1,192 @@
+//! Caffe's files: networks of the zoo in both forms, what each layer becomes, and what is refused.
+
+use proptest::prelude::*;
+
+use super::*;
+use lockstep_models::Node;
+use lockstep_models::Pass;
+
+fn read(text: &str) -> Model {
+    parse("net.prototxt", text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refused(text: &str) -> String {
+    parse("net.prototxt", text).unwrap_err().to_string()
+}
+
+/// A net of one input of 4×6×6, the layers `text`, and a loss behind the blob `y`.
+fn net(text: &str) -> String {
+    format!(
+        "layer {{ name: \"in\" type: \"Input\" top: \"x\" input_param {{ shape: {{ dim: 1 dim: 4 dim: 6 dim: 6 }} }} }}\n{text}\n\
+         layer {{ name: \"loss\" type: \"SoftmaxWithLoss\" bottom: \"y\" bottom: \"label\" }}"
+    )
+}
+
+/// A layer of that type and those fields from `x` to `y`, in [`net`].
+fn one(kind: &str, fields: &str) -> String {
+    net(&format!("layer {{ name: \"l\" type: \"{kind}\" bottom: \"x\" top: \"y\"\n{fields} }}"))
+}
+
+/// The networks are equal in all that simulator and executor see but for names.
+fn same(one: &Model, other: &Model) {
+    let seen = |model: &Model| -> Vec<_> {
+        let line = |node: &Node| (node.layer.clone(), node.output, node.inputs.clone(), node.loss_weight);
+        model.layers().iter().map(line).collect()
+    };
+    assert_eq!(seen(one), seen(other));
+    assert_eq!(one.inits(), other.inits());
+}
+
+#[test]
+fn lenet_as_it_is_trained_is_the_zoos() {
+    let model = read(include_str!("tests/lenet.prototxt"));
+    same(&model, &crate::load_model("lenet").unwrap());
+    assert_eq!((model.name(), model.source()), ("LeNet", "Caffe network definition"));
+    let names: Vec<&str> = model.layers().iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names[..4], ["input", "conv1", "relu1", "pool1"]);
+}
+
+#[test]
+fn network_in_network_as_it_is_deployed_in_the_first_form_has_the_zoos_sizes() {
+    let (model, zoo) = (read(include_str!("tests/nin.prototxt")), crate::load_model("nin").unwrap());
+    assert_eq!(model.parameter_elements(), zoo.parameter_elements());
+    let flops = |model: &Model| -> f64 { model.layers().iter().map(|node| node.work(Pass::Forward, 1).flops).sum() };
+    // Its last pooling is a window over everything, in the zoo it is a global one.
+    assert!((flops(&model) / flops(&zoo) - 1.0).abs() < 1e-4 && model.classes() == 1000);
+}
+
+/// Each layer on an input of 4×6×6, as type, fields and what the zoo's form calls it.
+#[test]
+fn layers_become_layers() {
+    let filler = "weight_filler { type: 'gaussian' std: 0.01 } bias_filler { type: \"constant\" value: 0.1 }";
+    let window = |kind, kernel, stride, padding, ceil| {
+        Layer::Pool2d(lockstep_models::Pool2d { kind, kernel, stride, padding, ceil })
+    };
+    let convolution = lockstep_models::Conv2d {
+        out_channels: 8,
+        kernel: (3, 1),
+        stride: (2, 1),
+        padding: (1, 0),
+        dilation: (1, 1),
+        groups: 2,
+        bias: false,
+    };
+    let (max, average) = (lockstep_models::PoolKind::Max, lockstep_models::PoolKind::Average);
+    let norm = lockstep_models::LocalResponseNorm { size: 5, alpha: 1e-4 / 5.0, beta: 0.75, k: 1.0 };
+    for (kind, fields, made) in [
+        (
+            "Convolution",
+            "convolution_param { num_output: 8 kernel_size: [3, 1] stride_h: 2 pad: 1, pad: 0; group: 2 bias_term: false }",
+            Layer::Conv2d(convolution),
+        ),
+        (
+            "InnerProduct",
+            &format!("inner_product_param {{ num_output: 7 {filler} }}"),
+            Layer::Dense(lockstep_models::Dense { out_features: 7, bias: true }),
+        ),
+        ("Pooling", "pooling_param { pool: MAX kernel_size: 3 stride: 2 }", window(max, (3, 3), (2, 2), (0, 0), true)),
+        (
+            "Pooling",
+            "pooling_param { pool: AVE kernel_size: 2 round_mode: FLOOR }",
+            window(average, (2, 2), (1, 1), (0, 0), false),
+        ),
+        ("Pooling", "pooling_param { pool: AVE global_pooling: true }", Layer::GlobalPool),
+        ("Pooling", "pooling_param { global_pooling: true }", window(max, (6, 6), (1, 1), (0, 0), false)),
+        ("ReLU", "relu_param { negative_slope: 0.0 }", Layer::Relu),
+        ("Sigmoid", "", Layer::Sigmoid),
+        ("TanH", "", Layer::Tanh),
+        ("LRN", "lrn_param { local_size: 5 alpha: 0.0001 beta: 0.75 }", Layer::LocalResponseNorm(norm)),
+        ("Dropout", "dropout_param { dropout_ratio: 0.4 }", Layer::Dropout(lockstep_models::Dropout { rate: 0.4 })),
+        ("Flatten", "", Layer::Flatten),
+        ("Scale", "scale_param { bias_term: true }", Layer::Scale(Scale { bias: true })),
+    ] {
+        let text = one(kind, fields);
+        // The loss takes scores: what is an image goes through one more layer.
+        let text = text.replace(
+            "layer { name: \"loss\"",
+            "layer { name: \"s\" type: \"InnerProduct\" bottom: \"y\" top: \"y\" inner_product_param { num_output: 3 } }\n\
+             layer { name: \"loss\"",
+        );
+        assert_eq!(read(&text).layers()[1].layer, made, "{kind} {fields}");
+    }
+}
+
+#[test]
+fn several_inputs_and_several_losses() {
+    let sum = "layer { name: \"r\" type: \"ReLU\" bottom: \"x\" top: \"r\" }\n\
+               layer { name: \"a\" type: \"Eltwise\" bottom: \"x\" bottom: \"r\" top: \"a\" eltwise_param { operation: SUM } }\n\
+               layer { name: \"c\" type: \"Concat\" bottom: \"a\" bottom: \"r\" top: \"c\" }\n\
+               layer { name: \"y\" type: \"InnerProduct\" bottom: \"c\" top: \"y\" inner_product_param { num_output: 3 } }\n\
+               layer { name: \"side\" type: \"SoftmaxWithLoss\" bottom: \"y\" bottom: \"label\" loss_weight: 0.3 }";
+    let model = read(&net(sum));
+    let kinds: Vec<&str> = model.layers().iter().map(|node| node.layer.kind()).collect();
+    assert_eq!(kinds[..5], ["input", "relu", "add", "concat", "dense"]);
+    let weights: Vec<f32> =
+        model.layers().iter().filter(|node| node.layer.is_loss()).map(|node| node.loss_weight).collect();
+    assert_eq!((weights, model.parameter_elements()), (vec![0.3, 1.0], 8 * 36 * 3 + 3));
+}
+
+#[test]
+fn a_batch_norm_and_its_scale_are_one_layer() {
+    let norm = "layer { name: \"n\" type: \"BatchNorm\" bottom: \"x\" top: \"x\" batch_norm_param { eps: 1e-3 } }\n";
+    let scale = "layer { name: \"s\" type: \"Scale\" bottom: \"x\" top: \"x\" scale_param { bias_term: true } }\n";
+    let scores =
+        "layer { name: \"y\" type: \"InnerProduct\" bottom: \"x\" top: \"y\" inner_product_param { num_output: 3 } }";
+    let model = read(&net(&format!("{norm}{scale}{scores}")));
+    assert_eq!(
+        model.layers()[1].layer,
+        Layer::BatchNorm(lockstep_models::BatchNorm { epsilon: 1e-3, momentum: 0.999 })
+    );
+    assert_eq!((model.layers().len(), model.parameter_elements()), (4, 8 + 3 * 144 + 3));
+    assert!(
+        refused(&net(&format!("{norm}{scores}"))).contains("net.prototxt:2: BatchNorm \"n\": has no scale behind it")
+    );
+    let bare = scale.replace("bias_term: true", "");
+    assert!(refused(&net(&format!("{norm}{bare}{scores}"))).contains("that has a bias_term"));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line() {
+    for (text, words) in [
+        ("", "net.prototxt:1: blobs []: a net without a loss must end in one blob"),
+        ("layer {\n name: \"a\"", "net.prototxt:1: {: is never closed"),
+        ("}", "net.prototxt:1: }: closes nothing"),
+        ("name: \"a", "a quote is never closed"),
+        ("name \"a\"", "net.prototxt:1: name: a colon and a value"),
+        ("\n5: 3", "net.prototxt:2: 5: a field begins with its name"),
+        ("lair { }", "did you mean layer?"),
+        ("layer: 3", "must be a message in braces"),
+        ("input: \"x\"", "x: has no shape: state the batch"),
+        ("input: \"x\" input_dim: 1 input_dim: 3 input_dim: 0 input_dim: 4", "input"),
+        (&one("Deconvolution", ""), "net.prototxt:2: type \"Deconvolution\": there is no such layer"),
+        (&one("Convolution", "convolution_param { kernel_size: 3 }"), "net.prototxt:2: conv2d \"l\""),
+        (
+            &one("Convolution", "convolution_param { num_output: x }"),
+            "net.prototxt:3: num_output: x: must be a whole number",
+        ),
+        (&one("Convolution", "convolution_param { num_outputs: 3 }"), "did you mean num_output?"),
+        (&one("ReLU", "relu_param { negative_slope: 0.1 }"), "flat below zero"),
+        (&one("Pooling", "pooling_param { pool: STOCHASTIC }"), "only MAX and AVE"),
+        (&one("Pooling", "pooling_param { pool: AVE kernel_size: 3 pad: 1 }"), "counts no zeros"),
+        (&one("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }"), "only ACROSS_CHANNELS"),
+        (&one("Eltwise", "bottom: \"x\" eltwise_param { operation: MAX }"), "only SUM"),
+        (&one("Concat", "bottom: \"x\" concat_param { axis: 2 }"), "axis 1"),
+        (&one("ReLU", "include { stage: \"a\" }"), "net.prototxt:3: stage: \"a\": this field is not known here"),
+        (&one("ReLU", "include { phase: TEST }"), "takes \"y\", which no layer before it makes in training"),
+        ("layer { name: \"d\" type: \"Data\" top: \"x\" }", "no crop_size says their shape"),
+        (&format!("{}x: 1", "a {".repeat(40)), "deeper than 16"),
+    ] {
+        let error = refused(text);
+        assert!(error.starts_with("net.prototxt") && error.contains(words), "{text}\n{error} lacks {words}");
+    }
+}
+
+proptest! {
+    /// A definition with some bytes changed, cut or doubled is read or refused, and never panics.
+    #[test]
+    fn broken_files_are_refused(at in 0usize..2_000, length in 0usize..40, with in "[ -~\n]{0,6}") {
+        let text = include_str!("tests/lenet.prototxt");
+        let (start, end) = (at.min(text.len()), (at + length).min(text.len()));
+        let _ = parse("net.prototxt", &format!("{}{with}{}", &text[..start], &text[end..]));
+    }
+}

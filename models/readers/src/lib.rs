@@ -1,0 +1,73 @@
+//! Reads models: the project's TOML files and zoo, ONNX files and Caffe's network definitions.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod block;
+mod caffe;
+mod expression;
+mod kinds;
+mod model_file;
+mod onnx;
+mod sizes;
+mod sketch;
+#[cfg(test)]
+mod tests;
+mod zoo;
+
+use lockstep_models::Model;
+use lockstep_topology::InputError;
+
+/// The model called so in the zoo, or the one in the file at that path. Variants and sizes may follow a colon:
+/// `alexnet:ungrouped`, `resnet-50:image=64,classes=10`, `nets/mine.toml:wide`.
+///
+/// # Errors
+/// Neither exists (the nearest names are listed), or what [`parse_model`] refuses.
+pub fn load_model(name_or_path: &str) -> Result<Model, InputError> {
+    zoo::load(name_or_path)
+}
+
+/// The model that `text`, the content of `file`, describes (the format is in `docs/models.md`).
+///
+/// # Errors
+/// File, line, value and cure of the first mistake.
+///
+/// ```
+/// let text = r#"
+/// name = "tiny"
+/// input = [1, 2, 2]
+/// [[layer]]
+/// kind = "dense"
+/// out_features = 3
+/// [[layer]]
+/// kind = "softmax_cross_entropy"
+/// "#;
+/// let model = lockstep_readers::parse_model("tiny.toml", text)?;
+/// assert_eq!(model.parameter_elements(), 4 * 3 + 3);
+/// # Ok::<(), lockstep_topology::InputError>(())
+/// ```
+pub fn parse_model(file: &str, text: &str) -> Result<Model, InputError> {
+    model_file::parse(file, text, "")
+}
+
+/// The model in `bytes`, the content of the ONNX file `file`; its name is the file's. Parameters start anew: of weights
+/// only shapes are read.
+///
+/// # Errors
+/// The byte or node of the first mistake, or of the first operator without a layer here.
+pub fn read_onnx(file: &str, bytes: &[u8]) -> Result<Model, InputError> {
+    onnx::parse(file, bytes)
+}
+
+/// The model that `text`, the content of `file`, defines as Caffe's networks are (`.prototxt`), to train or to deploy.
+///
+/// # Errors
+/// The line of the first mistake, or of the first layer that there is none for here.
+pub fn read_caffe(file: &str, text: &str) -> Result<Model, InputError> {
+    caffe::parse(file, text)
+}
+
+/// Names of the models that come with the project, each file's variants behind it.
+pub fn zoo() -> Vec<String> {
+    zoo::names()
+}

@@ -1,0 +1,66 @@
+//! A model on its way from another framework's file: layers in the order in which they are made, their shapes at hand.
+
+use std::collections::BTreeMap;
+
+use super::block::{MAX_LAYERS, too_many};
+use lockstep_models::Draft;
+use lockstep_models::{Layer, Shape};
+
+/// Drafts whose shapes are known, under names that are told apart.
+#[derive(Debug, Default)]
+pub(super) struct Sketch {
+    drafts: Vec<Draft>,
+    shapes: Vec<Shape>,
+    /// Names of drafts, and how many layers of a kind had none.
+    names: BTreeMap<String, usize>,
+}
+
+impl Sketch {
+    /// Adds a layer whose shape follows from its inputs, and returns its index; the error is without a place.
+    pub(super) fn add(&mut self, draft: Draft) -> Result<usize, String> {
+        if self.drafts.len() >= MAX_LAYERS {
+            return Err(too_many());
+        }
+        let shapes: Vec<Shape> = draft.inputs.iter().map(|input| self.shapes[*input]).collect();
+        self.shapes.push(draft.layer.output_shape(&shapes)?);
+        self.drafts.push(draft);
+        Ok(self.drafts.len() - 1)
+    }
+
+    /// The layer at an index.
+    pub(super) fn layer(&self, index: usize) -> &Layer {
+        &self.drafts[index].layer
+    }
+
+    /// The same, to change it: its shape must stay as it is.
+    pub(super) fn layer_mut(&mut self, index: usize) -> &mut Layer {
+        &mut self.drafts[index].layer
+    }
+
+    /// What the layer at an index gives.
+    pub(super) fn shape(&self, index: usize) -> Shape {
+        self.shapes[index]
+    }
+
+    /// A name for a layer that no other has: `wanted`, else the kind and its count.
+    pub(super) fn name(&mut self, wanted: &str, kind: &str) -> String {
+        let clean = |letter: char| if letter.is_ascii_alphanumeric() || "_-./".contains(letter) { letter } else { '_' };
+        let wanted: String = wanted.chars().map(clean).collect();
+        let base = if wanted.is_empty() { kind.to_owned() } else { wanted.clone() };
+        let count = self.names.entry(base.clone()).or_default();
+        *count += 1;
+        if !wanted.is_empty() && *count == 1 && !matches!(base.as_str(), "input" | "loss") {
+            return base;
+        }
+        let count = *count;
+        let numbered = (count..).map(|count| format!("{base}{count}")).find(|name| !self.names.contains_key(name));
+        let name = numbered.unwrap_or(base);
+        self.names.insert(name.clone(), 1);
+        name
+    }
+
+    /// The layers.
+    pub(super) fn finish(self) -> Vec<Draft> {
+        self.drafts
+    }
+}

@@ -1,0 +1,97 @@
+//! The models that come with the project, compiled in so that the program needs no folder beside it.
+
+use std::path::Path;
+
+use lockstep_topology::document::suggestion;
+use lockstep_topology::{Bytes, InputError, Unreadable, read_bytes, read_text};
+
+use lockstep_models::Model;
+
+use super::{caffe, model_file, onnx};
+
+/// Names and texts, by name.
+pub(super) const ZOO: &[(&str, &str)] = &[
+    ("alexnet", include_str!("../../zoo/alexnet.toml")),
+    ("alexnet-one-tower", include_str!("../../zoo/alexnet-one-tower.toml")),
+    ("googlenet", include_str!("../../zoo/googlenet.toml")),
+    ("googlenet-bn", include_str!("../../zoo/googlenet-bn.toml")),
+    ("lenet", include_str!("../../zoo/lenet.toml")),
+    ("mlp", include_str!("../../zoo/mlp.toml")),
+    ("msft-speech", include_str!("../../zoo/msft-speech.toml")),
+    ("nin", include_str!("../../zoo/nin.toml")),
+    ("resnet-101", include_str!("../../zoo/resnet-101.toml")),
+    ("resnet-32", include_str!("../../zoo/resnet-32.toml")),
+    ("resnet-50", include_str!("../../zoo/resnet-50.toml")),
+    ("vgg-16", include_str!("../../zoo/vgg-16.toml")),
+    ("vgg-16-cifar", include_str!("../../zoo/vgg-16-cifar.toml")),
+    ("vgg-19", include_str!("../../zoo/vgg-19.toml")),
+];
+
+/// Endings of files that hold models: this project's, ONNX's, Caffe's.
+const FORMATS: [&str; 3] = [".toml", ".onnx", ".prototxt"];
+
+/// Names of all models with their variants.
+pub(super) fn names() -> Vec<String> {
+    let of_file = |(name, text): &(&str, &str)| {
+        // A file of ours that cannot be read is found by whoever loads it.
+        let variants = model_file::variants(&file(name), text).unwrap_or_default();
+        let variants = variants.into_iter().map(|variant| format!("{name}:{variant}"));
+        [(*name).to_owned()].into_iter().chain(variants).collect::<Vec<_>>()
+    };
+    ZOO.iter().flat_map(of_file).collect()
+}
+
+/// The model of that name, else of that path, with the settings behind the colon.
+pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
+    let (name_or_path, settings) = split(wanted);
+    if let Some((name, text)) = ZOO.iter().find(|(name, _)| *name == name_or_path) {
+        return model_file::parse(&file(name), text, settings);
+    }
+    let foreign = FORMATS[1..].iter().find(|ending| name_or_path.ends_with(*ending));
+    if let (Some(format), false) = (foreign, settings.is_empty()) {
+        let message = format!("a {format} file has no variants or sizes: leave out what stands behind its colon");
+        return Err(InputError::new("", format!("model \"{wanted}\""), message));
+    }
+    let told = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.told(CURE)));
+    if name_or_path.ends_with(".onnx") {
+        let bytes = read_bytes(Path::new(name_or_path)).map_err(told)?;
+        return onnx::parse(name_or_path, &bytes);
+    }
+    let is_path =
+        FORMATS.iter().any(|ending| name_or_path.ends_with(ending)) || name_or_path.contains(std::path::MAIN_SEPARATOR);
+    if !is_path {
+        let cure = suggestion(name_or_path, ZOO.iter().map(|(name, _)| *name));
+        let message =
+            format!("there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: {cure}");
+        return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
+    }
+    let most = if foreign.is_some() { LONGEST_FOREIGN } else { LONGEST };
+    let text = read_text(Path::new(name_or_path), most).map_err(told)?;
+    if foreign.is_some() {
+        return caffe::parse(name_or_path, &text);
+    }
+    model_file::parse(name_or_path, &text, settings)
+}
+
+/// The longest text of a model that is read to say how many layers are too many; the parser of TOML takes less.
+const LONGEST: Bytes = Bytes(64 << 20);
+
+/// The longest of another framework: a list of the most layers has about as many bytes.
+const LONGEST_FOREIGN: Bytes = Bytes(8 << 20);
+
+/// What else to name.
+const CURE: &str = "lockstep models list shows those that need no file";
+
+fn file(name: &str) -> String {
+    format!("models/zoo/{name}.toml")
+}
+
+/// Name or path, and what stands behind its colon; a path may hold colons of its own.
+fn split(wanted: &str) -> (&str, &str) {
+    let behind = |ending: &&str| Some(wanted.rfind(&format!("{ending}:"))? + ending.len());
+    match FORMATS.iter().find_map(behind) {
+        Some(colon) => (&wanted[..colon], &wanted[colon + 1..]),
+        None if FORMATS.iter().any(|ending| wanted.ends_with(ending)) => (wanted, ""),
+        None => wanted.split_once(':').unwrap_or((wanted, "")),
+    }
+}

@@ -1,0 +1,22 @@
+//! Programs of models from files: strategies, jobs, memory, critical paths.
+
+mod critical_path;
+mod job;
+mod key;
+mod memory;
+mod split;
+mod split_graph;
+mod straggling;
+mod strategy;
+mod table_first;
+mod timeline;
+
+use std::sync::Arc;
+
+use lockstep_models::critical_path::*;
+use lockstep_models::graph::*;
+use lockstep_models::memory::*;
+use lockstep_models::profile::*;
+use lockstep_models::*;
+use lockstep_readers::{load_model, parse_model, zoo};
+use lockstep_topology::*;

@@ -1,0 +1,191 @@
+//! The memory plan by hand and on random models: never below what is live, never above all tensors side by side.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use lockstep_models::{Bucket, Job, random_model};
+
+mod symbolic;
+
+fn piece(bytes: u64, first: usize, last: usize) -> Storage {
+    Storage { bytes, first, last }
+}
+
+#[test]
+fn pieces_that_never_meet_share_a_place() {
+    // 8 and 6 never meet, 4 meets both: 12 in all, and the 2 goes into the gap that 6 leaves of 8.
+    let pieces = [piece(8, 0, 1), piece(4, 1, 2), piece(6, 2, 3), piece(2, 2, 2)];
+    let plan = arrange(&pieces);
+    assert_eq!(plan.offsets, [0, 8, 0, 6]);
+    assert_eq!((plan.bytes, live_bytes(&pieces)), (12, 12));
+    assert_eq!(arrange(&[]).bytes, 0);
+}
+
+/// input 1x2x2 → dense 3 → relu → dense 2 → loss.
+const TINY: &str = r#"
+name = "tiny"
+input = [1, 2, 2]
+[[layer]]
+name = "a"
+kind = "dense"
+out_features = 3
+[[layer]]
+name = "r"
+kind = "relu"
+[[layer]]
+name = "b"
+kind = "dense"
+out_features = 2
+[[layer]]
+name = "loss"
+kind = "softmax_cross_entropy"
+"#;
+
+#[test]
+fn a_tiny_model_by_hand() {
+    // 15 + 8 parameters. With five samples: input 5·(4 + 1); a+r (5·3), b (5·2), probabilities (5·2) and the gradients of a+r
+    // and b take a cache line each.
+    let job = Job::new(Arc::new(parse_model("tiny.toml", TINY).unwrap()), 1, 5);
+    let program = job.program().unwrap();
+    let memory = Memory::of_role(&program, 0, 1).unwrap();
+    assert_eq!((memory.weights, memory.gradients, memory.optimizer), (92, 92, 92));
+    assert_eq!((memory.input, memory.communication), (100, 0));
+    assert_eq!(memory.activations_unplanned, 5 * 64);
+    // Three lines are live in three tasks: r, b and probabilities in the loss, then b's gradient for b, then r's for them.
+    assert_eq!(memory.activations_live, 3 * 64);
+    // Three lines of the arena, for b's gradient lies where b was, and one that the loss keeps.
+    assert_eq!(memory.activations, 4 * 64);
+    assert_eq!(memory.total(), 92 * 3 + 100 + 256);
+    assert_eq!(memory.total_unplanned(), 92 * 3 + 100 + 320);
+}
+
+#[test]
+fn scratch_is_a_chunk_for_each_lane_of_the_exchanges_in_flight() {
+    // A ring among four sums 23/4 elements at most: 6, in one lane; two exchanges of 15 (4) and 8 (2) in flight: 6.
+    let model = Arc::new(parse_model("tiny.toml", TINY).unwrap());
+    let of = |bucket, concurrent_exchanges| {
+        let program = Job { bucket, concurrent_exchanges, ..Job::new(model.clone(), 4, 5) }.program().unwrap();
+        Memory::of_role(&program, 0, 0).unwrap().communication
+    };
+    assert_eq!(of(Bucket::Whole, 1), 4 * 6);
+    assert_eq!(of(Bucket::Layer, 1), 4 * 4);
+    assert_eq!(of(Bucket::Layer, 2), 4 * 6);
+    let algorithm = "parameter-server:1:dedicated".parse().unwrap();
+    let program = Job { algorithm, ..Job::new(model.clone(), 2, 5) }.program().unwrap();
+    let server = Memory::of_role(&program, 1, 1).unwrap();
+    assert_eq!((server.weights, server.gradients, server.activations), (0, 92, 0));
+    assert!(server.communication > 0);
+}
+
+#[test]
+fn accumulation_costs_no_memory_and_samples_cost_in_proportion() {
+    let model = Arc::new(load_model("resnet-32").unwrap());
+    let of = |samples, accumulate| {
+        let program = Job { accumulate, ..Job::new(model.clone(), 1, samples) }.program().unwrap();
+        Memory::of_role(&program, 0, 1).unwrap()
+    };
+    assert_eq!(of(8, 1), of(8, 4));
+    assert_eq!(of(8, 1).activations * 4, of(32, 1).activations);
+    // Activations that backward passes wait for cannot be given up, gradients can.
+    assert!(of(8, 1).activations_live > of(8, 1).activations_unplanned / 3);
+    assert!(of(8, 1).activations < of(8, 1).activations_unplanned);
+}
+
+proptest! {
+    #[test]
+    fn no_plan_is_below_what_is_live_or_above_everything(
+        sizes in prop::collection::vec((0u64..100, 0usize..20, 0usize..8), 0..30)
+    ) {
+        let pieces: Vec<Storage> = sizes.into_iter().map(|(bytes, first, long)| piece(bytes, first, first + long)).collect();
+        let plan = arrange(&pieces);
+        prop_assert!(plan.bytes >= live_bytes(&pieces));
+        prop_assert!(plan.bytes <= pieces.iter().map(|piece| piece.bytes).sum());
+        for (i, a) in pieces.iter().enumerate() {
+            for (j, b) in pieces.iter().enumerate().skip(i + 1) {
+                let together = (0..30).any(|at| (a.first..=a.last).contains(&at) && (b.first..=b.last).contains(&at));
+                let apart = plan.offsets[i] + a.bytes <= plan.offsets[j] || plan.offsets[j] + b.bytes <= plan.offsets[i];
+                prop_assert!(!together || apart || a.bytes == 0 || b.bytes == 0, "{a:?} over {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn tasks_of_random_models_find_what_they_read(seed in 0u64..400, fuse: bool, accumulate in 1u32..3) {
+        let job = Job { fuse, accumulate, ..Job::new(Arc::new(random_model(seed, seed % 2 == 0)), 1, 3) };
+        let program = job.program().unwrap();
+        let memory = Memory::of_role(&program, 0, 1).unwrap();
+        prop_assert!(memory.activations_live <= memory.activations && memory.activations <= memory.activations_unplanned);
+        let length = |reuse| symbolic::run(&program, reuse).map_err(TestCaseError::fail);
+        let all = [Reuse::Nothing, Reuse::InPlace, Reuse::Shared, Reuse::Counted, Reuse::Full].map(length);
+        let [nothing, in_place, shared, counted, full] = all;
+        let (nothing, in_place, shared, counted, full) = (nothing?, in_place?, shared?, counted?, full?);
+        prop_assert!(full <= in_place && in_place <= nothing, "{full} {in_place} {nothing}");
+        prop_assert!(shared <= nothing && counted <= nothing, "{shared} {counted} {nothing}");
+    }
+}
+
+#[test]
+fn tasks_of_the_zoo_find_what_they_read() {
+    for name in zoo() {
+        for fuse in [false, true] {
+            let job = Job { fuse, ..Job::new(Arc::new(load_model(&name).unwrap()), 1, 1) };
+            let program = job.program().unwrap();
+            let of = Activations::of_role(&program, &program.roles[0]);
+            assert!(of.live <= of.planned && of.planned <= of.unplanned, "{name}: {of:?}");
+            symbolic::run(&program, Reuse::Full).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_frees_too_early_is_found() {
+    let program = Job::new(Arc::new(load_model("resnet-32").unwrap()), 1, 2).program().unwrap();
+    let plan = Plan::of_role(&program, &program.roles[0], Reuse::Full);
+    let held: Vec<usize> = (0..plan.outputs.len()).filter(|layer| plan.outputs[*layer].is_some()).collect();
+    let mut found = 0;
+    for pair in held.windows(2) {
+        // An output where its neighbour in the DAG lies.
+        let mut broken = plan.clone();
+        let (from, to) = (plan.outputs[pair[0]].clone().unwrap(), plan.outputs[pair[1]].clone().unwrap());
+        if from != to && from.len() == to.len() {
+            broken.outputs[pair[1]] = Some(from);
+            found += usize::from(symbolic::follow(&program, &broken).is_err());
+        }
+    }
+    assert!(found > 40, "{found} of {} faults found", held.len());
+}
+
+/// The tiny model, its second dense layer and the loss repeated, then a copy that reads what the first has given.
+#[test]
+fn what_a_repetition_reads_outlasts_it() {
+    let job = Job::new(Arc::new(parse_model("tiny.toml", TINY).unwrap()), 1, 5);
+    let mut program = job.program().unwrap();
+    let tasks = &mut program.roles[0].tasks;
+    let names = |tasks: &[Task]| tasks.iter().map(|task| task.name.clone()).collect::<Vec<String>>();
+    assert_eq!(
+        names(&tasks[1..7]).join(", "),
+        "forward a+r, forward b, forward loss, backward-data loss, backward b, backward-weight a+r"
+    );
+    let again = |op| Task { op, ..tasks[0].clone() };
+    let (repeat, from) = (again(Op::Repeat { count: 2, body: 4, claimed: false }), LayerId(2));
+    let to = Area::Buffer(Buffer::Declared(0));
+    let copy = again(Op::Copy(Copy { from: Area::Activation(from), to, rows: Vec::new(), add: false, clear: false }));
+    tasks.insert(2, repeat);
+    tasks.push(copy);
+    let end = tasks.len() - 1;
+    let tensors = activations(&program, &program.roles[0]);
+    let span = |name: &str| tensors.iter().find(|tensor| tensor.name == name).map(|tensor| (tensor.first, tensor.last));
+    // Tasks 3 to 6 repeat. r is made before them and copied at the end; its gradient is filled in them and read behind.
+    assert_eq!((span("r"), span("r gradient")), (Some((1, end)), Some((3, 7))));
+    assert_eq!((span("b"), span("b gradient")), (Some((3, 4)), Some((5, 6))));
+    // Without the copy, r ends with its own backward pass; without that too, behind the last repetition.
+    let role = &mut program.roles[0];
+    role.tasks.truncate(7);
+    let tensors = activations(&program, &program.roles[0]);
+    let r = tensors.iter().find(|tensor| tensor.name == "r").unwrap();
+    assert_eq!((r.first, r.last), (1, 7));
+    // Who copies activations decides when an arena is free, not the last layer.
+    assert_eq!(Plan::of_role(&program, &program.roles[0], Reuse::Full).last, Some((1, Phase::Backward)));
+}

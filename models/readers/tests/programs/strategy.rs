@@ -1,0 +1,175 @@
+//! What strategies are called, and the programs of learners.
+
+use std::sync::Arc;
+
+use lockstep_topology::{Algorithm, Collective};
+
+use super::*;
+use lockstep_models::{After, AveragingRule, Bucket, Op, Program, Stream, TaskId};
+
+fn program(strategy: &str, workers: u32, change: impl Fn(&mut Job)) -> Program {
+    let model = Arc::new(load_model("lenet").expect("in the zoo"));
+    let mut job = Job { strategy: strategy.parse().expect("a strategy"), ..Job::new(model, workers, 16) };
+    change(&mut job);
+    job.program().unwrap_or_else(|error| panic!("{strategy}: {error}"))
+}
+
+fn names(program: &Program) -> Vec<&str> {
+    program.roles[0].tasks.iter().map(|task| task.name.as_str()).collect()
+}
+
+fn find(program: &Program, name: &str) -> TaskId {
+    names(program).iter().position(|other| *other == name).unwrap_or_else(|| panic!("no task {name}"))
+}
+
+#[test]
+fn names_are_read_as_they_are_written() {
+    for text in [
+        "ssgd",
+        "sma",
+        "sma:momentum=0.9",
+        "sma:momentum=0.5:tau=2:alpha=0.25",
+        "ea-sgd",
+        "ea-sgd:tau=4",
+        "sma:tau=2:first-come",
+        "sma:reference-models:tau=2:first-come",
+        "ea-sgd:tau=2:round-robin",
+    ] {
+        assert_eq!(text.parse::<Strategy>().unwrap().to_string(), text);
+    }
+    assert_eq!("sma:tau=1:alpha=0.5".parse::<Strategy>().unwrap().to_string(), "sma:alpha=0.5");
+    for (text, message) in [
+        ("sgd", "there are: ssgd, sma, ea-sgd"),
+        ("ssgd:tau=2", "unknown strategy"),
+        ("sma:mu=0.9", "write momentum=…, tau=…, alpha=…, reference-models, round-robin or first-come"),
+        ("sma:tau=0", "at least 1"),
+        ("sma:tau=2:tau=3", "stands twice"),
+        ("sma:momentum=1", "below 1"),
+        ("sma:alpha=0", "above 0"),
+        ("sma:alpha=nan", "above 0"),
+        ("ea-sgd:momentum=0.9", "is no setting"),
+        ("ea-sgd:reference-models", "write tau=…, alpha=…, round-robin or first-come"),
+        ("sma:reference-models=2", "is no setting"),
+        ("sma:first-come:round-robin", "exclude each other"),
+    ] {
+        let error = text.parse::<Strategy>().unwrap_err();
+        assert!(error.contains(message), "{text}: {error}");
+    }
+}
+
+/// Koliousis et al. 2019, §4.2 and Fig. 8: a learning task needs its own local synchronisation alone, which needs the global
+/// one of the iteration before; so the global one is free to overlap the next learning task.
+#[test]
+fn only_the_local_synchronisation_waits_for_the_average_model() {
+    let program = program("sma", 4, |job| job.bucket = Bucket::Whole);
+    assert_eq!(names(&program)[11..], ["correct conv1..dense2", "allreduce conv1..dense2", "average conv1..dense2"]);
+    let tasks = &program.roles[0].tasks;
+    assert!(tasks[..11].iter().all(|task| task.after.is_empty() && task.stream == Stream::Compute));
+    assert_eq!((tasks[11].stream, tasks[11].after.as_slice()), (Stream::Compute, &[After { task: 13, lag: 1 }][..]));
+    assert_eq!(tasks[12].stream, Stream::Exchange);
+    assert_eq!(tasks[12].after, [After { task: 11, lag: 0 }, After { task: 12, lag: 1 }]);
+    assert_eq!(
+        (tasks[13].stream, tasks[13].after.as_slice()),
+        (Stream::Synchronisation, &[After { task: 12, lag: 0 }][..])
+    );
+    let Op::Exchange(exchange) = &tasks[12].op else { panic!("an exchange") };
+    assert_eq!((exchange.buffer, exchange.range.clone()), (Averaging::DIFFERENCES, 0..1_111_946));
+    assert_eq!(program.averaging.unwrap().alpha, 0.25);
+    assert_eq!((program.global_batch(), program.gradient_samples()), (64, 16));
+}
+
+#[test]
+fn one_learner_averages_without_an_exchange() {
+    let program = program("sma", 1, |job| job.bucket = Bucket::Whole);
+    let (correct, average) = (find(&program, "correct conv1..dense2"), find(&program, "average conv1..dense2"));
+    assert_eq!(program.roles[0].exchanges().count(), 0);
+    assert_eq!(program.roles[0].tasks[average].after, [After { task: correct, lag: 0 }]);
+    assert_eq!(program.roles[0].tasks[correct].after, [After { task: average, lag: 1 }]);
+}
+
+#[test]
+fn learners_repeat_and_claim() {
+    let repeat = |program: &Program| match program.roles[0].tasks[0].op {
+        Op::Repeat { count, body, claimed } => Some((count, body, claimed)),
+        _ => None,
+    };
+    // Descend, load, and eleven passes less the load.
+    let fixed = program("ea-sgd:tau=3", 4, |_| ());
+    assert_eq!((repeat(&fixed), fixed.global_batch()), (Some((3, 12, false)), 192));
+    assert_eq!(fixed.roles[0].tasks[1].name, "descend conv1..dense2");
+    assert!(matches!(fixed.roles[0].tasks[1].op, Op::Averaging { rule: AveragingRule::Descend, .. }));
+    assert_eq!(repeat(&program("sma:tau=3:first-come", 4, |_| ())), Some((12, 12, true)));
+    assert_eq!(repeat(&program("sma:first-come", 4, |_| ())), Some((4, 12, true)));
+    // In turn each takes its own three, but asks for its turn before each.
+    assert_eq!(repeat(&program("sma:tau=3:round-robin", 4, |_| ())), Some((3, 12, true)));
+    assert_eq!(repeat(&program("sma:round-robin", 4, |_| ())), Some((1, 11, true)));
+    assert_eq!(repeat(&program("sma", 4, |_| ())), None);
+}
+
+/// Koliousis et al. 2019, §3.3 and Fig. 6: learners of a device sum among themselves, and one of each device goes across.
+#[test]
+fn reference_models_are_a_level_between() {
+    let program = program("sma:reference-models", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, 2));
+    let synchronisation = ["correct", "sum-on-device", "reference", "allreduce", "average"];
+    assert_eq!(names(&program)[11..], synchronisation.map(|verb| format!("{verb} conv1..dense2")));
+    assert_eq!(program.roles.len(), 3);
+    for (device, role) in program.roles.iter().enumerate() {
+        assert_eq!((role.ranks.first, role.ranks.count), (2 * device as u32, 2));
+        let exchanges: Vec<_> = role.exchanges().map(|(_, exchange)| exchange).collect();
+        assert_eq!((exchanges[0].group, exchanges[1].group), (1 + device, 0));
+        assert_eq!(program.groups[1 + device].ranks, role.ranks);
+        assert_eq!(
+            (&exchanges[0].collective, &exchanges[1].collective),
+            (&Collective::AllReduce, &Collective::AllReduceOfNodes)
+        );
+        assert_eq!(exchanges[1].algorithm.to_string(), "hierarchical:ring");
+        // The first device's reference is the average model.
+        let Op::Averaging { rule: AveragingRule::Reference, range } = &role.tasks[13].op else { panic!("a reference") };
+        assert_eq!(range.is_empty(), device == 0);
+        assert_eq!((role.tasks[13].stream, role.tasks[15].stream), (Stream::Synchronisation, Stream::Synchronisation));
+        assert_eq!(role.tasks[11].after, [After { task: 13, lag: 1 }, After { task: 15, lag: 1 }]);
+        assert_eq!(role.tasks[13].after, [After { task: 12, lag: 0 }]);
+        assert!(role.tasks[14].after.contains(&After { task: 13, lag: 0 }));
+    }
+    let averaging = program.averaging.unwrap();
+    assert_eq!((averaging.alpha, averaging.references.unwrap().alpha), (0.5, 1.0 / 3.0));
+    assert_eq!(program.buffers.len(), 4);
+    // With one device, or one learner on each, there is one level.
+    for each in [1, 6] {
+        let one = self::program("sma:reference-models", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, each));
+        assert_eq!((one.averaging.unwrap().references, one.roles.len(), one.buffers.len()), (None, 1, 3));
+        assert_eq!(one.averaging.unwrap().alpha, 1.0 / 6.0);
+    }
+}
+
+/// Each bucket is corrected, exchanged and averaged on its own, whatever performs the exchange.
+#[test]
+fn buckets_and_servers() {
+    let dedicated: Algorithm = "parameter-server:1:dedicated".parse().unwrap();
+    let program = program("sma", 3, |job| (job.bucket, job.algorithm) = (Bucket::Layer, dedicated.clone()));
+    for layer in ["conv1", "conv2", "dense1", "dense2"] {
+        let allreduce = find(&program, &format!("allreduce {layer}"));
+        let correct = find(&program, &format!("correct {layer}"));
+        let average = find(&program, &format!("average {layer}"));
+        assert!(program.roles[0].tasks[allreduce].after.contains(&After { task: correct, lag: 0 }));
+        assert!(program.roles[0].tasks[correct].after.contains(&After { task: average, lag: 1 }));
+    }
+    assert_eq!(program.roles[1].tasks.len(), 4);
+}
+
+#[test]
+fn what_learners_cannot_do_is_refused() {
+    let refused = |strategy: &str, change: fn(&mut Job)| {
+        let model = Arc::new(load_model("mlp").unwrap());
+        let mut job = Job { strategy: strategy.parse().unwrap(), ..Job::new(model, 4, 16) };
+        change(&mut job);
+        job.program().unwrap_err().to_string()
+    };
+    assert!(refused("sma", |job| job.accumulate = 2).contains("tau in --strategy"));
+    assert!(refused("sma:tau=4294967295", |_| ()).contains("smaller tau"));
+    assert!(refused("sma", |job| job.learners = 3).contains("take a divisor"));
+    let server = |job: &mut Job| {
+        (job.learners, job.algorithm) = (2, "parameter-server:1:dedicated".parse().unwrap());
+    };
+    assert!(refused("sma:reference-models", server).contains("one of each"));
+}
