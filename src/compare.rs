@@ -16,10 +16,11 @@ use lockstep_exec::data::Dataset;
 use lockstep_measure::calibrate::Kept;
 use lockstep_measure::host::Cores;
 use lockstep_measure::launch::Launch;
-use lockstep_measure::measure::{Measured, lay_out, measure};
 use lockstep_measure::operation::{Operation, STALL_LIMIT};
 use lockstep_measure::quiet::Quiet;
+use lockstep_measure::rows::lay_out;
 use lockstep_measure::run_failure::run_failure;
+use lockstep_measure::training::{Measured, Training};
 use lockstep_models::{Timeline, WAIT, median, quantile};
 use lockstep_predict::{PROFILE_PATH, Setup, rows as predict};
 use lockstep_report::failure::Failure;
@@ -130,7 +131,7 @@ pub fn compare(
     mut note: impl FnMut(&str),
 ) -> Result<Option<Comparison>, Failure> {
     experiment.refuse_tuning("a comparison")?;
-    let operation = Operation { timed: asked.timed, ..Operation::default() };
+    let operation = &Operation { timed: asked.timed, ..Operation::default() };
     let mut launch = Launch::new(experiment, STALL_LIMIT)?;
     let cores = if matches!(launch, Launch::Threads) { Cores::find() } else { Cores::of_host() };
     let experiment = &launch.experiment(experiment);
@@ -177,7 +178,8 @@ pub fn compare(
         for (index, configuration) in configurations.iter().enumerate() {
             let mut train_once = || {
                 trials += 1;
-                measure(configuration, experiment, experiment.seed, (&train, None), &operation, &mut launch)
+                Training { experiment, configuration, seed: experiment.seed, data: &train, held_out: None, operation }
+                    .run(&mut launch)
             };
             let (measured, slower) = if alone { quiet.measure(TRIALS, train_once)? } else { (train_once()?, 1.0) };
             slowest = slowest.max(slower);

@@ -66,8 +66,8 @@ fn a_tuned_run_repeats_by_its_log() {
     use lockstep_exec::data::Dataset;
     use lockstep_experiment::tuner_log::Logged;
     use lockstep_measure::launch::Launch;
-    use lockstep_measure::measure::measure;
     use lockstep_measure::operation::STALL_LIMIT;
+    use lockstep_measure::training::Training;
 
     let text = "name = \"tuned\"\nmodel = \"mlp\"\ndata = \"synthetic:2000\"\nbatch_per_rank = 8\nstrategy = \"sma\"\n\
                 learners = \"auto\"\nsteps = 70\n";
@@ -77,9 +77,9 @@ fn a_tuned_run_repeats_by_its_log() {
     let trial = |learners: u32, images: f64| Trial { learners: vec![learners], throughput: vec![images] };
     let train = |experiment: &Experiment| {
         let mut launch = Launch::new(experiment, STALL_LIMIT).unwrap();
-        measure(&configuration, experiment, 1, (&data, Some(&held_out)), &Operation::default(), &mut launch)
-            .unwrap()
-            .unwrap()
+        let (configuration, operation) = (&configuration, &Operation::default());
+        let (data, held_out) = (&data, Some(&held_out));
+        Training { experiment, configuration, seed: 1, data, held_out, operation }.run(&mut launch).unwrap().unwrap()
     };
     // One learner, then two, which is a gain, then three, which is a loss: two again for the last ten.
     let trials = vec![trial(1, 100.0), trial(2, 150.0), trial(3, 140.0)];

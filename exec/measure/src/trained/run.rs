@@ -10,8 +10,9 @@ use lockstep_topology::{ErrorPlace, InputError};
 
 use super::plan::Planned;
 use crate::launch::Launch;
-use crate::measure::{Measured, lay_out, measure};
 use crate::operation::{Operation, STALL_LIMIT};
+use crate::rows::lay_out;
+use crate::training::{Measured, Training};
 
 /// The samples of the last run, which the next one most often takes too.
 #[derive(Default)]
@@ -49,10 +50,12 @@ pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<Ep
     lay_out(experiment, &mut configurations)?;
     let [configuration] = configurations;
     let mut launch = Launch::new(experiment, STALL_LIMIT)?;
-    let (parts, operation) = ((&data.0, Some(&data.1)), Operation::default());
+    let (seed, operation) = (planned.seed, &Operation::default());
+    let (configuration, samples, held_out) = (&configuration, &data.0, Some(&data.1));
+    let training = Training { experiment, configuration, seed, data: samples, held_out, operation };
     let blank = blank(planned, command);
     let steps = steps_by_epoch(planned, data.0.len())?;
-    match measure(&configuration, experiment, planned.seed, parts, &operation, &mut launch) {
+    match training.run(&mut launch) {
         Ok(Some(measured)) => Ok(rows(&blank, &measured, &steps)),
         Ok(None) => Ok(Vec::new()),
         Err(Failure::Diverged { step, .. }) => {

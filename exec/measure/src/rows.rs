@@ -1,41 +1,20 @@
-//! Measurements: each configuration of an experiment trained for real, a row each.
+//! Rows of measured runs: each configuration of an experiment trained for real, with each of its seeds.
 
-mod segment;
 #[cfg(test)]
 mod tests;
-mod tuned;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::replica::Evaluation;
-use lockstep_exec::{Run, State};
 use lockstep_experiment::{Configuration, Experiment, Length};
-use lockstep_models::{Program, Trial, median, quantile};
+use lockstep_models::{median, quantile};
 use lockstep_report::failure::Failure;
 use lockstep_report::{MeasuredRow, scaling_efficiencies};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use crate::launch::Launch;
-use crate::metrics::{Resumed, training};
 use crate::operation::Operation;
 use crate::run_failure::run_failure;
-
-pub(crate) use segment::{Part, segment};
-
-/// What a run left, as far as it is in this process.
-pub struct Measured {
-    /// What was run: with as many learners as the auto-tuner found, where it did.
-    pub configuration: Configuration,
-    /// What was executed.
-    pub program: Program,
-    /// Timeline, losses, state.
-    pub run: Run,
-    /// With which seed.
-    pub seed: u64,
-    /// What the auto-tuner observed, and in words.
-    pub trials: Vec<Trial>,
-    /// As above.
-    pub tuning: Option<String>,
-}
+use crate::training::{Measured, Training};
 
 /// Puts the configurations' ranks where the experiment's cluster has them, so that a hierarchical method runs the same
 /// program as the simulator; on this machine all ranks share a node.
@@ -53,100 +32,11 @@ pub fn lay_out(experiment: &Experiment, configurations: &mut [Configuration]) ->
     Ok(())
 }
 
-/// Steps of a configuration's run.
+/// The rows of an experiment, one per configuration and seed; `each` sees every run with its configuration. In processes other than
+/// rank 0's there are none.
 ///
 /// # Errors
-/// More than 2³² of them.
-pub fn steps(experiment: &Experiment, program: &Program, samples: usize) -> Result<u32, InputError> {
-    match experiment.length {
-        Length::Steps(steps) => Ok(steps),
-        Length::Epochs(epochs) => {
-            let per_epoch = samples as u64 / program.global_batch();
-            u32::try_from(u64::from(epochs) * per_epoch).map_err(|_| {
-                let message = "gives more than 2^32 steps: take fewer epochs";
-                experiment.locate(InputError::flag("epochs", epochs.to_string(), message))
-            })
-        }
-    }
-}
-
-/// Trains one configuration with one seed; a run by epochs is judged on `held_out` after each of the last ones. In processes
-/// other than rank 0's there is nothing to tell.
-///
-/// # Errors
-/// Data that do not fit, a loss that is no number, a rank that panics or stalls.
-pub fn measure(
-    configuration: &Configuration,
-    experiment: &Experiment,
-    seed: u64,
-    (data, held_out): (&Dataset, Option<&Dataset>),
-    operation: &Operation,
-    launch: &mut Launch,
-) -> Result<Option<Measured>, Failure> {
-    if experiment.tunes {
-        return tuned::tuned(configuration, experiment, seed, (data, held_out), operation, launch);
-    }
-    if let (Length::Epochs(epochs), false) = (experiment.length, experiment.growth.is_empty()) {
-        return grown(configuration, experiment, seed, (data, held_out), operation, launch, epochs);
-    }
-    let program = configuration.program().map_err(|error| experiment.locate(error))?;
-    let all = steps(experiment, &program, data.len())?;
-    let first = operation.first(&program, data.len());
-    let left = u64::from(all).saturating_sub(first);
-    if let (0, Some((_, path))) = (left, &operation.resumed) {
-        let message = format!("all {all} steps are done: ask for more of them, or begin anew without --resume");
-        return Err(InputError::flag("resume", path.display().to_string(), message).into());
-    }
-    if let (Some((checkpoint, _)), Some(metrics)) = (&operation.resumed, &operation.metrics) {
-        let (training, label) = (training(&checkpoint.identity), configuration.label());
-        let before = (&*checkpoint.label(configuration), checkpoint.steps);
-        metrics.resume(Resumed { training: &training, now: (&label, first), before })?;
-    }
-    let part = Part { steps: left as u32, first, start: None };
-    segment(configuration, experiment, seed, (data, held_out), operation, launch, part)
-}
-
-/// Trains one configuration while learners join it: a segment for each number of them, which the next one goes on from. New ones
-/// begin at the average model, and α follows their number.
-fn grown(
-    configuration: &Configuration,
-    experiment: &Experiment,
-    seed: u64,
-    (data, held_out): (&Dataset, Option<&Dataset>),
-    operation: &Operation,
-    launch: &mut Launch,
-    epochs: u32,
-) -> Result<Option<Measured>, Failure> {
-    let (mut state, mut begun): (Option<State>, u32) = (None, 0);
-    let (mut losses, mut evaluations, mut whole) = (Vec::new(), Vec::new(), None);
-    for (learners, end) in experiment.stages(epochs) {
-        let more = experiment.with_learners(configuration, learners)?;
-        let program = more.program().map_err(|error| experiment.locate(error))?;
-        let length = Length::Epochs(end - begun);
-        let steps = steps(&Experiment { length, ..experiment.clone() }, &program, data.len())?;
-        let part = Part { steps, first: losses.len() as u64, start: state.as_ref() };
-        let Some(mut measured) = segment(&more, experiment, seed, (data, held_out), operation, launch, part)? else {
-            return Ok(None);
-        };
-        let reached = (measured.run.losses.len() as u32) < steps;
-        losses.append(&mut measured.run.losses);
-        evaluations.append(&mut measured.run.evaluations);
-        (state, begun) = (Some(measured.run.state()), end);
-        whole = Some(measured);
-        if reached {
-            break;
-        }
-    }
-    Ok(whole.map(|mut measured: Measured| {
-        (measured.run.losses, measured.run.evaluations, measured.run.first) = (losses, evaluations, 0);
-        measured
-    }))
-}
-
-/// The rows of an experiment, one per configuration and seed; `each` sees every run with its configuration. In processes other than rank 0's there are none.
-///
-/// # Errors
-/// As [`measure`], and data that cannot be read.
+/// As [`Training::run`], and data that cannot be read.
 pub fn rows(
     experiment: &Experiment,
     operation: &Operation,
@@ -166,10 +56,10 @@ pub fn rows(
     for configuration in &configurations {
         let first = rows.len();
         for more in 0..u64::from(experiment.seeds) {
-            let (seed, data) = (experiment.seed.wrapping_add(more), (&train, Some(&held_out)));
-            let Some(mut measured) = measure(configuration, experiment, seed, data, operation, launch)? else {
-                continue;
-            };
+            let seed = experiment.seed.wrapping_add(more);
+            let (data, judges) = (&train, Some(&held_out));
+            let training = Training { experiment, configuration, seed, data, held_out: judges, operation };
+            let Some(mut measured) = training.run(launch)? else { continue };
             rows.push(row(experiment, &mut measured, &held_out)?);
             each(configuration, &measured);
         }

@@ -1,0 +1,127 @@
+//! `Training`: one configuration trained with one seed, whole, by segments between which learners join, or as the auto-tuner says.
+
+mod segment;
+mod tuned;
+
+use lockstep_exec::data::Dataset;
+use lockstep_exec::{Run, State};
+use lockstep_experiment::{Configuration, Experiment, Length};
+use lockstep_models::{Program, Trial};
+use lockstep_report::failure::Failure;
+use lockstep_topology::InputError;
+
+use crate::launch::Launch;
+use crate::metrics::{Resumed, training};
+use crate::operation::Operation;
+use segment::Part;
+
+/// What is trained, on what, and how it is watched over.
+#[derive(Clone, Copy)]
+pub struct Training<'a> {
+    /// What it belongs to.
+    pub experiment: &'a Experiment,
+    /// What is trained and how.
+    pub configuration: &'a Configuration,
+    /// Of initial parameters, of the order of the samples and of dropout.
+    pub seed: u64,
+    /// What is learned.
+    pub data: &'a Dataset,
+    /// What a run by epochs is judged on after each of the last ones.
+    pub held_out: Option<&'a Dataset>,
+    /// Who watches.
+    pub operation: &'a Operation,
+}
+
+/// What a run left, as far as it is in this process.
+pub struct Measured {
+    /// What was run: with as many learners as the auto-tuner found, where it did.
+    pub configuration: Configuration,
+    /// What was executed.
+    pub program: Program,
+    /// Timeline, losses, state.
+    pub run: Run,
+    /// With which seed.
+    pub seed: u64,
+    /// What the auto-tuner observed, and in words.
+    pub trials: Vec<Trial>,
+    /// As above.
+    pub tuning: Option<String>,
+}
+
+impl Training<'_> {
+    /// Trains. In processes other than rank 0's there is nothing to tell.
+    ///
+    /// # Errors
+    /// Data that do not fit, a loss that is no number, a rank that panics or stalls.
+    pub fn run(self, launch: &mut Launch) -> Result<Option<Measured>, Failure> {
+        let Training { experiment, configuration, operation, .. } = self;
+        if experiment.tunes {
+            return self.tuned(launch);
+        }
+        if let (Length::Epochs(epochs), false) = (experiment.length, experiment.growth.is_empty()) {
+            return self.grown(launch, epochs);
+        }
+        let program = self.program()?;
+        let all = self.steps(experiment.length, &program)?;
+        let first = operation.first(&program, self.data.len());
+        let left = u64::from(all).saturating_sub(first);
+        if let (0, Some((_, path))) = (left, &operation.resumed) {
+            let message = format!("all {all} steps are done: ask for more of them, or begin anew without --resume");
+            return Err(InputError::flag("resume", path.display().to_string(), message).into());
+        }
+        if let (Some((checkpoint, _)), Some(metrics)) = (&operation.resumed, &operation.metrics) {
+            let (training, label) = (training(&checkpoint.identity), configuration.label());
+            let before = (&*checkpoint.label(configuration), checkpoint.steps);
+            metrics.resume(Resumed { training: &training, now: (&label, first), before })?;
+        }
+        self.segment(launch, Part { steps: left as u32, first, start: None })
+    }
+
+    /// Trains while learners join: a segment for each number of them, which the next one goes on from. New ones begin at the
+    /// average model, and α follows their number.
+    fn grown(self, launch: &mut Launch, epochs: u32) -> Result<Option<Measured>, Failure> {
+        let (mut state, mut begun): (Option<State>, u32) = (None, 0);
+        let (mut losses, mut evaluations, mut whole) = (Vec::new(), Vec::new(), None);
+        for (learners, end) in self.experiment.stages(epochs) {
+            let more = self.experiment.with_learners(self.configuration, learners)?;
+            let more = Training { configuration: &more, ..self };
+            let steps = more.steps(Length::Epochs(end - begun), &more.program()?)?;
+            let part = Part { steps, first: losses.len() as u64, start: state.as_ref() };
+            let Some(mut measured) = more.segment(launch, part)? else { return Ok(None) };
+            let reached = (measured.run.losses.len() as u32) < steps;
+            losses.append(&mut measured.run.losses);
+            evaluations.append(&mut measured.run.evaluations);
+            (state, begun) = (Some(measured.run.state()), end);
+            whole = Some(measured);
+            if reached {
+                break;
+            }
+        }
+        Ok(whole.map(|mut measured: Measured| {
+            (measured.run.losses, measured.run.evaluations, measured.run.first) = (losses, evaluations, 0);
+            measured
+        }))
+    }
+
+    /// What ranks do.
+    fn program(&self) -> Result<Program, InputError> {
+        self.configuration.program().map_err(|error| self.experiment.locate(error))
+    }
+
+    /// Steps of a run of `program` that is so long.
+    ///
+    /// # Errors
+    /// More than 2³² of them.
+    fn steps(&self, length: Length, program: &Program) -> Result<u32, InputError> {
+        match length {
+            Length::Steps(steps) => Ok(steps),
+            Length::Epochs(epochs) => {
+                let per_epoch = self.data.len() as u64 / program.global_batch();
+                u32::try_from(u64::from(epochs) * per_epoch).map_err(|_| {
+                    let message = "gives more than 2^32 steps: take fewer epochs";
+                    self.experiment.locate(InputError::flag("epochs", epochs.to_string(), message))
+                })
+            }
+        }
+    }
+}

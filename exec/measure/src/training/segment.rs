@@ -1,0 +1,156 @@
+//! One segment of a training: so many steps on the ranks of a launch, watched over, with progress and metrics.
+
+use lockstep_exec::{
+    Arenas, Evaluations, ExecError, Flight, InjectedFault, Observer, Order, RunOptions, Snapshot, State,
+};
+use lockstep_experiment::Length;
+use lockstep_report::failure::Failure;
+use lockstep_report::progress::Progress;
+use lockstep_topology::InputError;
+
+use super::{Measured, Training};
+use crate::checkpoint::{claims_from, identity};
+use crate::devices::devices;
+use crate::launch::Launch;
+use crate::metrics::training;
+use crate::run_failure::run_failure;
+
+/// Steps at the start that statistics leave out, where there are more.
+const WARM_UP: u32 = 5;
+
+/// What one call of [`Training::segment`] does of a training.
+pub(super) struct Part<'a> {
+    /// Optimizer steps.
+    pub(super) steps: u32,
+    /// Steps that were done before, as progress counts them.
+    pub(super) first: u64,
+    /// What an earlier segment left.
+    pub(super) start: Option<&'a State>,
+}
+
+/// Shows and keeps what happens in a segment.
+struct Follower<'a> {
+    of: Training<'a>,
+    progress: &'a Progress,
+    label: &'a str,
+    /// Identity of the training, for metrics.
+    training: &'a str,
+    ranks: u32,
+    processes: u32,
+    global_batch: u64,
+    /// Steps before this segment, as progress counts them.
+    before: u64,
+    /// Steps before this run, and when it is over, since training began.
+    first: u64,
+    all: u64,
+}
+
+impl Observer for Follower<'_> {
+    fn stepped(&self, step: u32, loss: f64) {
+        let done = self.before + u64::from(step) + 1;
+        self.progress.step(done, loss);
+        let of = (self.label, self.of.seed, self.training);
+        self.of.operation.metrics.iter().for_each(|file| file.step(of, done, loss, self.global_batch));
+    }
+
+    fn saves(&self) -> bool {
+        self.of.operation.saves
+    }
+
+    fn order(&self, steps: u64) -> Order {
+        self.of.operation.order(steps, self.all)
+    }
+
+    fn keep(&self, snapshot: Snapshot) -> Result<(), InputError> {
+        self.of.operation.keep((self.of.experiment, self.of.configuration), self.of.seed, self.first, snapshot)
+    }
+
+    fn asks(&self) -> bool {
+        self.of.operation.signal.came()
+    }
+
+    fn record(&self, flights: &[Flight]) {
+        self.of.operation.record(self.ranks, flights);
+    }
+
+    fn stalled(&self, error: &ExecError) {
+        self.of.operation.end_stalled(self.processes, error);
+    }
+
+    fn stuck(&self, error: &ExecError) {
+        self.of.operation.end_stuck(error);
+    }
+
+    fn fault(&self) -> Option<InjectedFault> {
+        self.of.operation.fault
+    }
+}
+
+impl Training<'_> {
+    /// So many steps of the run, from the beginning or from what an earlier segment left.
+    ///
+    /// # Errors
+    /// As [`Training::run`].
+    pub(super) fn segment(self, launch: &mut Launch, part: Part<'_>) -> Result<Option<Measured>, Failure> {
+        let Training { experiment, configuration, seed, data, held_out, operation } = self;
+        let Part { steps, first: before, start } = part;
+        let program = self.program()?;
+        let label = configuration.label();
+        let counted = (before, before + u64::from(steps));
+        let progress = Progress::new(launch.speaks(), &label, counted, program.global_batch());
+        let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { experiment.judged_epochs } else { 0 };
+        let recompute_bn = experiment.recompute_bn;
+        let first = operation.first(&program, data.len());
+        let training = training(&identity(experiment, configuration, seed));
+        let observer = Follower {
+            of: self,
+            progress: &progress,
+            label: &label,
+            training: &training,
+            ranks: program.ranks(),
+            processes: launch.processes(),
+            global_batch: program.global_batch(),
+            before,
+            first,
+            all: first + u64::from(steps),
+        };
+        let replay = experiment.replay.as_deref().map(|claims| claims_from(claims, first));
+        let options = RunOptions {
+            steps,
+            warm_up: experiment.warmup_steps.unwrap_or(WARM_UP.min(steps / 4)).min(steps.saturating_sub(1)),
+            seed,
+            start: operation.resumed.as_ref().map(|(checkpoint, _)| &checkpoint.state).or(start),
+            devices: devices(experiment)?,
+            threads_per_rank: experiment.threads_per_rank as usize,
+            arenas: Arenas::default(),
+            optimizer: experiment.optimizer.clone(),
+            evaluations: held_out.map(|held_out| Evaluations {
+                held_out,
+                last_epochs,
+                recompute_bn,
+                target: experiment.target,
+            }),
+            stall_limit: operation.stall_limit,
+            timed: operation.timed,
+            replay: replay.as_deref(),
+            observer: &observer,
+        };
+        let run = progress.beside(|| launch.run(&program, data, &options));
+        progress.end();
+        let mut run = run.map_err(|error| match error {
+            ExecError::Input(error) => Failure::Input(experiment.locate(error)),
+            other => run_failure(other),
+        })?;
+        if let Some(run) = &mut run {
+            operation.complete(run);
+            if run.stopped {
+                let steps = run.first + run.losses.len() as u64;
+                return Err(Failure::Interrupted(format!(
+                    "ended after step {steps}, which is kept: go on with --resume"
+                )));
+            }
+        }
+        let configuration = configuration.clone();
+        Ok(run.map(|run| Measured { configuration, program, run, seed, trials: Vec::new(), tuning: None }))
+    }
+}
