@@ -194,7 +194,6 @@ fn layers_are_matched_where_they_are_listed() {
         "models/src/model/arbitrary.rs",
         "exec/src/device/cpu.rs",
         "exec/src/device/cpu/loss.rs",
-        "exec/src/device/cpu/twin.rs",
         "exec/cuda/src/layers/",
     ];
     let names_variant = |line: &&str| {

@@ -58,8 +58,6 @@ mod tensors;
 mod tests;
 mod threads;
 mod transpose;
-#[cfg(test)]
-mod twin;
 mod update;
 mod window;
 mod winograd;

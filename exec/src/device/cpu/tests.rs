@@ -16,6 +16,7 @@ mod dropping;
 mod layouts;
 mod losses;
 mod random_cases;
+mod twin;
 
 /// A layer, its input shapes and a number of samples.
 #[derive(Debug, Clone)]

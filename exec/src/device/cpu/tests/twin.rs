@@ -3,7 +3,7 @@
 use lockstep_models::{Conv2d, Layer, LocalResponseNorm, Pool2d, PoolKind, Shape};
 use rand_chacha::rand_core::Rng;
 
-use super::{Draw, size};
+use super::super::{Draw, size};
 use crate::data::random::{Purpose, stream_within};
 
 /// Place of an element in `[samples, shape]`, or nothing outside the image.
@@ -14,7 +14,7 @@ fn place(shape: Shape, sample: usize, channel: usize, y: i64, x: i64) -> Option<
 }
 
 /// The layer's output in training mode for `inputs` of `shapes`, the parameters as a kernel takes them.
-pub(crate) fn forward(
+pub(super) fn forward(
     layer: &Layer,
     shapes: &[Shape],
     samples: usize,
