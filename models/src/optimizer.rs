@@ -11,7 +11,6 @@ mod warm_up;
 mod tests;
 
 use std::fmt;
-use std::str::FromStr;
 
 pub use decay::Decay;
 pub use scaling::Scaling;
@@ -31,28 +30,7 @@ pub enum MomentumForm {
     Corrected,
 }
 
-impl fmt::Display for MomentumForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            MomentumForm::Separate => "separate",
-            MomentumForm::Absorbed => "absorbed",
-            MomentumForm::Corrected => "corrected",
-        })
-    }
-}
-
-impl FromStr for MomentumForm {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<MomentumForm, String> {
-        match text {
-            "separate" => Ok(MomentumForm::Separate),
-            "absorbed" => Ok(MomentumForm::Absorbed),
-            "corrected" => Ok(MomentumForm::Corrected),
-            _ => Err(format!("{text:?} is no form of momentum: write separate, absorbed or corrected")),
-        }
-    }
-}
+lockstep_topology::named!(MomentumForm, "form of momentum": Separate = "separate", Absorbed = "absorbed", Corrected = "corrected");
 
 /// Momentum SGD and its learning rate over a run.
 #[derive(Debug, Clone, PartialEq)]

@@ -24,7 +24,7 @@
 //! of its exact moment; what an activity has left or overdone by then (at most half a picosecond's worth) is dropped.
 //! Several starts and completions at one instant are solved once, when somebody asks what follows from them.
 //!
-//! [`System`] is incremental and fast; [`SlowSystem`] recomputes everything at each change and is its oracle.
+//! [`System`] is incremental and fast; the tests' slow system recomputes everything at each change and is its oracle.
 
 mod alone;
 mod choice;
@@ -39,14 +39,12 @@ mod resource;
 mod schedule;
 mod settle;
 mod share;
-mod slow;
 mod system;
 mod tap;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod work;
 
-pub use slow::SlowSystem;
 pub use system::System;
 
 use lockstep_topology::{InputError, Time};

@@ -37,7 +37,7 @@ pub use error::SimError;
 pub use fold::{FoldRule, Folding};
 pub use input::{Held, Input, SampleSource, TransformAt};
 pub use machine::{Part, Resources, Utilisation};
-pub use noise::{Distribution, FAMILIES, Family, Fit, Jitter, Noise, fits};
+pub use noise::{Distribution, Family, Fit, Jitter, Noise, fits};
 pub use platform::{NetworkModel, Platform};
 pub use simulate::{Prediction, SimOptions, simulate, simulate_with};
 pub use supply::shuffle_time;

@@ -6,7 +6,7 @@ mod fit;
 mod record;
 mod stated;
 
-pub use distribution::{Distribution, FAMILIES, Family};
+pub use distribution::{Distribution, Family};
 pub use fit::{Fit, fits};
 pub use record::Noise;
 pub(crate) use record::Place;

@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod collective;
 pub mod document;
 mod input_error;
+mod named;
 pub mod placement;
 pub mod symmetry;
 mod text;
@@ -18,6 +19,7 @@ pub use collective::{
     Schedule, ScheduleError, Wait, check, shard,
 };
 pub use input_error::{ErrorPlace, InputError, nearest};
+pub use named::unknown_name;
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks, ranks_of_each};
 pub use symmetry::{Fold, Levels, Permutations};
 pub use text::{DESCRIPTION, RECORD, Unreadable, read_bytes, read_text};

@@ -1,8 +1,5 @@
 //! How the ranks of a measured run meet: `--transport` and the key `transport`.
 
-use std::fmt;
-use std::str::FromStr;
-
 use lockstep_topology::HostingRule;
 
 /// How the ranks of a job meet.
@@ -25,23 +22,4 @@ impl TransportKind {
     }
 }
 
-impl fmt::Display for TransportKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TransportKind::Threads => "threads",
-            TransportKind::Mpi => "mpi",
-        })
-    }
-}
-
-impl FromStr for TransportKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<TransportKind, String> {
-        match text {
-            "threads" => Ok(TransportKind::Threads),
-            "mpi" => Ok(TransportKind::Mpi),
-            _ => Err(format!("{text:?}: unknown transport: write threads or mpi")),
-        }
-    }
-}
+lockstep_topology::named!(TransportKind, "transport": Threads = "threads", Mpi = "mpi");

@@ -1,8 +1,5 @@
 //! A row: one published figure, what it is a figure of, and whether its error counts.
 
-use std::fmt;
-use std::str::FromStr;
-
 use lockstep_topology::ErrorPlace;
 
 use super::quantity::Quantity;
@@ -26,34 +23,8 @@ pub enum Mark {
     Fitted,
 }
 
-impl fmt::Display for Mark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mark::Contradiction => "c",
-            Mark::Ordering => "o",
-            Mark::Statistical => "s",
-            Mark::Exact => "=",
-            Mark::Anchor => "anchor",
-            Mark::Fitted => "fitted",
-        })
-    }
-}
-
-impl FromStr for Mark {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Mark, String> {
-        match text {
-            "c" => Ok(Mark::Contradiction),
-            "o" => Ok(Mark::Ordering),
-            "s" => Ok(Mark::Statistical),
-            "=" => Ok(Mark::Exact),
-            "anchor" => Ok(Mark::Anchor),
-            "fitted" => Ok(Mark::Fitted),
-            _ => Err(format!("{text:?}: unknown mark: write c, o, s, =, anchor or fitted, or leave it out")),
-        }
-    }
-}
+lockstep_topology::named!(Mark, "mark":
+    Contradiction = "c", Ordering = "o", Statistical = "s", Exact = "=", Anchor = "anchor", Fitted = "fitted");
 
 /// One published figure.
 #[derive(Debug, Clone)]

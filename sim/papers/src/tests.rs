@@ -98,7 +98,7 @@ fn what_makes_no_sense_is_refused_with_its_line() {
         (ROW.to_owned(), "says not what it is a figure of"),
         (format!("{ROW}quantity = \"step-time\"\nunit = \"s\"\n"), "lacks published"),
         (format!("{ROW}quantity = \"speedup\"\npublished = 3\n"), "lacks over"),
-        (format!("{ROW}mark = \"d\"\n"), "unknown mark"),
+        (format!("{ROW}mark = \"d\"\n"), "is no mark: write c, o, s, =, anchor or fitted"),
         (format!("{ROW}at = {{ rank = 3 }}\n"), "p.toml:11: rank = 3: a configuration has no key rank"),
         (twice, "A is an anchor of lenet already"),
         (

@@ -3,6 +3,9 @@
 //! A scenario is a list of deeds with gaps of time between them; both systems play it and must tell the same story.
 
 mod by_hand;
+mod slow;
+
+pub(crate) use slow::SlowSystem;
 
 use super::choice::Rule;
 use super::*;

@@ -3,7 +3,6 @@
 //! A draw is the quantile of one uniform number, so that equal numbers give ordered draws whatever the family.
 
 use std::fmt;
-use std::str::FromStr;
 
 use libm::{erfc, exp, expm1, lgamma, log, log1p};
 use special::{Error as _, Gamma as _};
@@ -25,15 +24,9 @@ pub enum Family {
     Gamma,
 }
 
-/// All families, as they are written.
-pub const FAMILIES: [(&str, Family); 6] = [
-    ("constant", Family::Constant),
-    ("uniform", Family::Uniform),
-    ("normal", Family::Normal),
-    ("lognormal", Family::Lognormal),
-    ("exponential", Family::Exponential),
-    ("gamma", Family::Gamma),
-];
+lockstep_topology::named!(Family, "family":
+    Constant = "constant", Uniform = "uniform", Normal = "normal", Lognormal = "lognormal", Exponential = "exponential",
+    Gamma = "gamma");
 
 /// The largest coefficient of variation: beyond it nearly all draws are next to nothing, and the mean is made by those that no
 /// simulation sees.
@@ -50,21 +43,6 @@ pub struct Distribution {
     a: f64,
     /// Nothing; upper end; standard deviation; that of the logarithm; scale; scale.
     b: f64,
-}
-
-impl FromStr for Family {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Family, String> {
-        let known = FAMILIES.into_iter().find(|(name, _)| *name == text).map(|(_, family)| family);
-        known.ok_or_else(|| format!("is no family; there are {}", FAMILIES.map(|(name, _)| name).join(", ")))
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(FAMILIES.iter().find(|(_, family)| family == self).map_or("", |(name, _)| name))
-    }
 }
 
 /// The standard normal's quantile and its inverse.

@@ -6,7 +6,7 @@
 use lockstep_models::profile::NoiseTrace;
 use special::Gamma as _;
 
-use super::{Distribution, FAMILIES, Family};
+use super::{Distribution, Family};
 
 /// A family fitted to a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,9 +33,9 @@ fn fit(sample: &[f64]) -> Vec<Fit> {
     if !(*first > 0.0 && first < last && last.is_finite()) {
         return Vec::new();
     }
-    let mut fits: Vec<Fit> = FAMILIES
-        .iter()
-        .filter_map(|(_, family)| likeliest(*family, &sorted))
+    let mut fits: Vec<Fit> = Family::ALL
+        .into_iter()
+        .filter_map(|family| likeliest(family, &sorted))
         .map(|distribution| {
             let likelihood: f64 = sorted.iter().map(|x| distribution.ln_density(*x)).sum();
             Fit { distribution, aic: 4.0 - 2.0 * likelihood, distance: distance(&distribution, &sorted) }

@@ -3,7 +3,7 @@
 use lockstep_models::Bucket;
 
 use super::*;
-use crate::fluid::SlowSystem;
+use crate::fluid::tests::SlowSystem;
 use crate::{fluid::System, simulate_with};
 
 #[test]

@@ -5,7 +5,8 @@ use lockstep_topology::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fluid::{SlowSystem, System};
+use crate::fluid::System;
+use crate::fluid::tests::SlowSystem;
 use crate::simulate_with;
 
 /// GPUs of a host or two, hosts of one core, or a host whose cores are shared.

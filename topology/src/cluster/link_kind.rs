@@ -1,8 +1,5 @@
 //! What links are made of, and whether both directions share a wire.
 
-use std::fmt;
-use std::str::FromStr;
-
 /// What a wire is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkKind {
@@ -28,50 +25,9 @@ pub enum LinkKind {
     Peer,
 }
 
-impl LinkKind {
-    /// Kinds that a cluster file may name.
-    pub const ALL: [LinkKind; 8] = [
-        LinkKind::Ethernet,
-        LinkKind::InfiniBand,
-        LinkKind::NvLink,
-        LinkKind::Pcie,
-        LinkKind::HostBridge,
-        LinkKind::Gemini,
-        LinkKind::SharedMemory,
-        LinkKind::HostMemory,
-    ];
-
-    /// As the cluster file writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            LinkKind::Ethernet => "ethernet",
-            LinkKind::InfiniBand => "infiniband",
-            LinkKind::NvLink => "nvlink",
-            LinkKind::Pcie => "pcie",
-            LinkKind::HostBridge => "host-bridge",
-            LinkKind::Gemini => "gemini",
-            LinkKind::SharedMemory => "shared-memory",
-            LinkKind::HostMemory => "host-memory",
-            LinkKind::DeviceMemory => "device-memory",
-            LinkKind::Peer => "peer",
-        }
-    }
-}
-
-impl fmt::Display for LinkKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for LinkKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<LinkKind, String> {
-        let known = LinkKind::ALL.into_iter().find(|kind| kind.name() == text);
-        known.ok_or_else(|| format!("is no kind of link; there are {}", LinkKind::ALL.map(LinkKind::name).join(", ")))
-    }
-}
+crate::named!(LinkKind, "kind of link":
+    Ethernet = "ethernet", InfiniBand = "infiniband", NvLink = "nvlink", Pcie = "pcie", HostBridge = "host-bridge", Gemini = "gemini",
+    SharedMemory = "shared-memory", HostMemory = "host-memory"; DeviceMemory = "device-memory", Peer = "peer");
 
 /// Whether a wire carries both directions at full speed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -83,14 +39,4 @@ pub enum Duplex {
     Half,
 }
 
-impl FromStr for Duplex {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Duplex, String> {
-        match text {
-            "full" => Ok(Duplex::Full),
-            "half" => Ok(Duplex::Half),
-            _ => Err("must be \"full\" or \"half\"".into()),
-        }
-    }
-}
+crate::named!(Duplex, "duplex": Full = "full", Half = "half");

@@ -4,7 +4,6 @@
 
 use super::{GpuSpec, LinkKind, Protocol, Provenance};
 use crate::{Bandwidth, Bytes, Time};
-use std::str::FromStr;
 use std::sync::Arc;
 
 /// A host: position in [`Cluster::hosts`](super::Cluster::hosts).
@@ -54,17 +53,7 @@ pub enum PeerToPeer {
     HostMemory,
 }
 
-impl FromStr for PeerToPeer {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<PeerToPeer, String> {
-        match text {
-            "direct" => Ok(PeerToPeer::Direct),
-            "host-memory" => Ok(PeerToPeer::HostMemory),
-            _ => Err("must be \"direct\" or \"host-memory\"".into()),
-        }
-    }
-}
+crate::named!(PeerToPeer, "way between buses": Direct = "direct", HostMemory = "host-memory");
 
 /// Something that computes.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,8 +5,6 @@
 
 use super::{LinkKind, Provenance};
 use crate::{Bandwidth, Bytes, Time};
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 /// The stack of headers and software that carries messages over a link.
@@ -88,35 +86,6 @@ pub struct Protocol {
 pub(super) const UNLIMITED: Bytes = Bytes(u64::MAX);
 
 impl Stack {
-    /// Stacks that a cluster file may name.
-    pub const ALL: [Stack; 9] = [
-        Stack::Plain,
-        Stack::Tcp,
-        Stack::Roce,
-        Stack::InfiniBand,
-        Stack::Gemini,
-        Stack::NvLink,
-        Stack::Pcie,
-        Stack::HostBridge,
-        Stack::Memory,
-    ];
-
-    /// As the cluster file writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stack::Plain => "plain",
-            Stack::Tcp => "tcp",
-            Stack::Roce => "roce",
-            Stack::InfiniBand => "infiniband",
-            Stack::Gemini => "gemini",
-            Stack::NvLink => "nvlink",
-            Stack::Pcie => "pcie",
-            Stack::HostBridge => "host-bridge",
-            Stack::Memory => "memory",
-            Stack::Peer => "peer",
-        }
-    }
-
     /// What a link of this kind carries unless its file says otherwise.
     pub fn of(kind: LinkKind) -> Stack {
         match kind {
@@ -237,41 +206,8 @@ impl Protocol {
     }
 }
 
-/// `read` by name among `all`; else an error that lists them.
-fn by_name<T: Copy, const N: usize>(text: &str, all: [T; N], name: fn(T) -> &'static str) -> Result<T, String> {
-    let known = all.into_iter().find(|one| name(*one) == text);
-    known.ok_or_else(|| format!("must be one of {}", all.map(name).join(", ")))
-}
+crate::named!(Stack, "protocol":
+    Plain = "plain", Tcp = "tcp", Roce = "roce", InfiniBand = "infiniband", Gemini = "gemini", NvLink = "nvlink", Pcie = "pcie",
+    HostBridge = "host-bridge", Memory = "memory"; Peer = "peer");
 
-impl fmt::Display for Stack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Stack {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Stack, String> {
-        by_name(text, Stack::ALL, Stack::name)
-    }
-}
-
-impl Rendezvous {
-    /// As the cluster file writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rendezvous::None => "none",
-            Rendezvous::Read => "read",
-            Rendezvous::Write => "write",
-        }
-    }
-}
-
-impl FromStr for Rendezvous {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Rendezvous, String> {
-        by_name(text, [Rendezvous::None, Rendezvous::Read, Rendezvous::Write], Rendezvous::name)
-    }
-}
+crate::named!(Rendezvous, "rendezvous": None = "none", Read = "read", Write = "write");

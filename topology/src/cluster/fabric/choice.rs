@@ -1,7 +1,6 @@
 //! `Routing`: how one of several equal routes is taken, by number or by a seeded hash of who talks to whom.
 
 use super::super::DeviceId;
-use std::str::FromStr;
 
 /// How a route is chosen among equals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -17,29 +16,8 @@ pub enum Routing {
     DimensionOrder,
 }
 
-impl Routing {
-    const ALL: [(Routing, &str); 4] = [
-        (Routing::Lowest, "lowest"),
-        (Routing::Ecmp, "ecmp"),
-        (Routing::DModK, "d-mod-k"),
-        (Routing::DimensionOrder, "dimension-order"),
-    ];
-
-    /// As the cluster file writes it.
-    pub fn name(self) -> &'static str {
-        Routing::ALL.into_iter().find(|(routing, _)| *routing == self).map_or("", |(_, name)| name)
-    }
-}
-
-impl FromStr for Routing {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Routing, String> {
-        let known = Routing::ALL.into_iter().find(|(_, name)| *name == text);
-        let names = || Routing::ALL.map(|(_, name)| name).join(", ");
-        known.map(|(routing, _)| routing).ok_or_else(|| format!("is no way to choose a route; there are {}", names()))
-    }
-}
+crate::named!(Routing, "routing":
+    Lowest = "lowest", Ecmp = "ecmp", DModK = "d-mod-k", DimensionOrder = "dimension-order");
 
 /// What a choice among equal routes depends on.
 #[derive(Debug, Clone, Copy)]

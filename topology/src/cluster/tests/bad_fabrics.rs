@@ -63,11 +63,7 @@ fn impossible_fabrics_are_refused_with_their_cure() {
         ("torus", "shape = [4]\ndimensions = 2", "c.toml:12: [[fabric]]: has both shape and dimensions; keep one"),
         ("torus", "shape = [4, 4]\nrouting = \"ecmp\"", "c.toml:20: routing = \"ecmp\": does not go with a torus"),
         ("star", "routing = \"dimension-order\"", "c.toml:19: routing = \"dimension-order\": does not go with a star"),
-        (
-            "star",
-            "routing = \"best\"",
-            "c.toml:19: routing = \"best\": is no way to choose a route; there are lowest, ecmp",
-        ),
+        ("star", "routing = \"best\"", "c.toml:19: routing = \"best\": is no routing: write lowest, ecmp"),
         ("star", "seed = -1", "c.toml:19: seed = -1: seed must be a whole number from 0"),
         ("star", "shpae = 1", "c.toml:19: shpae = 1: [[fabric]] has no key shpae: did you mean shape"),
         ("stra", "", "c.toml:14: kind = \"stra\": is no kind of fabric; there are star, fat-tree, rails, torus"),

@@ -65,7 +65,7 @@ fn wrong_values_are_named_with_line_and_cure() {
         (
             "latency = \"10us\"",
             "latency = \"10us\"\nduplex = \"no\"",
-            "cluster.toml:52: duplex = \"no\": must be \"full\"",
+            "cluster.toml:52: duplex = \"no\": is no duplex: write full or half",
         ),
     ] {
         check(from, to, expected);

@@ -97,7 +97,7 @@ fn windows_and_copies_cap_a_single_transfer() {
 #[test]
 fn wrong_figures_are_refused_with_their_cure() {
     for (keys, message) in [
-        ("protocol = \"ipx\"", "must be one of plain, tcp, roce"),
+        ("protocol = \"ipx\"", "is no protocol: write plain, tcp, roce"),
         ("efficiency = 1.5", "must be above 0 and at most 1"),
         ("efficiency = nan", "must be above 0 and at most 1"),
         ("efficiency = 0", "must be above 0 and at most 1"),
@@ -105,7 +105,7 @@ fn wrong_figures_are_refused_with_their_cure() {
         ("mtu = 1500\nefficiency = 0.5", "and efficiency are both given"),
         ("send_overhead = \"-1us\"", "must be from 0"),
         ("eager = \"lots\"", "does not start with a number"),
-        ("rendezvous = \"romantic\"", "must be one of none, read, write"),
+        ("rendezvous = \"romantic\"", "is no rendezvous: write none, read or write"),
         ("window = \"0B\"", "must be positive"),
         ("slow_start = \"0B\"", "must be positive"),
         ("incast_senders = 4", "needs incast_goodput"),

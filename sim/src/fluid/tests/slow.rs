@@ -1,14 +1,14 @@
 //! The obvious system: at each change everything is recomputed from the definition, activity by activity.
 //!
-//! It has no groups, no components and no marks, only the levels that the module's definition names; it is the oracle
-//! that the fast system is tested against, and for small systems it is good enough to simulate with.
+//! It has no groups, no components and no marks, only the levels that the module's definition names; the fast system is
+//! tested against it.
 
 use lockstep_topology::{InputError, Time};
 
-use super::resource::Role;
-use super::tap::{check, left};
-use super::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
-use super::{check_capacity, check_work, normalise, picoseconds, work_between};
+use crate::fluid::resource::Role;
+use crate::fluid::tap::{check, left};
+use crate::fluid::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
+use crate::fluid::{check_capacity, check_work, normalise, picoseconds, work_between};
 
 /// Sweeps over the levels stop when no speed changes by more than this share of itself.
 const STILL: f64 = 1e-13;
@@ -27,7 +27,7 @@ struct Activity {
 
 /// The fluid system by definition; every change costs at least activities × resources.
 #[derive(Debug, Clone, Default)]
-pub struct SlowSystem {
+pub(crate) struct SlowSystem {
     now: Time,
     capacities: Vec<f64>,
     classes: Vec<(f64, Vec<Use>)>,
@@ -40,7 +40,7 @@ pub struct SlowSystem {
 
 impl SlowSystem {
     /// An empty system at time zero.
-    pub fn new() -> SlowSystem {
+    pub(crate) fn new() -> SlowSystem {
         SlowSystem::default()
     }
 

@@ -1,0 +1,51 @@
+//! Enums that files and flags write by a name for each variant.
+
+/// Gives an enum its `ALL`, `name`, `Display` and `FromStr`; variants behind a semicolon have a name and are not read.
+///
+/// ```
+/// #[derive(Debug, Clone, Copy, PartialEq)]
+/// enum Side { Left, Right }
+/// lockstep_topology::named!(Side, "side": Left = "left", Right = "right");
+/// assert_eq!("left".parse(), Ok(Side::Left));
+/// assert_eq!("up".parse::<Side>(), Err("\"up\" is no side: write left or right".to_owned()));
+/// assert_eq!(Side::ALL.map(|side| side.to_string()), ["left", "right"]);
+/// ```
+#[macro_export]
+macro_rules! named {
+    ($of:ident, $what:literal: $($variant:ident = $name:literal),+ $(; $($hidden:ident = $other:literal),+)?) => {
+        #[allow(dead_code, reason = "not every enum has a use for all of it")]
+        impl $of {
+            /// All that can be written.
+            pub const ALL: [$of; { [$($name),+].len() }] = [$($of::$variant),+];
+
+            /// As files and flags write it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($of::$variant => $name,)+
+                    $($($of::$hidden => $other,)+)?
+                }
+            }
+        }
+
+        impl ::std::fmt::Display for $of {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl ::std::str::FromStr for $of {
+            type Err = ::std::string::String;
+
+            fn from_str(text: &str) -> ::std::result::Result<$of, ::std::string::String> {
+                let known = $of::ALL.into_iter().find(|one| one.name() == text);
+                known.ok_or_else(|| $crate::unknown_name(text, $what, &$of::ALL.map($of::name)))
+            }
+        }
+    };
+}
+
+/// What to say of a text that is none of `names`.
+pub fn unknown_name(text: &str, what: &str, names: &[&str]) -> String {
+    let (last, others) = names.split_last().expect("an enum has a variant");
+    format!("{text:?} is no {what}: write {} or {last}", others.join(", "))
+}
