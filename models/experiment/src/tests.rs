@@ -231,7 +231,7 @@ fn mistakes_are_told_where_they_stand() {
         ("[noise]\ntrials = 0", "e.toml:4", "from 1 to 1000000"),
         ("[noise]\nkernel = 0.1", "e.toml:4", "must be a table (a distribution) like { family"),
         ("[noise]\nkernel = { cv = 0.1 }", "e.toml:4", "lacks the key family"),
-        ("[noise]\nkernel = { family = \"gama\", cv = 0.1 }", "e.toml:4", "there are constant"),
+        ("[noise]\nkernel = { family = \"gama\", cv = 0.1 }", "e.toml:4", "is no family: write constant"),
         ("[noise]\nkernel = { family = \"gamma\" }", "e.toml:4", "lacks the key cv"),
         ("[noise]\nkernel = { family = \"gamma\", cv = -0.1 }", "e.toml:4", "at least 0"),
         ("[noise]\nkernel = { family = \"gamma\", cv = nan }", "e.toml:4", "at least 0"),
