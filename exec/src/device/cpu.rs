@@ -79,7 +79,7 @@ pub use threads::Threads;
 pub use update::sgd_step;
 
 use super::output_of;
-use activation::{Activation, Curve};
+use activation::{Activation, Sigmoid, Tanh};
 use batch_norm::BatchNorm;
 use convolution::Convolution;
 use dense::Dense;
@@ -299,9 +299,9 @@ fn made(head: &ChainLayer<'_>, tail: Tail, samples: usize, threads: &Threads) ->
         Layer::BatchNorm(layer) => boxed(BatchNorm::new(layer, channels, plane, tail.relu, threads)),
         Layer::LocalResponseNorm(layer) => boxed(LocalResponse::new(layer, channels, plane, threads)),
         Layer::Dropout(layer) => boxed(Dropout::new(layer.rate, size(input), threads)),
-        Layer::Sigmoid => boxed(Activation::new(Curve::Sigmoid, threads)),
-        Layer::Tanh => boxed(Activation::new(Curve::Tanh, threads)),
-        Layer::Gelu => boxed(gelu::Gelu::new(threads)),
+        Layer::Sigmoid => boxed(Activation::<Sigmoid>::new(threads)),
+        Layer::Tanh => boxed(Activation::<Tanh>::new(threads)),
+        Layer::Gelu => boxed(Activation::<gelu::Gelu>::new(threads)),
         Layer::Scale(layer) => boxed(Scale::new(layer.bias, channels, plane, threads)),
         Layer::Pool2d(layer) => boxed(Pooling::new(layer, input, output, threads)),
         Layer::GlobalPool => boxed(Pooling::global(input, threads)),

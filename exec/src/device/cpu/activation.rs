@@ -1,4 +1,6 @@
-//! Sigmoid and tanh: layers whose slope follows from their own output.
+//! Functions of one element: sigmoid and tanh here, others in files of their own.
+
+use std::marker::PhantomData;
 
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads, tile_range};
@@ -9,50 +11,70 @@ use crate::workspace::{Workspace, bytes};
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;
 
-/// Which curve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Curve {
-    Sigmoid,
-    Tanh,
+/// A function of one element. `exp` and `tanh` are the platform's, whose last bit may differ elsewhere.
+pub(crate) trait Curve: Send + Sync + 'static {
+    /// Whether its slope follows from the input; else it follows from the output.
+    const FROM_INPUT: bool;
+
+    /// The output.
+    fn value(x: f32) -> f32;
+
+    /// The slope where the input, or the output, is `at`.
+    fn slope(at: f32) -> f32;
 }
 
-impl Curve {
-    /// `exp` and `tanh` are the platform's, whose last bit may differ elsewhere.
-    fn value(self, x: f32) -> f32 {
-        match self {
-            Curve::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-            Curve::Tanh => x.tanh(),
-        }
-    }
+/// 1 / (1 + e⁻ˣ).
+pub(crate) struct Sigmoid;
 
-    /// The slope where the value is `y`.
+impl Curve for Sigmoid {
+    const FROM_INPUT: bool = false;
+
     #[inline(always)]
-    fn slope(self, y: f32) -> f32 {
-        match self {
-            Curve::Sigmoid => y * (1.0 - y),
-            Curve::Tanh => 1.0 - y * y,
-        }
+    fn value(x: f32) -> f32 {
+        1.0 / (1.0 + (-x).exp())
+    }
+
+    #[inline(always)]
+    fn slope(y: f32) -> f32 {
+        y * (1.0 - y)
     }
 }
 
-/// A layer that applies a curve to every element.
-pub(crate) struct Activation {
-    curve: Curve,
-    threads: Threads,
+/// tanh x.
+pub(crate) struct Tanh;
+
+impl Curve for Tanh {
+    const FROM_INPUT: bool = false;
+
+    #[inline(always)]
+    fn value(x: f32) -> f32 {
+        x.tanh()
+    }
+
+    #[inline(always)]
+    fn slope(y: f32) -> f32 {
+        1.0 - y * y
+    }
 }
 
-impl Activation {
-    pub(crate) fn new(curve: Curve, threads: &Threads) -> Activation {
-        Activation { curve, threads: threads.clone() }
+/// A layer that applies a function to every element.
+pub(crate) struct Activation<C> {
+    threads: Threads,
+    curve: PhantomData<C>,
+}
+
+impl<C: Curve> Activation<C> {
+    pub(crate) fn new(threads: &Threads) -> Activation<C> {
+        Activation { threads: threads.clone(), curve: PhantomData }
     }
 
     /// Elements of a backward pass' workspace.
-    pub(crate) fn workspace(&self) -> [usize; 1] {
+    fn workspace(&self) -> [usize; 1] {
         [self.threads.count() * TILE]
     }
 }
 
-impl Head for Activation {
+impl<C: Curve> Head for Activation<C> {
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let (input, output) = (of.inputs[0], of.output);
         let len = output.len();
@@ -62,9 +84,9 @@ impl Head for Activation {
             // SAFETY: each tile has its own range.
             let output = unsafe { output.part(range.clone()) };
             if input.is_empty() {
-                output.iter_mut().for_each(|y| *y = self.curve.value(*y));
+                output.iter_mut().for_each(|y| *y = C::value(*y));
             } else {
-                output.iter_mut().zip(&input[range]).for_each(|(y, x)| *y = self.curve.value(*x));
+                output.iter_mut().zip(&input[range]).for_each(|(y, x)| *y = C::value(*x));
             }
         });
     }
@@ -72,7 +94,7 @@ impl Head for Activation {
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
-        let (len, curve) = (of.d_output.len(), self.curve);
+        let (len, from) = (of.d_output.len(), if C::FROM_INPUT { of.inputs[0] } else { of.output });
         let [scratch] = workspace.parts(self.workspace());
         let (scratch, d_input) = (Disjoint::new(scratch), Disjoint::new(d_input));
         self.threads.each(len.div_ceil(TILE), |worker, tile| {
@@ -83,8 +105,8 @@ impl Head for Activation {
             wide(
                 #[inline(always)]
                 || {
-                    for ((d_x, d_y), y) in scratch.iter_mut().zip(&of.d_output[range.clone()]).zip(&of.output[range]) {
-                        *d_x = *d_y * curve.slope(*y);
+                    for ((d_x, d_y), y) in scratch.iter_mut().zip(&of.d_output[range.clone()]).zip(&from[range]) {
+                        *d_x = *d_y * C::slope(*y);
                     }
                 },
             );
