@@ -26,6 +26,7 @@ mod rule;
 mod scale;
 mod shape;
 mod sigmoid;
+mod silu;
 mod softmax_cross_entropy;
 mod tanh;
 #[cfg(test)]
@@ -73,6 +74,8 @@ pub enum Layer {
     Tanh,
     /// x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))).
     Gelu,
+    /// x / (1 + e⁻ˣ).
+    Silu,
     /// Normalisation across neighbouring channels.
     LocalResponseNorm(LocalResponseNorm),
     /// Random zeros in training.
@@ -105,6 +108,7 @@ pub const KINDS: &[Kind] = &[
     sigmoid::KIND,
     tanh::KIND,
     gelu::KIND,
+    silu::KIND,
     local_response_norm::KIND,
     dropout::KIND,
     pool2d::MAX,
@@ -140,6 +144,7 @@ impl Layer {
             Layer::Sigmoid => &sigmoid::Sigmoid,
             Layer::Tanh => &tanh::Tanh,
             Layer::Gelu => &gelu::Gelu,
+            Layer::Silu => &silu::Silu,
             Layer::LocalResponseNorm(layer) => layer,
             Layer::Dropout(layer) => layer,
             Layer::Pool2d(layer) => layer,

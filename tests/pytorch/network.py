@@ -74,6 +74,8 @@ def operation(layer: dict) -> Callable[..., torch.Tensor]:
             return lambda xs, ps, *_: xs[0] * ps[0][column] + (ps[1][column] if len(ps) > 1 else 0)
         case "relu":
             return lambda xs, *_: functional.relu(xs[0])
+        case "silu":
+            return lambda xs, *_: torch.nn.functional.silu(xs[0])
         case "gelu":
             return lambda xs, *_: torch.nn.functional.gelu(xs[0], approximate="tanh")
         case "sigmoid":

@@ -96,5 +96,6 @@ layers! {
     local_response
     pooling
     scale
+    silu
     sum
 }

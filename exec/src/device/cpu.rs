@@ -51,6 +51,7 @@ mod pooling;
 mod register_tiles;
 mod scale;
 mod side_by_side;
+mod silu;
 mod tail;
 mod team;
 mod tensors;
@@ -302,6 +303,7 @@ fn made(head: &ChainLayer<'_>, tail: Tail, samples: usize, threads: &Threads) ->
         Layer::Sigmoid => boxed(Activation::<Sigmoid>::new(threads)),
         Layer::Tanh => boxed(Activation::<Tanh>::new(threads)),
         Layer::Gelu => boxed(Activation::<gelu::Gelu>::new(threads)),
+        Layer::Silu => boxed(Activation::<silu::Silu>::new(threads)),
         Layer::Scale(layer) => boxed(Scale::new(layer.bias, channels, plane, threads)),
         Layer::Pool2d(layer) => boxed(Pooling::new(layer, input, output, threads)),
         Layer::GlobalPool => boxed(Pooling::global(input, threads)),

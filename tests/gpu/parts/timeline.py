@@ -9,7 +9,7 @@ from machine import Failed, Machine
 
 # Layers whose time is that of the bytes they move.
 MOVES = {
-    "batch_norm", "scale", "relu", "sigmoid", "tanh", "gelu", "local_response_norm", "dropout", "max_pool", "average_pool", "global_pool", "add",
+    "batch_norm", "scale", "relu", "sigmoid", "tanh", "gelu", "silu", "local_response_norm", "dropout", "max_pool", "average_pool", "global_pool", "add",
     "concat",
 }
 # An update of SGD with momentum reads weight, velocity and gradient and writes the first two, four bytes each.

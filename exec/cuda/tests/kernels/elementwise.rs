@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 
 use lockstep_cuda::Bf16;
-use lockstep_cuda::layers::kernels::{CurveBackward, CurveForward, GeluBackward, GeluForward};
+use lockstep_cuda::layers::kernels::{
+    CurveBackward, CurveForward, GeluBackward, GeluForward, SiluBackward, SiluForward,
+};
 use lockstep_cuda::table::{Add, AddInto, ReluBackward, ReluForward};
 use lockstep_exec::device::cpu::add_into;
 use lockstep_models::{Layer, Shape};
@@ -24,6 +26,8 @@ pub(crate) const THEME: Theme = Theme {
         "gelu_forward",
         "relu_backward",
         "relu_forward",
+        "silu_backward",
+        "silu_forward",
     ],
     play,
 };
@@ -38,6 +42,8 @@ fn play(twin: &RefCell<Twin>) {
         curves::<Bf16>(twin, memory, samples, shape, flags);
         gelu::<f32>(twin, memory, samples, shape, flags.2);
         gelu::<Bf16>(twin, memory, samples, shape, flags.2);
+        silu::<f32>(twin, memory, samples, shape, flags.2);
+        silu::<Bf16>(twin, memory, samples, shape, flags.2);
     });
     property(1..3000usize, few(30), |elements, memory| buffers(&mut twin.borrow_mut(), memory, elements));
 }
@@ -126,6 +132,20 @@ fn gelu<A: Real>(twin: &mut Twin, memory: &mut Memory, samples: u32, shape: Shap
     twin.play(memory, &GeluBackward { d_y: d_y.read(), x: x.read(), d_x: d_x.write(), elements: count, accumulate });
     let (slopes, _) = expected.backward(&d);
     near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "gelu's gradient");
+}
+
+fn silu<A: Real>(twin: &mut Twin, memory: &mut Memory, samples: u32, shape: Shape, accumulate: bool) {
+    let elements = samples as usize * size(shape);
+    let (values, d, before) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
+    let mut expected = OnCpu::plain(&Layer::Silu, &[shape], samples, &[&values]);
+    let (x, y) = (memory.hold::<A>(&values), memory.space(elements));
+    let count = elements as u32;
+    twin.play(memory, &SiluForward { x: x.read(), y: y.write(), elements: count });
+    near_in(memory, y, &expected.output, "silu");
+    let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
+    twin.play(memory, &SiluBackward { d_y: d_y.read(), x: x.read(), d_x: d_x.write(), elements: count, accumulate });
+    let (slopes, _) = expected.backward(&d);
+    near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "silu's gradient");
 }
 
 /// Sums of buffers.

@@ -63,6 +63,8 @@ pub(crate) const OTHERS: Theme = Theme {
         "dropout_forward",
         "gelu_backward",
         "gelu_forward",
+        "silu_backward",
+        "silu_forward",
         "global_pool_backward",
         "global_pool_forward",
         "local_response_backward",

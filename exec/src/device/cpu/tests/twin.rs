@@ -67,6 +67,7 @@ pub(super) fn forward(
         Layer::Relu => x.iter().map(|x| x.max(0.0)).collect(),
         Layer::Sigmoid => x.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
         Layer::Tanh => x.iter().map(|x| (x.exp() - (-x).exp()) / (x.exp() + (-x).exp())).collect(),
+        Layer::Silu => x.iter().map(|x| x / (1.0 + (-x).exp())).collect(),
         Layer::Gelu => {
             let bend = |x: f64| ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh();
             x.iter().map(|x| 0.5 * x * (1.0 + bend(*x))).collect()

@@ -1,0 +1,22 @@
+//! SiLU, whose slope follows from its input.
+
+use super::activation::{Curve, Sigmoid};
+
+/// y = x · σ(x) with σ(x) = 1 / (1 + e⁻ˣ).
+pub(crate) struct Silu;
+
+impl Curve for Silu {
+    const FROM_INPUT: bool = true;
+
+    #[inline(always)]
+    fn value(x: f32) -> f32 {
+        x * Sigmoid::value(x)
+    }
+
+    /// dy/dx = σ + x · σ · (1 − σ).
+    #[inline(always)]
+    fn slope(x: f32) -> f32 {
+        let share = Sigmoid::value(x);
+        share * (1.0 + x * (1.0 - share))
+    }
+}
