@@ -7,10 +7,11 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, InputError};
 
+use crate::experiment::form::Style;
 use crate::experiment::form::parse_chunk;
 pub(super) use crate::experiment::form::{algorithm, parsed, positive};
-use crate::experiment::setting::{Commands, Flag, Style};
-use crate::experiment::{Experiment, SETTINGS, TransportKind};
+use crate::experiment::setting::{Commands, Flag};
+use crate::experiment::{Experiment, TransportKind, settings};
 
 /// The flags of all settings that a command takes.
 #[derive(Debug, Clone)]
@@ -20,7 +21,7 @@ pub(super) struct SettingFlags<const COMMAND: Commands> {
 }
 
 fn flags(command: Commands) -> impl Iterator<Item = Flag> {
-    SETTINGS.iter().filter_map(move |setting| setting.flag(command))
+    settings().filter_map(move |setting| setting.flag(command))
 }
 
 impl<const COMMAND: Commands> SettingFlags<COMMAND> {
@@ -34,7 +35,7 @@ impl<const COMMAND: Commands> SettingFlags<COMMAND> {
         for flag in first.iter().chain(&rest) {
             let given = self.given.iter().filter(|(key, _)| *key == flag.setting.key);
             for (_, texts) in given {
-                flag.how.take(&mut experiment, texts)?;
+                flag.how.take(&mut experiment, flag.setting, texts)?;
                 experiment.overridden(flag.setting.place_key());
             }
         }

@@ -7,7 +7,10 @@ use lockstep_topology::{
     Algorithm, Cluster, ErrorPlace, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, blocks,
 };
 
-use super::{Batch, Experiment, NONE, Point, THIS_MACHINE, TransportKind};
+use crate::experiment::{Batch, Experiment};
+use crate::published::Point;
+use crate::scenario::NONE;
+use crate::transport::TransportKind;
 use lockstep_report::Setting;
 
 /// At most this many configurations stand in one experiment.
@@ -133,10 +136,7 @@ impl Experiment {
         self.check_tuning()?;
         self.check_growth()?;
         let model = Arc::new(self.load_model(&self.model)?);
-        let batches = match &self.batch {
-            Batch::PerRank(sizes) => sizes.len(),
-            Batch::Global(sizes) => sizes.len(),
-        };
+        let batches = self.batch.per_rank().len() + self.batch.global().len();
         let algorithms = self.methods(self.learners);
         if batches * self.ranks.len() * algorithms.len() > MOST {
             let message = format!("more than {MOST} configurations: leave some out");
@@ -269,8 +269,25 @@ impl Experiment {
         })
     }
 
-    /// Whether the cluster is this machine as calibrated.
-    pub fn on_this_machine(&self) -> bool {
-        self.cluster == THIS_MACHINE
+    /// How `configurations` are trained, in full and in words: recipe, rates, momentum, decays, initial values.
+    pub fn account_of_training(&self, configurations: &[Configuration]) -> String {
+        let mut lines = Vec::new();
+        if let Some(recipe) = &self.recipe {
+            let batch = recipe.global_batch.map(|batch| format!(", made for a global batch of {batch}"));
+            lines.push(format!("recipe {} ({}{})", recipe.name, recipe.source, batch.unwrap_or_default()));
+        }
+        lines.push(self.optimizer.to_string());
+        let mut rates: Vec<String> = Vec::new();
+        for configuration in configurations {
+            let batch = configuration.job.gradient_samples();
+            let whose = if configuration.job.averaging().is_some() { "a learner's" } else { "a global" };
+            let rate = format!("{} at {whose} batch of {batch}", self.optimizer.target_rate(batch));
+            if !rates.contains(&rate) {
+                rates.push(rate);
+            }
+        }
+        lines.push(format!("target rate {}", rates.join(", ")));
+        lines.extend(configurations.first().map(|first| format!("initial values: {}", first.job.model.inits())));
+        lines.join("\n")
     }
 }

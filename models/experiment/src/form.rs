@@ -1,11 +1,67 @@
-//! `Form`: how a value is written, as the text of a flag and as a value of TOML.
+//! `Form`: how a value, or each item of a list, is written: as the text of a flag and as a value of TOML.
 
 use std::str::FromStr;
 
 use lockstep_topology::{Algorithm, Bytes, InputError};
 
-use super::setting::Style;
 use lockstep_topology::document::Entry;
+
+/// How the values of a flag are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// One value.
+    One,
+    /// Values with commas between them.
+    List,
+    /// The flag may be given several times.
+    Repeated,
+    /// No value: the flag says yes.
+    Switch,
+    /// `true` or `false` behind an equals sign, or nothing, which is `true`.
+    Choice,
+}
+
+/// How the items of a list are written, each of which may stand for several values.
+pub trait Items<T: PartialEq>: Sync {
+    /// Whether items may begin with a hyphen, so that an error can say what is wrong with them.
+    fn is_number(&self) -> bool;
+    /// What one item of a flag stands for.
+    fn text(&self, text: &str) -> Result<Vec<T>, String>;
+    /// What one item of a file's list stands for.
+    fn entry(&self, entry: &Entry<'_>) -> Result<Vec<T>, InputError>;
+    /// Why a value cannot be in the list of `key` again.
+    fn again(&self, _: &T, key: &str) -> String {
+        format!("stands twice in {key}: leave one out")
+    }
+
+    /// The values of a flag, without those that come again.
+    fn of_texts(&self, texts: &[String]) -> Result<Vec<T>, InputError> {
+        let mut all = Vec::new();
+        for text in texts {
+            let these = self.text(text).map_err(|wrong| InputError::new("", "", wrong))?;
+            for value in these {
+                if !all.contains(&value) {
+                    all.push(value);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The values of a list in a file, or of a single value; none twice.
+    fn of_entry(&self, entry: &Entry<'_>) -> Result<Vec<T>, InputError> {
+        let mut all = Vec::new();
+        for item in entry.items()? {
+            for value in self.entry(&item)? {
+                if all.contains(&value) {
+                    return Err(item.error(self.again(&value, entry.key())));
+                }
+                all.push(value);
+            }
+        }
+        Ok(all)
+    }
+}
 
 /// How a value is written.
 pub struct Form<T> {
@@ -19,56 +75,73 @@ pub struct Form<T> {
     pub is_number: bool,
 }
 
+impl<T: PartialEq> Items<T> for Form<T> {
+    fn is_number(&self) -> bool {
+        self.is_number
+    }
+
+    fn text(&self, text: &str) -> Result<Vec<T>, String> {
+        (self.text)(text).map(|value| vec![value])
+    }
+
+    fn entry(&self, entry: &Entry<'_>) -> Result<Vec<T>, InputError> {
+        (self.entry)(entry).map(|value| vec![value])
+    }
+}
+
 const fn number<T>(text: fn(&str) -> Result<T, String>, entry: fn(&Entry<'_>) -> Result<T, InputError>) -> Form<T> {
     Form { text, entry, style: Style::One, is_number: true }
 }
 
 /// Any text.
-pub(super) const TEXT: Form<String> = Form {
+pub const TEXT: Form<String> = Form {
     text: |text| Ok(text.to_owned()),
     entry: |entry| entry.text().map(str::to_owned),
     style: Style::One,
     is_number: false,
 };
 /// From 1 to 2³² − 1.
-pub(super) const COUNT: Form<u32> = number(positive, |entry| entry.count());
+pub const COUNT: Form<u32> = number(positive, |entry| entry.count());
 /// At least 1.
-pub(super) const LONG: Form<u64> = number(positive_long, |entry| entry.whole(1..=(1 << 48) - 1));
+pub const LONG: Form<u64> = number(positive_long, |entry| entry.whole(1..=(1 << 48) - 1));
 /// A seed.
-pub(super) const SEED: Form<u64> = number(
+pub const SEED: Form<u64> = number(
     |text| text.trim().parse().map_err(|_| "must be a whole number from 0 to 2^64 - 1".to_owned()),
     |entry| entry.whole(0..=(1 << 63) - 1),
 );
 /// A finite number of at least 0.
-pub(super) const NOT_NEGATIVE: Form<f64> = number(not_negative, |entry| entry.number(0.0));
+pub const NOT_NEGATIVE: Form<f64> = number(not_negative, |entry| entry.number(0.0));
 /// A share of samples that a run is to get right.
-pub(super) const ACCURACY: Form<f64> = number(|text| accuracy(float(text)), |entry| entry.checked(accuracy));
+pub const ACCURACY: Form<f64> = number(|text| accuracy(float(text)), |entry| entry.checked(accuracy));
 /// The share of the last step that the next one keeps.
-pub(super) const MOMENTUM: Form<f64> = number(|text| momentum(float(text)), |entry| entry.checked(momentum));
+pub const MOMENTUM: Form<f64> = number(|text| momentum(float(text)), |entry| entry.checked(momentum));
 /// A share by which throughput is to grow.
-pub(super) const THRESHOLD: Form<f64> = number(|text| threshold(float(text)), |entry| entry.checked(threshold));
+pub const THRESHOLD: Form<f64> = number(|text| threshold(float(text)), |entry| entry.checked(threshold));
 /// A size of at least one fp32 element.
-pub(super) const CHUNK: Form<Bytes> = word_by(parse_chunk, |entry| entry.read(parse_chunk));
+pub const CHUNK: Form<Bytes> = word_by(parse_chunk, |entry| entry.read(parse_chunk));
 /// A chunk, or `auto`.
-pub(super) const CHUNK_OR_AUTO: Form<Option<Bytes>> = word_by(chunk_or_auto, |entry| entry.read(chunk_or_auto));
+pub const CHUNK_OR_AUTO: Form<Option<Bytes>> = word_by(chunk_or_auto, |entry| entry.read(chunk_or_auto));
 /// An algorithm of a collective.
-pub(super) const ALGORITHM: Form<Algorithm> = word_by(algorithm, |entry| entry.read(str::parse));
+pub const ALGORITHM: Form<Algorithm> = word_by(algorithm, |entry| entry.read(str::parse));
+/// The same, or what learners take by default.
+pub const ALGORITHM_OR_DEFAULT: Form<Option<Algorithm>> =
+    word_by(|text| algorithm(text).map(Some), |entry| entry.read(str::parse).map(Some));
 /// true or false.
-pub(super) const CHOICE: Form<bool> = Form {
+pub const CHOICE: Form<bool> = Form {
     text: |text| text.parse().map_err(|_| "must be true or false".to_owned()),
     entry: |entry| entry.boolean(),
     style: Style::Choice,
     is_number: false,
 };
 /// The same, of which a flag can only say yes.
-pub(super) const SWITCH: Form<bool> = Form { style: Style::Switch, ..CHOICE };
+pub const SWITCH: Form<bool> = Form { style: Style::Switch, ..CHOICE };
 
 const fn word_by<T>(text: fn(&str) -> Result<T, String>, entry: fn(&Entry<'_>) -> Result<T, InputError>) -> Form<T> {
     Form { text, entry, style: Style::One, is_number: false }
 }
 
 /// Whatever reads itself from a text.
-pub(super) const fn word<T: FromStr<Err = String>>() -> Form<T> {
+pub const fn word<T: FromStr<Err = String>>() -> Form<T> {
     word_by(parsed::<T>, |entry| entry.read(str::parse))
 }
 
@@ -134,4 +207,26 @@ pub fn parse_chunk(text: &str) -> Result<Bytes, String> {
 
 fn chunk_or_auto(text: &str) -> Result<Option<Bytes>, String> {
     if text == "auto" { Ok(None) } else { parse_chunk(text).map(Some) }
+}
+
+/// Most characters of an experiment's name.
+const LONGEST_NAME: usize = 100;
+
+/// What an experiment is called: files are named after it, so it is one component of a path.
+pub fn name(entry: &Entry<'_>) -> Result<String, InputError> {
+    let Some(name) = entry.plain_text() else { return Err(entry.error("name must be a text in quotes")) };
+    let length = name.chars().count();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let wrong = match name {
+        "" => "is empty".to_owned(),
+        "." | ".." => "is no name that a file can have".to_owned(),
+        _ if length > LONGEST_NAME => format!("has {length} characters"),
+        _ => match name.chars().find(|c| !allowed(*c)) {
+            None => return Ok(name.to_owned()),
+            Some(other) => format!("has the character {other:?} in it"),
+        },
+    };
+    Err(entry.error(format!(
+        "{wrong}: files are named after it, so take 1 to {LONGEST_NAME} letters (a to z), digits, -, _ and ."
+    )))
 }

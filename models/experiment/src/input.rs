@@ -52,7 +52,7 @@ pub struct Stated {
 }
 
 /// Reads `[input]` over what is there already.
-pub(super) fn read(before: Option<&Stated>, entry: &Entry<'_>) -> Result<Stated, InputError> {
+pub(crate) fn read(before: Option<&Stated>, entry: &Entry<'_>) -> Result<Stated, InputError> {
     let mut stated = before.cloned().unwrap_or_default();
     let section = entry.section("[input]", &KEYS)?;
     for entry in section.entries() {

@@ -1,12 +1,15 @@
-//! How many learners share a device: a number, or as many as the auto-tuner finds (Koliousis et al. 2019, §3.4).
+//! How many learners share a device: a number, as many as the auto-tuner finds, or more after some epochs (Koliousis et al. 2019,
+//! §3.4).
 
 use std::str::FromStr;
 
+use lockstep_models::Decay;
 use lockstep_topology::{Algorithm, InputError};
 
-use super::form::Form;
-use super::setting::Style;
-use super::{Batch, Configuration, Experiment};
+use crate::configuration::Configuration;
+use crate::experiment::{Batch, Experiment, Length};
+use crate::form::{Form, Style};
+use crate::growth::Growth;
 
 /// Learners on each device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +21,7 @@ pub enum Learners {
 }
 
 /// A number, or `auto`.
-pub(super) const FORM: Form<Learners> = Form {
+pub(crate) const FORM: Form<Learners> = Form {
     text: |text| text.parse(),
     entry: |entry| {
         if entry.is("auto") {
@@ -26,6 +29,20 @@ pub(super) const FORM: Form<Learners> = Form {
         } else {
             entry.whole(1..=1024).map(|each| Learners::Each(each as u32))
         }
+    },
+    style: Style::One,
+    is_number: true,
+};
+
+/// Numbers of learners; none is found by tuning.
+pub(crate) const NUMBER: Form<u32> = Form {
+    text: |text| match text.parse::<Learners>()? {
+        Learners::Each(each) => Ok(each),
+        Learners::Auto => Err("a sweep needs to know each configuration: write numbers, e.g. 1,2,4".to_owned()),
+    },
+    entry: |entry| match entry.text() {
+        Ok(_) => Err(entry.error("a sweep needs to know each configuration: write numbers")),
+        Err(_) => Ok(entry.whole(1..=1024)? as u32),
     },
     style: Style::One,
     is_number: true,
@@ -57,11 +74,58 @@ impl Experiment {
         if self.algorithms.is_empty() { vec![default_method(learners)] } else { self.algorithms.clone() }
     }
 
+    /// Learners on each device and the epochs that end with so many, from the beginning of a run of `epochs`.
+    pub fn stages(&self, epochs: u32) -> Vec<(u32, u32)> {
+        let learners = std::iter::once(self.learners).chain(self.growth.iter().map(|stage| stage.learners));
+        let ends = self.growth.iter().map(|stage| stage.epoch).chain([epochs]);
+        learners.zip(ends).collect()
+    }
+
+    /// Refuses to add learners where ranks do not train models of their own, or where it is not known when.
+    ///
+    /// # Errors
+    /// Each with its cure.
+    pub(crate) fn check_growth(&self) -> Result<(), InputError> {
+        let Some(last) = self.growth.last() else { return Ok(()) };
+        let ascending = self.growth.windows(2).all(|pair| pair[0].epoch < pair[1].epoch);
+        let message = match (self.length, &self.optimizer.decay) {
+            _ if self.strategy.averaging(1, 1).is_none() => {
+                "learners are those of sma and ea-sgd: take such a strategy"
+            }
+            _ if self.tunes => "learners = \"auto\" finds their number: give the one to begin with",
+            _ if !ascending => "epochs must ascend",
+            (_, Decay::Polynomial { .. } | Decay::Cosine) => {
+                "a rate that falls towards the run's end needs one program from its beginning: take steps or a constant"
+            }
+            (Length::Steps(_), _) => "is by epochs: give epochs in place of steps",
+            (Length::Epochs(epochs), _) if last.epoch >= epochs => "begins after the last epoch: take more epochs",
+            _ => return Ok(()),
+        };
+        Err(self.locate(InputError::flag("growth", self.growth_text(), message)))
+    }
+
+    /// Refuses to add learners where a row is of one number of them: `who` has such rows.
+    ///
+    /// # Errors
+    /// Growth.
+    pub fn refuse_growth(&self, who: &str) -> Result<(), InputError> {
+        if self.growth.is_empty() {
+            return Ok(());
+        }
+        let message = format!("{who} is of one number of learners: leave growth out, and give learners");
+        Err(self.locate(InputError::flag("growth", self.growth_text(), message)))
+    }
+
+    /// `2@3 4@6`.
+    pub fn growth_text(&self) -> String {
+        self.growth.iter().map(Growth::to_string).collect::<Vec<_>>().join(" ")
+    }
+
     /// Refuses to tune where ranks do not train models of their own, or batches would change with their number.
     ///
     /// # Errors
     /// Both, with the cure.
-    pub(super) fn check_tuning(&self) -> Result<(), InputError> {
+    pub(crate) fn check_tuning(&self) -> Result<(), InputError> {
         let error = |message| Err(self.locate(InputError::flag("learners", "auto", message)));
         if self.tunes && self.strategy.averaging(1, 1).is_none() {
             return error(

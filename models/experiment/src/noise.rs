@@ -72,7 +72,7 @@ enum Unit {
 }
 
 /// Reads `[noise]`.
-pub(super) fn read(entry: &Entry<'_>) -> Result<Noise, InputError> {
+pub(crate) fn read(entry: &Entry<'_>) -> Result<Noise, InputError> {
     let section = entry.section("[noise]", &KEYS)?;
     let mut noise = Noise { trials: 1, jitter: Jitter { seed: 1, ..Jitter::default() }, ..Noise::default() };
     for entry in section.entries() {

@@ -1,19 +1,95 @@
-//! The keys of `[optimizer]` and `[init]`, which experiments and recipes share.
+//! The keys of `[optimizer]`, which are flags too, and of `[init]`; experiments and recipes share both.
 
-use lockstep_models::InitRules;
+use lockstep_models::{Decay, InitRules, MomentumForm, Scaling, WarmUp};
 use lockstep_topology::InputError;
 
-use super::{Experiment, SETTINGS};
+use crate::experiment::Experiment;
+use crate::form::{CHOICE, MOMENTUM, NOT_NEGATIVE, word};
+use crate::setting::{One, ROW, RUN, Reading, Reads, Setting};
 use lockstep_topology::document::Entry;
+
+const fn row(
+    key: &'static str,
+    help: &'static str,
+    value: &'static str,
+    default: &'static str,
+    how: &'static dyn Reading,
+) -> Setting {
+    Setting { key, help, value, default, how, table: Some("optimizer"), flag_of: RUN, reads: Reads::Run, ..ROW }
+}
+
+/// The settings in the table `[optimizer]`.
+pub(crate) static OPTIMIZER: &[Setting] = &[
+    row(
+        "learning_rate",
+        "Learning rate of SGD",
+        "X",
+        "0.02",
+        &One(NOT_NEGATIVE, |e, rate| e.optimizer.learning_rate = rate),
+    ),
+    row(
+        "scaling",
+        "How the rate follows the global batch: none, linear:256 (times batch / 256), square-root:256",
+        "RULE",
+        "none",
+        &One(word::<Scaling>(), |e, scaling| e.optimizer.scaling = scaling),
+    ),
+    row(
+        "warm_up",
+        "How the first epochs lead to the scaled rate: none, constant:5, gradual:5, gradual:5@0.1",
+        "RULE",
+        "none",
+        &One(word::<WarmUp>(), |e, warm_up| e.optimizer.warm_up = warm_up),
+    ),
+    row(
+        "decay",
+        "How the rate falls: constant, steps:0.1@30,60,80, every:0.5@20, polynomial:0.5, cosine",
+        "RULE",
+        "constant",
+        &One(word::<Decay>(), |e, decay| e.optimizer.decay = decay),
+    ),
+    row(
+        "momentum",
+        "Momentum of SGD, e.g. 0.9",
+        "X",
+        "0.9",
+        &One(MOMENTUM, |e, momentum| e.optimizer.momentum = momentum),
+    ),
+    row(
+        "momentum_form",
+        "What the momentum buffer holds: separate (no rate), absorbed (the rate too), corrected (absorbed, with a correction)",
+        "FORM",
+        "separate",
+        &One(word::<MomentumForm>(), |e, form| e.optimizer.form = form),
+    ),
+    row(
+        "nesterov",
+        "Look ahead along the momentum",
+        "BOOL",
+        "false",
+        &One(CHOICE, |e, nesterov| e.optimizer.nesterov = nesterov),
+    ),
+    row("weight_decay", "Weight decay", "X", "0", &One(NOT_NEGATIVE, |e, decay| e.optimizer.weight_decay = decay)),
+    row(
+        "decay_batch_norm",
+        "Let batch norm's parameters decay too",
+        "BOOL",
+        "false",
+        &One(CHOICE, |e, yes| e.optimizer.decay_batch_norm = yes),
+    ),
+];
 
 const INIT: [&str; 6] = ["convolution", "convolution_1x1", "dense", "last_dense", "bias", "residual_gamma"];
 
 /// Takes over what a table `[optimizer]` says.
-pub(super) fn optimizer(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
-    let rows: Vec<_> = SETTINGS.iter().filter(|setting| setting.table == Some("optimizer")).collect();
-    let section = entry.section("[optimizer]", &rows.iter().map(|row| row.key).collect::<Vec<_>>())?;
+///
+/// # Errors
+/// An unknown key, or a value that its key cannot have.
+pub(crate) fn read(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+    let section = entry.section("[optimizer]", &OPTIMIZER.iter().map(|row| row.key).collect::<Vec<_>>())?;
     for entry in section.entries() {
-        rows.iter().filter(|row| row.key == entry.key()).try_for_each(|row| row.how.read(experiment, &entry))?;
+        let row = OPTIMIZER.iter().find(|row| row.key == entry.key());
+        row.map_or(Ok(()), |row| row.how.read(experiment, row, &entry))?;
     }
     Ok(())
 }
@@ -24,7 +100,7 @@ fn single(number: f64) -> Result<f64, String> {
 }
 
 /// Takes over what a table `[init]` says.
-pub(super) fn inits(rules: &mut InitRules, entry: &Entry<'_>) -> Result<(), InputError> {
+pub(crate) fn inits(rules: &mut InitRules, entry: &Entry<'_>) -> Result<(), InputError> {
     for entry in entry.section("[init]", &INIT)?.entries() {
         match entry.key() {
             "convolution" => rules.convolution = Some(entry.read(str::parse)?),

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::SETTINGS;
-use super::setting::{PREDICT, RUN, Reads, SWEEP, Setting};
+use crate::setting::{PREDICT, RUN, Reads, SWEEP, Setting};
+use crate::settings::settings;
 
 const HEAD: &str = "# Settings
 
-Every setting of an experiment, from the table in `models/experiment/src/settings.rs`; `lockstep schema settings` prints this page. A key
+Every setting of an experiment, from the table in `models/experiment/src/rows.rs`; `lockstep schema settings` prints this page. A key
 stands in the experiment's file ([experiments.md](experiments.md)), its flag has hyphens for underscores: `batch_per_rank` is
 `--batch-per-rank`. *Axis* says that `[sweep]` and `sim sweep` take a list of it ([sweeps.md](sweeps.md)).
 
@@ -18,7 +18,7 @@ stands in the experiment's file ([experiments.md](experiments.md)), its flag has
 /// The page, made of the table.
 pub fn settings_page() -> String {
     let mut page = HEAD.to_owned();
-    for setting in SETTINGS {
+    for setting in settings() {
         let commands = [(PREDICT, "sim predict"), (RUN, "exec run"), (SWEEP, "sim sweep")];
         let flag_of = commands.iter().filter(|(command, _)| setting.flag(*command).is_some()).map(|(_, name)| *name);
         let reads = match setting.reads {

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use lockstep_topology::{Algorithm, InputError};
 
-use super::form::Form;
-use super::setting::Style;
+use crate::form::{Form, Style};
+use crate::identity::Identity;
 use lockstep_topology::document::Entry;
 
 /// One measured point, to which the cost of computation is scaled.
@@ -19,8 +19,17 @@ pub struct Anchor {
     pub images_per_s: f64,
 }
 
+impl Anchor {
+    /// Adds what decides predictions.
+    pub fn identify(&self, identity: &mut Identity) {
+        identity.set("anchor.ranks", self.ranks);
+        identity.set_some("anchor.batch_per_rank", self.batch_per_rank);
+        identity.set("anchor.images_per_s", self.images_per_s);
+    }
+}
+
 /// `ranks=N,images_per_s=X` as a flag, a table in a file.
-pub(super) const ANCHOR: Form<Anchor> =
+pub(crate) const ANCHOR: Form<Anchor> =
     Form { text: |text| text.parse(), entry: anchor, style: Style::One, is_number: false };
 
 impl FromStr for Anchor {
@@ -85,7 +94,7 @@ fn anchor(entry: &Entry<'_>) -> Result<Anchor, InputError> {
 }
 
 /// Reads `[published]`.
-pub(super) fn published(entry: &Entry<'_>) -> Result<Published, InputError> {
+pub(crate) fn published(entry: &Entry<'_>) -> Result<Published, InputError> {
     let section = entry.section("[published]", &["source", "points"])?;
     let source = section.need("source", "\"Goyal et al. 2017, Table 1\"")?.text()?.to_owned();
     let mut points = Vec::new();

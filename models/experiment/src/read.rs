@@ -1,17 +1,24 @@
-//! An experiment from its TOML text.
+//! An experiment from its TOML text: its keys, the lists of `[sweep]`, and arms, each what the experiment says but for its own keys.
 
 use lockstep_topology::InputError;
 
-use super::{Experiment, SETTINGS, Setting, arms, axes};
+use crate::experiment::{Arm, Experiment};
+use crate::setting::Setting;
+use crate::settings::settings;
 use lockstep_topology::document::{Entry, Source, Table};
+
+/// The settings that a file has outside of tables.
+fn of_files() -> impl Iterator<Item = &'static Setting> {
+    settings().filter(|setting| setting.in_file && setting.table.is_none())
+}
 
 /// The keys of an experiment's file, without those in its tables.
 pub fn keys() -> Vec<&'static str> {
-    SETTINGS.iter().filter(|setting| setting.in_file && setting.table.is_none()).map(|setting| setting.key).collect()
+    of_files().map(|setting| setting.key).collect()
 }
 
 /// The experiment that `text`, the content of `file`, describes.
-pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
+pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     let document = Source { file, text }.parse()?;
     let root = document.table("an experiment", &keys())?;
     root.need("name", "\"lenet-scaling\"")?;
@@ -20,20 +27,17 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     take(&mut experiment, &root, &["sweep", "arm"])?;
     // Arms are what all the rest says, but for their own keys.
     if let Some(entry) = root.get("arm") {
-        experiment.arms = arms::read(&experiment, &entry)?;
+        experiment.arms = arms(&experiment, &entry)?;
     }
     // Its lists take the place of what stands above them.
     if let Some(entry) = root.get("sweep") {
-        axes::read(&mut experiment, &entry)?;
+        sweep(&mut experiment, &entry)?;
     }
     Ok(experiment)
 }
 
 /// Takes over what `section` says, but for the keys in `but`, and where it says it.
-///
-/// # Errors
-/// A value that its key cannot have, or two keys of which one takes the other's place.
-pub(super) fn take(experiment: &mut Experiment, section: &Table<'_>, but: &[&str]) -> Result<(), InputError> {
+fn take(experiment: &mut Experiment, section: &Table<'_>, but: &[&str]) -> Result<(), InputError> {
     refuse_both(section)?;
     let (first, rest): (Vec<_>, Vec<_>) =
         section.entries().filter(|entry| !but.contains(&entry.key())).partition(|entry| setting(entry.key()).first);
@@ -45,8 +49,8 @@ pub(super) fn take(experiment: &mut Experiment, section: &Table<'_>, but: &[&str
 }
 
 /// Refuses a key beside the one that it takes the place of.
-pub(super) fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
-    for setting in SETTINGS {
+fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
+    for setting in settings() {
         let Some(other) = setting.instead_of.filter(|other| section.get(other).is_some()) else { continue };
         if let Some(entry) = section.get(setting.key) {
             return Err(entry.error(format!("{other} is there too: give one of the two")));
@@ -60,49 +64,44 @@ pub(super) fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
 /// # Errors
 /// A value that its key cannot have.
 pub fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
-    setting(entry.key()).how.read(experiment, entry)
+    let setting = setting(entry.key());
+    setting.how.read(experiment, setting, entry)
 }
 
 /// The setting under a key that [`keys`] has.
 fn setting(key: &str) -> &'static Setting {
-    let found = SETTINGS.iter().find(|setting| setting.key == key && setting.table.is_none());
+    let found = of_files().find(|setting| setting.key == key);
     found.unwrap_or_else(|| unreachable!("{key} has passed the list of keys"))
 }
 
-/// Most characters of an experiment's name.
-const LONGEST_NAME: usize = 100;
-
-/// What an experiment is called: files are named after it, so it is one component of a path.
-pub(super) fn name(entry: &Entry<'_>) -> Result<String, InputError> {
-    let Some(name) = entry.plain_text() else { return Err(entry.error("name must be a text in quotes")) };
-    let length = name.chars().count();
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let wrong = match name {
-        "" => "is empty".to_owned(),
-        "." | ".." => "is no name that a file can have".to_owned(),
-        _ if length > LONGEST_NAME => format!("has {length} characters"),
-        _ => match name.chars().find(|c| !allowed(*c)) {
-            None => return Ok(name.to_owned()),
-            Some(other) => format!("has the character {other:?} in it"),
-        },
-    };
-    Err(entry.error(format!(
-        "{wrong}: files are named after it, so take 1 to {LONGEST_NAME} letters (a to z), digits, -, _ and ."
-    )))
+/// Reads `[[arm]]` tables, each over the rest of the file.
+fn arms(experiment: &Experiment, entry: &Entry<'_>) -> Result<Vec<Arm>, InputError> {
+    // What the experiment is called, how it is judged, and what only predictions ask for is the same of all arms.
+    let keys: Vec<&'static str> = of_files().filter(|setting| setting.in_arms).map(|setting| setting.key).collect();
+    let mut arms: Vec<Arm> = Vec::new();
+    for item in entry.items()? {
+        let section = item.section("an arm", &keys)?;
+        let name = section.need("name", "\"no warm-up\"")?;
+        if arms.iter().any(|arm| Ok(arm.name.as_str()) == name.text()) {
+            return Err(name.error("stands twice among the arms: call one otherwise"));
+        }
+        let mut own = experiment.clone();
+        take(&mut own, &section, &["name"])?;
+        arms.push(Arm { name: name.text()?.to_owned(), experiment: own });
+    }
+    Ok(arms)
 }
 
-/// The items of a list, or a single value; none twice.
-pub(super) fn each<T: PartialEq>(
-    entry: &Entry<'_>,
-    read: impl Fn(&Entry<'_>) -> Result<T, InputError>,
-) -> Result<Vec<T>, InputError> {
-    let mut values = Vec::new();
-    for item in entry.items()? {
-        let value = read(&item)?;
-        if values.contains(&value) {
-            return Err(item.error(format!("stands twice in {}: leave one out", entry.key())));
+/// Reads `[sweep]` into the experiment's lists; errors about its keys then name its lines.
+fn sweep(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+    let axes: Vec<_> = settings().filter_map(|setting| Some((setting, setting.axis.as_ref()?))).collect();
+    let section = entry.section("[sweep]", &axes.iter().map(|(setting, _)| setting.key).collect::<Vec<_>>())?;
+    refuse_both(&section)?;
+    for entry in section.entries() {
+        for (setting, axis) in axes.iter().filter(|(setting, _)| setting.key == entry.key()) {
+            axis.how.read(experiment, setting, &entry)?;
         }
-        values.push(value);
+        experiment.places.insert(entry.key().to_owned(), entry.place());
     }
-    Ok(values)
+    Ok(())
 }

@@ -87,7 +87,7 @@ pub enum TrafficLoad {
 pub const NONE: &str = "none";
 
 /// Reads all `[[scenario]]` tables.
-pub(super) fn read(entry: &Entry<'_>) -> Result<Vec<Scenario>, InputError> {
+pub(crate) fn read(entry: &Entry<'_>) -> Result<Vec<Scenario>, InputError> {
     let mut scenarios: Vec<Scenario> = Vec::new();
     for item in entry.items()? {
         let section = item.section("[[scenario]]", &["name", "slow", "degraded", "failed", "traffic"])?;
@@ -121,7 +121,7 @@ fn slow(entry: &Entry<'_>) -> Result<Trouble, InputError> {
     let list = |key: &str| section.get(key).map_or(Ok(Vec::new()), |entry| entry.items());
     let hosts = list("hosts")?.iter().map(|item| item.text().map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
     let ranks: Result<Vec<u32>, InputError> =
-        list("ranks")?.iter().map(|item| item.whole(0..=(1 << 32) - 1).map(|rank| rank as u32)).collect();
+        list("ranks")?.iter().map(|item| item.whole(0..=u64::from(u32::MAX)).map(|rank| rank as u32)).collect();
     let ranks = ranks?;
     if hosts.is_empty() == ranks.is_empty() {
         return Err(entry.error("names whom it slows down by hosts = \"node3\" or ranks = [3], one of the two"));

@@ -1,11 +1,14 @@
 //! `Setting`: a row of the table of settings, from which TOML keys, flags, sweep axes and the page of the docs follow.
 
+use std::fmt::Display;
+use std::sync::Arc;
+
 use lockstep_topology::InputError;
 
-use super::Experiment;
-use super::alike::Unlike;
-use super::form::Form;
-use super::read::each;
+use crate::experiment::{Choice, Experiment};
+use crate::form::{Form, Items, Style};
+use crate::identity::Identity;
+use crate::unlike::Unlike;
 use lockstep_topology::document::Entry;
 
 /// A command that takes settings as flags; several are added up.
@@ -28,33 +31,44 @@ pub enum Reads {
     Run,
 }
 
-/// How the values of a flag are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    /// One value.
-    One,
-    /// Values with commas between them.
-    List,
-    /// The flag may be given several times.
-    Repeated,
-    /// No value: the flag says yes.
-    Switch,
-    /// `true` or `false` behind an equals sign, or nothing, which is `true`.
-    Choice,
-}
-
 /// How a setting is read, from a flag and from TOML.
 pub trait Reading: Sync {
     /// How the flag is written.
-    fn style(&self) -> Style;
+    fn style(&self) -> Style {
+        Style::One
+    }
+
     /// Whether values may begin with a hyphen, so that an error can say what is wrong with them.
-    fn is_number(&self) -> bool;
+    fn is_number(&self) -> bool {
+        false
+    }
+
     /// Refuses one value of the flag that cannot be.
-    fn check(&self, text: &str) -> Result<(), String>;
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn check(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Takes all values of the flag, which [`Reading::check`] has passed.
-    fn take(&self, experiment: &mut Experiment, texts: &[String]) -> Result<(), InputError>;
+    ///
+    /// # Errors
+    /// Values that cannot be together.
+    fn take(&self, _: &mut Experiment, _: &Setting, _: &[String]) -> Result<(), InputError> {
+        Ok(())
+    }
+
     /// Takes what a file says.
-    fn read(&self, experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError>;
+    ///
+    /// # Errors
+    /// A value that cannot be, at its line.
+    fn read(&self, experiment: &mut Experiment, setting: &Setting, entry: &Entry<'_>) -> Result<(), InputError>;
+
+    /// The list of an axis that nothing gives: what the experiment says itself; empty where it says something in its place.
+    fn own(&self, _: &Experiment) -> Vec<Choice> {
+        Vec::new()
+    }
 }
 
 /// A row of the table.
@@ -85,8 +99,8 @@ pub struct Setting {
     pub reads: Reads,
     /// What a comparison does where only one side would follow it.
     pub unlike: Unlike,
-    /// Its spelling in the identity of a sweep; `None` where it decides no prediction, or is an axis.
-    pub canonical: fn(&Experiment) -> Option<String>,
+    /// Adds it to the identity of a sweep; nothing where it decides no prediction, or is an axis.
+    pub identify: fn(&Experiment, &mut Identity),
     /// The lists that a sweep takes of it.
     pub axis: Option<Axis>,
 }
@@ -99,10 +113,29 @@ pub struct Axis {
     pub value: &'static str,
     /// How its list is read.
     pub how: &'static dyn Reading,
+    /// Which axes it goes around, and which go around it.
+    pub nests: Nests,
+    /// Whether it is of exchanges, of which a single rank has none.
+    pub exchanges: bool,
 }
 
+/// In which order points differ; among equals as the table lists them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Nests {
+    /// What is costly to change.
+    Outside,
+    /// All others.
+    Between,
+    /// What is compared side by side.
+    Inside,
+}
+
+/// What axes are where they do not say otherwise.
+pub const AXIS: Axis =
+    Axis { help: "", value: "N,…", how: &Table(|_, _| Ok(())), nests: Nests::Between, exchanges: false };
+
 /// What rows are where they do not say otherwise.
-pub(super) const ROW: Setting = Setting {
+pub const ROW: Setting = Setting {
     key: "",
     help: "",
     value: "",
@@ -116,7 +149,7 @@ pub(super) const ROW: Setting = Setting {
     instead_of: None,
     reads: Reads::Both,
     unlike: Unlike::Never,
-    canonical: |_| None,
+    identify: |_, _| (),
     axis: None,
 };
 
@@ -153,7 +186,7 @@ impl Setting {
 }
 
 /// One value, and where it goes.
-pub(super) struct One<T: 'static>(pub Form<T>, pub fn(&mut Experiment, T));
+pub struct One<T: 'static>(pub Form<T>, pub fn(&mut Experiment, T));
 
 impl<T> Reading for One<T> {
     fn style(&self) -> Style {
@@ -168,20 +201,20 @@ impl<T> Reading for One<T> {
         (self.0.text)(text).map(drop)
     }
 
-    fn take(&self, experiment: &mut Experiment, texts: &[String]) -> Result<(), InputError> {
+    fn take(&self, experiment: &mut Experiment, _: &Setting, texts: &[String]) -> Result<(), InputError> {
         let value = (self.0.text)(texts.first().map_or("true", String::as_str));
         (self.1)(experiment, value.map_err(|wrong| InputError::new("", "", wrong))?);
         Ok(())
     }
 
-    fn read(&self, experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+    fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
         (self.1)(experiment, (self.0.entry)(entry)?);
         Ok(())
     }
 }
 
 /// One value or a list, and where they go: a flag's without what comes twice, a file's refused for it.
-pub(super) struct Each<T: 'static>(pub Form<T>, pub fn(&mut Experiment, Vec<T>));
+pub struct Each<T: 'static>(pub Form<T>, pub fn(&mut Experiment, Vec<T>));
 
 impl<T: PartialEq> Reading for Each<T> {
     fn style(&self) -> Style {
@@ -196,75 +229,83 @@ impl<T: PartialEq> Reading for Each<T> {
         (self.0.text)(text).map(drop)
     }
 
-    fn take(&self, experiment: &mut Experiment, texts: &[String]) -> Result<(), InputError> {
-        let mut kept: Vec<T> = Vec::new();
-        for text in texts {
-            let value = (self.0.text)(text).map_err(|wrong| InputError::new("", "", wrong))?;
-            if !kept.contains(&value) {
-                kept.push(value);
-            }
-        }
-        (self.1)(experiment, kept);
+    fn take(&self, experiment: &mut Experiment, _: &Setting, texts: &[String]) -> Result<(), InputError> {
+        (self.1)(experiment, self.0.of_texts(texts)?);
         Ok(())
     }
 
-    fn read(&self, experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
-        (self.1)(experiment, each(entry, self.0.entry)?);
+    fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+        (self.1)(experiment, self.0.of_entry(entry)?);
         Ok(())
+    }
+}
+
+/// The list of an axis: its items, what the experiment says itself, and where one value goes.
+pub struct List<T: 'static, I = Form<T>> {
+    /// How items are written.
+    pub items: I,
+    /// What the experiment says; nothing where it says something in its place.
+    pub own: fn(&Experiment) -> Vec<T>,
+    /// Gives a value to an experiment.
+    pub set: fn(&mut Experiment, T),
+    /// A value in identities.
+    pub spell: fn(&T) -> String,
+}
+
+/// A list of values that identities spell as they are shown.
+pub const fn list<T: Display, I>(items: I, own: fn(&Experiment) -> Vec<T>, set: fn(&mut Experiment, T)) -> List<T, I> {
+    List { items, own, set, spell: T::to_string }
+}
+
+impl<T: Clone + PartialEq + Send + Sync, I: Items<T>> List<T, I> {
+    fn choices(&self, values: Vec<T>) -> Vec<Choice> {
+        let set = self.set;
+        let choice = |value: T| Choice {
+            text: (self.spell)(&value),
+            set: Arc::new(move |experiment| set(experiment, value.clone())),
+        };
+        values.into_iter().map(choice).collect()
+    }
+
+    fn put(&self, experiment: &mut Experiment, setting: &Setting, values: Vec<T>) {
+        let slot = setting.instead_of.unwrap_or(setting.key);
+        experiment.sweep.lists.insert(slot, (setting.key, self.choices(values)));
+    }
+}
+
+impl<T: Clone + PartialEq + Send + Sync, I: Items<T>> Reading for List<T, I> {
+    fn style(&self) -> Style {
+        Style::List
+    }
+
+    fn is_number(&self) -> bool {
+        self.items.is_number()
+    }
+
+    fn check(&self, text: &str) -> Result<(), String> {
+        self.items.text(text).map(drop)
+    }
+
+    fn take(&self, experiment: &mut Experiment, setting: &Setting, texts: &[String]) -> Result<(), InputError> {
+        self.put(experiment, setting, self.items.of_texts(texts)?);
+        Ok(())
+    }
+
+    fn read(&self, experiment: &mut Experiment, setting: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+        self.put(experiment, setting, self.items.of_entry(entry)?);
+        Ok(())
+    }
+
+    fn own(&self, experiment: &Experiment) -> Vec<Choice> {
+        self.choices((self.own)(experiment))
     }
 }
 
 /// A table, or anything else that only files have.
-pub(super) struct Table(pub fn(&mut Experiment, &Entry<'_>) -> Result<(), InputError>);
+pub struct Table(pub fn(&mut Experiment, &Entry<'_>) -> Result<(), InputError>);
 
 impl Reading for Table {
-    fn style(&self) -> Style {
-        Style::One
-    }
-
-    fn is_number(&self) -> bool {
-        false
-    }
-
-    fn check(&self, _: &str) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn take(&self, _: &mut Experiment, _: &[String]) -> Result<(), InputError> {
-        Ok(())
-    }
-
-    fn read(&self, experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+    fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
         (self.0)(experiment, entry)
-    }
-}
-
-/// A flag and a key that are spelt in different ways.
-pub(super) struct Apart {
-    pub style: Style,
-    pub check: fn(&str) -> Result<(), String>,
-    pub take: fn(&mut Experiment, &[String]) -> Result<(), InputError>,
-    pub read: fn(&mut Experiment, &Entry<'_>) -> Result<(), InputError>,
-}
-
-impl Reading for Apart {
-    fn style(&self) -> Style {
-        self.style
-    }
-
-    fn is_number(&self) -> bool {
-        self.style == Style::List
-    }
-
-    fn check(&self, text: &str) -> Result<(), String> {
-        (self.check)(text)
-    }
-
-    fn take(&self, experiment: &mut Experiment, texts: &[String]) -> Result<(), InputError> {
-        (self.take)(experiment, texts)
-    }
-
-    fn read(&self, experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
-        (self.read)(experiment, entry)
     }
 }

@@ -1,9 +1,383 @@
-//! The points of a sweep: its lists, what stands for several values in them, and the order of their product.
+//! `Sweep`: the lists of a sweep made ready, and `Plan`: its points in the order of their rows.
+//!
+//! Lists nest as their rows in the table of settings say: the cluster outermost, so that one is needed in one stretch; ranks and
+//! algorithm innermost, so that of points that differ only in their ranks the fewest come first.
 
-mod plan;
-mod range;
-mod scale;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-pub use plan::{Family, MOST_POINTS, Place, Plan, Point, Question, Sweep};
-pub use range::{RankCount, clusters, counts};
-pub use scale::{SCALES, Scale};
+use lockstep_models::{Job, Model, Op};
+use lockstep_topology::InputError;
+
+use crate::experiment::{Choice, Experiment};
+use crate::identity::Identity;
+use crate::setting::Nests;
+use crate::settings::settings;
+
+pub use crate::range::{RankCount, clusters, counts};
+pub use crate::scale::{SCALES, Scale};
+
+/// At most this many points stand in one sweep, whatever `--max-points` allows.
+pub const MOST_POINTS: u64 = 2_000_000;
+
+/// One cluster of a sweep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The position of the entry that asked for it; `dgx-a100:1..8` asks for four.
+    pub entry: usize,
+    /// As `cluster` takes it.
+    pub name: String,
+}
+
+/// A list of a sweep, of one value where nothing else was asked for.
+#[derive(Debug, Clone)]
+struct List {
+    key: &'static str,
+    nests: Nests,
+    exchanges: bool,
+    /// Its values; none of the scales, which are not the experiment's.
+    choices: Vec<Choice>,
+    /// How many values it has, and how many points one of them stands for before the next comes.
+    length: u64,
+    stride: u64,
+}
+
+/// Every list of a sweep.
+#[derive(Debug, Clone)]
+pub struct Sweep {
+    /// What all points have in common.
+    pub base: Experiment,
+    /// Entries of the list of clusters, as written.
+    pub entries: Vec<String>,
+    /// The clusters that they stand for.
+    pub places: Vec<Place>,
+    /// Figures to multiply.
+    pub scales: Vec<Scale>,
+    /// Models.
+    pub models: Vec<Arc<Model>>,
+    /// The lists, the outermost first.
+    lists: Vec<List>,
+}
+
+/// One point of a sweep: its number in the product of all lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Point(u64);
+
+/// Points that ask for the same work on the same sort of cluster, which is what a front compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Question {
+    /// The entry of the list of clusters.
+    pub entry: u32,
+    /// The factors.
+    pub scale: u32,
+    /// The model.
+    pub model: u32,
+    /// The strategy.
+    pub strategy: u32,
+    /// Samples per step, or per rank and step where the batch is per rank.
+    pub samples: u64,
+}
+
+/// Points that differ in the cluster's size and the ranks alone, among which efficiency is relative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Family {
+    entry: usize,
+    /// Whether it is of a single rank, which has no exchanges.
+    alone: bool,
+    rest: Point,
+}
+
+/// The points.
+#[derive(Debug)]
+pub struct Plan {
+    /// By the number of their row.
+    pub points: Vec<Point>,
+    /// For points that are the same as an earlier one, that one's number.
+    pub same_as: BTreeMap<u32, u32>,
+}
+
+impl Sweep {
+    /// The sweep that an experiment and its lists ask for; reads the models.
+    ///
+    /// # Errors
+    /// No model, an unknown one, a range that is none, more than [`MOST_POINTS`] points, scenarios, learners to be tuned.
+    pub fn new(experiment: Experiment) -> Result<Sweep, InputError> {
+        let mut base = experiment;
+        if let Some(scenario) = base.scenarios.first() {
+            let message = "a sweep predicts undisturbed runs: take the scenarios out, or ask sim predict";
+            return Err(base.locate(InputError::flag("scenario", scenario.name.clone(), message)));
+        }
+        // A list takes the place of what would be tuned.
+        base.tunes &= !base.sweep.lists.contains_key("learners");
+        base.refuse_tuning("a sweep")?;
+        let axes = std::mem::take(&mut base.sweep);
+        // Each point is simulated once, over as many steps as a steady median needs.
+        base.noise.iter_mut().for_each(|noise| noise.trials = 1);
+        let mut sweep = Sweep {
+            base,
+            entries: Vec::new(),
+            places: Vec::new(),
+            scales: axes.scales,
+            models: Vec::new(),
+            lists: Vec::new(),
+        };
+        // Of two lists of which one takes the place of the other, the one that is given leaves the other empty.
+        let mut first = sweep.base.clone();
+        axes.lists.values().for_each(|(_, choices)| (choices[0].set)(&mut first));
+        for setting in settings() {
+            let Some(axis) = &setting.axis else { continue };
+            let given =
+                axes.lists.get(setting.instead_of.unwrap_or(setting.key)).filter(|(key, _)| *key == setting.key);
+            let choices = given.map_or_else(|| axis.how.own(&first), |(_, choices)| choices.clone());
+            let (nests, exchanges) = (axis.nests, axis.exchanges);
+            sweep.lists.push(List { key: setting.key, nests, exchanges, choices, length: 0, stride: 0 });
+        }
+        sweep.lists.sort_by_key(|list| list.nests);
+        let load = |choice: &Choice| sweep.base.load_model(&choice.text).map(Arc::new);
+        sweep.models = sweep.choices("model").iter().map(load).collect::<Result<_, _>>()?;
+        sweep.entries = sweep.choices("cluster").iter().map(|choice| choice.text.clone()).collect();
+        for (entry, text) in sweep.entries.iter().enumerate() {
+            let wrong = |message| sweep.base.locate(InputError::flag("cluster", text.clone(), message));
+            sweep.places.extend(clusters(text).map_err(wrong)?.into_iter().map(|name| Place { entry, name }));
+        }
+        // Ascending; what the cluster says comes last.
+        let count = |choice: &Choice| sweep.with(choice).ranks.first().copied().map_or((1, 0), |count| (0, count));
+        let mut ranks: Vec<_> = sweep.choices("ranks").iter().map(|choice| (count(choice), choice.clone())).collect();
+        ranks.sort_by_key(|(count, _)| *count);
+        let ranks: Vec<Choice> = ranks.into_iter().map(|(_, choice)| choice).collect();
+        let (places, scalings) = (sweep.places.len() as u64, sweep.scalings());
+        let mut points = 1u64;
+        for list in sweep.lists.iter_mut().rev() {
+            list.length = match list.key {
+                "cluster" => places,
+                "scale" => scalings,
+                _ => list.choices.len().max(1) as u64,
+            };
+            if list.key == "ranks" {
+                list.choices.clone_from(&ranks);
+            }
+            list.stride = points;
+            points = points.saturating_mul(list.length);
+        }
+        if points > MOST_POINTS {
+            let message = format!("a sweep has at most {MOST_POINTS} points: leave values out");
+            return Err(InputError::new("sweep", format!("{points} points"), message));
+        }
+        Ok(sweep)
+    }
+
+    fn list(&self, key: &str) -> &List {
+        self.lists.iter().find(|list| list.key == key).unwrap_or_else(|| unreachable!("{key} is an axis"))
+    }
+
+    fn choices(&self, key: &str) -> &[Choice] {
+        &self.list(key).choices
+    }
+
+    /// What all points have in common, with one choice.
+    fn with(&self, choice: &Choice) -> Experiment {
+        let mut experiment = self.base.clone();
+        (choice.set)(&mut experiment);
+        experiment
+    }
+
+    /// What `of` says of each value in a list.
+    fn each<T>(&self, key: &str, of: impl Fn(&Experiment) -> T) -> Vec<T> {
+        self.choices(key).iter().map(|choice| of(&self.with(choice))).collect()
+    }
+
+    /// The position of a point in a list.
+    pub fn position(&self, point: &Point, key: &str) -> usize {
+        let list = self.list(key);
+        (point.0 / list.stride % list.length) as usize
+    }
+
+    /// A point at another position of a list.
+    fn moved(&self, point: Point, key: &str, position: usize) -> Point {
+        let before = self.position(&point, key) as u64;
+        let stride = self.list(key).stride;
+        Point(point.0 - before * stride + position as u64 * stride)
+    }
+
+    /// Whether a list has more than one value.
+    pub fn varies(&self, key: &str) -> bool {
+        self.list(key).length > 1
+    }
+
+    /// The value at a position of a list, as identities spell it.
+    pub fn text(&self, key: &str, position: u32) -> &str {
+        &self.choices(key)[position as usize].text
+    }
+
+    /// Whether samples per rank are fixed, and not those of a step.
+    pub fn is_weak(&self) -> bool {
+        self.choices("global_batch").is_empty()
+    }
+
+    /// How many ways there are to scale a cluster.
+    fn scalings(&self) -> u64 {
+        self.scales.iter().fold(1, |all, scale| all.saturating_mul(scale.factors.len() as u64))
+    }
+
+    /// The factor of each scale at a point.
+    pub fn factors(&self, scale: usize) -> Vec<f64> {
+        let mut rest = scale;
+        let mut factors: Vec<f64> = Vec::with_capacity(self.scales.len());
+        for scale in self.scales.iter().rev() {
+            factors.push(scale.factors[rest % scale.factors.len()]);
+            rest /= scale.factors.len();
+        }
+        factors.reverse();
+        factors
+    }
+
+    /// `nic=2 gpu=1`, or `-`.
+    pub fn scale_label(&self, scale: usize) -> String {
+        let each = self.scales.iter().zip(self.factors(scale));
+        let texts: Vec<String> = each.map(|(scale, factor)| format!("{}={factor}", scale.name)).collect();
+        if texts.is_empty() { "-".to_owned() } else { texts.join(" ") }
+    }
+
+    /// The cluster of a point.
+    pub fn place(&self, point: &Point) -> &Place {
+        &self.places[self.position(point, "cluster")]
+    }
+
+    /// The model of a point.
+    pub fn model(&self, point: &Point) -> &Arc<Model> {
+        &self.models[self.position(point, "model")]
+    }
+
+    /// The experiment that asks for this point alone; it has no ranks where the cluster says how many.
+    pub fn variant(&self, point: &Point) -> Experiment {
+        // A row says the same wherever the experiment's file lies.
+        let mut variant = Experiment { places: BTreeMap::new(), ..self.base.clone() };
+        for list in &self.lists {
+            if let Some(choice) = list.choices.get((point.0 / list.stride % list.length) as usize) {
+                (choice.set)(&mut variant);
+            }
+        }
+        variant.cluster.clone_from(&self.place(point).name);
+        variant.algorithms = variant.methods(variant.learners);
+        variant
+    }
+
+    /// The same on the clusters as they are.
+    pub fn unscaled(&self) -> Sweep {
+        Sweep { scales: Vec::new(), ..self.clone() }
+    }
+
+    /// What a point is compared with.
+    pub fn question(&self, point: &Point) -> Question {
+        let variant = self.variant(point);
+        let per_rank = variant.batch.per_rank().first();
+        let samples = per_rank.map(|size| u64::from(*size) * u64::from(variant.accumulate));
+        let position = |key| self.position(point, key) as u32;
+        Question {
+            entry: self.place(point).entry as u32,
+            scale: position("scale"),
+            model: position("model"),
+            strategy: position("strategy"),
+            samples: samples.unwrap_or_else(|| variant.batch.global()[0]),
+        }
+    }
+
+    /// The points that a point's efficiency is relative to; `ranks` is what it has.
+    pub fn family(&self, point: &Point, ranks: u32) -> Family {
+        let alone = ranks == 1;
+        let apart = |list: &&List| ["cluster", "ranks"].contains(&list.key) || (alone && list.exchanges);
+        let rest = self.lists.iter().filter(apart).fold(*point, |point, list| self.moved(point, list.key, 0));
+        Family { entry: self.place(point).entry, alone, rest }
+    }
+
+    /// Whether a point's efficiency has anything to be relative to.
+    pub fn compares(&self, point: &Point, ranks: u32) -> bool {
+        let entry = self.place(point).entry;
+        let sizes = self.places.iter().filter(|place| place.entry == entry).count();
+        ranks == 1 || self.varies("ranks") || (sizes > 1 && self.variant(point).ranks.is_empty())
+    }
+
+    /// All points.
+    ///
+    /// # Errors
+    /// Whatever refuses a model's program on two ranks.
+    pub fn plan(&self) -> Result<Plan, InputError> {
+        let cuts = self.cuts()?;
+        let alone = self.each("ranks", |variant| variant.ranks == [1]);
+        let own_device = self.each("learners", |variant| variant.learners == 1);
+        let in_flight = self.each("concurrent_exchanges", |variant| variant.concurrent_exchanges);
+        let (mut points, mut same_as) = (Vec::new(), BTreeMap::new());
+        let mut known: BTreeMap<Point, u32> = BTreeMap::new();
+        let exchanges: Vec<&str> = self.lists.iter().filter(|list| list.exchanges).map(|list| list.key).collect();
+        let outermost = &self.lists[0];
+        for number in 0..outermost.stride * outermost.length {
+            let point = Point(number);
+            let at = |key| self.position(&point, key);
+            if alone[at("ranks")] && own_device[at("learners")] && exchanges.iter().any(|key| at(key) != 0) {
+                // A single rank exchanges nothing and stands once.
+                continue;
+            }
+            let cut = &cuts[at("model")][at("bucket")];
+            let flying = |position: usize| in_flight[position].min(cut.exchanges);
+            let now = at("concurrent_exchanges");
+            let first = (0..now).find(|position| flying(*position) == flying(now)).unwrap_or(now);
+            let plain = self.moved(self.moved(point, "bucket", cut.first), "concurrent_exchanges", first);
+            let row = points.len() as u32;
+            match known.get(&plain) {
+                Some(earlier) => {
+                    same_as.insert(row, *earlier);
+                }
+                None => {
+                    known.insert(plain, row);
+                }
+            }
+            points.push(point);
+        }
+        Ok(Plan { points, same_as })
+    }
+
+    /// For each model and bucket, the first bucket that cuts as it does, and how many exchanges a step has.
+    fn cuts(&self) -> Result<Vec<Vec<Cut>>, InputError> {
+        let buckets = self.each("bucket", |variant| variant.bucket);
+        let of_model = |model: &Arc<Model>| {
+            let mut seen: Vec<Vec<(u64, u64)>> = Vec::new();
+            let mut cuts = Vec::new();
+            for bucket in &buckets {
+                let program = Job { bucket: *bucket, ..Job::new(model.clone(), 2, 1) }.program()?;
+                let range = |op: &Op| match op {
+                    Op::Update { range } => Some((range.start, range.end)),
+                    _ => None,
+                };
+                let ranges: Vec<_> = program.roles[0].tasks.iter().filter_map(|task| range(&task.op)).collect();
+                let first = seen.iter().position(|other| *other == ranges).unwrap_or(seen.len());
+                cuts.push(Cut { first, exchanges: ranges.len() as u32 });
+                seen.push(ranges);
+            }
+            Ok(cuts)
+        };
+        self.models.iter().map(of_model).collect()
+    }
+
+    /// Adds what decides the rows: every list, and what the points have in common.
+    pub fn identify(&self, identity: &mut Identity) {
+        for List { key, choices, .. } in self.lists.iter().filter(|list| !list.choices.is_empty()) {
+            identity.set_list(key, choices.iter().map(|choice| &choice.text));
+        }
+        for scale in &self.scales {
+            identity.set_list(&format!("scale.{}", scale.name), &scale.factors);
+        }
+        // Factors multiply out in the order of the scales.
+        identity.set_list("scale", self.scales.iter().map(|scale| &scale.name));
+        for (index, model) in self.models.iter().enumerate() {
+            identity.set_model(&format!("model.{index}"), model);
+        }
+        settings().for_each(|setting| (setting.identify)(&self.base, identity));
+        identity.set_some("processes", self.base.processes);
+    }
+}
+
+/// How a bucket cuts a model's gradients.
+struct Cut {
+    first: usize,
+    exchanges: u32,
+}

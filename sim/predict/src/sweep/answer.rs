@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::front::{Front, PAYS};
-use lockstep_experiment::Batch;
 use lockstep_experiment::sweep::{Plan, Question, Sweep};
 use lockstep_report::{FrontRow, SweepRow};
 
@@ -67,9 +66,9 @@ impl Answer {
     /// The fronts as rows, and the notes below them.
     pub fn report(&self, sweep: &Sweep, plan: &Plan) -> (Vec<FrontRow>, Vec<String>) {
         let mut rows = Vec::new();
-        let fixed = match sweep.batch {
-            Batch::PerRank(_) => "images/s; samples per rank and step are fixed",
-            Batch::Global(_) => "images/s, which is as little time per step; samples per step are fixed",
+        let fixed = match sweep.is_weak() {
+            true => "images/s; samples per rank and step are fixed",
+            false => "images/s, which is as little time per step; samples per step are fixed",
         };
         let mut notes = vec![
             format!(
@@ -116,15 +115,12 @@ impl Answer {
 pub(super) fn label(sweep: &Sweep, question: &Question) -> String {
     let mut parts = vec![sweep.entries[question.entry as usize].clone()];
     if !sweep.scales.is_empty() {
-        parts.push(sweep.scale_label(question.scale));
+        parts.push(sweep.scale_label(question.scale as usize));
     }
-    if sweep.strategies.len() > 1 {
-        parts.push(sweep.strategies[question.strategy as usize].to_string());
+    if sweep.varies("strategy") {
+        parts.push(sweep.text("strategy", question.strategy).to_owned());
     }
-    let batch = match sweep.batch {
-        Batch::PerRank(_) => "per rank",
-        Batch::Global(_) => "per step",
-    };
+    let batch = if sweep.is_weak() { "per rank" } else { "per step" };
     parts.push(format!("{} x {} {batch}", sweep.models[question.model as usize].name(), question.samples));
     parts.join(", ")
 }

@@ -42,8 +42,8 @@ type Shared<T> = Arc<OnceLock<Result<Arc<T>, InputError>>>;
 /// What is in use.
 pub(super) struct Shelf {
     profile: Option<PathBuf>,
-    sites: Mutex<BTreeMap<u32, Shared<Site>>>,
-    hardware: Mutex<BTreeMap<(u32, u32), Shared<Hardware>>>,
+    sites: Mutex<BTreeMap<usize, Shared<Site>>>,
+    hardware: Mutex<BTreeMap<(usize, usize), Shared<Hardware>>>,
 }
 
 impl Shelf {
@@ -53,12 +53,13 @@ impl Shelf {
 
     /// The hardware of `point`; what only points before `oldest` need goes away.
     pub(super) fn take(&self, sweep: &Sweep, point: &Point, oldest: &Point) -> Result<Arc<Hardware>, InputError> {
+        let at = |point: &Point, key| sweep.position(point, key);
         let build = || {
-            let site = shared(&self.sites, point.place, oldest.place, || {
-                let cluster = sweep.places[point.place as usize].name.clone();
+            let site = shared(&self.sites, at(point, "cluster"), at(oldest, "cluster"), || {
+                let cluster = sweep.place(point).name.clone();
                 Site::open(&Experiment { cluster, ..sweep.base.clone() }, self.profile.as_deref())
             })?;
-            let factors = sweep.factors(point.scale);
+            let factors = sweep.factors(at(point, "scale"));
             let factor = |figure: Figure| -> f64 {
                 let these = sweep.scales.iter().zip(&factors);
                 these.filter(|(scale, _)| scale.figures.contains(&figure)).map(|(_, factor)| factor).product()
@@ -66,7 +67,8 @@ impl Shelf {
             let scaled = factors.iter().any(|factor| *factor != 1.0).then(|| site.cluster.scaled(&factor));
             Ok(Hardware { site, scaled })
         };
-        shared(&self.hardware, (point.place, point.scale), (oldest.place, oldest.scale), build)
+        let key = |point: &Point| (at(point, "cluster"), at(point, "scale"));
+        shared(&self.hardware, key(point), key(oldest), build)
     }
 }
 

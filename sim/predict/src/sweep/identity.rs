@@ -7,9 +7,9 @@ use lockstep_topology::{RECORD, read_text};
 
 use super::points::How;
 use crate::site::PROFILE_PATH;
+use lockstep_experiment::THIS_MACHINE;
 use lockstep_experiment::identity::Identity;
 use lockstep_experiment::sweep::Sweep;
-use lockstep_experiment::{Batch, SETTINGS, THIS_MACHINE};
 
 /// The hash of the version, all lists, the settings that points share and predictions read, and the files behind them.
 pub fn identity(sweep: &Sweep, how: &How) -> String {
@@ -24,59 +24,9 @@ pub fn identity(sweep: &Sweep, how: &How) -> String {
             FoldRule::Padded => "padded",
         },
     );
-    lists(sweep, &mut identity);
-    common(sweep, &mut identity);
+    sweep.identify(&mut identity);
     files(sweep, how, &mut identity);
     identity.hash()
-}
-
-/// What a sweep goes through.
-fn lists(sweep: &Sweep, identity: &mut Identity) {
-    identity.set_list("cluster", &sweep.entries);
-    for scale in &sweep.scales {
-        identity.set_list(&format!("scale.{}", scale.name), &scale.factors);
-    }
-    // Factors multiply out in the order of the scales.
-    identity.set_list("scale", sweep.scales.iter().map(|scale| &scale.name));
-    identity.set_list("model", &sweep.model_names);
-    for (index, model) in sweep.models.iter().enumerate() {
-        identity.set_model(&format!("model.{index}"), model);
-    }
-    identity.set_list("strategy", &sweep.strategies);
-    identity.set_list("learners", &sweep.learners);
-    match &sweep.batch {
-        Batch::PerRank(batches) => identity.set_list("batch_per_rank", batches),
-        Batch::Global(batches) => identity.set_list("global_batch", batches),
-    }
-    identity.set_list("accumulate", &sweep.accumulate);
-    identity.set_list("bucket", &sweep.buckets);
-    let chunks = sweep.chunks.iter().map(|chunk| chunk.map_or("auto".to_owned(), |bytes| bytes.0.to_string()));
-    identity.set_list("chunk", chunks);
-    identity.set_list("concurrent_exchanges", &sweep.concurrent_exchanges);
-    identity.set_list("ranks", &sweep.ranks);
-    let algorithms = sweep.algorithms.iter();
-    identity
-        .set_list("algorithm", algorithms.map(|one| one.as_ref().map_or("default".to_owned(), ToString::to_string)));
-}
-
-/// What all points have in common.
-fn common(sweep: &Sweep, identity: &mut Identity) {
-    let base = &sweep.base;
-    for setting in SETTINGS {
-        identity.set_some(setting.key, (setting.canonical)(base));
-    }
-    identity.set_some("processes", base.processes);
-    if let Some(anchor) = &base.anchor {
-        identity.set("anchor.ranks", anchor.ranks);
-        identity.set_some("anchor.batch_per_rank", anchor.batch_per_rank);
-        identity.set("anchor.images_per_s", anchor.images_per_s);
-    }
-    if let Some(input) = &base.input {
-        input.identify(identity);
-    }
-    if let Some(noise) = &base.noise {
-        noise.identify(identity);
-    }
 }
 
 /// The content of clusters' and profiles' files; one that cannot be read is refused when it is opened.

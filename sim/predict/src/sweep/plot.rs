@@ -6,7 +6,6 @@
 use std::fmt::Write;
 
 use super::answer::{Answer, label};
-use lockstep_experiment::Batch;
 use lockstep_experiment::sweep::Sweep;
 use lockstep_report::svg::{Axis, DASHES, Frame, Spacing, escaped, points, tick};
 
@@ -29,7 +28,7 @@ const FRAME: Frame = Frame {
 
 /// The picture.
 pub fn svg(answer: &Answer, sweep: &Sweep) -> String {
-    let weak = matches!(sweep.batch, Batch::PerRank(_));
+    let weak = sweep.is_weak();
     let height = |images_per_s: f64, step_time_s: f64| if weak { images_per_s } else { step_time_s };
     let x = Axis::of(answer.dots.iter().map(|dot| f64::from(dot.total_ranks)), Spacing::Log, FRAME.left, FRAME.right);
     let y = answer.dots.iter().map(|dot| height(dot.images_per_s, dot.step_time_s));

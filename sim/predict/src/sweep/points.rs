@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use lockstep_sim::{FoldRule, Folding, NetworkModel};
-use lockstep_topology::{Algorithm, InputError};
+use lockstep_topology::InputError;
 
 use super::hardware::{Hardware, Shelf};
 use crate::anchor::{Scaled, fit};
 use crate::predicted::predict;
 use crate::setup::Setup;
 use lockstep_experiment::sweep::{Plan, Point, Sweep};
-use lockstep_experiment::{Batch, Experiment, default_method};
+use lockstep_experiment::{Batch, Experiment};
 use lockstep_report::failure::Failure;
 use lockstep_report::{Setting, SweepRow};
 
@@ -44,14 +44,13 @@ impl<'a> Points<'a> {
     pub fn new(sweep: &'a Sweep, plan: &'a Plan, how: &'a How, identity: &'a str) -> Result<Points<'a>, Failure> {
         let mut points = Points { sweep, plan, how, identity, factor: 1.0, shelf: Shelf::new(how.profile.clone()) };
         let (Some(anchor), Some(first)) = (&sweep.base.anchor, plan.points.first()) else { return Ok(points) };
-        if sweep.models.len() > 1 || sweep.entries.len() > 1 {
+        if sweep.varies("model") || sweep.entries.len() > 1 {
             let message = "is of one model on one cluster: give the sweep one of each, or leave the anchor out";
             let error = InputError::flag("anchor", format!("images_per_s = {}", anchor.images_per_s), message);
             return Err(sweep.base.locate(error).into());
         }
-        let unscaled = Sweep { scales: Vec::new(), ..sweep.clone() };
-        let hardware = points.shelf.take(&unscaled, first, first)?;
-        let experiment = points.variant(first, 1);
+        let hardware = points.shelf.take(&sweep.unscaled(), first, first)?;
+        let experiment = Experiment { ranks: vec![1], ..sweep.variant(first) };
         let setup = points.setup(&experiment, &hardware)?;
         points.factor = fit(anchor, &experiment, hardware.site(), &setup)?;
         points.shelf = Shelf::new(how.profile.clone());
@@ -73,28 +72,34 @@ impl<'a> Points<'a> {
             refused: Some(error.to_string().replace(['\n', '\r'], " ")),
             ..self.label(index, ranks)
         };
+        let variant = self.sweep.variant(point);
         let hardware = match self.shelf.take(self.sweep, point, &self.plan.points[oldest as usize]) {
             Ok(hardware) => hardware,
-            Err(error) => return Ok(refused(self.sweep.ranks_of(point).unwrap_or(0), error)),
+            Err(error) => return Ok(refused(variant.ranks.first().copied().unwrap_or(0), error)),
         };
-        let algorithm = self.algorithm(point);
         // Dedicated servers need places too.
-        let room = || hardware.room().saturating_sub(algorithm.servers()).max(1);
-        let ranks = self.sweep.ranks_of(point).unwrap_or_else(room);
-        match self.predicted(point, ranks, &hardware, self.label(index, ranks)) {
+        let room = || hardware.room().saturating_sub(variant.algorithms[0].servers()).max(1);
+        let ranks = variant.ranks.first().copied().unwrap_or_else(room);
+        let variant = Experiment { ranks: vec![ranks], ..variant };
+        match self.predicted(point, &variant, &hardware, self.label(index, ranks)) {
             Ok(row) => Ok(row),
             Err(Failure::Input(error)) => Ok(refused(ranks, error)),
             Err(failure) => Err(failure),
         }
     }
 
-    fn predicted(&self, point: &Point, ranks: u32, hardware: &Hardware, label: SweepRow) -> Result<SweepRow, Failure> {
-        let experiment = self.variant(point, ranks);
-        let model = &self.sweep.models[point.model as usize];
-        let mut configuration = experiment.configuration(model, 0, ranks, &self.algorithm(point))?;
+    fn predicted(
+        &self,
+        point: &Point,
+        experiment: &Experiment,
+        hardware: &Hardware,
+        label: SweepRow,
+    ) -> Result<SweepRow, Failure> {
+        let (ranks, algorithm) = (experiment.ranks[0], &experiment.algorithms[0]);
+        let mut configuration = experiment.configuration(self.sweep.model(point), 0, ranks, algorithm)?;
         let costs = Scaled::new(hardware.site().costs.as_ref(), self.factor);
-        let setup = self.setup(&experiment, hardware)?;
-        let predicted = predict(&mut configuration, &experiment, hardware.cluster(), &costs, &setup)?;
+        let setup = self.setup(experiment, hardware)?;
+        let predicted = predict(&mut configuration, experiment, hardware.cluster(), &costs, &setup)?;
         Ok(SweepRow {
             step_time_s: Some(predicted.step_time_s),
             images_per_s: Some(predicted.images_per_s),
@@ -111,80 +116,47 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// The experiment that has this point as its only configuration.
-    fn variant(&self, point: &Point, ranks: u32) -> Experiment {
-        let sweep = self.sweep;
-        let batch = match &sweep.batch {
-            Batch::PerRank(sizes) => Batch::PerRank(vec![sizes[point.batch as usize]]),
-            Batch::Global(sizes) => Batch::Global(vec![sizes[point.batch as usize]]),
-        };
-        Experiment {
-            model: sweep.model_names[point.model as usize].clone(),
-            cluster: sweep.places[point.place as usize].name.clone(),
-            ranks: vec![ranks],
-            batch,
-            strategy: sweep.strategy_of(point).clone(),
-            learners: sweep.learners_of(point),
-            accumulate: sweep.accumulate[point.accumulate as usize],
-            algorithms: vec![self.algorithm(point)],
-            bucket: sweep.buckets[point.bucket as usize],
-            chunk: sweep.chunks[point.chunk as usize],
-            concurrent_exchanges: sweep.concurrent_exchanges[point.concurrent as usize],
-            // A row says the same wherever the experiment's file lies.
-            places: Default::default(),
-            ..sweep.base.clone()
-        }
-    }
-
     fn setup(&self, experiment: &Experiment, hardware: &Hardware) -> Result<Setup, InputError> {
         let mut setup = Setup::of(experiment, hardware.site(), self.how.network)?;
         setup.options.fold = self.how.fold;
         Ok(setup)
     }
 
-    fn algorithm(&self, point: &Point) -> Algorithm {
-        let named = &self.sweep.algorithms[point.algorithm as usize];
-        named.clone().unwrap_or_else(|| default_method(self.sweep.learners_of(point)))
-    }
-
     /// The row of a point of so many ranks before anything is known of it.
     pub fn label(&self, index: u32, ranks: u32) -> SweepRow {
         let (sweep, point) = (self.sweep, &self.plan.points[index as usize]);
-        let accumulate = sweep.accumulate[point.accumulate as usize];
-        let (strategy, learners) = (sweep.strategy_of(point), sweep.learners_of(point));
-        let each = u64::from(strategy.period()).saturating_mul(learners.into());
-        let parts = (u64::from(ranks) * u64::from(accumulate)).saturating_mul(each);
-        let (batch_per_rank, global_batch) = match &sweep.batch {
-            Batch::PerRank(sizes) => {
-                let size = sizes[point.batch as usize];
-                (size, parts.saturating_mul(size.into()))
-            }
+        let variant = sweep.variant(point);
+        let Experiment { strategy, learners, accumulate, bucket, chunk, .. } = &variant;
+        let each = u64::from(strategy.period()).saturating_mul((*learners).into());
+        let parts = (u64::from(ranks) * u64::from(*accumulate)).saturating_mul(each);
+        let (batch_per_rank, global_batch) = match &variant.batch {
+            Batch::PerRank(sizes) => (sizes[0], parts.saturating_mul(sizes[0].into())),
             Batch::Global(sizes) => {
-                let size = sizes[point.batch as usize];
+                let size = sizes[0];
                 let share = size.checked_div(parts).filter(|share| share.saturating_mul(parts) == size).unwrap_or(0);
                 (u32::try_from(share).unwrap_or(0), size)
             }
         };
-        let algorithm = self.algorithm(point);
-        let alone = ranks == 1 && learners == 1;
+        let algorithm = &variant.algorithms[0];
+        let alone = ranks == 1 && *learners == 1;
         SweepRow {
             sweep: self.identity.to_owned(),
             point: u64::from(index),
-            cluster: sweep.places[point.place as usize].name.clone(),
-            scale: sweep.scale_label(point.scale),
+            cluster: variant.cluster.clone(),
+            scale: sweep.scale_label(sweep.position(point, "scale")),
             setting: Setting {
-                model: sweep.models[point.model as usize].name().to_owned(),
+                model: sweep.model(point).name().to_owned(),
                 strategy: strategy.to_string(),
-                learners,
-                ranks: ranks.saturating_mul(learners),
+                learners: *learners,
+                ranks: ranks.saturating_mul(*learners),
                 batch_per_rank,
-                accumulate,
+                accumulate: *accumulate,
                 global_batch,
                 algorithm: if alone { "-".to_owned() } else { algorithm.to_string() },
-                bucket: sweep.buckets[point.bucket as usize].to_string(),
+                bucket: bucket.to_string(),
             },
-            chunk: sweep.chunks[point.chunk as usize].map_or_else(|| "auto".to_owned(), |chunk| chunk.to_string()),
-            concurrent_exchanges: sweep.concurrent_exchanges[point.concurrent as usize],
+            chunk: chunk.map_or_else(|| "auto".to_owned(), |chunk| chunk.to_string()),
+            concurrent_exchanges: variant.concurrent_exchanges,
             network: self.how.network.name().to_owned(),
             total_ranks: if alone { 1 } else { ranks.saturating_add(algorithm.servers()) },
             ..SweepRow::default()

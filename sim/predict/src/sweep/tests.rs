@@ -126,7 +126,8 @@ fn rows_are_what_predict_says_one_by_one() {
         let factor = if row.scale == "nic=2" { 2.0 } else { 1.0 };
         let nic = |figure| if sweep.scales[0].figures.contains(&figure) { factor } else { 1.0 };
         let setup = Setup::of(&experiment, &site, how.network).unwrap();
-        let algorithm = sweep.algorithms[plan.points[index as usize].algorithm as usize].clone().unwrap();
+        let named = &row.setting.algorithm;
+        let algorithm = if named == "-" { "ring" } else { named }.parse().unwrap();
         let mut configuration = experiment.configuration(&sweep.models[0], 0, row.setting.ranks, &algorithm).unwrap();
         let cluster = site.cluster.scaled(&nic);
         match predict(&mut configuration, &experiment, &cluster, site.costs.as_ref(), &setup) {
@@ -187,7 +188,7 @@ fn points_come_in_the_order_of_their_lists_and_once() {
     let plan = sweep.plan().unwrap();
     // For each chunk and window two algorithms on 2 and 4 ranks; one rank stands once.
     assert_eq!(plan.points.len(), 1 + 2 * 3 * 2 * 2);
-    let ranks: Vec<u32> = plan.points.iter().map(|point| sweep.ranks_of(point).unwrap()).collect();
+    let ranks: Vec<u32> = plan.points.iter().map(|point| sweep.variant(point).ranks[0]).collect();
     assert_eq!(ranks[..5], [1, 2, 2, 4, 4]);
     // The model is one bucket of 25 MiB, so that 8 and 9 exchanges in flight are as good as one.
     assert_eq!(plan.same_as.len(), 2 * 2 * 2 * 2);

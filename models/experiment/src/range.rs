@@ -2,6 +2,12 @@
 
 use std::fmt;
 
+use lockstep_topology::InputError;
+
+use crate::experiment::Experiment;
+use crate::form::Items;
+use lockstep_topology::document::Entry;
+
 /// How many ranks a point has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RankCount {
@@ -18,6 +24,37 @@ impl fmt::Display for RankCount {
             RankCount::All => f.write_str("all"),
         }
     }
+}
+
+/// Numbers, `1..1024` or `all`, each of which may stand for several numbers of ranks.
+pub(crate) struct Ranges;
+
+impl Items<RankCount> for Ranges {
+    fn is_number(&self) -> bool {
+        true
+    }
+
+    fn text(&self, text: &str) -> Result<Vec<RankCount>, String> {
+        counts(text)
+    }
+
+    fn entry(&self, entry: &Entry<'_>) -> Result<Vec<RankCount>, InputError> {
+        if entry.text().is_ok() { entry.read(counts) } else { Ok(vec![RankCount::Of(entry.count()?)]) }
+    }
+
+    fn again(&self, count: &RankCount, key: &str) -> String {
+        format!("{count} ranks stand twice in {key}: leave one out")
+    }
+}
+
+/// The numbers of ranks that an experiment lists.
+pub(crate) fn own(experiment: &Experiment) -> Vec<RankCount> {
+    experiment.ranks.iter().copied().map(RankCount::Of).collect()
+}
+
+/// Gives an experiment one number of ranks, or none where the cluster says it.
+pub(crate) fn set(experiment: &mut Experiment, count: RankCount) {
+    experiment.ranks = if let RankCount::Of(count) = count { vec![count] } else { Vec::new() };
 }
 
 /// `8`, `1..1024` or `all`.

@@ -1,0 +1,184 @@
+//! `Experiment`: one question as one value, whose fields follow from the table of settings.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use lockstep_models::{
+    Augmentation, Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Optimizer, Sampling, Strategy, Target,
+};
+use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
+
+use crate::device::Device;
+use crate::growth::Growth;
+use crate::input::Stated as StatedInput;
+use crate::noise::Noise;
+use crate::published::{Anchor, Published};
+use crate::recipe::Recipe;
+use crate::scale::Scale;
+use crate::scenario::Scenario;
+use crate::transport::TransportKind;
+use crate::tuner_log::Logged;
+
+/// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
+pub const THIS_MACHINE: &str = "this-machine";
+
+/// A run's error is the median after each of so many last epochs (Goyal et al. 2017, §5.1).
+const LAST_EPOCHS: u32 = 5;
+
+/// How many samples a step takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Batch {
+    /// Samples per rank and micro-batch (weak scaling), one configuration each.
+    PerRank(Vec<u32>),
+    /// Samples per step over all ranks (strong scaling), one configuration each.
+    Global(Vec<u64>),
+}
+
+impl Batch {
+    /// The sizes per rank and micro-batch, where they are given so.
+    pub fn per_rank(&self) -> &[u32] {
+        if let Batch::PerRank(sizes) = self { sizes } else { &[] }
+    }
+
+    /// The sizes over all ranks, where they are given so.
+    pub fn global(&self) -> &[u64] {
+        if let Batch::Global(sizes) = self { sizes } else { &[] }
+    }
+}
+
+/// How long a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// Optimizer steps.
+    Steps(u32),
+    /// Passes over the training samples.
+    Epochs(u32),
+}
+
+/// One way to train.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arm {
+    /// What it is called.
+    pub name: String,
+    /// The experiment with its keys.
+    pub experiment: Experiment,
+}
+
+/// One value of a list that a sweep goes through.
+#[derive(Clone)]
+pub struct Choice {
+    /// As identities spell it.
+    pub text: String,
+    /// Gives it to an experiment.
+    pub set: Arc<dyn Fn(&mut Experiment) + Send + Sync>,
+}
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+impl PartialEq for Choice {
+    fn eq(&self, other: &Choice) -> bool {
+        self.text == other.text
+    }
+}
+
+/// The lists that `[sweep]` gives in place of the experiment's single values.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Axes {
+    /// Keys with their lists, under the key that they take the place of, if there is one, else their own.
+    pub lists: BTreeMap<&'static str, (&'static str, Vec<Choice>)>,
+    /// Figures of the clusters, each with the factors that it is multiplied by.
+    pub scales: Vec<Scale>,
+}
+
+/// Makes `Experiment` and its default of the rows, and of what no row has a field for.
+macro_rules! fields {
+    ($($key:literal $($field:ident: $type:ty = $default:expr)?, $help:expr, $row:tt)*) => {
+        /// A question: what is trained, on what, in which configurations.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Experiment {
+            $($(#[doc = $help] pub $field: $type,)?)*
+            /// Samples per step.
+            pub batch: Batch,
+            /// Learners on each device: every one of `ranks` becomes so many.
+            pub learners: u32,
+            /// Whether the auto-tuner finds how many learners a device takes.
+            pub tunes: bool,
+            /// Runs whose tuning is decided as it was.
+            pub tuning: Vec<Logged>,
+            /// Processes that `mpirun` started, where it did: ranks divide among them.
+            pub processes: Option<u32>,
+            /// How long a measured run is.
+            pub length: Length,
+            /// The accuracy at which a run ends; each epoch is judged then.
+            pub target: Target,
+            /// The claims of an earlier run, which learners make again.
+            pub replay: Option<Arc<[Claim]>>,
+            /// So many epochs at the end of a run are each followed by an evaluation.
+            pub judged_epochs: u32,
+            /// For each key that the file or a flag gives, where.
+            pub places: BTreeMap<String, ErrorPlace>,
+        }
+
+        impl Default for Experiment {
+            fn default() -> Experiment {
+                Experiment {
+                    $($($field: $default,)?)*
+                    batch: Batch::PerRank(vec![32]),
+                    learners: 1,
+                    tunes: false,
+                    tuning: Vec::new(),
+                    processes: None,
+                    length: Length::Steps(50),
+                    target: Target::default(),
+                    replay: None,
+                    judged_epochs: LAST_EPOCHS,
+                    places: BTreeMap::new(),
+                }
+            }
+        }
+    };
+}
+
+rows!(fields);
+
+impl Experiment {
+    /// Whether the file or a flag says something under `key`, in place of the default.
+    pub fn states(&self, key: &str) -> bool {
+        self.places.contains_key(key)
+    }
+
+    /// Says that a flag has replaced the file's value under `key`, so that errors name the flag.
+    pub fn overridden(&mut self, key: &'static str) {
+        self.places.insert(key.to_owned(), ErrorPlace::Flag(key));
+    }
+
+    /// The same error at the line of the file that it is about, where there is one; a method that cannot serve is about
+    /// `algorithm`.
+    pub fn locate(&self, error: InputError) -> InputError {
+        let key = match error.place {
+            ErrorPlace::Flag(key) => key,
+            ErrorPlace::None => "algorithm",
+            _ => return error,
+        };
+        let place = self.places.get(key).cloned();
+        error.at(place.unwrap_or(ErrorPlace::Flag(key)))
+    }
+
+    /// Whether the cluster is this machine as calibrated.
+    pub fn on_this_machine(&self) -> bool {
+        self.cluster == THIS_MACHINE
+    }
+
+    /// Its arms; one without a name where it has none.
+    pub fn arms(&self) -> Vec<Arm> {
+        match self.arms.is_empty() {
+            true => vec![Arm { name: "-".to_owned(), experiment: self.clone() }],
+            false => self.arms.clone(),
+        }
+    }
+}

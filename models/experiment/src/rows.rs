@@ -1,0 +1,238 @@
+//! The table of settings: everything that an experiment can say, a row each, in the order in which help lists their flags.
+//!
+//! A row gives the field of `Experiment` (where it has one of its own) with its default, and what `Setting` says of it. It is read
+//! twice: `experiment` takes the fields, `settings` the rest. Names in a row are those of that module.
+
+macro_rules! rows {
+    ($then:ident) => { $then! {
+        "model" model: String = String::new(),
+        "Model: a name (lockstep models list), a .toml, .onnx or .prototxt (Caffe) file; variants and sizes behind a colon \
+         (resnet-50:image=64)", {
+            value: "MODEL", how: &One(TEXT, |e, model| e.model = model), flag_of: PREDICT | RUN,
+            axis: Some(Axis {
+                help: "Models (lockstep models list), or .toml files", value: "M,…",
+                how: &list(TEXT, |e| vec![e.model.clone()], |e, model| e.model = model), ..AXIS
+            }),
+        }
+        "cluster" cluster: String = THIS_MACHINE.to_owned(),
+        "Cluster: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file", {
+            value: "CLUSTER", default: "this-machine", how: &One(TEXT, |e, cluster| e.cluster = cluster),
+            flag_of: PREDICT | RUN, in_arms: false, unlike: Unlike::Refused(unlike::cluster),
+            axis: Some(Axis {
+                help: "Clusters (lockstep clusters list) or .toml files; dgx-a100:1..32 is 1, 2, 4 … 32 hosts of one",
+                value: "C,…", how: &list(TEXT, |e| vec![e.cluster.clone()], |e, cluster| e.cluster = cluster),
+                nests: Nests::Outside, ..AXIS
+            }),
+        }
+        "ranks" ranks: Vec<u32> = vec![1], "Numbers of ranks that train, e.g. 8,16,32", {
+            value: "N,…", default: "1", how: &Each(COUNT, |e, all| e.ranks = all), flag_of: PREDICT | RUN,
+            axis: Some(Axis {
+                help: "Numbers of ranks that train: 8,16, doublings such as 1..1024, or all (one on each GPU, or core where \
+                       there is none)",
+                how: &list(Ranges, range::own, range::set), nests: Nests::Inside, ..AXIS
+            }),
+        }
+        "strategy" strategy: Strategy = Strategy::Ssgd,
+        "How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b and c also with :variable-batch), \
+         model-parallel, first-device-table, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, sma:reference-models, \
+         ea-sgd:tau=4:round-robin", {
+            value: "STRATEGY", default: "ssgd", how: &One(word(), |e, strategy| e.strategy = strategy),
+            flag_of: PREDICT | RUN,
+            axis: Some(Axis {
+                value: "S,…", how: &list(word(), |e| vec![e.strategy.clone()], |e, strategy| e.strategy = strategy), ..AXIS
+            }),
+        }
+        "learners",
+        "Learners on each device: every rank of --ranks becomes so many, or with auto as many as raise the throughput (sma, \
+         ea-sgd)", {
+            value: "M|auto", default: "1", how: &One(learners::FORM, |e, learners: Learners| e.set_learners(learners)),
+            flag_of: PREDICT | RUN,
+            axis: Some(Axis {
+                help: "Learners on each device (sma, ea-sgd), e.g. 1,2,4: every rank becomes so many", value: "M,…",
+                how: &list(learners::NUMBER, |e| vec![e.learners], |e, learners| e.learners = learners), ..AXIS
+            }),
+        }
+        "batch_per_rank", "Samples per rank and micro-batch, e.g. 16,64", {
+            value: "N,…", default: "32", how: &Each(COUNT, |e, all| e.batch = Batch::PerRank(all)), flag_of: PREDICT | RUN,
+            axis: Some(Axis {
+                how: &list(COUNT, |e| e.batch.per_rank().to_vec(), |e, size| e.batch = Batch::PerRank(vec![size])), ..AXIS
+            }),
+        }
+        "global_batch", "Samples per step over all ranks, divided among them", {
+            value: "N,…", how: &Each(LONG, |e, all| e.batch = Batch::Global(all)), flag_of: PREDICT | RUN,
+            instead_of: Some("batch_per_rank"),
+            axis: Some(Axis {
+                how: &list(LONG, |e| e.batch.global().to_vec(), |e, size| e.batch = Batch::Global(vec![size])), ..AXIS
+            }),
+        }
+        "accumulate" accumulate: u32 = 1, "Micro-batches per step and rank", {
+            value: "N", default: "1", how: &One(COUNT, |e, count| e.accumulate = count), flag_of: PREDICT | RUN,
+            axis: Some(Axis {
+                help: "Micro-batches per step and rank, e.g. 1,4",
+                how: &list(COUNT, |e| vec![e.accumulate], |e, count| e.accumulate = count), ..AXIS
+            }),
+        }
+        "algorithm" algorithms: Vec<Algorithm> = Vec::new(),
+        "Allreduce algorithms, e.g. ring,halving-doubling,multi-color:4,parameter-server:2,hierarchical:ring", {
+            value: "A,…", default: "ring", how: &Each(ALGORITHM, |e, all| e.algorithms = all), flag_of: PREDICT | RUN,
+            axis: Some(Axis {
+                help: "Allreduce algorithms, e.g. ring,hierarchical:halving-doubling", value: "A,…",
+                how: &ALGORITHMS, nests: Nests::Inside, exchanges: true,
+            }),
+        }
+        "bucket" bucket: Bucket = Bucket::Size(Bytes(25 << 20)),
+        "How gradients are cut into exchanges: a size such as 25MiB, layer, whole, or tensor", {
+            value: "BUCKET", default: "25MiB", how: &One(word(), |e, bucket| e.bucket = bucket), flag_of: PREDICT | RUN,
+            axis: Some(Axis {
+                help: "How gradients are cut into exchanges: sizes such as 4MiB, layer, whole, tensor", value: "B,…",
+                how: &list(word(), |e| vec![e.bucket], |e, bucket| e.bucket = bucket), ..AXIS
+            }),
+        }
+        "chunk" chunk: Option<Bytes> = None,
+        "Bytes per lane of an exchange, e.g. 256KiB; else the algorithm's own choice", {
+            value: "SIZE", how: &One(CHUNK, |e, chunk| e.chunk = Some(chunk)), flag_of: PREDICT | RUN,
+            axis: Some(Axis {
+                help: "Bytes per lane of an exchange, e.g. 256KiB, or auto (the algorithm's own choice)", value: "SIZE,…",
+                how: &CHUNKS, exchanges: true, ..AXIS
+            }),
+        }
+        "concurrent_exchanges" concurrent_exchanges: u32 = 1, "Exchanges in flight at once", {
+            value: "N", default: "1", how: &One(COUNT, |e, count| e.concurrent_exchanges = count), flag_of: PREDICT | RUN,
+            axis: Some(Axis {
+                help: "Exchanges in flight at once, e.g. 1,2,4", exchanges: true,
+                how: &list(COUNT, |e| vec![e.concurrent_exchanges], |e, count| e.concurrent_exchanges = count), ..AXIS
+            }),
+        }
+        "scale", "Factors for figures of the clusters", {
+            in_file: false, in_arms: false, reads: Reads::Prediction,
+            axis: Some(Axis {
+                help: "Multiply a figure of the clusters, e.g. nic=0.5,1,2 or gpu=1,2 or infiniband-latency=1,4; may be given \
+                       several times",
+                value: "NAME=F,…", how: &Scales, nests: Nests::Outside, ..AXIS
+            }),
+        }
+        "transport" transport: TransportKind = TransportKind::Threads, "How ranks meet: threads (memory) or mpi", {
+            value: "KIND", default: "threads", how: &One(word(), |e, transport| e.transport = transport),
+            flag_of: PREDICT | RUN | SWEEP, in_arms: false, identify: |e, all| all.set("transport", e.transport),
+        }
+        "ranks_per_node" ranks_per_node: Option<u32> = None,
+        "Ranks on each node: of a cluster's host so many devices are used, on this machine neighbours make a node; else all of a \
+         host's, or those of a process", {
+            value: "N", how: &One(COUNT, |e, count| e.ranks_per_node = Some(count)), flag_of: PREDICT | RUN,
+            identify: |e, all| all.set_some("ranks_per_node", e.ranks_per_node),
+        }
+        "tuner_threshold" tuner_threshold: f64 = DEFAULT_THRESHOLD,
+        "Share by which another learner must raise the throughput, with --learners auto [default: 0.05]", {
+            value: "SHARE", default: "0.05", how: &One(THRESHOLD, |e, threshold| e.tuner_threshold = threshold),
+            flag_of: PREDICT | RUN,
+        }
+        "sampling" sampling: Sampling = Sampling::OneShuffle,
+        "Who draws samples together: one-shuffle (all ranks), per-node (each node with a seed of its own), or in memory \
+         partitioned:groups=2:shuffle-every=100 (nodes of a group hold the set together and shuffle it)", {
+            value: "RULE", default: "one-shuffle", how: &One(word(), |e, sampling| e.sampling = sampling),
+            flag_of: PREDICT | RUN, unlike: Unlike::Refused(unlike::shuffle),
+            identify: |e, all| all.set("sampling", e.sampling),
+        }
+        "device" device: Device = Device::Cpu,
+        "What measured runs compute on: cpu, cuda (fp32), cuda:tf32, cuda:bf16, or null, on which computing takes no time", {
+            value: "DEVICE", default: "cpu", how: &One(word(), |e, device| e.device = device), flag_of: PREDICT | RUN,
+            unlike: Unlike::Refused(unlike::device), identify: |e, all| all.set("device", e.device),
+        }
+        "threads_per_rank" threads_per_rank: u32 = 1, "Threads of each rank", {
+            value: "N", default: "1", how: &One(COUNT, |e, count| e.threads_per_rank = count),
+            flag_of: PREDICT | RUN | SWEEP, identify: |e, all| all.set("threads_per_rank", e.threads_per_rank),
+        }
+        "anchor" anchor: Option<Anchor> = None, "Scale computation so that this measured point comes out exactly", {
+            value: "ranks=N,images_per_s=X", flag_of: PREDICT, in_arms: false, reads: Reads::Prediction,
+            how: &One(published::ANCHOR, |e, anchor| e.anchor = Some(anchor)), unlike: Unlike::Refused(unlike::anchor),
+            identify: |e, all| e.anchor.iter().for_each(|anchor| anchor.identify(all)),
+        }
+        "data" data: String = "synthetic".to_owned(),
+        "Data: mnist, synthetic, synthetic:SAMPLES, or a folder of IDX files", {
+            value: "DATA", default: "synthetic", how: &One(TEXT, |e, data| e.data = data), flag_of: RUN,
+        }
+        "steps", "Optimizer steps", {
+            value: "N", default: "50", how: &One(COUNT, |e, steps| e.length = Length::Steps(steps)), flag_of: RUN,
+            reads: Reads::Run,
+        }
+        "epochs", "Passes over the training samples; the error is then the median after each of the last 5", {
+            value: "N", how: &One(COUNT, |e, epochs| e.length = Length::Epochs(epochs)), flag_of: RUN, reads: Reads::Run,
+            instead_of: Some("steps"),
+        }
+        "warmup_steps" warmup_steps: Option<u32> = None,
+        "Steps at the start that step times leave out, at most all but one; else 5, or a quarter of the steps if that is less", {
+            value: "N", how: &One(COUNT, |e, steps| e.warmup_steps = Some(steps)), flag_of: RUN, reads: Reads::Run,
+        }
+        "seed" seed: u64 = 1, "Seed of initial parameters, of the order of the samples and of dropout", {
+            value: "N", default: "1", how: &One(SEED, |e, seed| e.seed = seed), flag_of: RUN, in_arms: false,
+            reads: Reads::Run, identify: |e, all| all.set("seed", e.seed),
+        }
+        "seeds" seeds: u32 = 1,
+        "Train with so many seeds in turn, e.g. 5: seed, seed + 1, …; the error is shown with mean and standard deviation", {
+            value: "N", default: "1", how: &One(COUNT, |e, seeds| e.seeds = seeds), flag_of: RUN, in_arms: false,
+            reads: Reads::Run, unlike: Unlike::Noted(unlike::seeds),
+        }
+        "augment" augmentation: Augmentation = Augmentation::default(),
+        "What is done to training samples: none, or some of patch,scale,crop=4,flip (predictions leave its time out)", {
+            value: "WHAT", default: "none", how: &One(word(), |e, augmentation| e.augmentation = augmentation), flag_of: RUN,
+            reads: Reads::Run, unlike: Unlike::Refused(unlike::augmentation),
+        }
+        "target_accuracy",
+        "End a run when the model (of learners: their average) is that accurate after an epoch, e.g. 0.99", {
+            value: "X", how: &One(ACCURACY, |e, share| e.target.accuracy = Some(share)), flag_of: RUN, in_arms: false,
+            reads: Reads::Run, unlike: Unlike::Noted(unlike::target),
+        }
+        "target_epochs", "Look for it in the median accuracy of the last N epochs, e.g. 5", {
+            value: "N", default: "1", how: &One(COUNT, |e, epochs| e.target.epochs = epochs), flag_of: RUN, in_arms: false,
+            reads: Reads::Run,
+        }
+        "recompute_bn" recompute_bn: bool = false,
+        "Recompute batch norm's statistics over an epoch of training samples before each evaluation", {
+            default: "false", how: &One(SWITCH, |e, yes| e.recompute_bn = yes), flag_of: RUN, reads: Reads::Run,
+            unlike: Unlike::Noted(unlike::recompute_bn),
+        }
+        "recipe" recipe: Option<Recipe> = None,
+        "Train as a paper did, e.g. goyal2017, iandola2016:nin, or FILE.toml; the flags below replace what it says", {
+            value: "NAME", how: &ByName, flag_of: RUN, reads: Reads::Run, first: true,
+        }
+        "name" name: String = String::new(), "What the experiment is called; files are named after it", {
+            how: &Table(|e, entry| form::name(entry).map(|name| e.name = name)), reads: Reads::Run,
+        }
+        "fuse" fuse: bool = true, "Whether a layer and those that change its output element by element are one kernel", {
+            default: "true", how: &One(CHOICE, |e, fuse| e.fuse = fuse), identify: |e, all| all.set("fuse", e.fuse),
+        }
+        "growth" growth: Vec<Growth> = Vec::new(), "Learners that join once some epochs are done, e.g. 4@6", {
+            how: &Each(word(), |e, all| e.growth = all), reads: Reads::Run,
+        }
+        "optimizer" optimizer: Optimizer = Optimizer::default(), "Table of the rate, the momentum and the decays", {
+            how: &Table(optimizer::read), reads: Reads::Run, identify: |e, all| all.set("optimizer", &e.optimizer),
+        }
+        "init" inits: InitRules = InitRules::default(), "Table of initial values that replace the model's", {
+            how: &Table(|e, entry| optimizer::inits(&mut e.inits, entry)), reads: Reads::Run,
+        }
+        "published" published: Option<Published> = None, "Table of figures that others measured, to compare with", {
+            how: &Table(|e, entry| published::published(entry).map(|all| e.published = Some(all))),
+            reads: Reads::Prediction,
+        }
+        "noise" noise: Option<Noise> = None, "Table of what varies, and by which distributions", {
+            how: &Table(|e, entry| noise::read(entry).map(|noise| e.noise = Some(noise))), in_arms: false,
+            identify: |e, all| e.noise.iter().for_each(|noise| noise.identify(all)),
+            reads: Reads::Prediction, unlike: Unlike::Noted(unlike::noise),
+        }
+        "input" input: Option<StatedInput> = None, "Table of how samples reach the devices", {
+            how: &Table(|e, entry| input::read(e.input.as_ref(), entry).map(|input| e.input = Some(input))),
+            identify: |e, all| e.input.iter().for_each(|input| input.identify(all)),
+            reads: Reads::Prediction, unlike: Unlike::Refused(unlike::input),
+        }
+        "sweep" sweep: Axes = Axes::default(), "Table of lists in place of single values, for sim sweep alone", {
+            in_arms: false, reads: Reads::Prediction, unlike: Unlike::Noted(unlike::sweep),
+        }
+        "arm" arms: Vec<Arm> = Vec::new(), "Tables of ways to train, for exec sweep alone", {
+            in_arms: false, reads: Reads::Run, unlike: Unlike::Noted(unlike::arms),
+        }
+        "scenario" scenarios: Vec<Scenario> = Vec::new(), "Tables of what may go wrong", {
+            how: &Table(|e, entry| scenario::read(entry).map(|all| e.scenarios = all)), in_arms: false,
+            reads: Reads::Prediction, unlike: Unlike::Noted(unlike::scenarios),
+        }
+    } };
+}

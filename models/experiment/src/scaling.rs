@@ -1,0 +1,46 @@
+//! `nic=0.5,1,2`, several times, and the table `[sweep.scale]`: what a sweep multiplies figures of clusters by.
+
+use lockstep_topology::InputError;
+
+use crate::experiment::Experiment;
+use crate::form::Style;
+use crate::scale::{SCALES, Scale};
+use crate::setting::{Reading, Setting};
+use lockstep_topology::document::Entry;
+
+/// Figures of clusters with their factors.
+pub(crate) struct Scales;
+
+impl Reading for Scales {
+    fn style(&self) -> Style {
+        Style::Repeated
+    }
+
+    fn check(&self, text: &str) -> Result<(), String> {
+        text.parse::<Scale>().map(drop)
+    }
+
+    fn take(&self, experiment: &mut Experiment, _: &Setting, texts: &[String]) -> Result<(), InputError> {
+        let all: Vec<Scale> = texts.iter().filter_map(|text| text.parse().ok()).collect();
+        if let Some(both) = Scale::overlap(&all) {
+            return Err(InputError::flag("scale", all[0].name.clone(), both));
+        }
+        experiment.sweep.scales = all;
+        Ok(())
+    }
+
+    fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+        let section = entry.section("[sweep.scale]", &SCALES)?;
+        let mut all: Vec<Scale> = Vec::new();
+        // In the order of the list of names, whatever the file's.
+        for entry in SCALES.iter().filter_map(|name| section.get(name)) {
+            let factors = entry.items()?.iter().map(|item| item.number(0.0)).collect::<Result<_, _>>()?;
+            all.push(Scale::new(entry.key(), factors).map_err(|wrong| entry.error(wrong))?);
+            if let Some(both) = Scale::overlap(&all) {
+                return Err(entry.error(both));
+            }
+        }
+        experiment.sweep.scales = all;
+        Ok(())
+    }
+}
