@@ -29,9 +29,9 @@ use lockstep_report::{PredictedRow, Report, scaling_efficiencies};
 use lockstep_sim::Prediction;
 use lockstep_topology::InputError;
 
-use crate::experiment::alike::{self, Here};
-use crate::experiment::{Configuration, Experiment};
 use ground::Ground;
+use lockstep_experiment::alike::{self, Here};
+use lockstep_experiment::{Configuration, Experiment};
 
 pub use row::CompareRow;
 

@@ -2,5 +2,3 @@
 
 pub mod cli;
 pub mod compare;
-
-pub use lockstep_experiment as experiment;

@@ -215,3 +215,24 @@ fn layers_are_matched_where_they_are_listed() {
     assert!(strict.is_empty(), "no layer is matched in {strict:?}");
     assert!(found.values().sum::<usize>() <= 20, "{found:#?}");
 }
+
+/// Flags are the command line's: other crates say which setting they mean by its key, which `ErrorPlace` shows as its flag.
+#[test]
+fn only_the_command_line_names_flags() {
+    // What NVIDIA's compiler is called with.
+    let others = ["exec/cuda/src/nvrtc.rs"];
+    let mut faults = Vec::new();
+    for path in sources() {
+        let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
+        let is_library = ["topology/", "models/", "sim/", "exec/"].iter().any(|folder| name.starts_with(folder));
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let names_flag = code
+            .match_indices("\"--")
+            .any(|(at, _)| code[at + 3..].starts_with(|letter: char| letter.is_ascii_lowercase()));
+        if is_library && !name.contains("tests") && !others.contains(&&*name) && names_flag {
+            faults.push(name);
+        }
+    }
+    assert!(faults.is_empty(), "literals that begin with -- in {faults:?}");
+}

@@ -4,7 +4,7 @@ use std::io::BufRead;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use lockstep::experiment::Experiment;
+use lockstep_experiment::Experiment;
 use lockstep_measure::trained::{RunsFile, plan};
 
 use crate::commands::{folder, lockstep, number, rows, stdout};

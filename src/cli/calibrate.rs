@@ -19,7 +19,7 @@ use lockstep_sim::{Fit, fits};
 use lockstep_topology::InputError;
 
 use super::flags::positive;
-use crate::experiment::Experiment;
+use lockstep_experiment::Experiment;
 
 /// Flags of `calibrate`.
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use lockstep_report::{Format, Report, print};
 use lockstep_topology::InputError;
 
 use crate::compare::{Asked, compare};
-use crate::experiment::{Device, Experiment, TransportKind};
+use lockstep_experiment::{Device, Experiment, TransportKind};
 
 /// Flags of `compare`.
 #[derive(Debug, Args)]

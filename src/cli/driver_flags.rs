@@ -6,7 +6,7 @@ use clap::Args;
 use lockstep_models::Claim;
 use lockstep_topology::InputError;
 
-use crate::experiment::{Configuration, Experiment, driver_log};
+use lockstep_experiment::{Configuration, Experiment, driver_log};
 
 /// Flags of runs whose learners claim their batches.
 #[derive(Debug, Clone, Args)]

@@ -16,7 +16,7 @@ use lockstep_topology::{Group, InputError, Library, Schedule};
 use super::flags::{CollectiveFlags, positive};
 use super::operation_flags::seconds;
 use super::sim_collective::{at_algorithm, collective_run};
-use crate::experiment::{Experiment, TransportKind};
+use lockstep_experiment::{Experiment, TransportKind};
 
 /// What to do where buffers do not fit.
 const CURE: &str = "take a smaller size or fewer ranks";

@@ -16,7 +16,7 @@ use lockstep_report::{Format, Report};
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::flags::{parsed, positive};
-use crate::experiment::Device;
+use lockstep_experiment::Device;
 
 /// Flags of `exec profile`.
 #[derive(Debug, Args)]

@@ -16,8 +16,8 @@ use lockstep_report::{Format, Report};
 use super::driver_flags::DriverFlags;
 use super::flags::SettingFlags;
 use super::operation_flags::OperationFlags;
-use crate::experiment::setting::RUN;
-use crate::experiment::tuner_log::Logged;
+use lockstep_experiment::setting::RUN;
+use lockstep_experiment::tuner_log::Logged;
 
 /// More seeds than this are told as a range.
 const MOST_LISTED: u32 = 16;

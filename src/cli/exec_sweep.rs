@@ -12,7 +12,7 @@ use lockstep_report::progress::{duration, tell};
 use lockstep_report::{Format, Report};
 
 use super::flags::positive;
-use crate::experiment::{Arm, Experiment};
+use lockstep_experiment::{Arm, Experiment};
 
 /// Flags of `exec sweep`.
 #[derive(Debug, Args)]

@@ -7,11 +7,11 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, InputError};
 
-use crate::experiment::form::Style;
-use crate::experiment::form::parse_chunk;
-pub(super) use crate::experiment::form::{algorithm, parsed, positive};
-use crate::experiment::setting::{Commands, Flag};
-use crate::experiment::{Experiment, TransportKind, settings};
+use lockstep_experiment::form::Style;
+use lockstep_experiment::form::parse_chunk;
+pub(super) use lockstep_experiment::form::{algorithm, parsed, positive};
+use lockstep_experiment::setting::{Commands, Flag};
+use lockstep_experiment::{Experiment, TransportKind, settings};
 
 /// The flags of all settings that a command takes.
 #[derive(Debug, Clone)]

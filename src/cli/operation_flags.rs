@@ -15,7 +15,7 @@ use lockstep_report::progress;
 use lockstep_topology::InputError;
 
 use super::flags::parsed;
-use crate::experiment::{Configuration, Experiment};
+use lockstep_experiment::{Configuration, Experiment};
 
 /// Flags of a run's operation.
 #[derive(Debug, Clone, Args)]

@@ -7,7 +7,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::print;
 
 use super::schemas;
-use crate::experiment::settings_page;
+use lockstep_experiment::settings_page;
 
 /// Flags of `schema`.
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use lockstep_topology::{Bytes, ErrorPlace, Group, Hosting, InputError, Placement
 
 use super::flags::{CollectiveFlags, FoldFlags};
 use super::sim_predict::Network;
-use crate::experiment::{Experiment, THIS_MACHINE};
+use lockstep_experiment::{Experiment, THIS_MACHINE};
 use lockstep_predict::Site;
 use lockstep_predict::explain::{collective_text, explain_collective};
 use lockstep_report::failure::Failure;

@@ -19,8 +19,8 @@ use lockstep_topology::ErrorPlace;
 
 use super::driver_flags::DriverFlags;
 use super::flags::{FoldFlags, SettingFlags};
-use crate::experiment::setting::PREDICT;
-use crate::experiment::{Configuration, trials};
+use lockstep_experiment::setting::PREDICT;
+use lockstep_experiment::{Configuration, trials};
 
 /// The network models by name.
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -14,8 +14,8 @@ use lockstep_topology::InputError;
 
 use super::flags::{FoldFlags, SettingFlags, positive};
 use super::sim_predict::Network;
-use crate::experiment::setting::SWEEP;
-use crate::experiment::sweep::{MOST_POINTS, Sweep};
+use lockstep_experiment::setting::SWEEP;
+use lockstep_experiment::sweep::{MOST_POINTS, Sweep};
 
 /// More threads than this help nobody.
 const MOST_JOBS: u32 = 1024;

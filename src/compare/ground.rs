@@ -14,7 +14,7 @@ use lockstep_predict::{PROFILE_PATH, Site};
 use lockstep_report::failure::Failure;
 
 use super::Asked;
-use crate::experiment::{Configuration, Device, Experiment, TransportKind};
+use lockstep_experiment::{Configuration, Device, Experiment, TransportKind};
 
 /// Where predictions are about, and what is to be said of it.
 pub(super) struct Ground {

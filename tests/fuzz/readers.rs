@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use lockstep::experiment::Experiment;
+use lockstep_experiment::Experiment;
 use lockstep_measure::checkpoint::Checkpoint;
 use lockstep_measure::flight::{Record, account};
 use lockstep_models::{Driver, Job, Model, Pass};

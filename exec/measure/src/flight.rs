@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lockstep_exec::{Flight, diagnose};
 use lockstep_report::output::write_atomically;
-use lockstep_topology::{InputError, RECORD, read_text};
+use lockstep_topology::{ErrorPlace, InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
@@ -44,7 +44,7 @@ impl Record {
     pub fn save(&self, folder: &Path) -> Result<PathBuf, InputError> {
         let first = self.flights.first().map_or(0, |flight| flight.rank);
         let path = folder.join(format!("flight-{first}.json"));
-        write_atomically("--flight", &path, |out| Ok(serde_json::to_writer(out, self)?))?;
+        write_atomically(ErrorPlace::Flag("flight"), &path, |out| Ok(serde_json::to_writer(out, self)?))?;
         Ok(path)
     }
 

@@ -11,11 +11,11 @@ use std::time::Instant;
 use lockstep_experiment::identity::Identity;
 use lockstep_report::output::{Destination, check_writable, unwritable};
 use lockstep_report::progress::tell;
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 use serde::{Deserialize, Serialize};
 
 /// The flag that names the file.
-const FLAG: &str = "--metrics";
+const FLAG: ErrorPlace = ErrorPlace::Flag("metrics");
 
 /// A line of the file.
 #[derive(Debug, Serialize)]

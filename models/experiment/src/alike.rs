@@ -49,7 +49,7 @@ mod tests {
             ("cluster = \"ethernet-4\"\n", "this-machine"),
             ("cluster = \"dgx1-v100\"\n", "device = \"cuda\""),
             ("cluster = \"ethernet-4:1\"\ndevice = \"cuda\"\n", "no GPUs"),
-            ("cluster = \"dgx1-v100\"\ndevice = \"cuda:bf16\"\n", "--profile"),
+            ("cluster = \"dgx1-v100\"\ndevice = \"cuda:bf16\"\n", "give the profile"),
             ("sampling = \"partitioned:groups=1:shuffle-every=5\"\n", "leave shuffle-every out"),
             ("device = \"null\"\n", "exec run"),
             ("augment = \"crop=4,flip\"\n", "leave it out"),

@@ -162,7 +162,7 @@ impl Experiment {
     /// No name, or whatever [`lockstep_readers::load_model`] refuses.
     pub fn load_model(&self, name: &str) -> Result<Model, InputError> {
         if name.is_empty() {
-            let message = "is missing: name a model, e.g. --model lenet, or an experiment file";
+            let message = "is missing: name a model, e.g. lenet, or an experiment file";
             return Err(InputError::flag("model", "", message));
         }
         let model = lockstep_readers::load_model(name).map_err(|error| match error.place {
@@ -200,7 +200,7 @@ impl Experiment {
             return Err(self.locate(InputError::flag("learners", self.learners.to_string(), message)));
         };
         if self.learners > 1 && self.strategy.averaging(ranks, self.learners).is_none() {
-            let message = format!("{} has no learners that could share a device: take --strategy sma", self.strategy);
+            let message = format!("{} has no learners that could share a device: take the strategy sma", self.strategy);
             return Err(self.locate(InputError::flag("learners", self.learners.to_string(), message)));
         }
         let (batch_per_rank, batch_key) = match &self.batch {

@@ -26,7 +26,7 @@ struct Line {
 /// # Errors
 /// A file that cannot be written.
 pub fn save(claims: &[Claim], path: &Path) -> Result<(), InputError> {
-    write_atomically("--driver-log", path, |out| {
+    write_atomically(ErrorPlace::Flag("driver_log"), path, |out| {
         for Claim { iteration, rank, micro_batch, at } in claims {
             let line = Line { iteration: *iteration, rank: *rank, micro_batch: *micro_batch, at_ps: at.0 };
             writeln!(out, "{}", serde_json::to_string(&line)?)?;
@@ -42,7 +42,7 @@ pub fn save(claims: &[Claim], path: &Path) -> Result<(), InputError> {
 pub fn load(path: &Path) -> Result<Arc<[Claim]>, InputError> {
     let shown = path.display().to_string();
     let text = read_text(path, RECORD)
-        .map_err(|error| InputError::flag("replay", &*shown, error.told("name what --driver-log wrote")))?;
+        .map_err(|error| InputError::flag("replay", &*shown, error.told("name a log of the driver")))?;
     parse(&shown, &text)
 }
 
@@ -54,7 +54,7 @@ pub fn parse(shown: &str, text: &str) -> Result<Arc<[Claim]>, InputError> {
     let claim = |(number, line): (usize, &str)| match serde_json::from_str(line) {
         Ok(Line { iteration, rank, micro_batch, at_ps }) => Ok(Claim { iteration, rank, micro_batch, at: Time(at_ps) }),
         Err(error) => {
-            let message = format!("is no line of a log: {error}; replay what --driver-log wrote");
+            let message = format!("is no line of a log: {error}; replay a log of the driver");
             Err(InputError::new(ErrorPlace::line(shown, number + 1), line, message))
         }
     };

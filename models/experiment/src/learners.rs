@@ -129,11 +129,11 @@ impl Experiment {
         let error = |message| Err(self.locate(InputError::flag("learners", "auto", message)));
         if self.tunes && self.strategy.averaging(1, 1).is_none() {
             return error(
-                "learners share a device only where each has a model of its own: take --strategy sma or ea-sgd",
+                "learners share a device only where each has a model of its own: take the strategy sma or ea-sgd",
             );
         }
         if self.tunes && matches!(self.batch, Batch::Global(_)) {
-            return error("each learner has a batch of its own, whatever their number: give --batch-per-rank");
+            return error("each learner has a batch of its own, whatever their number: give the batch per rank");
         }
         Ok(())
     }

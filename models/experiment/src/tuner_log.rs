@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockstep_models::Trial;
-use lockstep_topology::{InputError, RECORD, read_text};
+use lockstep_topology::{ErrorPlace, InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
 use lockstep_report::output::write_atomically;
@@ -26,8 +26,9 @@ impl Logged {
     /// A file that cannot be read or is none.
     pub fn load(path: &Path) -> Result<Vec<Logged>, InputError> {
         let error = |message: String| InputError::flag("replay_tuner", path.display().to_string(), message);
-        let text = read_text(path, RECORD).map_err(|fault| error(fault.told("name what --tuner-log wrote")))?;
-        serde_json::from_str(&text).map_err(|fault| error(format!("is no log of --tuner-log: {fault}")))
+        let text = read_text(path, RECORD)
+            .map_err(|fault| error(fault.told("name what exec run wrote as its log of the tuner")))?;
+        serde_json::from_str(&text).map_err(|fault| error(format!("is no log of the tuner: {fault}")))
     }
 
     /// Writes runs to `path`.
@@ -35,7 +36,7 @@ impl Logged {
     /// # Errors
     /// A file that cannot be written.
     pub fn save(runs: &[Logged], path: &Path) -> Result<(), InputError> {
-        write_atomically("--tuner-log", path, |file| {
+        write_atomically(ErrorPlace::Flag("tuner_log"), path, |file| {
             serde_json::to_writer_pretty(&mut *file, runs)?;
             file.write_all(b"\n")
         })

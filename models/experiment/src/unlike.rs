@@ -90,7 +90,7 @@ pub(crate) fn device(experiment: &Experiment, here: Here) -> Option<Wrong> {
              the exchanges with lockstep exec run"
         }
         Device::Cuda(Precision::Tf32 | Precision::Bf16) if !here.profiled => {
-            "predictions from data sheets know fp32 alone: give the --profile that lockstep exec profile has written of it"
+            "predictions from data sheets know fp32 alone: give the profile that lockstep exec profile has written of it"
         }
         _ => return None,
     };

@@ -9,7 +9,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::output::{Destination, check_writable};
 
@@ -136,7 +136,7 @@ impl Drop for Lines {
 }
 
 /// The flag that names the file.
-const FLAG: &str = "--out";
+const FLAG: ErrorPlace = ErrorPlace::Flag("out");
 
 /// Takes a file for this run alone.
 fn lock(path: &Path, file: &File) -> Result<(), InputError> {

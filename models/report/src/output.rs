@@ -8,11 +8,11 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 pub use destination::Destination;
 
-/// Writes what `fill` gives to `path`; `flag` (such as `--trace`) is the place that errors name.
+/// Writes what `fill` gives to `path`; `place` (the flag that names it) is where errors are.
 ///
 /// A file is replaced in one step, also behind a link, which stays; on an error it stays as it was and nothing else is left.
 /// Devices and pipes are written into.
@@ -20,21 +20,23 @@ pub use destination::Destination;
 /// # Errors
 /// A folder that does not exist, no permission, a full disk, or whatever `fill` reports.
 pub fn write_atomically(
-    flag: &str,
+    place: impl Into<ErrorPlace>,
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), InputError> {
-    let destination = Destination::find(path).map_err(|message| wrong(flag, path, message))?;
-    destination.write(fill).map_err(|error| unwritable(flag, path, &error))
+    let place = place.into();
+    let destination = Destination::find(path).map_err(|message| wrong(&place, path, message))?;
+    destination.write(fill).map_err(|error| unwritable(&place, path, &error))
 }
 
 /// What `path` leads to, which can be written: asked before hours of work end there.
 ///
 /// # Errors
 /// As [`write_atomically`].
-pub fn check_writable(flag: &str, path: &Path) -> Result<Destination, InputError> {
-    let destination = Destination::find(path).map_err(|message| wrong(flag, path, message))?;
-    destination.probe().map_err(|error| unwritable(flag, path, &error))?;
+pub fn check_writable(place: impl Into<ErrorPlace>, path: &Path) -> Result<Destination, InputError> {
+    let place = place.into();
+    let destination = Destination::find(path).map_err(|message| wrong(&place, path, message))?;
+    destination.probe().map_err(|error| unwritable(&place, path, &error))?;
     Ok(destination)
 }
 
@@ -72,12 +74,12 @@ pub fn make_place(flag: &str, path: &Path) -> Result<(), InputError> {
 }
 
 /// An error about the output at `path`.
-fn wrong(flag: &str, path: &Path, message: String) -> InputError {
-    InputError::new(flag, path.display().to_string(), message)
+fn wrong(place: impl Into<ErrorPlace>, path: &Path, message: String) -> InputError {
+    InputError::new(place, path.display().to_string(), message)
 }
 
 /// The same of what the system says.
-pub fn unwritable(flag: &str, path: &Path, error: &io::Error) -> InputError {
+pub fn unwritable(place: impl Into<ErrorPlace>, path: &Path, error: &io::Error) -> InputError {
     let message = format!("cannot be written: {error}; name a file in a folder that exists and is writable");
-    wrong(flag, path, message)
+    wrong(place, path, message)
 }

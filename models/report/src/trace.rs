@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use lockstep_models::{Program, Span, Stream, Timeline};
-use lockstep_topology::{InputError, Time};
+use lockstep_topology::{ErrorPlace, InputError, Time};
 
 use crate::output::write_atomically;
 
@@ -102,7 +102,7 @@ impl Trace {
     /// # Errors
     /// A place that cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), InputError> {
-        write_atomically("--trace", path, |out| self.write(out))
+        write_atomically(ErrorPlace::Flag("trace"), path, |out| self.write(out))
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lockstep_models::profile::{ComputeEntry, PROFILE_VERSION, Point, Profile};
 use lockstep_report::output::write_atomically;
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::host::Host;
 use crate::quiet::Quiet;
@@ -89,5 +89,5 @@ pub fn save(profile: &Profile, path: &Path) -> Result<(), InputError> {
             InputError::flag("profile", folder.display().to_string(), format!("cannot be made: {error}"))
         })?;
     }
-    write_atomically("--profile", path, |file| file.write_all(profile.to_json().as_bytes()))
+    write_atomically(ErrorPlace::Flag("profile"), path, |file| file.write_all(profile.to_json().as_bytes()))
 }

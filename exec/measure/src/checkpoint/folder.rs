@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockstep_report::output::write_atomically;
-use lockstep_topology::{InputError, read_bytes};
+use lockstep_topology::{ErrorPlace, InputError, read_bytes};
 
 use super::{Checkpoint, Lock};
 
@@ -98,7 +98,7 @@ impl Folder {
     pub fn keep(&self, steps: u64, content: &[u8]) -> Result<PathBuf, InputError> {
         let path = self.path.join(name(steps));
         let before = list(&self.path).ok().and_then(|all| all.last().cloned());
-        let written = write_atomically("--checkpoint", &path, |out| out.write_all(content));
+        let written = write_atomically(ErrorPlace::Flag("checkpoint"), &path, |out| out.write_all(content));
         written.map_err(|error| {
             let left = before.map_or("there is no earlier one".to_owned(), |(_, path)| {
                 format!("the last good checkpoint is {}", path.display())

@@ -4,42 +4,47 @@ use std::collections::BTreeMap;
 
 use lockstep_experiment::{Configuration, Experiment, Length};
 use lockstep_models::Claim;
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::Checkpoint;
+
+/// The flag of a setting, which is its key in checkpoints.
+fn flag(key: &'static str) -> String {
+    ErrorPlace::Flag(key).to_string()
+}
 
 /// Values by flag that decide what is trained: with others it would be another training.
 pub fn identity(experiment: &Experiment, configuration: &Configuration, seed: u64) -> BTreeMap<String, String> {
     let model = &configuration.job.model;
     let recipe = format!("{}; initial values: {}", experiment.optimizer, model.inits());
     let values = [
-        ("--model", format!("{} ({} parameters)", model.name(), model.parameter_elements())),
-        ("--strategy", configuration.job.strategy.to_string()),
-        ("--data", experiment.data.clone()),
-        ("--augment", experiment.augmentation.to_string()),
-        ("--seed", seed.to_string()),
-        ("--recipe", recipe),
+        ("model", format!("{} ({} parameters)", model.name(), model.parameter_elements())),
+        ("strategy", configuration.job.strategy.to_string()),
+        ("data", experiment.data.clone()),
+        ("augment", experiment.augmentation.to_string()),
+        ("seed", seed.to_string()),
+        ("recipe", recipe),
     ];
-    values.map(|(flag, value)| (flag.to_owned(), value)).into()
+    values.map(|(key, value)| (flag(key), value)).into()
 }
 
 /// Values by flag that may change: how many do the work, and how they meet.
 pub fn setting(experiment: &Experiment, configuration: &Configuration) -> BTreeMap<String, String> {
     let job = &configuration.job;
     let length = match experiment.length {
-        Length::Steps(steps) => ("--steps", steps),
-        Length::Epochs(epochs) => ("--epochs", epochs),
+        Length::Steps(steps) => ("steps", steps),
+        Length::Epochs(epochs) => ("epochs", epochs),
     };
     let values = [
         (length.0, length.1.to_string()),
-        ("--ranks", job.workers.to_string()),
-        ("--batch-per-rank", job.batch_per_rank.to_string()),
-        ("--accumulate", job.accumulate.to_string()),
-        ("--algorithm", job.algorithm.to_string()),
-        ("--bucket", job.bucket.to_string()),
-        ("--sampling", job.sampling.to_string()),
+        ("ranks", job.workers.to_string()),
+        ("batch_per_rank", job.batch_per_rank.to_string()),
+        ("accumulate", job.accumulate.to_string()),
+        ("algorithm", job.algorithm.to_string()),
+        ("bucket", job.bucket.to_string()),
+        ("sampling", job.sampling.to_string()),
     ];
-    values.map(|(flag, value)| (flag.to_owned(), value)).into()
+    values.map(|(key, value)| (flag(key), value)).into()
 }
 
 impl Checkpoint {
@@ -58,8 +63,8 @@ impl Checkpoint {
 
     /// The label of the configuration that wrote it, where `configuration` goes on with it.
     pub fn label(&self, configuration: &Configuration) -> String {
-        let of = |flag: &str| self.setting.get(flag).map_or("", String::as_str);
-        configuration.label_with(of("--ranks"), of("--batch-per-rank"), of("--algorithm"))
+        let of = |key| self.setting.get(&flag(key)).map_or("", String::as_str);
+        configuration.label_with(of("ranks"), of("batch_per_rank"), of("algorithm"))
     }
 
     /// What is done in another way than before, in words; empty where nothing is.

@@ -1,5 +1,7 @@
 //! Tests of measured rows: the error of a run, its spread over seeds.
 
+use lockstep_models::Timeline;
+
 use super::*;
 
 /// 1, 2, 6: mean 3, squares 4 + 1 + 9 = 14 over 2.
@@ -67,4 +69,28 @@ fn a_run_that_learners_joined_is_judged_by_its_last_five_epochs_too() {
     let mut sorted = seen.clone();
     sorted.sort_by(f64::total_cmp);
     assert_ne!(middle(&seen), (sorted[3] + sorted[4]) / 2.0, "not the median of all: {seen:?}");
+}
+
+/// Step times leave out as many steps as `warmup_steps` says, at most all but one; else a quarter of them, five at most.
+#[test]
+fn step_times_leave_the_warm_up_out() {
+    for (steps, more, out) in [
+        (12, "", 3),
+        (40, "", 5),
+        (12, "warmup_steps = 1", 1),
+        (12, "warmup_steps = 7", 7),
+        (12, "warmup_steps = 100", 11),
+    ] {
+        let text = format!("name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nsteps = {steps}\n{more}\n");
+        let experiment = Experiment::parse("e.toml", &text).unwrap();
+        let (mut all, mut counted) = (Vec::new(), Vec::new());
+        let note = |_: &Configuration, measured: &Measured| {
+            counted = measured.run.timeline.step_times_s();
+            // The first step begins before its ranks are there and is never counted.
+            all = Timeline::of(measured.run.timeline.spans.clone(), 1).step_times_s();
+        };
+        let rows = rows(&experiment, &Operation::default(), &mut Launch::Threads, note).unwrap();
+        assert_eq!((all.len(), counted.as_slice()), (steps - 1, &all[out - 1..]), "{more}");
+        assert_eq!(rows[0].step_time_s, median(counted), "{more}");
+    }
 }
