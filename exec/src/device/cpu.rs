@@ -30,28 +30,17 @@
 //! assert!(losses[1] < losses[0]);
 //! ```
 
-mod activation;
 mod averaging;
-mod batch_norm;
 mod chain;
-mod convolution;
 mod demand;
-mod dense;
 mod device;
-mod dropout;
-mod elementwise;
-mod gelu;
 mod interleaved;
 mod layout;
 mod layouts;
-mod local_response;
 mod loss;
 mod matmul;
-mod pooling;
 mod register_tiles;
-mod scale;
 mod side_by_side;
-mod silu;
 mod tail;
 mod team;
 mod tensors;
@@ -80,17 +69,63 @@ pub use threads::Threads;
 pub use update::sgd_step;
 
 use super::output_of;
-use activation::{Activation, Sigmoid, Tanh};
-use batch_norm::BatchNorm;
-use convolution::Convolution;
-use dense::Dense;
-use dropout::Dropout;
-use elementwise::{Concat, Sum};
-use interleaved::Interleaved;
-use local_response::LocalResponse;
-use pooling::{Pooling, pool_window};
-use scale::Scale;
+use elementwise::Sum;
+use pooling::pool_window;
 use tail::Tail;
+
+/// Makes the layers of their files, of which each has a function that makes its head.
+macro_rules! layers {
+    ($($layer:ident)*) => {
+        $(mod $layer;)*
+
+        /// The layer with what is behind it.
+        fn made(of: &Wanted<'_>) -> Box<dyn Head> {
+            let made = None$(.or_else(|| $layer::made(of)))*;
+            made.unwrap_or_else(|| panic!("{} computes nothing", of.layer.kind()))
+        }
+    };
+}
+
+// A file beside the others each; a later one only needs its line. `cargo fmt` does not see them: `bash tests/run format` does.
+layers! {
+    activation
+    batch_norm
+    convolution
+    dense
+    dropout
+    elementwise
+    gelu
+    local_response
+    pooling
+    scale
+    silu
+}
+
+/// What a head is made of.
+struct Wanted<'a> {
+    layer: &'a Layer,
+    inputs: &'a [Shape],
+    output: Shape,
+    tail: Tail,
+    samples: usize,
+    threads: &'a Threads,
+}
+
+impl Wanted<'_> {
+    fn input(&self) -> Shape {
+        self.inputs[0]
+    }
+
+    /// Of the input.
+    fn channels(&self) -> usize {
+        self.input().channels as usize
+    }
+
+    /// Elements of a channel of the input.
+    fn plane(&self) -> usize {
+        self.input().height as usize * self.input().width as usize
+    }
+}
 
 /// A fused chain of layers for batches of up to a fixed number of samples.
 pub struct Kernel {
@@ -178,7 +213,8 @@ impl Kernel {
                 _ => tail.relu = true,
             }
         }
-        made(head, tail, samples, threads).into()
+        let &ChainLayer { layer, inputs } = head;
+        made(&Wanted { layer, inputs, output: output_of(head), tail, samples, threads }).into()
     }
 
     /// Swaps the kernel's workspace, which it makes when it needs one, with another: those that run one after the other can
@@ -284,33 +320,6 @@ impl Kernel {
     fn gradients(&mut self, of: Gradients<'_, '_>) {
         assert_eq!(of.d_inputs.len(), of.accumulate_inputs.len(), "one flag per wanted gradient");
         self.head.backward(of, &mut self.workspace);
-    }
-}
-
-/// The layer with what is behind it: a line for each kind that computes.
-fn made(head: &ChainLayer<'_>, tail: Tail, samples: usize, threads: &Threads) -> Box<dyn Head> {
-    let (input, output) = (head.inputs[0], output_of(head));
-    let (channels, plane) = (input.channels as usize, input.height as usize * input.width as usize);
-    match head.layer {
-        Layer::Conv2d(layer) if Interleaved::suits(layer, input, output, samples) => {
-            boxed(Interleaved::new(layer, input, output, tail, threads))
-        }
-        Layer::Conv2d(layer) => boxed(Convolution::new(layer, input, output, tail, samples, threads)),
-        Layer::Dense(layer) => boxed(Dense::new(layer, size(input), tail.relu, threads)),
-        Layer::BatchNorm(layer) => boxed(BatchNorm::new(layer, channels, plane, tail.relu, threads)),
-        Layer::LocalResponseNorm(layer) => boxed(LocalResponse::new(layer, channels, plane, threads)),
-        Layer::Dropout(layer) => boxed(Dropout::new(layer.rate, size(input), threads)),
-        Layer::Sigmoid => boxed(Activation::<Sigmoid>::new(threads)),
-        Layer::Tanh => boxed(Activation::<Tanh>::new(threads)),
-        Layer::Gelu => boxed(Activation::<gelu::Gelu>::new(threads)),
-        Layer::Silu => boxed(Activation::<silu::Silu>::new(threads)),
-        Layer::Scale(layer) => boxed(Scale::new(layer.bias, channels, plane, threads)),
-        Layer::Pool2d(layer) => boxed(Pooling::new(layer, input, output, threads)),
-        Layer::GlobalPool => boxed(Pooling::global(input, threads)),
-        Layer::Concat => boxed(Concat::new(head.inputs.iter().map(|shape| size(*shape)).collect(), threads)),
-        Layer::Relu => boxed(Sum::new(true, threads)),
-        Layer::Add | Layer::Gather(_) => boxed(Sum::new(tail.relu, threads)),
-        other => panic!("{} computes nothing", other.kind()),
     }
 }
 

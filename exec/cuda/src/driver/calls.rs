@@ -9,16 +9,7 @@ use std::marker::PhantomData;
 
 use lockstep_exec::device::DeviceError;
 
-use super::status::refused;
-
-/// The statuses of a library, as the bindings declare them.
-pub(super) trait Library {
-    /// What the number `code` that `call` has answered means.
-    ///
-    /// # Errors
-    /// It is not success.
-    fn judge(code: u32, call: &str) -> Result<(), DeviceError>;
-}
+use super::status::{Library, refused};
 
 /// A library's answer to a call.
 #[must_use]

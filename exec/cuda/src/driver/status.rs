@@ -8,8 +8,6 @@ use cudarc::driver::result::{DriverError, mem_get_info};
 use cudarc::driver::sys::CUresult;
 use lockstep_exec::device::DeviceError;
 
-use super::calls::Library;
-
 /// The driver's answer to a call.
 pub(super) trait Status {
     /// What a call gives.
@@ -40,6 +38,15 @@ impl<T> Status for Result<T, DriverError> {
             other => DeviceError::Refused { call: call.to_owned(), reason: words(other) },
         })
     }
+}
+
+/// The statuses of a library, as the bindings declare them.
+pub(super) trait Library {
+    /// What the number `code` that `call` has answered means.
+    ///
+    /// # Errors
+    /// It is not success.
+    fn judge(code: u32, call: &str) -> Result<(), DeviceError>;
 }
 
 impl Library for Cudnn {

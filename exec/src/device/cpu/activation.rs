@@ -2,14 +2,25 @@
 
 use std::marker::PhantomData;
 
+use lockstep_models::Layer;
+
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads, tile_range};
-use super::{Forward, Gradients, Head};
+use super::{Forward, Gradients, Head, Wanted};
 use crate::simd::wide;
 use crate::workspace::{Workspace, bytes};
 
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;
+
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    match of.layer {
+        Layer::Sigmoid => Some(Activation::<Sigmoid>::boxed(of.threads)),
+        Layer::Tanh => Some(Activation::<Tanh>::boxed(of.threads)),
+        _ => None,
+    }
+}
 
 /// A function of one element. `exp` and `tanh` are the platform's, whose last bit may differ elsewhere.
 pub(crate) trait Curve: Send + Sync + 'static {
@@ -41,7 +52,7 @@ impl Curve for Sigmoid {
 }
 
 /// tanh x.
-pub(crate) struct Tanh;
+struct Tanh;
 
 impl Curve for Tanh {
     const FROM_INPUT: bool = false;
@@ -64,8 +75,9 @@ pub(crate) struct Activation<C> {
 }
 
 impl<C: Curve> Activation<C> {
-    pub(crate) fn new(threads: &Threads) -> Activation<C> {
-        Activation { threads: threads.clone(), curve: PhantomData }
+    /// The head of the layer.
+    pub(crate) fn boxed(threads: &Threads) -> Box<dyn Head> {
+        Box::new(Activation::<C> { threads: threads.clone(), curve: PhantomData })
     }
 
     /// Elements of a backward pass' workspace.

@@ -5,13 +5,13 @@
 
 mod sums;
 
-use lockstep_models::BatchNorm as Layer;
+use lockstep_models::{BatchNorm as Settings, Layer};
 
 use super::elementwise::merge;
 use super::layout::{Fit, Layout, lines};
 use super::tail::relu;
 use super::threads::{Disjoint, Threads, tile_range};
-use super::{Forward, Gradients, Head, Mode};
+use super::{Forward, Gradients, Head, Mode, Wanted};
 use crate::simd::{sum, sum_pairs, wide};
 use crate::workspace::{Workspace, bytes};
 use sums::{slopes, squares, sums};
@@ -19,8 +19,16 @@ use sums::{slopes, squares, sums};
 /// Channels of one tile where planes are smaller than a cache line, so that tiles do not share lines.
 const SMALL: usize = 16;
 
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    let &Layer::BatchNorm(Settings { epsilon, momentum }) = of.layer else { return None };
+    let (channels, relu, threads) = (of.channels(), of.tail.relu, of.threads.clone());
+    let (plane, layout, batch) = (of.plane(), Layout::Planes, vec![(0.0, 0.0); channels]);
+    Some(Box::new(BatchNorm { channels, plane, epsilon, momentum, relu, threads, layout, batch }))
+}
+
 /// `y = γ · (x − mean) / √(variance + ε) + β` per channel, rectified or not.
-pub(crate) struct BatchNorm {
+struct BatchNorm {
     channels: usize,
     plane: usize,
     epsilon: f32,
@@ -34,19 +42,6 @@ pub(crate) struct BatchNorm {
 }
 
 impl BatchNorm {
-    pub(crate) fn new(layer: &Layer, channels: usize, plane: usize, relu: bool, threads: &Threads) -> BatchNorm {
-        BatchNorm {
-            channels,
-            plane,
-            epsilon: layer.epsilon,
-            momentum: layer.momentum,
-            relu,
-            threads: threads.clone(),
-            layout: Layout::Planes,
-            batch: vec![(0.0, 0.0); channels],
-        }
-    }
-
     /// Elements of a backward pass' workspace: per thread a plane of gradients before the ReLU.
     pub(crate) fn workspace(&self) -> [usize; 1] {
         [self.threads.count() * self.plane]

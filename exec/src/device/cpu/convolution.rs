@@ -4,14 +4,15 @@
 //! blocks of rows. Weight gradients are summed group after group inside a few fixed segments of the batch, then segment after
 //! segment. All sizes depend on the layer alone, never on the threads.
 
-use lockstep_models::{Conv2d, Shape};
+use lockstep_models::{Conv2d, Layer, Shape};
 
 use super::elementwise::merge;
+use super::interleaved::Interleaved;
 use super::matmul::{Matrix, multiply};
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
-use super::{Forward, Gradients, Head, pair};
+use super::{Forward, Gradients, Head, Wanted, pair};
 use crate::simd::{sum, wide};
 use crate::workspace::{Workspace, bytes};
 
@@ -21,6 +22,17 @@ const CACHED: usize = 128 * 1024;
 const SEGMENTS: usize = 4;
 /// Parameters summed by one tile over the segments.
 const SUM_TILE: usize = 8192;
+
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    let Layer::Conv2d(layer) = of.layer else { return None };
+    let &Wanted { output, tail, samples, threads, .. } = of;
+    Some(if Interleaved::suits(layer, of.input(), output, samples) {
+        Box::new(Interleaved::new(layer, of.input(), output, tail, threads))
+    } else {
+        Box::new(Convolution::new(layer, of.input(), output, tail, samples, threads))
+    })
+}
 
 /// A convolution with its tail.
 pub(crate) struct Convolution {

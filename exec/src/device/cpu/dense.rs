@@ -1,12 +1,12 @@
 //! The fully connected layer: three matrix products, each cut into fixed tiles of its result.
 
-use lockstep_models::Dense as Layer;
+use lockstep_models::Layer;
 
 use super::elementwise::merge;
 use super::matmul::{Matrix, multiply};
 use super::tail::{mask, relu};
 use super::threads::{Disjoint, Threads, tile_range};
-use super::{Forward, Gradients, Head};
+use super::{Forward, Gradients, Head, Wanted, size};
 use crate::simd::{add_into, wide};
 use crate::workspace::{Workspace, bytes};
 
@@ -15,8 +15,15 @@ const TILE: usize = 256;
 /// Elements of one tile of the weight gradient, where rows are long.
 const WEIGHT_TILE: usize = 256 * 1024;
 
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    let Layer::Dense(layer) = of.layer else { return None };
+    let (inputs, outputs, relu) = (size(of.input()), layer.out_features as usize, of.tail.relu);
+    Some(Box::new(Dense { inputs, outputs, bias: layer.bias, relu, threads: of.threads.clone() }))
+}
+
 /// `y = x · Wᵀ + b`, rectified or not; x is `[samples, in]`, W `[out, in]`.
-pub(crate) struct Dense {
+struct Dense {
     inputs: usize,
     outputs: usize,
     bias: bool,
@@ -25,10 +32,6 @@ pub(crate) struct Dense {
 }
 
 impl Dense {
-    pub(crate) fn new(layer: &Layer, inputs: usize, relu: bool, threads: &Threads) -> Dense {
-        Dense { inputs, outputs: layer.out_features as usize, bias: layer.bias, relu, threads: threads.clone() }
-    }
-
     /// Rows of the weight gradient in one tile.
     fn weight_rows(&self) -> usize {
         (WEIGHT_TILE / self.inputs).clamp(32, TILE)

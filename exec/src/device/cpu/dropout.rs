@@ -3,16 +3,24 @@
 //! Each sample draws from a stream of its own, chosen by seed, layer and the sample's place in the run, so the elements that
 //! fall do not depend on which rank or micro-batch the sample is in, nor on threads.
 
+use lockstep_models::Layer;
 use rand_chacha::rand_core::Rng;
 
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
-use super::{Draw, Forward, Gradients, Head, Mode};
+use super::{Draw, Forward, Gradients, Head, Mode, Wanted, size};
 use crate::data::random::{Purpose, stream_within};
 use crate::workspace::{Workspace, bytes};
 
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    let Layer::Dropout(layer) = of.layer else { return None };
+    let (rate, size, threads) = (layer.rate, size(of.input()), of.threads.clone());
+    Some(Box::new(Dropout { rate, size, threads, draw: Draw::default(), places: Vec::new(), kept: Vec::new() }))
+}
+
 /// The layer and what it kept in the last training pass.
-pub(crate) struct Dropout {
+struct Dropout {
     rate: f32,
     /// Elements of a sample.
     size: usize,
@@ -25,10 +33,6 @@ pub(crate) struct Dropout {
 }
 
 impl Dropout {
-    pub(crate) fn new(rate: f32, size: usize, threads: &Threads) -> Dropout {
-        Dropout { rate, size, threads: threads.clone(), draw: Draw::default(), places: Vec::new(), kept: Vec::new() }
-    }
-
     /// Elements of a backward pass' workspace: per thread a sample of gradients.
     pub(crate) fn workspace(&self) -> [usize; 1] {
         [self.threads.count() * self.size]

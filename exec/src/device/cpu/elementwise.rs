@@ -1,9 +1,11 @@
 //! Layers whose output elements depend on one element of each input: add, ReLU, flatten (a copy), and concat.
 
+use lockstep_models::Layer;
+
 use super::layout::{Fit, Layout};
 use super::tail::{mask, relu};
 use super::threads::{Disjoint, Threads, tile_range};
-use super::{Forward, Gradients, Head};
+use super::{Forward, Gradients, Head, Wanted, size};
 use crate::simd::{add_into, wide};
 use crate::workspace::Workspace;
 
@@ -17,6 +19,19 @@ pub(crate) fn merge(target: &mut [f32], gradient: &[f32], accumulate: bool) {
         add_into(target, gradient);
     } else {
         target.copy_from_slice(gradient);
+    }
+}
+
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    let threads = of.threads.clone();
+    match of.layer {
+        Layer::Relu => Some(Box::new(Sum { relu: true, threads })),
+        Layer::Add | Layer::Gather(_) => Some(Box::new(Sum { relu: of.tail.relu, threads })),
+        Layer::Concat => {
+            Some(Box::new(Concat { sizes: of.inputs.iter().map(|shape| size(*shape)).collect(), threads }))
+        }
+        _ => None,
     }
 }
 
@@ -114,16 +129,10 @@ impl Head for Sum {
 }
 
 /// Inputs side by side along channels.
-pub(crate) struct Concat {
+struct Concat {
     /// Elements per sample of each input.
     sizes: Vec<usize>,
     threads: Threads,
-}
-
-impl Concat {
-    pub(crate) fn new(sizes: Vec<usize>, threads: &Threads) -> Concat {
-        Concat { sizes, threads: threads.clone() }
-    }
 }
 
 impl Head for Concat {

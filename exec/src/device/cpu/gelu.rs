@@ -1,13 +1,21 @@
 //! GELU by its tanh approximation, whose slope follows from its input.
 
-use super::activation::Curve;
+use lockstep_models::Layer;
+
+use super::activation::{Activation, Curve};
+use super::{Head, Wanted};
+
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    matches!(of.layer, Layer::Gelu).then(|| Activation::<Gelu>::boxed(of.threads))
+}
 
 /// √(2/π), and the weight of the cube.
 const SCALE: f32 = 0.797_884_6;
 const CUBE: f32 = 0.044_715;
 
 /// y = x/2 · (1 + tanh u) with u = √(2/π) · (x + 0.044715·x³).
-pub(crate) struct Gelu;
+struct Gelu;
 
 /// tanh u.
 #[inline(always)]

@@ -3,17 +3,24 @@
 //! With s = k + α·Σ x² over the window around a channel, y = x·s^−β and
 //! dx = dy·s^−β − 2αβ·x·Σ dy·y/s, the second sum over the same window. Loops run over whole planes, channel by channel.
 
-use lockstep_models::LocalResponseNorm as Layer;
+use lockstep_models::{Layer, LocalResponseNorm};
 
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
-use super::{Forward, Gradients, Head};
+use super::{Forward, Gradients, Head, Wanted};
 use crate::simd::wide;
 use crate::workspace::{Workspace, bytes};
 
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    let Layer::LocalResponseNorm(layer) = of.layer else { return None };
+    let (channels, plane, threads) = (of.channels(), of.plane(), of.threads.clone());
+    Some(Box::new(LocalResponse { layer: layer.clone(), channels, plane, threads }))
+}
+
 /// The layer; one sample is one tile.
-pub(crate) struct LocalResponse {
-    layer: Layer,
+struct LocalResponse {
+    layer: LocalResponseNorm,
     channels: usize,
     plane: usize,
     threads: Threads,
@@ -31,10 +38,6 @@ fn power(s: f32, beta: f32) -> f32 {
 }
 
 impl LocalResponse {
-    pub(crate) fn new(layer: &Layer, channels: usize, plane: usize, threads: &Threads) -> LocalResponse {
-        LocalResponse { layer: layer.clone(), channels, plane, threads: threads.clone() }
-    }
-
     /// Elements of a backward pass' workspace: per thread s^−β and dy·y/s of a sample, and a plane of gradients.
     pub(crate) fn workspace(&self) -> [usize; 1] {
         [self.threads.count() * (2 * self.channels + 1) * self.plane]
@@ -62,7 +65,7 @@ impl Head for LocalResponse {
         let (input, output) = (of.inputs[0], of.output);
         let size = self.channels * self.plane;
         let samples = output.len() / size;
-        let Layer { alpha, beta, k, .. } = self.layer;
+        let LocalResponseNorm { alpha, beta, k, .. } = self.layer;
         let output = Disjoint::new(output);
         self.threads.each(samples, |_, sample| {
             let range = sample * size..(sample + 1) * size;
@@ -85,7 +88,7 @@ impl Head for LocalResponse {
         let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
         let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
         let (plane, size) = (self.plane, self.channels * self.plane);
-        let Layer { alpha, beta, k, .. } = self.layer;
+        let LocalResponseNorm { alpha, beta, k, .. } = self.layer;
         let samples = of.d_output.len() / size;
         let own = 2 * size + plane;
         let [scratch] = workspace.parts(self.workspace());

@@ -2,14 +2,14 @@
 
 mod means;
 
-use lockstep_models::{Pool2d, PoolKind, Shape};
+use lockstep_models::{Layer, Pool2d, PoolKind, Shape};
 
 use super::elementwise::merge;
 use super::layout::{Fit, Layout};
 use super::tail::{Tail, max_forward};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
-use super::{Forward, Gradients, Head, pair};
+use super::{Forward, Gradients, Head, Wanted, pair};
 use crate::simd::{sum, wide};
 use crate::workspace::{Workspace, bytes};
 use means::{average_backward, average_forward};
@@ -26,8 +26,26 @@ enum Kind {
     Global,
 }
 
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    let (kind, window) = match of.layer {
+        Layer::GlobalPool => {
+            let input = (of.input().height as usize, of.input().width as usize);
+            let (one, padding) = ((1, 1), (0, 0));
+            (Kind::Global, Window { kernel: input, stride: one, padding, dilation: one, input, output: one })
+        }
+        Layer::Pool2d(layer) => {
+            let kind = if layer.kind == PoolKind::Max { Kind::Max } else { Kind::Average };
+            (kind, pool_window(layer, of.input(), of.output))
+        }
+        _ => return None,
+    };
+    let (channels, threads, best) = (of.channels(), of.threads.clone(), Vec::new());
+    Some(Box::new(Pooling { kind, channels, window, threads, layout: Layout::Planes, best }))
+}
+
 /// A pooling layer.
-pub(crate) struct Pooling {
+struct Pooling {
     kind: Kind,
     channels: usize,
     window: Window,
@@ -51,27 +69,6 @@ pub(crate) fn pool_window(layer: &Pool2d, input: Shape, output: Shape) -> Window
 }
 
 impl Pooling {
-    pub(crate) fn new(layer: &Pool2d, input: Shape, output: Shape, threads: &Threads) -> Pooling {
-        let window = pool_window(layer, input, output);
-        let kind = match layer.kind {
-            PoolKind::Max => Kind::Max,
-            PoolKind::Average => Kind::Average,
-        };
-        Pooling::of(kind, input, window, threads)
-    }
-
-    pub(crate) fn global(input: Shape, threads: &Threads) -> Pooling {
-        let size = (input.height as usize, input.width as usize);
-        let (one, zero) = ((1, 1), (0, 0));
-        let window = Window { kernel: size, stride: one, padding: zero, dilation: one, input: size, output: one };
-        Pooling::of(Kind::Global, input, window, threads)
-    }
-
-    fn of(kind: Kind, input: Shape, window: Window, threads: &Threads) -> Pooling {
-        let (channels, threads, best) = (input.channels as usize, threads.clone(), Vec::new());
-        Pooling { kind, channels, window, threads, layout: Layout::Planes, best }
-    }
-
     /// Whether sixteen planes side by side will do.
     pub(crate) fn takes_sixteens(&self) -> bool {
         self.kind != Kind::Max

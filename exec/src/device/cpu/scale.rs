@@ -1,13 +1,22 @@
 //! A factor and a summand per channel. A thread has a channel's whole batch to itself, as in batch normalisation.
 
+use lockstep_models::Layer;
+
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
-use super::{Forward, Gradients, Head};
+use super::{Forward, Gradients, Head, Wanted};
 use crate::simd::{sum, sum_pairs, wide};
 use crate::workspace::{Workspace, bytes};
 
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    let Layer::Scale(layer) = of.layer else { return None };
+    let (channels, plane, threads) = (of.channels(), of.plane(), of.threads.clone());
+    Some(Box::new(Scale { channels, plane, bias: layer.bias, threads }))
+}
+
 /// `y = factor · x + summand` per channel.
-pub(crate) struct Scale {
+struct Scale {
     channels: usize,
     plane: usize,
     bias: bool,
@@ -15,10 +24,6 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    pub(crate) fn new(bias: bool, channels: usize, plane: usize, threads: &Threads) -> Scale {
-        Scale { channels, plane, bias, threads: threads.clone() }
-    }
-
     /// Elements of a backward pass' workspace: per thread a plane of gradients towards the input.
     pub(crate) fn workspace(&self) -> [usize; 1] {
         [self.threads.count() * self.plane]

@@ -1,9 +1,17 @@
 //! SiLU, whose slope follows from its input.
 
-use super::activation::{Curve, Sigmoid};
+use lockstep_models::Layer;
+
+use super::activation::{Activation, Curve, Sigmoid};
+use super::{Head, Wanted};
+
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    matches!(of.layer, Layer::Silu).then(|| Activation::<Silu>::boxed(of.threads))
+}
 
 /// y = x · σ(x) with σ(x) = 1 / (1 + e⁻ˣ).
-pub(crate) struct Silu;
+struct Silu;
 
 impl Curve for Silu {
     const FROM_INPUT: bool = true;

@@ -8,6 +8,8 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::convolution::Convolution;
+use super::interleaved::Interleaved;
 use super::*;
 use random_cases::{any_case, any_conv};
 
