@@ -1,34 +1,14 @@
 //! The layers of a model: the list of all kinds, a file for each.
 //!
-//! A kind's file holds its settings and all that follows from them ([`LayerRule`]), and how files write it ([`Kind`]). It has a
-//! variant here, and its lines in [`Layer::rule`] and [`KINDS`].
+//! A kind's file holds its settings and all that follows from them ([`LayerRule`]), and how files write it ([`Kind`]). Its line here
+//! makes its variant and its row of [`KINDS`].
 //! Sizes come from files, so products and sums of them are taken in `u64` and limited before they become a `u32` again.
 
-mod add;
 mod attributes;
-mod batch_norm;
-mod concat;
-mod conv2d;
-mod dense;
-mod dropout;
-mod flatten;
-mod gather;
-mod gelu;
-mod global_pool;
 mod init;
-mod input;
 mod kind;
-mod local_response_norm;
-mod logistic_cross_entropy;
-mod pool2d;
-mod relu;
 mod rule;
-mod scale;
 mod shape;
-mod sigmoid;
-mod silu;
-mod softmax_cross_entropy;
-mod tanh;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -37,89 +17,71 @@ mod work;
 use std::fmt;
 
 pub use attributes::{Attributes, Maker};
-pub use batch_norm::BatchNorm;
-pub use conv2d::Conv2d;
-pub use dense::Dense;
-pub use dropout::Dropout;
-pub use gather::Gathered;
 pub use init::{Init, InitRules, Inits};
-pub use input::Samples;
 pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, Kind, MatrixProduct};
-pub use local_response_norm::LocalResponseNorm;
-pub use pool2d::{Pool2d, PoolKind};
+pub use pool2d::PoolKind;
 pub use rule::{LayerRule, Learned};
-pub use scale::Scale;
 pub use shape::Shape;
 pub(crate) use work::ELEMENT_BYTES;
 pub use work::{Pass, Sizes, Work};
 
-/// One node of a [`Model`](crate::Model).
-#[derive(Debug, Clone, PartialEq)]
-pub enum Layer {
-    /// The samples themselves; exactly one per model, its first node.
-    Input(Samples),
-    /// Convolution.
-    Conv2d(Conv2d),
-    /// Fully connected.
-    Dense(Dense),
-    /// Batch normalisation.
-    BatchNorm(BatchNorm),
-    /// A factor and a summand per channel.
-    Scale(Scale),
-    /// max(x, 0).
-    Relu,
-    /// 1 / (1 + e⁻ˣ).
-    Sigmoid,
-    /// (eˣ − e⁻ˣ) / (eˣ + e⁻ˣ).
-    Tanh,
-    /// x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))).
-    Gelu,
-    /// x / (1 + e⁻ˣ).
-    Silu,
-    /// Normalisation across neighbouring channels.
-    LocalResponseNorm(LocalResponseNorm),
-    /// Random zeros in training.
-    Dropout(Dropout),
-    /// Pooling over windows.
-    Pool2d(Pool2d),
-    /// The mean of each channel: `c × h × w → c × 1 × 1`.
-    GlobalPool,
-    /// The sum of two or more inputs of one shape.
-    Add,
-    /// Inputs side by side along channels.
-    Concat,
-    /// `c × h × w → (c·h·w) × 1 × 1`.
-    Flatten,
-    /// What ranks have, brought together by an exchange; only in the part of a model that a rank holds.
-    Gather(Gathered),
-    /// Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.
-    SoftmaxCrossEntropy,
-    /// Independent logistic units and the sum of their cross-entropies. Otherwise as [`Layer::SoftmaxCrossEntropy`].
-    LogisticCrossEntropy,
+/// Makes the layers of their files: `file: Variant(its settings, if it has any) [kinds in files] "what it is";`.
+macro_rules! layers {
+    (@pattern $layer:ident $variant:ident) => { Layer::$variant };
+    (@pattern $layer:ident $variant:ident $settings:ident) => { Layer::$variant($layer) };
+    (@rule $layer:ident $file:ident $variant:ident) => { &$file::$variant };
+    (@rule $layer:ident $file:ident $variant:ident $settings:ident) => { $layer };
+    ($($file:ident: $variant:ident $(($settings:ident))? [$($kind:ident),*] $doc:literal;)*) => {
+        $(
+            mod $file;
+            $(pub use $file::$settings;)?
+        )*
+
+        /// One node of a [`Model`](crate::Model).
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Layer {
+            $(#[doc = $doc] $variant $(($settings))?,)*
+        }
+
+        /// Every kind that a file can ask for.
+        pub const KINDS: &[Kind] = &[$($($file::$kind,)*)*];
+
+        impl Layer {
+            /// What it answers about itself.
+            pub fn rule(&self) -> &dyn LayerRule {
+                match self {
+                    $(layers!(@pattern layer $variant $($settings)?) => layers!(@rule layer $file $variant $($settings)?),)*
+                }
+            }
+        }
+    };
 }
 
-/// Every kind that a file can ask for.
-pub const KINDS: &[Kind] = &[
-    conv2d::KIND,
-    dense::KIND,
-    batch_norm::KIND,
-    scale::KIND,
-    relu::KIND,
-    sigmoid::KIND,
-    tanh::KIND,
-    gelu::KIND,
-    silu::KIND,
-    local_response_norm::KIND,
-    dropout::KIND,
-    pool2d::MAX,
-    pool2d::AVERAGE,
-    global_pool::KIND,
-    add::KIND,
-    concat::KIND,
-    flatten::KIND,
-    softmax_cross_entropy::KIND,
-    logistic_cross_entropy::KIND,
-];
+// A file beside this one each; a later one only needs its line. `cargo fmt` does not see them: `bash tests/run format` does.
+layers! {
+    input: Input(Samples) [] "The samples themselves; exactly one per model, its first node.";
+    conv2d: Conv2d(Conv2d) [KIND] "Convolution.";
+    dense: Dense(Dense) [KIND] "Fully connected.";
+    batch_norm: BatchNorm(BatchNorm) [KIND] "Batch normalisation.";
+    scale: Scale(Scale) [KIND] "A factor and a summand per channel.";
+    relu: Relu [KIND] "max(x, 0).";
+    sigmoid: Sigmoid [KIND] "1 / (1 + e⁻ˣ).";
+    tanh: Tanh [KIND] "(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ).";
+    gelu: Gelu [KIND] "x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))).";
+    silu: Silu [KIND] "x / (1 + e⁻ˣ).";
+    local_response_norm: LocalResponseNorm(LocalResponseNorm) [KIND] "Normalisation across neighbouring channels.";
+    dropout: Dropout(Dropout) [KIND] "Random zeros in training.";
+    pool2d: Pool2d(Pool2d) [MAX, AVERAGE] "Pooling over windows.";
+    global_pool: GlobalPool [KIND] "The mean of each channel: `c × h × w → c × 1 × 1`.";
+    add: Add [KIND] "The sum of two or more inputs of one shape.";
+    concat: Concat [KIND] "Inputs side by side along channels.";
+    flatten: Flatten [KIND] "`c × h × w → (c·h·w) × 1 × 1`.";
+    gather: Gather(Gathered) [] "What ranks have, brought together by an exchange; only in the part of a model that a rank holds.";
+    softmax_cross_entropy: SoftmaxCrossEntropy [KIND]
+        "Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.";
+    logistic_cross_entropy: LogisticCrossEntropy [KIND]
+        "Independent logistic units and the sum of their cross-entropies. Otherwise as [`Layer::SoftmaxCrossEntropy`].";
+}
 
 impl Layer {
     /// The input of a model with samples of this shape.
@@ -130,32 +92,6 @@ impl Layer {
     /// What ranks have of samples of this shape, brought together.
     pub(crate) fn gather(shape: Shape) -> Layer {
         Layer::Gather(Gathered(shape))
-    }
-
-    /// What it answers about itself.
-    pub fn rule(&self) -> &dyn LayerRule {
-        match self {
-            Layer::Input(layer) => layer,
-            Layer::Conv2d(layer) => layer,
-            Layer::Dense(layer) => layer,
-            Layer::BatchNorm(layer) => layer,
-            Layer::Scale(layer) => layer,
-            Layer::Relu => &relu::Relu,
-            Layer::Sigmoid => &sigmoid::Sigmoid,
-            Layer::Tanh => &tanh::Tanh,
-            Layer::Gelu => &gelu::Gelu,
-            Layer::Silu => &silu::Silu,
-            Layer::LocalResponseNorm(layer) => layer,
-            Layer::Dropout(layer) => layer,
-            Layer::Pool2d(layer) => layer,
-            Layer::GlobalPool => &global_pool::GlobalPool,
-            Layer::Add => &add::Add,
-            Layer::Concat => &concat::Concat,
-            Layer::Flatten => &flatten::Flatten,
-            Layer::Gather(layer) => layer,
-            Layer::SoftmaxCrossEntropy => &softmax_cross_entropy::SoftmaxCrossEntropy,
-            Layer::LogisticCrossEntropy => &logistic_cross_entropy::LogisticCrossEntropy,
-        }
     }
 
     /// The name of the layer's kind as model files write it, e.g. `conv2d`.
