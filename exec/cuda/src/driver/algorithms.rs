@@ -70,6 +70,17 @@ struct Functions {
 
 const BIASED: &str = "cudnnConvolutionBiasActivationForward";
 
+/// The names of a pass' functions.
+macro_rules! names {
+    ($pass:literal) => {
+        [
+            concat!("cudnnGetConvolution", $pass, "Algorithm_v7"),
+            concat!("cudnnGetConvolution", $pass, "WorkspaceSize"),
+            concat!("cudnnConvolution", $pass),
+        ]
+    };
+}
+
 impl Functions {
     fn of(pass: ConvolutionPass) -> Result<Functions, DeviceError> {
         use dnn::cudnnConvolutionBwdDataAlgo_t::*;
@@ -77,29 +88,17 @@ impl Functions {
         use dnn::cudnnConvolutionFwdAlgo_t::*;
         let (names, algorithms, last_resort) = match pass {
             ConvolutionPass::Forward => (
-                [
-                    "cudnnGetConvolutionForwardAlgorithm_v7",
-                    "cudnnGetConvolutionForwardWorkspaceSize",
-                    "cudnnConvolutionForward",
-                ],
+                names!("Forward"),
                 CUDNN_CONVOLUTION_FWD_ALGO_COUNT as u32,
                 CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM as u32,
             ),
             ConvolutionPass::BackwardData => (
-                [
-                    "cudnnGetConvolutionBackwardDataAlgorithm_v7",
-                    "cudnnGetConvolutionBackwardDataWorkspaceSize",
-                    "cudnnConvolutionBackwardData",
-                ],
+                names!("BackwardData"),
                 CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT as u32,
                 CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 as u32,
             ),
             ConvolutionPass::BackwardWeight => (
-                [
-                    "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
-                    "cudnnGetConvolutionBackwardFilterWorkspaceSize",
-                    "cudnnConvolutionBackwardFilter",
-                ],
+                names!("BackwardFilter"),
                 CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT as u32,
                 CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 as u32,
             ),

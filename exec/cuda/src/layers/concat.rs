@@ -5,9 +5,8 @@ use lockstep_models::Layer;
 use super::head::{Head, Wanted};
 use super::pass::{Forward, Gradients, size};
 use super::script::{Script, count};
+use crate::Activation;
 use crate::kernel::kernels;
-use crate::table::MoveRows;
-use crate::{Activation, ViewMut};
 
 kernels! {}
 
@@ -44,39 +43,17 @@ impl Concat {
 
 impl<A: Activation> Head<A> for Concat {
     fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
-        let ((parts, to_stride), rows) = (self.parts(), samples * self.rows);
-        for (from, (to_first, from_stride)) in of.inputs.iter().copied().zip(parts) {
-            let (from_first, to, length, accumulate) = (0, of.output, count(from_stride), false);
-            script.launch(&MoveRows {
-                from,
-                from_first,
-                from_stride,
-                to,
-                to_first,
-                to_stride,
-                rows,
-                length,
-                accumulate,
-            });
+        let ((parts, stride), rows) = (self.parts(), samples * self.rows);
+        for (x, (first, length)) in of.inputs.iter().zip(parts) {
+            script.rows((*x, 0, length), (of.output, first, stride), (rows, count(length)), false);
         }
     }
 
     fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
-        let ((parts, from_stride), rows) = (self.parts(), samples * self.rows);
-        for (target, (from_first, to_stride)) in of.d_inputs.iter().zip(parts) {
-            let Some((to, accumulate)): Option<(ViewMut<A>, bool)> = *target else { continue };
-            let (from, to_first, length) = (of.d_output, 0, count(to_stride));
-            script.launch(&MoveRows {
-                from,
-                from_first,
-                from_stride,
-                to,
-                to_first,
-                to_stride,
-                rows,
-                length,
-                accumulate,
-            });
+        let ((parts, stride), rows) = (self.parts(), samples * self.rows);
+        for (target, (first, length)) in of.d_inputs.iter().zip(parts) {
+            let Some((d_x, accumulate)) = *target else { continue };
+            script.rows((of.d_output, first, stride), (d_x, 0, length), (rows, count(length)), accumulate);
         }
     }
 }

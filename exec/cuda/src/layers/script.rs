@@ -52,8 +52,17 @@ impl Script<'_> {
     /// `to ← from`, or `to ← to + from`, rounded once.
     pub(super) fn merge<F: Activation, T: Activation>(&mut self, from: View<F>, to: ViewMut<T>, accumulate: bool) {
         let elements = to.elements();
-        let (rows, length) = (1, count(elements));
-        let (from_first, from_stride, to_first, to_stride) = (0, elements, 0, elements);
+        self.rows((from, 0, elements), (to, 0, elements), (1, count(elements)), accumulate);
+    }
+
+    /// Rows of some length from one tensor to another, each with its first element and how far apart rows are.
+    pub(super) fn rows<F: Activation, T: Activation>(
+        &mut self,
+        (from, from_first, from_stride): (View<F>, u64, u64),
+        (to, to_first, to_stride): (ViewMut<T>, u64, u64),
+        (rows, length): (u32, u32),
+        accumulate: bool,
+    ) {
         self.launch(&MoveRows { from, from_first, from_stride, to, to_first, to_stride, rows, length, accumulate });
     }
 
