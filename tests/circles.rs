@@ -282,7 +282,6 @@ fn circles(modules: &Modules) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "some are left"]
 fn no_siblings_import_each_other_in_a_circle() {
     let mut faults = String::new();
     for (package, folder) in packages() {
