@@ -124,13 +124,8 @@ impl Sketch {
                 let (size, beta) = (2 * self.manners.between(0, 2) + 1, if self.manners.coin() { 0.75 } else { 0.5 });
                 Layer::LocalResponseNorm(LocalResponseNorm { size, alpha: 0.25, beta, k: 1.0 })
             }
-            6 => {
-                if self.manners.coin() {
-                    Layer::Gelu
-                } else {
-                    Layer::Silu
-                }
-            }
+            6 => Layer::Gelu,
+            7 => Layer::Silu,
             4 | 5 => Layer::Dropout(Dropout { rate: self.manners.between(0, 3) as f32 / 4.0 }),
             _ => Layer::Relu,
         }
