@@ -8,7 +8,7 @@ use super::*;
 
 /// The folder of the files, if they are here.
 fn folder() -> Option<PathBuf> {
-    let venv = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.venv/lib");
+    let venv = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/lib");
     let mut versions: Vec<PathBuf> = std::fs::read_dir(venv).ok()?.flatten().map(|entry| entry.path()).collect();
     versions.sort();
     let inside = |version: PathBuf| version.join("site-packages/onnx/backend/test/data/light");
