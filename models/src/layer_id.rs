@@ -1,6 +1,6 @@
 //! The name of a layer inside its model.
 
-/// A layer's position in topological order, which is also its index in [`Model::layers`].
+/// A layer's position in topological order, which is also its index in [`Model::layers`](crate::Model::layers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LayerId(pub u32);
 

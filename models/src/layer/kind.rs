@@ -4,7 +4,7 @@ use super::Maker;
 
 /// A kind of layer: how files write it, and what holds for all layers of the kind.
 pub struct Kind {
-    /// In model files; [`Layer::kind`] gives the same.
+    /// In model files; [`Layer::kind`](super::Layer::kind) gives the same.
     pub name: &'static str,
     /// Its own keys in model files.
     pub keys: &'static [&'static str],
