@@ -15,7 +15,7 @@ type Names = Vec<String>;
 /// One module of a crate: what it hands on, what it defines and what it names.
 #[derive(Default)]
 struct Module {
-    /// Names that a `use` brings in, with the path that each stands for; `pub use` among them.
+    /// Names that a `use` brings in, with the path of each; `pub use` among them.
     uses: BTreeMap<String, Names>,
     /// Paths whose every name is brought in.
     globs: Vec<Names>,
@@ -130,7 +130,7 @@ fn leaves(tokens: &[TokenTree], before: &[String], found: &mut Vec<(String, Name
     }
 }
 
-/// Reads what stands between two braces, or in a file, into a module; items under `#[cfg(test)]` are passed over.
+/// Reads the tokens of a file or of a block into a module, except items under `#[cfg(test)]`.
 fn read(tokens: TokenStream, path: &[String], children: &BTreeSet<String>, module: &mut Module, outside: bool) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let (mut at, mut public) = (0, false);

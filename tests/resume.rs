@@ -27,7 +27,7 @@ struct Case {
     seed: u64,
 }
 
-/// Keeps the state after so many steps and ends the run.
+/// Keeps the state after this number of steps and ends the run.
 struct StopAfter {
     steps: u64,
     kept: Mutex<Option<Snapshot>>,

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// What is no exchange (an evaluation, a checkpoint, the start) has so many stall limits.
+/// The limit of what is no exchange (an evaluation, a checkpoint, the start), in stall limits.
 pub const ASIDE: u32 = 10;
 
 /// Does `work` on this thread; where nothing counts `moves` up for as long as `limit` meanwhile, `late` is called on another, once.
 ///
-/// It is for what stands around a run: a call into MPI that waits for all processes does not return when one never comes.
+/// It is for calls before and after a run: a call into MPI that waits for all processes does not return when one never comes.
 pub fn patiently<T>(limit: Duration, moves: &AtomicU64, late: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         let (working, ended) = mpsc::channel::<()>();

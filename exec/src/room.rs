@@ -12,8 +12,8 @@ const OPTIMIZER_ELEMENTS: u64 = 1;
 /// More threads than this Linux numbers nowhere, whatever its limits.
 const MOST_THREADS: u64 = 1 << 22;
 
-/// How many ranks of the first role, each with a `workspace` of so many bytes, the host's memory that is left would hold; as many as
-/// anybody asks for where nobody can say.
+/// How many ranks of the first role, each with a `workspace` in bytes, fit in the host's free memory; `u32::MAX` where the free
+/// memory is unknown.
 ///
 /// # Errors
 /// An exchange's algorithm that cannot serve its group.
@@ -25,12 +25,12 @@ pub(crate) fn most_ranks(program: &Program, workspace: usize) -> Result<u32, Inp
 }
 
 /// Refuses a program whose ranks `here`, those of this process, need more of the host's memory than there is, before any of it
-/// is taken; each has a `workspace` of so many bytes, and activations, where it computes.
+/// is taken; each has a `workspace` in bytes, and activations, where it computes.
 ///
 /// # Errors
 /// The estimate, what there is, and what would fit.
 pub(crate) fn check_room(program: &Program, here: &[u32], workspace: Option<usize>) -> Result<(), InputError> {
-    // Where nobody can say, the system will.
+    // Where free memory is unknown, the system refuses what does not fit.
     let Some(available) = available() else { return Ok(()) };
     check_against(available, program, here.iter().copied(), workspace)
 }

@@ -50,7 +50,7 @@ pub(crate) struct Setup<'a> {
 pub struct Evaluations<'a> {
     /// The samples that judge.
     pub held_out: &'a Dataset,
-    /// So many epochs at the end of the run are each followed by an evaluation.
+    /// Number of epochs at the end of the run that are each followed by an evaluation.
     pub last_epochs: u32,
     /// Whether batch norm's statistics are recomputed over an epoch of training samples before each.
     pub recompute_bn: bool,

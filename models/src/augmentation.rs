@@ -11,7 +11,7 @@ pub struct Augmentation {
     pub patch: bool,
     /// A crop of random area and aspect ratio, brought back to the image's size (Goyal et al. 2017, §5.1).
     pub scale: bool,
-    /// A crop of the image's size out of the image with so many pixels around it (He et al. 2016, §4.2).
+    /// A crop of the image's size out of the image padded by this number of pixels (He et al. 2016, §4.2).
     pub crop: u32,
     /// Mirrored left to right, every other time.
     pub flip: bool,

@@ -80,7 +80,7 @@ impl Averaging {
     /// Where a device's reference model stands; the first device's is the average model.
     pub const REFERENCE: Buffer = Buffer::Declared(3);
 
-    /// What a learner of a model with so many parameters has beside its weights and gradients.
+    /// The buffers of a learner beside its weights and gradients, for a model of `parameters` elements.
     pub(crate) fn buffers(&self, parameters: u64) -> Vec<Declared> {
         let names = ["differences", "average model", "previous average model", "reference model"];
         let buffer = |name: &&str| Declared { name: (*name).to_owned(), elements: parameters };

@@ -32,7 +32,7 @@ impl Unit {
         format!("#line 1 \"prelude.cuh\"\n{PRELUDE}{}", self.text())
     }
 
-    /// What stands behind [`PRELUDE`]: in the [namespace](Unit::namespace) what the scalars are, the file, and for each of its
+    /// The source after [`PRELUDE`]: in the [namespace](Unit::namespace) what the scalars are, the file, and for each of its
     /// kernels a check that its parameters have the types that the table hands over. All units' texts may stand in one program.
     pub fn text(self) -> String {
         let (name, text) = (self.source.name, self.source.text);
@@ -62,7 +62,7 @@ impl Unit {
         format!("{}{}", self.source.name.trim_end_matches(".cu"), self.ending())
     }
 
-    /// What stands behind a kernel's name in its symbol.
+    /// The suffix of a kernel's name in its symbol.
     fn ending(self) -> String {
         self.scalars.iter().map(|scalar| format!("_{}", scalar.name())).collect()
     }

@@ -26,7 +26,7 @@ pub trait Clock {
         false
     }
 
-    /// Keeps a device that defers busy with so many fills of memory that nobody reads.
+    /// Keeps a device that defers busy with this number of fills of unused memory.
     ///
     /// # Errors
     /// The device's.

@@ -43,7 +43,7 @@ pub trait Storage {
     /// The device's.
     fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError>;
 
-    /// Told what nobody reads any more; a device whose memory is poisoned writes NaN there.
+    /// Marks values as dead; a device whose memory is poisoned writes NaN there.
     ///
     /// # Errors
     /// The device's.

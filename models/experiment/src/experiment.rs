@@ -23,7 +23,7 @@ use crate::tuner_log::Logged;
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
 pub const THIS_MACHINE: &str = "this-machine";
 
-/// A run's error is the median after each of so many last epochs (Goyal et al. 2017, §5.1).
+/// A run's error is the median of the errors after each of its last epochs, this number of them (Goyal et al. 2017, §5.1).
 const LAST_EPOCHS: u32 = 5;
 
 /// How many samples a step takes.
@@ -104,7 +104,7 @@ macro_rules! fields {
             $($(#[doc = $help] pub $field: $type,)?)*
             /// Samples per step.
             pub batch: Batch,
-            /// Learners on each device: every one of `ranks` becomes so many.
+            /// Learners on each device: each of `ranks` becomes this number of ranks.
             pub learners: u32,
             /// Whether the auto-tuner finds how many learners a device takes.
             pub tunes: bool,
@@ -118,7 +118,7 @@ macro_rules! fields {
             pub target: Target,
             /// The claims of an earlier run, which learners make again.
             pub replay: Option<Arc<[Claim]>>,
-            /// So many epochs at the end of a run are each followed by an evaluation.
+            /// Number of epochs at the end of a run that are each followed by an evaluation.
             pub judged_epochs: u32,
             /// For each key that the file or a flag gives, where.
             pub places: BTreeMap<String, ErrorPlace>,

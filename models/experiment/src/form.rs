@@ -25,13 +25,13 @@ pub enum Style {
 pub trait Items<T: PartialEq>: Sync {
     /// Whether items may begin with a hyphen, so that an error can say what is wrong with them.
     fn is_number(&self) -> bool;
-    /// What one item of a flag stands for.
+    /// Reads one item of a flag.
     fn text(&self, text: &str) -> Result<Vec<T>, String>;
-    /// What one item of a file's list stands for.
+    /// Reads one item of a file's list.
     fn entry(&self, entry: &Entry<'_>) -> Result<Vec<T>, InputError>;
     /// Why a value cannot be in the list of `key` again.
     fn again(&self, _: &T, key: &str) -> String {
-        format!("stands twice in {key}: leave one out")
+        format!("is given twice in {key}: leave one out")
     }
 
     /// The values of a flag, without those that come again.

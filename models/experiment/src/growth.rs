@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// From an epoch on each device has so many learners.
+/// The number of learners of each device from an epoch on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Growth {
     /// On each device.

@@ -14,7 +14,7 @@ use crate::growth::Growth;
 /// Learners on each device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learners {
-    /// So many; with one, ranks and devices are the same.
+    /// A fixed number; with one, ranks and devices are the same.
     Each(u32),
     /// As many as throughput grows with, by more than the threshold of [`Experiment::tuner_threshold`] each.
     Auto,
@@ -74,7 +74,7 @@ impl Experiment {
         if self.algorithms.is_empty() { vec![default_method(learners)] } else { self.algorithms.clone() }
     }
 
-    /// Learners on each device and the epochs that end with so many, from the beginning of a run of `epochs`.
+    /// Learners on each device and the epochs that end with this number, from the beginning of a run of `epochs`.
     pub fn stages(&self, epochs: u32) -> Vec<(u32, u32)> {
         let learners = std::iter::once(self.learners).chain(self.growth.iter().map(|stage| stage.learners));
         let ends = self.growth.iter().map(|stage| stage.epoch).chain([epochs]);
@@ -151,7 +151,7 @@ impl Experiment {
         Err(self.locate(InputError::flag("learners", "auto", message)))
     }
 
-    /// `configuration`, of one learner on each device, with so many; its method becomes what several have by default.
+    /// `configuration`, of one learner on each device, with this number; its algorithm becomes the default of several learners.
     ///
     /// # Errors
     /// Ranks that do not divide among nodes as the experiment asks.

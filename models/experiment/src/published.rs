@@ -68,7 +68,7 @@ pub struct Published {
 /// One published figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Of so many ranks.
+    /// Number of ranks.
     pub ranks: u32,
     /// Of this batch; `None`: of any.
     pub batch_per_rank: Option<u32>,

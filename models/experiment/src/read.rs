@@ -29,7 +29,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     if let Some(entry) = root.get("arm") {
         experiment.arms = arms(&experiment, &entry)?;
     }
-    // Its lists take the place of what stands above them.
+    // Its lists replace the values above them.
     if let Some(entry) = root.get("sweep") {
         sweep(&mut experiment, &entry)?;
     }
@@ -83,7 +83,7 @@ fn arms(experiment: &Experiment, entry: &Entry<'_>) -> Result<Vec<Arm>, InputErr
         let section = item.section("an arm", &keys)?;
         let name = section.need("name", "\"no warm-up\"")?;
         if arms.iter().any(|arm| Ok(arm.name.as_str()) == name.text()) {
-            return Err(name.error("stands twice among the arms: call one otherwise"));
+            return Err(name.error("is the name of two arms: rename one"));
         }
         let mut own = experiment.clone();
         take(&mut own, &section, &["name"])?;

@@ -43,12 +43,12 @@ macro_rules! rows {
             }),
         }
         "learners",
-        "Learners on each device: every rank of --ranks becomes so many, or with auto as many as raise the throughput (sma, \
-         ea-sgd)", {
+        "Learners on each device: each rank of --ranks becomes this number of ranks; auto raises it as long as the throughput \
+         grows (sma, ea-sgd)", {
             value: "M|auto", default: "1", how: &One(learners::FORM, |e, learners: Learners| e.set_learners(learners)),
             flag_of: PREDICT | RUN,
             axis: Some(Axis {
-                help: "Learners on each device (sma, ea-sgd), e.g. 1,2,4: every rank becomes so many", value: "M,…",
+                help: "Learners on each device (sma, ea-sgd), e.g. 1,2,4: each rank becomes this number of ranks", value: "M,…",
                 how: &list(learners::NUMBER, |e| vec![e.learners], |e, learners| e.learners = learners), ..AXIS
             }),
         }
@@ -116,8 +116,8 @@ macro_rules! rows {
             flag_of: PREDICT | RUN | SWEEP, in_arms: false, identify: |e, all| all.set("transport", e.transport),
         }
         "ranks_per_node" ranks_per_node: Option<u32> = None,
-        "Ranks on each node: of a cluster's host so many devices are used, on this machine neighbours make a node; else all of a \
-         host's, or those of a process", {
+        "Ranks on each node: the devices used of each host of a cluster, or the neighbouring ranks that form a node on this \
+         machine [default: all devices of a host, or the ranks of a process]", {
             value: "N", how: &One(COUNT, |e, count| e.ranks_per_node = Some(count)), flag_of: PREDICT | RUN,
             identify: |e, all| all.set_some("ranks_per_node", e.ranks_per_node),
         }
@@ -168,7 +168,7 @@ macro_rules! rows {
             reads: Reads::Run, identify: |e, all| all.set("seed", e.seed),
         }
         "seeds" seeds: u32 = 1,
-        "Train with so many seeds in turn, e.g. 5: seed, seed + 1, …; the error is shown with mean and standard deviation", {
+        "Number of seeds to train with in turn, e.g. 5: seed, seed + 1, …; the error is shown with mean and standard deviation", {
             value: "N", default: "1", how: &One(COUNT, |e, seeds| e.seeds = seeds), flag_of: RUN, in_arms: false,
             reads: Reads::Run, unlike: Unlike::Noted(unlike::seeds),
         }

@@ -37,7 +37,7 @@ struct List {
     exchanges: bool,
     /// Its values; none of the scales, which are not the experiment's.
     choices: Vec<Choice>,
-    /// How many values it has, and how many points one of them stands for before the next comes.
+    /// How many values it has, and the number of consecutive points that share one value.
     length: u64,
     stride: u64,
 }
@@ -314,7 +314,7 @@ impl Sweep {
             let point = Point(number);
             let at = |key| self.position(&point, key);
             if alone[at("ranks")] && own_device[at("learners")] && exchanges.iter().any(|key| at(key) != 0) {
-                // A single rank exchanges nothing and stands once.
+                // A single rank exchanges nothing: one point.
                 continue;
             }
             let cut = &cuts[at("model")][at("bucket")];

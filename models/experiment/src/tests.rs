@@ -108,7 +108,7 @@ fn nodes_are_hosts_or_neighbours() {
     assert_eq!(configuration.job.node_sizes, Some(vec![3, 3]));
 }
 
-/// What stands in the file replaces what the recipe says, wherever it stands.
+/// The file's keys replace the recipe's, wherever they are.
 #[test]
 fn a_recipe_is_where_an_experiment_begins() {
     let e = with("recipe = \"goyal2017\"\n[optimizer]\nlearning_rate = 0.05\n[init]\nresidual_gamma = 1").unwrap();
@@ -178,7 +178,7 @@ fn mistakes_are_told_where_they_stand() {
         ("rank = [1]", "e.toml:3", "did you mean ranks?"),
         ("ranks = [1, 0]", "e.toml:3", "0: ranks must be a whole number from 1"),
         ("ranks = []", "e.toml:3", "at least one item"),
-        ("ranks = [2, 2]", "e.toml:3", "stands twice"),
+        ("ranks = [2, 2]", "e.toml:3", "is given twice"),
         ("ranks = \"2\"", "e.toml:3", "whole number"),
         ("batch_per_rank = -1", "e.toml:3", "whole number from 1"),
         ("batch_per_rank = 1\nglobal_batch = 2", "e.toml:4", "one of the two"),

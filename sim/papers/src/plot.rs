@@ -55,10 +55,10 @@ pub(super) struct Line {
     pub(super) points: Vec<Point>,
 }
 
-/// What stands at each value of the axis to the right.
+/// The values of a line, in the order of the horizontal axis.
 #[derive(Debug, Clone)]
 pub(super) enum Of {
-    /// A quantity of a configuration, as of a row that nobody has published.
+    /// A predicted quantity of a configuration, without a published value.
     Rows(Vec<Row>),
     /// An allreduce alone.
     Exchanges(Vec<Exchange>),
@@ -81,7 +81,7 @@ pub(super) struct Point {
     /// Its row's name.
     pub(super) row: String,
     pub(super) x: f64,
-    /// In the axis's unit; none where the figure published is `x`, so that the point stands on the line.
+    /// In the axis's unit; none where the figure published is `x`, so that the point lies on the line.
     pub(super) y: Option<f64>,
 }
 

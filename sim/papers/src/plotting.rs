@@ -1,6 +1,6 @@
 //! Plots: the shapes of a paper's figures, from predictions of the same machine as its rows.
 //!
-//! A plot is lines of configurations that differ in one key, and points, each of which is a row whose configuration stands on the
+//! A plot is lines of configurations that differ in one key, and points, each of which is a row whose configuration is on the
 //! line. So a point is a number of the paper's text or follows from two of them; nothing can be read off an image.
 
 mod across;

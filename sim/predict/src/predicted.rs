@@ -23,7 +23,7 @@ pub struct Predicted {
     pub step_time_s: f64,
     /// Samples per second over all ranks.
     pub images_per_s: f64,
-    /// Seconds per step in which computation stands still.
+    /// Seconds per step in which no computation runs.
     pub exposed_comm_s: f64,
     /// What bounds the step.
     pub bound: Bound,

@@ -1,6 +1,6 @@
 //! What the fast system keeps of a resource: its users, what they could take, and what filling gives out.
 
-/// Nobody uses the resource.
+/// No activity uses the resource.
 pub(super) const FREE: u32 = u32::MAX;
 /// Its users stand in its list.
 pub(super) const SHARED: u32 = u32::MAX - 1;

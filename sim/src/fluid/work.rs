@@ -10,7 +10,7 @@ use super::share;
 pub(super) struct Component {
     pub(super) groups: Vec<u32>,
     pub(super) resources: Vec<u32>,
-    /// The class that stands in the schedule for it, or none.
+    /// The class that is in the schedule on its behalf, or none.
     pub(super) leader: u32,
     /// Whether its speeds were found by filling, so that each class's draft names its neck.
     pub(super) filled: bool,

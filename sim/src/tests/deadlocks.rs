@@ -20,7 +20,7 @@ fn a_server_that_leaves_an_exchange_out() {
         task.after.clear();
     }
     let world = World::host(3, 3);
-    let error = world.predict(&program, &Flat::default(), &SimOptions::default()).expect_err("nobody serves");
+    let error = world.predict(&program, &Flat::default(), &SimOptions::default()).expect_err("no server runs");
     let SimError::Deadlock(waiting) = &error else { panic!("{error}") };
     let exchange = program.roles[0].exchanges().next().map(|(id, _)| program.roles[0].tasks[id].name.clone());
     assert_eq!(Some(&waiting[0].task), exchange.as_ref());
@@ -35,7 +35,7 @@ fn a_server_that_takes_part_in_nothing() {
     let mut program = dedicated();
     program.roles[1].tasks.clear();
     let error =
-        World::host(3, 3).predict(&program, &Flat::default(), &SimOptions::default()).expect_err("nobody serves");
+        World::host(3, 3).predict(&program, &Flat::default(), &SimOptions::default()).expect_err("no server runs");
     assert!(error.to_string().ends_with("from rank 2, which has ended"), "{error}");
 }
 

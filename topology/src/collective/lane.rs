@@ -84,7 +84,7 @@ impl Sent {
         Sent { messages: u64::from(elements > 0), elements }
     }
 
-    /// As much again, so many times.
+    /// The same steps, repeated this number of times.
     pub(super) fn times(self, count: u64) -> Sent {
         Sent { messages: self.messages * count, elements: self.elements * count }
     }

@@ -19,7 +19,7 @@ macro_rules! owners {
         #[derive(Debug)]
         pub(super) struct $name($raw);
 
-        // SAFETY: it is plain data of the library, and belongs to nobody else.
+        // SAFETY: it is plain data of the library, which this value alone owns.
         unsafe impl Send for $name {}
 
         impl $name {

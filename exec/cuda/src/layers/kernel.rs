@@ -84,7 +84,7 @@ impl<A: Activation> Kernel<A> {
         assert!(script.taken() <= self.scratch_bytes, "a backward pass takes {} bytes of scratch", script.taken());
     }
 
-    /// Samples of a batch whose output has so many elements.
+    /// Samples of a batch whose output has this number of elements.
     pub(super) fn batch(&self, elements: u64) -> u32 {
         let samples = elements / self.output;
         assert!(

@@ -47,7 +47,7 @@ pub struct Forward<'a, A> {
 /// What a backward pass reads and writes; nothing is computed for what is not wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Gradients<'a, A> {
-    /// Those of the last forward pass; anything where [`lockstep_models::memory::Reads`] says that nobody reads them.
+    /// Those of the last forward pass; anything where [`lockstep_models::memory::Reads`] says that no kernel reads them.
     pub inputs: &'a [View<A>],
     /// That of the last forward pass; as `inputs`.
     pub output: View<A>,

@@ -25,14 +25,14 @@ impl<A: Activation> Clock for Rank<A> {
         self.ballast = Some(memory);
         let stream = self.lanes.give(Lane::Compute);
         for _ in 0..times {
-            // SAFETY: the memory is this rank's, which nobody reads.
+            // SAFETY: the memory is this rank's, which no kernel reads.
             unsafe { stream.fill(address, 0, bytes) }?;
         }
         Ok(())
     }
 
     fn mark(&mut self) -> Result<Mark, DeviceError> {
-        // What is left undone is the next chain's, marked or not: times are those of a step that nobody marks.
+        // What is left undone is the next chain's, marked or not: times are those of a step without marks.
         self.give_gathered()?;
         self.due.mark(&mut self.lanes)
     }

@@ -46,7 +46,7 @@ impl<A: Activation> Staging for Rank<A> {
         let memory = DeviceMemory::new(&self.gpu.context, "parts of sums that arrive", bytes, Fill::Poison)?;
         let address = memory.address();
         self.landings.push(memory);
-        // SAFETY: as above, and nobody else knows of it.
+        // SAFETY: as above, and no other pointer to it exists.
         Ok(unsafe { RegionMut::on(self.port(), address, elements) })
     }
 

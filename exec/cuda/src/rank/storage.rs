@@ -48,7 +48,7 @@ impl<A: Activation> Storage for Rank<A> {
         self.flush()?;
         let (each, arena, stream) = (A::SCALAR.bytes(), self.arena()?, self.lanes.give(Lane::Compute));
         for range in ranges {
-            // SAFETY: the ranges are the plan's, within the arena, and nobody reads them any more.
+            // SAFETY: the ranges are the plan's, within the arena, and no kernel reads them any more.
             unsafe { stream.fill(arena + range.start as u64 * each, 0xff, range.len() as u64 * each) }?;
         }
         Ok(())

@@ -23,7 +23,7 @@ kernels! {
         rectified: bool,
     }
 
-    /// The gradients towards the input and the addend; `y` is wanted where an addition stands before a ReLU.
+    /// The gradients towards the input and the addend; `y` is wanted where an addition precedes a ReLU.
     BatchNormBackward<A> = BATCH_NORM::batch_norm_backward on Geometry::groups(all),
         all = product([samples, channels, plane]); {
         d_y: View<A>[all],

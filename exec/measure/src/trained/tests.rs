@@ -57,7 +57,7 @@ fn what_cannot_be_is_refused_with_line_and_cure() {
         ("accumulate = 2", "acumulate = 2", "an arm has no key acumulate: did you mean accumulate?"),
         ("accumulate = 2", "seed = 2", "an arm has no key seed"),
         ("name = \"large\"\n", "", "an arm: lacks the key name"),
-        ("name = \"large\"", "name = \"small\"", "stands twice among the arms"),
+        ("name = \"large\"", "name = \"small\"", "is the name of two arms"),
         ("accumulate = 2", "accumulate = 0", "e.toml:13: accumulate = 0: accumulate must be"),
         ("accumulate = 2", "batch_per_rank = 1\nglobal_batch = 2", "give one of the two"),
     ] {

@@ -1,4 +1,4 @@
-//! One segment of a training: so many steps on the ranks of a launch, watched over, with progress and metrics.
+//! One segment of a training: a number of steps on the ranks of a launch, with watchdog, progress and metrics.
 
 use lockstep_exec::{
     Arenas, Evaluations, ExecError, Flight, InjectedFault, Observer, Order, RunOptions, Snapshot, State,
@@ -87,7 +87,7 @@ impl Observer for Follower<'_> {
 }
 
 impl Training<'_> {
-    /// So many steps of the run, from the beginning or from what an earlier segment left.
+    /// Runs a number of steps, from the beginning or from the state of an earlier segment.
     ///
     /// # Errors
     /// As [`Training::run`].

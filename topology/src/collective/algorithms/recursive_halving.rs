@@ -2,7 +2,7 @@
 //!
 //! Reduce-scatter of Thakur et al. 2005 §4.1, as in MPICH: for p a power of two log2 p rounds, and n(p − 1)/p elements sent by each
 //! member. For any other p the first 2r members, r = p − 2^⌊log2 p⌋, pair up: the even one hands its buffer to the odd one before,
-//! and gets its part back behind. In between an odd member stands for both, whose parts lie side by side.
+//! and gets its part back behind. In between, an odd member acts for both, whose parts lie side by side.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ impl RecursiveHalving {
         self.members - self.halving()
     }
 
-    /// The first member that the halving member `index` stands for; the end for the last index.
+    /// The first member that the halving member `index` acts for; the end for the last index.
     fn first(&self, index: u32) -> u32 {
         index + index.min(self.pairs())
     }
@@ -62,7 +62,7 @@ impl Lanes for RecursiveHalving {
         self.members.ilog2() + u32::from(self.pairs() > 0) + u32::from(2 * self.pairs() > self.halving())
     }
 
-    /// All of a lane, or its half where there is one lane and nobody hands over a buffer.
+    /// All of a lane, or its half where there is one lane and no member hands over a buffer.
     fn largest_message(&self, split: &Split) -> u64 {
         match self.members {
             1 => 0,

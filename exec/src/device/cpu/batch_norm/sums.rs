@@ -1,5 +1,5 @@
 //! Batch normalisation's sums over sixteen planes side by side, in registers; each plane's terms are added in the order of
-//! [`crate::simd::sum_pairs`]. Beside each fast loop stands the obvious one.
+//! [`crate::simd::sum_pairs`]. Each fast loop has the obvious one beside it.
 
 use super::super::register_tiles::available;
 use crate::simd::sums_of_sixteen;
