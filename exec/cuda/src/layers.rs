@@ -42,6 +42,7 @@ mod image;
 mod joining;
 mod kernel;
 mod loss;
+mod of_input;
 mod pass;
 mod script;
 mod slopes;

@@ -1,0 +1,54 @@
+//! Layers that are a function of each element whose slope follows from the input.
+
+/// Makes such a layer: its variant, its file of kernels, and a struct for each of its two kernels.
+macro_rules! of_input {
+    ($layer:ident, $file:literal: $forward:ident = $value:ident, $backward:ident = $slope:ident) => {
+        use $crate::kernel::{Source, kernels, source};
+        use $crate::layers::head::{Head, Wanted};
+        use $crate::layers::pass::{Forward, Gradients};
+        use $crate::layers::script::{Script, count};
+        use $crate::{Activation, Geometry, View, ViewMut};
+
+        const SOURCE: Source = source!($file);
+
+        kernels! {
+            #[doc = concat!("Output of the layer `", stringify!($layer), "` from its input.")]
+            $forward<A> = SOURCE::$value on Geometry::groups(all), all = u64::from(elements); {
+                x: View<A>[all],
+                y: ViewMut<A>[all],
+                elements: u32,
+            }
+
+            #[doc = concat!("The gradient before the layer `", stringify!($layer), "` from its input.")]
+            $backward<A> = SOURCE::$slope on Geometry::groups(all), all = u64::from(elements); {
+                d_y: View<A>[all],
+                x: View<A>[all],
+                d_x: ViewMut<A>[all],
+                elements: u32,
+                accumulate: bool,
+            }
+        }
+
+        /// The head of such a layer.
+        pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+            matches!(of.layer, lockstep_models::Layer::$layer).then(|| Box::new($layer) as Box<dyn Head<A>>)
+        }
+
+        /// The layer.
+        struct $layer;
+
+        impl<A: Activation> Head<A> for $layer {
+            fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {
+                let (x, y, elements) = (of.inputs[0], of.output, count(of.output.elements()));
+                script.launch(&$forward { x, y, elements });
+            }
+
+            fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
+                let Some((d_x, accumulate)) = of.d_input() else { return };
+                let (d_y, x, elements) = (of.d_output, of.inputs[0], count(d_x.elements()));
+                script.launch(&$backward { d_y, x, d_x, elements, accumulate });
+            }
+        }
+    };
+}
+pub(super) use of_input;
