@@ -1,6 +1,6 @@
 //! How fast the simulator is, unfolded: ring allreduces of 100 MiB on a star and on a tree, and the quickstart's programs.
 //!
-//! `cargo run --release -p lockstep-sim --example engine_bench [LOAD [RANKS]]` prints the median wall clock of three runs
+//! `cargo run --release -p lockstep-benches --bin engine_bench [LOAD [RANKS]]` prints the median wall clock of three runs
 //! and the most memory that the process has held; LOAD is the beginning of a load's name.
 //!
 //! `star`: hosts of one core in rank order, whose threads differ by 1 %, so that no two messages stay in step.

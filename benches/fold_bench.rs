@@ -1,6 +1,6 @@
 //! One folded load of the simulator as one line of CSV: wall seconds, simulated seconds and peak memory of the process.
 //!
-//! `cargo run --release -p lockstep-sim --example fold_bench ring 1048576` (or `hierarchical`, `step`) times an allreduce of
+//! `cargo run --release -p lockstep-benches --bin fold_bench ring 1048576` (or `hierarchical`, `step`) times an allreduce of
 //! 100 MiB, or a step of S-SGD, among that many GPUs (a power of two from 64) of hosts with eight on an NVSwitch and one
 //! NIC, on a non-blocking fat tree of up to three levels. Wall time includes reading the cluster; columns: load, GPUs,
 //! wall_s, of it cluster_s, simulated_s, representatives, peak_kib.

@@ -1,6 +1,6 @@
 //! Where a training step's time goes on the CPU kernels alone: µs per image of every chain and pass, and images per second.
 //!
-//! `cargo run --release --workspace --example kernel_bench -- MODEL BATCH THREADS SECONDS [quiet]`, of which all may be left out
+//! `cargo run --release -p lockstep-benches --bin kernel_bench -- MODEL BATCH THREADS SECONDS [quiet]`, of which all may be left out
 //! from the right, prints a line per chain and the rate of whole steps over synthetic images; `quiet` leaves the lines out. Times
 //! are medians of the steps.
 

@@ -1,6 +1,6 @@
 //! Runs single layers and whole models on tensors from standard input, so that another program can hold its own beside them.
 //!
-//! `cargo run --release -p lockstep-exec --example kernel_server -- MODEL SAMPLES [THREADS]` answers commands, each a line and
+//! `cargo run --release -p lockstep-benches --bin kernel_server -- MODEL SAMPLES [THREADS]` answers commands, each a line and
 //! then tensors: 32-bit numbers, little-endian, without headers, since both sides know their sizes from `describe`.
 //! `tests/pytorch/agree.py` is such a program. Dropout is off: it passes everything.
 //!

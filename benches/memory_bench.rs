@@ -1,6 +1,6 @@
 //! The memory transport between two threads: latency of a message, bandwidth of copies and sums, and allreduces.
 //!
-//! `target/release/examples/memory_bench`; medians. Latency is half a round trip, spinning and sleeping.
+//! `target/release/memory_bench`; medians. Latency is half a round trip, spinning and sleeping.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! Our allreduces over MPI beside the library's own, in the same job: medians of alternating repetitions and their ratio.
 //!
-//! `mpirun --oversubscribe -n 2 target/release/examples/mpi_bench [--chunk ELEMENTS] [--window LANES] [SIZE …]`, e.g. with
+//! `mpirun --oversubscribe -n 2 target/release/mpi_bench [--chunk ELEMENTS] [--window LANES] [SIZE …]`, e.g. with
 //! sizes `4KiB 100MiB`. A time is that of the slowest rank, from a common start; ratios below 1 are in our favour.
 
 use std::sync::Arc;

@@ -17,7 +17,7 @@ if [ -z "${PYTHON:-}" ] && ! "$python" -c 'import torch' 2>/dev/null; then
     python3 -m venv .venv-torch
     .venv-torch/bin/pip install --quiet --disable-pip-version-check torch numpy
 fi
-cargo build --quiet --release --workspace --bin lockstep --example kernel_server
+cargo build --quiet --release --workspace --bin lockstep --bin kernel_server
 
 theirs() {
     case $1 in
@@ -26,7 +26,7 @@ theirs() {
     esac
     layout=$1
     shift
-    "$python" benches/pytorch_step.py target/release/examples/kernel_server "$model" --batch "$batch" \
+    "$python" benches/pytorch_step.py target/release/kernel_server "$model" --batch "$batch" \
         --threads "$threads" --ranks "$ranks" --seconds "$seconds" --layout "$layout" "$@" 2>/dev/null
 }
 

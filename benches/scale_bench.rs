@@ -1,6 +1,6 @@
 //! One load of the simulator as one line of CSV: wall seconds, simulated seconds and peak memory of the process.
 //!
-//! `cargo run --release -p lockstep-sim --example scale_bench ring 1024` (or `even-ring`, `halving-doubling`, `tree`, `flows`). The same
+//! `cargo run --release -p lockstep-benches --bin scale_bench ring 1024` (or `even-ring`, `halving-doubling`, `tree`, `flows`). The same
 //! loads on the same platforms as `benches/simgrid.cpp`; `benches/simgrid.sh` runs the two side by side. Wall time includes
 //! reading the cluster.
 

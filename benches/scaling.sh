@@ -16,8 +16,8 @@ if [ $# -gt 0 ]; then
     shift 2
     case $tool in
     lockstep)
-        cargo build --quiet --release -p lockstep-sim --example scale_bench
-        program=target/release/examples/scale_bench
+        cargo build --quiet --release -p lockstep-benches --bin scale_bench
+        program=target/release/scale_bench
         ;;
     simgrid)
         mkdir -p target/tools

@@ -17,13 +17,13 @@ repetitions=${1:-3}
 
 mkdir -p target/tools
 g++ -std=c++17 -O2 -o target/tools/simgrid-bench benches/simgrid.cpp -lsimgrid
-cargo build --quiet --release -p lockstep-sim --example scale_bench
+cargo build --quiet --release -p lockstep-benches --bin scale_bench
 
 rows=$(mktemp)
 trap 'rm -f "$rows"' EXIT
 while [ $# -ge 2 ]; do
     for _ in $(seq "$repetitions"); do
-        target/release/examples/scale_bench "$1" "$2" >>"$rows"
+        target/release/scale_bench "$1" "$2" >>"$rows"
         target/tools/simgrid-bench "$1" "$2" >>"$rows"
     done
     shift 2

@@ -1,6 +1,6 @@
 //! How fast one training step is predicted: ResNet-50 (161 gradient tensors) on 256 GPUs, exchanges behind the backward pass.
 //!
-//! `cargo run --release -p lockstep-sim --example step_bench padded` prints the median wall clock of predictions, everything
+//! `cargo run --release -p lockstep-benches --bin step_bench padded` prints the median wall clock of predictions, everything
 //! from the job to the prediction included, and how they fold; with `exact`, exchanges keep their lengths, and few do. A
 //! number behind that times a sweep of so many distinct points on two threads.
 

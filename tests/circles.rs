@@ -30,7 +30,7 @@ struct Module {
 /// The modules of one crate by their paths.
 type Modules = BTreeMap<Names, Module>;
 
-/// Packages of the workspace with their folders.
+/// Packages of the workspace that are libraries, with their folders.
 fn packages() -> Vec<(String, PathBuf)> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -41,7 +41,10 @@ fn packages() -> Vec<(String, PathBuf)> {
     let packages = metadata["packages"].as_array().expect("packages").iter();
     let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
     let folder = |package: &serde_json::Value| Path::new(&text(&package["manifest_path"])).with_file_name("src");
-    packages.map(|package| (text(&package["name"]), folder(package))).collect()
+    packages
+        .map(|package| (text(&package["name"]), folder(package)))
+        .filter(|(_, src)| src.join("lib.rs").exists())
+        .collect()
 }
 
 /// The files of a crate by the path of the module that each is; tests are left out.
