@@ -144,6 +144,7 @@ impl<E: Copy> Events<E> {
     }
 
     /// The next event, with its time.
+    #[inline]
     pub(crate) fn peek(&mut self) -> Option<(Time, E)> {
         if let Some((time, event)) = self.ready.front() {
             return Some((Time(*time), *event));
@@ -172,20 +173,26 @@ impl<E: Copy> Events<E> {
         (slot as u32, (self.slots[slot].len() - 1) as u32)
     }
 
-    /// The earliest event: it lies in the first slot of the lowest level that holds something.
+    /// Where the earliest event lies.
+    #[inline]
     fn find(&mut self) -> Option<Place> {
         if self.first.is_none() && self.live > 0 {
-            let level = self.filled.iter().position(|filled| *filled != 0)?;
-            let slot = level * SLOTS + self.filled[level].trailing_zeros() as usize;
-            let (mut time, mut index) = (u64::MAX, 0);
-            for (at, (other, _)) in self.slots[slot].iter().enumerate() {
-                if *other < time {
-                    (time, index) = (*other, at);
-                }
-            }
-            self.first = Some(Place { time: self.slots[slot][index].0, slot: slot as u32, index: index as u32 });
+            self.first = self.search();
         }
         self.first
+    }
+
+    /// Looks for the earliest event: it lies in the first slot of the lowest level that holds something.
+    fn search(&self) -> Option<Place> {
+        let level = self.filled.iter().position(|filled| *filled != 0)?;
+        let slot = level * SLOTS + self.filled[level].trailing_zeros() as usize;
+        let (mut time, mut index) = (u64::MAX, 0);
+        for (at, (other, _)) in self.slots[slot].iter().enumerate() {
+            if *other < time {
+                (time, index) = (*other, at);
+            }
+        }
+        Some(Place { time: self.slots[slot][index].0, slot: slot as u32, index: index as u32 })
     }
 
     /// Moves the base to the earliest event, and those in its slot to the levels below.
