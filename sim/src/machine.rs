@@ -34,7 +34,7 @@ struct DeviceResources {
 
 /// All resources of a run.
 #[derive(Debug, Clone, Default)]
-pub struct Resources {
+pub(crate) struct Resources {
     all: Vec<Resource>,
     devices: Vec<Option<DeviceResources>>,
     wires: Vec<Option<ResourceId>>,

@@ -2,18 +2,14 @@
 //!
 //! Bytes are those of the payload: a wire's capacity is what headers leave of its line rate.
 
-mod alpha_beta;
 mod connection;
 mod incast;
-mod max_min;
 mod ports;
 mod slow_start;
 
-pub use alpha_beta::AlphaBeta;
 pub(crate) use connection::{Connections, Terms};
-pub use max_min::MaxMin;
 
-use lockstep_topology::cluster::Route;
+use lockstep_topology::cluster::{Route, Sharing};
 use lockstep_topology::{Cluster, InputError};
 
 use crate::fluid::{ClassId, Fluid, Use};
@@ -22,37 +18,44 @@ use crate::platform::NetworkModel;
 
 /// What carries the transfers of one route, once the route's latency is over.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Carrier {
+pub(crate) enum Carrier {
     /// So many bytes per second, whatever else goes on.
     Alone(f64),
     /// Activities of this class, a unit of work being a byte.
     Shared(ClassId),
 }
 
-/// A network model: asked once for each route, when its first message comes along.
-pub trait Network {
+impl NetworkModel {
     /// Prepares the transfers over `route`, none faster than `cap` bytes per second (infinite: only the route's own caps),
-    /// which take `taps` of the memories at its ends.
+    /// which take `taps` of the memories at its ends; asked once for each route, when its first message comes along.
+    ///
+    /// Under α-β a message takes its bytes at the least rate and cap of its route, whatever else goes on: the network of
+    /// the closed forms (Hockney 1994). Under max-min each wire is a resource that the transfers crossing it share; a wire
+    /// crossed twice is used twice, and a link that is no common good (one core's copying) caps each transfer instead.
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.
-    fn carrier(
-        &self,
+    pub(crate) fn carrier(
+        self,
         cluster: &Cluster,
         route: &Route,
         cap: f64,
         taps: &[Use],
         resources: &mut Resources,
         fluid: &mut dyn Fluid,
-    ) -> Result<Carrier, InputError>;
-}
-
-impl NetworkModel {
-    /// The model itself.
-    pub fn model(self) -> &'static dyn Network {
-        match self {
-            NetworkModel::AlphaBeta => &AlphaBeta,
-            NetworkModel::MaxMin => &MaxMin,
+    ) -> Result<Carrier, InputError> {
+        if self == NetworkModel::AlphaBeta {
+            return Ok(Carrier::Alone(route.transport.rate.bytes_per_s().min(cap)));
         }
+        let mut cap = route.transport.cap.map_or(cap, |own| own.bytes_per_s().min(cap));
+        let mut uses = Vec::with_capacity(route.links.len());
+        for id in &route.links {
+            let link = cluster.link(*id);
+            match link.sharing {
+                Sharing::PerTransfer => cap = cap.min(link.payload().bytes_per_s()),
+                Sharing::Shared => uses.push(Use::one(resources.wire(cluster, link, fluid)?)),
+            }
+        }
+        resources.transfer(cap, &uses, taps, fluid).map(Carrier::Shared)
     }
 }

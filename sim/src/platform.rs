@@ -15,15 +15,7 @@ pub enum NetworkModel {
     MaxMin,
 }
 
-impl NetworkModel {
-    /// As `--network` takes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            NetworkModel::AlphaBeta => "alpha-beta",
-            NetworkModel::MaxMin => "max-min",
-        }
-    }
-}
+lockstep_topology::named!(NetworkModel, "network": AlphaBeta = "alpha-beta", MaxMin = "max-min");
 
 /// A cluster with ranks on it.
 #[derive(Clone, Copy)]

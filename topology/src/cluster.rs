@@ -38,7 +38,8 @@ mod wire_table;
 
 use std::path::Path;
 
-use crate::{DESCRIPTION, ErrorPlace, InputError, nearest, read_text};
+use crate::document::near_or;
+use crate::{DESCRIPTION, ErrorPlace, InputError, read_text};
 pub use copy::HostBuffer;
 pub use describe::Table;
 pub use fabric::{Fabric, Routing};
@@ -55,7 +56,7 @@ pub use parts::{
 };
 use petgraph::graph::{DiGraph, NodeIndex};
 pub use protocol::{Incast, Protocol, Rendezvous, Stack};
-pub use provenance::Provenance;
+pub use provenance::{Origin, Provenance};
 pub use route::Route;
 pub use scale::Figure;
 pub use transport::Transport;
@@ -128,8 +129,7 @@ impl Cluster {
         }
         if !name.ends_with(".toml") {
             let names = PRESETS.map(|(name, _)| name);
-            let near = nearest(name, names);
-            let cure = if near.is_empty() { names.join(", ") } else { near.join(", ") };
+            let cure = near_or(name, names, || names.to_vec());
             let message = format!("no such cluster; did you mean {cure}? A file's path must end in .toml");
             return Err(InputError::flag("cluster", name_or_path, message));
         }
@@ -179,19 +179,6 @@ impl Cluster {
     /// The device with this id, if there is one.
     pub fn device(&self, id: DeviceId) -> Option<&Device> {
         self.devices.get(id.0 as usize)
-    }
-
-    /// The device called `name`, e.g. `node0.gpu1`.
-    ///
-    /// # Errors
-    /// An unknown name, with the nearest ones.
-    pub fn device_named(&self, name: &str) -> Result<&Device, InputError> {
-        let unknown = || {
-            let near = nearest(name, self.devices.iter().take(10_000).map(|device| device.name.as_str()));
-            let hint = if near.is_empty() { &self.devices[0].name } else { &near.join(", ") };
-            InputError::new(&self.name, name, format!("no such device; did you mean {hint}?"))
-        };
-        self.devices.iter().find(|device| device.name == name).ok_or_else(unknown)
     }
 
     /// Every direction of every wire, by id.

@@ -215,6 +215,16 @@ impl<'a> Table<'a> {
     }
 }
 
+/// The names nearest to `wanted`, or the `others` where none is near; joined by commas.
+pub fn near_or<'a>(
+    wanted: &str,
+    names: impl IntoIterator<Item = &'a str>,
+    others: impl FnOnce() -> Vec<&'a str>,
+) -> String {
+    let near = nearest(wanted, names);
+    if near.is_empty() { others() } else { near }.join(", ")
+}
+
 /// "did you mean", or all that there is.
 pub fn suggestion<'a>(wanted: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     let near = nearest(wanted, names.clone());

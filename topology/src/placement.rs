@@ -169,17 +169,10 @@ impl Placement {
 
     /// Sizes of the runs of consecutive `ranks` that share a host: the nodes of a hierarchical group.
     ///
-    /// Ranks of a scattered placement make runs of one; put them in [`Placement::host_order`] first.
+    /// Ranks of a scattered placement make runs of one; sort them by host first.
     pub fn node_sizes(&self, ranks: &[Rank]) -> Vec<u32> {
         let nodes = ranks.chunk_by(|a, b| self.host(*a) == self.host(*b));
         nodes.map(|node| node.len() as u32).collect()
-    }
-
-    /// The same ranks, host by host, in their order within each.
-    pub fn host_order(&self, ranks: &[Rank]) -> Vec<Rank> {
-        let mut ordered = ranks.to_vec();
-        ordered.sort_by_key(|rank| self.host(*rank));
-        ordered
     }
 }
 

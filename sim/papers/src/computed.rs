@@ -3,116 +3,184 @@
 use std::sync::Arc;
 
 use lockstep_models::memory::{Plan, Reuse};
-use lockstep_models::{Job, Model, Pass, Program, Strategy};
+use lockstep_models::{Job, Model, Pass, Strategy};
 use lockstep_sim::{CollectiveRun, FoldRule, Held, Platform, Roofline, SimError};
 use lockstep_sim::{shuffle_time, simulate_collective};
+use lockstep_topology::document::{Entry, Table};
 use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};
-use lockstep_topology::{Placement, PlacementRule, Schedule};
+use lockstep_topology::{Placement, PlacementRule, Schedule, unknown_name};
 
 use super::unit::Dimension;
 
 /// Bytes of an fp32 element.
 const ELEMENT_BYTES: f64 = 4.0;
 
+/// Keys of a `computed` table.
+const KEYS: [&str; 13] = [
+    "what",
+    "model",
+    "samples",
+    "workers",
+    "bandwidth",
+    "seconds",
+    "algorithm",
+    "than",
+    "cluster",
+    "bytes",
+    "features",
+    "flops",
+    "strategy",
+];
+
+/// What an exchange is of: one buffer of `bytes`, or a buffer for the gradients of each layer of `model`.
+const BUFFERS: &str = "bytes or model";
+
 /// A closed form and what it is taken of.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Computed {
-    /// Learnable parameters.
-    Parameters(String),
-    /// Their bytes.
-    ParameterBytes(String),
-    /// Bytes of all weights but biases (Iandola et al. 2016, Eq. 1).
-    WeightBytes(String),
-    /// Bytes of what convolutions and dense layers take in for so many samples (Eq. 2).
-    InputBytes(String, u32),
-    /// FLOPs of forward and backward passes of so many samples, the backward pass twice the forward one (Table 1).
-    TrainingWork(String, u32),
-    /// Seconds in which a dedicated server of one wire takes in and gives back the weights of so many workers, both at once.
-    ServerTime(String, u32, Bandwidth),
-    /// Seconds of a reduction tree up and down among so many workers, the weights in one piece (Eq. 4).
-    TreeTime(String, u32, Bandwidth),
-    /// Bytes per second that exchanging all gradients in the time of a backward pass takes (Goyal et al. 2017 §4.3).
-    ExchangeRate(String, f64),
-    /// Steps of an allreduce among so many.
-    Rounds(Algorithm, u32),
-    /// Bytes that each of so many members sends in an allreduce over those of the buffer.
-    BytesFactor(Algorithm, u32),
-    /// What convolutions and dense layers take in for so many samples over all weights, both in bytes (Iandola et al. 2016, Table 1).
-    DataOverWeights(String, u32),
-    /// Seconds in which so many workers at so many FLOP/s each do their part of a square product for one sample (Krizhevsky 2014,
-    /// footnote 4).
-    ProductTime(u32, u32, f64),
-    /// Seconds in which a worker takes in what one sample has of so many features (as there).
-    TransferTime(u32, Bandwidth),
-    /// Passes of a step: a scheme's through dense layers, forward and backward, and both through the convolutions (Fig. 2).
-    Passes(String, Strategy, u32),
-    /// Bytes of all outputs and gradients of so many samples, each in a place of its own (Koliousis et al. 2019 §4.5).
-    OutputBytes(String, u32),
-    /// The share of these that a plan saves which counts the references of operators (as there).
-    PlanSaving(String, u32),
-    /// How many times as long as another algorithm one takes among so many hosts of a cluster: over each layer's gradients of a
-    /// model, or over so many bytes (Goyal et al. 2017 §4.1).
-    ExchangeRatio(Box<ExchangeRatio>),
-    /// Seconds in which so many nodes of a cluster that hold so many bytes of samples together shuffle them (Kumar et al. 2018 §4.1).
-    ShuffleTime(String, u32, u64),
+#[derive(Debug, Clone)]
+pub struct Computed {
+    form: &'static Form,
+    of: Given,
 }
 
-/// Two algorithms among the same hosts.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ExchangeRatio {
-    /// The cluster.
-    pub cluster: String,
-    /// Its hosts that take part, each with one member.
-    pub workers: u32,
-    /// What is exchanged.
-    pub buffers: Buffers,
-    /// The algorithm whose time is divided by.
-    pub algorithm: Algorithm,
-    /// And the one whose time is divided.
-    pub than: Algorithm,
+/// A closed form: its name, what its unit must measure, the keys that it takes, in the order in which they are read.
+#[derive(Debug)]
+struct Form {
+    name: &'static str,
+    dimension: Dimension,
+    keys: &'static [&'static str],
+    value: fn(&Given) -> Result<f64, InputError>,
 }
 
-/// What is exchanged, buffer by buffer.
+/// What stands under the keys; those that a form does not take are left as they are made.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Buffers {
-    /// The gradients of each of a model's layers.
-    Layers(String),
-    /// One buffer of so many bytes.
-    Bytes(u64),
+struct Given {
+    model: String,
+    cluster: String,
+    samples: u32,
+    workers: u32,
+    features: u32,
+    bytes: Option<u64>,
+    bytes_per_s: f64,
+    seconds: f64,
+    flops_s: f64,
+    algorithm: Algorithm,
+    than: Algorithm,
+    strategy: Strategy,
 }
+
+const fn form(
+    name: &'static str,
+    dimension: Dimension,
+    keys: &'static [&'static str],
+    value: fn(&Given) -> Result<f64, InputError>,
+) -> Form {
+    Form { name, dimension, keys, value }
+}
+
+/// Every closed form.
+static FORMS: [Form; 18] = {
+    use Dimension::{Number, Rate, Size, Time, Work};
+    [
+        // Learnable parameters, and their bytes.
+        form("parameters", Number, &["model"], |of| Ok(of.load()?.parameter_elements() as f64)),
+        form("parameter-bytes", Size, &["model"], |of| Ok(ELEMENT_BYTES * of.load()?.parameter_elements() as f64)),
+        // Bytes of all weights but biases (Iandola et al. 2016, Eq. 1).
+        form("weight-bytes", Size, &["model"], |of| Ok(weight_bytes(&of.load()?))),
+        // Bytes of what convolutions and dense layers take in for so many samples (Eq. 2).
+        form("input-bytes", Size, &["model", "samples"], |of| Ok(input_bytes(&of.load()?, of.samples))),
+        // These over all weights (Table 1).
+        form("data-over-weights", Number, &["model", "samples"], |of| {
+            let model = of.load()?;
+            Ok(input_bytes(&model, of.samples) / weight_bytes(&model))
+        }),
+        // FLOPs of forward and backward passes of so many samples, the backward pass twice the forward one (Table 1).
+        form("training-work", Work, &["model", "samples"], |of| {
+            Ok(3.0 * matrix_layers(&of.load()?, |node| node.work(Pass::Forward, of.samples).flops))
+        }),
+        // Seconds in which a dedicated server of one wire takes in and gives back the weights of so many workers, both at once.
+        form("server-time", Time, &["model", "workers", "bandwidth"], |of| {
+            let elements = (weight_bytes(&of.load()?) / ELEMENT_BYTES) as u64;
+            let schedule = allreduce(&"parameter-server:1:dedicated".parse()?, of.workers + 1, elements, 0)?;
+            Ok(schedule.bytes_sent(of.workers) as f64 / of.bytes_per_s)
+        }),
+        // Seconds of a reduction tree up and down among so many workers, the weights in one piece (Eq. 4).
+        form("tree-time", Time, &["model", "workers", "bandwidth"], |of| {
+            let elements = (weight_bytes(&of.load()?) / ELEMENT_BYTES) as u64;
+            let schedule = allreduce(&"binomial-tree".parse()?, of.workers, elements, elements)?;
+            Ok(f64::from(schedule.rounds()) * ELEMENT_BYTES * elements as f64 / of.bytes_per_s)
+        }),
+        // Bytes per second that exchanging all gradients in the time of a backward pass takes (Goyal et al. 2017 §4.3).
+        form("exchange-rate", Rate, &["model", "seconds"], |of| {
+            Ok(2.0 * ELEMENT_BYTES * of.load()?.parameter_elements() as f64 / of.seconds)
+        }),
+        // How many times as long as another algorithm one takes among so many hosts of a cluster: over each layer's gradients of
+        // a model, or over so many bytes (Goyal et al. 2017 §4.1).
+        form("exchange-ratio", Number, &[BUFFERS, "cluster", "than", "workers", "algorithm"], |of| {
+            let cluster = Cluster::load(&of.cluster)?;
+            Ok(among_hosts(&cluster, of, &of.than)? / among_hosts(&cluster, of, &of.algorithm)?)
+        }),
+        // Steps of an allreduce among so many.
+        form("rounds", Number, &["algorithm", "workers"], |of| {
+            let elements = u64::from(of.workers);
+            Ok(f64::from(allreduce(&of.algorithm, of.workers, elements, elements)?.rounds()))
+        }),
+        // Seconds in which so many nodes of a cluster that hold so many bytes of samples together shuffle them (Kumar et al. 2018
+        // §4.1).
+        form("shuffle-time", Time, &["cluster", "workers", "bytes"], |of| {
+            shuffle(&Cluster::load(&of.cluster)?, of.workers, of.bytes.unwrap_or(0))
+        }),
+        // Seconds in which so many workers at so many FLOP/s each do their part of a square product for one sample (Krizhevsky
+        // 2014, footnote 4).
+        form("product-time", Time, &["flops", "features", "workers"], |of| {
+            Ok(2.0 * f64::from(of.features).powi(2) / f64::from(of.workers) / of.flops_s)
+        }),
+        // Seconds in which a worker takes in what one sample has of so many features (as there).
+        form("transfer-time", Time, &["features", "bandwidth"], |of| {
+            Ok(ELEMENT_BYTES * f64::from(of.features) / of.bytes_per_s)
+        }),
+        // Passes of a step: a scheme's through dense layers, forward and backward, and both through the convolutions (Fig. 2).
+        form("passes", Number, &["model", "strategy", "workers"], |of| Ok(2.0 + 2.0 * f64::from(dense_passes(of)?))),
+        // Bytes of all outputs and gradients of so many samples, each in a place of its own (Koliousis et al. 2019 §4.5).
+        form("output-bytes", Size, &["model", "samples"], |of| Ok(ELEMENT_BYTES * of.planned(Reuse::Nothing)?)),
+        // The share of these that a plan saves which counts the references of operators (as there).
+        form("plan-saving", Number, &["model", "samples"], |of| {
+            Ok(1.0 - of.planned(Reuse::Counted)? / of.planned(Reuse::Nothing)?)
+        }),
+        // Bytes that each of so many members sends in an allreduce over those of the buffer.
+        form("bytes-factor", Number, &["algorithm", "workers"], |of| {
+            let elements = u64::from(of.workers) << 10;
+            let schedule = allreduce(&of.algorithm, of.workers, elements, elements)?;
+            Ok(schedule.bytes_sent(0) as f64 / (ELEMENT_BYTES * elements as f64))
+        }),
+    ]
+};
 
 impl Computed {
+    /// Reads a `computed` table.
+    ///
+    /// # Errors
+    /// No such form, a key of its that is missing or wrong.
+    pub(super) fn read(entry: &Entry<'_>) -> Result<Computed, InputError> {
+        let table = entry.section("a computed figure", &KEYS)?;
+        let form = table.need("what", "\"parameters\"")?.read(|text| {
+            let names = FORMS.each_ref().map(|form| form.name);
+            let known = FORMS.iter().find(|form| form.name == text);
+            known.ok_or_else(|| unknown_name(text, "computed figure", &names))
+        })?;
+        let mut of = Given::nothing();
+        form.keys.iter().try_for_each(|key| of.set(key, &table))?;
+        Ok(Computed { form, of })
+    }
+
     /// What its unit must measure.
     pub fn dimension(&self) -> Dimension {
-        match self {
-            Computed::Parameters(_)
-            | Computed::Rounds(..)
-            | Computed::BytesFactor(..)
-            | Computed::DataOverWeights(..)
-            | Computed::Passes(..)
-            | Computed::PlanSaving(..)
-            | Computed::ExchangeRatio(_) => Dimension::Number,
-            Computed::ParameterBytes(_)
-            | Computed::WeightBytes(_)
-            | Computed::InputBytes(..)
-            | Computed::OutputBytes(..) => Dimension::Size,
-            Computed::ProductTime(..) | Computed::TransferTime(..) => Dimension::Time,
-            Computed::TrainingWork(..) => Dimension::Work,
-            Computed::ServerTime(..) | Computed::TreeTime(..) | Computed::ShuffleTime(..) => Dimension::Time,
-            Computed::ExchangeRate(..) => Dimension::Rate,
-        }
+        self.form.dimension
     }
 
     /// The same of so many workers, servers' own machines not counted; none where it is of no number of workers.
     pub(super) fn among(&self, workers: u32) -> Option<Computed> {
-        match self {
-            Computed::ServerTime(model, _, rate) => Some(Computed::ServerTime(model.clone(), workers, *rate)),
-            Computed::TreeTime(model, _, rate) => Some(Computed::TreeTime(model.clone(), workers, *rate)),
-            Computed::Rounds(algorithm, _) => Some(Computed::Rounds(algorithm.clone(), workers)),
-            Computed::BytesFactor(algorithm, _) => Some(Computed::BytesFactor(algorithm.clone(), workers)),
-            Computed::ShuffleTime(cluster, _, bytes) => Some(Computed::ShuffleTime(cluster.clone(), workers, *bytes)),
-            _ => None,
-        }
+        let counts = self.form.keys.contains(&"workers");
+        counts.then(|| Computed { form: self.form, of: Given { workers, ..self.of.clone() } })
     }
 
     /// The figure in bytes, FLOPs, seconds, bytes per second, or a number.
@@ -120,67 +188,66 @@ impl Computed {
     /// # Errors
     /// An unknown model, an algorithm that cannot serve so many.
     pub fn value(&self) -> Result<f64, InputError> {
-        match self {
-            Computed::Parameters(model) => Ok(lockstep_readers::load_model(model)?.parameter_elements() as f64),
-            Computed::ParameterBytes(model) => {
-                Ok(ELEMENT_BYTES * lockstep_readers::load_model(model)?.parameter_elements() as f64)
-            }
-            Computed::WeightBytes(model) => Ok(weight_bytes(&lockstep_readers::load_model(model)?)),
-            Computed::InputBytes(model, samples) => Ok(input_bytes(&lockstep_readers::load_model(model)?, *samples)),
-            Computed::DataOverWeights(model, samples) => {
-                let model = lockstep_readers::load_model(model)?;
-                Ok(input_bytes(&model, *samples) / weight_bytes(&model))
-            }
-            Computed::ProductTime(features, workers, rate) => {
-                Ok(2.0 * f64::from(*features).powi(2) / f64::from(*workers) / rate)
-            }
-            Computed::TransferTime(features, rate) => Ok(ELEMENT_BYTES * f64::from(*features) / rate.bytes_per_s()),
-            Computed::Passes(model, strategy, workers) => {
-                Ok(2.0 + 2.0 * f64::from(dense_passes(model, strategy, *workers)?))
-            }
-            Computed::OutputBytes(model, samples) => {
-                let program = alone(model, *samples)?;
-                Ok(ELEMENT_BYTES * Plan::of_role(&program, &program.roles[0], Reuse::Nothing).elements as f64)
-            }
-            Computed::PlanSaving(model, samples) => {
-                let program = alone(model, *samples)?;
-                let length = |reuse| Plan::of_role(&program, &program.roles[0], reuse).elements as f64;
-                Ok(1.0 - length(Reuse::Counted) / length(Reuse::Nothing))
-            }
-            Computed::ExchangeRatio(of) => {
-                let cluster = Cluster::load(&of.cluster)?;
-                let time = |algorithm: &Algorithm| among_hosts(&cluster, of.workers, &of.buffers, algorithm);
-                Ok(time(&of.than)? / time(&of.algorithm)?)
-            }
-            Computed::TrainingWork(model, samples) => Ok(3.0
-                * matrix_layers(&lockstep_readers::load_model(model)?, |node| {
-                    node.work(Pass::Forward, *samples).flops
-                })),
-            Computed::ServerTime(model, workers, rate) => {
-                let elements = (weight_bytes(&lockstep_readers::load_model(model)?) / ELEMENT_BYTES) as u64;
-                let algorithm: Algorithm = "parameter-server:1:dedicated".parse()?;
-                let schedule = allreduce(&algorithm, workers + 1, elements, 0)?;
-                Ok(schedule.bytes_sent(*workers) as f64 / rate.bytes_per_s())
-            }
-            Computed::TreeTime(model, workers, rate) => {
-                let elements = (weight_bytes(&lockstep_readers::load_model(model)?) / ELEMENT_BYTES) as u64;
-                let schedule = allreduce(&"binomial-tree".parse()?, *workers, elements, elements)?;
-                Ok(f64::from(schedule.rounds()) * ELEMENT_BYTES * elements as f64 / rate.bytes_per_s())
-            }
-            Computed::ExchangeRate(model, seconds) => {
-                Ok(2.0 * ELEMENT_BYTES * lockstep_readers::load_model(model)?.parameter_elements() as f64 / seconds)
-            }
-            Computed::Rounds(algorithm, ranks) => {
-                let elements = u64::from(*ranks);
-                Ok(f64::from(allreduce(algorithm, *ranks, elements, elements)?.rounds()))
-            }
-            Computed::ShuffleTime(cluster, nodes, bytes) => shuffle(&Cluster::load(cluster)?, *nodes, *bytes),
-            Computed::BytesFactor(algorithm, ranks) => {
-                let elements = u64::from(*ranks) << 10;
-                let schedule = allreduce(algorithm, *ranks, elements, elements)?;
-                Ok(schedule.bytes_sent(0) as f64 / (ELEMENT_BYTES * elements as f64))
-            }
+        (self.form.value)(&self.of)
+    }
+}
+
+impl PartialEq for Computed {
+    fn eq(&self, other: &Computed) -> bool {
+        self.form.name == other.form.name && self.of == other.of
+    }
+}
+
+impl Given {
+    fn nothing() -> Given {
+        Given {
+            model: String::new(),
+            cluster: String::new(),
+            samples: 0,
+            workers: 0,
+            features: 0,
+            bytes: None,
+            bytes_per_s: 0.0,
+            seconds: 0.0,
+            flops_s: 0.0,
+            algorithm: Algorithm::ring(),
+            than: Algorithm::ring(),
+            strategy: Strategy::Ssgd,
         }
+    }
+
+    /// Takes what a form's key says.
+    fn set(&mut self, key: &str, table: &Table<'_>) -> Result<(), InputError> {
+        let need = |example| table.need(key, example);
+        match key {
+            "model" => self.model = need("\"nin\"")?.text()?.to_owned(),
+            "cluster" => self.cluster = need("\"minsky-edr\"")?.text()?.to_owned(),
+            "samples" => self.samples = need("1024")?.count()?,
+            "workers" => self.workers = need("32")?.count()?,
+            "features" => self.features = need("4096")?.count()?,
+            "bandwidth" => self.bytes_per_s = need("\"3GB/s\"")?.read(str::parse::<Bandwidth>)?.bytes_per_s(),
+            "seconds" => self.seconds = need("0.125")?.number(f64::MIN_POSITIVE)?,
+            "flops" => self.flops_s = need("2e12")?.number(f64::MIN_POSITIVE)?,
+            "algorithm" => self.algorithm = need("\"ring\"")?.read(str::parse)?,
+            "than" => self.than = need("\"ring\"")?.read(str::parse)?,
+            "strategy" => self.strategy = need("\"hybrid:b\"")?.read(str::parse)?,
+            "bytes" => self.bytes = Some(need("220000000000")?.whole(1..=(1 << 62) - 1)?),
+            _ => match table.get("bytes") {
+                Some(entry) => self.bytes = Some(entry.whole(4..=(1 << 40) - 1)?),
+                None => self.set("model", table)?,
+            },
+        }
+        Ok(())
+    }
+
+    fn load(&self) -> Result<Model, InputError> {
+        lockstep_readers::load_model(&self.model)
+    }
+
+    /// Elements that one rank's outputs and gradients take where it takes so many samples at once, no layer fused into another.
+    fn planned(&self, reuse: Reuse) -> Result<f64, InputError> {
+        let program = Job { fuse: false, ..Job::new(Arc::new(self.load()?), 1, self.samples) }.program()?;
+        Ok(Plan::of_role(&program, &program.roles[0], reuse).elements as f64)
     }
 }
 
@@ -193,28 +260,20 @@ fn input_bytes(model: &Model, samples: u32) -> f64 {
 }
 
 /// Partial passes through the dense layers in a step of so many workers, one sample each.
-fn dense_passes(model: &str, strategy: &Strategy, workers: u32) -> Result<u32, InputError> {
-    let job = Job {
-        strategy: strategy.clone(),
-        ..Job::new(Arc::new(lockstep_readers::load_model(model)?), workers, workers)
-    };
+fn dense_passes(of: &Given) -> Result<u32, InputError> {
+    let job = Job { strategy: of.strategy.clone(), ..Job::new(Arc::new(of.load()?), of.workers, of.workers) };
     let sharding = job.program()?.sharding;
     Ok(sharding.map_or(1, |sharding| sharding.passes.len() as u32))
 }
 
-/// What one rank does that takes so many samples at once, no layer fused into another.
-fn alone(model: &str, samples: u32) -> Result<Program, InputError> {
-    Job { fuse: false, ..Job::new(Arc::new(lockstep_readers::load_model(model)?), 1, samples) }.program()
-}
-
 /// Seconds of all buffers' allreduces, one after the other, among the first hosts of a cluster, the first GPU of each.
-fn among_hosts(cluster: &Cluster, workers: u32, buffers: &Buffers, algorithm: &Algorithm) -> Result<f64, InputError> {
-    let elements: Vec<u64> = match buffers {
-        Buffers::Bytes(bytes) => vec![bytes / ELEMENT_BYTES as u64],
-        Buffers::Layers(model) => {
-            let sizes = lockstep_readers::load_model(model)?;
-            let of = |node: &lockstep_models::Node| node.parameters.iter().map(|tensor| tensor.elements()).sum::<u64>();
-            sizes.layers().iter().map(of).filter(|elements| *elements > 0).collect()
+fn among_hosts(cluster: &Cluster, of: &Given, algorithm: &Algorithm) -> Result<f64, InputError> {
+    let workers = of.workers;
+    let elements: Vec<u64> = match of.bytes {
+        Some(bytes) => vec![bytes / ELEMENT_BYTES as u64],
+        None => {
+            let of_layer = |node: &lockstep_models::Node| node.parameters.iter().map(|tensor| tensor.elements()).sum();
+            of.load()?.layers().iter().map(of_layer).filter(|elements: &u64| *elements > 0).collect()
         }
     };
     let hosts = cluster.hosts().get(..workers as usize).ok_or_else(|| {

@@ -3,6 +3,8 @@
 use super::computed::Computed;
 use super::unit::Dimension;
 use lockstep_experiment::Experiment;
+use lockstep_topology::InputError;
+use lockstep_topology::document::Table;
 
 /// What is published and predicted.
 #[derive(Debug, Clone)]
@@ -57,18 +59,32 @@ pub enum Quantity {
 }
 
 impl Quantity {
+    /// The quantity of this kind, if figures can show it along an axis as rows can state it; `table` has the sizes of a time,
+    /// `over` gives what the configuration is compared with.
+    pub(super) fn along_axes(
+        kind: &str,
+        table: &Table<'_>,
+        over: impl FnOnce() -> Result<Box<Experiment>, InputError>,
+    ) -> Result<Option<Quantity>, InputError> {
+        let number = |key, example| table.need(key, example)?.number(f64::MIN_POSITIVE);
+        Ok(Some(match kind {
+            "time" => Quantity::Time { epochs: number("epochs", "90")?, samples: number("samples", "1281167")? },
+            "step-time" => Quantity::StepTime,
+            "throughput" => Quantity::Throughput,
+            "speedup" => Quantity::Speedup { over: over()? },
+            "slowdown" => Quantity::Slowdown { over: over()? },
+            "efficiency" => Quantity::Efficiency { over: over()? },
+            _ => return Ok(None),
+        }))
+    }
+
     /// What its unit must measure.
     pub fn dimension(&self) -> Dimension {
         match self {
             Quantity::Time { .. } | Quantity::StepTime | Quantity::TaskTime | Quantity::BackwardTime => Dimension::Time,
             Quantity::Throughput => Dimension::Throughput,
             Quantity::Computed(computed) => computed.dimension(),
-            Quantity::Speedup { .. }
-            | Quantity::Slowdown { .. }
-            | Quantity::Efficiency { .. }
-            | Quantity::TunedLearners
-            | Quantity::HiddenShare
-            | Quantity::Order { .. } => Dimension::Number,
+            _ => Dimension::Number,
         }
     }
 

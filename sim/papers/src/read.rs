@@ -1,9 +1,8 @@
 //! A paper from its TOML text.
 
-use lockstep_models::Strategy;
-use lockstep_topology::{Algorithm, Bandwidth, InputError};
+use lockstep_topology::InputError;
 
-use super::computed::{Buffers, Computed, ExchangeRatio};
+use super::computed::Computed;
 use super::machine::Parameter;
 use super::paper::{Fit, Paper};
 use super::quantity::Quantity;
@@ -31,21 +30,6 @@ const ROW_KEYS: [&str; 16] = [
     "per",
     "at_most",
     "computed",
-];
-const COMPUTED_KEYS: [&str; 13] = [
-    "what",
-    "model",
-    "samples",
-    "workers",
-    "bandwidth",
-    "seconds",
-    "algorithm",
-    "than",
-    "cluster",
-    "bytes",
-    "features",
-    "flops",
-    "strategy",
 ];
 
 /// The paper that `text`, the content of `file`, describes.
@@ -162,7 +146,7 @@ fn row(common: &Experiment, entry: &Entry<'_>) -> Result<Row, InputError> {
 
 fn quantity(common: &Experiment, row: &Table<'_>, whole: &Entry<'_>) -> Result<Option<Quantity>, InputError> {
     if let Some(entry) = row.get("computed") {
-        return computed(&entry).map(|computed| Some(Quantity::Computed(computed)));
+        return Computed::read(&entry).map(|computed| Some(Quantity::Computed(computed)));
     }
     let Some(entry) = row.get("quantity") else { return Ok(None) };
     let over = || {
@@ -170,18 +154,15 @@ fn quantity(common: &Experiment, row: &Table<'_>, whole: &Entry<'_>) -> Result<O
             row.get("over").ok_or_else(|| whole.error("lacks over: the configuration that it is compared with"))?;
         changed(common, &over).map(Box::new)
     };
-    let number = |key, example| row.need(key, example)?.number(f64::MIN_POSITIVE);
-    Ok(Some(match entry.text()? {
-        "time" => Quantity::Time { epochs: number("epochs", "90")?, samples: number("samples", "1281167")? },
-        "step-time" => Quantity::StepTime,
+    let kind = entry.text()?;
+    if let Some(quantity) = Quantity::along_axes(kind, row, over)? {
+        return Ok(Some(quantity));
+    }
+    Ok(Some(match kind {
         "backward-time" => Quantity::BackwardTime,
-        "throughput" => Quantity::Throughput,
         "task-time" => Quantity::TaskTime,
         "tuned-learners" => Quantity::TunedLearners,
         "hidden-share" => Quantity::HiddenShare,
-        "speedup" => Quantity::Speedup { over: over()? },
-        "slowdown" => Quantity::Slowdown { over: over()? },
-        "efficiency" => Quantity::Efficiency { over: over()? },
         "order" => {
             let case = |entry: Entry<'_>| -> Result<Vec<Experiment>, InputError> {
                 entry.items()?.iter().map(|item| changed(common, item)).collect()
@@ -202,57 +183,4 @@ fn quantity(common: &Experiment, row: &Table<'_>, whole: &Entry<'_>) -> Result<O
             return Err(entry.error(format!("unknown quantity: write {known}")));
         }
     }))
-}
-
-pub(super) fn computed(entry: &Entry<'_>) -> Result<Computed, InputError> {
-    let of = entry.section("a computed figure", &COMPUTED_KEYS)?;
-    let model = || Ok::<_, InputError>(of.need("model", "\"nin\"")?.text()?.to_owned());
-    let samples = || of.need("samples", "1024")?.count();
-    let workers = || of.need("workers", "32")?.count();
-    let bandwidth = || of.need("bandwidth", "\"3GB/s\"")?.read(str::parse::<Bandwidth>);
-    let algorithm = || of.need("algorithm", "\"ring\"")?.read(str::parse::<Algorithm>);
-    let features = || of.need("features", "4096")?.count();
-    let strategy = || of.need("strategy", "\"hybrid:b\"")?.read(str::parse::<Strategy>);
-    let what = of.need("what", "\"parameters\"")?;
-    Ok(match what.text()? {
-        "parameters" => Computed::Parameters(model()?),
-        "parameter-bytes" => Computed::ParameterBytes(model()?),
-        "weight-bytes" => Computed::WeightBytes(model()?),
-        "input-bytes" => Computed::InputBytes(model()?, samples()?),
-        "training-work" => Computed::TrainingWork(model()?, samples()?),
-        "server-time" => Computed::ServerTime(model()?, workers()?, bandwidth()?),
-        "tree-time" => Computed::TreeTime(model()?, workers()?, bandwidth()?),
-        "exchange-rate" => Computed::ExchangeRate(model()?, of.need("seconds", "0.125")?.number(f64::MIN_POSITIVE)?),
-        "rounds" => Computed::Rounds(algorithm()?, workers()?),
-        "shuffle-time" => {
-            let cluster = of.need("cluster", "\"minsky-edr\"")?.text()?.to_owned();
-            Computed::ShuffleTime(cluster, workers()?, of.need("bytes", "220000000000")?.whole(1..=(1 << 62) - 1)?)
-        }
-        "bytes-factor" => Computed::BytesFactor(algorithm()?, workers()?),
-        "data-over-weights" => Computed::DataOverWeights(model()?, samples()?),
-        "product-time" => {
-            let flops = of.need("flops", "2e12")?.number(f64::MIN_POSITIVE)?;
-            Computed::ProductTime(features()?, workers()?, flops)
-        }
-        "transfer-time" => Computed::TransferTime(features()?, bandwidth()?),
-        "passes" => Computed::Passes(model()?, strategy()?, workers()?),
-        "output-bytes" => Computed::OutputBytes(model()?, samples()?),
-        "plan-saving" => Computed::PlanSaving(model()?, samples()?),
-        "exchange-ratio" => {
-            let buffers = match of.get("bytes") {
-                Some(entry) => Buffers::Bytes(entry.whole(4..=(1 << 40) - 1)?),
-                None => Buffers::Layers(model()?),
-            };
-            let cluster = of.need("cluster", "\"big-basin-50gbe\"")?.text()?.to_owned();
-            let than = of.need("than", "\"ring\"")?.read(str::parse::<Algorithm>)?;
-            let (workers, algorithm) = (workers()?, algorithm()?);
-            Computed::ExchangeRatio(Box::new(ExchangeRatio { cluster, workers, buffers, algorithm, than }))
-        }
-        _ => {
-            let known = "parameters, parameter-bytes, weight-bytes, input-bytes, data-over-weights, training-work, \
-                         server-time, tree-time, exchange-rate, exchange-ratio, rounds, shuffle-time, product-time, \
-                         transfer-time, passes, output-bytes, plan-saving or bytes-factor";
-            return Err(what.error(format!("is none of {known}")));
-        }
-    })
 }

@@ -60,16 +60,7 @@ impl Row {
             Some(Quantity::Speedup { over } | Quantity::Slowdown { over } | Quantity::Efficiency { over }) => {
                 vec![&self.at, over]
             }
-            Some(
-                Quantity::Time { .. }
-                | Quantity::StepTime
-                | Quantity::TaskTime
-                | Quantity::BackwardTime
-                | Quantity::HiddenShare
-                | Quantity::Throughput,
-            ) => {
-                vec![&self.at]
-            }
+            Some(_) => vec![&self.at],
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lockstep_models::profile::Profile;
 use lockstep_sim::{Costs, Roofline, Table};
-use lockstep_topology::cluster::{CpuSpec, DeviceKind, GpuSpec, HostGpu, Provenance};
+use lockstep_topology::cluster::{CpuSpec, DeviceKind, GpuSpec, HostGpu, Origin};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, ErrorPlace, InputError, Time};
 
 use lockstep_experiment::{Device, Experiment, THIS_MACHINE, TransportKind};
@@ -144,7 +144,7 @@ impl Site {
         };
         let latency = Time::from_secs_f64(profile.memory.latency.value);
         let bandwidth = rate("memory.copy", 1.0 / profile.memory.copy.value)?;
-        let source = Provenance::Measured(format!("{}, {}", profile.command, profile.date));
+        let source = Origin::Measured.with(format!("{}, {}", profile.command, profile.date));
         // Ranks of several processes pass the host, and so do all where nobody may reach another's memory.
         let are_near = experiment.transport == TransportKind::Threads && std::env::var_os(NO_PEERS).is_none();
         let mut gpus = Vec::new();

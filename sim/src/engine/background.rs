@@ -5,7 +5,8 @@ use lockstep_topology::{InputError, Time};
 use super::{Engine, MESSAGE};
 use crate::conditions::Load;
 use crate::fluid::{ActivityId, ClassId, Fluid};
-use crate::network::{Carrier, MaxMin, Network};
+use crate::network::Carrier;
+use crate::platform::NetworkModel;
 
 /// Tokens of background flows have this bit, and the flow's number below it.
 pub(super) const BACKGROUND: u64 = MESSAGE << 1;
@@ -31,10 +32,9 @@ impl<F: Fluid> Engine<'_, F> {
                 Load::PerIteration(_) => f64::INFINITY,
             };
             let (resources, fluid) = (&mut self.resources, &mut self.fluid);
-            let Carrier::Shared(class) = MaxMin.carrier(self.platform.cluster, &route, cap, &[], resources, fluid)?
-            else {
-                continue;
-            };
+            let (network, cluster) = (NetworkModel::MaxMin, self.platform.cluster);
+            let carrier = network.carrier(cluster, &route, cap, &[], resources, fluid)?;
+            let Carrier::Shared(class) = carrier else { continue };
             self.background.push(Flow { class, load: background.load, running: None, asked: 0, carried: 0 });
             if let Load::Always(_) = background.load {
                 self.run_flow(self.background.len() - 1)?;

@@ -58,7 +58,7 @@ impl Connections {
         resources: &mut Resources,
         fluid: &mut dyn Fluid,
     ) -> Result<(Carrier, Terms), InputError> {
-        let (cluster, network) = (platform.cluster, platform.network.model());
+        let (cluster, network) = (platform.cluster, platform.network);
         let transport = &route.transport;
         let carrier = network.carrier(cluster, route, f64::INFINITY, taps, resources, fluid)?;
         let mut ramp = None;

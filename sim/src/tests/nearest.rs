@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use lockstep_topology::cluster::{CpuSpec, Provenance};
+use lockstep_topology::cluster::{CpuSpec, Origin};
 use lockstep_topology::{Bandwidth, Cluster, Time};
 
 use crate::costs::estimated;
@@ -29,7 +29,7 @@ fn host(profile: &Profile) -> Cluster {
         memory_bandwidth: Bandwidth::new(profile.memory_bandwidth).expect("positive"),
         memory: lockstep_topology::Bytes(0),
     };
-    let source = Provenance::Measured("lockstep calibrate".to_owned());
+    let source = Origin::Measured.with("lockstep calibrate");
     let bandwidth = Bandwidth::new(1e10).expect("positive");
     Cluster::one_host_with(cpu, Time(0), bandwidth, &[], source).expect("a host")
 }

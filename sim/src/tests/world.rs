@@ -1,6 +1,6 @@
 //! Clusters with ranks on them, as the tests of this crate need them.
 
-use lockstep_topology::cluster::{CpuSpec, Provenance};
+use lockstep_topology::cluster::{CpuSpec, Origin};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};
 
 use crate::{Costs, NetworkModel, Platform};
@@ -29,7 +29,7 @@ impl World {
     pub(crate) fn host(cores: u32, ranks: u32) -> World {
         let bandwidth = Bandwidth::new(1e10).expect("positive");
         let cpu = CpuSpec { cores, flops_per_core_s: 1e11, memory_bandwidth: bandwidth, memory: Bytes(1 << 34) };
-        let provenance = Provenance::Assumed("a test".into());
+        let provenance = Origin::Assumed.with("a test");
         let cluster = Cluster::one_host(cpu, Time(1_000_000), bandwidth, provenance).expect("a host");
         World::new(cluster, ranks, &HostingRule::Single)
     }

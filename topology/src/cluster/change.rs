@@ -2,7 +2,8 @@
 
 use super::pattern::matches;
 use super::{Cluster, Device, LinkId, VertexKind};
-use crate::{Bandwidth, Time, nearest};
+use crate::document::near_or;
+use crate::{Bandwidth, Time};
 use petgraph::unionfind::UnionFind;
 use petgraph::visit::EdgeRef;
 
@@ -30,12 +31,9 @@ impl Cluster {
         for pattern in [one, other].into_iter().filter(|pattern| *pattern != "*") {
             let linked = || self.graph.node_weights().filter(|vertex| vertex.kind != VertexKind::Memory);
             if !linked().any(|vertex| matches(pattern, &vertex.name)) {
-                let near = nearest(pattern, linked().take(HINTS).map(|vertex| vertex.name.as_str()));
-                let hint = match near.is_empty() {
-                    true => linked().take(3).map(|vertex| vertex.name.as_str()).collect(),
-                    false => near,
-                };
-                return Err(format!("{pattern:?} stands for nothing; did you mean {}?", hint.join(", ")));
+                let names = || linked().map(|vertex| vertex.name.as_str());
+                let hint = near_or(pattern, names().take(HINTS), || names().take(3).collect());
+                return Err(format!("{pattern:?} stands for nothing; did you mean {hint}?"));
             }
         }
         let is = |pattern: &str, name: &str| pattern == "*" || matches(pattern, name);

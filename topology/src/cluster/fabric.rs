@@ -35,6 +35,8 @@ pub struct Fabric {
     /// Links that data cannot cross, sorted.
     pub(super) failed: Vec<LinkId>,
     pub(super) switches: u64,
+    /// Bytes per second that cross, one way, the worst cut of the attached hosts into halves of whole subtrees or of
+    /// neighbouring planes; 0 where rails do not meet.
     pub(super) bisection: f64,
 }
 
@@ -52,12 +54,6 @@ impl Fabric {
     /// How many switches or routers it has.
     pub fn switches(&self) -> u64 {
         self.switches
-    }
-
-    /// Bytes per second that cross, one way, the worst cut of the attached hosts into halves of whole subtrees or of
-    /// neighbouring planes; 0 where rails do not meet.
-    pub fn bisection_bytes_per_s(&self) -> f64 {
-        self.bisection
     }
 
     /// Hosts that must move together for routes to move with them: 1 where routes mind only the tree, `None` where they

@@ -8,7 +8,7 @@ use super::gpu_table::{CatalogueGpu, GPU, catalogue, host_gpu};
 use super::values::{memory, name, provenance};
 use super::wire::Wire;
 use super::wire_table::{link_keys, wire};
-use super::{CpuSpec, GpuSpec, MOST_DEVICES, PeerToPeer, Provenance, VertexKind, parse_flops, protocol_keys};
+use super::{CpuSpec, GpuSpec, MOST_DEVICES, Origin, PeerToPeer, Provenance, VertexKind, parse_flops, protocol_keys};
 use crate::document::{Document, Entry, Spot, Table};
 use crate::{Bandwidth, InputError, Time};
 use std::str::FromStr;
@@ -133,7 +133,7 @@ pub(super) fn read<'a>(document: &'a Document<'a>) -> Result<ClusterTable<'a>, I
     let description = |entry: &Entry<'_>| {
         entry.plain_text().map(str::to_owned).ok_or_else(|| entry.error("description must be a text in quotes"))
     };
-    let provenance = provenance(&root, &Arc::new(Provenance::Assumed(String::new())))?;
+    let provenance = provenance(&root, &Arc::new(Origin::Assumed.with("")))?;
     let gpus = catalogue()?;
     let hosts = root.tables("host", "[[host]]", HOST)?;
     let links = root.tables("link", "[[link]]", &link_keys())?;

@@ -4,7 +4,7 @@
 
 use super::gpu::{GpuSpec, Lanes, Precision};
 use super::values::{memory, name};
-use super::{Provenance, parse_flops};
+use super::{Origin, Provenance, parse_flops};
 use crate::document::{Source, Table};
 use crate::{Bandwidth, InputError, Time, nearest};
 use std::ops::RangeInclusive;
@@ -31,26 +31,6 @@ pub(super) const GPU: &[&str] = &[
     "pcie",
     "provenance",
 ];
-/// Keys of the catalogue: the same, and which figures are not the cited source's.
-const ENTRY: &[&str] = &[
-    "name",
-    "model",
-    "multiprocessors",
-    "peak_flops",
-    "peak_fp64",
-    "peak_tf32",
-    "peak_fp16",
-    "peak_bf16",
-    "peak_fp8",
-    "memory_bandwidth",
-    "memory",
-    "launch",
-    "nvlink",
-    "pcie",
-    "provenance",
-    "sources",
-];
-
 /// A GPU of the catalogue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CatalogueGpu {
@@ -73,15 +53,12 @@ impl CatalogueGpu {
     /// All sources on one line, changed by what a table sets itself.
     fn all_sources(&self, changed: &[&str]) -> Provenance {
         let others = self.sources.iter().filter(|(key, _)| !changed.contains(&key.as_str()));
-        let mut text = self.provenance.evidence().to_string();
+        let mut text = self.provenance.evidence.clone();
         others.for_each(|(key, source)| text += &format!("; {key} {source}"));
+        let kind = self.provenance.kind;
         match changed {
-            [] => self.provenance.with_evidence(text),
-            _ => Provenance::Assumed(format!(
-                "{} as the cluster file says; else {}: {text}",
-                changed.join(", "),
-                self.provenance.kind()
-            )),
+            [] => kind.with(text),
+            _ => Origin::Assumed.with(format!("{} as the cluster file says; else {kind}: {text}", changed.join(", "))),
         }
     }
 }
@@ -92,7 +69,9 @@ impl CatalogueGpu {
 /// None, unless the shipped file is broken; a test reads it.
 pub fn catalogue() -> Result<Vec<CatalogueGpu>, InputError> {
     let document = Source { file: "gpus.toml", text: TEXT }.parse()?;
-    document.table("the catalogue", &["gpu"])?.tables("gpu", "[[gpu]]", ENTRY)?.iter().map(entry).collect()
+    // The keys of a `[[host.gpu]]`, and which figures are not the cited source's.
+    let keys: Vec<&str> = GPU.iter().copied().filter(|key| *key != "count").chain(["sources"]).collect();
+    document.table("the catalogue", &["gpu"])?.tables("gpu", "[[gpu]]", &keys)?.iter().map(entry).collect()
 }
 
 fn entry(table: &Table<'_>) -> Result<CatalogueGpu, InputError> {
@@ -105,7 +84,7 @@ fn entry(table: &Table<'_>) -> Result<CatalogueGpu, InputError> {
     }
     Ok(CatalogueGpu {
         name: table.required("name", "\"h100-sxm\"", name)?,
-        spec: spec(table, None)?.0,
+        spec: spec(table, None)?,
         provenance: table.required("provenance", "\"datasheet: NAME\"", Provenance::from_str)?,
         sources,
     })
@@ -130,7 +109,10 @@ pub(super) fn host_gpu(
         );
         return Err(table.error_at("model", message));
     }
-    let (spec, changed) = spec(table, known.map(|gpu| &gpu.spec))?;
+    let spec = spec(table, known.map(|gpu| &gpu.spec))?;
+    let others = ["multiprocessors", "memory_bandwidth", "memory", "launch", "nvlink", "pcie"];
+    let figures = Precision::ALL.map(Precision::key).into_iter().chain(others);
+    let changed: Vec<&str> = figures.filter(|key| table.get(key).is_some()).collect();
     Ok((spec, known.map(|gpu| gpu.all_sources(&changed))))
 }
 
@@ -138,18 +120,12 @@ const MULTIPROCESSORS: RangeInclusive<u64> = 1..=100_000;
 /// From one kernel to the next, where nobody says (assumed).
 const LAUNCH: Time = Time::from_nanos(4_000);
 
-/// The figures of a table, those that it leaves out from `base`; and the keys of `base` that it changes.
-fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<(GpuSpec, Vec<&'static str>), InputError> {
-    let mut changed = Vec::new();
-    let mut flops = |key: &'static str| {
-        let flops_s = table.read(key, "\"15.7TFLOP/s\"", parse_flops)?;
-        changed.extend(flops_s.map(|_| key));
-        Ok::<_, InputError>(flops_s)
-    };
+/// The figures of a table, those that it leaves out from `base`.
+fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<GpuSpec, InputError> {
     let mut peaks = [None; 6];
     for precision in Precision::ALL {
-        let given = flops(precision.key())?;
-        peaks[precision as usize] = given.or_else(|| base.and_then(|base| base.peak(precision)));
+        let given = table.read(precision.key(), "\"15.7TFLOP/s\"", parse_flops)?;
+        peaks[precision as usize] = given.or_else(|| base?.peak(precision));
     }
     let Some(peak_flops_s) = peaks[Precision::Fp32 as usize].take() else {
         return Err(table.missing("peak_flops", "\"15.7TFLOP/s\""));
@@ -160,29 +136,21 @@ fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<(GpuSpec, Vec<&'sta
     let launch = table.read("launch", "\"4us\"", Time::from_str)?;
     let nvlink = table.read("nvlink", "\"2.0 x6\"", Lanes::from_str)?;
     let pcie = table.read("pcie", "\"3.0 x16\"", Lanes::from_str)?;
-    let given = [
-        ("multiprocessors", multiprocessors.is_some()),
-        ("memory_bandwidth", bandwidth.is_some()),
-        ("memory", size.is_some()),
-        ("launch", launch.is_some()),
-        ("nvlink", nvlink.is_some()),
-        ("pcie", pcie.is_some()),
-    ];
-    changed.extend(given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key));
-    let spec = GpuSpec {
-        model: table.required("model", "\"v100-sxm2\"", String::from_str)?,
+    let model = table.required("model", "\"v100-sxm2\"", String::from_str)?;
+    let missing = |key, example| move || table.missing(key, example);
+    Ok(GpuSpec {
+        model,
         multiprocessors: multiprocessors
             .or(base.map(|base| base.multiprocessors))
-            .ok_or_else(|| table.missing("multiprocessors", "80"))?,
+            .ok_or_else(missing("multiprocessors", "80"))?,
         peak_flops_s,
         peaks,
         memory_bandwidth: bandwidth
             .or(base.map(|base| base.memory_bandwidth))
-            .ok_or_else(|| table.missing("memory_bandwidth", "\"900GB/s\""))?,
-        memory: size.or(base.map(|base| base.memory)).ok_or_else(|| table.missing("memory", "\"16GiB\""))?,
+            .ok_or_else(missing("memory_bandwidth", "\"900GB/s\""))?,
+        memory: size.or(base.map(|base| base.memory)).ok_or_else(missing("memory", "\"16GiB\""))?,
         launch: launch.or(base.map(|base| base.launch)).unwrap_or(LAUNCH),
         nvlink: nvlink.or(base.and_then(|base| base.nvlink)),
         pcie: pcie.or(base.and_then(|base| base.pcie)),
-    };
-    Ok((spec, changed))
+    })
 }

@@ -1,8 +1,8 @@
 //! `Names`: finds the things that a name or a pattern stands for, and says what is near when there are none.
 
 use super::pattern::{matches, prefix, range};
-use crate::document::Entry;
-use crate::{InputError, nearest};
+use crate::InputError;
+use crate::document::{Entry, near_or};
 
 /// Names with their positions, sorted by name.
 pub(super) struct Names<'a> {
@@ -58,9 +58,8 @@ impl<'a> Names<'a> {
         }
         // Enough names to be helpful; comparing with a million would take longer than reading the file.
         let names = || self.sorted.iter().take(5_000).map(|(name, _)| *name);
-        let near = nearest(wanted, names());
-        let hint = if near.is_empty() { names().take(3).collect() } else { near };
+        let hint = near_or(wanted, names(), || names().take(3).collect());
         let what = if prefix(wanted) == wanted { "there is no such thing" } else { "matches nothing" };
-        format!("{what}; did you mean {}?", hint.join(", "))
+        format!("{what}; did you mean {hint}?")
     }
 }

@@ -98,7 +98,7 @@ impl Cluster {
 mod tests {
     use super::*;
     use crate::Bytes;
-    use crate::cluster::DeviceId;
+    use crate::cluster::{DeviceId, Origin};
 
     #[test]
     fn gpus_meet_in_the_memory_of_their_host() {
@@ -106,7 +106,7 @@ mod tests {
         let cpu = CpuSpec { cores: 2, flops_per_core_s: 1e11, memory_bandwidth: rate(1e11), memory: Bytes(0) };
         let spec = GpuSpec::measured("a GPU", 80, 1e13, rate(1e12), Bytes(1 << 30), Time(1));
         let gpu = HostGpu { spec: Arc::new(spec), latency: Time(5_000_000), bandwidth: rate(1e10), direct: None };
-        let measured = || Provenance::Measured("a test".to_string());
+        let measured = || Origin::Measured.with("a test");
         let gpus = [gpu.clone(), gpu];
         let cluster = Cluster::one_host_with(cpu.clone(), Time(1), rate(1e9), &gpus, measured()).expect("a cluster");
         let names: Vec<&str> = cluster.devices().iter().map(|device| device.name.as_str()).collect();

@@ -5,9 +5,9 @@
 
 use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
 use super::file::ClusterTable;
-use super::{MOST_DEVICES, Provenance};
-use crate::document::{Entry, Source, Spot};
-use crate::{InputError, nearest};
+use super::{MOST_DEVICES, Origin};
+use crate::InputError;
+use crate::document::{Entry, Source, Spot, near_or};
 use std::sync::Arc;
 
 /// The networks' text.
@@ -91,10 +91,9 @@ fn network<'a>(name: &str, plain: bool, spot: &Spot<'a>) -> Result<Result<Fabric
         Ok(match tables.into_iter().find(|table| table.name == name) {
             Some(table) => Ok(table.of_every_nic(spot.clone())),
             None => {
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                let near = nearest(name, names.iter().copied());
-                let hint = if near.is_empty() { names } else { near };
-                Err(format!("there is no network {name:?}; did you mean {}?", hint.join(", ")))
+                let names = || names.iter().map(String::as_str);
+                let hint = near_or(name, names(), || names().collect());
+                Err(format!("there is no network {name:?}; did you mean {hint}?"))
             }
         })
     })
@@ -107,7 +106,7 @@ fn read_networks<T>(
 ) -> Result<T, InputError> {
     let document = Source { file: "networks.toml", text: NETWORKS }.parse()?;
     let root = document.table("the networks", &["network"])?;
-    let assumed = Arc::new(Provenance::Assumed(String::new()));
+    let assumed = Arc::new(Origin::Assumed.with(""));
     let tables = root.tables("network", "[[network]]", &fabric_keys())?;
     take(tables.iter().map(|table| read_fabric(table, false, &assumed, plain)).collect::<Result<_, _>>()?)
 }

@@ -3,7 +3,7 @@
 //! Every kind of link has a stack and every stack its defaults; a cluster file overrides single figures. `docs/fabrics.md`
 //! works an example for each and names the sources.
 
-use super::{LinkKind, Provenance};
+use super::{LinkKind, Origin, Provenance};
 use crate::{Bandwidth, Bytes, Time};
 use std::sync::Arc;
 
@@ -183,7 +183,7 @@ impl Stack {
             incast: None,
             pageable: None,
             peer: None,
-            provenance: Arc::new(Provenance::Assumed(source.into())),
+            provenance: Arc::new(Origin::Assumed.with(source)),
         }
     }
 }

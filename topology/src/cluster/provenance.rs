@@ -5,59 +5,43 @@ use std::str::FromStr;
 
 /// The source of a figure, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Provenance {
-    /// Measured: by which command, when.
-    Measured(String),
-    /// A maker's data sheet: which.
-    Datasheet(String),
-    /// A paper: which.
-    Paper(String),
-    /// Fitted: to what.
-    Fitted(String),
-    /// Nobody's figure but ours; the reason may be empty.
-    Assumed(String),
+pub struct Provenance {
+    /// What sort of source it is.
+    pub kind: Origin,
+    /// Which sheet, paper or command, or the reason; an assumption needs none.
+    pub evidence: String,
 }
 
-impl Provenance {
-    /// The kind alone: `measured`, `datasheet`, `paper`, `fitted` or `assumed`.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Provenance::Measured(_) => "measured",
-            Provenance::Datasheet(_) => "datasheet",
-            Provenance::Paper(_) => "paper",
-            Provenance::Fitted(_) => "fitted",
-            Provenance::Assumed(_) => "assumed",
-        }
-    }
+/// A sort of source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Measured: by which command, when.
+    Measured,
+    /// A maker's data sheet: which.
+    Datasheet,
+    /// A paper: which.
+    Paper,
+    /// Fitted: to what.
+    Fitted,
+    /// An assumption of this project; the reason may be empty.
+    Assumed,
+}
 
-    /// The same kind with other evidence.
-    pub(super) fn with_evidence(&self, evidence: String) -> Provenance {
-        match self {
-            Provenance::Measured(_) => Provenance::Measured(evidence),
-            Provenance::Datasheet(_) => Provenance::Datasheet(evidence),
-            Provenance::Paper(_) => Provenance::Paper(evidence),
-            Provenance::Fitted(_) => Provenance::Fitted(evidence),
-            Provenance::Assumed(_) => Provenance::Assumed(evidence),
-        }
-    }
+crate::named!(Origin, "sort of source":
+    Measured = "measured", Datasheet = "datasheet", Paper = "paper", Fitted = "fitted", Assumed = "assumed");
 
-    /// Which sheet, paper, command or reason.
-    pub fn evidence(&self) -> &str {
-        match self {
-            Provenance::Measured(text)
-            | Provenance::Datasheet(text)
-            | Provenance::Paper(text)
-            | Provenance::Fitted(text)
-            | Provenance::Assumed(text) => text,
-        }
+impl Origin {
+    /// A figure's source of this sort.
+    pub fn with(self, evidence: impl Into<String>) -> Provenance {
+        Provenance { kind: self, evidence: evidence.into() }
     }
 }
 
 impl fmt::Display for Provenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.evidence() {
-            "" => f.write_str(self.kind()),
-            evidence => write!(f, "{}: {evidence}", self.kind()),
+        match self.evidence.as_str() {
+            "" => self.kind.fmt(f),
+            evidence => write!(f, "{}: {evidence}", self.kind),
         }
     }
 }
@@ -71,23 +55,17 @@ impl FromStr for Provenance {
     /// ```
     /// # use lockstep_topology::cluster::Provenance;
     /// let source: Provenance = "paper: Goyal et al. 2017, Section 4".parse().unwrap();
-    /// assert_eq!(source.kind(), "paper");
+    /// assert_eq!(source.kind.name(), "paper");
     /// assert_eq!(source.to_string(), "paper: Goyal et al. 2017, Section 4");
     /// ```
     fn from_str(text: &str) -> Result<Provenance, String> {
         let (kind, evidence) = text.split_once(':').unwrap_or((text, ""));
-        let evidence = evidence.trim().to_string();
-        let source = match kind.trim() {
-            "measured" => Provenance::Measured(evidence),
-            "datasheet" => Provenance::Datasheet(evidence),
-            "paper" => Provenance::Paper(evidence),
-            "fitted" => Provenance::Fitted(evidence),
-            "assumed" => return Ok(Provenance::Assumed(evidence)),
-            _ => return Err("must start with measured:, datasheet:, paper:, fitted: or assumed".into()),
-        };
-        if source.evidence().is_empty() {
-            return Err(format!("must say which, e.g. \"{}: NAME\"", source.kind()));
+        let kind: Origin = (kind.trim().parse())
+            .map_err(|_| "must start with measured:, datasheet:, paper:, fitted: or assumed".to_owned())?;
+        let evidence = evidence.trim();
+        if evidence.is_empty() && kind != Origin::Assumed {
+            return Err(format!("must say which, e.g. \"{kind}: NAME\""));
         }
-        Ok(source)
+        Ok(kind.with(evidence))
     }
 }

@@ -3,7 +3,7 @@
 //! The last two say by themselves what kind the link is and where its rate comes from.
 
 use super::gpu::Lanes;
-use super::{LinkKind, Provenance};
+use super::{LinkKind, Origin, Provenance};
 use crate::document::Table;
 use crate::{Bandwidth, InputError};
 use std::str::FromStr;
@@ -23,7 +23,7 @@ pub(super) fn rate(table: &Table<'_>, inherited: &Arc<Provenance>) -> Result<Rat
     let plain = table.read("bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?;
     let pcie = table.read("pcie", "\"3.0 x16\"", |text| lanes(text, "PCI Express", 5, Lanes::pcie))?;
     let nvlink = table.read("nvlink", "\"2.0 x1\"", |text| lanes(text, "NVLink", 4, Lanes::nvlink))?;
-    let sheet = |text: String| Arc::new(Provenance::Datasheet(format!("{text} (bandwidth); latency {inherited}")));
+    let sheet = |text: String| Arc::new(Origin::Datasheet.with(format!("{text} (bandwidth); latency {inherited}")));
     match (plain, pcie, nvlink) {
         (Some(bandwidth), None, None) => Ok(Rate { bandwidth, kind: None, provenance: inherited.clone() }),
         (None, Some((bandwidth, lanes)), None) => {

@@ -88,18 +88,22 @@ impl Cluster {
     /// The route over `links`, with their total latency and least bandwidth.
     pub(super) fn crossing(&self, links: Vec<LinkId>, from: &Device, to: &Device) -> Route {
         let latency = links.iter().map(|link| self.link(*link).latency).sum();
-        let share = |link: &LinkId| {
-            let link = self.link(*link);
-            let crossed = links.iter().filter(|other| self.link(**other).wire == link.wire).count();
-            link.bandwidth.bytes_per_s() / crossed as f64
-        };
-        let least = links.iter().map(share).fold(f64::MAX, f64::min);
+        let least = self.shares(&links, |link| link.bandwidth).fold(f64::MAX, f64::min);
         let bandwidth = Bandwidth::new(least).expect("a positive finite bandwidth over a small count stays one");
         let transport = self.transport(&links, latency, from, to);
         Route { links, latency, bandwidth, transport }
     }
 
     /// The best way between two different devices.
+    /// What one crossing of each link gets of its wire's `rate`: a wire that is crossed twice is divided by two.
+    pub(super) fn shares(&self, links: &[LinkId], rate: impl Fn(&Link) -> Bandwidth) -> impl Iterator<Item = f64> {
+        links.iter().map(move |link| {
+            let link = self.link(*link);
+            let crossed = links.iter().filter(|other| self.link(**other).wire == link.wire).count();
+            rate(link).bytes_per_s() / crossed as f64
+        })
+    }
+
     fn search(&self, from: &Device, to: &Device, choice: &Choice) -> Option<Vec<LinkId>> {
         let passes = |vertex: &Vertex| match vertex.kind {
             VertexKind::Switch => true,

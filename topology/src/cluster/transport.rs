@@ -59,12 +59,8 @@ impl Cluster {
         let window = protocol.window.and_then(windowed);
         let copies = links.iter().filter_map(|link| self.copy_limit(self.link(*link), from, to));
         let cap = copies.chain(window).reduce(|a, b| if b < a { b } else { a });
-        let share = |link: &LinkId| {
-            let link = self.link(*link);
-            let crossed = links.iter().filter(|other| self.link(**other).wire == link.wire).count();
-            link.payload().bytes_per_s() / crossed as f64
-        };
-        let least = links.iter().map(share).chain(cap.map(Bandwidth::bytes_per_s)).fold(f64::MAX, f64::min);
+        let shares = self.shares(links, Link::payload);
+        let least = shares.chain(cap.map(Bandwidth::bytes_per_s)).fold(f64::MAX, f64::min);
         let rate = Bandwidth::new(least).unwrap_or(first.bandwidth);
         Transport { protocol, sender: first.id, receiver: last.id, cap, rate }
     }

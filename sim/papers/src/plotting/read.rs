@@ -4,10 +4,11 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::across::{BYTES, Moved, set, spacing};
 use super::published::published;
+use crate::computed::Computed;
 use crate::paper::Paper;
 use crate::plot::{Exchange, Line, Of, Plot, Point, Upwards};
 use crate::quantity::Quantity;
-use crate::read::{changed, computed};
+use crate::read::changed;
 use crate::row::Row;
 use crate::unit::{Dimension, Unit};
 use lockstep_experiment::Experiment;
@@ -115,7 +116,7 @@ impl Axes<'_> {
 
     /// Closed forms, of which the axis is the number of workers.
     fn closed_form(&self, entry: &Entry<'_>) -> Result<Vec<Row>, InputError> {
-        let form = computed(entry)?;
+        let form = Computed::read(entry)?;
         let one = |(value, _): &(f64, Option<String>)| {
             let form = form.among(*value as u32).ok_or_else(|| entry.error("is not a figure of so many workers"))?;
             if form.dimension() != self.up.unit.of {
@@ -156,25 +157,15 @@ impl Axes<'_> {
                 if moves { self.x.each(&over)? } else { vec![over; each.len()] }
             }
         };
-        let number = |key, example| self.y.need(key, example)?.number(f64::MIN_POSITIVE);
         let quantity = |index: usize| -> Result<Quantity, InputError> {
-            let over = || {
-                let lacks = || entry.error("lacks over: the configuration that it is compared with");
-                overs.get(index).cloned().map(Box::new).ok_or_else(lacks)
-            };
-            Ok(match kind {
-                "time" => Quantity::Time { epochs: number("epochs", "90")?, samples: number("samples", "1281167")? },
-                "step-time" => Quantity::StepTime,
-                "throughput" => Quantity::Throughput,
-                "speedup" => Quantity::Speedup { over: over()? },
-                "slowdown" => Quantity::Slowdown { over: over()? },
-                "efficiency" => Quantity::Efficiency { over: over()? },
-                _ => {
-                    let known =
-                        "time, step-time, throughput, speedup, slowdown, efficiency, exchange-time or exchange-rate";
-                    return Err(self.y.need("quantity", "\"time\"")?.error(format!("unknown quantity: write {known}")));
-                }
-            })
+            let lacks = || entry.error("lacks over: the configuration that it is compared with");
+            let over = || overs.get(index).cloned().map(Box::new).ok_or_else(lacks);
+            let known = "time, step-time, throughput, speedup, slowdown, efficiency, exchange-time or exchange-rate";
+            let unknown = |entry: Entry<'_>| entry.error(format!("unknown quantity: write {known}"));
+            match Quantity::along_axes(kind, &self.y, over)? {
+                Some(quantity) => Ok(quantity),
+                None => Err(unknown(self.y.need("quantity", "\"time\"")?)),
+            }
         };
         let one = |(index, at): (usize, Experiment)| {
             let quantity = quantity(index)?;

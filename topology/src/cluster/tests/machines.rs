@@ -1,14 +1,11 @@
 //! The presets: each loads, every figure says where it comes from, and known machines behave as their papers say.
 
+use super::device_named as device;
 use crate::cluster::*;
 use std::collections::BTreeMap;
 
 fn load(name: &str) -> Cluster {
     Cluster::load(name).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn device<'a>(cluster: &'a Cluster, name: &str) -> &'a Device {
-    cluster.device_named(name).unwrap()
 }
 
 fn route(cluster: &Cluster, from: &str, to: &str) -> Route {
@@ -43,7 +40,7 @@ fn every_preset_loads_in_any_number_and_every_figure_has_a_source() {
             assert_eq!(table.columns.last(), Some(&"provenance"));
             for row in &table.rows {
                 let source: Provenance = row.last().unwrap().parse().unwrap_or_else(|error| panic!("{name}: {error}"));
-                assert!(!source.evidence().is_empty() || source.kind() == "assumed", "{name}: {row:?}");
+                assert!(!source.evidence.is_empty() || source.kind == Origin::Assumed, "{name}: {row:?}");
             }
         }
     }

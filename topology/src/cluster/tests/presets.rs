@@ -1,5 +1,6 @@
 //! The clusters that ship with the project and the documentation's example say what they promise.
 
+use super::device_named;
 use crate::cluster::*;
 use crate::{Bytes, Time};
 
@@ -45,8 +46,7 @@ fn the_documented_example_means_what_the_page_says() {
     let cluster = Cluster::parse("docs/clusters.md", example).unwrap();
     // Two hosts x (CPU and 2 GPUs), and a storage host.
     assert_eq!((cluster.hosts().len(), cluster.devices().len()), (3, 7));
-    let [gpu, peer, far] =
-        ["node0.gpu0", "node0.gpu1", "node1.gpu0"].map(|name| cluster.device_named(name).unwrap().id);
+    let [gpu, peer, far] = ["node0.gpu0", "node0.gpu1", "node1.gpu0"].map(|name| device_named(&cluster, name).id);
     assert_eq!(cluster.route(gpu, peer).unwrap().latency, Time::from_nanos(700));
     // gpu, PCIe 1 us, cpu, PCIe 0.6 us, ib0, 0.5 us, switch, and the same back up: 4.2 us.
     let route = cluster.route(gpu, far).unwrap();
@@ -60,8 +60,8 @@ fn the_documented_fabric_means_what_the_page_says() {
     let example = page.split("```toml\n").find(|part| part.contains("four-racks")).unwrap();
     let cluster = Cluster::parse("docs/clusters.md", example.split("```").next().unwrap()).unwrap();
     assert_eq!(cluster.switches().count(), 4 + 8);
-    assert_eq!(cluster.fabrics()[0].bisection_bytes_per_s(), 200e9);
-    let [from, to] = ["node0.cpu", "node63.cpu"].map(|name| cluster.device_named(name).unwrap().id);
+    assert_eq!(cluster.fabrics()[0].bisection, 200e9);
+    let [from, to] = ["node0.cpu", "node63.cpu"].map(|name| device_named(&cluster, name).id);
     assert_eq!(cluster.route(from, to).unwrap().latency, Time::from_nanos(3_000));
     for stated in ["200 GB/s", "= 3 us", "4 leaves and 8 spines"] {
         assert!(page.contains(stated), "{stated}");
@@ -77,7 +77,7 @@ fn one_measured_host_is_a_cluster() {
         memory: Bytes(1 << 33),
     };
     let (latency, rate) = (Time::from_nanos(900), "15GB/s".parse().unwrap());
-    let source = Provenance::Measured("lockstep calibrate".into());
+    let source = Origin::Measured.with("lockstep calibrate");
     let cluster = Cluster::one_host(spec.clone(), latency, rate, source.clone()).unwrap();
     let route = cluster.route(DeviceId(0), DeviceId(0)).unwrap();
     // A message is written to memory and read from it: 20 GB/s carry 10 GB/s of messages, less than a core's 15 GB/s.

@@ -1,5 +1,6 @@
 //! What links make of the messages that cross them: headers by hand, the farthest stack of a route, its caps.
 
+use super::device_named;
 use crate::cluster::*;
 use crate::{Bytes, Time};
 
@@ -26,7 +27,7 @@ fn two(all: &str, pcie: &str, ethernet: &str) -> String {
 
 fn transport(text: &str, from: &str, to: &str) -> Transport {
     let cluster = Cluster::parse("two.toml", text).unwrap();
-    let [from, to] = [from, to].map(|name| cluster.device_named(name).unwrap().id);
+    let [from, to] = [from, to].map(|name| device_named(&cluster, name).id);
     cluster.route(from, to).unwrap().transport
 }
 

@@ -1,5 +1,6 @@
 //! Routes: by hand on small clusters, and against a slow twin on random ones.
 
+use super::device_named;
 use crate::Time;
 use crate::cluster::*;
 use proptest::prelude::*;
@@ -12,7 +13,7 @@ fn names(cluster: &Cluster, route: &Route) -> Vec<String> {
 }
 
 fn way(cluster: &Cluster, from: &str, to: &str) -> Vec<String> {
-    let [from, to] = [from, to].map(|name| cluster.device_named(name).unwrap().id);
+    let [from, to] = [from, to].map(|name| device_named(&cluster, name).id);
     names(cluster, &cluster.route(from, to).unwrap())
 }
 
