@@ -13,7 +13,7 @@ fn names(cluster: &Cluster, route: &Route) -> Vec<String> {
 }
 
 fn way(cluster: &Cluster, from: &str, to: &str) -> Vec<String> {
-    let [from, to] = [from, to].map(|name| device_named(&cluster, name).id);
+    let [from, to] = [from, to].map(|name| device_named(cluster, name).id);
     names(cluster, &cluster.route(from, to).unwrap())
 }
 
