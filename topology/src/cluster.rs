@@ -42,7 +42,8 @@ use crate::document::near_or;
 use crate::{DESCRIPTION, ErrorPlace, InputError, read_text};
 pub use copy::HostBuffer;
 pub use describe::Table;
-pub use fabric::{Fabric, Routing};
+use fabric::Fabric;
+pub use fabric::Routing;
 pub use flops::{parse_flops, show_flops};
 pub use gpu::{GpuSpec, Lanes, Precision};
 pub use gpu_table::{CatalogueGpu, catalogue};
@@ -210,11 +211,6 @@ impl Cluster {
     /// How many wires there are: every [`WireId`] is below it. Links of one wire share its bandwidth.
     pub fn wires(&self) -> u32 {
         self.wires
-    }
-
-    /// The networks that were generated from a few figures.
-    pub fn fabrics(&self) -> &[Fabric] {
-        &self.fabrics
     }
 
     /// All switches, those inside hosts too, by id.

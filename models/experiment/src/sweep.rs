@@ -42,6 +42,18 @@ struct List {
     stride: u64,
 }
 
+impl List {
+    /// The position of a point in the list.
+    fn position(&self, point: Point) -> usize {
+        (point.0 / self.stride % self.length) as usize
+    }
+
+    /// A point at another position of the list.
+    fn moved(&self, point: Point, position: usize) -> Point {
+        Point(point.0 - self.position(point) as u64 * self.stride + position as u64 * self.stride)
+    }
+}
+
 /// Every list of a sweep.
 #[derive(Debug, Clone)]
 pub struct Sweep {
@@ -57,6 +69,8 @@ pub struct Sweep {
     pub models: Vec<Arc<Model>>,
     /// The lists, the outermost first.
     lists: Vec<List>,
+    /// Whether the cluster says how many ranks there are, where they are no list.
+    ranks_are_the_clusters: bool,
 }
 
 /// One point of a sweep: its number in the product of all lists.
@@ -120,6 +134,7 @@ impl Sweep {
             scales: axes.scales,
             models: Vec::new(),
             lists: Vec::new(),
+            ranks_are_the_clusters: false,
         };
         // Of two lists of which one takes the place of the other, the one that is given leaves the other empty.
         let mut first = sweep.base.clone();
@@ -159,6 +174,7 @@ impl Sweep {
             list.stride = points;
             points = points.saturating_mul(list.length);
         }
+        sweep.ranks_are_the_clusters = sweep.each("ranks", |variant| variant.ranks.is_empty()).iter().all(|none| *none);
         if points > MOST_POINTS {
             let message = format!("a sweep has at most {MOST_POINTS} points: leave values out");
             return Err(InputError::new("sweep", format!("{points} points"), message));
@@ -188,15 +204,7 @@ impl Sweep {
 
     /// The position of a point in a list.
     pub fn position(&self, point: &Point, key: &str) -> usize {
-        let list = self.list(key);
-        (point.0 / list.stride % list.length) as usize
-    }
-
-    /// A point at another position of a list.
-    fn moved(&self, point: Point, key: &str, position: usize) -> Point {
-        let before = self.position(&point, key) as u64;
-        let stride = self.list(key).stride;
-        Point(point.0 - before * stride + position as u64 * stride)
+        self.list(key).position(*point)
     }
 
     /// Whether a list has more than one value.
@@ -253,7 +261,7 @@ impl Sweep {
         // A row says the same wherever the experiment's file lies.
         let mut variant = Experiment { places: BTreeMap::new(), ..self.base.clone() };
         for list in &self.lists {
-            if let Some(choice) = list.choices.get((point.0 / list.stride % list.length) as usize) {
+            if let Some(choice) = list.choices.get(list.position(*point)) {
                 (choice.set)(&mut variant);
             }
         }
@@ -267,26 +275,18 @@ impl Sweep {
         Sweep { scales: Vec::new(), ..self.clone() }
     }
 
-    /// What a point is compared with.
-    pub fn question(&self, point: &Point) -> Question {
-        let variant = self.variant(point);
-        let per_rank = variant.batch.per_rank().first();
-        let samples = per_rank.map(|size| u64::from(*size) * u64::from(variant.accumulate));
+    /// What a point is compared with; `samples` are those of its step, or of a rank and step where the batch is per rank.
+    pub fn question(&self, point: &Point, samples: u64) -> Question {
         let position = |key| self.position(point, key) as u32;
-        Question {
-            entry: self.place(point).entry as u32,
-            scale: position("scale"),
-            model: position("model"),
-            strategy: position("strategy"),
-            samples: samples.unwrap_or_else(|| variant.batch.global()[0]),
-        }
+        let entry = self.place(point).entry as u32;
+        Question { entry, scale: position("scale"), model: position("model"), strategy: position("strategy"), samples }
     }
 
     /// The points that a point's efficiency is relative to; `ranks` is what it has.
     pub fn family(&self, point: &Point, ranks: u32) -> Family {
         let alone = ranks == 1;
         let apart = |list: &&List| ["cluster", "ranks"].contains(&list.key) || (alone && list.exchanges);
-        let rest = self.lists.iter().filter(apart).fold(*point, |point, list| self.moved(point, list.key, 0));
+        let rest = self.lists.iter().filter(apart).fold(*point, |point, list| list.moved(point, 0));
         Family { entry: self.place(point).entry, alone, rest }
     }
 
@@ -294,7 +294,7 @@ impl Sweep {
     pub fn compares(&self, point: &Point, ranks: u32) -> bool {
         let entry = self.place(point).entry;
         let sizes = self.places.iter().filter(|place| place.entry == entry).count();
-        ranks == 1 || self.varies("ranks") || (sizes > 1 && self.variant(point).ranks.is_empty())
+        ranks == 1 || self.varies("ranks") || (sizes > 1 && self.ranks_are_the_clusters)
     }
 
     /// All points.
@@ -308,20 +308,22 @@ impl Sweep {
         let in_flight = self.each("concurrent_exchanges", |variant| variant.concurrent_exchanges);
         let (mut points, mut same_as) = (Vec::new(), BTreeMap::new());
         let mut known: BTreeMap<Point, u32> = BTreeMap::new();
-        let exchanges: Vec<&str> = self.lists.iter().filter(|list| list.exchanges).map(|list| list.key).collect();
+        let exchanges: Vec<&List> = self.lists.iter().filter(|list| list.exchanges).collect();
+        let [ranks, learners, model, bucket, flights] =
+            ["ranks", "learners", "model", "bucket", "concurrent_exchanges"].map(|key| self.list(key));
         let outermost = &self.lists[0];
         for number in 0..outermost.stride * outermost.length {
             let point = Point(number);
-            let at = |key| self.position(&point, key);
-            if alone[at("ranks")] && own_device[at("learners")] && exchanges.iter().any(|key| at(key) != 0) {
+            let sends_nothing = alone[ranks.position(point)] && own_device[learners.position(point)];
+            if sends_nothing && exchanges.iter().any(|list| list.position(point) != 0) {
                 // A single rank exchanges nothing: one point.
                 continue;
             }
-            let cut = &cuts[at("model")][at("bucket")];
+            let cut = &cuts[model.position(point)][bucket.position(point)];
             let flying = |position: usize| in_flight[position].min(cut.exchanges);
-            let now = at("concurrent_exchanges");
+            let now = flights.position(point);
             let first = (0..now).find(|position| flying(*position) == flying(now)).unwrap_or(now);
-            let plain = self.moved(self.moved(point, "bucket", cut.first), "concurrent_exchanges", first);
+            let plain = flights.moved(bucket.moved(point, cut.first), first);
             let row = points.len() as u32;
             match known.get(&plain) {
                 Some(earlier) => {

@@ -177,7 +177,7 @@ impl Site {
             measured_on.push_str(&format!(", {} x {model}, {}", of.count, of.device));
         }
         Ok(Site {
-            cluster: Cluster::one_host_with(cpu, latency, bandwidth, &gpus, source)?,
+            cluster: Cluster::one_host(cpu, latency, bandwidth, &gpus, source)?,
             costs: Arc::new(Table::new(profile)?.at_home()),
             profile: Some(profile.clone()),
             basis: format!("costs were measured on {} ({}), {}", profile.host, measured_on, profile.date),

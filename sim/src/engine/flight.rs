@@ -39,7 +39,7 @@ impl LaneRun {
 }
 
 /// One exchange on one member.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Flight {
     pub(crate) rank: u32,
     pub(crate) meeting: u32,
@@ -66,22 +66,7 @@ pub(crate) struct Flight {
 
 impl Flight {
     pub(super) fn new(rank: u32, meeting: u32, run: u64) -> Flight {
-        Flight {
-            rank,
-            meeting,
-            run,
-            serial: None,
-            task: 0,
-            iteration: 0,
-            repetition: 0,
-            start: Time::ZERO,
-            next: 0,
-            lanes: VecDeque::new(),
-            base: 0,
-            inbox: Inbox::default(),
-            sent_to: (0, u32::MAX),
-            open: true,
-        }
+        Flight { rank, meeting, run, sent_to: (0, u32::MAX), open: true, ..Flight::default() }
     }
 
     /// Adds the next lane.

@@ -60,7 +60,7 @@ impl Eq for Member {}
 pub(super) type Others = BinaryHeap<Member>;
 
 /// What a class is, and what the solver looks up of it; as large as a cache line.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[repr(align(64))]
 pub(super) struct Group {
     pub(super) cap: f64,
@@ -270,21 +270,13 @@ impl Classes {
         };
         let group = Group {
             cap,
-            bound: 0.0,
-            seen: 0,
-            place: 0,
-            attached: 0,
             first_use,
             uses: uses.len() as u32,
             pins: 1,
             chain,
             even: uses.windows(2).all(|pair| pair[0].per_speed == pair[1].per_speed),
-            touched: false,
-            leads: false,
-            alone: false,
-            taps: false,
-            sapped: false,
             bound_as_of: u64::MAX,
+            ..Group::default()
         };
         match self.free_groups.pop() {
             Some(class) => {

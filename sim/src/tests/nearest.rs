@@ -31,7 +31,7 @@ fn host(profile: &Profile) -> Cluster {
     };
     let source = Origin::Measured.with("lockstep calibrate");
     let bandwidth = Bandwidth::new(1e10).expect("positive");
-    Cluster::one_host_with(cpu, Time(0), bandwidth, &[], source).expect("a host")
+    Cluster::one_host(cpu, Time(0), bandwidth, &[], source).expect("a host")
 }
 
 /// Seconds of `entry` from all other chains, whatever their batches.

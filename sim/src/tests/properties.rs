@@ -9,17 +9,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::Sent;
 
-const ALGORITHMS: [&str; 9] = [
-    "ring",
-    "halving-doubling",
-    "binomial-tree",
-    "pipelined-chain",
-    "multi-color:2",
-    "parameter-server:1",
-    "parameter-server:1:dedicated",
-    "hierarchical:ring",
-    "library:mpi",
-];
+/// Whatever serves an allreduce, and forms that differ from a registry's example.
+fn algorithms() -> Vec<Algorithm> {
+    let forms = ["multi-color:2", "parameter-server:1:dedicated", "hierarchical:halving-doubling"];
+    let all = Algorithm::all().filter(|algorithm| algorithm.serves(&Collective::AllReduce));
+    all.chain(forms.map(|form| form.parse().expect("known"))).collect()
+}
 
 /// The twin of the traffic: every step of every lane of every exchange, expanded.
 fn expanded(program: &Program, iterations: u64) -> BTreeMap<(u32, u32), Sent> {
@@ -38,14 +33,23 @@ fn expanded(program: &Program, iterations: u64) -> BTreeMap<(u32, u32), Sent> {
 }
 
 fn jobs() -> impl Strategy<Value = (Job, u32, Flat)> {
-    let sizes = (0u64..1000, 1u32..8, 1u32..4, 1u32..4, 0..ALGORITHMS.len(), 0usize..4, 0u64..3, any::<bool>());
+    let sizes = (
+        0u64..1000,
+        1u32..8,
+        1u32..4,
+        1u32..4,
+        proptest::sample::select(algorithms()),
+        0usize..4,
+        0u64..3,
+        any::<bool>(),
+    );
     let costs = (0.0..1e-3, 0.0..1e-3, 0.0..1e-4, 0.0..1.0, 0.0..1e-5, 0.0..1e-6, 0.0..1e-8, 0.0..1e-8, 0.0..1.0);
     (sizes, 1u32..5, costs).prop_map(
         |((seed, workers, accumulate, concurrent, algorithm, bucket, chunk, fuse), cores, c)| {
             let mut job = Job::new(Arc::new(random_model(seed, seed % 2 == 0)), workers, 2);
             job.accumulate = accumulate;
-            job.algorithm = ALGORITHMS[algorithm].parse().expect("known");
-            job.concurrent_exchanges = if ALGORITHMS[algorithm].starts_with("library") { 1 } else { concurrent };
+            job.concurrent_exchanges = if algorithm.library().is_some() { 1 } else { concurrent };
+            job.algorithm = algorithm;
             job.bucket = [Bucket::Layer, Bucket::Whole, Bucket::Size(Bytes(512)), Bucket::Tensor][bucket];
             job.chunk = (chunk > 0).then_some(Bytes(64 * chunk));
             job.fuse = fuse;

@@ -30,7 +30,7 @@ impl World {
         let bandwidth = Bandwidth::new(1e10).expect("positive");
         let cpu = CpuSpec { cores, flops_per_core_s: 1e11, memory_bandwidth: bandwidth, memory: Bytes(1 << 34) };
         let provenance = Origin::Assumed.with("a test");
-        let cluster = Cluster::one_host(cpu, Time(1_000_000), bandwidth, provenance).expect("a host");
+        let cluster = Cluster::one_host(cpu, Time(1_000_000), bandwidth, &[], provenance).expect("a host");
         World::new(cluster, ranks, &HostingRule::Single)
     }
 

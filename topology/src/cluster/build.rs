@@ -54,28 +54,9 @@ impl Builder {
         let device = DeviceId(self.cluster.devices.len() as u32);
         let core = self.vertex(format!("{name}.cpu"), VertexKind::Cpu(device), Some(id));
         let memory = self.vertex(format!("{name}.memory"), VertexKind::Memory, Some(id));
-        let message = Wire {
-            kind: LinkKind::SharedMemory,
-            latency: message_latency,
-            bandwidth: message_bandwidth,
-            duplex: Duplex::Full,
-            protocol: self.memory.clone(),
-            provenance: provenance.clone(),
-        };
-        let message = self.one_way(core, core, &message);
-        self.cluster.links[message.0 as usize].sharing = Sharing::PerTransfer;
-        let write = self.wire(
-            core,
-            memory,
-            &Wire {
-                kind: LinkKind::HostMemory,
-                latency: Time::ZERO,
-                bandwidth: cpu.memory_bandwidth,
-                duplex: Duplex::Half,
-                protocol: self.memory.clone(),
-                provenance: provenance.clone(),
-            },
-        );
+        let message = self.copying(core, message_latency, message_bandwidth, provenance);
+        let of_memory = self.in_memory(LinkKind::HostMemory, Time::ZERO, cpu.memory_bandwidth, provenance);
+        let write = self.wire(core, memory, &Wire { duplex: Duplex::Half, ..of_memory });
         let read = self.cluster.link(write).reverse;
         let peer_to_peer = PeerToPeer::Direct;
         let (name, devices) = (name.to_string(), vec![device]);
@@ -98,18 +79,8 @@ impl Builder {
         self.cluster.hosts[host].peer_to_peer = peer_to_peer;
         if let Some((latency, bandwidth)) = bounce {
             let cpu = &self.cluster.devices[self.cluster.hosts[host].devices[0].0 as usize];
-            let core = cpu.vertex;
-            let wire = Wire {
-                kind: LinkKind::SharedMemory,
-                latency,
-                bandwidth,
-                duplex: Duplex::Full,
-                protocol: self.memory.clone(),
-                provenance: cpu.provenance.clone(),
-            };
-            let link = self.one_way(core, core, &wire);
-            self.cluster.links[link.0 as usize].sharing = Sharing::PerTransfer;
-            self.cluster.hosts[host].bounce = link;
+            let (core, provenance) = (cpu.vertex, cpu.provenance.clone());
+            self.cluster.hosts[host].bounce = self.copying(core, latency, bandwidth, &provenance);
         }
     }
 
@@ -119,14 +90,7 @@ impl Builder {
         let host = HostId(self.cluster.hosts.len() as u32 - 1);
         let name = format!("{}.{name}", self.cluster.hosts[host.0 as usize].name);
         let vertex = self.vertex(name.clone(), VertexKind::Gpu(device), Some(host));
-        let copy = Wire {
-            kind: LinkKind::DeviceMemory,
-            latency: Time::ZERO,
-            bandwidth: spec.memory_bandwidth,
-            duplex: Duplex::Full,
-            protocol: self.memory.clone(),
-            provenance: provenance.clone(),
-        };
+        let copy = self.in_memory(LinkKind::DeviceMemory, Time::ZERO, spec.memory_bandwidth, provenance);
         let copy = self.one_way(vertex, vertex, &copy);
         self.cluster.hosts[host.0 as usize].devices.push(device);
         self.cluster.devices.push(Device {
@@ -159,6 +123,20 @@ impl Builder {
         self.cluster.links[there.0 as usize].reverse = back;
         self.cluster.links[back.0 as usize].reverse = there;
         there
+    }
+
+    /// A full-duplex wire inside a memory.
+    fn in_memory(&self, kind: LinkKind, latency: Time, bandwidth: Bandwidth, provenance: &Arc<Provenance>) -> Wire {
+        let (duplex, protocol, provenance) = (Duplex::Full, self.memory.clone(), provenance.clone());
+        Wire { kind, latency, bandwidth, duplex, protocol, provenance }
+    }
+
+    /// The link on which one core copies a message or a buffer, each as fast as if it were alone.
+    fn copying(&mut self, core: VertexId, latency: Time, bandwidth: Bandwidth, source: &Arc<Provenance>) -> LinkId {
+        let wire = self.in_memory(LinkKind::SharedMemory, latency, bandwidth, source);
+        let link = self.one_way(core, core, &wire);
+        self.cluster.links[link.0 as usize].sharing = Sharing::PerTransfer;
+        link
     }
 
     /// A link on a wire of its own.

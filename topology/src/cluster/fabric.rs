@@ -23,7 +23,7 @@ pub(super) enum Shape {
 
 /// A generated network: its ports are vertices of hosts, each on a slot of the shape.
 #[derive(Debug, Clone)]
-pub struct Fabric {
+pub(super) struct Fabric {
     pub(super) name: String,
     pub(super) shape: Shape,
     pub(super) routing: Routing,
@@ -41,21 +41,6 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// As the file calls it.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// How many NICs (or CPUs, or GPUs) of hosts are attached.
-    pub fn ports(&self) -> usize {
-        self.ports.len()
-    }
-
-    /// How many switches or routers it has.
-    pub fn switches(&self) -> u64 {
-        self.switches
-    }
-
     /// Hosts that must move together for routes to move with them: 1 where routes mind only the tree, `None` where they
     /// mind everything. `host` numbers the host of a port's vertex.
     pub(super) fn grain(&self, hosts: u32, host: impl Fn(VertexId) -> Option<u32>) -> Option<u32> {

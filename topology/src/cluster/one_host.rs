@@ -21,27 +21,15 @@ pub struct HostGpu {
 }
 
 impl Cluster {
-    /// One host with one CPU and nothing else: the shape of a calibrated profile of this machine.
+    /// One host with one CPU and its GPUs, `host.gpu0` and on: the shape of a calibrated profile of this machine.
     ///
-    /// `message_latency` and `message_bandwidth` are those of one message between two ranks on the host.
+    /// `message_latency` and `message_bandwidth` are those of one message between two ranks on the host. What one GPU sends
+    /// another goes through the host's memory as a message there, or straight where both have figures of that: all that a GPU
+    /// sends so shares its rate, and so does all that it gets.
     ///
     /// # Errors
     /// No core, or a peak that is not a positive finite number of FLOP/s.
     pub fn one_host(
-        cpu: CpuSpec,
-        message_latency: Time,
-        message_bandwidth: Bandwidth,
-        provenance: Provenance,
-    ) -> Result<Cluster, InputError> {
-        Cluster::one_host_with(cpu, message_latency, message_bandwidth, &[], provenance)
-    }
-
-    /// The same with GPUs, `host.gpu0` and on. What one sends another goes through the host's memory as a message there, or straight
-    /// where both have figures of that: all that a GPU sends so shares its rate, and so does all that it gets.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn one_host_with(
         cpu: CpuSpec,
         message_latency: Time,
         message_bandwidth: Bandwidth,
@@ -108,7 +96,7 @@ mod tests {
         let gpu = HostGpu { spec: Arc::new(spec), latency: Time(5_000_000), bandwidth: rate(1e10), direct: None };
         let measured = || Origin::Measured.with("a test");
         let gpus = [gpu.clone(), gpu];
-        let cluster = Cluster::one_host_with(cpu.clone(), Time(1), rate(1e9), &gpus, measured()).expect("a cluster");
+        let cluster = Cluster::one_host(cpu.clone(), Time(1), rate(1e9), &gpus, measured()).expect("a cluster");
         let names: Vec<&str> = cluster.devices().iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["host.cpu", "host.gpu0", "host.gpu1"]);
         // Up one bus, as a message through the memory, at the rate of the core that moves it, and down the other.
@@ -123,7 +111,7 @@ mod tests {
 
         // Straight, where that was measured: nothing but those figures, and copies to the GPUs as before.
         let direct = gpus.map(|gpu| HostGpu { direct: Some((Time(8_000_000), rate(4e10))), ..gpu });
-        let cluster = Cluster::one_host_with(cpu, Time(1), rate(1e9), &direct, measured()).expect("a cluster");
+        let cluster = Cluster::one_host(cpu, Time(1), rate(1e9), &direct, measured()).expect("a cluster");
         let route = cluster.route(DeviceId(1), DeviceId(2)).expect("a way");
         assert!(route.links.iter().all(|link| cluster.link(*link).kind == LinkKind::Peer));
         assert_eq!((route.latency, route.bandwidth), (Time(8_000_000), rate(4e10)));

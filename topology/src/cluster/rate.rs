@@ -23,17 +23,15 @@ pub(super) fn rate(table: &Table<'_>, inherited: &Arc<Provenance>) -> Result<Rat
     let plain = table.read("bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?;
     let pcie = table.read("pcie", "\"3.0 x16\"", |text| lanes(text, "PCI Express", 5, Lanes::pcie))?;
     let nvlink = table.read("nvlink", "\"2.0 x1\"", |text| lanes(text, "NVLink", 4, Lanes::nvlink))?;
-    let sheet = |text: String| Arc::new(Origin::Datasheet.with(format!("{text} (bandwidth); latency {inherited}")));
+    let by_lanes = |(bandwidth, lanes): (Bandwidth, Lanes), kind, maker, what| {
+        let Lanes { generation, count } = lanes;
+        let sheet = format!("{maker} {generation}.0, {count} {what} (bandwidth); latency {inherited}");
+        Ok(Rate { bandwidth, kind: Some(kind), provenance: Arc::new(Origin::Datasheet.with(sheet)) })
+    };
     match (plain, pcie, nvlink) {
         (Some(bandwidth), None, None) => Ok(Rate { bandwidth, kind: None, provenance: inherited.clone() }),
-        (None, Some((bandwidth, lanes)), None) => {
-            let provenance = sheet(format!("PCI Express {}.0, {} lanes", lanes.generation, lanes.count));
-            Ok(Rate { bandwidth, kind: Some(LinkKind::Pcie), provenance })
-        }
-        (None, None, Some((bandwidth, lanes))) => {
-            let provenance = sheet(format!("NVIDIA NVLink {}.0, {} links", lanes.generation, lanes.count));
-            Ok(Rate { bandwidth, kind: Some(LinkKind::NvLink), provenance })
-        }
+        (None, Some(rate), None) => by_lanes(rate, LinkKind::Pcie, "PCI Express", "lanes"),
+        (None, None, Some(rate)) => by_lanes(rate, LinkKind::NvLink, "NVIDIA NVLink", "links"),
         (None, None, None) => Err(table.missing("bandwidth", "\"10Gbit/s\"")),
         _ => Err(table.error("has more than one of bandwidth, pcie and nvlink; keep one")),
     }

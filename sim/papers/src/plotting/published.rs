@@ -23,13 +23,9 @@ pub(super) fn published(paper: &Paper, row: &Row, wanted: &Quantity) -> Result<O
         (Quantity::BackwardTime, Quantity::BackwardTime) | (Quantity::TaskTime, Quantity::TaskTime) => Ok(Some(figure)),
         (Quantity::Computed(ours), Quantity::Computed(theirs)) => Ok((ours == theirs).then_some(figure)),
         (_, Quantity::Throughput) => images_per_s(paper, row),
-        (_, Quantity::StepTime) => {
-            let batch = batch(&row.at)?;
-            rate(images_per_s(paper, row), &|images| batch / images)
-        }
-        (_, Quantity::Time { epochs, samples }) => {
-            let batch = batch(&row.at)?;
-            rate(images_per_s(paper, row), &|images| epochs * (samples / batch).floor() * batch / images)
+        (_, Quantity::StepTime | Quantity::Time { .. }) => {
+            let images = images_per_step_or_run(wanted, &row.at)?;
+            rate(images_per_s(paper, row), &|images_per_s| images / images_per_s)
         }
         (_, Quantity::Speedup { over }) => times(paper, row, over),
         (_, Quantity::Slowdown { over }) => {
@@ -49,11 +45,8 @@ fn images_per_s(paper: &Paper, row: &Row) -> Result<Option<f64>, Failure> {
     let Some(figure) = row.published.map(|figure| figure * row.unit.factor) else { return Ok(None) };
     match &row.quantity {
         Some(Quantity::Throughput) => Ok(Some(figure)),
-        Some(Quantity::StepTime) => Ok(Some(batch(&row.at)? / figure)),
-        // Whole batches: what is left over of an epoch is dropped, as in predictions.
-        Some(Quantity::Time { epochs, samples }) => {
-            let batch = batch(&row.at)?;
-            Ok(Some(epochs * (samples / batch).floor() * batch / figure))
+        Some(quantity @ (Quantity::StepTime | Quantity::Time { .. })) => {
+            Ok(Some(images_per_step_or_run(quantity, &row.at)? / figure))
         }
         Some(Quantity::Speedup { over } | Quantity::Slowdown { over } | Quantity::Efficiency { over }) => {
             let Some(theirs) = absolute(paper, over) else { return Ok(None) };
@@ -62,6 +55,13 @@ fn images_per_s(paper: &Paper, row: &Row) -> Result<Option<f64>, Failure> {
         }
         _ => Ok(None),
     }
+}
+
+/// Images in the time of a step, or of all epochs.
+fn images_per_step_or_run(of: &Quantity, at: &Experiment) -> Result<f64, Failure> {
+    let batch = batch(at)?;
+    // Whole batches: what is left over of an epoch is dropped, as in predictions.
+    Ok(if let Quantity::Time { epochs, samples } = of { epochs * (samples / batch).floor() * batch } else { batch })
 }
 
 /// How many times the throughput of `over` a row's figure means.

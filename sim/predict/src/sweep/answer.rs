@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::front::{Front, PAYS};
 use lockstep_experiment::sweep::{Plan, Question, Sweep};
-use lockstep_report::{FrontRow, SweepRow};
+use lockstep_report::{FrontRow, Setting, SweepRow};
 
 /// One predicted point in a plot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,7 +48,9 @@ impl Answer {
             self.out_of_memory += 1;
             return;
         }
-        let question = sweep.question(&plan.points[row.point as usize]);
+        let Setting { batch_per_rank, accumulate, global_batch, .. } = row.setting;
+        let weak = sweep.is_weak().then(|| u64::from(batch_per_rank) * u64::from(accumulate));
+        let question = sweep.question(&plan.points[row.point as usize], weak.unwrap_or(global_batch));
         self.fronts.entry(question).or_default().add(row.total_ranks, images_per_s, || row.clone());
         self.dots.push(Dot { question, total_ranks: row.total_ranks, images_per_s, step_time_s });
     }

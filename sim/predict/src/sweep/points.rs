@@ -81,7 +81,7 @@ impl<'a> Points<'a> {
         let room = || hardware.room().saturating_sub(variant.algorithms[0].servers()).max(1);
         let ranks = variant.ranks.first().copied().unwrap_or_else(room);
         let variant = Experiment { ranks: vec![ranks], ..variant };
-        match self.predicted(point, &variant, &hardware, self.label(index, ranks)) {
+        match self.predicted(point, &variant, &hardware, self.labelled(index, ranks, &variant)) {
             Ok(row) => Ok(row),
             Err(Failure::Input(error)) => Ok(refused(ranks, error)),
             Err(failure) => Err(failure),
@@ -124,9 +124,12 @@ impl<'a> Points<'a> {
 
     /// The row of a point of so many ranks before anything is known of it.
     pub fn label(&self, index: u32, ranks: u32) -> SweepRow {
+        self.labelled(index, ranks, &self.sweep.variant(&self.plan.points[index as usize]))
+    }
+
+    fn labelled(&self, index: u32, ranks: u32, variant: &Experiment) -> SweepRow {
         let (sweep, point) = (self.sweep, &self.plan.points[index as usize]);
-        let variant = sweep.variant(point);
-        let Experiment { strategy, learners, accumulate, bucket, chunk, .. } = &variant;
+        let Experiment { strategy, learners, accumulate, bucket, chunk, .. } = variant;
         let each = u64::from(strategy.period()).saturating_mul((*learners).into());
         let parts = (u64::from(ranks) * u64::from(*accumulate)).saturating_mul(each);
         let (batch_per_rank, global_batch) = match &variant.batch {

@@ -50,14 +50,14 @@ fn a_three_level_tree_has_the_switches_hops_and_bisection_of_its_closed_form() {
     let keys = "down = [2, 3, 4]\nup = [2, 3]\nparallel = [2, 1]\ntrunk_bandwidth = [\"2GB/s\", \"5GB/s\"]";
     let tree = cluster(24, 1, &fabric("fat-tree", "h*.n0", keys)).unwrap();
     // 12 leaves, 4 x 2 spines, 2 x 3 cores; wires up 12 x 2 x 2 and 8 x 3.
-    assert_eq!((tree.switches().count(), tree.fabrics()[0].switches()), (26, 26));
+    assert_eq!((tree.switches().count(), tree.fabrics[0].switches), (26, 26));
     let rows = &tree.describe()[2].rows;
     let counts: Vec<[&str; 2]> = rows[1..].iter().map(|row| [row[1].as_str(), row[4].as_str()]).collect();
     assert_eq!(counts, [["24", "1.000"], ["48", "2.000"], ["24", "5.000"]]);
     // Same leaf, same pod, other pods: 1, 3 and 5 switches.
     assert_eq!([1, 2, 5, 6, 23].map(|to| switches(&tree, 0, to)), [1, 3, 3, 5, 5]);
     // Twelve hosts to twelve: 12 GB/s by their own wires, 48 / 2 x 2 from the leaves, 24 / 2 x 5 from the spines.
-    assert_eq!(tree.fabrics()[0].bisection, 12e9);
+    assert_eq!(tree.fabrics[0].bisection, 12e9);
     // Cores stand on the far side: what leaves two pods goes up by 12 wires of 5 GB/s.
     let low = |name: &str| match name.split_once('.').unwrap().1 {
         leaf if leaf.starts_with("leaf") => leaf[4..].parse::<u32>().unwrap() < 6,
@@ -67,7 +67,7 @@ fn a_three_level_tree_has_the_switches_hops_and_bisection_of_its_closed_form() {
     assert_eq!(cut(&tree, low), 60e9);
     let slow = cluster(24, 1, &fabric("fat-tree", "h*.n0", "down = [2, 3, 4]\nup = [1, 1]")).unwrap();
     // 12 leaves with a wire each: 6 GB/s; 4 pods with a wire each: 2 GB/s.
-    assert_eq!(slow.fabrics()[0].bisection, 2e9);
+    assert_eq!(slow.fabrics[0].bisection, 2e9);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn switches_of_so_many_ports_make_the_smallest_tree() {
     }
     // Two of three ports down: oversubscription 2.
     let tree = cluster(40, 1, &fabric("fat-tree", "h*.n0", "down = [4, 10]\noversubscription = 2")).unwrap();
-    assert_eq!(tree.fabrics()[0].bisection, 10e9);
+    assert_eq!(tree.fabrics[0].bisection, 10e9);
     assert_eq!(tree.switches().count(), 12);
 }
 
@@ -110,7 +110,7 @@ fn a_torus_has_the_hops_and_bisection_of_its_closed_form() {
     // Hosts 0 and 1 on router 0-0-0; host 6 on 3-0-0, one step back; host 47 on 3-2-1: 1 + 1 + 1 steps.
     assert_eq!([1, 2, 4, 6, 47].map(|to| switches(&torus, 0, to)), [1, 2, 3, 2, 4]);
     // Halves along x: 2 x 6 x 9; along y: 2 x 8 x 5; along z: 12 x 9; hosts 24 x 1.
-    assert_eq!(torus.fabrics()[0].bisection, 24e9);
+    assert_eq!(torus.fabrics[0].bisection, 24e9);
     assert_eq!(cut(&torus, |name| name.starts_with("f.r0") || name.starts_with("f.r1")), 108e9);
     // One dimension after the other: 0-0-0 to 1-1-1 turns at 1-0-0 and 1-1-0.
     let route = torus.route(cpu(&torus, 0).id, cpu(&torus, 2 * (1 + 4 + 12)).id).unwrap();
@@ -127,7 +127,7 @@ fn rails_join_equal_nics_and_a_cpu_takes_the_first_that_meets() {
         rails.switches().map(|switch| switch.name.as_str()).collect::<Vec<_>>(),
         ["f.rail0", "f.rail1", "f.rail2"]
     );
-    assert_eq!(rails.fabrics()[0].bisection, 0.0);
+    assert_eq!(rails.fabrics[0].bisection, 0.0);
     let rail = |cluster: &Cluster, flow| {
         let route = cluster.route_of_flow(cpu(cluster, 1).id, cpu(cluster, 4).id, flow).unwrap();
         let names = route.links.iter().map(|link| cluster.vertex(cluster.link(*link).to).name.clone());
@@ -138,7 +138,7 @@ fn rails_join_equal_nics_and_a_cpu_takes_the_first_that_meets() {
     assert_eq!(rail(&rails, 2), ["h1.n2", "f.rail2", "h4.n2", "h4.cpu"]);
     let joined = cluster(6, 3, &fabric("rails", "h*.n*", "spines = 2\nparallel = 3")).unwrap();
     // Six hosts on each of three rails, three rails by 2 x 3 cables: 18 / 2 wires halve it.
-    assert_eq!(joined.fabrics()[0].bisection, 9e9);
+    assert_eq!(joined.fabrics[0].bisection, 9e9);
     assert_eq!(rail(&joined, 1).len(), 4);
 }
 

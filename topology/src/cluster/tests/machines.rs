@@ -47,12 +47,12 @@ fn every_preset_loads_in_any_number_and_every_figure_has_a_source() {
     for name in ["dgx1-p100", "dgx1-v100", "dgx-a100", "dgx-h100", "dgx-h200", "p2.8xlarge", "p3.16xlarge"] {
         for network in networks().unwrap() {
             let cluster = load(&format!("{name}:3@{network}"));
-            assert_eq!((cluster.hosts().len(), cluster.fabrics()[0].name()), (3, network.as_str()));
+            assert_eq!((cluster.hosts().len(), cluster.fabrics[0].name.as_str()), (3, network.as_str()));
             let last = cluster.devices().len() as u32 - 1;
             assert!(cluster.route(DeviceId(1), DeviceId(last)).unwrap().links.len() >= 6, "{name} {network}");
         }
     }
-    assert_eq!((load("dgx-a100").fabrics().len(), load("dgx-a100:32").fabrics()[0].name()), (0, "infiniband-hdr"));
+    assert_eq!((load("dgx-a100").fabrics.len(), load("dgx-a100:32").fabrics[0].name.as_str()), (0, "infiniband-hdr"));
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn the_documented_fabric_means_what_the_page_says() {
     let example = page.split("```toml\n").find(|part| part.contains("four-racks")).unwrap();
     let cluster = Cluster::parse("docs/clusters.md", example.split("```").next().unwrap()).unwrap();
     assert_eq!(cluster.switches().count(), 4 + 8);
-    assert_eq!(cluster.fabrics()[0].bisection, 200e9);
+    assert_eq!(cluster.fabrics[0].bisection, 200e9);
     let [from, to] = ["node0.cpu", "node63.cpu"].map(|name| device_named(&cluster, name).id);
     assert_eq!(cluster.route(from, to).unwrap().latency, Time::from_nanos(3_000));
     for stated in ["200 GB/s", "= 3 us", "4 leaves and 8 spines"] {
@@ -78,12 +78,12 @@ fn one_measured_host_is_a_cluster() {
     };
     let (latency, rate) = (Time::from_nanos(900), "15GB/s".parse().unwrap());
     let source = Origin::Measured.with("lockstep calibrate");
-    let cluster = Cluster::one_host(spec.clone(), latency, rate, source.clone()).unwrap();
+    let cluster = Cluster::one_host(spec.clone(), latency, rate, &[], source.clone()).unwrap();
     let route = cluster.route(DeviceId(0), DeviceId(0)).unwrap();
     // A message is written to memory and read from it: 20 GB/s carry 10 GB/s of messages, less than a core's 15 GB/s.
     assert_eq!((route.latency, route.bandwidth.bytes_per_s()), (latency, 10e9));
     assert_eq!(cluster.describe()[0].rows[0].last().unwrap(), "measured: lockstep calibrate");
     for wrong in [CpuSpec { cores: 0, ..spec.clone() }, CpuSpec { flops_per_core_s: f64::NAN, ..spec }] {
-        assert!(Cluster::one_host(wrong, latency, rate, source.clone()).is_err());
+        assert!(Cluster::one_host(wrong, latency, rate, &[], source.clone()).is_err());
     }
 }

@@ -4,7 +4,7 @@
 //! the other, so in time it is Iandola 2016 §6.2, Eq. 4 (their "reduction tree"); Thakur 2005 §3.
 
 use super::prelude::*;
-use super::trees::{Place, Trees, Ways, rooted};
+use super::trees::{Numbered, Place, Trees, Ways, rooted};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "binomial-tree",
@@ -19,45 +19,29 @@ pub(super) static ENTRY: Entry = Entry {
             depth: members.ilog2(),
             is_pipelined: false,
             ways: Ways::of(call.collective),
-            place: move |member, _| Some(Binomial::new(member, members, root)),
+            place: move |member, _| Some(Binomial(Numbered::new(member, members, root))),
         }))
     },
     ..Entry::PLAIN
 };
 
-/// A member's place in a binomial tree over `members`, numbered from the root on.
+/// A member's place in a binomial tree.
 #[derive(Debug)]
-struct Binomial {
-    position: u32,
-    members: u32,
-    root: u32,
-}
-
-impl Binomial {
-    /// The place of `member`.
-    fn new(member: u32, members: u32, root: u32) -> Binomial {
-        let position = if member >= root { member - root } else { member + (members - root) };
-        Binomial { position, members, root }
-    }
-
-    /// The member at a position.
-    fn member(&self, position: u32) -> u32 {
-        ((u64::from(position) + u64::from(self.root)) % u64::from(self.members)) as u32
-    }
-}
+struct Binomial(Numbered);
 
 impl Place for Binomial {
     fn parent(&self) -> Option<u32> {
-        (self.position != 0).then(|| self.member(self.position & (self.position - 1)))
+        let position = self.0.position;
+        (position != 0).then(|| self.0.member(u64::from(position & (position - 1))))
     }
 
     /// Children stand at position + 2^t for every t below the lowest one bit, as far as there are members.
     fn children(&self) -> u32 {
-        let after = self.members - self.position;
-        self.position.trailing_zeros().min(after.next_power_of_two().trailing_zeros())
+        let after = self.0.members - self.0.position;
+        self.0.position.trailing_zeros().min(after.next_power_of_two().trailing_zeros())
     }
 
     fn child(&self, index: u32) -> u32 {
-        self.member(self.position + (1 << index))
+        self.0.member(u64::from(self.0.position) + (1 << index))
     }
 }

@@ -4,7 +4,7 @@
 //! server. [`Kary`] places members for chains and colours, too.
 
 use super::prelude::*;
-use super::trees::{Place, Trees, Ways, rooted};
+use super::trees::{Numbered, Place, Trees, Ways, rooted};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "tree",
@@ -59,45 +59,37 @@ impl Kary {
     }
 }
 
-/// A member's place in a k-ary tree numbered breadth first from `first` on.
+/// A member's place in a k-ary tree numbered breadth first.
 #[derive(Debug)]
 pub(super) struct KaryPlace {
-    position: u32,
-    members: u32,
+    at: Numbered,
     arity: u32,
-    first: u32,
 }
 
 impl KaryPlace {
     /// The place of `member` in tree `tree`, whose root is ⌊tree·members/trees⌋ members behind the first root.
     fn new(member: u32, of: Kary, tree: u32) -> KaryPlace {
         let first = of.root + (u64::from(tree) * u64::from(of.members) / u64::from(of.trees)) as u32;
-        let position = if member >= first { member - first } else { member + (of.members - first) };
-        KaryPlace { position, members: of.members, arity: of.arity, first }
-    }
-
-    /// The member at a position.
-    fn member(&self, position: u64) -> u32 {
-        ((position + u64::from(self.first)) % u64::from(self.members)) as u32
+        KaryPlace { at: Numbered::new(member, of.members, first), arity: of.arity }
     }
 
     /// Position of the first child, whether or not there is one.
     fn below(&self) -> u64 {
-        u64::from(self.position) * u64::from(self.arity) + 1
+        u64::from(self.at.position) * u64::from(self.arity) + 1
     }
 }
 
 impl Place for KaryPlace {
     fn parent(&self) -> Option<u32> {
-        (self.position != 0).then(|| self.member(u64::from((self.position - 1) / self.arity)))
+        (self.at.position != 0).then(|| self.at.member(u64::from((self.at.position - 1) / self.arity)))
     }
 
     fn children(&self) -> u32 {
-        u64::from(self.members).saturating_sub(self.below()).min(u64::from(self.arity)) as u32
+        u64::from(self.at.members).saturating_sub(self.below()).min(u64::from(self.arity)) as u32
     }
 
     /// The last position first, whose subtree is the shallowest.
     fn child(&self, index: u32) -> u32 {
-        self.member(self.below() + u64::from(self.children() - 1 - index))
+        self.at.member(self.below() + u64::from(self.children() - 1 - index))
     }
 }

@@ -7,6 +7,26 @@ use std::fmt;
 
 use super::prelude::*;
 
+/// A member of a tree whose members are numbered from its root on.
+#[derive(Debug)]
+pub(super) struct Numbered {
+    pub(super) position: u32,
+    pub(super) members: u32,
+    root: u32,
+}
+
+impl Numbered {
+    pub(super) fn new(member: u32, members: u32, root: u32) -> Numbered {
+        let position = if member >= root { member - root } else { member + (members - root) };
+        Numbered { position, members, root }
+    }
+
+    /// The member at a position.
+    pub(super) fn member(&self, position: u64) -> u32 {
+        ((position + u64::from(self.root)) % u64::from(self.members)) as u32
+    }
+}
+
 /// A member's place in a rooted tree. Children are numbered in the order in which their sums are awaited.
 pub(super) trait Place: Send + Sync + 'static {
     /// The member above, none at the root.
