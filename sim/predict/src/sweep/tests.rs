@@ -235,7 +235,7 @@ fn strategies_and_learners_are_lists_too() {
         assert_eq!((&row.setting.algorithm, row.setting.global_batch), (&one.algorithm(), one.job.global_batch()));
     }
     let plan = sweep.plan().unwrap();
-    let questions: std::collections::BTreeSet<_> = plan.points.iter().map(|point| sweep.question(point)).collect();
+    let questions: std::collections::BTreeSet<_> = plan.points.iter().map(|point| sweep.question(point, 8)).collect();
     assert_eq!(questions.len(), 3);
 }
 
