@@ -61,6 +61,11 @@ pub enum Folding {
 }
 
 impl Folding {
+    fn of(fold: &Fold, padding: f64) -> Folding {
+        let (representatives, ranks, group) = (fold.representatives(), fold.ranks(), fold.group());
+        Folding::Folded { representatives, ranks, group, padding }
+    }
+
     /// Ranks that each simulated one stands for.
     pub fn copies(&self) -> u32 {
         match self {
@@ -137,9 +142,8 @@ fn fold(exchanges: Vec<Option<Schedule>>, ranks: u32, platform: &Platform<'_>, r
     };
     match found {
         Ok(fold) => {
-            let padding = added as f64 / elements.max(1) as f64;
-            let (representatives, group) = (fold.representatives(), fold.group());
-            (Orbits::of(fold), Folding::Folded { representatives, ranks, group, padding })
+            let folding = Folding::of(&fold, added as f64 / elements.max(1) as f64);
+            (Orbits::of(fold), folding)
         }
         Err(reason) => (Orbits::all(), Folding::Refused(reason.into())),
     }
@@ -155,10 +159,7 @@ pub(crate) fn or_unfolded<T>(
             Err(SimError::Input(error)) if error.place.to_string() == UNFOLDABLE => {
                 orbits = orbits.coarser();
                 folding = match (orbits.fold(), folding) {
-                    (Some(fold), Folding::Folded { ranks, padding, .. }) => {
-                        let (representatives, group) = (fold.representatives(), fold.group());
-                        Folding::Folded { representatives, ranks, group, padding }
-                    }
+                    (Some(fold), Folding::Folded { padding, .. }) => Folding::of(fold, padding),
                     _ => Folding::Refused(error.message),
                 };
             }

@@ -71,17 +71,16 @@ impl<'a> Case<'a> {
         known: &'a Known,
     ) -> Result<Case<'a>, Failure> {
         let mut sites: BTreeMap<String, Site> = BTreeMap::new();
-        for row in &paper.rows {
-            for experiment in row.experiments().into_iter().chain([&row.at]) {
-                if !sites.contains_key(&experiment.cluster) {
-                    let site = Site::open(experiment, None).map_err(|error| at(row, error.into()))?;
-                    sites.insert(experiment.cluster.clone(), scaled(&site, &machine));
-                }
-            }
-        }
-        for experiment in paper.plots.iter().flat_map(Plot::experiments) {
+        let of_row = |row: &'a Row| row.experiments().into_iter().chain([&row.at]).map(move |at| (Some(row), at));
+        let of_plots = paper.plots.iter().flat_map(Plot::experiments).map(|at| (None, at));
+        for (row, experiment) in paper.rows.iter().flat_map(of_row).chain(of_plots) {
             if !sites.contains_key(&experiment.cluster) {
-                sites.insert(experiment.cluster.clone(), scaled(&Site::open(experiment, None)?, &machine));
+                let failed = |error: InputError| match row {
+                    Some(row) => at(row, error.into()),
+                    None => error.into(),
+                };
+                let site = Site::open(experiment, None).map_err(failed)?;
+                sites.insert(experiment.cluster.clone(), scaled(&site, &machine));
             }
         }
         Ok(Case { cores, machine, sites, factors: Vec::new(), known })

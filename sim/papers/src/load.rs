@@ -5,8 +5,8 @@ use std::path::Path;
 use lockstep_topology::{DESCRIPTION, InputError, read_text};
 
 use super::paper::Paper;
+use super::plotting;
 use super::shipped::{PAPERS, Shipped};
-use super::{plotting, read};
 
 impl Paper {
     /// The paper called `name`, or that of the file at this path.
@@ -35,14 +35,5 @@ impl Paper {
         let mut paper = Paper::load(name)?;
         paper.plots = plotting::plots(&paper, name)?;
         Ok(paper)
-    }
-
-    /// The paper that `text`, the content of `file`, describes.
-    ///
-    /// # Errors
-    /// Anything that is no TOML, unknown or missing keys, units that do not fit, an anchor that no figure can be: with file,
-    /// line, value and cure.
-    pub fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
-        read::parse(file, text)
     }
 }

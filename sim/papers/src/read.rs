@@ -32,29 +32,35 @@ const ROW_KEYS: [&str; 16] = [
     "computed",
 ];
 
-/// The paper that `text`, the content of `file`, describes.
-pub(super) fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
-    let document = Source { file, text }.parse()?;
-    let root = document.table("a paper", &KEYS)?;
-    let mut common = Experiment { places: Default::default(), ..Experiment::default() };
-    change(&mut common, &root.need("experiment", "{ cluster = \"big-basin-50gbe\" }")?)?;
-    let mut rows: Vec<Row> = Vec::new();
-    for entry in root.need("row", "[{ row = \"G-1\" }]")?.items()? {
-        let row = row(&common, &entry)?;
-        let same = |other: &&Row| other.mark == Some(Mark::Anchor) && other.at.model == row.at.model;
-        if row.mark == Some(Mark::Anchor)
-            && let Some(other) = rows.iter().find(same)
-        {
-            let message =
-                format!("{} is an anchor of {} already: a paper and model have one", other.name, row.at.model);
-            return Err(entry.error(message));
+impl Paper {
+    /// The paper that `text`, the content of `file`, describes.
+    ///
+    /// # Errors
+    /// Anything that is no TOML, unknown or missing keys, units that do not fit, an anchor that no figure can be: with file,
+    /// line, value and cure.
+    pub fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
+        let document = Source { file, text }.parse()?;
+        let root = document.table("a paper", &KEYS)?;
+        let mut common = Experiment { places: Default::default(), ..Experiment::default() };
+        change(&mut common, &root.need("experiment", "{ cluster = \"big-basin-50gbe\" }")?)?;
+        let mut rows: Vec<Row> = Vec::new();
+        for entry in root.need("row", "[{ row = \"G-1\" }]")?.items()? {
+            let row = row(&common, &entry)?;
+            let same = |other: &&Row| other.mark == Some(Mark::Anchor) && other.at.model == row.at.model;
+            if row.mark == Some(Mark::Anchor)
+                && let Some(other) = rows.iter().find(same)
+            {
+                let message =
+                    format!("{} is an anchor of {} already: a paper and model have one", other.name, row.at.model);
+                return Err(entry.error(message));
+            }
+            rows.push(row);
         }
-        rows.push(row);
+        let name = root.need("name", "\"goyal2017\"")?.text()?.to_owned();
+        let source = root.need("source", "\"Goyal et al. 2017, arXiv:1706.02677\"")?.text()?.to_owned();
+        let fits = root.get("fit").map_or(Ok(Vec::new()), |entry| fits(&entry, &rows))?;
+        Ok(Paper { name, source, common, fits, rows, plots: Vec::new() })
     }
-    let name = root.need("name", "\"goyal2017\"")?.text()?.to_owned();
-    let source = root.need("source", "\"Goyal et al. 2017, arXiv:1706.02677\"")?.text()?.to_owned();
-    let fits = root.get("fit").map_or(Ok(Vec::new()), |entry| fits(&entry, &rows))?;
-    Ok(Paper { name, source, common, fits, rows, plots: Vec::new() })
 }
 
 /// The parameters to be fitted, each to rows that no other is fitted to.

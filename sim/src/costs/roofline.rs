@@ -78,13 +78,8 @@ impl Roof {
 pub(super) fn efficiency(class: KernelClass, on_gpu: bool) -> f64 {
     match class {
         KernelClass::Product(product) if product.groups > 1.0 && !on_gpu => 0.25,
-        KernelClass::Product(product) => {
-            if product.by_place {
-                0.5
-            } else {
-                0.6
-            }
-        }
+        KernelClass::Product(product) if product.by_place => 0.5,
+        KernelClass::Product(_) => 0.6,
         _ => 0.1,
     }
 }
@@ -162,7 +157,6 @@ impl Costs for Roofline {
                 let rate = route.bandwidth.bytes_per_s();
                 MessageCost {
                     latency: route.latency.as_secs_f64(),
-                    overhead: 0.0,
                     copy: copies / rate,
                     sum: (copies - 1.0 + SUM_TRAFFIC / COPY_TRAFFIC) / rate,
                     memory: (COPY_TRAFFIC * rate / roof.memory_s).min(1.0),
@@ -172,10 +166,7 @@ impl Costs for Roofline {
             Pair::Wire => {
                 let protocol = &route.transport.protocol;
                 MessageCost {
-                    latency: 0.0,
-                    wake: 0.0,
                     overhead: protocol.receive_overhead.as_secs_f64(),
-                    copy: 0.0,
                     sum: SUM_TRAFFIC / roof.bytes_s,
                     memory: (roof.bytes_s / roof.memory_s).min(1.0),
                     // As a CPU's thread on its core, the kernel has what it needs of the GPU's multiprocessors while it runs.
@@ -183,6 +174,7 @@ impl Costs for Roofline {
                     eager_bytes: protocol.eager.0,
                     send: protocol.send_overhead.as_secs_f64(),
                     rendezvous: protocol.rendezvous,
+                    ..MessageCost::default()
                 }
             }
         }

@@ -108,7 +108,7 @@ impl System {
             for (place, class) in (0..).zip(&self.work.kept.groups) {
                 self.classes.groups[*class as usize].place = place;
             }
-            (self.work.kept_by, self.work.turns) = (fresh_by, self.work.stretch);
+            (self.work.kept_by, self.work.turns) = (fresh_by, self.work.keeping.stretch);
         }
     }
 
@@ -122,7 +122,7 @@ impl System {
         }
         found.leader = NONE;
         self.solve(&mut found);
-        let keep = found.groups.len() >= self.work.large && found.groups.len() > self.work.fresh.groups.len();
+        let keep = found.groups.len() >= self.work.keeping.large && found.groups.len() > self.work.fresh.groups.len();
         if keep {
             std::mem::swap(&mut found, &mut self.work.fresh);
         }

@@ -20,7 +20,7 @@ impl System {
     /// repaired and not searched; returns whether they may, for levels of uneven use follow from no filling.
     pub(super) fn absorb(&mut self) -> bool {
         let (kept_by, filled) = (self.work.kept_by, self.work.kept.filled);
-        if kept_by == 0 || !filled || self.work.is_due() {
+        if kept_by == 0 || !filled || self.work.turns == 0 {
             return false;
         }
         let mut joining = std::mem::take(&mut self.work.joining);

@@ -8,6 +8,7 @@ mod slow;
 pub(crate) use slow::SlowSystem;
 
 use super::choice::Rule;
+use super::work::Keeping;
 use super::*;
 use proptest::prelude::*;
 
@@ -222,7 +223,7 @@ fn same_story(scenario: &Scenario) -> Result<(), TestCaseError> {
     // Even small components are kept, and repaired or not: rounding aside, nothing changes.
     for rule in [Rule::Cost, Rule::Repair, Rule::Solve] {
         let mut keeper = System::new();
-        (keeper.work.large, keeper.work.stretch, keeper.work.choice.rule) = (2, 5, rule);
+        (keeper.work.keeping, keeper.work.choice.rule) = (Keeping { large: 2, stretch: 5 }, rule);
         let kept = play(&mut keeper, scenario).map_err(|error| TestCaseError::fail(format!("{rule:?}: {error}")))?;
         for (token, (fast, kept)) in fast.iter().zip(&kept).enumerate() {
             let apart = fast.time.0.abs_diff(kept.time.0) as f64;

@@ -59,7 +59,7 @@ pub(super) struct Reached {
 }
 
 /// What is kept between settlings, most of it to save its allocation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Work {
     /// Resources whose demand has changed, and whether they were tight before.
     pub(super) changed: Vec<(u32, bool)>,
@@ -71,16 +71,14 @@ pub(super) struct Work {
     pub(super) kept: Component,
     /// The largest component that the present settling has found, if it is to be kept.
     pub(super) fresh: Component,
-    /// Classes from which on a component is kept.
-    pub(super) large: usize,
-    /// Settlings for which a kept component is used before it is searched anew.
-    pub(super) stretch: u32,
+    pub(super) keeping: Keeping,
     /// The search that found the kept component, which its classes and resources carry; zero: none is kept.
     pub(super) kept_by: u64,
     /// Attached classes that are uneven.
     pub(super) uneven: usize,
     /// Whether a class of it was detached since the last settling.
     pub(super) left: bool,
+    /// Settlings for which it may still be used.
     pub(super) turns: u32,
     /// Whether that component is repaired; kept from one search to the next, as what is found is mostly what was kept.
     pub(super) choice: Choice,
@@ -90,32 +88,17 @@ pub(super) struct Work {
     pub(super) share: share::Scratch,
 }
 
-impl Default for Work {
-    fn default() -> Work {
-        Work {
-            changed: Vec::new(),
-            alive: Vec::new(),
-            seeds: Vec::new(),
-            found: Component::default(),
-            kept: Component::default(),
-            fresh: Component::default(),
-            large: 32,
-            stretch: 256,
-            kept_by: 0,
-            uneven: 0,
-            left: false,
-            turns: 0,
-            choice: Choice::default(),
-            joining: Vec::new(),
-            reached: Reached::default(),
-            share: share::Scratch::default(),
-        }
-    }
+/// Which components are kept, and for how long.
+#[derive(Debug, Clone)]
+pub(super) struct Keeping {
+    /// Classes from which on a component is kept.
+    pub(super) large: usize,
+    /// Settlings for which a kept component is used before it is searched anew.
+    pub(super) stretch: u32,
 }
 
-impl Work {
-    /// Whether what is kept is to be searched anew.
-    pub(super) fn is_due(&self) -> bool {
-        self.turns == 0
+impl Default for Keeping {
+    fn default() -> Keeping {
+        Keeping { large: 32, stretch: 256 }
     }
 }
