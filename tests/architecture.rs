@@ -216,20 +216,28 @@ fn layers_are_matched_where_they_are_listed() {
 /// Flags are the command line's: other crates say which setting they mean by its key, which `ErrorPlace` shows as its flag.
 #[test]
 fn only_the_command_line_names_flags() {
-    // What NVIDIA's compiler is called with.
-    let others = ["exec/cuda/src/nvrtc.rs"];
+    // What NVIDIA's compiler is called with; the help of the settings' flags, and the page that lists them.
+    let others = ["exec/cuda/src/nvrtc.rs", "models/experiment/src/rows.rs", "models/experiment/src/page.rs"];
     let mut faults = Vec::new();
     for path in sources() {
         let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
         let is_library = ["topology/", "models/", "sim/", "exec/"].iter().any(|folder| name.starts_with(folder));
         let text = std::fs::read_to_string(&path).expect("a readable file");
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let names_flag = code
-            .match_indices("\"--")
-            .any(|(at, _)| code[at + 3..].starts_with(|letter: char| letter.is_ascii_lowercase()));
-        if is_library && !name.contains("tests") && !others.contains(&&*name) && names_flag {
-            faults.push(name);
+        let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        // Sentences that tell how to build lockstep or to install a library name the flags of other programs; a style sheet has variables.
+        let named = |line: &str| {
+            let line = ["--release", "--features", "--upgrade", "var(--"]
+                .iter()
+                .fold(line.to_owned(), |line, of| line.replace(of, ""));
+            line.match_indices("--").any(|(at, _)| {
+                let begins = line[..at].ends_with(['"', ' ', '(', '`', '\'']);
+                begins && line[at + 2..].starts_with(|letter: char| letter.is_ascii_lowercase())
+            })
+        };
+        if is_library && !name.contains("tests") && !others.contains(&&*name) {
+            faults.extend(code.filter(|line| named(line)).map(|line| format!("{name}: {}", line.trim())));
         }
     }
-    assert!(faults.is_empty(), "literals that begin with -- in {faults:?}");
+    assert!(faults.is_empty(), "flags in sentences, for which ErrorPlace::Flag(key) is there: {faults:#?}");
 }

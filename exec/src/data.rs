@@ -17,7 +17,7 @@ mod synthetic;
 use std::path::Path;
 
 use lockstep_models::{Augmentation, Model, Shape};
-use lockstep_topology::{InputError, nearest};
+use lockstep_topology::{ErrorPlace, InputError, nearest};
 
 use augmentation::augment;
 pub use normalisation::Normalisation;
@@ -131,8 +131,10 @@ impl Dataset {
     fn check_takes(&self, model: &str, input: Shape, classes: u32) -> Result<(), InputError> {
         if self.shape() != input {
             let cure = match self.has_patches(input) {
-                true => "take patches of them (--augment patch)",
-                false => "choose other data (--data synthetic fits every model) or a model",
+                true => format!("take patches of them ({} patch)", ErrorPlace::Flag("augment")),
+                false => {
+                    format!("choose other data ({} synthetic fits every model) or a model", ErrorPlace::Flag("data"))
+                }
             };
             let message = format!("the model {model} takes {input}: {cure}");
             return Err(InputError::new(&self.place, format!("images of {}", self.shape), message));

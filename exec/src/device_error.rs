@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lockstep_topology::{Bytes, InputError};
+use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 /// A device's refusal. The CPU never refuses.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +51,8 @@ impl fmt::Display for DeviceError {
             DeviceError::Lost { call, reason } => write!(
                 f,
                 "the device is lost: {call} says {reason}; look at `nvidia-smi` and the system's log, then go on from the last \
-                 checkpoint with `--resume`"
+                 checkpoint with `{}`",
+                ErrorPlace::Flag("resume")
             ),
             DeviceError::Refused { call, reason } => write!(f, "the device refuses {call}: {reason}"),
             DeviceError::Compiler(message) | DeviceError::Unavailable(message) => f.write_str(message),

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use lockstep_topology::Rank;
+use lockstep_topology::{ErrorPlace, Rank};
 
 pub mod control;
 mod error;
@@ -137,8 +137,9 @@ pub trait Transport {
     /// Where the transport is no MPI, or the process has several ranks.
     fn library_allreduce(&mut self, ranks: &[Rank], data: RegionMut) -> Result<(), TransportError> {
         let _ = (ranks, data);
-        Err(TransportError::Unsupported(
-            "library:mpi needs MPI with one rank in each process; use --transport mpi, or another algorithm".to_owned(),
-        ))
+        let transport = ErrorPlace::Flag("transport");
+        let message =
+            format!("library:mpi needs MPI with one rank in each process; use {transport} mpi, or another algorithm");
+        Err(TransportError::Unsupported(message))
     }
 }

@@ -1,6 +1,6 @@
 //! `lockstep clusters list`, `show` and `check`.
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use lockstep_topology::cluster::{CatalogueGpu, DeviceKind, GpuSpec, Lanes, Precision, Table, catalogue};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
@@ -11,69 +11,53 @@ use lockstep_report::{CheckRow, ClusterRow, DetailRow, Format, Report, aligned, 
 #[derive(Debug, Subcommand)]
 pub(super) enum Clusters {
     /// The clusters that come with lockstep
-    List(List),
-    /// The parts of a cluster, each figure with where it comes from
-    Show(Show),
-    /// The GPUs that cluster files may name, each figure with where it comes from
-    Gpus(Gpus),
-    /// Read cluster files and say whether they make sense
-    Check(Check),
-}
-
-/// Flags of `clusters list`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
+    #[command(after_help = "Example:
   lockstep clusters list --format csv")]
-pub(super) struct List {
-    /// How to print
-    #[arg(long, value_enum, default_value = "table")]
-    format: Format,
-}
-
-/// Flags of `clusters show`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
+    List {
+        /// How to print
+        #[arg(long, value_enum, default_value = "table")]
+        format: Format,
+    },
+    /// The parts of a cluster, each figure with where it comes from
+    #[command(after_help = "Example:
   lockstep clusters show ethernet-4")]
-pub(super) struct Show {
-    /// Name of a cluster, or a .toml file
-    cluster: String,
-    /// How to print
-    #[arg(long, value_enum, default_value = "table")]
-    format: Format,
-}
-
-/// Flags of `clusters gpus`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
+    Show {
+        /// Name of a cluster, or a .toml file
+        cluster: String,
+        /// How to print
+        #[arg(long, value_enum, default_value = "table")]
+        format: Format,
+    },
+    /// The GPUs that cluster files may name, each figure with where it comes from
+    #[command(after_help = "Example:
   lockstep clusters gpus --format csv")]
-pub(super) struct Gpus {
-    /// How to print
-    #[arg(long, value_enum, default_value = "table")]
-    format: Format,
-}
-
-/// Flags of `clusters check`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
+    Gpus {
+        /// How to print
+        #[arg(long, value_enum, default_value = "table")]
+        format: Format,
+    },
+    /// Read cluster files and say whether they make sense
+    #[command(after_help = "Example:
   lockstep clusters check my-cluster.toml")]
-pub(super) struct Check {
-    /// Names of clusters, or .toml files
-    #[arg(required = true)]
-    clusters: Vec<String>,
-    /// How to print
-    #[arg(long, value_enum, default_value = "table")]
-    format: Format,
+    Check {
+        /// Names of clusters, or .toml files
+        #[arg(required = true)]
+        clusters: Vec<String>,
+        /// How to print
+        #[arg(long, value_enum, default_value = "table")]
+        format: Format,
+    },
 }
 
 impl Clusters {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self {
-            Clusters::List(List { format }) => {
+            Clusters::List { format } => {
                 let row = |(name, _): &(&str, &str)| Ok(cluster_row(&load(name)?));
                 let rows: Result<Vec<ClusterRow>, InputError> = Cluster::presets().iter().map(row).collect();
                 Report::new(rows?, Vec::new()).print(format)
             }
-            Clusters::Show(Show { cluster, format }) => {
+            Clusters::Show { cluster, format } => {
                 let cluster = load(&cluster)?;
                 if format == Format::Table {
                     return print(&tables(&cluster));
@@ -81,8 +65,8 @@ impl Clusters {
                 let rows = cluster.describe().iter().flat_map(details).collect();
                 Report::new(rows, Vec::new()).print(format)
             }
-            Clusters::Gpus(Gpus { format }) => gpus(format),
-            Clusters::Check(Check { clusters, format }) => {
+            Clusters::Gpus { format } => gpus(format),
+            Clusters::Check { clusters, format } => {
                 let mut rows = Vec::new();
                 for name in clusters {
                     let (status, found) = ("ok".to_owned(), summary(&load(&name)?));

@@ -95,12 +95,7 @@ impl ExecCollective {
                 algbw: algbw * 1e-9,
                 busbw: algbw * run.collective.bus_factor(contributors) * 1e-9,
                 wrong: Some(measured.wrong),
-                bound: None,
-                bound_utilisation: None,
-                in_use: None,
-                reacts_to: None,
-                does_not_react_to: None,
-                sensitivity_sum: None,
+                ..CollectiveRow::default()
             });
         }
         if !launch.speaks() {

@@ -11,8 +11,8 @@ use lockstep_report::output::check_writable;
 use lockstep_report::progress::{duration, tell};
 use lockstep_report::{Format, Report};
 
-use super::flags::positive;
-use lockstep_experiment::{Arm, Experiment};
+use super::flags::{SettingFlags, positive};
+use lockstep_experiment::setting::TRAIN;
 
 /// Flags of `exec sweep`.
 #[derive(Debug, Args)]
@@ -26,12 +26,8 @@ pub(super) struct ExecSweep {
     /// Add the rows of each run when it is done to a .csv file; the same command goes on with such a file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Data in place of the file's, for all arms
-    #[arg(long)]
-    data: Option<String>,
-    /// Runs of each configuration: seed, seed + 1, …
-    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
-    seeds: Option<u32>,
+    #[command(flatten)]
+    settings: SettingFlags<TRAIN>,
     /// Do so many runs at most, and leave the others to the next command
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     most: Option<u32>,
@@ -42,14 +38,7 @@ pub(super) struct ExecSweep {
 
 impl ExecSweep {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut experiment = Experiment::load(&self.experiment)?;
-        if let Some(data) = &self.data {
-            for Arm { experiment, .. } in &mut experiment.arms {
-                replace_data(experiment, data);
-            }
-            replace_data(&mut experiment, data);
-        }
-        experiment.seeds = self.seeds.unwrap_or(experiment.seeds);
+        let experiment = self.settings.resolve(Some(&self.experiment))?;
         let plan = plan(&experiment)?;
         for planned in plan.iter().filter(|planned| planned.seed == experiment.seed) {
             Launch::Threads.check(&planned.experiment, std::slice::from_ref(&planned.configuration))?;
@@ -81,14 +70,6 @@ impl ExecSweep {
 
     /// What a row says it was made by.
     fn command(&self) -> String {
-        let data = self.data.iter().map(|data| format!(" --data {data}"));
-        let seeds = self.seeds.iter().map(|seeds| format!(" --seeds {seeds}"));
-        let flags: String = data.chain(seeds).collect();
-        format!("lockstep exec sweep {}{flags} --out {}", self.experiment.display(), self.out.display())
+        format!("lockstep exec sweep {}{} --out {}", self.experiment.display(), self.settings, self.out.display())
     }
-}
-
-fn replace_data(experiment: &mut Experiment, data: &str) {
-    data.clone_into(&mut experiment.data);
-    experiment.overridden("data");
 }

@@ -1,5 +1,6 @@
 //! The flags that several commands share: those of settings and those of a single collective.
 
+use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 
 use clap::parser::ValueSource;
@@ -35,11 +36,22 @@ impl<const COMMAND: Commands> SettingFlags<COMMAND> {
         for flag in first.iter().chain(&rest) {
             let given = self.given.iter().filter(|(key, _)| *key == flag.setting.key);
             for (_, texts) in given {
-                flag.how.take(&mut experiment, flag.setting, texts)?;
-                experiment.overridden(flag.setting.place_key());
+                let mut arms = std::mem::take(&mut experiment.arms);
+                for of in arms.iter_mut().map(|arm| &mut arm.experiment).chain([&mut experiment]) {
+                    flag.how.take(of, flag.setting, texts)?;
+                    of.overridden(flag.setting.place_key());
+                }
+                experiment.arms = arms;
             }
         }
         Ok(experiment)
+    }
+}
+
+/// As they are written on a command line, each behind a space.
+impl<const COMMAND: Commands> Display for SettingFlags<COMMAND> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.given.iter().try_for_each(|(key, texts)| write!(f, " {} {}", ErrorPlace::Flag(key), texts.join(",")))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use lockstep_measure::memory;
 use lockstep_models::{Model, Node, Pass};
 use lockstep_report::failure::Failure;
@@ -13,69 +13,57 @@ use lockstep_topology::{Bytes, InputError};
 #[derive(Debug, Subcommand)]
 pub(super) enum Models {
     /// The models that come with lockstep
-    List(List),
-    /// The layers of a model: shapes, parameters, FLOPs and bytes of each pass of one sample
-    Show(Show),
-    /// Read model files and say whether they make sense
-    Check(Check),
-}
-
-/// Flags of `models list`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
+    #[command(after_help = "Example:
   lockstep models list --format json")]
-pub(super) struct List {
-    /// How to print
-    #[arg(long, value_enum, default_value = "table")]
-    format: Format,
-}
-
-/// Flags of `models show`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+    List {
+        /// How to print
+        #[arg(long, value_enum, default_value = "table")]
+        format: Format,
+    },
+    /// The layers of a model: shapes, parameters, FLOPs and bytes of each pass of one sample
+    #[command(after_help = "Examples:
   lockstep models show lenet
   lockstep models show resnet-50 --memory --batch 16
       what training it takes of a device's memory, as planned and with a buffer for each operator's output")]
-pub(super) struct Show {
-    /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet, alexnet:ungrouped or resnet-50:image=64
-    model: String,
-    /// Show what one learner takes of a device's memory instead of the layers
-    #[arg(long)]
-    memory: bool,
-    /// Samples of a micro-batch, with --memory
-    #[arg(long, default_value_t = 32, requires = "memory")]
-    batch: u32,
-    /// How to print
-    #[arg(long, value_enum, default_value = "table")]
-    format: Format,
-}
-
-/// Flags of `models check`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
+    Show {
+        /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet, alexnet:ungrouped or resnet-50:image=64
+        model: String,
+        /// Show what one learner takes of a device's memory instead of the layers
+        #[arg(long)]
+        memory: bool,
+        /// Samples of a micro-batch, with --memory
+        #[arg(long, default_value_t = 32, requires = "memory")]
+        batch: u32,
+        /// How to print
+        #[arg(long, value_enum, default_value = "table")]
+        format: Format,
+    },
+    /// Read model files and say whether they make sense
+    #[command(after_help = "Example:
   lockstep models check my-net.toml")]
-pub(super) struct Check {
-    /// Names of models, or .toml, .onnx or .prototxt files, variants and sizes behind a colon
-    #[arg(required = true)]
-    models: Vec<String>,
-    /// How to print
-    #[arg(long, value_enum, default_value = "table")]
-    format: Format,
+    Check {
+        /// Names of models, or .toml, .onnx or .prototxt files, variants and sizes behind a colon
+        #[arg(required = true)]
+        models: Vec<String>,
+        /// How to print
+        #[arg(long, value_enum, default_value = "table")]
+        format: Format,
+    },
 }
 
 impl Models {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self {
-            Models::List(List { format }) => {
+            Models::List { format } => {
                 let row = |name: &String| Ok(model_row(&load(name)?));
                 let rows: Result<Vec<ModelRow>, InputError> = lockstep_readers::zoo().iter().map(row).collect();
                 Report::new(rows?, Vec::new()).print(format)
             }
-            Models::Show(Show { model, memory: true, batch, format }) => {
+            Models::Show { model, memory: true, batch, format } => {
                 let (rows, notes) = memory::rows(&Arc::new(load(&model)?), batch)?;
                 Report::new(rows, notes).print(format)
             }
-            Models::Show(Show { model, format, .. }) => {
+            Models::Show { model, format, .. } => {
                 let model = load(&model)?;
                 let report =
                     Report::new(model.layers().iter().map(|node| layer_row(&model, node)).collect(), Vec::new());
@@ -84,7 +72,7 @@ impl Models {
                 }
                 report.print(format)
             }
-            Models::Check(Check { models, format }) => {
+            Models::Check { models, format } => {
                 let mut rows = Vec::new();
                 for name in models {
                     let model = load(&name)?;

@@ -93,17 +93,15 @@ impl SimCollective {
                 ranks: flags.ranks,
                 bytes: run.elements * 4,
                 time_us: time.time.as_secs_f64() * 1e6,
-                time_p10_us: None,
-                time_p90_us: None,
                 algbw: time.algbw * 1e-9,
                 busbw: time.busbw * 1e-9,
-                wrong: None,
                 bound: Some(bound.by),
                 bound_utilisation: Some(bound.share),
                 in_use,
                 reacts_to,
                 does_not_react_to,
                 sensitivity_sum,
+                ..CollectiveRow::default()
             });
             let folding = time.folding.to_string();
             if time.folding != Folding::Off && !notes.contains(&folding) {

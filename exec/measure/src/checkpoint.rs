@@ -8,4 +8,4 @@ mod resume;
 pub use file::{Checkpoint, VERSION};
 pub use folder::{Every, Folder, latest};
 pub use lock::Lock;
-pub use resume::{claims_behind, claims_from, identity, setting};
+pub use resume::{claims_behind, claims_from};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_cuda::Gpus;
 use lockstep_exec::device::{Cpus, DeviceError, Devices, Nulls};
 use lockstep_experiment::{Device, Experiment};
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 /// What the runs of an experiment compute on.
 ///
@@ -28,9 +28,10 @@ pub fn gpus(device: Device) -> Result<Option<Gpus>, InputError> {
     let opened = Gpus::open(precision).map_err(|error| {
         let cure = match error {
             DeviceError::Unavailable(_) => {
-                ": lockstep exec devices says where it was looked for and what to install; --device cpu needs none of it"
+                let device = ErrorPlace::Flag("device");
+                format!(": lockstep exec devices says where it was looked for and what to install; {device} cpu needs none of it")
             }
-            _ => "",
+            _ => String::new(),
         };
         InputError::flag("device", device.to_string(), format!("{error}{cure}"))
     });

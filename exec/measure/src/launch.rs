@@ -71,7 +71,7 @@ impl Launch {
             TransportKind::Mpi => {
                 let message = "this binary was built without MPI: install an MPI library (apt-get install libopenmpi-dev \
                                openmpi-bin libclang-dev), build with cargo build --release --features mpi, and start with \
-                               mpirun -n RANKS; or take --transport threads";
+                               mpirun -n RANKS; or take threads";
                 Err(experiment.locate(InputError::flag("transport", "mpi", message)).into())
             }
         }

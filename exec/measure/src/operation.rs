@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lockstep_exec::{ExecError, Flight, InjectedFault, Log, Order, Run, Snapshot};
+use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_models::Program;
 use lockstep_report::failure::STALLED;
 use lockstep_report::progress::tell;
 use lockstep_topology::InputError;
 
-use crate::checkpoint::{Checkpoint, Folder, claims_behind, identity, setting};
+use crate::checkpoint::{Checkpoint, Folder, claims_behind};
 use crate::flight::Record;
 use crate::interrupt::{Interrupt, Signal};
 use crate::metrics::Metrics;
@@ -73,8 +74,9 @@ impl Operation {
     pub fn check(&self, experiment: &Experiment, configuration: &Configuration) -> Result<Option<String>, InputError> {
         let Some((checkpoint, path)) = &self.resumed else { return Ok(None) };
         let shown = path.display().to_string();
-        checkpoint.check(&shown, &identity(experiment, configuration, experiment.seed))?;
-        let changes = checkpoint.changes(&setting(experiment, configuration));
+        let run = TrainedRun { experiment, configuration, seed: experiment.seed };
+        checkpoint.check(&shown, &run.identity())?;
+        let changes = checkpoint.changes(&run.setting());
         let rate = experiment.optimizer.target_rate(configuration.job.gradient_samples());
         let changes = match changes.as_str() {
             "" => String::new(),
@@ -127,23 +129,12 @@ impl Operation {
     }
 
     /// Keeps a state of the run that began after `first` steps.
-    pub(crate) fn keep(
-        &self,
-        (experiment, configuration): (&Experiment, &Configuration),
-        seed: u64,
-        first: u64,
-        snapshot: Snapshot,
-    ) -> Result<(), InputError> {
+    pub(crate) fn keep(&self, run: TrainedRun<'_>, first: u64, snapshot: Snapshot) -> Result<(), InputError> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let Snapshot { steps, state, log } = snapshot;
-        let checkpoint = Checkpoint {
-            identity: identity(experiment, configuration, seed),
-            setting: setting(experiment, configuration),
-            steps,
-            state,
-            log: self.whole(first, log),
-        };
-        let content = checkpoint.to_bytes(&configuration.job.model);
+        let checkpoint =
+            Checkpoint { identity: run.identity(), setting: run.setting(), steps, state, log: self.whole(first, log) };
+        let content = checkpoint.to_bytes(&run.configuration.job.model);
         let content = content.map_err(|message| InputError::flag("checkpoint", "", message))?;
         folder.keep(steps, &content).map(drop)
     }

@@ -5,6 +5,7 @@ mod tests;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::replica::Evaluation;
+use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length};
 use lockstep_models::{median, quantile};
 use lockstep_report::failure::Failure;
@@ -101,14 +102,13 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
     let mut times = run.timeline.step_times_s();
     times.sort_by(f64::total_cmp);
     let step_time_s = run.timeline.step_time_s();
-    let initial = configuration.job.model.inits();
     Ok(MeasuredRow {
         setting: configuration.setting(),
         data: experiment.data.clone(),
         transport: experiment.transport.to_string(),
         device: experiment.device.to_string(),
         threads_per_rank: experiment.threads_per_rank,
-        training: format!("{}; initial values: {initial}", experiment.optimizer),
+        training: TrainedRun { experiment, configuration, seed: *seed }.recipe(),
         learning_rate: experiment.optimizer.target_rate(program.gradient_samples()),
         seed: *seed,
         steps: (run.first + run.losses.len() as u64) as u32,

@@ -5,10 +5,11 @@ mod tuned;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::{Run, State};
+use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length};
 use lockstep_models::{Program, Trial};
 use lockstep_report::failure::Failure;
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::launch::Launch;
 use crate::metrics::{Resumed, training};
@@ -66,7 +67,8 @@ impl Training<'_> {
         let first = operation.first(&program, self.data.len());
         let left = u64::from(all).saturating_sub(first);
         if let (0, Some((_, path))) = (left, &operation.resumed) {
-            let message = format!("all {all} steps are done: ask for more of them, or begin anew without --resume");
+            let resume = ErrorPlace::Flag("resume");
+            let message = format!("all {all} steps are done: ask for more of them, or begin anew without {resume}");
             return Err(InputError::flag("resume", path.display().to_string(), message).into());
         }
         if let (Some((checkpoint, _)), Some(metrics)) = (&operation.resumed, &operation.metrics) {
@@ -101,6 +103,11 @@ impl Training<'_> {
             (measured.run.losses, measured.run.evaluations, measured.run.first) = (losses, evaluations, 0);
             measured
         }))
+    }
+
+    /// As what tells it from other trainings.
+    fn as_run(&self) -> TrainedRun<'_> {
+        TrainedRun { experiment: self.experiment, configuration: self.configuration, seed: self.seed }
     }
 
     /// What ranks do.

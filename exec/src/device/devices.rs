@@ -3,7 +3,7 @@
 use std::fmt;
 
 use lockstep_models::Program;
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::cpu::{Cpu, Threads, workspace_bytes};
 use super::{Blueprint, Device, DeviceError, Null};
@@ -39,8 +39,10 @@ pub trait Devices: fmt::Debug + Send + Sync {
     /// There is no such library, or it does not serve these ranks.
     fn check_sums(&self, here: &[u32]) -> Result<(), InputError> {
         let _ = here;
-        let message =
-            "adds up on NVIDIA's GPUs: add --device cuda, or take an algorithm of lockstep's own, such as ring";
+        let device = ErrorPlace::Flag("device");
+        let message = format!(
+            "adds up on NVIDIA's GPUs: add {device} cuda, or take an algorithm of lockstep's own, such as ring"
+        );
         Err(InputError::flag("algorithm", "library:nccl", message))
     }
 

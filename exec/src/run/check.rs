@@ -1,7 +1,7 @@
 //! What a process can see of a run beforehand: whether its ranks can do the program's exchanges, and whether there is room for them.
 
 use lockstep_models::Program;
-use lockstep_topology::{InputError, Library};
+use lockstep_topology::{ErrorPlace, InputError, Library};
 
 use crate::device::Devices;
 use crate::room::check_threads;
@@ -24,8 +24,11 @@ pub fn check_run(
         exchanges.any(|exchange| exchange.algorithm.library() == Some(library))
     };
     if !apart && calls(Library::Transport) {
-        let message = "calls MPI, with one rank in each process: start with mpirun -n RANKS and --transport mpi, or take an \
-                       algorithm of lockstep's own, such as ring";
+        let message = format!(
+            "calls MPI, with one rank in each process: start with mpirun -n RANKS and {} mpi, or take an algorithm of \
+             lockstep's own, such as ring",
+            ErrorPlace::Flag("transport")
+        );
         return Err(InputError::flag("algorithm", "library:mpi", message));
     }
     let here: Vec<u32> = here.collect();

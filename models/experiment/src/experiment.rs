@@ -56,6 +56,18 @@ pub enum Length {
     Epochs(u32),
 }
 
+impl Length {
+    /// Optimizer steps, where they are given.
+    pub fn steps(self) -> Option<u32> {
+        if let Length::Steps(steps) = self { Some(steps) } else { None }
+    }
+
+    /// Passes over the training samples, where they are given.
+    pub fn epochs(self) -> Option<u32> {
+        if let Length::Epochs(epochs) = self { Some(epochs) } else { None }
+    }
+}
+
 /// One way to train.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arm {

@@ -32,6 +32,8 @@ mod settings;
 pub mod sweep;
 #[cfg(test)]
 mod tests;
+pub mod trained;
+mod trained_identity;
 mod transport;
 pub mod tuner_log;
 mod unlike;

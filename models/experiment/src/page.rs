@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::setting::{PREDICT, RUN, Reads, SWEEP, Setting};
+use crate::setting::{PREDICT, RUN, Reads, SWEEP, Setting, TRAIN};
 use crate::settings::settings;
 
 const HEAD: &str = "# Settings
@@ -19,7 +19,7 @@ are written in the experiment's file ([experiments.md](experiments.md)); a flag 
 pub fn settings_page() -> String {
     let mut page = HEAD.to_owned();
     for setting in settings() {
-        let commands = [(PREDICT, "sim predict"), (RUN, "exec run"), (SWEEP, "sim sweep")];
+        let commands = [(PREDICT, "sim predict"), (RUN, "exec run"), (SWEEP, "sim sweep"), (TRAIN, "exec sweep")];
         let flag_of = commands.iter().filter(|(command, _)| setting.flag(*command).is_some()).map(|(_, name)| *name);
         let reads = match setting.reads {
             Reads::Both => "both",

@@ -9,6 +9,10 @@ macro_rules! rows {
         "Model: a name (lockstep models list), a .toml, .onnx or .prototxt (Caffe) file; variants and sizes behind a colon \
          (resnet-50:image=64)", {
             value: "MODEL", how: &One(TEXT, |e, model| e.model = model), flag_of: PREDICT | RUN,
+            trained: Some((Trained::As, |run| {
+                let model = &run.configuration.job.model;
+                Some(format!("{} ({} parameters)", model.name(), model.parameter_elements()))
+            })),
             axis: Some(Axis {
                 help: "Models (lockstep models list), or .toml files", value: "M,…",
                 how: &list(TEXT, |e| vec![e.model.clone()], |e, model| e.model = model), ..AXIS
@@ -26,6 +30,7 @@ macro_rules! rows {
         }
         "ranks" ranks: Vec<u32> = vec![1], "Numbers of ranks that train, e.g. 8,16,32", {
             value: "N,…", default: "1", how: &Each(COUNT, |e, all| e.ranks = all), flag_of: PREDICT | RUN,
+            trained: Some((Trained::With, |run| Some(run.configuration.job.workers.to_string()))),
             axis: Some(Axis {
                 help: "Numbers of ranks that train: 8,16, doublings such as 1..1024, or all (one on each GPU, or core where \
                        there is none)",
@@ -37,7 +42,7 @@ macro_rules! rows {
          model-parallel, first-device-table, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, sma:reference-models, \
          ea-sgd:tau=4:round-robin", {
             value: "STRATEGY", default: "ssgd", how: &One(word(), |e, strategy| e.strategy = strategy),
-            flag_of: PREDICT | RUN,
+            flag_of: PREDICT | RUN, trained: Some((Trained::As, |run| Some(run.configuration.job.strategy.to_string()))),
             axis: Some(Axis {
                 value: "S,…", how: &list(word(), |e| vec![e.strategy.clone()], |e, strategy| e.strategy = strategy), ..AXIS
             }),
@@ -46,7 +51,7 @@ macro_rules! rows {
         "Learners on each device: each rank of --ranks becomes this number of ranks; auto raises it as long as the throughput \
          grows (sma, ea-sgd)", {
             value: "M|auto", default: "1", how: &One(learners::FORM, |e, learners: Learners| e.set_learners(learners)),
-            flag_of: PREDICT | RUN,
+            flag_of: PREDICT | RUN, trained: Some((Trained::Apart, |run| Some(run.configuration.learners.to_string()))),
             axis: Some(Axis {
                 help: "Learners on each device (sma, ea-sgd), e.g. 1,2,4: each rank becomes this number of ranks", value: "M,…",
                 how: &list(learners::NUMBER, |e| vec![e.learners], |e, learners| e.learners = learners), ..AXIS
@@ -54,6 +59,7 @@ macro_rules! rows {
         }
         "batch_per_rank", "Samples per rank and micro-batch, e.g. 16,64", {
             value: "N,…", default: "32", how: &Each(COUNT, |e, all| e.batch = Batch::PerRank(all)), flag_of: PREDICT | RUN,
+            trained: Some((Trained::With, |run| Some(run.configuration.job.batch_per_rank.to_string()))),
             axis: Some(Axis {
                 how: &list(COUNT, |e| e.batch.per_rank().to_vec(), |e, size| e.batch = Batch::PerRank(vec![size])), ..AXIS
             }),
@@ -67,6 +73,7 @@ macro_rules! rows {
         }
         "accumulate" accumulate: u32 = 1, "Micro-batches per step and rank", {
             value: "N", default: "1", how: &One(COUNT, |e, count| e.accumulate = count), flag_of: PREDICT | RUN,
+            trained: Some((Trained::With, |run| Some(run.configuration.job.accumulate.to_string()))),
             axis: Some(Axis {
                 help: "Micro-batches per step and rank, e.g. 1,4",
                 how: &list(COUNT, |e| vec![e.accumulate], |e, count| e.accumulate = count), ..AXIS
@@ -75,6 +82,7 @@ macro_rules! rows {
         "algorithm" algorithms: Vec<Algorithm> = Vec::new(),
         "Allreduce algorithms, e.g. ring,halving-doubling,multi-color:4,parameter-server:2,hierarchical:ring", {
             value: "A,…", default: "ring", how: &Each(ALGORITHM, |e, all| e.algorithms = all), flag_of: PREDICT | RUN,
+            trained: Some((Trained::With, |run| Some(run.configuration.job.algorithm.to_string()))),
             axis: Some(Axis {
                 help: "Allreduce algorithms, e.g. ring,hierarchical:halving-doubling", value: "A,…",
                 how: &ALGORITHMS, nests: Nests::Inside, exchanges: true,
@@ -83,6 +91,7 @@ macro_rules! rows {
         "bucket" bucket: Bucket = Bucket::Size(Bytes(25 << 20)),
         "How gradients are cut into exchanges: a size such as 25MiB, layer, whole, or tensor", {
             value: "BUCKET", default: "25MiB", how: &One(word(), |e, bucket| e.bucket = bucket), flag_of: PREDICT | RUN,
+            trained: Some((Trained::With, |run| Some(run.configuration.job.bucket.to_string()))),
             axis: Some(Axis {
                 help: "How gradients are cut into exchanges: sizes such as 4MiB, layer, whole, tensor", value: "B,…",
                 how: &list(word(), |e| vec![e.bucket], |e, bucket| e.bucket = bucket), ..AXIS
@@ -131,6 +140,7 @@ macro_rules! rows {
          partitioned:groups=2:shuffle-every=100 (nodes of a group hold the set together and shuffle it)", {
             value: "RULE", default: "one-shuffle", how: &One(word(), |e, sampling| e.sampling = sampling),
             flag_of: PREDICT | RUN, unlike: Unlike::Refused(unlike::shuffle),
+            trained: Some((Trained::With, |run| Some(run.configuration.job.sampling.to_string()))),
             identify: |e, all| all.set("sampling", e.sampling),
         }
         "device" device: Device = Device::Cpu,
@@ -149,15 +159,17 @@ macro_rules! rows {
         }
         "data" data: String = "synthetic".to_owned(),
         "Data: mnist, synthetic, synthetic:SAMPLES, or a folder of IDX files", {
-            value: "DATA", default: "synthetic", how: &One(TEXT, |e, data| e.data = data), flag_of: RUN,
+            value: "DATA", default: "synthetic", how: &One(TEXT, |e, data| e.data = data), flag_of: RUN | TRAIN,
+            trained: Some((Trained::As, |run| Some(run.experiment.data.clone()))),
         }
         "steps", "Optimizer steps", {
             value: "N", default: "50", how: &One(COUNT, |e, steps| e.length = Length::Steps(steps)), flag_of: RUN,
-            reads: Reads::Run,
+            reads: Reads::Run, trained: Some((Trained::With, |run| run.experiment.length.steps().map(|steps| steps.to_string()))),
         }
         "epochs", "Passes over the training samples; the error is then the median after each of the last 5", {
             value: "N", how: &One(COUNT, |e, epochs| e.length = Length::Epochs(epochs)), flag_of: RUN, reads: Reads::Run,
             instead_of: Some("steps"),
+            trained: Some((Trained::With, |run| run.experiment.length.epochs().map(|epochs| epochs.to_string()))),
         }
         "warmup_steps" warmup_steps: Option<u32> = None,
         "Steps at the start that step times leave out, at most all but one; else 5, or a quarter of the steps if that is less", {
@@ -166,16 +178,18 @@ macro_rules! rows {
         "seed" seed: u64 = 1, "Seed of initial parameters, of the order of the samples and of dropout", {
             value: "N", default: "1", how: &One(SEED, |e, seed| e.seed = seed), flag_of: RUN, in_arms: false,
             reads: Reads::Run, identify: |e, all| all.set("seed", e.seed),
+            trained: Some((Trained::As, |run| Some(run.seed.to_string()))),
         }
         "seeds" seeds: u32 = 1,
         "Number of seeds to train with in turn, e.g. 5: seed, seed + 1, …; the error is shown with mean and standard deviation", {
-            value: "N", default: "1", how: &One(COUNT, |e, seeds| e.seeds = seeds), flag_of: RUN, in_arms: false,
+            value: "N", default: "1", how: &One(COUNT, |e, seeds| e.seeds = seeds), flag_of: RUN | TRAIN, in_arms: false,
             reads: Reads::Run, unlike: Unlike::Noted(unlike::seeds),
         }
         "augment" augmentation: Augmentation = Augmentation::default(),
         "What is done to training samples: none, or some of patch,scale,crop=4,flip (predictions leave its time out)", {
             value: "WHAT", default: "none", how: &One(word(), |e, augmentation| e.augmentation = augmentation), flag_of: RUN,
             reads: Reads::Run, unlike: Unlike::Refused(unlike::augmentation),
+            trained: Some((Trained::As, |run| Some(run.experiment.augmentation.to_string()))),
         }
         "target_accuracy",
         "End a run when the model (of learners: their average) is that accurate after an epoch, e.g. 0.99", {
@@ -190,19 +204,23 @@ macro_rules! rows {
         "Recompute batch norm's statistics over an epoch of training samples before each evaluation", {
             default: "false", how: &One(SWITCH, |e, yes| e.recompute_bn = yes), flag_of: RUN, reads: Reads::Run,
             unlike: Unlike::Noted(unlike::recompute_bn),
+            trained: Some((Trained::Apart, |run| Some(run.experiment.recompute_bn.to_string()))),
         }
         "recipe" recipe: Option<Recipe> = None,
         "Train as a paper did, e.g. goyal2017, iandola2016:nin, or FILE.toml; the flags below replace what it says", {
             value: "NAME", how: &ByName, flag_of: RUN, reads: Reads::Run, first: true,
+            trained: Some((Trained::As, |run| Some(run.recipe()))),
         }
         "name" name: String = String::new(), "What the experiment is called; files are named after it", {
             how: &Table(|e, entry| form::name(entry).map(|name| e.name = name)), reads: Reads::Run,
+            trained: Some((Trained::Apart, |run| Some(run.experiment.name.clone()))),
         }
         "fuse" fuse: bool = true, "Whether a layer and those that change its output element by element are one kernel", {
             default: "true", how: &One(CHOICE, |e, fuse| e.fuse = fuse), identify: |e, all| all.set("fuse", e.fuse),
         }
         "growth" growth: Vec<Growth> = Vec::new(), "Learners that join once some epochs are done, e.g. 4@6", {
             how: &Each(word(), |e, all| e.growth = all), reads: Reads::Run,
+            trained: Some((Trained::Apart, |run| Some(run.experiment.growth_text()))),
         }
         "optimizer" optimizer: Optimizer = Optimizer::default(), "Table of the rate, the momentum and the decays", {
             how: &Table(optimizer::read), reads: Reads::Run, identify: |e, all| all.set("optimizer", &e.optimizer),

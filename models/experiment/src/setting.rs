@@ -8,6 +8,7 @@ use lockstep_topology::InputError;
 use crate::experiment::{Choice, Experiment};
 use crate::form::{Form, Items, Style};
 use crate::identity::Identity;
+use crate::trained::{Trained, Value};
 use crate::unlike::Unlike;
 use lockstep_topology::document::Entry;
 
@@ -19,6 +20,8 @@ pub const PREDICT: Commands = 1;
 pub const RUN: Commands = 2;
 /// `sim sweep`.
 pub const SWEEP: Commands = 4;
+/// `exec sweep`.
+pub const TRAIN: Commands = 8;
 
 /// What a setting decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +104,8 @@ pub struct Setting {
     pub unlike: Unlike,
     /// Adds it to the identity of a sweep; nothing where it decides no prediction, or is an axis.
     pub identify: fn(&Experiment, &mut Identity),
+    /// Which trainings it tells apart, and by which value.
+    pub trained: Option<(Trained, Value)>,
     /// The lists that a sweep takes of it.
     pub axis: Option<Axis>,
 }
@@ -150,6 +155,7 @@ pub const ROW: Setting = Setting {
     reads: Reads::Both,
     unlike: Unlike::Never,
     identify: |_, _| (),
+    trained: None,
     axis: None,
 };
 

@@ -12,7 +12,10 @@ use crate::optimizer::{self, OPTIMIZER};
 use crate::range::{self, Ranges};
 use crate::recipe_file::ByName;
 use crate::scaling::Scales;
-use crate::setting::{AXIS, Axis, Each, List, Nests, One, PREDICT, ROW, RUN, Reads, SWEEP, Setting, Table, list};
+use crate::setting::{
+    AXIS, Axis, Each, List, Nests, One, PREDICT, ROW, RUN, Reads, SWEEP, Setting, TRAIN, Table, list,
+};
+use crate::trained::Trained;
 use crate::unlike::{self, Unlike};
 use crate::{input, noise, published, scenario};
 

@@ -8,6 +8,9 @@ pub trait Row: Serialize {
     /// Fields that describe the setting: where all rows of a table agree on one, it is shown once above the table.
     const SETTING: &'static [&'static str] = &[];
 
+    /// More such fields, of this kind of row alone.
+    const OWN_SETTING: &'static [&'static str] = &[];
+
     /// Fields with an inner structure, which only JSON carries.
     const NESTED: &'static [&'static str] = &[];
 

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use schemars::{JsonSchema, schema_for};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -43,24 +44,25 @@ fn cells(line: &str) -> Option<Vec<String>> {
     (!quoted).then_some(cells)
 }
 
-/// A row that is also read back from CSV.
-pub trait CsvRow: Row + Default + DeserializeOwned {
-    /// Columns that hold text; all others hold figures, or yes and no.
-    const TEXTS: &'static [&'static str];
-}
-
 /// The lines of a file of such rows, whose columns are found once.
 #[derive(Debug)]
 pub struct CsvForm<R> {
     names: Vec<String>,
+    /// Columns that hold text; all others hold figures, or yes and no.
+    texts: Vec<String>,
     of: PhantomData<R>,
 }
 
-impl<R: CsvRow> CsvForm<R> {
+impl<R: Row + Default + DeserializeOwned + JsonSchema> CsvForm<R> {
     /// The form of these rows.
     #[expect(clippy::new_without_default, reason = "there is nothing to choose, and one way to say it is enough")]
     pub fn new() -> CsvForm<R> {
-        CsvForm { names: Columns::of(&[R::default()]).names, of: PhantomData }
+        let schema = schema_for!(R);
+        let columns = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        // `"string"`, or `["string", "null"]`.
+        let is_text = |column: &Value| column["type"] == "string" || column["type"][0] == "string";
+        let texts = columns.filter(|(_, column)| is_text(column)).map(|(name, _)| name.clone()).collect();
+        CsvForm { names: Columns::of(&[R::default()]).names, texts, of: PhantomData }
     }
 
     /// The names of the columns, a file's first line.
@@ -78,7 +80,7 @@ impl<R: CsvRow> CsvForm<R> {
         let value = |name: &str, cell: String| -> Option<Value> {
             match cell.as_str() {
                 "" => Some(Value::Null),
-                _ if R::TEXTS.contains(&name) => Some(Value::String(cell)),
+                _ if self.texts.iter().any(|text| text == name) => Some(Value::String(cell)),
                 _ => serde_json::from_str(&cell).ok(),
             }
         };

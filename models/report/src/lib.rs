@@ -20,7 +20,7 @@ pub mod trace;
 mod trained_row;
 
 pub use columns::Row;
-pub use csv::{CsvForm, CsvRow};
+pub use csv::CsvForm;
 pub use failure::Failure;
 pub use listing_row::{CheckRow, ClusterRow, DetailRow, LayerRow, MemoryRow, ModelRow};
 pub use paper_row::PaperRow;

@@ -49,7 +49,8 @@ impl<R: Row> Report<R> {
     pub fn render(&self, format: Format) -> String {
         match format {
             Format::Table => {
-                let mut text = table::render(&Columns::of(&self.rows).without(R::BELOW), R::SETTING);
+                let mut text =
+                    table::render(&Columns::of(&self.rows).without(R::BELOW), &[R::SETTING, R::OWN_SETTING].concat());
                 for note in &self.notes {
                     text.push_str(&format!("note: {note}\n"));
                 }

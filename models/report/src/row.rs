@@ -188,7 +188,7 @@ impl Row for MeasuredRow {
 }
 
 /// A row of `sim collective` and `exec collective`: the columns of nccl-tests.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct CollectiveRow {
     /// `predicted` or `measured`.
     pub source: String,

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Row;
-use super::csv::CsvRow;
 use super::row::{SETTING, Setting};
 
 /// A line of the file that `sim sweep --out` writes.
@@ -78,41 +77,12 @@ impl SweepRow {
     }
 }
 
-/// The columns that tables show once where all rows agree.
-const SHOWN_ONCE: [&str; SETTING.len() + 6] = {
-    let mut all = ["sweep", "scale", "chunk", "concurrent_exchanges", "batch_per_rank", "global_batch"].as_slice();
-    let mut rest = SETTING;
-    let mut columns = [""; SETTING.len() + 6];
-    let mut at = 0;
-    while at < columns.len() {
-        if let [first, more @ ..] = all {
-            (columns[at], all) = (first, more);
-        } else if let [first, more @ ..] = rest {
-            (columns[at], rest) = (first, more);
-        }
-        at += 1;
-    }
-    columns
-};
+/// The columns that tables show once where all rows agree, beside those of other rows.
+const SHOWN_ONCE: &[&str] = &["sweep", "scale", "chunk", "concurrent_exchanges", "batch_per_rank", "global_batch"];
 
 impl Row for SweepRow {
-    const SETTING: &'static [&'static str] = &SHOWN_ONCE;
-}
-
-impl CsvRow for SweepRow {
-    const TEXTS: &'static [&'static str] = &[
-        "sweep",
-        "cluster",
-        "scale",
-        "model",
-        "strategy",
-        "algorithm",
-        "bucket",
-        "chunk",
-        "network",
-        "bound",
-        "refused",
-    ];
+    const SETTING: &'static [&'static str] = SETTING;
+    const OWN_SETTING: &'static [&'static str] = SHOWN_ONCE;
 }
 
 /// A row of `sim sweep`: a point of a front.
@@ -129,5 +99,6 @@ pub struct FrontRow {
 }
 
 impl Row for FrontRow {
-    const SETTING: &'static [&'static str] = &SHOWN_ONCE;
+    const SETTING: &'static [&'static str] = SETTING;
+    const OWN_SETTING: &'static [&'static str] = SHOWN_ONCE;
 }

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Row;
-use super::csv::CsvRow;
 use super::row::Setting;
 
 /// A line of the file that `exec sweep --out` writes: a run after one of its epochs.
@@ -65,24 +64,6 @@ impl EpochRow {
 }
 
 impl Row for EpochRow {}
-
-impl CsvRow for EpochRow {
-    const TEXTS: &'static [&'static str] = &[
-        "run",
-        "experiment",
-        "arm",
-        "model",
-        "strategy",
-        "algorithm",
-        "bucket",
-        "growth",
-        "data",
-        "sampling",
-        "training",
-        "weights_sha256",
-        "command",
-    ];
-}
 
 /// A row of `exec sweep`: all runs of one configuration of an arm.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

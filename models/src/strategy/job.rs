@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lockstep_topology::{Algorithm, Bytes, Group, InputError};
+use lockstep_topology::{Algorithm, Bytes, ErrorPlace, Group, InputError};
 
 use super::Strategy;
 use crate::{Assignment, Averaging, Model, Program, Sampling};
@@ -164,9 +164,11 @@ impl Job {
             return Ok(());
         }
         if self.accumulate > 1 {
-            let message = "learners update their models after each batch: take 1, or tau in --strategy to synchronise less \
-                           often";
-            return refused("accumulate", self.accumulate.to_string(), message);
+            let strategy = ErrorPlace::Flag("strategy");
+            let message = format!(
+                "learners update their models after each batch: take 1, or tau in {strategy} to synchronise less often"
+            );
+            return refused("accumulate", self.accumulate.to_string(), &message);
         }
         if !self.workers.is_multiple_of(self.learners.max(1)) {
             let message = format!("each do not divide {} learners among devices: take a divisor", self.workers);

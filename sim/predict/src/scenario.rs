@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_sim::{Background, Conditions, Load, NetworkModel, Slowdown};
 use lockstep_topology::cluster::{DeviceId, HostId, LinkId};
 use lockstep_topology::document::near_or;
-use lockstep_topology::{Bytes, Cluster, InputError, Time};
+use lockstep_topology::{Bytes, Cluster, ErrorPlace, InputError, Time};
 
 use crate::setup::{NOISY_STEPS, Setup};
 use crate::site::Site;
@@ -82,7 +82,8 @@ fn understand<'c>(
             }
             Trouble::Traffic { from, to, load } => {
                 if network != NetworkModel::MaxMin {
-                    return Err(wrong("shares links with nobody in this network: take --network max-min".into()));
+                    let network = ErrorPlace::Flag("network");
+                    return Err(wrong(format!("shares links with nobody in this network: take {network} max-min")));
                 }
                 let ends = [from, to].map(|pattern| devices_named(cluster, pattern));
                 let [from, to] = ends.map(|end| end.map_err(wrong));

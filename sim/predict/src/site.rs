@@ -42,8 +42,9 @@ impl Site {
             let path = profile.map_or_else(|| PathBuf::from(PROFILE_PATH), Path::to_path_buf);
             if profile.is_none() && !path.exists() {
                 let message = format!(
-                    "has not been measured yet ({PROFILE_PATH} is missing): run lockstep calibrate, give --profile FILE, \
-                     or name a cluster (lockstep clusters list)"
+                    "has not been measured yet ({PROFILE_PATH} is missing): run lockstep calibrate, give {} FILE, or \
+                     name a cluster (lockstep clusters list)",
+                    ErrorPlace::Flag("profile")
                 );
                 return Err(experiment.locate(InputError::flag("cluster", THIS_MACHINE, message)));
             }
@@ -98,8 +99,10 @@ impl Site {
             }
             Device::Cpu => format!("is not what {name} computes on, which is {of}: take that, or leave it out"),
             Device::Cuda(_) => format!(
-                "would change nothing, for the figures of {name} are of {of}: take that, leave it out, or give a --profile that \
-                 lockstep exec profile --device {device} has written on such a GPU"
+                "would change nothing, for the figures of {name} are of {of}: take that, leave it out, or give a {} that \
+                 lockstep exec profile {} {device} has written on such a GPU",
+                ErrorPlace::Flag("profile"),
+                ErrorPlace::Flag("device")
             ),
         };
         Err(experiment.locate(InputError::flag("device", device.to_string(), message)))

@@ -1,7 +1,7 @@
 //! The bytes of its GPU's memory that a rank takes, and whether they are to be had.
 
 use lockstep_exec::device::{Blueprint, DeviceError};
-use lockstep_topology::Bytes;
+use lockstep_topology::{Bytes, ErrorPlace};
 
 use super::calls::{Share, calls};
 use super::chains::{chains, form};
@@ -101,7 +101,7 @@ impl Needs {
         }
         let cure = match fit {
             0 => "not one sample fits: take a smaller model".to_owned(),
-            fit => format!("about {fit} samples per rank fit, or accumulate with --accumulate"),
+            fit => format!("about {fit} samples per rank fit, or accumulate with {}", ErrorPlace::Flag("accumulate")),
         };
         let what = format!(
             "the memory plan of rank {rank} for {loaded} samples ({} of it activations, {} the libraries' workspace; {cure})",

@@ -141,7 +141,7 @@ fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 /// None there, none that is whole, or the latest one is of a newer version.
 pub fn latest(path: &Path, mut passed: impl FnMut(&InputError)) -> Result<(Checkpoint, PathBuf), InputError> {
     let wrong = |message: String| InputError::flag("resume", path.display().to_string(), message);
-    let cure = "name the folder that --checkpoint named, or a file in it";
+    let cure = &format!("name the folder that {} named, or a file in it", ErrorPlace::Flag("checkpoint"));
     if !path.is_dir() {
         let bytes = read_bytes(path).map_err(|error| wrong(error.told(cure)))?;
         return Ok((Checkpoint::from_bytes(&path.display().to_string(), &bytes)?, path.to_owned()));

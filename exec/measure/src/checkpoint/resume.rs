@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_experiment::{Configuration, Experiment, Length};
+use lockstep_experiment::Configuration;
 use lockstep_models::Claim;
 use lockstep_topology::{ErrorPlace, InputError};
 
@@ -11,40 +11,6 @@ use super::Checkpoint;
 /// The flag of a setting, which is its key in checkpoints.
 fn flag(key: &'static str) -> String {
     ErrorPlace::Flag(key).to_string()
-}
-
-/// Values by flag that decide what is trained: with others it would be another training.
-pub fn identity(experiment: &Experiment, configuration: &Configuration, seed: u64) -> BTreeMap<String, String> {
-    let model = &configuration.job.model;
-    let recipe = format!("{}; initial values: {}", experiment.optimizer, model.inits());
-    let values = [
-        ("model", format!("{} ({} parameters)", model.name(), model.parameter_elements())),
-        ("strategy", configuration.job.strategy.to_string()),
-        ("data", experiment.data.clone()),
-        ("augment", experiment.augmentation.to_string()),
-        ("seed", seed.to_string()),
-        ("recipe", recipe),
-    ];
-    values.map(|(key, value)| (flag(key), value)).into()
-}
-
-/// Values by flag that may change: how many do the work, and how they meet.
-pub fn setting(experiment: &Experiment, configuration: &Configuration) -> BTreeMap<String, String> {
-    let job = &configuration.job;
-    let length = match experiment.length {
-        Length::Steps(steps) => ("steps", steps),
-        Length::Epochs(epochs) => ("epochs", epochs),
-    };
-    let values = [
-        (length.0, length.1.to_string()),
-        ("ranks", job.workers.to_string()),
-        ("batch_per_rank", job.batch_per_rank.to_string()),
-        ("accumulate", job.accumulate.to_string()),
-        ("algorithm", job.algorithm.to_string()),
-        ("bucket", job.bucket.to_string()),
-        ("sampling", job.sampling.to_string()),
-    ];
-    values.map(|(key, value)| (flag(key), value)).into()
 }
 
 impl Checkpoint {
@@ -56,8 +22,9 @@ impl Checkpoint {
         let other = identity.iter().find(|(flag, value)| self.identity.get(*flag) != Some(value));
         let Some((flag, value)) = other else { return Ok(()) };
         let before = self.identity.get(flag).map_or("nothing", String::as_str);
+        let resume = ErrorPlace::Flag("resume");
         let message =
-            format!("the checkpoint {shown} was trained with {before}: give the same, or begin anew without --resume");
+            format!("the checkpoint {shown} was trained with {before}: give the same, or begin anew without {resume}");
         Err(InputError::new(flag, value, message))
     }
 

@@ -29,13 +29,17 @@ struct Run {
 /// The runs that `text`, the content of `file`, holds.
 pub(super) fn parse(file: &str, text: &str) -> Result<Convergence, InputError> {
     let wrong = |value: &str, message: &str| InputError::new(file, value, message);
+    let json = format!("{} json", ErrorPlace::Flag("format"));
     let logged: Logged = serde_json::from_str(text).map_err(|error| {
         let place = ErrorPlace::line(file, error.line());
-        InputError::new(place, "no report of exec run", format!("{error}: write one with exec run --format json"))
+        InputError::new(place, "no report of exec run", format!("{error}: write one with exec run {json}"))
     })?;
-    let Some(first) = logged.rows.first() else { return Err(wrong("no rows", "train first: exec run --format json")) };
+    let Some(first) = logged.rows.first() else {
+        return Err(wrong("no rows", &format!("train first: exec run {json}")));
+    };
     let Some(target) = first.target_accuracy else {
-        return Err(wrong("no target", "train with a target: exec run --target-accuracy 0.97 --format json"));
+        let target = ErrorPlace::Flag("target_accuracy");
+        return Err(wrong("no target", &format!("train with a target: exec run {target} 0.97 {json}")));
     };
     let same = |run: &Run| {
         run.target_accuracy == Some(target)

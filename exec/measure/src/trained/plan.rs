@@ -1,11 +1,9 @@
 //! `Planned`: one run of a trained sweep, and what tells it from all others.
 
-use lockstep_experiment::identity::Identity;
+use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length, TransportKind};
 use lockstep_models::Target;
 use lockstep_topology::InputError;
-
-use crate::checkpoint::{identity, setting};
 
 /// At most so many runs in a sweep.
 const MOST: u64 = 100_000;
@@ -61,30 +59,10 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
                 experiment: own.clone(),
                 configuration: configuration.clone(),
                 seed,
-                run: hash(arm, own, configuration, seed),
+                // Without the version of lockstep: later ones continue older files, and each row names the command that made it.
+                run: TrainedRun { experiment: own, configuration, seed }.of_arm(arm).hash(),
             }));
         }
     }
     Ok(runs)
-}
-
-/// The hash of what decides a run, without the version of lockstep: later versions continue older files, and each row names the
-/// command that made it.
-fn hash(arm: &str, experiment: &Experiment, configuration: &Configuration, seed: u64) -> String {
-    let job = &configuration.job;
-    let mut run = Identity::default();
-    run.set("name", &experiment.name);
-    run.set("arm", arm);
-    for (flag, value) in identity(experiment, configuration, seed).into_iter().chain(setting(experiment, configuration))
-    {
-        run.set(&flag, value);
-    }
-    run.set("learners", configuration.learners);
-    if let Some(sizes) = &job.node_sizes {
-        run.set_list("node_sizes", sizes);
-    }
-    run.set("recompute_bn", experiment.recompute_bn);
-    run.set("growth", experiment.growth_text());
-    run.set_model("layers", &job.model);
-    run.hash()
 }

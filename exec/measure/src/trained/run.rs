@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_exec::data::Dataset;
+use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Experiment, Length};
 use lockstep_report::EpochRow;
 use lockstep_report::failure::Failure;
@@ -84,7 +85,7 @@ fn blank(planned: &Planned, command: &str) -> EpochRow {
         sampling: experiment.sampling.to_string(),
         recompute_bn: experiment.recompute_bn,
         learning_rate: experiment.optimizer.target_rate(configuration.job.gradient_samples()),
-        training: format!("{}; initial values: {}", experiment.optimizer, configuration.job.model.inits()),
+        training: TrainedRun { experiment, configuration, seed: *seed }.recipe(),
         command: command.to_owned(),
         ..EpochRow::default()
     }

@@ -6,10 +6,10 @@ use lockstep_exec::{
 use lockstep_experiment::Length;
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Progress;
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::{Measured, Training};
-use crate::checkpoint::{claims_from, identity};
+use crate::checkpoint::claims_from;
 use crate::devices::devices;
 use crate::launch::Launch;
 use crate::metrics::training;
@@ -62,7 +62,7 @@ impl Observer for Follower<'_> {
     }
 
     fn keep(&self, snapshot: Snapshot) -> Result<(), InputError> {
-        self.of.operation.keep((self.of.experiment, self.of.configuration), self.of.seed, self.first, snapshot)
+        self.of.operation.keep(self.of.as_run(), self.first, snapshot)
     }
 
     fn asks(&self) -> bool {
@@ -101,7 +101,7 @@ impl Training<'_> {
         let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { experiment.judged_epochs } else { 0 };
         let recompute_bn = experiment.recompute_bn;
         let first = operation.first(&program, data.len());
-        let training = training(&identity(experiment, configuration, seed));
+        let training = training(&self.as_run().identity());
         let observer = Follower {
             of: self,
             progress: &progress,
@@ -145,9 +145,9 @@ impl Training<'_> {
             operation.complete(run);
             if run.stopped {
                 let steps = run.first + run.losses.len() as u64;
-                return Err(Failure::Interrupted(format!(
-                    "ended after step {steps}, which is kept: go on with --resume"
-                )));
+                let resume = ErrorPlace::Flag("resume");
+                let message = format!("ended after step {steps}, which is kept: go on with {resume}");
+                return Err(Failure::Interrupted(message));
             }
         }
         let configuration = configuration.clone();

@@ -8,7 +8,7 @@ use lockstep_exec::State;
 use lockstep_experiment::{Length, TransportKind};
 use lockstep_models::{Trial, Tuner};
 use lockstep_report::failure::Failure;
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::{Measured, Part, Training};
 use crate::devices::devices;
@@ -26,12 +26,16 @@ impl Training<'_> {
     pub(super) fn tuned(self, launch: &mut Launch) -> Result<Option<Measured>, Failure> {
         let Training { experiment, configuration, seed, data, .. } = self;
         if experiment.transport == TransportKind::Mpi {
-            let message =
-                "learners cannot be added to processes that mpirun started: take --transport threads, or a number";
+            let transport = ErrorPlace::Flag("transport");
+            let message = format!(
+                "learners cannot be added to processes that mpirun started: take {transport} threads, or a number"
+            );
             return Err(experiment.locate(InputError::flag("learners", "auto", message)).into());
         }
         if experiment.replay.is_some() {
-            let message = "claims are of a run with one number of learners: give that number, or leave --replay out";
+            let replay = ErrorPlace::Flag("replay");
+            let message =
+                format!("claims are of a run with one number of learners: give that number, or leave {replay} out");
             return Err(experiment.locate(InputError::flag("learners", "auto", message)).into());
         }
         let label = configuration.label();

@@ -1,0 +1,36 @@
+//! `Trained`: which trainings a setting tells apart, and `TrainedRun`: a training that is told from others.
+
+use crate::configuration::Configuration;
+use crate::experiment::Experiment;
+
+/// Which trainings a setting tells apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Trained {
+    /// It decides what is trained: only a training with the same value goes on from a checkpoint.
+    As,
+    /// It decides how: a training may go on from a checkpoint with another value.
+    With,
+    /// It tells the runs of a trained sweep apart, and checkpoints do not hold it.
+    Apart,
+}
+
+/// A setting's value in a training; nothing where another setting is given in its place.
+pub type Value = fn(&TrainedRun<'_>) -> Option<String>;
+
+/// A training that is told from others.
+#[derive(Clone, Copy)]
+pub struct TrainedRun<'a> {
+    /// What it belongs to.
+    pub experiment: &'a Experiment,
+    /// What is trained and how.
+    pub configuration: &'a Configuration,
+    /// Of initial parameters, of the order of the samples and of dropout.
+    pub seed: u64,
+}
+
+impl TrainedRun<'_> {
+    /// Rates, momentum, decays and initial values, in full.
+    pub fn recipe(&self) -> String {
+        format!("{}; initial values: {}", self.experiment.optimizer, self.configuration.job.model.inits())
+    }
+}
