@@ -20,7 +20,7 @@ pub use attributes::{Attributes, Maker};
 pub use init::{Init, InitRules, Inits};
 pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, Kind, MatrixProduct};
 pub use pool2d::PoolKind;
-pub use rule::{LayerRule, Learned};
+pub use rule::{LayerRule, Learned, OfKind};
 pub use shape::Shape;
 pub(crate) use work::ELEMENT_BYTES;
 pub use work::{Pass, Sizes, Work};
@@ -31,10 +31,19 @@ macro_rules! layers {
     (@pattern $layer:ident $variant:ident $settings:ident) => { Layer::$variant($layer) };
     (@rule $layer:ident $file:ident $variant:ident) => { &$file::$variant };
     (@rule $layer:ident $file:ident $variant:ident $settings:ident) => { $layer };
+    (@of_kind $file:ident KIND, $type:ident $($settings:ident)?) => {
+        impl OfKind for $file::$type {
+            fn kind(&self) -> &'static Kind {
+                &$file::KIND
+            }
+        }
+    };
+    (@of_kind $file:ident $($kinds:ident)*, $($type:ident)*) => {};
     ($($file:ident: $variant:ident $(($settings:ident))? [$($kind:ident),*] $doc:literal;)*) => {
         $(
             mod $file;
             $(pub use $file::$settings;)?
+            layers!(@of_kind $file $($kind)*, $($settings)? $variant);
         )*
 
         /// One node of a [`Model`](crate::Model).

@@ -30,6 +30,7 @@ use crate::quiet::Quiet;
 pub(crate) use interval::interval;
 pub use kept::{Kept, difference, lay_over, save};
 pub use needs::{Subject, check_room, missing};
+pub(crate) use row::of_layers;
 pub use row::{CalibrationRow, rows};
 
 /// Times that disturbed messages are timed.

@@ -60,17 +60,13 @@ pub fn check_outputs(outputs: &[(&str, Option<&Path>)]) -> Result<(), InputError
 ///
 /// # Errors
 /// As there.
-pub fn make_place(flag: &str, path: &Path) -> Result<(), InputError> {
+pub fn make_place(place: impl Into<ErrorPlace>, path: &Path) -> Result<(), InputError> {
+    let place = place.into();
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(|error| {
-            wrong(
-                flag,
-                folder,
-                format!("cannot be made: {error}; name a folder that can be, or run where you may write"),
-            )
-        })?;
+        let unmade = |error| format!("cannot be made: {error}; name a folder that can be, or run where you may write");
+        fs::create_dir_all(folder).map_err(|error| wrong(&place, folder, unmade(error)))?;
     }
-    check_writable(flag, path).map(drop)
+    check_writable(place, path).map(drop)
 }
 
 /// An error about the output at `path`.

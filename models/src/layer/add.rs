@@ -18,10 +18,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for Add {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         match inputs.iter().find(|shape| **shape != inputs[0]) {
             Some(other) => Err(format!("adds inputs of shapes {} and {other}: they must be equal", inputs[0])),

@@ -35,10 +35,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for BatchNorm {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return Err(format!("epsilon is {}: it must be positive, e.g. 1e-5", self.epsilon));

@@ -25,10 +25,6 @@ fn along_channels(of: &dyn Attributes, key: &str) -> Result<Layer, InputError> {
 }
 
 impl LayerRule for Concat {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     /// The sum of the channels; heights and widths must agree.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let first = inputs[0];

@@ -63,10 +63,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for Conv2d {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     /// ⌊(size + 2·padding − dilation·(kernel − 1) − 1) / stride⌋ + 1 on each side.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let input = inputs[0];

@@ -35,10 +35,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for Dense {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     fn shape(&self, _: &[Shape]) -> Result<Shape, String> {
         Ok(Shape::flat(self.out_features))
     }

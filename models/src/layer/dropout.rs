@@ -26,10 +26,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for Dropout {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         if !(0.0..1.0).contains(&self.rate) {
             return Err(format!("rate is {}: it must lie in 0 to 1, 1 excluded, e.g. 0.5", self.rate));

@@ -15,10 +15,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for Flatten {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let elements = inputs[0].elements();
         Ok(Shape::flat(u32::try_from(elements).map_err(|_| format!("{elements} features are too many"))?))

@@ -12,11 +12,13 @@ const KIND: Kind = Kind {
     ..Kind::new("gather", |of| Err(of.refuse("kind", "no file asks for it")))
 };
 
-impl LayerRule for Gathered {
+impl OfKind for Gathered {
     fn kind(&self) -> &'static Kind {
         &KIND
     }
+}
 
+impl LayerRule for Gathered {
     fn shape(&self, _: &[Shape]) -> Result<Shape, String> {
         Ok(self.0)
     }

@@ -14,20 +14,9 @@ pub(super) const KIND: Kind = Kind {
         )),
     })],
     family: "curve",
+    // The tanh counted as one.
+    flops: (9.0, 18.0),
     ..Kind::new("gelu", |_| Ok(Layer::Gelu))
 };
 
-impl LayerRule for Gelu {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
-    /// Forward 9 FLOPs an element, the tanh counted as one; backward 18, from gradient and input.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        match pass {
-            Pass::Forward => Work::of(9.0 * of.input, of.input, of.output),
-            Pass::BackwardData => Work::of(18.0 * of.input, 2.0 * of.input, of.input),
-            Pass::BackwardWeight => Work::default(),
-        }
-    }
-}
+impl LayerRule for Gelu {}

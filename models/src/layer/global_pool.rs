@@ -12,10 +12,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for GlobalPool {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         Ok(Shape::flat(inputs[0].channels))
     }

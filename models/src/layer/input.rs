@@ -12,11 +12,13 @@ const KIND: Kind = Kind {
     ..Kind::new("input", |of| Err(of.refuse("kind", "no file asks for it")))
 };
 
-impl LayerRule for Samples {
+impl OfKind for Samples {
     fn kind(&self) -> &'static Kind {
         &KIND
     }
+}
 
+impl LayerRule for Samples {
     fn shape(&self, _: &[Shape]) -> Result<Shape, String> {
         Ok(self.0)
     }

@@ -36,6 +36,8 @@ pub struct Kind {
     pub features: Result<FeatureRule, &'static str>,
     /// How its kernels work.
     pub class: KernelClass,
+    /// FLOPs of each element, forward and backward, where the layer has no formula of its own.
+    pub flops: (f64, f64),
     /// Layers of one family have kernels that work alike, so that one's measured costs speak for another's.
     pub family: &'static str,
 }
@@ -72,6 +74,7 @@ impl Kind {
             takes_relu: false,
             features: Ok(FeatureRule::Follows),
             class: KernelClass::Elements,
+            flops: (1.0, 1.0),
             family: name,
         }
     }

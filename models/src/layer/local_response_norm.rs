@@ -51,10 +51,6 @@ fn divided(alpha: f32, size: u32) -> f32 {
 }
 
 impl LayerRule for LocalResponseNorm {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     /// As the input's; the denominator must be positive whatever enters.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let (size, alpha, beta, k) = (self.size, self.alpha, self.beta, self.k);

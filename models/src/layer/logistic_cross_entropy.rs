@@ -22,10 +22,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for LogisticCrossEntropy {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         SoftmaxCrossEntropy.shape(inputs)
     }

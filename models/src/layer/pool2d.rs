@@ -76,14 +76,16 @@ fn read_caffe(of: &dyn Attributes) -> Result<Layer, InputError> {
     }
 }
 
-impl LayerRule for Pool2d {
+impl OfKind for Pool2d {
     fn kind(&self) -> &'static Kind {
         match self.kind {
             PoolKind::Max => &MAX,
             PoolKind::Average => &AVERAGE,
         }
     }
+}
 
+impl LayerRule for Pool2d {
     /// ⌊ or ⌈(size + 2·padding − kernel) / stride⌉ + 1 on each side.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let input = inputs[0];

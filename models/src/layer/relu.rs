@@ -20,19 +20,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for Relu {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
-    /// One FLOP an element; backward reads gradient and output.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        match pass {
-            Pass::Forward => Work::of(of.input, of.input, of.output),
-            Pass::BackwardData => Work::of(of.input, of.input + of.output, of.input),
-            Pass::BackwardWeight => Work::default(),
-        }
-    }
-
     fn joins(&self, chain: &[&Layer]) -> bool {
         chain.last().is_some_and(|last| last.rule().kind().takes_relu)
     }

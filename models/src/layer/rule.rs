@@ -15,13 +15,24 @@ pub struct Learned {
     pub decay: bool,
 }
 
-/// The rules of a layer. A new kind implements what differs from a layer that changes each element by itself.
-pub trait LayerRule {
+/// A layer of a kind; the lines of the list of layers say of which.
+pub trait OfKind {
     /// What holds for all layers of its kind.
     fn kind(&self) -> &'static Kind;
+}
 
-    /// The cost of a pass in fp32, a multiply-add being two FLOPs; nothing for a pass that does not exist.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work;
+/// The rules of a layer. A new kind implements what differs from a layer that changes each element by itself.
+pub trait LayerRule: OfKind {
+    /// The cost of a pass in fp32, a multiply-add being two FLOPs; nothing for a pass that does not exist. Without a formula of its own
+    /// each element costs what its kind says, and backward reads the gradient with the input or the output.
+    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+        let (forward, backward) = self.kind().flops;
+        match pass {
+            Pass::Forward => Work::of(forward * of.input, of.input, of.output),
+            Pass::BackwardData => Work::of(backward * of.input, 2.0 * of.input, of.input),
+            Pass::BackwardWeight => Work::default(),
+        }
+    }
 
     /// Shape of one sample of the output, from as many inputs as it takes; the error says what does not fit and the cure.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {

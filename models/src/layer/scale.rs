@@ -19,10 +19,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for Scale {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     fn settings(&self) -> String {
         format!(", bias = {}", self.bias)
     }

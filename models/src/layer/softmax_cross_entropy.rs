@@ -20,10 +20,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 impl LayerRule for SoftmaxCrossEntropy {
-    fn kind(&self) -> &'static Kind {
-        &KIND
-    }
-
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let input = inputs[0];
         if input.height != 1 || input.width != 1 || input.channels < 2 {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockstep_models::profile::{ComputeEntry, PROFILE_VERSION, Point, Profile};
-use lockstep_report::output::write_atomically;
+use lockstep_report::output::{make_place, write_atomically};
 use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::host::Host;
@@ -79,15 +79,14 @@ pub fn lay_over(profile: &mut Profile, fresh: Profile) {
     (profile.version, profile.date, profile.command) = (PROFILE_VERSION, date, command);
 }
 
+/// The flag that names the file.
+const PROFILE: ErrorPlace = ErrorPlace::Flag("profile");
+
 /// Writes a profile to `path`, making its folder if it is missing.
 ///
 /// # Errors
 /// A place where nobody may write.
 pub fn save(profile: &Profile, path: &Path) -> Result<(), InputError> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            InputError::flag("profile", folder.display().to_string(), format!("cannot be made: {error}"))
-        })?;
-    }
-    write_atomically(ErrorPlace::Flag("profile"), path, |file| file.write_all(profile.to_json().as_bytes()))
+    make_place(PROFILE, path)?;
+    write_atomically(PROFILE, path, |file| file.write_all(profile.to_json().as_bytes()))
 }

@@ -1,6 +1,6 @@
 //! A row of `calibrate`: one figure of the profile.
 
-use lockstep_models::profile::{Interval, Profile};
+use lockstep_models::profile::{ComputeEntry, Interval, Point, Profile};
 use lockstep_report::Row;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -44,17 +44,27 @@ impl CalibrationRow {
     }
 }
 
+/// The figures of layers, updates and loads; `whose` stands before each.
+pub(crate) fn of_layers(
+    whose: &str,
+    compute: &[ComputeEntry],
+    update: &[Point],
+    load: &[Point],
+) -> Vec<CalibrationRow> {
+    let of = |name: String, size: u64, seconds: Interval, slowdown: f64| {
+        CalibrationRow::of(format!("{whose}{name}"), Some(size), seconds, 1.0, slowdown)
+    };
+    let layer = |e: &ComputeEntry| of(format!("{} {}", e.phase, e.chain), e.samples.into(), e.seconds, e.slowdown);
+    let mut rows: Vec<CalibrationRow> = compute.iter().map(layer).collect();
+    for (name, points) in [("update", update), ("load", load)] {
+        rows.extend(points.iter().map(|point| of(name.to_owned(), point.elements, point.seconds, point.slowdown)));
+    }
+    rows
+}
+
 /// The figures of a profile.
 pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
-    let row = CalibrationRow::of;
-    let mut rows = Vec::new();
-    for entry in &profile.compute {
-        let name = format!("{} {}", entry.phase, entry.chain);
-        rows.push(row(name, Some(u64::from(entry.samples)), entry.seconds, 1.0, entry.slowdown));
-    }
-    for (name, points) in [("update", &profile.update), ("load", &profile.load)] {
-        rows.extend(points.iter().map(|p| row(name.to_owned(), Some(p.elements), p.seconds, 1.0, p.slowdown)));
-    }
+    let mut rows = of_layers("", &profile.compute, &profile.update, &profile.load);
     for (name, transport) in
         std::iter::once(("memory", &profile.memory)).chain(profile.mpi.iter().map(|mpi| ("mpi", mpi)))
     {
@@ -67,7 +77,7 @@ pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
             ("sum, per MiB", transport.sum, mib),
         ];
         for (what, figure, scale) in figures.into_iter().chain(wake) {
-            rows.push(row(format!("message ({name}): {what}"), None, figure, scale, transport.slowdown));
+            rows.push(CalibrationRow::of(format!("message ({name}): {what}"), None, figure, scale, transport.slowdown));
         }
     }
     rows

@@ -2,24 +2,15 @@
 
 use lockstep_models::profile::{GpuEntry, Interval};
 
-use crate::calibrate::CalibrationRow;
+use crate::calibrate::{CalibrationRow, of_layers};
 
 /// The figures of a GPU.
 pub fn gpu_rows(gpu: &GpuEntry) -> Vec<CalibrationRow> {
-    let mut rows = Vec::new();
+    let mut rows = of_layers(&format!("{}: ", gpu.model), &gpu.compute, &gpu.update, &gpu.load);
     let mut row = |operation: String, size: Option<u64>, seconds: Interval, scale: f64, slowdown: f64| {
         let operation = format!("{}: {operation}", gpu.model);
         rows.push(CalibrationRow::of(operation, size, seconds, scale, slowdown));
     };
-    for entry in &gpu.compute {
-        let name = format!("{} {}", entry.phase, entry.chain);
-        row(name, Some(u64::from(entry.samples)), entry.seconds, 1.0, entry.slowdown);
-    }
-    for (name, points) in [("update", &gpu.update), ("load", &gpu.load)] {
-        for point in points {
-            row(name.to_owned(), Some(point.elements), point.seconds, 1.0, point.slowdown);
-        }
-    }
     for entry in &gpu.learners {
         let name = format!("step of {} x {}", entry.learners, entry.model);
         row(name, Some(u64::from(entry.samples)), entry.step, 1.0, entry.slowdown);
