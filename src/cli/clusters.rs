@@ -67,12 +67,9 @@ impl Clusters {
             }
             Clusters::Gpus { format } => gpus(format),
             Clusters::Check { clusters, format } => {
-                let mut rows = Vec::new();
-                for name in clusters {
-                    let (status, found) = ("ok".to_owned(), summary(&load(&name)?));
-                    rows.push(CheckRow { check: name, status, found, cure: String::new() });
-                }
-                Report::new(rows, Vec::new()).print(format)
+                let check = |name: String| Ok(CheckRow::ok(&name, summary(&load(&name)?)));
+                let rows: Result<Vec<CheckRow>, InputError> = clusters.into_iter().map(check).collect();
+                Report::new(rows?, Vec::new()).print(format)
             }
         }
     }

@@ -34,7 +34,7 @@ impl Devices {
             places = places.with(folder);
         }
         let host = Host::find();
-        let mut rows = vec![ok("cpu".to_owned(), format!("{}, {} cores for this process", host.cpu, host.cores))];
+        let mut rows = vec![CheckRow::ok("cpu", format!("{}, {} cores for this process", host.cpu, host.cores))];
         let (found, missing, gpus, devices) = match probe(&places) {
             Ok(machine) => (machine.found, machine.missing, machine.gpus, None),
             Err(unavailable) => (unavailable.found, unavailable.missing, Vec::new(), unavailable.devices),
@@ -42,39 +42,29 @@ impl Devices {
         rows.extend(found.iter().map(there));
         rows.extend(missing.iter().map(not_there));
         rows.extend(gpus.iter().enumerate().map(gpu));
-        rows.extend(
-            devices.map(|reason| row("cuda gpu".to_owned(), "missing", reason, "see what the driver says of it")),
-        );
+        rows.extend(devices.map(|reason| CheckRow::missing("cuda gpu", reason, "see what the driver says of it")));
         rows.push(if gpus.is_empty() {
             let cure = "see above; train with --device cpu; predictions need no GPU";
-            row("--device cuda".to_owned(), "missing", "not on this machine".to_owned(), cure)
+            CheckRow::missing("--device cuda", "not on this machine", cure)
         } else {
             let ranks = format!("{} for ranks in turn; cuda, cuda:tf32 and cuda:bf16", gpus.len());
-            ok("--device cuda".to_owned(), ranks)
+            CheckRow::ok("--device cuda", ranks)
         });
         Report::new(rows, Vec::new()).print(self.format)
     }
 }
 
-fn row(check: String, status: &str, found: String, cure: &str) -> CheckRow {
-    CheckRow { check, status: status.to_owned(), found, cure: cure.to_owned() }
-}
-
-fn ok(check: String, found: String) -> CheckRow {
-    row(check, "ok", found, "")
-}
-
 fn there(found: &Found) -> CheckRow {
-    ok(format!("cuda {}", found.library.name()), found.path.display().to_string())
+    CheckRow::ok(format!("cuda {}", found.library.name()), found.path.display().to_string())
 }
 
 fn not_there(missing: &Missing) -> CheckRow {
     let (library, tried) = (missing.library, missing.tried.join(", "));
-    row(format!("cuda {}", library.name()), "missing", format!("no {} in: {tried}", library.file()), library.cure())
+    CheckRow::missing(format!("cuda {}", library.name()), format!("no {} in: {tried}", library.file()), library.cure())
 }
 
 fn gpu((index, gpu): (usize, &Gpu)) -> CheckRow {
     let Gpu { name, capability: (major, minor), memory, multiprocessors } = gpu;
     let found = format!("{name}, sm_{major}{minor}, {}, {multiprocessors} multiprocessors", Bytes(*memory));
-    ok(format!("cuda gpu {index}"), found)
+    CheckRow::ok(format!("cuda gpu {index}"), found)
 }

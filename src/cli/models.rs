@@ -73,13 +73,9 @@ impl Models {
                 report.print(format)
             }
             Models::Check { models, format } => {
-                let mut rows = Vec::new();
-                for name in models {
-                    let model = load(&name)?;
-                    let (status, found) = ("ok".to_owned(), summary(&model));
-                    rows.push(CheckRow { check: name, status, found, cure: String::new() });
-                }
-                Report::new(rows, Vec::new()).print(format)
+                let check = |name: String| Ok(CheckRow::ok(&name, summary(&load(&name)?)));
+                let rows: Result<Vec<CheckRow>, InputError> = models.into_iter().map(check).collect();
+                Report::new(rows?, Vec::new()).print(format)
             }
         }
     }

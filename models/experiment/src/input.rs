@@ -1,6 +1,8 @@
 //! `[input]`: how samples reach the devices in predictions, every figure with its provenance.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
 
 use lockstep_sim::{Input, SampleSource, TransformAt};
 use lockstep_topology::cluster::Provenance;
@@ -9,91 +11,100 @@ use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 use crate::identity::Identity;
 use lockstep_topology::document::Entry;
 
-/// Keys of `[input]`.
-const KEYS: [&str; 15] = [
-    "source",
-    "groups",
-    "shuffle_every",
-    "transform_at",
-    "prefetch",
-    "samples",
-    "image",
-    "storage_bandwidth",
-    "storage_latency",
-    "page_cache",
-    "threads",
-    "decode",
-    "transform",
-    "callback",
-    "provenance",
+/// How the value of a key is written.
+enum Form {
+    Word(&'static [&'static str]),
+    Whole(RangeInclusive<u64>),
+    Count,
+    Bytes,
+    Rate,
+    Time,
+}
+
+/// Keys of `[input]` with their forms: first choices, then figures, which say where they come from.
+const KEYS: [(&str, Form); 14] = [
+    ("source", Form::Word(&["files", "memory"])),
+    ("groups", Form::Count),
+    ("shuffle_every", Form::Count),
+    ("transform_at", Form::Word(&["host", "device", "when-late"])),
+    ("prefetch", Form::Whole(0..=1024)),
+    ("samples", Form::Whole(1..=(1 << 40) - 1)),
+    ("image", Form::Bytes),
+    ("storage_bandwidth", Form::Rate),
+    ("storage_latency", Form::Time),
+    ("page_cache", Form::Bytes),
+    ("threads", Form::Count),
+    ("decode", Form::Time),
+    ("transform", Form::Time),
+    ("callback", Form::Time),
 ];
-/// Those before this one are choices; the figures behind say where they come from.
+/// Those before this one are choices.
 const FIRST_FIGURE: usize = 5;
+
+/// The value of a key; shown as identities spell it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Value {
+    Word(&'static str),
+    Whole(u64),
+    Bytes(Bytes),
+    Rate(Bandwidth),
+    Time(Time),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Word(word) => word.fmt(f),
+            Value::Whole(number) => number.fmt(f),
+            Value::Bytes(bytes) => bytes.0.fmt(f),
+            Value::Rate(rate) => rate.bytes_per_s().fmt(f),
+            Value::Time(time) => time.0.fmt(f),
+        }
+    }
+}
+
+impl Form {
+    fn read(&self, entry: &Entry<'_>) -> Result<Value, InputError> {
+        match self {
+            Form::Word(words) => {
+                let text = entry.text()?;
+                let [others @ .., last] = words else { unreachable!("there is a choice") };
+                let wrong = || entry.error(format!("write {} or {last}", others.join(", ")));
+                words.iter().find(|word| **word == text).map(|word| Value::Word(word)).ok_or_else(wrong)
+            }
+            Form::Whole(range) => entry.whole(range.clone()).map(Value::Whole),
+            Form::Count => entry.count().map(|count| Value::Whole(count.into())),
+            Form::Bytes => entry.read(str::parse).map(Value::Bytes),
+            Form::Rate => entry.read(str::parse).map(Value::Rate),
+            Form::Time => entry.read(str::parse).map(Value::Time),
+        }
+    }
+}
 
 /// What an experiment says of its input; a later table replaces key by key what an earlier one has.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stated {
-    in_memory: Option<bool>,
-    groups: Option<u32>,
-    shuffle_every: Option<u32>,
-    transform_at: Option<TransformAt>,
-    prefetch: Option<u32>,
-    samples: Option<u64>,
-    image: Option<Bytes>,
-    storage_bandwidth: Option<Bandwidth>,
-    storage_latency: Option<Time>,
-    page_cache: Option<Bytes>,
-    threads: Option<u32>,
-    decode: Option<Time>,
-    transform: Option<Time>,
-    callback: Option<Time>,
+    values: BTreeMap<&'static str, Value>,
     /// By key, as it stands there: the figure and where it comes from.
-    figures: BTreeMap<String, (String, Option<Provenance>)>,
+    figures: BTreeMap<&'static str, (String, Option<Provenance>)>,
 }
 
 /// Reads `[input]` over what is there already.
 pub(crate) fn read(before: Option<&Stated>, entry: &Entry<'_>) -> Result<Stated, InputError> {
     let mut stated = before.cloned().unwrap_or_default();
-    let section = entry.section("[input]", &KEYS)?;
-    for entry in section.entries() {
-        match entry.key() {
-            "source" => {
-                stated.in_memory = Some(match entry.text()? {
-                    "files" => false,
-                    "memory" => true,
-                    _ => return Err(entry.error("write files or memory")),
-                });
-            }
-            "groups" => stated.groups = Some(entry.count()?),
-            "shuffle_every" => stated.shuffle_every = Some(entry.count()?),
-            "transform_at" => {
-                stated.transform_at = Some(match entry.text()? {
-                    "host" => TransformAt::Host,
-                    "device" => TransformAt::Device,
-                    "when-late" => TransformAt::WhenLate,
-                    _ => return Err(entry.error("write host, device or when-late")),
-                });
-            }
-            "prefetch" => stated.prefetch = Some(entry.whole(0..=1024)? as u32),
-            "samples" => stated.samples = Some(entry.whole(1..=(1 << 40) - 1)?),
-            "image" => stated.image = Some(entry.read(str::parse)?),
-            "storage_bandwidth" => stated.storage_bandwidth = Some(entry.read(str::parse)?),
-            "storage_latency" => stated.storage_latency = Some(entry.read(str::parse)?),
-            "page_cache" => stated.page_cache = Some(entry.read(str::parse)?),
-            "threads" => stated.threads = Some(entry.count()?),
-            "decode" => stated.decode = Some(entry.read(str::parse)?),
-            "transform" => stated.transform = Some(entry.read(str::parse)?),
-            "callback" => stated.callback = Some(entry.read(str::parse)?),
-            _ => continue,
-        }
-        if KEYS[FIRST_FIGURE..].contains(&entry.key()) {
+    let keys = KEYS.map(|(key, _)| key);
+    let section = entry.section("[input]", &[keys.as_slice(), &["provenance"]].concat())?;
+    for (place, (key, form)) in KEYS.iter().enumerate() {
+        let Some(entry) = section.get(key) else { continue };
+        stated.values.insert(key, form.read(&entry)?);
+        if place >= FIRST_FIGURE {
             let shown = entry.shown();
             let figure = shown.rsplit("= ").next().unwrap_or_default().trim_matches('"');
-            stated.figures.insert(entry.key().to_owned(), (figure.to_owned(), None));
+            stated.figures.insert(key, (figure.to_owned(), None));
         }
     }
     if let Some(entry) = section.get("provenance") {
-        for entry in entry.section("provenance of [input]", &KEYS[FIRST_FIGURE..KEYS.len() - 1])?.entries() {
+        for entry in entry.section("provenance of [input]", &keys[FIRST_FIGURE..])?.entries() {
             let Some((_, provenance)) = stated.figures.get_mut(entry.key()) else {
                 return Err(entry.error(format!("{} has no figure: add it, or leave this out", entry.key())));
             };
@@ -112,67 +123,72 @@ impl Stated {
     /// # Errors
     /// A figure that is missing.
     pub fn input(&self) -> Result<Input, InputError> {
-        let source = match self.in_memory.unwrap_or(true) {
-            true => SampleSource::Memory { groups: self.groups.unwrap_or(1), shuffle_every: self.shuffle_every },
-            false => SampleSource::Files {
-                bandwidth: need(self.storage_bandwidth, "storage_bandwidth", "\"1GB/s\"")?,
-                latency: self.storage_latency.unwrap_or(Time::ZERO),
-                page_cache: self.page_cache.unwrap_or(Bytes(0)),
+        let count = |key| self.whole(key).map(|count| count as u32);
+        let source = match self.reads_files() {
+            false => {
+                SampleSource::Memory { groups: count("groups").unwrap_or(1), shuffle_every: count("shuffle_every") }
+            }
+            true => SampleSource::Files {
+                bandwidth: match self.values.get("storage_bandwidth") {
+                    Some(Value::Rate(rate)) => *rate,
+                    _ => return Err(missing("storage_bandwidth", "\"1GB/s\"")),
+                },
+                latency: self.time("storage_latency").unwrap_or(Time::ZERO),
+                page_cache: self.bytes("page_cache").unwrap_or(Bytes(0)),
             },
         };
+        let transform_at = match self.values.get("transform_at") {
+            Some(Value::Word("device")) => TransformAt::Device,
+            Some(Value::Word("when-late")) => TransformAt::WhenLate,
+            _ => TransformAt::Host,
+        };
         Ok(Input {
-            samples: need(self.samples, "samples", "1281167")?,
-            sample_bytes: need(self.image, "image", "\"110KiB\"")?,
+            samples: self.whole("samples").ok_or_else(|| missing("samples", "1281167"))?,
+            sample_bytes: self.bytes("image").ok_or_else(|| missing("image", "\"110KiB\""))?,
             source,
-            threads: need(self.threads, "threads", "8")?,
-            decode: need(self.decode, "decode", "\"8ms\"")?,
-            transform: self.transform.unwrap_or(Time::ZERO),
-            transform_at: self.transform_at.unwrap_or(TransformAt::Host),
-            prefetch: self.prefetch.unwrap_or(1),
-            callback: self.callback.unwrap_or(Time::ZERO),
+            threads: count("threads").ok_or_else(|| missing("threads", "8"))?,
+            decode: self.time("decode").ok_or_else(|| missing("decode", "\"8ms\""))?,
+            transform: self.time("transform").unwrap_or(Time::ZERO),
+            transform_at,
+            prefetch: count("prefetch").unwrap_or(1),
+            callback: self.time("callback").unwrap_or(Time::ZERO),
         })
+    }
+
+    fn whole(&self, key: &str) -> Option<u64> {
+        if let Value::Whole(number) = self.values.get(key)? { Some(*number) } else { None }
+    }
+
+    fn bytes(&self, key: &str) -> Option<Bytes> {
+        if let Value::Bytes(bytes) = self.values.get(key)? { Some(*bytes) } else { None }
+    }
+
+    fn time(&self, key: &str) -> Option<Time> {
+        if let Value::Time(time) = self.values.get(key)? { Some(*time) } else { None }
+    }
+
+    /// Whether samples come from files; else from memory.
+    fn reads_files(&self) -> bool {
+        self.values.get("source") == Some(&Value::Word("files"))
     }
 
     /// Adds what decides predictions: every figure and choice that is stated, without where the figures come from.
     pub fn identify(&self, identity: &mut Identity) {
-        let transform_at = self.transform_at.map(|at| match at {
-            TransformAt::Host => "host",
-            TransformAt::Device => "device",
-            TransformAt::WhenLate => "when-late",
-        });
-        let source = self.in_memory.map(|in_memory| if in_memory { "memory" } else { "files" });
-        let bandwidth = self.storage_bandwidth.map(|bandwidth| bandwidth.bytes_per_s());
-        let bytes = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.0);
-        let time = |time: Option<Time>| time.map(|time| time.0);
-        identity.set_some("input.source", source);
-        identity.set_some("input.groups", self.groups);
-        identity.set_some("input.shuffle_every", self.shuffle_every);
-        identity.set_some("input.transform_at", transform_at);
-        identity.set_some("input.prefetch", self.prefetch);
-        identity.set_some("input.samples", self.samples);
-        identity.set_some("input.image", bytes(self.image));
-        identity.set_some("input.storage_bandwidth", bandwidth);
-        identity.set_some("input.storage_latency", time(self.storage_latency));
-        identity.set_some("input.page_cache", bytes(self.page_cache));
-        identity.set_some("input.threads", self.threads);
-        identity.set_some("input.decode", time(self.decode));
-        identity.set_some("input.transform", time(self.transform));
-        identity.set_some("input.callback", time(self.callback));
+        self.values.iter().for_each(|(key, value)| identity.set(&format!("input.{key}"), value));
     }
 
     /// The same with another latency of files, if it reads any, and another end of jobs.
     pub fn with_times(&self, storage_latency: Option<Time>, callback: Option<Time>) -> Stated {
-        let latency = storage_latency.filter(|_| self.in_memory == Some(false));
-        Stated {
-            storage_latency: latency.or(self.storage_latency),
-            callback: callback.or(self.callback),
-            ..self.clone()
-        }
+        let latency = storage_latency.filter(|_| self.reads_files()).map(|time| ("storage_latency", time));
+        let times = latency.into_iter().chain(callback.map(|time| ("callback", time)));
+        let mut with = self.clone();
+        with.values.extend(times.map(|(key, time)| (key, Value::Time(time))));
+        with
     }
 
     /// Every figure with where it comes from.
     pub fn account(&self) -> String {
-        let figure = |(key, (shown, provenance)): (&String, &(String, Option<Provenance>))| {
+        let figure = |(key, (shown, provenance)): (&&str, &(String, Option<Provenance>))| {
             let provenance = provenance.as_ref().map(|provenance| format!(" ({provenance})")).unwrap_or_default();
             format!("{key} {shown}{provenance}")
         };
@@ -180,8 +196,8 @@ impl Stated {
     }
 }
 
-fn need<T>(figure: Option<T>, key: &str, example: &str) -> Result<T, InputError> {
-    figure.ok_or_else(|| InputError::flag("input", key, format!("is missing: add {key} = {example} to [input]")))
+fn missing(key: &str, example: &str) -> InputError {
+    InputError::flag("input", key, format!("is missing: add {key} = {example} to [input]"))
 }
 
 #[cfg(test)]

@@ -125,3 +125,15 @@ pub struct CheckRow {
 }
 
 impl Row for CheckRow {}
+
+impl CheckRow {
+    /// What is as it should be.
+    pub fn ok(check: impl Into<String>, found: impl Into<String>) -> CheckRow {
+        CheckRow { check: check.into(), status: "ok".to_owned(), found: found.into(), cure: String::new() }
+    }
+
+    /// What is not there, and what to do about it.
+    pub fn missing(check: impl Into<String>, found: impl Into<String>, cure: impl Into<String>) -> CheckRow {
+        CheckRow { check: check.into(), status: "missing".to_owned(), found: found.into(), cure: cure.into() }
+    }
+}

@@ -50,14 +50,61 @@ fn beside<T>(tell: impl Fn(Duration) + Sync, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// A run under way.
-pub struct Progress {
+/// A line that renews itself on a terminal, and lines of a log elsewhere; `S` is what they tell of.
+struct Line<S> {
     shown: bool,
     terminal: bool,
+    /// With the characters that the line on the terminal has.
+    state: Mutex<(S, usize)>,
+}
+
+impl<S: Send> Line<S> {
+    fn new(shown: bool, state: S) -> Line<S> {
+        Line { shown, terminal: io::stderr().is_terminal(), state: Mutex::new((state, 0)) }
+    }
+
+    /// Writes what `text` makes of the state, if it makes something of it.
+    fn write(&self, text: impl FnOnce(&mut S) -> Option<String>) {
+        let (true, Ok(mut state)) = (self.shown, self.state.lock()) else { return };
+        let (state, width) = &mut *state;
+        let Some(line) = text(state) else { return };
+        let mut out = io::stderr().lock();
+        // Progress that cannot be shown is no reason to stop.
+        let _ = if self.terminal {
+            let before = std::mem::replace(width, line.chars().count());
+            write!(out, "\r{line:before$}").and_then(|()| out.flush())
+        } else {
+            writeln!(out, "{line}")
+        };
+    }
+
+    /// The time between two lines.
+    fn pause(&self) -> Duration {
+        if self.terminal { TERMINAL } else { LOG }
+    }
+
+    /// Does `work`; while it lasts, writes what `text` makes of the state from time to time.
+    fn beside<T>(&self, text: impl Fn(&mut S) -> Option<String> + Sync, work: impl FnOnce() -> T) -> T {
+        if self.shown { beside(|_| self.write(&text), work) } else { work() }
+    }
+
+    /// The line on the terminal goes away.
+    fn end(&self) {
+        let (true, Ok(mut state)) = (self.terminal, self.state.lock()) else { return };
+        let width = std::mem::take(&mut state.1);
+        if width > 0 {
+            let mut out = io::stderr().lock();
+            let _ = write!(out, "\r{:width$}\r", "").and_then(|()| out.flush());
+        }
+    }
+}
+
+/// A run under way.
+pub struct Progress {
+    line: Line<State>,
     label: String,
     steps: u64,
     samples_per_step: u64,
-    state: Mutex<State>,
 }
 
 struct State {
@@ -65,146 +112,106 @@ struct State {
     since: Option<(Instant, u64)>,
     /// The last step that has ended, and when; else when all began.
     last: (u64, Instant),
-    /// Characters that the line on the terminal has.
-    width: usize,
 }
 
 impl Progress {
     /// Progress of a training of `steps` steps of so many samples, of which `done` are done; silent unless `shown`.
     pub fn new(shown: bool, label: &str, (done, steps): (u64, u64), samples_per_step: u64) -> Progress {
-        let terminal = io::stderr().is_terminal();
-        let state = Mutex::new(State { since: None, last: (done, Instant::now()), width: 0 });
-        Progress { shown, terminal, label: label.to_owned(), steps, samples_per_step, state }
+        let line = Line::new(shown, State { since: None, last: (done, Instant::now()) });
+        Progress { line, label: label.to_owned(), steps, samples_per_step }
     }
 
     /// So many steps of the training are done, the last one with this mean loss.
     pub fn step(&self, done: u64, loss: f64) {
-        let (true, Ok(mut state)) = (self.shown, self.state.lock()) else { return };
-        let now = Instant::now();
-        state.last = (done, now);
-        let Some((since, first)) = state.since else {
+        self.line.write(|state| {
+            let now = Instant::now();
+            state.last = (done, now);
+            let (since, first) = *state.since.get_or_insert((now, done));
+            let elapsed = now - since;
+            if elapsed < self.line.pause() {
+                return None;
+            }
             state.since = Some((now, done));
-            return;
-        };
-        let elapsed = now - since;
-        if elapsed < if self.terminal { TERMINAL } else { LOG } {
-            return;
-        }
-        let rate = (done - first) as f64 * self.samples_per_step as f64 / elapsed.as_secs_f64();
-        let line = line(&self.label, done, self.steps, self.samples_per_step, rate, loss);
-        state.since = Some((now, done));
-        write_line(self.terminal, &mut state.width, &line);
+            let rate = (done - first) as f64 * self.samples_per_step as f64 / elapsed.as_secs_f64();
+            Some(line(&self.label, done, self.steps, self.samples_per_step, rate, loss))
+        });
     }
 
     /// Does `work`, and tells of a step that takes long while it is under way.
     pub fn beside<T>(&self, work: impl FnOnce() -> T) -> T {
-        if !self.shown {
-            return work();
-        }
-        let tell = |_| {
-            let Ok(mut state) = self.state.lock() else { return };
+        let under_way = |state: &mut State| {
             let (done, since) = state.last;
-            if since.elapsed() >= LOG && done < self.steps {
-                let under_way = duration(since.elapsed().as_secs_f64());
-                let line = format!("{}: step {}/{} under way for {under_way}", self.label, done + 1, self.steps);
-                write_line(self.terminal, &mut state.width, &line);
-            }
+            let took = duration(since.elapsed().as_secs_f64());
+            let line = || format!("{}: step {}/{} under way for {took}", self.label, done + 1, self.steps);
+            (since.elapsed() >= LOG && done < self.steps).then(line)
         };
-        beside(tell, work)
+        self.line.beside(under_way, work)
     }
 
     /// The run is over: the line goes away.
     pub fn end(&self) {
-        let (true, Ok(mut state)) = (self.terminal, self.state.lock()) else { return };
-        if state.width > 0 {
-            let mut out = io::stderr().lock();
-            let _ = write!(out, "\r{:width$}\r", "", width = state.width).and_then(|()| out.flush());
-            state.width = 0;
-        }
+        self.line.end();
     }
 }
 
 /// How much of a long piece of work is done, and how long the rest may take; silent for the first two seconds.
 pub struct Estimate {
-    shown: bool,
-    terminal: bool,
+    line: Line<Shown>,
     verb: &'static str,
     begun: Instant,
-    state: Mutex<Shown>,
 }
 
 /// The line as it is.
 struct Shown {
     last: Instant,
-    width: usize,
     /// How much is done, and what comes now.
     at: (f64, String),
-}
-
-/// Renews the line on a terminal, whose last one had `width` characters, or adds one to a log.
-fn write_line(terminal: bool, width: &mut usize, line: &str) {
-    let mut out = io::stderr().lock();
-    // Progress that cannot be shown is no reason to stop.
-    let _ = if terminal {
-        let before = std::mem::replace(width, line.chars().count());
-        write!(out, "\r{line:before$}").and_then(|()| out.flush())
-    } else {
-        writeln!(out, "{line}")
-    };
 }
 
 impl Estimate {
     /// An estimate that says `verb` (`predicting`) and begins now.
     pub fn new(verb: &'static str) -> Estimate {
-        let now = Instant::now();
-        let state = Mutex::new(Shown { last: now, width: 0, at: (0.0, String::new()) });
-        Estimate { shown: true, terminal: io::stderr().is_terminal(), verb, begun: now, state }
+        Estimate::of(verb, true)
     }
 
     /// One that nobody sees.
     pub fn silent() -> Estimate {
-        Estimate { shown: false, ..Estimate::new("") }
+        Estimate::of("", false)
+    }
+
+    fn of(verb: &'static str, shown: bool) -> Estimate {
+        let begun = Instant::now();
+        Estimate { line: Line::new(shown, Shown { last: begun, at: (0.0, String::new()) }), verb, begun }
+    }
+
+    /// The line now, if the last one is `pause` old.
+    fn told(&self, state: &mut Shown, pause: Duration) -> Option<String> {
+        if self.begun.elapsed() < LOG || state.last.elapsed() < pause {
+            return None;
+        }
+        state.last = Instant::now();
+        Some(estimate(self.verb, state.at.0, self.begun.elapsed(), &state.at.1))
     }
 
     /// This share of the work is done (0 to 1), now comes `what`.
     pub fn show(&self, share: f64, what: &str) {
-        let (true, Ok(mut state)) = (self.shown, self.state.lock()) else { return };
-        if state.at.1 != what {
-            what.clone_into(&mut state.at.1);
-        }
-        state.at.0 = share;
-        let (elapsed, since) = (self.begun.elapsed(), state.last.elapsed());
-        if elapsed < LOG || since < if self.terminal { TERMINAL } else { LOG } {
-            return;
-        }
-        state.last = Instant::now();
-        write_line(self.terminal, &mut state.width, &estimate(self.verb, share, elapsed, what));
+        self.line.write(|state| {
+            if state.at.1 != what {
+                what.clone_into(&mut state.at.1);
+            }
+            state.at.0 = share;
+            self.told(state, self.line.pause())
+        });
     }
 
     /// Does `work`, and goes on telling how far it is where it does not tell itself.
     pub fn beside<T>(&self, work: impl FnOnce() -> T) -> T {
-        if !self.shown {
-            return work();
-        }
-        let tell = |_| {
-            let Ok(mut state) = self.state.lock() else { return };
-            if state.last.elapsed() >= LOG {
-                state.last = Instant::now();
-                let line = estimate(self.verb, state.at.0, self.begun.elapsed(), &state.at.1);
-                write_line(self.terminal, &mut state.width, &line);
-            }
-        };
-        beside(tell, work)
+        self.line.beside(|state| self.told(state, LOG), work)
     }
 
     /// The work is over or given up: the line goes away.
     pub fn end(&self) {
-        let (true, Ok(mut state)) = (self.terminal, self.state.lock()) else { return };
-        if state.width > 0 {
-            let mut out = io::stderr().lock();
-            let _ = write!(out, "\r{:width$}\r", "", width = state.width).and_then(|()| out.flush());
-            state.width = 0;
-        }
+        self.line.end();
     }
 }
 
