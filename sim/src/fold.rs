@@ -40,6 +40,8 @@ pub enum FoldRule {
     Padded,
 }
 
+lockstep_topology::named!(FoldRule, "rule of folding": Never = "never", Exact = "exact", Padded = "padded");
+
 /// Which ranks were simulated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Folding {

@@ -176,7 +176,7 @@ fn figure(gpu: &GpuSpec, key: &str) -> String {
         "nvlink" => lanes(gpu.nvlink),
         "pcie" => lanes(gpu.pcie),
         _ => {
-            let precision = Precision::ALL.into_iter().find(|precision| precision.key() == key);
+            let precision = Precision::ALL.into_iter().find(|precision| precision.name() == key);
             let peak = precision.and_then(|precision| gpu.peak(precision));
             peak.map_or(String::new(), |peak| format!("{}", (peak / 1e9).round() / 1e3))
         }

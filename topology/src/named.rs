@@ -1,5 +1,8 @@
 //! Enums that files and flags write by a name for each variant.
 
+use std::borrow::Borrow;
+use std::fmt::Display;
+
 /// Gives an enum its `ALL`, `name`, `Display` and `FromStr`; variants behind a semicolon have a name and are not read.
 ///
 /// ```
@@ -46,6 +49,13 @@ macro_rules! named {
 
 /// What to say of a text that is none of `names`.
 pub fn unknown_name(text: &str, what: &str, names: &[&str]) -> String {
-    let (last, others) = names.split_last().expect("an enum has a variant");
-    format!("{text:?} is no {what}: write {} or {last}", others.join(", "))
+    format!("{text:?} is no {what}: write {}", listed(names))
+}
+
+/// `ring, direct or tree`.
+pub(crate) fn listed(names: &[impl Borrow<str> + Display]) -> String {
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
 }

@@ -99,6 +99,7 @@ pub fn find(
     let costs = Scaled::new(site.costs.as_ref(), factor);
     let all = (blocks.len() * configurations.len()) as f64;
     let each_block = configurations.len();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut undisturbed: Vec<f64> = Vec::with_capacity(each_block);
     for (number, Block { scenario, site, setup }) in blocks.iter().enumerate() {
         for (index, configuration) in configurations.iter_mut().enumerate() {
@@ -118,7 +119,7 @@ pub fn find(
                 trials => {
                     let platform = predicted.platform(&site.cluster, &costs, setup);
                     let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
-                    let found = spread(&platform, setup, trials, &predicted, &mut progress);
+                    let found = spread(cores, &platform, setup, trials, &predicted, &mut progress);
                     Some(found.map_err(|error| failure(error, experiment))?)
                 }
             };

@@ -51,22 +51,11 @@ impl Spread {
     }
 }
 
-/// The spread of `trials` runs, of which `first` is the first; `progress` hears the share that is done.
+/// The spread of `trials` runs on so many cores, of which `first` is the first; `progress` hears the share that is done.
 ///
 /// # Errors
 /// As [`simulate`], of the lowest trial that fails.
 pub(crate) fn spread(
-    platform: &Platform<'_>,
-    setup: &Setup,
-    trials: u32,
-    first: &Predicted,
-    progress: &mut dyn FnMut(f64),
-) -> Result<Spread, SimError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    spread_on(cores, platform, setup, trials, first, progress)
-}
-
-fn spread_on(
     cores: usize,
     platform: &Platform<'_>,
     setup: &Setup,
@@ -137,7 +126,7 @@ mod tests {
         let first =
             predict(&mut configuration, &experiment, &site.cluster, site.costs.as_ref(), &setup).expect("a prediction");
         let platform = first.platform(&site.cluster, site.costs.as_ref(), &setup);
-        let on = |cores| spread_on(cores, &platform, &setup, 7, &first, &mut |_| ()).expect("trials");
+        let on = |cores| spread(cores, &platform, &setup, 7, &first, &mut |_| ()).expect("trials");
         let one = on(1);
         assert_eq!((one, one.trials), (on(5), 7));
         assert!(one.standard_error_s.expect("seven trials") > 0.0 && one.quantiles_s.is_sorted());

@@ -78,23 +78,9 @@ pub enum Precision {
     Fp8,
 }
 
-impl Precision {
-    /// All of them.
-    pub const ALL: [Precision; 6] =
-        [Precision::Fp64, Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Bf16, Precision::Fp8];
-
-    /// The key that gives its peak in a cluster file.
-    pub fn key(self) -> &'static str {
-        match self {
-            Precision::Fp64 => "peak_fp64",
-            Precision::Fp32 => "peak_flops",
-            Precision::Tf32 => "peak_tf32",
-            Precision::Fp16 => "peak_fp16",
-            Precision::Bf16 => "peak_bf16",
-            Precision::Fp8 => "peak_fp8",
-        }
-    }
-}
+// By the keys that give their peaks in a cluster file.
+crate::named!(Precision, "peak":
+    Fp64 = "peak_fp64", Fp32 = "peak_flops", Tf32 = "peak_tf32", Fp16 = "peak_fp16", Bf16 = "peak_bf16", Fp8 = "peak_fp8");
 
 /// Generation and number of lanes or links: `3.0 x16`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

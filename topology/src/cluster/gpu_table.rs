@@ -111,7 +111,7 @@ pub(super) fn host_gpu(
     }
     let spec = spec(table, known.map(|gpu| &gpu.spec))?;
     let others = ["multiprocessors", "memory_bandwidth", "memory", "launch", "nvlink", "pcie"];
-    let figures = Precision::ALL.map(Precision::key).into_iter().chain(others);
+    let figures = Precision::ALL.map(Precision::name).into_iter().chain(others);
     let changed: Vec<&str> = figures.filter(|key| table.get(key).is_some()).collect();
     Ok((spec, known.map(|gpu| gpu.all_sources(&changed))))
 }
@@ -124,7 +124,7 @@ const LAUNCH: Time = Time::from_nanos(4_000);
 fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<GpuSpec, InputError> {
     let mut peaks = [None; 6];
     for precision in Precision::ALL {
-        let given = table.read(precision.key(), "\"15.7TFLOP/s\"", parse_flops)?;
+        let given = table.read(precision.name(), "\"15.7TFLOP/s\"", parse_flops)?;
         peaks[precision as usize] = given.or_else(|| base?.peak(precision));
     }
     let Some(peak_flops_s) = peaks[Precision::Fp32 as usize].take() else {

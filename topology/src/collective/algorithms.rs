@@ -34,6 +34,7 @@ use std::str::FromStr;
 
 use super::algorithm::{Algorithm, Call, Entry, Parameter, Value};
 use super::lanes::Lanes;
+use crate::named::listed;
 use crate::{InputError, nearest};
 
 /// The algorithms, in the order in which they are listed.
@@ -165,17 +166,6 @@ fn unknown(text: &str) -> InputError {
 /// An error about the algorithm `text`.
 fn refusal(text: &str, message: String) -> InputError {
     InputError::new("", text, message)
-}
-
-/// `a, b or c`.
-fn listed(names: &[String]) -> String {
-    match names {
-        [all @ .., one, last] => {
-            let before: String = all.iter().map(|name| format!("{name}, ")).collect();
-            format!("{before}{one} or {last}")
-        }
-        _ => names.concat(),
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use lockstep_sim::FoldRule;
 use lockstep_topology::{RECORD, read_text};
 
 use super::points::How;
@@ -16,14 +15,7 @@ pub fn identity(sweep: &Sweep, how: &How) -> String {
     let mut identity = Identity::default();
     identity.set("lockstep", env!("CARGO_PKG_VERSION"));
     identity.set("network", how.network.name());
-    identity.set(
-        "fold",
-        match how.fold {
-            FoldRule::Never => "never",
-            FoldRule::Exact => "exact",
-            FoldRule::Padded => "padded",
-        },
-    );
+    identity.set("fold", how.fold.name());
     sweep.identify(&mut identity);
     files(sweep, how, &mut identity);
     identity.hash()
