@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockstep_exec::data::Dataset;
 use lockstep_models::{Bucket, Job, Program, random_model};
 use lockstep_sim::{NetworkModel, Platform, Roofline, simulate};
-use lockstep_topology::{Algorithm, Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule};
+use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, Hosting, HostingRule, Placement, PlacementRule};
 use proptest::prelude::*;
 
 /// Steps of each run.
@@ -54,18 +54,11 @@ fn runs(timeline: &lockstep_models::Timeline) -> Vec<(u32, u32, u32)> {
     all
 }
 
+/// Whatever serves an allreduce message by message, and forms that differ from a registry's example.
 fn algorithms() -> impl Strategy<Value = Algorithm> {
-    let names = [
-        "ring",
-        "halving-doubling",
-        "binomial-tree",
-        "pipelined-chain",
-        "multi-color:2",
-        "parameter-server:1",
-        "parameter-server:1:dedicated",
-        "hierarchical:ring",
-    ];
-    proptest::sample::select(names.map(|name| name.parse::<Algorithm>().unwrap()).to_vec())
+    let serves = |algorithm: &Algorithm| algorithm.serves(&Collective::AllReduce) && algorithm.library().is_none();
+    let forms = ["multi-color:2", "parameter-server:1:dedicated"].map(|form| form.parse().unwrap());
+    proptest::sample::select(Algorithm::all().filter(serves).chain(forms).collect::<Vec<_>>())
 }
 
 proptest! {
