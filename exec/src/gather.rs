@@ -42,52 +42,46 @@ pub(crate) fn gather(end: &mut dyn Transport, own: Legacy) -> Result<Option<Vec<
 
 /// Words travel as bit patterns of fp32 elements; copying does not change them.
 fn send(end: &mut dyn Transport, words: &[u64]) -> Result<(), TransportError> {
-    let halves = words.iter().flat_map(|word| [f32::from_bits(*word as u32), f32::from_bits((word >> 32) as u32)]);
+    let halves = words.iter().flat_map(|word| control::words(*word));
     control::send_elements(end, Rank(0), CONTENT, halves.collect())
 }
 
 fn receive(end: &mut dyn Transport, from: Rank, words: usize) -> Result<Vec<u64>, TransportError> {
     let halves = control::receive_elements(end, from, CONTENT, 2 * words)?;
-    Ok(halves.chunks_exact(2).map(|two| u64::from(two[0].to_bits()) | u64::from(two[1].to_bits()) << 32).collect())
+    Ok(halves.chunks_exact(2).map(control::value).collect())
 }
 
+/// Lists one after the other, each behind its length.
 fn encode(legacy: &Legacy) -> Vec<u64> {
     let outcome = &legacy.outcome;
-    let mut words = vec![
-        outcome.spans.len() as u64,
-        outcome.losses.len() as u64,
-        outcome.sent.len() as u64,
-        legacy.statistics.len() as u64,
-        u64::from(legacy.fingerprint.is_some()),
-        legacy.clock_residual_s.to_bits(),
-        legacy.weights.len() as u64,
-        u64::from(outcome.moves),
-        legacy.reference.len() as u64,
-        outcome.direct,
-    ];
-    for span in &outcome.spans {
-        words.push(u64::from(span.rank) | u64::from(span.task) << 32);
-        words.push(u64::from(span.iteration) | u64::from(span.repetition) << 32);
-        words.extend([span.ready.0, span.start.0, span.end.0]);
+    let mut words = vec![legacy.clock_residual_s.to_bits(), u64::from(outcome.moves), outcome.direct];
+    let mut list = |of: Vec<u64>| {
+        words.push(of.len() as u64);
+        words.extend(of);
+    };
+    let of_span = |span: &Span| {
+        let task = u64::from(span.rank) | u64::from(span.task) << 32;
+        let time = u64::from(span.iteration) | u64::from(span.repetition) << 32;
+        [task, time, span.ready.0, span.start.0, span.end.0]
+    };
+    list(outcome.spans.iter().flat_map(of_span).collect());
+    list(outcome.losses.iter().map(|loss| loss.to_bits()).collect());
+    list(outcome.sent.iter().flat_map(|traffic| [traffic.messages, traffic.bytes]).collect());
+    for elements in [&legacy.statistics, &legacy.weights, &legacy.reference] {
+        list(elements.iter().map(|value| u64::from(value.to_bits())).collect());
     }
-    words.extend(outcome.losses.iter().map(|loss| loss.to_bits()));
-    words.extend(outcome.sent.iter().flat_map(|traffic| [traffic.messages, traffic.bytes]));
-    words.extend(legacy.statistics.iter().map(|value| u64::from(value.to_bits())));
-    words.extend(legacy.weights.iter().chain(&legacy.reference).map(|value| u64::from(value.to_bits())));
-    words.extend(legacy.fingerprint.unwrap_or_default());
+    list(legacy.fingerprint.map_or(Vec::new(), Vec::from));
     words
 }
 
 fn decode(words: &[u64]) -> Legacy {
-    let (spans, losses, sent, statistics) =
-        (words[0] as usize, words[1] as usize, words[2] as usize, words[3] as usize);
-    let mut rest = &words[10..];
-    let mut take = |count: usize| {
-        let (now, later) = rest.split_at(count);
+    let mut rest = &words[3..];
+    let mut list = || {
+        let (now, later) = rest[1..].split_at(rest[0] as usize);
         rest = later;
         now
     };
-    let spans = take(spans * 5).chunks_exact(5).map(|w| Span {
+    let spans = list().chunks_exact(5).map(|w| Span {
         rank: w[0] as u32,
         task: (w[0] >> 32) as u32,
         iteration: w[1] as u32,
@@ -98,22 +92,20 @@ fn decode(words: &[u64]) -> Legacy {
     });
     let outcome = Outcome {
         spans: spans.collect(),
-        losses: take(losses).iter().map(|bits| f64::from_bits(*bits)).collect(),
+        losses: list().iter().map(|bits| f64::from_bits(*bits)).collect(),
+        sent: list().chunks_exact(2).map(|w| Traffic { messages: w[0], bytes: w[1] }).collect(),
+        moves: words[1] == 1,
+        direct: words[2],
         // Only rank 0's count, and its own legacy does not travel.
         evaluations: Vec::new(),
         restarts: Vec::new(),
         judge: Judge::default(),
-        moves: words[7] == 1,
         stopped: false,
-        sent: take(sent * 2).chunks_exact(2).map(|w| Traffic { messages: w[0], bytes: w[1] }).collect(),
-        direct: words[9],
     };
-    let mut elements = |count| take(count).iter().map(|bits| f32::from_bits(*bits as u32)).collect();
-    let (statistics, weights) = (elements(statistics), elements(words[6] as usize));
-    let reference = elements(words[8] as usize);
-    let print = take(4);
-    let fingerprint = (words[4] == 1).then(|| [print[0], print[1], print[2], print[3]]);
-    Legacy { outcome, statistics, weights, reference, fingerprint, clock_residual_s: f64::from_bits(words[5]) }
+    let [statistics, weights, reference] =
+        [(); 3].map(|()| list().iter().map(|bits| f32::from_bits(*bits as u32)).collect());
+    let fingerprint = list().try_into().ok();
+    Legacy { outcome, statistics, weights, reference, fingerprint, clock_residual_s: f64::from_bits(words[0]) }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::device::{Arrival, Buffers, Device, DeviceError, Step, Values};
 use crate::error::ExecError;
 use crate::init;
 use crate::replica::{Making, Replica};
-use crate::setup::Setup;
+use crate::setup::{RunOptions, Setup};
 use crate::snapshot::ORDER_ELEMENTS;
 use crate::transport::RegionMut;
 use crate::whole;
@@ -52,7 +52,7 @@ impl Memory {
     /// Takes over what training goes on from; where it begins, learners' average model is the model that all start with.
     fn begin(&mut self, setup: &Setup<'_>, rank: usize) -> Result<(), DeviceError> {
         let Some(replica) = &mut self.replica else { return Ok(()) };
-        if let Some(state) = setup.start {
+        if let Some(state) = setup.options.start {
             let own = |values: &[f32]| match &setup.program.sharding {
                 Some(sharding) => whole::part(setup.program, sharding, rank as u32, values),
                 None => values.to_vec(),
@@ -65,11 +65,11 @@ impl Memory {
         }
         let device = replica.device();
         let reference = setup.program.reference_of(rank as u32);
-        match setup.start.map(|state| &state.average) {
+        match setup.options.start.map(|state| &state.average) {
             _ if setup.program.averaging.is_none() => {}
             Some(Some((average, previous))) => {
                 device.write(Values::Buffer(Averaging::AVERAGE), average)?;
-                if let Some((reference, state)) = reference.zip(setup.start) {
+                if let Some((reference, state)) = reference.zip(setup.options.start) {
                     device.write(Values::Buffer(Averaging::REFERENCE), state.reference_of(reference))?;
                 }
                 if let Some(previous) = previous {
@@ -188,15 +188,16 @@ impl Memory {
 /// The replica of a rank of `role`: of the whole model, or of its part of one.
 fn replica_of(setup: &Setup<'_>, role: &Role, rank: u32, declared: Vec<usize>) -> Result<Replica, ExecError> {
     let program = setup.program;
-    let threads = &Threads::new(setup.threads)?;
-    let Setup { devices, arenas, seed, .. } = *setup;
-    let making = Making { devices, rank, arenas, declared, seed, threads };
+    let threads = &Threads::new(setup.options.threads_per_rank)?;
+    let RunOptions { devices, arenas, seed, .. } = setup.options;
+    let seed = *seed;
+    let making = Making { devices: &**devices, rank, arenas, declared, seed, threads };
     let Some(sharding) = &program.sharding else {
         let parameters = init::parameters(&program.model, seed);
         return Ok(Replica::with_parameters(program, role, parameters, making)?);
     };
     let rank = role.ranks.first;
-    let parameters = whole::part(program, sharding, rank, &init::parameters(&sharding.whole, setup.seed));
+    let parameters = whole::part(program, sharding, rank, &init::parameters(&sharding.whole, seed));
     let mut replica = Replica::with_parameters(program, role, parameters, making)?;
     replica.draw_as(|id| {
         let layer = &sharding.layers[id.index()];

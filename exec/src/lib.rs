@@ -47,8 +47,8 @@ pub use pool::{Arenas, Pool};
 pub use room::{check_buffers, check_threads};
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
-pub use run::{Run, RunOptions, check_run, run};
-pub use setup::Evaluations;
+pub use run::{Run, check_run, run};
+pub use setup::{Evaluations, RunOptions};
 pub use snapshot::{Log, Order, Snapshot};
 pub use stall::{Diagnosis, diagnose};
 pub use state::{Position, State};

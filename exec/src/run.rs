@@ -5,25 +5,22 @@ mod check;
 mod processes;
 mod result;
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::time::Instant;
 
-use lockstep_models::{Averaging, Claim, Course, Driver, Judge, Optimizer, Program, Target, Timeline};
+use lockstep_models::{Averaging, Course, Driver, Judge, Program, Target, Timeline};
 use lockstep_topology::InputError;
 
 use crate::clock;
 use crate::data::{Dataset, Parts, Sampler};
-use crate::device::{Cpus, Devices};
 use crate::error::ExecError;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::flight::{Aside, Flights};
 use crate::found::Found;
 use crate::gather::{Legacy, gather};
 use crate::holdings::Memory;
-use crate::observer::Observer;
 use crate::pin::Pins;
-use crate::pool::Arenas;
-use crate::setup::{Evaluations, Setup};
+use crate::setup::{RunOptions, Setup};
 use crate::state::{Position, State, mean};
 use crate::transport::{Transport, control, memory};
 use crate::watch::Guard;
@@ -34,57 +31,6 @@ pub use check::check_run;
 #[cfg(feature = "mpi")]
 pub use processes::run_processes;
 pub use result::Run;
-
-/// What a run needs beside program and data.
-pub struct RunOptions<'a> {
-    /// Optimizer steps.
-    pub steps: u32,
-    /// Steps at the start that statistics leave out.
-    pub warm_up: u32,
-    /// Seed of initial parameters and sampling.
-    pub seed: u64,
-    /// What ranks compute on.
-    pub devices: Arc<dyn Devices>,
-    /// Threads of each rank.
-    pub threads_per_rank: usize,
-    /// Whether a device that answers before its work is done tells when each task began and ended; that costs a few
-    /// microseconds a task. Without it the timeline says when tasks were handed over, and steps are timed as a whole.
-    pub timed: bool,
-    /// Where the learners of this process have their activations.
-    pub arenas: Arenas,
-    /// Learning rate and its schedule, momentum, weight decay.
-    pub optimizer: Optimizer,
-    /// Held-out samples on which the last epochs are judged.
-    pub evaluations: Option<Evaluations<'a>>,
-    /// What training goes on from, where it does not begin; in every process.
-    pub start: Option<&'a State>,
-    /// The claims of an earlier run, which are made again.
-    pub replay: Option<&'a [Claim]>,
-    /// A wait in which nothing moves for so long ends the run.
-    pub stall_limit: Duration,
-    /// Who follows the run from outside.
-    pub observer: &'a dyn Observer,
-}
-
-impl Default for RunOptions<'_> {
-    fn default() -> Self {
-        RunOptions {
-            steps: 10,
-            warm_up: 2,
-            seed: 1,
-            devices: Arc::new(Cpus),
-            threads_per_rank: 1,
-            timed: false,
-            arenas: Arenas::default(),
-            optimizer: Optimizer::default(),
-            evaluations: None,
-            start: None,
-            replay: None,
-            stall_limit: Duration::from_secs(60),
-            observer: &(),
-        }
-    }
-}
 
 /// Runs a program on threads of this process, one per rank.
 ///
@@ -120,7 +66,7 @@ pub(crate) fn on_threads(
     });
     let all = results.map_err(|error| found.cause(error, &setup.guard))?;
     let all = all.into_iter().flatten().next().unwrap_or_default();
-    finish(&setup, options, all, found)
+    finish(&setup, all, found)
 }
 
 fn setup<'a>(
@@ -151,21 +97,13 @@ fn setup<'a>(
     Ok(Setup {
         program,
         data,
-        optimizer: &options.optimizer,
+        options,
         course,
-        evaluations: options.evaluations,
-        seed: options.seed,
-        devices: &*options.devices,
-        threads: options.threads_per_rank,
-        timed: options.timed,
-        arenas: &options.arenas,
         guard: Guard::new(Flights::new(program, first, here), options.stall_limit, options.observer),
         driver: Mutex::new(driver),
         replay,
         hosts: None,
         judge: options.start.map_or_else(|| Judge::new(target), |state| state.judge.aiming(target)),
-        start: options.start,
-        observer: options.observer,
         first,
     })
 }
@@ -202,7 +140,7 @@ fn body(
             Some(sharding) => Fingerprint::of(&common(setup.program, sharding, replica)?).words(),
             None => Fingerprint::of(&model).words(),
         });
-        whole = assemble(end, setup.program, replica, setup.seed)?;
+        whole = assemble(end, setup.program, replica, setup.options.seed)?;
         if averages {
             weights = memory.be_average()?;
             let previous = if outcome.moves { Some(memory.shared(Averaging::PREVIOUS)?) } else { None };
@@ -220,13 +158,8 @@ fn body(
 }
 
 /// Puts the legacies together; the workers must have ended with the same parameters.
-fn finish(
-    setup: &Setup<'_>,
-    options: &RunOptions<'_>,
-    mut legacies: Vec<Legacy>,
-    found: Found,
-) -> Result<Run, ExecError> {
-    let program = setup.program;
+fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<Run, ExecError> {
+    let Setup { program, options, .. } = *setup;
     // What the ranks worked in goes back before the results are copied.
     options.arenas.pool.clear();
     options.devices.clear();

@@ -1,32 +1,75 @@
-//! What all workers of a process share of a run, and when the model is judged on the way.
+//! What a run is asked for, what all workers of a process share of it, and when the model is judged on the way.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lockstep_models::{Claim, Course, Driver, Judge, Optimizer, Program, Target};
 
 use crate::data::Dataset;
-use crate::device::Devices;
+use crate::device::{Cpus, Devices};
 use crate::observer::Observer;
 use crate::pool::Arenas;
 use crate::state::State;
 use crate::watch::Guard;
 
+/// What a run needs beside program and data.
+pub struct RunOptions<'a> {
+    /// Optimizer steps.
+    pub steps: u32,
+    /// Steps at the start that statistics leave out.
+    pub warm_up: u32,
+    /// Seed of initial parameters and sampling.
+    pub seed: u64,
+    /// What ranks compute on.
+    pub devices: Arc<dyn Devices>,
+    /// Threads of each rank.
+    pub threads_per_rank: usize,
+    /// Whether a device that answers before its work is done tells when each task began and ended; that costs a few
+    /// microseconds a task. Without it the timeline says when tasks were handed over, and steps are timed as a whole.
+    pub timed: bool,
+    /// Where the learners of this process have their activations.
+    pub arenas: Arenas,
+    /// Learning rate and its schedule, momentum, weight decay.
+    pub optimizer: Optimizer,
+    /// Held-out samples on which the last epochs are judged.
+    pub evaluations: Option<Evaluations<'a>>,
+    /// What training goes on from, where it does not begin; in every process.
+    pub start: Option<&'a State>,
+    /// The claims of an earlier run, which are made again.
+    pub replay: Option<&'a [Claim]>,
+    /// A wait in which nothing moves for so long ends the run.
+    pub stall_limit: Duration,
+    /// Who follows the run from outside.
+    pub observer: &'a dyn Observer,
+}
+
+impl Default for RunOptions<'_> {
+    fn default() -> Self {
+        RunOptions {
+            steps: 10,
+            warm_up: 2,
+            seed: 1,
+            devices: Arc::new(Cpus),
+            threads_per_rank: 1,
+            timed: false,
+            arenas: Arenas::default(),
+            optimizer: Optimizer::default(),
+            evaluations: None,
+            start: None,
+            replay: None,
+            stall_limit: Duration::from_secs(60),
+            observer: &(),
+        }
+    }
+}
+
 /// What a worker needs beside the program.
 pub(crate) struct Setup<'a> {
     pub program: &'a Program,
     pub data: &'a Dataset,
-    pub optimizer: &'a Optimizer,
+    pub options: &'a RunOptions<'a>,
     /// The sizes that the optimizer's rate follows.
     pub course: Course,
-    /// When the model is judged on the way.
-    pub evaluations: Option<Evaluations<'a>>,
-    pub seed: u64,
-    pub devices: &'a dyn Devices,
-    pub threads: usize,
-    /// Whether a device that defers tells when each task began and ended.
-    pub timed: bool,
-    /// Where activations lie.
-    pub arenas: &'a Arenas,
     /// Flight recorders and stall limit.
     pub guard: Guard<'a>,
     /// Asked by all ranks of the process; of several processes rank 0's alone hears claims.
@@ -39,10 +82,6 @@ pub(crate) struct Setup<'a> {
     pub judge: Judge,
     /// Steps that were done before this run.
     pub first: u64,
-    /// What training goes on from, unless it begins.
-    pub start: Option<&'a State>,
-    /// Who follows the run from outside.
-    pub observer: &'a dyn Observer,
 }
 
 /// When a model is judged while it trains, and on what.

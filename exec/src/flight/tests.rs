@@ -7,7 +7,8 @@ use lockstep_models::{Job, median};
 
 use super::*;
 use crate::data::Dataset;
-use crate::run::{RunOptions, run};
+use crate::run::run;
+use crate::setup::RunOptions;
 
 #[test]
 fn the_last_thousand_are_kept_while_others_read() {

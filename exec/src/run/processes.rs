@@ -2,13 +2,13 @@
 
 use lockstep_models::Program;
 
-use super::{Run, RunOptions, body, check_run, finish, setup};
+use super::{Run, body, check_run, finish, setup};
 use crate::data::Dataset;
 use crate::error::ExecError;
 use crate::found::Found;
 use crate::holdings::Memory;
 use crate::patience::ASIDE;
-use crate::setup::Setup;
+use crate::setup::{RunOptions, Setup};
 use crate::transport::mpi::Processes;
 
 /// Runs a program on the processes that `mpirun` started, rank r in process `hosts[r]`. The result stands in the process of
@@ -53,7 +53,7 @@ pub fn run_processes(
         })
     });
     let all = results.map_err(|error| found.cause(error, &setup.guard))?.into_iter().flatten().next();
-    all.map(|all| finish(&setup, options, all, found)).transpose()
+    all.map(|all| finish(&setup, all, found)).transpose()
 }
 
 /// What the ranks `here` of one process share, if they can be run; `hosts` are the processes of all ranks.

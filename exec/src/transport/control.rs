@@ -4,7 +4,7 @@
 
 use lockstep_topology::Rank;
 
-use super::{Combine, Region, RegionMut, SendId, Tag, Transport, TransportError};
+use super::{Combine, Region, RegionMut, Tag, Transport, TransportError};
 
 /// Kinds of control messages that this file uses itself; callers of [`send`], [`receive`] and [`swap`] stay below.
 pub const FIRST_RESERVED_KIND: u32 = 64;
@@ -15,18 +15,53 @@ pub(crate) fn words(value: u64) -> [f32; 2] {
 }
 
 /// The value of such a message.
-pub(crate) fn value(words: [f32; 2]) -> u64 {
+pub(crate) fn value(words: &[f32]) -> u64 {
     u64::from(words[0].to_bits()) | u64::from(words[1].to_bits()) << 32
 }
 
-fn wait_sent<T: Transport + ?Sized>(end: &mut T, id: SendId) -> Result<(), TransportError> {
+/// Polls until `done` says so, asleep between the looks.
+fn until<T: Transport + ?Sized>(
+    end: &mut T,
+    mut done: impl FnMut(&mut T) -> Result<bool, TransportError>,
+) -> Result<(), TransportError> {
     loop {
         end.poll()?;
-        if end.send_done(id)? {
+        if done(end)? {
             return Ok(());
         }
         end.wait(None)?;
     }
+}
+
+/// Sends to one rank while it receives from another, where either is wanted; returns what has come when both are done.
+fn pass<T: Transport + ?Sized>(
+    end: &mut T,
+    outgoing: Option<(Rank, Vec<f32>)>,
+    incoming: Option<(Rank, usize)>,
+    kind: u32,
+) -> Result<Vec<f32>, TransportError> {
+    let (to, values) = outgoing.unzip();
+    let (from, count) = incoming.unzip();
+    let mine = Box::leak(values.unwrap_or_default().into_boxed_slice());
+    let theirs = Box::leak(vec![0.0f32; count.unwrap_or(0)].into_boxed_slice());
+    // SAFETY: both are leaked here and freed below once the messages are done, never on an error.
+    let (source, target) = unsafe {
+        (Region::new(mine.as_ptr(), mine.len()), RegionMut::new(theirs.as_mut_ptr(), theirs.len()))
+    };
+    let tag = Tag::control(kind);
+    let post = |from| end.post_recv(from, tag, target, Combine::Copy, RegionMut::empty());
+    let received = from.map(post).transpose()?;
+    let sent = to.map(|to| end.post_send(to, tag, source)).transpose()?;
+    if let Some(id) = received {
+        until(end, |end| end.recv_done(id))?;
+    }
+    if let Some(id) = sent {
+        until(end, |end| end.send_done(id))?;
+    }
+    // SAFETY: the leaks from above, which no message uses any more.
+    drop(unsafe { Box::from_raw(mine) });
+    // SAFETY: as above.
+    Ok(unsafe { Box::from_raw(theirs) }.into_vec())
 }
 
 /// Sends `value` to `to` and returns when it has been taken.
@@ -34,14 +69,7 @@ fn wait_sent<T: Transport + ?Sized>(end: &mut T, id: SendId) -> Result<(), Trans
 /// # Errors
 /// When the job is over.
 pub fn send<T: Transport + ?Sized>(end: &mut T, to: Rank, kind: u32, value: u64) -> Result<(), TransportError> {
-    let data = Box::new(words(value));
-    // SAFETY: `data` lives until the send is done; after an error it is leaked, so that it outlives the transport.
-    let region = unsafe { Region::new(data.as_ptr(), data.len()) };
-    let sent = end.post_send(to, Tag::control(kind), region).and_then(|id| wait_sent(end, id));
-    if sent.is_err() {
-        Box::leak(data);
-    }
-    sent
+    send_elements(end, to, kind, words(value).to_vec())
 }
 
 /// The next value of this kind from `from`.
@@ -49,7 +77,7 @@ pub fn send<T: Transport + ?Sized>(end: &mut T, to: Rank, kind: u32, value: u64)
 /// # Errors
 /// When the job is over.
 pub fn receive<T: Transport + ?Sized>(end: &mut T, from: Rank, kind: u32) -> Result<u64, TransportError> {
-    swap_parts(end, None, from, kind)
+    receive_elements(end, from, kind, 2).map(|words| value(&words))
 }
 
 /// Sends a copy of `values` to `to` and returns when it has been taken; the receiver must know how many they are.
@@ -62,14 +90,7 @@ pub fn send_elements<T: Transport + ?Sized>(
     kind: u32,
     values: Vec<f32>,
 ) -> Result<(), TransportError> {
-    let values: &'static mut [f32] = Vec::leak(values);
-    // SAFETY: leaked above, freed below once the message is done, never on an error.
-    let region = unsafe { Region::new(values.as_ptr(), values.len()) };
-    let id = end.post_send(to, Tag::control(kind), region)?;
-    wait_sent(end, id)?;
-    // SAFETY: the leak from above, which no message uses any more.
-    drop(unsafe { Box::from_raw(values) });
-    Ok(())
+    pass(end, Some((to, values)), None, kind).map(drop)
 }
 
 /// The next `count` elements of this kind from `from`.
@@ -82,19 +103,7 @@ pub fn receive_elements<T: Transport + ?Sized>(
     kind: u32,
     count: usize,
 ) -> Result<Vec<f32>, TransportError> {
-    let values: &'static mut [f32] = Vec::leak(vec![0.0f32; count]);
-    // SAFETY: leaked above, freed below once the message is done, never on an error.
-    let region = unsafe { RegionMut::new(values.as_mut_ptr(), values.len()) };
-    let id = end.post_recv(from, Tag::control(kind), region, Combine::Copy, RegionMut::empty())?;
-    loop {
-        end.poll()?;
-        if end.recv_done(id)? {
-            break;
-        }
-        end.wait(None)?;
-    }
-    // SAFETY: the leak from above, which no message uses any more.
-    Ok(unsafe { Box::from_raw(values) }.into_vec())
+    pass(end, None, Some((from, count)), kind)
 }
 
 /// Sends `value` to `to` and receives one from `from`, at the same time.
@@ -108,35 +117,26 @@ pub fn swap<T: Transport + ?Sized>(
     kind: u32,
     value: u64,
 ) -> Result<u64, TransportError> {
-    swap_parts(end, Some((to, value)), from, kind)
+    pass(end, Some((to, words(value).to_vec())), Some((from, 2)), kind).map(|words| self::value(&words))
 }
 
-fn swap_parts<T: Transport + ?Sized>(
-    end: &mut T,
-    outgoing: Option<(Rank, u64)>,
-    from: Rank,
+/// On rank 0 what it and ranks 1 to `ranks` − 1 give, as many elements each; the others give theirs away.
+///
+/// # Errors
+/// When the job is over.
+pub(crate) fn collect(
+    end: &mut dyn Transport,
+    ranks: u32,
     kind: u32,
-) -> Result<u64, TransportError> {
-    let tag = Tag::control(kind);
-    let data = Box::leak(Box::new([words(outgoing.map_or(0, |(_, word)| word)), [0.0; 2]]));
-    let start = data.as_mut_ptr().cast::<f32>();
-    // SAFETY: two disjoint halves of memory that is freed below, after both messages are done, and never on an error.
-    let (mine, theirs) = unsafe { (Region::new(start, 2), RegionMut::new(start.add(2), 2)) };
-    let incoming = end.post_recv(from, tag, theirs, Combine::Copy, RegionMut::empty())?;
-    let sent = outgoing.map(|(to, _)| end.post_send(to, tag, mine)).transpose()?;
-    loop {
-        end.poll()?;
-        if end.recv_done(incoming)? {
-            break;
-        }
-        end.wait(None)?;
+    own: Vec<f32>,
+) -> Result<Vec<Vec<f32>>, TransportError> {
+    if end.rank().0 > 0 {
+        send_elements(end, Rank(0), kind, own)?;
+        return Ok(Vec::new());
     }
-    if let Some(id) = sent {
-        wait_sent(end, id)?;
-    }
-    // SAFETY: the leaked box from above, which no message uses any more.
-    let [_, got] = *unsafe { Box::from_raw(start.cast::<[[f32; 2]; 2]>()) };
-    Ok(value(got))
+    let count = own.len();
+    let others = (1..ranks).map(|rank| receive_elements(end, Rank(rank), kind, count));
+    std::iter::once(Ok(own)).chain(others).collect()
 }
 
 /// Returns when all ranks of the job have called it, after ⌈log2 ranks⌉ rounds.

@@ -51,10 +51,10 @@ impl Worker<'_> {
                     Some(buffer) => {
                         let elements = indices.len() * self.setup.data.shape().elements() as usize;
                         let (mut images, mut labels) = (vec![0.0; elements], vec![0; indices.len()]);
-                        self.setup.data.draw(&indices, self.setup.seed, places[0], &mut images, &mut labels);
+                        self.setup.data.draw(&indices, self.setup.options.seed, places[0], &mut images, &mut labels);
                         replica.device().write(Values::Buffer(Buffer::Declared(*buffer)), &images)?;
                         self.samples += indices.len();
-                        self.setup.observer.loaded(own);
+                        self.setup.options.observer.loaded(own);
                     }
                 }
             }
@@ -73,7 +73,7 @@ impl Worker<'_> {
                 replica.load(data, &indices, place)?;
                 self.turned = Some((batch, None));
                 self.samples += indices.len();
-                self.setup.observer.loaded(self.transport.rank().0);
+                self.setup.options.observer.loaded(self.transport.rank().0);
             }
             Op::Compute { chain, phase: Phase::Forward, pass, .. } => {
                 let found = replica.forward(*chain, Mode::Train)?;
@@ -96,7 +96,7 @@ impl Worker<'_> {
                     course.global_batch = program.update_batch(range.start);
                     gradient = (program.global_batch() as f64 / course.global_batch as f64) as f32;
                 }
-                let step = self.setup.optimizer.step(batch, &course);
+                let step = self.setup.options.optimizer.step(batch, &course);
                 let same = |other: &Task| matches!(&other.op, Op::Update { range: updated } if updated == range);
                 // The rate has changed since the step before, not since the last pass of this one.
                 let keep = if self.role.tasks[..task].iter().any(same) { step.momentum } else { step.keep };

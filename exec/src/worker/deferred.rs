@@ -54,7 +54,7 @@ impl Worker<'_> {
 
     /// A mark before a task, where the device tells when it passes it.
     pub(super) fn mark(&mut self) -> Result<Option<Mark>, ExecError> {
-        if !self.setup.timed || !self.defers() {
+        if !self.setup.options.timed || !self.defers() {
             return Ok(None);
         }
         Ok(Some(self.memory.device().mark()?))
@@ -99,7 +99,7 @@ impl Worker<'_> {
                 (span.start, span.end) = (passed(from), passed(to));
                 span.ready = span.ready.min(span.start);
             }
-            if let (false, Some(end)) = (self.setup.timed, settled.end) {
+            if let (false, Some(end)) = (self.setup.options.timed, settled.end) {
                 // The step ends when the device is done, not when the last task was handed over.
                 let computes = |task: u32| self.role.tasks[task as usize].stream == Stream::Compute;
                 let of = |iteration| iteration == handed.iteration;
@@ -119,7 +119,7 @@ impl Worker<'_> {
         if rank == 0 {
             let each = losses_of(self.setup.program, rank);
             let own = &self.losses[of.iteration as usize * each..][..each];
-            self.setup.observer.stepped(of.iteration, own.iter().sum::<f64>() / of.samples.max(1) as f64);
+            self.setup.options.observer.stepped(of.iteration, own.iter().sum::<f64>() / of.samples.max(1) as f64);
         }
     }
 

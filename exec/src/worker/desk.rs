@@ -107,8 +107,7 @@ impl Words {
     /// The word that was received last.
     fn word(&self, scratch: &[Arena]) -> u64 {
         // SAFETY: nothing is being received, as `received` has said.
-        let words = unsafe { scratch[self.arena].slice(2..4) };
-        control::value([words[0], words[1]])
+        control::value(unsafe { scratch[self.arena].slice(2..4) })
     }
 
     fn is_idle(&self) -> bool {
@@ -256,7 +255,8 @@ mod tests {
     use super::*;
     use crate::data::Dataset;
     use crate::observer::OnLoad;
-    use crate::run::{RunOptions, on_threads, run};
+    use crate::run::{on_threads, run};
+    use crate::setup::RunOptions;
 
     /// Whatever processes learners live in, each batch is claimed once, and who makes the claims again trains the same bits.
     #[test]

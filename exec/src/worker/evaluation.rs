@@ -22,9 +22,9 @@ impl Worker<'_> {
     /// 0 alone has it) at the end of an epoch that is judged or looked at for the target, the end of the run at the target, and at a step of the rate a
     /// restart of learners whose average model did not improve.
     pub(super) fn review(&mut self, done: u64) -> Result<(Option<Evaluation>, Judgement), ExecError> {
-        let Some(when) = self.setup.evaluations else { return Ok((None, Judgement::GoOn)) };
+        let Some(when) = self.setup.options.evaluations else { return Ok((None, Judgement::GoOn)) };
         let course = &self.setup.course;
-        let falls = self.setup.program.averaging.is_some() && self.setup.optimizer.falls_at(done, course);
+        let falls = self.setup.program.averaging.is_some() && self.setup.options.optimizer.falls_at(done, course);
         let due = when.due(done, course);
         let aims = when.aims(done, course);
         if !(due || falls || aims) {
@@ -61,14 +61,12 @@ impl Worker<'_> {
         let averages = self.setup.program.averaging.is_some();
         let mut result = None;
         let mut whole = match &mut self.memory.replica {
-            Some(replica) => assemble(self.transport, self.setup.program, replica, self.setup.seed)?,
+            Some(replica) => assemble(self.transport, self.setup.program, replica, self.setup.options.seed)?,
             None => None,
         };
-        if let (0, Some(own)) = (self.transport.rank().0, &own) {
-            let mut all = vec![own.clone()];
-            for rank in 1..self.setup.program.workers {
-                all.push(control::receive_elements(self.transport, Rank(rank), STATISTICS, own.len())?);
-            }
+        let Some(own) = own else { return Ok(None) };
+        let all = control::collect(self.transport, self.setup.program.workers, STATISTICS, own.clone())?;
+        if self.transport.rank().0 == 0 {
             let learner = if averages { Some(self.memory.be_average()?) } else { None };
             if let Some(replica) = whole.as_mut().or(self.memory.replica.as_mut()) {
                 replica.set_statistics(&mean(all.iter().map(Vec::as_slice)))?;
@@ -76,13 +74,11 @@ impl Worker<'_> {
                     replica.recompute_statistics(self.setup.data)?;
                 }
                 result = Some(replica.evaluate(when.held_out)?);
-                replica.set_statistics(own)?;
+                replica.set_statistics(&own)?;
             }
             if let Some(own) = learner {
                 self.memory.be_learner(&own)?;
             }
-        } else if let Some(own) = own {
-            control::send_elements(self.transport, Rank(0), STATISTICS, own)?;
         }
         Ok(result)
     }

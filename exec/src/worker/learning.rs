@@ -70,16 +70,16 @@ impl Worker<'_> {
             let step = Step::MoveReference { alpha: references.alpha as f32 };
             return Ok(self.memory.step(range, &step)?);
         }
-        let momentum = averaging.momentum.unwrap_or(self.setup.optimizer.momentum) as f32;
+        let momentum = averaging.momentum.unwrap_or(self.setup.options.optimizer.momentum) as f32;
         let momentum = (iteration != self.without_momentum).then_some(momentum);
         Ok(self.memory.step(range, &Step::Average { momentum })?)
     }
 
     /// Does what the rule of a task of the compute stream says, in step `batch` since training began.
     pub(super) fn learn(&mut self, rule: AveragingRule, range: &Range<u64>, batch: u64) -> Result<(), ExecError> {
-        let Setup { program, optimizer, course, .. } = self.setup;
+        let Setup { program, options, course, .. } = self.setup;
         let range = range.start as usize..range.end as usize;
-        let step = optimizer.step(batch, course);
+        let step = options.optimizer.step(batch, course);
         let step = match rule {
             AveragingRule::Descend => Step::Descend(step),
             AveragingRule::Correct => {

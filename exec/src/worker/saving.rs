@@ -40,10 +40,10 @@ pub(super) struct Orders {
 impl Worker<'_> {
     /// On rank 0: decides what is done when step `steps` (counted from 1) is over, and tells the others.
     pub(super) fn announce(&mut self, steps: u64) -> Result<(), ExecError> {
-        if !self.setup.observer.saves() || self.transport.rank().0 != 0 {
+        if !self.setup.options.observer.saves() || self.transport.rank().0 != 0 {
             return Ok(());
         }
-        let order = self.setup.observer.order(steps);
+        let order = self.setup.options.observer.order(steps);
         self.orders.own = Some(order);
         self.retire_orders()?;
         let place = order as usize;
@@ -57,7 +57,7 @@ impl Worker<'_> {
 
     /// The order for the step that is over; the same on all ranks.
     pub(super) fn heed(&mut self) -> Result<Order, ExecError> {
-        if !self.setup.observer.saves() {
+        if !self.setup.options.observer.saves() {
             return Ok(Order::GoOn);
         }
         if let Some(own) = self.orders.own.take() {
@@ -120,7 +120,7 @@ impl Worker<'_> {
             return Ok(());
         };
         let claims = self.setup.claims(self.iteration);
-        self.setup.observer.keep(Snapshot { steps, state, log: Log { claims, ..log.clone() } })?;
+        self.setup.options.observer.keep(Snapshot { steps, state, log: Log { claims, ..log.clone() } })?;
         for other in (0..self.transport.ranks()).filter(|other| *other != rank) {
             control::send(self.transport, Rank(other), KEPT, steps)?;
         }
@@ -135,42 +135,34 @@ impl Worker<'_> {
         let learners = program.averaging.is_some();
         let Some(replica) = &mut self.memory.replica else { return Ok(None) };
         let own_statistics = replica.statistics()?;
-        let own_weights = if learners { replica.parameters()? } else { Vec::new() };
-        let mut whole = assemble(self.transport, program, replica, self.setup.seed)?;
+        let own_weights = if learners { Some(replica.parameters()?) } else { None };
+        let mut whole = assemble(self.transport, program, replica, self.setup.options.seed)?;
+        let (mut weights, mut velocity, mut average) = (Vec::new(), Vec::new(), None);
+        if let Some(own) = own_weights {
+            weights = control::collect(self.transport, program.workers, WEIGHTS, own)?;
+        } else if rank == 0 {
+            let replica = whole.as_mut().unwrap_or(replica);
+            (weights, velocity) = (vec![replica.parameters()?], replica.velocity()?);
+        }
+        let statistics = match own_statistics.len() {
+            0 => vec![Vec::new(); program.workers as usize],
+            _ => control::collect(self.transport, program.workers, STATISTICS, own_statistics)?,
+        };
+        if program.tells_reference(rank) {
+            let reference = self.memory.shared(Averaging::REFERENCE)?;
+            control::send_elements(self.transport, Rank(0), REFERENCE, reference)?;
+        }
         if rank != 0 {
-            if !own_statistics.is_empty() {
-                control::send_elements(self.transport, Rank(0), STATISTICS, own_statistics)?;
-            }
-            if learners {
-                control::send_elements(self.transport, Rank(0), WEIGHTS, own_weights)?;
-            }
-            if program.tells_reference(rank) {
-                let reference = self.memory.shared(Averaging::REFERENCE)?;
-                control::send_elements(self.transport, Rank(0), REFERENCE, reference)?;
-            }
             return Ok(None);
         }
-        let (mut weights, velocity, average) = if learners {
+        if learners {
             let moves = self.without_momentum != self.iteration;
             let previous = if moves { Some(self.memory.shared(Averaging::PREVIOUS)?) } else { None };
-            (vec![own_weights], Vec::new(), Some((self.memory.model(true)?, previous)))
-        } else {
-            let replica = whole.as_mut().unwrap_or(replica);
-            (vec![replica.parameters()?], replica.velocity()?, None)
-        };
-        let (mut statistics, mut references) = (vec![own_statistics], Vec::new());
-        for other in 1..program.workers {
-            let count = statistics[0].len();
-            statistics.push(match count {
-                0 => Vec::new(),
-                _ => control::receive_elements(self.transport, Rank(other), STATISTICS, count)?,
-            });
-            if learners {
-                weights.push(control::receive_elements(self.transport, Rank(other), WEIGHTS, weights[0].len())?);
-            }
-            if program.tells_reference(other) {
-                references.push(control::receive_elements(self.transport, Rank(other), REFERENCE, weights[0].len())?);
-            }
+            average = Some((self.memory.model(true)?, previous));
+        }
+        let mut references = Vec::new();
+        for other in (1..program.workers).filter(|other| program.tells_reference(*other)) {
+            references.push(control::receive_elements(self.transport, Rank(other), REFERENCE, weights[0].len())?);
         }
         let position = Position::after(steps, program.global_batch(), self.setup.course.steps_per_epoch);
         Ok(Some(State { position, weights, statistics, velocity, average, references, judge: self.judge.clone() }))
