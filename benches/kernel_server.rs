@@ -133,9 +133,9 @@ impl Server {
                 let parameters = &self.parameters[stage.parameters];
                 let mut d_parameters = vec![f32::NAN; parameters.len()];
                 kernel.forward(Mode::Train, &inputs, parameters, &mut statistics, &mut output);
-                let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
-                let fresh = vec![false; inputs.len()];
-                kernel.backward(&inputs, &output, parameters, &d_output, &mut wanted, &fresh, &mut d_parameters, false);
+                let mut wanted: Vec<_> = d_inputs.iter_mut().map(|d| Some((d.as_mut_slice(), false))).collect();
+                let gradients = Some((&mut d_parameters[..], false));
+                kernel.backward(&inputs, &output, parameters, &d_output, &mut wanted, gradients);
                 write(to, &output)?;
                 d_inputs.iter().try_for_each(|d_input| write(to, d_input))?;
                 write(to, &d_parameters)?;
@@ -206,10 +206,10 @@ impl Server {
                         stage.inputs.iter().map(|input| outputs[input.index()].as_slice()).collect();
                     let (parameters, d_parameters) =
                         (&self.parameters[stage.parameters.clone()], &mut gradient[stage.parameters.clone()]);
-                    let mut wanted: Vec<Option<&mut [f32]>> =
-                        d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
+                    let with_flag = d_inputs.iter_mut().zip(&written);
+                    let mut wanted: Vec<_> = with_flag.map(|(d, adds)| Some((d.as_mut_slice(), *adds))).collect();
                     let output = &outputs[stage.output.index()];
-                    kernel.backward(&inputs, output, parameters, &d_output, &mut wanted, &written, d_parameters, false);
+                    kernel.backward(&inputs, output, parameters, &d_output, &mut wanted, Some((d_parameters, false)));
                 }
             }
             for (input, d_input) in stage.inputs.iter().zip(d_inputs) {

@@ -46,6 +46,13 @@ pub fn add_into(destination: &mut [f32], source: &[f32]) {
     );
 }
 
+/// Values as a new gradient, or added to what is there.
+#[inline(always)]
+pub(crate) fn put(target: &mut [f32], accumulate: bool, values: impl Iterator<Item = f32>) {
+    let all = target.iter_mut().zip(values);
+    if accumulate { all.for_each(|(t, value)| *t += value) } else { all.for_each(|(t, value)| *t = value) }
+}
+
 /// Number of partial sums in the sums below; a multiple of every vector's width.
 pub(crate) const LANES: usize = 32;
 

@@ -121,8 +121,11 @@ impl<'a> Worker<'a> {
         let role = &program.roles[program.role_of(transport.rank().0)];
         let flight = setup.guard.flights.of(transport.rank().0);
         let beside = role.tasks.iter().enumerate().filter(|(_, task)| task.stream == Stream::Synchronisation);
-        let begun =
-            setup.options.start.and_then(|state| state.average.as_ref()).is_some_and(|(_, previous)| previous.is_some());
+        let begun = setup
+            .options
+            .start
+            .and_then(|state| state.average.as_ref())
+            .is_some_and(|(_, previous)| previous.is_some());
         let mut worker = Worker {
             setup,
             role,
@@ -268,7 +271,9 @@ impl<'a> Worker<'a> {
         let ready = self.ready(task);
         let record = self.flight.begin(task, iteration, start);
         let from = self.mark()?;
-        if let Some(fault) = self.setup.options.observer.fault().filter(|fault| fault.strikes(self.transport.rank().0, batch)) {
+        if let Some(fault) =
+            self.setup.options.observer.fault().filter(|fault| fault.strikes(self.transport.rank().0, batch))
+        {
             fault.strike();
         }
         self.execute(task, repetition, sampler, batch)?;

@@ -23,7 +23,7 @@
 //!     kernel.forward(Mode::Train, &[&x], &w, &mut [], &mut y);
 //!     losses.push(loss.forward(&y, &[0, 0]).sum);
 //!     loss.backward(0.5, &mut d_y, false);
-//!     kernel.backward_weight(&[&x], &y, &d_y, &w, &mut g, false);
+//!     kernel.backward(&[&x], &y, &w, &d_y, &mut [], Some((&mut g[..], false)));
 //!     sgd_step(&SgdStep::plain(0.1, 0.9), &mut w, &mut v, &g);
 //! }
 //! assert_eq!(y.len(), 4);
@@ -140,7 +140,10 @@ trait Head: Send {
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace);
 
     /// What the needier of the two takes of the workspace for so many samples.
-    fn workspace_bytes(&self, samples: usize) -> usize;
+    fn workspace_bytes(&self, samples: usize) -> usize {
+        let _ = samples;
+        0
+    }
 
     /// As [`Kernel::fit`].
     fn fit(&self) -> Fit {
@@ -177,10 +180,14 @@ struct Gradients<'a, 'b> {
     output: &'a [f32],
     parameters: &'a [f32],
     d_output: &'a [f32],
-    d_inputs: &'a mut [Option<&'b mut [f32]>],
-    accumulate_inputs: &'a [bool],
-    d_parameters: Option<&'a mut [f32]>,
-    accumulate_parameters: bool,
+    /// Each with whether it is added to.
+    d_inputs: &'a mut [Option<(&'b mut [f32], bool)>],
+    d_parameters: Option<(&'a mut [f32], bool)>,
+}
+
+/// The gradient towards the first input, which is the only one of most layers.
+fn only<'a>(d_inputs: &'a mut [Option<(&mut [f32], bool)>]) -> Option<(&'a mut [f32], bool)> {
+    d_inputs.first_mut()?.as_mut().map(|(d_input, adds)| (&mut **d_input, *adds))
 }
 
 impl Kernel {
@@ -245,80 +252,21 @@ impl Kernel {
         self.head.forward(Forward { mode, inputs, parameters, statistics, output }, &mut self.workspace);
     }
 
-    /// The gradient towards each input that is wanted (`Some`), from that towards the output. `inputs` and `output` are those
-    /// of the last forward pass, or empty where [`lockstep_models::memory::Reads`] says that nobody reads them. Adds to
-    /// `d_inputs[i]` where `accumulate[i]`, else overwrites it.
-    pub fn backward_data(
-        &mut self,
-        inputs: &[&[f32]],
-        output: &[f32],
-        parameters: &[f32],
-        d_output: &[f32],
-        d_inputs: &mut [Option<&mut [f32]>],
-        accumulate: &[bool],
-    ) {
-        self.gradients(Gradients {
-            inputs,
-            output,
-            parameters,
-            d_output,
-            d_inputs,
-            accumulate_inputs: accumulate,
-            d_parameters: None,
-            accumulate_parameters: false,
-        });
-    }
-
-    /// The gradient of the parameters. With `accumulate` the gradient that would have been written is added instead, one
-    /// rounded addition per element, so that k accumulated micro-batches equal the sum of k ranks to the bit.
-    pub fn backward_weight(
-        &mut self,
-        inputs: &[&[f32]],
-        output: &[f32],
-        d_output: &[f32],
-        parameters: &[f32],
-        d_parameters: &mut [f32],
-        accumulate: bool,
-    ) {
-        self.gradients(Gradients {
-            inputs,
-            output,
-            parameters,
-            d_output,
-            d_inputs: &mut [],
-            accumulate_inputs: &[],
-            d_parameters: Some(d_parameters),
-            accumulate_parameters: accumulate,
-        });
-    }
-
-    /// [`Kernel::backward_data`] and [`Kernel::backward_weight`] in one pass over the gradient of the output, to the same bits.
-    #[expect(clippy::too_many_arguments, reason = "the arguments of the two passes it joins")]
+    /// The gradient towards each input that is wanted (`Some`), and that of the parameters if it is, from that towards the output.
+    /// `inputs` and `output` are those of the last forward pass, or empty where [`lockstep_models::memory::Reads`] says that no
+    /// pass reads them. A gradient that comes with `true` is added to, with `false` overwritten: the gradient that would have
+    /// been written is added, one rounded addition per element, so that k accumulated micro-batches equal the sum of k ranks to
+    /// the bit. All gradients at once are those of passes apart, to the bit.
     pub fn backward(
         &mut self,
         inputs: &[&[f32]],
         output: &[f32],
         parameters: &[f32],
         d_output: &[f32],
-        d_inputs: &mut [Option<&mut [f32]>],
-        accumulate: &[bool],
-        d_parameters: &mut [f32],
-        accumulate_parameters: bool,
+        d_inputs: &mut [Option<(&mut [f32], bool)>],
+        d_parameters: Option<(&mut [f32], bool)>,
     ) {
-        self.gradients(Gradients {
-            inputs,
-            output,
-            parameters,
-            d_output,
-            d_inputs,
-            accumulate_inputs: accumulate,
-            d_parameters: Some(d_parameters),
-            accumulate_parameters,
-        });
-    }
-
-    fn gradients(&mut self, of: Gradients<'_, '_>) {
-        assert_eq!(of.d_inputs.len(), of.accumulate_inputs.len(), "one flag per wanted gradient");
+        let of = Gradients { inputs, output, parameters, d_output, d_inputs, d_parameters };
         self.head.backward(of, &mut self.workspace);
     }
 }
@@ -329,8 +277,4 @@ fn boxed(head: impl Head + 'static) -> Box<dyn Head> {
 
 fn size(shape: Shape) -> usize {
     shape.channels as usize * shape.height as usize * shape.width as usize
-}
-
-fn pair((vertical, horizontal): (u32, u32)) -> (usize, usize) {
-    (vertical as usize, horizontal as usize)
 }

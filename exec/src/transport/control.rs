@@ -45,9 +45,8 @@ fn pass<T: Transport + ?Sized>(
     let mine = Box::leak(values.unwrap_or_default().into_boxed_slice());
     let theirs = Box::leak(vec![0.0f32; count.unwrap_or(0)].into_boxed_slice());
     // SAFETY: both are leaked here and freed below once the messages are done, never on an error.
-    let (source, target) = unsafe {
-        (Region::new(mine.as_ptr(), mine.len()), RegionMut::new(theirs.as_mut_ptr(), theirs.len()))
-    };
+    let (source, target) =
+        unsafe { (Region::new(mine.as_ptr(), mine.len()), RegionMut::new(theirs.as_mut_ptr(), theirs.len())) };
     let tag = Tag::control(kind);
     let post = |from| end.post_recv(from, tag, target, Combine::Copy, RegionMut::empty());
     let received = from.map(post).transpose()?;

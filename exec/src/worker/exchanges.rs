@@ -118,7 +118,10 @@ impl Worker<'_> {
         let near = |rank: &u32| self.transport.is_near(Rank(*rank));
         let library = exchange.algorithm.library().is_some();
         let meet = self.transport.takes_devices() || ranks.iter().all(|rank| near(&rank));
-        Ok(meet && !library && ranks.iter().all(trains) && self.setup.options.devices.reach(&mut ranks.iter().filter(near))?)
+        Ok(meet
+            && !library
+            && ranks.iter().all(trains)
+            && self.setup.options.devices.reach(&mut ranks.iter().filter(near))?)
     }
 
     /// Starts exchanges that are ready and moves those that run; true if one was started or ended.
@@ -204,7 +207,8 @@ impl Worker<'_> {
     /// that is the fault.
     fn is_left_out(&mut self, index: usize) -> bool {
         let step = self.setup.first + u64::from(self.slots[index].started);
-        let Some(fault) = self.setup.options.observer.fault().filter(|fault| fault.strikes(self.transport.rank().0, step))
+        let Some(fault) =
+            self.setup.options.observer.fault().filter(|fault| fault.strikes(self.transport.rank().0, step))
         else {
             return false;
         };

@@ -27,7 +27,9 @@ pub(super) struct Store {
 impl Store {
     /// The part that `rank` holds before step `step`, loaded from the whole set; `None` where everybody holds all.
     pub(super) fn load(setup: &Setup<'_>, rank: u32, step: u64) -> Result<Option<Store>, ExecError> {
-        let Some(parts) = Parts::new(setup.program, setup.data.len() as u32, setup.options.seed)? else { return Ok(None) };
+        let Some(parts) = Parts::new(setup.program, setup.data.len() as u32, setup.options.seed)? else {
+            return Ok(None);
+        };
         let shuffles = parts.shuffles_before(step);
         let data = setup.data.subset(&parts.held(rank, shuffles));
         Ok(Some(Store { parts, shuffles, data }))

@@ -263,15 +263,15 @@ impl Values<'_> {
     /// The gradients of a kernel's inputs, none where they want none; that of its parameters replaces `of_weights`.
     fn back(&self, kernel: &mut Kernel, d_output: &[f32], of_weights: &mut [f32]) -> Vec<Vec<f32>> {
         if !of_weights.is_empty() {
-            kernel.backward_weight(self.inputs, self.output, d_output, self.weights, of_weights, false);
+            let gradient = Some((of_weights, false));
+            kernel.backward(self.inputs, self.output, self.weights, d_output, &mut [], gradient);
         }
         if !self.wanted {
             return Vec::new();
         }
         let mut found: Vec<Vec<f32>> = self.inputs.iter().map(|input| vec![0.0; input.len()]).collect();
-        let mut d_inputs: Vec<Option<&mut [f32]>> = found.iter_mut().map(|input| Some(input.as_mut_slice())).collect();
-        let adds = vec![false; d_inputs.len()];
-        kernel.backward_data(self.inputs, self.output, self.weights, d_output, &mut d_inputs, &adds);
+        let mut d_inputs: Vec<_> = found.iter_mut().map(|input| Some((input.as_mut_slice(), false))).collect();
+        kernel.backward(self.inputs, self.output, self.weights, d_output, &mut d_inputs, None);
         found
     }
 }

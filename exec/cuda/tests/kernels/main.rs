@@ -232,11 +232,10 @@ impl OnCpu {
     fn backward(&mut self, d_output: &[f32]) -> (Vec<Vec<f32>>, Vec<f32>) {
         let inputs: Vec<&[f32]> = self.inputs.iter().map(Vec::as_slice).collect();
         let mut d_inputs: Vec<Vec<f32>> = self.inputs.iter().map(|input| vec![f32::NAN; input.len()]).collect();
-        let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
+        let mut wanted: Vec<_> = d_inputs.iter_mut().map(|d| Some((d.as_mut_slice(), false))).collect();
         let mut gradient = vec![f32::NAN; self.parameters.len()];
-        let no = vec![false; inputs.len()];
         let (w, y) = (&self.parameters, &self.output);
-        self.kernel.backward(&inputs, y, w, d_output, &mut wanted, &no, &mut gradient, false);
+        self.kernel.backward(&inputs, y, w, d_output, &mut wanted, Some((&mut gradient[..], false)));
         (d_inputs, gradient)
     }
 }

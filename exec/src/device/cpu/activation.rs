@@ -4,11 +4,10 @@ use std::marker::PhantomData;
 
 use lockstep_models::Layer;
 
-use super::elementwise::merge;
 use super::threads::{Disjoint, Threads, tile_range};
-use super::{Forward, Gradients, Head, Wanted};
-use crate::simd::wide;
-use crate::workspace::{Workspace, bytes};
+use super::{Forward, Gradients, Head, Wanted, only};
+use crate::simd::{put, wide};
+use crate::workspace::Workspace;
 
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;
@@ -80,10 +79,6 @@ impl<C: Curve> Activation<C> {
         Box::new(Activation::<C> { threads: threads.clone(), curve: PhantomData })
     }
 
-    /// Elements of a backward pass' workspace.
-    fn workspace(&self) -> [usize; 1] {
-        [self.threads.count() * TILE]
-    }
 }
 
 impl<C: Curve> Head for Activation<C> {
@@ -103,30 +98,21 @@ impl<C: Curve> Head for Activation<C> {
         });
     }
 
-    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
-        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+    fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
+        let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
         let (len, from) = (of.d_output.len(), if C::FROM_INPUT { of.inputs[0] } else { of.output });
-        let [scratch] = workspace.parts(self.workspace());
-        let (scratch, d_input) = (Disjoint::new(scratch), Disjoint::new(d_input));
-        self.threads.each(len.div_ceil(TILE), |worker, tile| {
+        let d_input = Disjoint::new(d_input);
+        self.threads.each(len.div_ceil(TILE), |_, tile| {
             let range = tile_range(tile, TILE, len);
-            // SAFETY: each tile has its own range, each worker its own scratch.
-            let (d_input, scratch) =
-                unsafe { (d_input.part(range.clone()), scratch.part(worker * TILE..worker * TILE + range.len())) };
+            // SAFETY: each tile has its own range.
+            let d_input = unsafe { d_input.part(range.clone()) };
             wide(
                 #[inline(always)]
                 || {
-                    for ((d_x, d_y), y) in scratch.iter_mut().zip(&of.d_output[range.clone()]).zip(&from[range]) {
-                        *d_x = *d_y * C::slope(*y);
-                    }
+                    let slopes = of.d_output[range.clone()].iter().zip(&from[range]);
+                    put(d_input, accumulate, slopes.map(|(d_y, at)| *d_y * C::slope(*at)));
                 },
             );
-            merge(d_input, scratch, accumulate);
         });
-    }
-
-    fn workspace_bytes(&self, _: usize) -> usize {
-        bytes(&self.workspace())
     }
 }

@@ -11,8 +11,8 @@ use super::elementwise::merge;
 use super::layout::{Fit, Layout, lines};
 use super::tail::relu;
 use super::threads::{Disjoint, Threads, tile_range};
-use super::{Forward, Gradients, Head, Mode, Wanted};
-use crate::simd::{sum, sum_pairs, wide};
+use super::{Forward, Gradients, Head, Mode, Wanted, only};
+use crate::simd::{put, sum, sum_pairs, wide};
 use crate::workspace::{Workspace, bytes};
 use sums::{slopes, squares, sums};
 
@@ -157,12 +157,10 @@ impl Head for BatchNorm {
         let (channels, plane, tile, elements) = (self.channels, self.plane, self.tile(), of.d_output.len());
         let input = of.inputs[0];
         let count = (elements / channels) as f64;
-        let accumulate_parameters = of.accumulate_parameters;
-        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
-        let d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()).map(Disjoint::new);
-        let d_parameters = of.d_parameters.map(|d_parameters| {
+        let d_input = only(of.d_inputs).map(|(d_input, adds)| (Disjoint::new(d_input), adds));
+        let d_parameters = of.d_parameters.map(|(d_parameters, adds)| {
             let (d_gamma, d_beta) = d_parameters.split_at_mut(channels);
-            (Disjoint::new(d_gamma), Disjoint::new(d_beta))
+            (Disjoint::new(d_gamma), Disjoint::new(d_beta), adds)
         });
         let [scratch] = workspace.parts(self.workspace());
         let (scratch, batch) = (Disjoint::new(scratch), &self.batch);
@@ -198,15 +196,15 @@ impl Head for BatchNorm {
                     }
                 },
             );
-            if let Some((gammas, betas)) = &d_parameters {
+            if let Some((gammas, betas, adds)) = &d_parameters {
                 let d_gamma = d_gamma.map(|d| d as f32);
                 let d_beta = d_beta.map(|d| d as f32);
                 // SAFETY: channels belong to one tile.
                 let (gammas, betas) = unsafe { (gammas.part(range.clone()), betas.part(range.clone())) };
-                merge(gammas, &d_gamma[..range.len()], accumulate_parameters);
-                merge(betas, &d_beta[..range.len()], accumulate_parameters);
+                merge(gammas, &d_gamma[..range.len()], *adds);
+                merge(betas, &d_beta[..range.len()], *adds);
             }
-            let Some(d_input) = &d_input else { return };
+            let Some((d_input, adds)) = &d_input else { return };
             wide(
                 #[inline(always)]
                 || {
@@ -219,16 +217,12 @@ impl Head for BatchNorm {
                         // SAFETY: channels belong to one tile.
                         let target = unsafe { d_input.part(part.clone()) };
                         let (ds, xs) = (&of.d_output[part.clone()], &input[part]);
-                        let all = target.iter_mut().zip(ds).zip(xs);
-                        match (self.relu, accumulate) {
-                            (false, false) => all.for_each(|((t, d), x)| *t = slope(*d, *x)),
-                            (false, true) => all.for_each(|((t, d), x)| *t += slope(*d, *x)),
-                            (true, false) => all.for_each(|((t, d), x)| {
-                                *t = slope(if (*x - mean) * scale + shift <= 0.0 { 0.0 } else { *d }, *x);
-                            }),
-                            (true, true) => all.for_each(|((t, d), x)| {
-                                *t += slope(if (*x - mean) * scale + shift <= 0.0 { 0.0 } else { *d }, *x);
-                            }),
+                        let all = ds.iter().zip(xs);
+                        if self.relu {
+                            let falls = |x: f32| (x - mean) * scale + shift <= 0.0;
+                            put(target, *adds, all.map(|(d, x)| slope(if falls(*x) { 0.0 } else { *d }, *x)));
+                        } else {
+                            put(target, *adds, all.map(|(d, x)| slope(*d, *x)));
                         }
                     }
                 },

@@ -12,7 +12,7 @@ use super::matmul::{Matrix, multiply};
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
-use super::{Forward, Gradients, Head, Wanted, pair};
+use super::{Forward, Gradients, Head, Wanted, only};
 use crate::simd::{sum, wide};
 use crate::workspace::{Workspace, bytes};
 
@@ -62,14 +62,7 @@ impl Convolution {
         samples: usize,
         threads: &Threads,
     ) -> Self {
-        let window = Window {
-            kernel: pair(layer.kernel),
-            stride: pair(layer.stride),
-            padding: pair(layer.padding),
-            dilation: pair(layer.dilation),
-            input: (input.height as usize, input.width as usize),
-            output: (output.height as usize, output.width as usize),
-        };
+        let window = Window::new([layer.kernel, layer.stride, layer.padding, layer.dilation], input, output);
         let (channels, out_channels) = (input.channels as usize, output.channels as usize);
         let groups = layer.groups as usize;
         let depth = channels / groups * window.taps();
@@ -308,16 +301,16 @@ impl Head for Convolution {
         let input = of.inputs[0];
         let (in_size, per_segment) = (self.channels * self.window.input_size(), self.parameters());
         let samples = of.d_output.len() / self.out_size;
-        let accumulate_input = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        let d_input = only(of.d_inputs).map(|(d_input, adds)| (Disjoint::new(d_input), adds));
+        let adds_input = d_input.as_ref().is_some_and(|(_, adds)| *adds);
         let wants_parameters = of.d_parameters.is_some();
         let groups = samples.div_ceil(self.images);
         let (groups_per_segment, segments) = self.segments(samples);
         let (columns_len, products_len, d_images_len) = self.scratch_sizes();
-        let per_worker = columns_len + products_len + if accumulate_input { d_images_len } else { 0 };
+        let per_worker = columns_len + products_len + if adds_input { d_images_len } else { 0 };
         let partial = if wants_parameters { segments * per_segment } else { 0 };
         let [scratch, partial] = workspace.parts([self.threads.count() * per_worker, partial]);
         let (shared, shared_partial) = (Disjoint::new(scratch), Disjoint::new(partial));
-        let d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()).map(Disjoint::new);
         self.threads.each(segments, |worker, segment| {
             // SAFETY: a worker's scratch is its own, a segment's partial gradient belongs to its tile.
             let (scratch, partial) = unsafe {
@@ -334,10 +327,10 @@ impl Head for Convolution {
                 if wants_parameters {
                     self.weight_gradient(&input[inputs.clone()], columns, products, partial, first);
                 }
-                if let Some(d_input) = &d_input {
+                if let Some((d_input, adds)) = &d_input {
                     // SAFETY: images belong to one group, a group to one segment.
                     let target = unsafe { d_input.part(inputs) };
-                    if accumulate_input {
+                    if *adds {
                         let d_images = &mut d_images[..target.len()];
                         self.data_gradient(of.parameters, columns, products, d_images);
                         merge(target, d_images, true);
@@ -347,8 +340,7 @@ impl Head for Convolution {
                 }
             }
         });
-        if let Some(d_parameters) = of.d_parameters {
-            let accumulate = of.accumulate_parameters;
+        if let Some((d_parameters, accumulate)) = of.d_parameters {
             let count = d_parameters.len();
             let d_parameters = Disjoint::new(d_parameters);
             self.threads.each(count.div_ceil(SUM_TILE), |_, tile| {

@@ -4,10 +4,10 @@ use lockstep_models::Layer;
 
 use super::elementwise::merge;
 use super::matmul::{Matrix, multiply};
-use super::tail::{mask, relu};
+use super::tail::{before_relu, relu};
 use super::threads::{Disjoint, Threads, tile_range};
-use super::{Forward, Gradients, Head, Wanted, size};
-use crate::simd::{add_into, wide};
+use super::{Forward, Gradients, Head, Wanted, only, size};
+use crate::simd::{add_into, put, wide};
 use crate::workspace::{Workspace, bytes};
 
 /// Output or input features of one tile.
@@ -91,17 +91,17 @@ impl Head for Dense {
         if self.relu {
             wide(
                 #[inline(always)]
-                || mask(of.d_output, of.output, masked),
+                || put(masked, false, before_relu(of.d_output, of.output)),
             );
         }
         let d_products = if self.relu { &*masked } else { of.d_output };
         let scratch = Disjoint::new(scratch);
-        if let Some(d_parameters) = of.d_parameters {
+        if let Some((d_parameters, accumulate)) = of.d_parameters {
             let (d_weights, d_bias) = d_parameters.split_at_mut(outputs * inputs);
             if self.bias {
                 summed.fill(0.0);
                 d_products.chunks_exact(outputs).for_each(|row| add_into(summed, row));
-                merge(d_bias, summed, of.accumulate_parameters);
+                merge(d_bias, summed, accumulate);
             }
             let d_weights = Disjoint::new(d_weights);
             self.threads.each(outputs.div_ceil(tile_rows), |worker, tile| {
@@ -113,7 +113,7 @@ impl Head for Dense {
                     (d_weights.part(rows.start * inputs..rows.end * inputs), scratch)
                 };
                 let left = Matrix::transposed(&d_products[rows.start..], outputs);
-                if of.accumulate_parameters {
+                if accumulate {
                     multiply(shape, scratch, inputs, false, left, Matrix::rows(input, inputs));
                     merge(target, scratch, true);
                 } else {
@@ -121,8 +121,7 @@ impl Head for Dense {
                 }
             });
         }
-        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
-        if let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) {
+        if let Some((d_input, accumulate)) = only(of.d_inputs) {
             let d_input = Disjoint::new(d_input);
             self.threads.each(inputs.div_ceil(TILE), |worker, tile| {
                 let range = tile_range(tile, TILE, inputs);

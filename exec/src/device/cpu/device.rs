@@ -125,27 +125,25 @@ impl Compute for Cpu {
         let reads: Vec<&Place> = pass.inputs.iter().chain([&pass.output, &pass.d_output]).collect();
         let wanted = pass.d_inputs.iter().map(|d| d.as_ref().map_or(&Place::Nothing, |(place, _)| place));
         let writes: Vec<&Place> = wanted.collect();
-        let flags: Vec<bool> = pass.d_inputs.iter().map(|d| d.as_ref().is_some_and(|(_, adds)| *adds)).collect();
         let (tensors, mut d_inputs) = self.tensors.views(&reads, &writes);
         let (inputs, y, d_output) =
             (&tensors[..pass.inputs.len()], tensors[pass.inputs.len()], tensors[pass.inputs.len() + 1]);
         match &mut of.work {
-            Work::Loss(loss, weight) => loss.backward(pass.scale * *weight, d_inputs[0], flags[0]),
+            Work::Loss(loss, weight) => {
+                let adds = pass.d_inputs[0].as_ref().is_some_and(|(_, adds)| *adds);
+                loss.backward(pass.scale * *weight, d_inputs[0], adds);
+            }
             Work::Kernel(kernel) => {
                 let wanted = d_inputs.into_iter().zip(pass.d_inputs);
-                let mut d_inputs: Vec<Option<&mut [f32]>> =
-                    wanted.map(|(slice, wanted)| wanted.is_some().then_some(slice)).collect();
+                let with_flag =
+                    |(slice, wanted): (_, &Option<(_, bool)>)| wanted.as_ref().map(|(_, adds)| (slice, *adds));
+                let mut d_inputs: Vec<Option<(&mut [f32], bool)>> = wanted.map(with_flag).collect();
                 let (w, g) = (self.buffers.arena(Buffer::Parameters), self.buffers.arena(Buffer::Gradients));
                 // SAFETY: no message is in flight on parameters; exchanges of this gradient range start after this task,
                 // by the program's order, and those of the previous step ended before its update.
                 let (w, g) = unsafe { (w.slice(of.parameters.clone()), g.slice_mut(of.parameters.clone())) };
                 kernel.swap_workspace(&mut workspace);
-                let data = d_inputs.iter().any(Option::is_some);
-                match pass.d_parameters {
-                    Some(adds) if data => kernel.backward(inputs, y, w, d_output, &mut d_inputs, &flags, g, adds),
-                    Some(adds) => kernel.backward_weight(inputs, y, d_output, w, g, adds),
-                    None => kernel.backward_data(inputs, y, w, d_output, &mut d_inputs, &flags),
-                }
+                kernel.backward(inputs, y, w, d_output, &mut d_inputs, pass.d_parameters.map(|adds| (g, adds)));
                 kernel.swap_workspace(&mut workspace);
             }
         }

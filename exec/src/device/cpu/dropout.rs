@@ -6,11 +6,11 @@
 use lockstep_models::Layer;
 use rand_chacha::rand_core::Rng;
 
-use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
-use super::{Draw, Forward, Gradients, Head, Mode, Wanted, size};
+use super::{Draw, Forward, Gradients, Head, Mode, Wanted, only, size};
 use crate::data::random::{Purpose, stream_within};
-use crate::workspace::{Workspace, bytes};
+use crate::simd::put;
+use crate::workspace::Workspace;
 
 /// The head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
@@ -33,10 +33,6 @@ struct Dropout {
 }
 
 impl Dropout {
-    /// Elements of a backward pass' workspace: per thread a sample of gradients.
-    pub(crate) fn workspace(&self) -> [usize; 1] {
-        [self.threads.count() * self.size]
-    }
 
     /// What a kept element is multiplied with.
     fn factor(&self) -> f32 {
@@ -78,26 +74,17 @@ impl Head for Dropout {
         });
     }
 
-    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
-        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+    fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
+        let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
         let (size, factor, kept) = (self.size, self.factor(), &self.kept);
-        let [scratch] = workspace.parts(self.workspace());
-        let (scratch, d_input) = (Disjoint::new(scratch), Disjoint::new(d_input));
-        self.threads.each(of.d_output.len() / size, |worker, sample| {
+        let d_input = Disjoint::new(d_input);
+        self.threads.each(of.d_output.len() / size, |_, sample| {
             let range = sample * size..(sample + 1) * size;
-            // SAFETY: one sample per tile, a worker's scratch is its own.
-            let (d_input, scratch) =
-                unsafe { (d_input.part(range.clone()), scratch.part(worker * size..(worker + 1) * size)) };
-            for ((d_x, d), kept) in scratch.iter_mut().zip(&of.d_output[range.clone()]).zip(&kept[range]) {
-                *d_x = if *kept == 1 { factor * *d } else { 0.0 };
-            }
-            merge(d_input, scratch, accumulate);
+            // SAFETY: one sample per tile.
+            let d_input = unsafe { d_input.part(range.clone()) };
+            let all = of.d_output[range.clone()].iter().zip(&kept[range]);
+            put(d_input, accumulate, all.map(|(d, kept)| if *kept == 1 { factor * *d } else { 0.0 }));
         });
-    }
-
-    fn workspace_bytes(&self, _: usize) -> usize {
-        bytes(&self.workspace())
     }
 
     fn draw(&mut self, draw: Draw, places: &[u64]) {

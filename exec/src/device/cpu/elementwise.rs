@@ -3,10 +3,10 @@
 use lockstep_models::Layer;
 
 use super::layout::{Fit, Layout};
-use super::tail::{mask, relu};
+use super::tail::{before_relu, relu};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::{Forward, Gradients, Head, Wanted, size};
-use crate::simd::{add_into, wide};
+use crate::simd::{add_into, put, wide};
 use crate::workspace::Workspace;
 
 /// Elements one tile covers.
@@ -84,10 +84,7 @@ impl Head for Sum {
     /// Gradients towards all inputs, tile by tile, so that each tile's is read from memory once.
     fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
         let len = of.d_output.len();
-        let flags = of.accumulate_inputs;
-        let targets = of.d_inputs.iter_mut().zip(flags).filter_map(|(d_input, accumulate)| {
-            d_input.as_deref_mut().map(|d_input| (Disjoint::new(d_input), *accumulate))
-        });
+        let targets = of.d_inputs.iter_mut().flatten().map(|(d_input, adds)| (Disjoint::new(d_input), *adds));
         let targets: Vec<(Disjoint<'_, f32>, bool)> = targets.collect();
         self.threads.each(len.div_ceil(TILE), |_, tile| {
             let range = tile_range(tile, TILE, len);
@@ -102,21 +99,10 @@ impl Head for Sum {
                 let output = &of.output[range.clone()];
                 wide(
                     #[inline(always)]
-                    || {
-                        if *accumulate {
-                            let all = target.iter_mut().zip(d_output).zip(output);
-                            all.for_each(|((t, d), y)| *t += if *y <= 0.0 { 0.0 } else { *d });
-                        } else {
-                            mask(d_output, output, target);
-                        }
-                    },
+                    || put(target, *accumulate, before_relu(d_output, output)),
                 );
             }
         });
-    }
-
-    fn workspace_bytes(&self, _: usize) -> usize {
-        0
     }
 
     fn fit(&self) -> Fit {
@@ -155,8 +141,8 @@ impl Head for Concat {
     fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
         let out: usize = self.sizes.iter().sum();
         let mut start = 0;
-        for ((d_input, accumulate), size) in of.d_inputs.iter_mut().zip(of.accumulate_inputs).zip(&self.sizes) {
-            if let Some(d_input) = d_input.as_deref_mut() {
+        for (d_input, size) in of.d_inputs.iter_mut().zip(&self.sizes) {
+            if let Some((d_input, accumulate)) = d_input {
                 let d_input = Disjoint::new(d_input);
                 self.threads.each(of.d_output.len() / out, |_, sample| {
                     let from = sample * out + start;
@@ -167,9 +153,5 @@ impl Head for Concat {
             }
             start += size;
         }
-    }
-
-    fn workspace_bytes(&self, _: usize) -> usize {
-        0
     }
 }

@@ -19,7 +19,7 @@ use super::transpose::side_by_side;
 use super::window::Window;
 use super::winograd::Winograd;
 use super::winograd_weights::WeightGradient;
-use super::{Forward, Gradients, Head, pair};
+use super::{Forward, Gradients, Head};
 use crate::workspace::Sixteen;
 use crate::workspace::Workspace;
 
@@ -63,14 +63,7 @@ impl Interleaved {
     }
 
     pub(crate) fn new(layer: &Conv2d, input: Shape, output: Shape, tail: Tail, threads: &Threads) -> Self {
-        let window = Window {
-            kernel: pair(layer.kernel),
-            stride: pair(layer.stride),
-            padding: pair(layer.padding),
-            dilation: pair(layer.dilation),
-            input: (input.height as usize, input.width as usize),
-            output: (output.height as usize, output.width as usize),
-        };
+        let window = Window::new([layer.kernel, layer.stride, layer.padding, layer.dilation], input, output);
         let (channels, out_channels) = (input.channels as usize, output.channels as usize);
         let same = Window { kernel: (3, 3), stride: (1, 1), padding: (1, 1), dilation: (1, 1), ..window };
         let fewer = window == same && Winograd::suits(channels, out_channels, window.output);

@@ -7,7 +7,7 @@ use lockstep_models::{Layer, LocalResponseNorm};
 
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
-use super::{Forward, Gradients, Head, Wanted};
+use super::{Forward, Gradients, Head, Wanted, only};
 use crate::simd::wide;
 use crate::workspace::{Workspace, bytes};
 
@@ -85,8 +85,7 @@ impl Head for LocalResponse {
     }
 
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
-        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
         let (plane, size) = (self.plane, self.channels * self.plane);
         let LocalResponseNorm { alpha, beta, k, .. } = self.layer;
         let samples = of.d_output.len() / size;

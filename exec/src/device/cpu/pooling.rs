@@ -9,7 +9,7 @@ use super::layout::{Fit, Layout};
 use super::tail::{Tail, max_forward};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::window::Window;
-use super::{Forward, Gradients, Head, Wanted, pair};
+use super::{Forward, Gradients, Head, Wanted, only};
 use crate::simd::{sum, wide};
 use crate::workspace::{Workspace, bytes};
 use means::{average_backward, average_forward};
@@ -30,9 +30,8 @@ enum Kind {
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let (kind, window) = match of.layer {
         Layer::GlobalPool => {
-            let input = (of.input().height as usize, of.input().width as usize);
-            let (one, padding) = ((1, 1), (0, 0));
-            (Kind::Global, Window { kernel: input, stride: one, padding, dilation: one, input, output: one })
+            let (whole, one) = ((of.input().height, of.input().width), (1, 1));
+            (Kind::Global, Window::new([whole, one, (0, 0), one], of.input(), of.output))
         }
         Layer::Pool2d(layer) => {
             let kind = if layer.kind == PoolKind::Max { Kind::Max } else { Kind::Average };
@@ -58,14 +57,7 @@ struct Pooling {
 
 /// The windows of a pooling layer.
 pub(crate) fn pool_window(layer: &Pool2d, input: Shape, output: Shape) -> Window {
-    Window {
-        kernel: pair(layer.kernel),
-        stride: pair(layer.stride),
-        padding: pair(layer.padding),
-        dilation: (1, 1),
-        input: (input.height as usize, input.width as usize),
-        output: (output.height as usize, output.width as usize),
-    }
+    Window::new([layer.kernel, layer.stride, layer.padding, (1, 1)], input, output)
 }
 
 impl Pooling {
@@ -121,8 +113,7 @@ impl Head for Pooling {
     }
 
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let Some(d_input) = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()) else { return };
-        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
         if self.layout == Layout::Sixteens {
             return self.backward_sixteens(of.d_output, d_input, accumulate, workspace);
         }

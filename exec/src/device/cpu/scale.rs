@@ -4,9 +4,9 @@ use lockstep_models::Layer;
 
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
-use super::{Forward, Gradients, Head, Wanted};
-use crate::simd::{sum, sum_pairs, wide};
-use crate::workspace::{Workspace, bytes};
+use super::{Forward, Gradients, Head, Wanted, only};
+use crate::simd::{put, sum, sum_pairs, wide};
+use crate::workspace::Workspace;
 
 /// The head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
@@ -24,10 +24,6 @@ struct Scale {
 }
 
 impl Scale {
-    /// Elements of a backward pass' workspace: per thread a plane of gradients towards the input.
-    pub(crate) fn workspace(&self) -> [usize; 1] {
-        [self.threads.count() * self.plane]
-    }
 
     /// The planes of a channel in a batch of `elements`.
     fn planes(&self, channel: usize, elements: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
@@ -57,16 +53,13 @@ impl Head for Scale {
         });
     }
 
-    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let (channels, plane, elements) = (self.channels, self.plane, of.d_output.len());
-        let (input, accumulate_parameters) = (of.inputs[0], of.accumulate_parameters);
-        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
-        let d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut()).map(Disjoint::new);
-        let d_parameters = of.d_parameters.map(Disjoint::new);
-        let [scratch] = workspace.parts(self.workspace());
-        let places = Disjoint::new(scratch);
-        self.threads.each(channels, |worker, channel| {
-            if let Some(d_parameters) = &d_parameters {
+    fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
+        let (channels, elements) = (self.channels, of.d_output.len());
+        let input = of.inputs[0];
+        let d_input = only(of.d_inputs).map(|(d_input, adds)| (Disjoint::new(d_input), adds));
+        let d_parameters = of.d_parameters.map(|(all, adds)| (Disjoint::new(all), adds));
+        self.threads.each(channels, |_, channel| {
+            if let Some((d_parameters, adds)) = &d_parameters {
                 let (mut d_factor, mut d_summand) = (0.0f64, 0.0f64);
                 for part in self.planes(channel, elements) {
                     let ds = &of.d_output[part.clone()];
@@ -79,29 +72,23 @@ impl Head for Scale {
                     );
                 }
                 // SAFETY: one factor and one summand per channel.
-                merge(unsafe { d_parameters.part(channel..channel + 1) }, &[d_factor as f32], accumulate_parameters);
+                merge(unsafe { d_parameters.part(channel..channel + 1) }, &[d_factor as f32], *adds);
                 if self.bias {
                     let place = channels + channel..channels + channel + 1;
                     // SAFETY: as above.
-                    merge(unsafe { d_parameters.part(place) }, &[d_summand as f32], accumulate_parameters);
+                    merge(unsafe { d_parameters.part(place) }, &[d_summand as f32], *adds);
                 }
             }
-            let Some(d_input) = &d_input else { return };
+            let Some((d_input, adds)) = &d_input else { return };
             let factor = of.parameters[channel];
-            // SAFETY: a worker's scratch is its own.
-            let d_plane = unsafe { places.part(worker * plane..(worker + 1) * plane) };
             for part in self.planes(channel, elements) {
+                // SAFETY: planes of a channel belong to one tile.
+                let d_input = unsafe { d_input.part(part.clone()) };
                 wide(
                     #[inline(always)]
-                    || d_plane.iter_mut().zip(&of.d_output[part.clone()]).for_each(|(d_x, d)| *d_x = factor * *d),
+                    || put(d_input, *adds, of.d_output[part].iter().map(|d| factor * *d)),
                 );
-                // SAFETY: planes of a channel belong to one tile.
-                merge(unsafe { d_input.part(part) }, d_plane, accumulate);
             }
         });
-    }
-
-    fn workspace_bytes(&self, _: usize) -> usize {
-        bytes(&self.workspace())
     }
 }

@@ -3,6 +3,7 @@
 //! The unfused layers run the same code on whole planes, so a chain gives the bits of its layers run one by one.
 
 use super::window::Window;
+use crate::simd::put;
 
 /// An optional ReLU, then an optional max pooling.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,27 +41,23 @@ impl Tail {
     pub(crate) fn backward(&self, d_output: &[f32], output: &[f32], best: &[u32], d_plane: &mut [f32]) {
         match (&self.pool, self.relu) {
             (None, false) => d_plane.copy_from_slice(d_output),
-            (None, true) => mask(d_output, output, d_plane),
+            (None, true) => put(d_plane, false, before_relu(d_output, output)),
             (Some(_), false) => {
                 d_plane.fill(0.0);
                 d_output.iter().zip(best).for_each(|(d, place)| d_plane[*place as usize] += *d);
             }
             (Some(_), true) => {
                 d_plane.fill(0.0);
-                for ((d, y), place) in d_output.iter().zip(output).zip(best) {
-                    d_plane[*place as usize] += if *y <= 0.0 { 0.0 } else { *d };
-                }
+                before_relu(d_output, output).zip(best).for_each(|(d, place)| d_plane[*place as usize] += d);
             }
         }
     }
 }
 
-/// `d_x = d_y` where the rectified `y` is positive, else 0.
+/// `d_y` where the rectified `y` is positive, else 0.
 #[inline(always)]
-pub(crate) fn mask(d_y: &[f32], y: &[f32], d_x: &mut [f32]) {
-    for ((d_x, d_y), y) in d_x.iter_mut().zip(d_y).zip(y) {
-        *d_x = if *y <= 0.0 { 0.0 } else { *d_y };
-    }
+pub(crate) fn before_relu(d_y: &[f32], y: &[f32]) -> impl Iterator<Item = f32> {
+    d_y.iter().zip(y).map(|(d_y, y)| if *y <= 0.0 { 0.0 } else { *d_y })
 }
 
 /// The largest `value(x)` under each window and its place in the plane, the first of equals; padding never wins.

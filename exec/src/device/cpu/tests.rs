@@ -166,11 +166,11 @@ impl Case {
         let output: Vec<f32> = pass.output.iter().map(|bits| f32::from_bits(*bits)).collect();
         let start = |bits: &Vec<u32>| (0..bits.len()).map(|i| (i % 7) as f32 * 0.37).collect::<Vec<f32>>();
         let mut d_inputs: Vec<Vec<f32>> = pass.d_inputs.iter().map(start).collect();
-        let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
-        let accumulate = vec![true; inputs.len()];
-        kernel.backward_data(&inputs, &output, &data.parameters, &data.d_output, &mut wanted, &accumulate);
+        let mut wanted: Vec<_> = d_inputs.iter_mut().map(|d| Some((d.as_mut_slice(), true))).collect();
+        let (w, dy) = (&data.parameters, &data.d_output);
+        kernel.backward(&inputs, &output, w, dy, &mut wanted, None);
         let mut d_parameters = start(&pass.d_parameters);
-        kernel.backward_weight(&inputs, &output, &data.d_output, &data.parameters, &mut d_parameters, true);
+        kernel.backward(&inputs, &output, w, dy, &mut [], Some((&mut d_parameters[..], true)));
         let added = |gradient: &Vec<u32>| {
             let sum = |(start, bits): (&f32, &u32)| (*start + f32::from_bits(*bits)).to_bits();
             start(gradient).iter().zip(gradient).map(sum).collect::<Vec<u32>>()
@@ -196,15 +196,15 @@ fn run(kernel: &mut Kernel, data: &Data) -> Pass {
     let mut passes: Vec<(Vec<Vec<f32>>, Vec<f32>)> = Vec::new();
     for together in [true, false] {
         let mut d_inputs: Vec<Vec<f32>> = data.inputs.iter().map(|input| vec![f32::NAN; input.len()]).collect();
-        let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
+        let mut wanted: Vec<_> = d_inputs.iter_mut().map(|d| Some((d.as_mut_slice(), false))).collect();
         let mut gradient = vec![f32::NAN; data.parameters.len()];
-        let (w, dy, no) = (&data.parameters, &data.d_output, vec![false; inputs.len()]);
+        let (w, dy) = (&data.parameters, &data.d_output);
         kernel.workspace.fill(f32::NAN);
         if together {
-            kernel.backward(&inputs, &output, w, dy, &mut wanted, &no, &mut gradient, false);
+            kernel.backward(&inputs, &output, w, dy, &mut wanted, Some((&mut gradient[..], false)));
         } else {
-            kernel.backward_data(&inputs, &output, w, dy, &mut wanted, &no);
-            kernel.backward_weight(&inputs, &output, dy, w, &mut gradient, false);
+            kernel.backward(&inputs, &output, w, dy, &mut wanted, None);
+            kernel.backward(&inputs, &output, w, dy, &mut [], Some((&mut gradient[..], false)));
         }
         passes.push((d_inputs, gradient));
     }

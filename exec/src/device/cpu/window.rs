@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use lockstep_models::Shape;
+
 /// The windows of a convolution or pooling over images of one size; pairs are (vertical, horizontal).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
@@ -17,6 +19,14 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// Of filters or pools of `kernel` over images of `input`, which give images of `output`.
+    pub(crate) fn new([kernel, stride, padding, dilation]: [(u32, u32); 4], input: Shape, output: Shape) -> Window {
+        let [kernel, stride, padding, dilation] =
+            [kernel, stride, padding, dilation].map(|(down, along)| (down as usize, along as usize));
+        let [input, output] = [input, output].map(|shape| (shape.height as usize, shape.width as usize));
+        Window { kernel, stride, padding, dilation, input, output }
+    }
+
     /// Elements of one input plane.
     pub(crate) fn input_size(&self) -> usize {
         self.input.0 * self.input.1

@@ -29,9 +29,9 @@ pub(crate) fn forward(on_cpu: &mut cpu::Kernel, data: &mut Data, mode: Mode) -> 
 pub(crate) fn backward(on_cpu: &mut cpu::Kernel, data: &Data, output: Vec<f32>) -> Given {
     let inputs: Vec<&[f32]> = data.inputs.iter().map(Vec::as_slice).collect();
     let mut d_inputs: Vec<Vec<f32>> = data.inputs.iter().map(|input| vec![f32::NAN; input.len()]).collect();
-    let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
+    let mut wanted: Vec<_> = d_inputs.iter_mut().map(|d| Some((d.as_mut_slice(), false))).collect();
     let mut gradient = vec![f32::NAN; data.parameters.len()];
-    let (w, d, no) = (&data.parameters, &data.d_output, vec![false; inputs.len()]);
-    on_cpu.backward(&inputs, &output, w, d, &mut wanted, &no, &mut gradient, false);
+    let (w, d) = (&data.parameters, &data.d_output);
+    on_cpu.backward(&inputs, &output, w, d, &mut wanted, Some((&mut gradient[..], false)));
     Given { output, d_inputs, gradient }
 }

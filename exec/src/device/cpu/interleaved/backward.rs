@@ -1,6 +1,5 @@
 //! The backward pass over sixteen images at a time: sixteen after sixteen the gradient before the tail, then those of parameters and images.
 
-use super::super::Gradients;
 use super::super::elementwise::merge;
 use super::super::layout::{Layout, lines, lines_mut};
 use super::super::register_tiles::{CHANNELS, TAPS};
@@ -8,6 +7,7 @@ use super::super::side_by_side::{collect, masked, to_maxima, total};
 use super::super::threads::{Disjoint, tile_range};
 use super::super::transpose::{apart, rectified_side_by_side, side_by_side};
 use super::super::winograd::Direction;
+use super::super::{Gradients, only};
 use super::{IMAGES, Interleaved};
 use crate::simd::wide;
 use crate::workspace::Sixteen;
@@ -20,8 +20,7 @@ impl Interleaved {
         let (gradient, sums) = (&mut flat(gradient)[..self.parameters()], flat(sums));
         sums.fill(0.0);
         let samples = of.d_output.len() / out_size;
-        let mut d_input = of.d_inputs.first_mut().and_then(|d_input| d_input.as_deref_mut());
-        let accumulate = of.accumulate_inputs.first().is_some_and(|accumulate| *accumulate);
+        let mut d_input = only(of.d_inputs);
         let filters = flat(filters);
         if let (Some((winograd, _)), Some(_)) = (&self.winograd, &d_input) {
             let weights = &of.parameters[..self.out_channels * self.offsets.depth()];
@@ -46,23 +45,23 @@ impl Interleaved {
             if let (Some((_, weights)), Some(_)) = (&self.winograd, &of.d_parameters) {
                 weights.add(images, d_products, sums, tiles);
             }
-            let Some(d_input) = d_input.as_deref_mut() else { continue };
+            let Some((d_input, accumulate)) = &mut d_input else { continue };
             let d_input = &mut d_input[range.start * in_size..range.end * in_size];
             match &self.winograd {
-                Some((winograd, _)) if self.input == Layout::Sixteens && !accumulate => {
+                Some((winograd, _)) if self.input == Layout::Sixteens && !*accumulate => {
                     winograd.convolve(d_products, filters, lines_mut(d_input), tiles);
                     continue;
                 }
                 Some((winograd, _)) => winograd.convolve(d_products, filters, d_side, tiles),
                 None => {}
             }
-            self.images_backward(of.parameters, d_products, d_side, d_input, accumulate);
+            self.images_backward(of.parameters, d_products, d_side, d_input, *accumulate);
         }
-        if let Some(d_parameters) = of.d_parameters {
+        if let Some((d_parameters, accumulate)) = of.d_parameters {
             if let Some((_, weights)) = &self.winograd {
                 weights.finish(sums, &mut gradient[..self.out_channels * self.offsets.depth()]);
             }
-            merge(d_parameters, gradient, of.accumulate_parameters);
+            merge(d_parameters, gradient, accumulate);
         }
     }
 

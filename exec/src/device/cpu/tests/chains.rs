@@ -47,12 +47,11 @@ fn check_chain(layers: &[Layer], inputs: &[Shape], samples: usize) {
     for (at, kernel) in kernels.iter_mut().enumerate().rev() {
         let ins: Vec<&[f32]> = tensors[at].iter().map(Vec::as_slice).collect();
         let mut d_inputs: Vec<Vec<f32>> = ins.iter().map(|input| vec![0.0; input.len()]).collect();
-        let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(d.as_mut_slice())).collect();
-        let no = vec![false; ins.len()];
+        let mut wanted: Vec<_> = d_inputs.iter_mut().map(|d| Some((d.as_mut_slice(), false))).collect();
         let own = if parameters_of(&layers[at], &shapes[at]) > 0 { parameters } else { 0 };
         let (output, d_output) = (&tensors[at + 1][0], &d_tensors[0]);
         let (w, g) = (&data.parameters, &mut gradient[..own]);
-        kernel.backward(&ins, output, w, d_output, &mut wanted, &no, g, false);
+        kernel.backward(&ins, output, w, d_output, &mut wanted, Some((g, false)));
         d_tensors = d_inputs;
     }
     let last = &tensors[layers.len()][0];

@@ -50,10 +50,10 @@ fn pass(kernel: &mut Kernel, data: &Data, samples: usize, layouts: (Layout, Layo
     let mut d_inputs: Vec<Vec<Sixteen>> =
         inputs.iter().map(|input| vec![Sixteen([first; 16]); input.len() / 16]).collect();
     let mut gradient = vec![f32::NAN; data.parameters.len()];
-    let mut wanted: Vec<Option<&mut [f32]>> = d_inputs.iter_mut().map(|d| Some(flat(d))).collect();
-    let (adds, w) = (vec![accumulate; inputs.len()], &data.parameters);
+    let mut wanted: Vec<_> = d_inputs.iter_mut().map(|d| Some((flat(d), accumulate))).collect();
+    let (w, gradients) = (&data.parameters, Some((&mut gradient[..], false)));
     kernel.workspace.fill(f32::NAN);
-    kernel.backward(&inputs, flat(&mut output), w, flat(&mut d_output), &mut wanted, &adds, &mut gradient, false);
+    kernel.backward(&inputs, flat(&mut output), w, flat(&mut d_output), &mut wanted, gradients);
     Pass {
         output: in_planes(&mut output, out, layouts.1),
         d_inputs: d_inputs.iter_mut().zip(&sizes).map(|(d, size)| in_planes(d, *size, layouts.0)).collect(),
