@@ -37,6 +37,14 @@ fn avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Whether the processor has registers of sixteen elements with masks (AVX-512).
+pub(crate) fn has_sixteens() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512vl");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// `destination += source`, element by element.
 pub fn add_into(destination: &mut [f32], source: &[f32]) {
     assert_eq!(destination.len(), source.len(), "two slices of one length");

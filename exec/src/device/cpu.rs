@@ -34,12 +34,15 @@ mod averaging;
 mod chain;
 mod demand;
 mod device;
+#[cfg(target_arch = "x86_64")]
 mod interleaved;
 mod layout;
 mod layouts;
 mod loss;
 mod matmul;
+#[cfg(target_arch = "x86_64")]
 mod register_tiles;
+#[cfg(target_arch = "x86_64")]
 mod side_by_side;
 mod tail;
 mod team;
@@ -50,9 +53,13 @@ mod threads;
 mod transpose;
 mod update;
 mod window;
+#[cfg(target_arch = "x86_64")]
 mod winograd;
+#[cfg(target_arch = "x86_64")]
 mod winograd_slopes;
+#[cfg(target_arch = "x86_64")]
 mod winograd_tiles;
+#[cfg(target_arch = "x86_64")]
 mod winograd_weights;
 
 use lockstep_models::{Layer, Shape};

@@ -13,7 +13,7 @@ use super::tail::relu;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::{Forward, Gradients, Head, Mode, Wanted, only};
 use crate::simd::{put, sum, sum_pairs, wide};
-use crate::workspace::{Workspace, bytes};
+use crate::workspace::Workspace;
 use sums::{slopes, squares, sums};
 
 /// Channels of one tile where planes are smaller than a cache line, so that tiles do not share lines.
@@ -42,11 +42,6 @@ struct BatchNorm {
 }
 
 impl BatchNorm {
-    /// Elements of a backward pass' workspace: per thread a plane of gradients before the ReLU.
-    pub(crate) fn workspace(&self) -> [usize; 1] {
-        [self.threads.count() * self.plane]
-    }
-
     fn tile(&self) -> usize {
         if self.plane >= SMALL { 1 } else { SMALL }
     }
@@ -153,8 +148,8 @@ impl Head for BatchNorm {
         self.batch = batch;
     }
 
-    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let (channels, plane, tile, elements) = (self.channels, self.plane, self.tile(), of.d_output.len());
+    fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
+        let (channels, tile, elements) = (self.channels, self.tile(), of.d_output.len());
         let input = of.inputs[0];
         let count = (elements / channels) as f64;
         let d_input = only(of.d_inputs).map(|(d_input, adds)| (Disjoint::new(d_input), adds));
@@ -162,13 +157,10 @@ impl Head for BatchNorm {
             let (d_gamma, d_beta) = d_parameters.split_at_mut(channels);
             (Disjoint::new(d_gamma), Disjoint::new(d_beta), adds)
         });
-        let [scratch] = workspace.parts(self.workspace());
-        let (scratch, batch) = (Disjoint::new(scratch), &self.batch);
+        let batch = &self.batch;
         let (gamma, beta) = of.parameters.split_at(channels);
-        self.threads.each(channels.div_ceil(tile), |worker, index| {
+        self.threads.each(channels.div_ceil(tile), |_, index| {
             let range = tile_range(index, tile, channels);
-            // SAFETY: a worker's scratch is its own.
-            let masked = unsafe { scratch.part(worker * plane..(worker + 1) * plane) };
             let parts = || self.parts(range.clone(), elements);
             let (mut d_gamma, mut d_beta) = ([0.0f64; SMALL], [0.0f64; SMALL]);
             wide(
@@ -183,9 +175,13 @@ impl Head for BatchNorm {
                         };
                         match self.layout {
                             Layout::Planes => {
-                                let xs = &input[part.clone()];
-                                let ds = before_relu(&of.d_output[part], xs, mean, rectified, masked);
-                                add(sum_pairs(ds, xs, |d, x| d * (x - mean)), sum(ds, |d| d));
+                                let (ds, xs) = (&of.d_output[part.clone()], &input[part]);
+                                let before_relu = |d: f32, x: f32| match rectified {
+                                    Some((scale, shift)) if (x - mean) * scale + shift <= 0.0 => 0.0,
+                                    _ => d,
+                                };
+                                let products = sum_pairs(ds, xs, |d, x| before_relu(d, x) * (x - mean));
+                                add(products, sum_pairs(ds, xs, before_relu));
                             }
                             Layout::Sixteens => {
                                 let (ds, xs) = (lines(&of.d_output[part.clone()]), lines(&input[part]));
@@ -230,10 +226,6 @@ impl Head for BatchNorm {
         });
     }
 
-    fn workspace_bytes(&self, _: usize) -> usize {
-        bytes(&self.workspace())
-    }
-
     fn fit(&self) -> Fit {
         Fit::Alike
     }
@@ -242,21 +234,4 @@ impl Head for BatchNorm {
         assert!(input == output, "batch normalisation turns nothing");
         self.layout = input;
     }
-}
-
-/// The gradient of a plane before the ReLU, if there is one: what was rectified to 0 has no slope. Whether it was follows from
-/// the input, (x − mean) · scale + shift as in the forward pass, so that the output need not be read.
-#[inline(always)]
-fn before_relu<'a>(
-    ds: &'a [f32],
-    xs: &[f32],
-    mean: f32,
-    rectified: Option<(f32, f32)>,
-    masked: &'a mut [f32],
-) -> &'a [f32] {
-    let Some((scale, shift)) = rectified else { return ds };
-    for ((target, d), x) in masked.iter_mut().zip(ds).zip(xs) {
-        *target = if (*x - mean) * scale + shift <= 0.0 { 0.0 } else { *d };
-    }
-    masked
 }

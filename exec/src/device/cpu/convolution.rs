@@ -7,6 +7,7 @@
 use lockstep_models::{Conv2d, Layer, Shape};
 
 use super::elementwise::merge;
+#[cfg(target_arch = "x86_64")]
 use super::interleaved::Interleaved;
 use super::matmul::{Matrix, multiply};
 use super::tail::Tail;
@@ -27,11 +28,11 @@ const SUM_TILE: usize = 8192;
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Conv2d(layer) = of.layer else { return None };
     let &Wanted { output, tail, samples, threads, .. } = of;
-    Some(if Interleaved::suits(layer, of.input(), output, samples) {
-        Box::new(Interleaved::new(layer, of.input(), output, tail, threads))
-    } else {
-        Box::new(Convolution::new(layer, of.input(), output, tail, samples, threads))
-    })
+    #[cfg(target_arch = "x86_64")]
+    if Interleaved::suits(layer, of.input(), output, samples) {
+        return Some(Box::new(Interleaved::new(layer, of.input(), output, tail, threads)));
+    }
+    Some(Box::new(Convolution::new(layer, of.input(), output, tail, samples, threads)))
 }
 
 /// A convolution with its tail.

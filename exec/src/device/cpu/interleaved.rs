@@ -11,7 +11,7 @@ mod forward;
 use lockstep_models::{Conv2d, Shape};
 
 use super::layout::{Fit, Layout, SIDE_BY_SIDE as IMAGES, lines};
-use super::register_tiles::{CHANNELS, Offsets, available};
+use super::register_tiles::{CHANNELS, Offsets};
 use super::side_by_side::spread;
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads};
@@ -20,6 +20,7 @@ use super::window::Window;
 use super::winograd::Winograd;
 use super::winograd_weights::WeightGradient;
 use super::{Forward, Gradients, Head};
+use crate::simd::has_sixteens;
 use crate::workspace::Sixteen;
 use crate::workspace::Workspace;
 
@@ -59,7 +60,7 @@ impl Interleaved {
     pub(crate) fn suits(layer: &Conv2d, input: Shape, output: Shape, samples: usize) -> bool {
         let elements = |shape: Shape| super::size(shape) * IMAGES;
         let filled = 3 * samples >= 2 * samples.next_multiple_of(IMAGES);
-        available() && layer.groups == 1 && filled && elements(input).max(elements(output)) <= CACHED
+        has_sixteens() && layer.groups == 1 && filled && elements(input).max(elements(output)) <= CACHED
     }
 
     pub(crate) fn new(layer: &Conv2d, input: Shape, output: Shape, tail: Tail, threads: &Threads) -> Self {

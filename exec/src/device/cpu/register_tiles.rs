@@ -1,9 +1,10 @@
 //! The three inner loops of a convolution over sixteen images at once, each a tile of sums that stays in registers.
 //!
 //! An AVX-512 register holds one place of sixteen images, so every filter tap is a plain load at another offset: nothing is
-//! unfolded or packed (direct convolution; Georganas et al. 2018, §II, with images instead of channels as the vector). Beside
-//! each stands the obvious loop that it must equal, to the bit except for the order inside a horizontal sum.
+//! unfolded or packed (direct convolution; Georganas et al. 2018, §II, with images instead of channels as the vector). The
+//! tests have the obvious loop that each must equal, to the bit except for the order inside a horizontal sum.
 
+use crate::simd::has_sixteens;
 use crate::workspace::Sixteen;
 
 /// Output channels whose sums are held at once.
@@ -12,14 +13,6 @@ pub(crate) const CHANNELS: usize = 4;
 pub(crate) const PLACES: usize = 6;
 /// Weights of a channel whose gradients are held at once.
 pub(crate) const TAPS: usize = 5;
-
-/// Whether the processor has the registers.
-pub(crate) fn available() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512vl");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
-}
 
 /// Where the filter finds its elements in the padded, interleaved images: element `places[p] + taps[k]` is under weight k of
 /// the filter at output place p.
@@ -35,6 +28,7 @@ pub(crate) struct Offsets {
 
 impl Offsets {
     pub(crate) fn new(mut places: Vec<u32>, taps: Vec<u32>) -> Offsets {
+        assert!(has_sixteens(), "registers of sixteen elements");
         let largest = |values: &[u32]| values.iter().copied().max().unwrap_or(0) as usize;
         let (reach, count) = (largest(&places) + largest(&taps) + 1, places.len());
         places.resize(count.next_multiple_of(PLACES), places[count - 1]);
@@ -55,25 +49,9 @@ impl Offsets {
     pub(crate) fn products(&self, images: &[Sixteen], weights: [&[f32]; CHANNELS], products: &mut [Sixteen]) {
         assert!(images.len() >= self.reach && products.len() >= CHANNELS * self.padded(), "too few elements");
         assert!(weights.iter().all(|weights| weights.len() == self.depth()), "a weight for each tap");
-        #[cfg(target_arch = "x86_64")]
-        if available() {
-            for first in (0..self.padded()).step_by(PLACES) {
-                // SAFETY: the processor has AVX-512, and the lengths were asserted.
-                unsafe { avx512::products(self, images, weights, products, first) };
-            }
-            return;
-        }
-        self.products_slowly(images, weights, products);
-    }
-
-    fn products_slowly(&self, images: &[Sixteen], weights: [&[f32]; CHANNELS], products: &mut [Sixteen]) {
-        for (o, weights) in weights.iter().enumerate() {
-            for (p, place) in self.places.iter().enumerate() {
-                products[o * self.padded() + p] = Sixteen(std::array::from_fn(|image| {
-                    let value = |tap: u32| images[(place + tap) as usize].0[image];
-                    weights.iter().zip(&self.taps).fold(0.0, |sum, (weight, tap)| weight.mul_add(value(*tap), sum))
-                }));
-            }
+        for first in (0..self.padded()).step_by(PLACES) {
+            // SAFETY: the processor has AVX-512, as `new` has seen, and the lengths were asserted.
+            unsafe { avx512::products(self, images, weights, products, first) };
         }
     }
 
@@ -82,26 +60,8 @@ impl Offsets {
     pub(crate) fn weights(&self, images: &[Sixteen], d_products: &[Sixteen], first: usize) -> [[f32; TAPS]; CHANNELS] {
         assert!(images.len() >= self.reach && d_products.len() >= CHANNELS * self.padded(), "too few elements");
         let taps = std::array::from_fn(|k| self.taps[(first + k).min(self.depth() - 1)]);
-        #[cfg(target_arch = "x86_64")]
-        if available() {
-            // SAFETY: the processor has AVX-512, and the lengths were asserted.
-            return unsafe { avx512::weights(self, images, d_products, taps) };
-        }
-        self.weights_slowly(images, d_products, taps)
-    }
-
-    fn weights_slowly(&self, images: &[Sixteen], d_products: &[Sixteen], taps: [u32; TAPS]) -> [[f32; TAPS]; CHANNELS] {
-        std::array::from_fn(|o| {
-            taps.map(|tap| {
-                let mut sums = [0.0f32; 16];
-                for (p, place) in self.places.iter().enumerate().take(self.count) {
-                    let d = d_products[o * self.padded() + p].0;
-                    let x = images[(place + tap) as usize].0;
-                    (0..16).for_each(|image| sums[image] = d[image].mul_add(x[image], sums[image]));
-                }
-                sums.iter().sum()
-            })
-        })
+        // SAFETY: as above.
+        unsafe { avx512::weights(self, images, d_products, taps) }
     }
 
     /// Adds the gradient towards the images through weights `taps` of all output channels (`d_products` holds
@@ -121,44 +81,16 @@ impl Offsets {
         let last = self.places.iter().max().map_or(0, |place| *place as usize);
         assert!(start <= least && most + last - start < d_images.len(), "the taps stay inside the images");
         assert!(d_products.len() >= channels * self.padded() && weights.len() == channels * self.depth(), "lengths");
-        #[cfg(target_arch = "x86_64")]
-        if available() {
-            for place in (0..self.padded()).step_by(PLACES) {
-                for tap in taps.clone().step_by(CHANNELS) {
-                    let live = CHANNELS.min(taps.end - tap);
-                    // SAFETY: the processor has AVX-512, and the lengths were asserted.
-                    unsafe { avx512::images(self, d_products, weights, (tap, live), place, d_images, start) };
-                }
-            }
-            return;
-        }
-        self.images_slowly(d_products, weights, taps, d_images, start);
-    }
-
-    fn images_slowly(
-        &self,
-        d_products: &[Sixteen],
-        weights: &[f32],
-        taps: std::ops::Range<usize>,
-        d_images: &mut [Sixteen],
-        start: usize,
-    ) {
-        // Blocks in the order of the fast loop, so that sums into one element have one order.
-        for places in (0..self.padded()).step_by(PLACES).map(|first| first..first + PLACES) {
-            for k in taps.clone() {
-                for p in places.clone() {
-                    let target = &mut d_images[(self.places[p] + self.taps[k]) as usize - start].0;
-                    for (image, target) in target.iter_mut().enumerate() {
-                        let terms = weights.chunks_exact(self.depth()).zip(d_products.chunks_exact(self.padded()));
-                        *target += terms.fold(0.0, |sum, (w, d)| w[k].mul_add(d[p].0[image], sum));
-                    }
-                }
+        for place in (0..self.padded()).step_by(PLACES) {
+            for tap in taps.clone().step_by(CHANNELS) {
+                let live = CHANNELS.min(taps.end - tap);
+                // SAFETY: as above.
+                unsafe { avx512::images(self, d_products, weights, (tap, live), place, d_images, start) };
             }
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 mod avx512 {
     //! The loops in registers; their callers have asserted all lengths.
 
@@ -299,9 +231,67 @@ pub(super) mod tests {
         values.iter().flat_map(|value| value.0.map(f32::to_bits)).collect()
     }
 
+    impl Offsets {
+        fn products_slowly(&self, images: &[Sixteen], weights: [&[f32]; CHANNELS], products: &mut [Sixteen]) {
+            for (o, weights) in weights.iter().enumerate() {
+                for (p, place) in self.places.iter().enumerate() {
+                    products[o * self.padded() + p] = Sixteen(std::array::from_fn(|image| {
+                        let value = |tap: u32| images[(place + tap) as usize].0[image];
+                        weights.iter().zip(&self.taps).fold(0.0, |sum, (weight, tap)| weight.mul_add(value(*tap), sum))
+                    }));
+                }
+            }
+        }
+
+        fn weights_slowly(
+            &self,
+            images: &[Sixteen],
+            d_products: &[Sixteen],
+            taps: [u32; TAPS],
+        ) -> [[f32; TAPS]; CHANNELS] {
+            std::array::from_fn(|o| {
+                taps.map(|tap| {
+                    let mut sums = [0.0f32; 16];
+                    for (p, place) in self.places.iter().enumerate().take(self.count) {
+                        let d = d_products[o * self.padded() + p].0;
+                        let x = images[(place + tap) as usize].0;
+                        (0..16).for_each(|image| sums[image] = d[image].mul_add(x[image], sums[image]));
+                    }
+                    sums.iter().sum()
+                })
+            })
+        }
+
+        fn images_slowly(
+            &self,
+            d_products: &[Sixteen],
+            weights: &[f32],
+            taps: std::ops::Range<usize>,
+            d_images: &mut [Sixteen],
+            start: usize,
+        ) {
+            // Blocks in the order of the fast loop, so that sums into one element have one order.
+            for places in (0..self.padded()).step_by(PLACES).map(|first| first..first + PLACES) {
+                for k in taps.clone() {
+                    for p in places.clone() {
+                        let target = &mut d_images[(self.places[p] + self.taps[k]) as usize - start].0;
+                        for (image, target) in target.iter_mut().enumerate() {
+                            let terms = weights.chunks_exact(self.depth()).zip(d_products.chunks_exact(self.padded()));
+                            *target += terms.fold(0.0, |sum, (w, d)| w[k].mul_add(d[p].0[image], sum));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     /// Two channels of 6 × 7 under a 3 × 2 filter: 4 × 6 places, 12 weights.
     #[test]
     fn fast_and_slow_loops_agree() {
+        if !has_sixteens() {
+            eprintln!("left out: this processor has no AVX-512");
+            return;
+        }
         let places = (0..4).flat_map(|y| (0..6).map(move |x| y * 7 + x)).collect();
         let taps = (0..12).map(|k| k / 6 * 42 + k % 6 / 2 * 7 + k % 2).collect();
         let offsets = Offsets::new(places, taps);

@@ -9,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::convolution::Convolution;
+#[cfg(target_arch = "x86_64")]
 use super::interleaved::Interleaved;
 use super::*;
 use random_cases::{any_case, any_conv};
@@ -235,6 +236,7 @@ proptest! {
         case.agrees_with_twin(seed);
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn images_side_by_side_agree_with_unfolded_ones(case in any_conv(), samples in 11..36usize, seed in any::<u64>()) {
         let case = Case { samples, ..case };

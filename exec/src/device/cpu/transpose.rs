@@ -2,7 +2,7 @@
 //!
 //! Beside the fast loops stand the obvious ones, which they must equal to the bit.
 
-use super::register_tiles::available;
+use crate::simd::has_sixteens;
 use crate::workspace::Sixteen;
 
 /// Images and places of a block.
@@ -37,7 +37,7 @@ pub(crate) fn apart<'a>(
     let mut parts: [Option<&mut [f32]>; BLOCK] = std::array::from_fn(part);
     assert!(parts.iter().flatten().all(|part| part.len() == places.len()), "an element for each place");
     #[cfg(target_arch = "x86_64")]
-    if available() {
+    if has_sixteens() {
         let parts = parts.map(|part| part.map_or(std::ptr::null_mut(), <[f32]>::as_mut_ptr));
         // SAFETY: the processor has AVX-512, and the lengths were asserted.
         unsafe { avx512::apart(plane, places, accumulate, parts) };
@@ -60,7 +60,7 @@ fn gather(
 ) {
     assert!(places.iter().all(|place| (*place as usize) < target.len()), "a place outside the plane");
     #[cfg(target_arch = "x86_64")]
-    if available() {
+    if has_sixteens() {
         let starts = |rows: [Option<&[f32]>; BLOCK]| rows.map(|row| row.map_or(std::ptr::null(), <[f32]>::as_ptr));
         // SAFETY: the processor has AVX-512; rows have an element for each place, and places were asserted.
         unsafe { avx512::gather(starts(rows), rectified.map(starts), places, target) };

@@ -3,12 +3,11 @@
 //!
 //! From Y = Aᵀ (U ⊙ V) A follows dU = A dY Aᵀ ⊙ V, where V = Bᵀ d B as in [`super::winograd_tiles`] and the rows of A are 1 0,
 //! 1 1, 1 −1, 0 −1; then dg = Gᵀ dU G. Row y of V needs two rows of inputs and row y of A dY Aᵀ two rows of gradients, so four passes,
-//! one for each y, transform nothing twice and need a quarter of the memory. Beside each loop stands the obvious one.
+//! one for each y, transform nothing twice and need a quarter of the memory. The tests have the obvious loops.
 
-use std::array::from_fn;
-
-use super::register_tiles::{CHANNELS, available};
-use super::winograd_tiles::{Tile, minus, plus};
+use super::register_tiles::CHANNELS;
+use super::winograd_tiles::Tile;
+use crate::simd::has_sixteens;
 use crate::workspace::Sixteen;
 
 /// Rows of positions in a transformed tile, and positions in a row.
@@ -16,78 +15,46 @@ pub(crate) const ROWS: usize = 4;
 
 /// `target[x · step]` = (Bᵀ d B)[row][x] of the inputs d under `tile`.
 pub(crate) fn input_row(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut [Sixteen], step: usize) {
-    assert!(plane.len() == tile.plane() && row < ROWS && (ROWS - 1) * step < target.len(), "a tile of this plane");
-    #[cfg(target_arch = "x86_64")]
-    if available() {
-        // SAFETY: the processor has AVX-512, and the lengths were asserted.
-        unsafe {
-            match row {
-                0 => avx512::input_row::<0>(plane, tile, target, step),
-                1 => avx512::input_row::<1>(plane, tile, target, step),
-                2 => avx512::input_row::<2>(plane, tile, target, step),
-                _ => avx512::input_row::<3>(plane, tile, target, step),
-            }
+    assert!(
+        has_sixteens() && plane.len() == tile.plane() && row < ROWS && (ROWS - 1) * step < target.len(),
+        "a tile of this plane"
+    );
+    // SAFETY: the processor has AVX-512, and the lengths were asserted.
+    unsafe {
+        match row {
+            0 => avx512::input_row::<0>(plane, tile, target, step),
+            1 => avx512::input_row::<1>(plane, tile, target, step),
+            2 => avx512::input_row::<2>(plane, tile, target, step),
+            _ => avx512::input_row::<3>(plane, tile, target, step),
         }
-        return;
     }
-    input_row_slowly(plane, tile, row, target, step);
-}
-
-fn input_row_slowly(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut [Sixteen], step: usize) {
-    let four = |d: [Sixteen; 4]| [minus(d[0], d[2]), plus(d[1], d[2]), minus(d[2], d[1]), minus(d[1], d[3])];
-    let found = four(from_fn(|x| four(from_fn(|y| tile.value(plane, y, x)))[row]));
-    (0..ROWS).for_each(|x| target[x * step] = found[x]);
 }
 
 /// `target[x · step]` = (A d Aᵀ)[row][x] of the gradients d of the outputs of `tile`.
 pub(crate) fn gradient_row(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut [Sixteen], step: usize) {
-    assert!(plane.len() == tile.plane() && row < ROWS && (ROWS - 1) * step < target.len(), "a tile of this plane");
-    #[cfg(target_arch = "x86_64")]
-    if available() {
-        // SAFETY: the processor has AVX-512, and the lengths were asserted.
-        unsafe {
-            match row {
-                0 => avx512::gradient_row::<0>(plane, tile, target, step),
-                1 => avx512::gradient_row::<1>(plane, tile, target, step),
-                2 => avx512::gradient_row::<2>(plane, tile, target, step),
-                _ => avx512::gradient_row::<3>(plane, tile, target, step),
-            }
+    assert!(
+        has_sixteens() && plane.len() == tile.plane() && row < ROWS && (ROWS - 1) * step < target.len(),
+        "a tile of this plane"
+    );
+    // SAFETY: the processor has AVX-512, and the lengths were asserted.
+    unsafe {
+        match row {
+            0 => avx512::gradient_row::<0>(plane, tile, target, step),
+            1 => avx512::gradient_row::<1>(plane, tile, target, step),
+            2 => avx512::gradient_row::<2>(plane, tile, target, step),
+            _ => avx512::gradient_row::<3>(plane, tile, target, step),
         }
-        return;
     }
-    gradient_row_slowly(plane, tile, row, target, step);
-}
-
-fn gradient_row_slowly(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut [Sixteen], step: usize) {
-    let four = |d: [Sixteen; 2]| [d[0], plus(d[0], d[1]), minus(d[0], d[1]), minus(Sixteen([-0.0; 16]), d[1])];
-    let starts = tile.outputs();
-    let found = four(from_fn(|x| four(starts.map(|start| plane[start + x]))[row]));
-    (0..ROWS).for_each(|x| target[x * step] = found[x]);
 }
 
 /// `sums[o · 4 + c] += Σ_t,image gradients[t][o] · inputs[t][c]` for four output and four input channels.
 pub(crate) fn add_products(inputs: &[Sixteen], gradients: &[Sixteen], sums: &mut [f32]) {
-    let fit = inputs.len() == gradients.len() && inputs.len().is_multiple_of(CHANNELS);
+    let fit = has_sixteens() && inputs.len() == gradients.len() && inputs.len().is_multiple_of(CHANNELS);
     assert!(fit && sums.len() == CHANNELS * CHANNELS, "four channels of equally many tiles");
-    #[cfg(target_arch = "x86_64")]
-    if available() {
-        // SAFETY: the processor has AVX-512, and the lengths were asserted.
-        unsafe { avx512::add_products(inputs, gradients, sums) };
-        return;
-    }
-    add_products_slowly(inputs, gradients, sums);
+    // SAFETY: the processor has AVX-512, and the lengths were asserted.
+    unsafe { avx512::add_products(inputs, gradients, sums) };
 }
 
-fn add_products_slowly(inputs: &[Sixteen], gradients: &[Sixteen], sums: &mut [f32]) {
-    for (pair, sum) in sums.iter_mut().enumerate() {
-        let (o, c) = (pair / CHANNELS, pair % CHANNELS);
-        let tiles = gradients.chunks_exact(CHANNELS).zip(inputs.chunks_exact(CHANNELS));
-        let image = |image: usize| tiles.clone().fold(0.0f32, |sum, (d, x)| d[o].0[image].mul_add(x[c].0[image], sum));
-        *sum += (0..16).map(image).sum::<f32>();
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
 mod avx512 {
     //! The same in registers; the callers have asserted all lengths.
 
@@ -211,12 +178,42 @@ mod avx512 {
 
 #[cfg(test)]
 mod tests {
+    use std::array::from_fn;
+
     use super::super::register_tiles::tests::{bits, numbers};
+    use super::super::winograd_tiles::tests::{minus, plus};
     use super::*;
+
+    fn input_row_slowly(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut [Sixteen], step: usize) {
+        let four = |d: [Sixteen; 4]| [minus(d[0], d[2]), plus(d[1], d[2]), minus(d[2], d[1]), minus(d[1], d[3])];
+        let found = four(from_fn(|x| four(from_fn(|y| tile.value(plane, y, x)))[row]));
+        (0..ROWS).for_each(|x| target[x * step] = found[x]);
+    }
+
+    fn gradient_row_slowly(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut [Sixteen], step: usize) {
+        let four = |d: [Sixteen; 2]| [d[0], plus(d[0], d[1]), minus(d[0], d[1]), minus(Sixteen([-0.0; 16]), d[1])];
+        let starts = tile.outputs();
+        let found = four(from_fn(|x| four(starts.map(|start| plane[start + x]))[row]));
+        (0..ROWS).for_each(|x| target[x * step] = found[x]);
+    }
+
+    fn add_products_slowly(inputs: &[Sixteen], gradients: &[Sixteen], sums: &mut [f32]) {
+        for (pair, sum) in sums.iter_mut().enumerate() {
+            let (o, c) = (pair / CHANNELS, pair % CHANNELS);
+            let tiles = gradients.chunks_exact(CHANNELS).zip(inputs.chunks_exact(CHANNELS));
+            let image =
+                |image: usize| tiles.clone().fold(0.0f32, |sum, (d, x)| d[o].0[image].mul_add(x[c].0[image], sum));
+            *sum += (0..16).map(image).sum::<f32>();
+        }
+    }
 
     /// Every row of every tile of a plane, to the bit; sums of sixteen images too, since both add them from the first to the last.
     #[test]
     fn fast_and_slow_loops_agree() {
+        if !has_sixteens() {
+            eprintln!("left out: this processor has no AVX-512");
+            return;
+        }
         let (size, step) = ((6, 8), 3);
         let [mut fast, mut slow] = [numbers(4 * step, 1), numbers(4 * step, 1)];
         for (row, tile) in (0..ROWS * 12).map(|at| (at / 12, at % 12)) {

@@ -1,11 +1,10 @@
 //! What F(2 × 2, 3 × 3) does to one tile of sixteen images, in registers: both transforms, and the products over channels.
 //!
 //! Bᵀ, for inputs: rows 1 0 −1 0, 0 1 1 0, 0 −1 1 0, 0 1 0 −1; Aᵀ, for outputs: 1 1 1 0, 0 1 −1 −1. Each is applied to
-//! columns, then to rows (Lavin and Gray 2016, §4.1). Beside each loop stands the obvious one that it must equal to the bit.
+//! columns, then to rows (Lavin and Gray 2016, §4.1). The tests have the obvious loops that these must equal to the bit.
 
-use std::array::from_fn;
-
-use super::register_tiles::{CHANNELS, PLACES, available};
+use super::register_tiles::{CHANNELS, PLACES};
+use crate::simd::has_sixteens;
 use crate::workspace::Sixteen;
 
 /// Places of a transformed tile.
@@ -53,12 +52,6 @@ impl Tile {
         let inside = |at: usize, ends: [bool; 2]| (at != 0 || ends[0]) && (at != 3 || ends[1]);
         (self.rows[y] + self.columns[x], inside(y, self.rows_inside) && inside(x, self.columns_inside))
     }
-
-    /// Input (y, x) of a plane.
-    pub(crate) fn value(&self, plane: &[Sixteen], y: usize, x: usize) -> Sixteen {
-        let (place, inside) = self.place(y, x);
-        if inside { plane[place] } else { Sixteen::default() }
-    }
 }
 
 /// Asks for the inputs of `tile` that no tile beside or above it has, for when they are wanted.
@@ -69,90 +62,43 @@ pub(crate) fn prefetch_inputs(plane: &[Sixteen], tile: &Tile) {
 /// Asks for a line to be brought into the cache.
 #[inline(always)]
 pub(crate) fn prefetch(line: &Sixteen) {
-    #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has the instruction, and the line is there.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
 }
 
 /// `target[p · step]` = (Bᵀ d B)ₚ of the inputs d under `tile`.
 pub(crate) fn transform_input(plane: &[Sixteen], tile: &Tile, target: &mut [Sixteen], step: usize) {
-    assert!(plane.len() == tile.plane && (POSITIONS - 1) * step < target.len(), "a tile of this plane");
-    #[cfg(target_arch = "x86_64")]
-    if available() {
-        // SAFETY: the processor has AVX-512, and the lengths were asserted.
-        unsafe { avx512::transform_input(plane, tile, target, step) };
-        return;
-    }
-    transform_input_slowly(plane, tile, target, step);
-}
-
-fn transform_input_slowly(plane: &[Sixteen], tile: &Tile, target: &mut [Sixteen], step: usize) {
-    let column = |d: [Sixteen; 4]| [minus(d[0], d[2]), plus(d[1], d[2]), minus(d[2], d[1]), minus(d[1], d[3])];
-    let columns: [[Sixteen; 4]; 4] = from_fn(|x| column(from_fn(|y| tile.value(plane, y, x))));
-    for y in 0..4 {
-        let tile = column(from_fn(|x| columns[x][y]));
-        (0..4).for_each(|x| target[(4 * y + x) * step] = tile[x]);
-    }
+    assert!(
+        has_sixteens() && plane.len() == tile.plane && (POSITIONS - 1) * step < target.len(),
+        "a tile of this plane"
+    );
+    // SAFETY: the processor has AVX-512, and the lengths were asserted.
+    unsafe { avx512::transform_input(plane, tile, target, step) };
 }
 
 /// The two rows of the 2 × 2 outputs Aᵀ m A from m, whose elements are `step` apart.
 #[inline]
 pub(crate) fn transform_output(products: &[Sixteen], step: usize, rows: [&mut [Sixteen]; 2]) {
-    assert!((POSITIONS - 1) * step < products.len() && rows.iter().all(|row| row.len() == 2), "a tile and its outputs");
-    #[cfg(target_arch = "x86_64")]
-    if available() {
-        // SAFETY: the processor has AVX-512, and the lengths were asserted.
-        unsafe { avx512::transform_output(products, step, rows) };
-        return;
-    }
-    transform_output_slowly(products, step, rows);
-}
-
-fn transform_output_slowly(products: &[Sixteen], step: usize, rows: [&mut [Sixteen]; 2]) {
-    let column = |m: [Sixteen; 4]| [plus(plus(m[0], m[1]), m[2]), minus(minus(m[1], m[2]), m[3])];
-    let columns: [[Sixteen; 2]; 4] = from_fn(|x| column(from_fn(|y| products[(4 * y + x) * step])));
-    for (y, row) in rows.into_iter().enumerate() {
-        row.copy_from_slice(&column(from_fn(|x| columns[x][y])));
-    }
+    assert!(has_sixteens() && (POSITIONS - 1) * step < products.len());
+    assert!(rows.iter().all(|row| row.len() == 2), "a tile and its outputs");
+    // SAFETY: the processor has AVX-512, and the lengths were asserted.
+    unsafe { avx512::transform_output(products, step, rows) };
 }
 
 /// `products[o][t] = Σ_c filters[o][c] · inputs[c][t]` for [`CHANNELS`] output channels and [`PLACES`] tiles.
 pub(crate) fn multiply(inputs: &[Sixteen], filters: &[f32], products: &mut [Sixteen]) {
     let channels = filters.len() / CHANNELS;
-    assert!(inputs.len() == channels * PLACES && products.len() == CHANNELS * PLACES, "lengths that fit");
-    #[cfg(target_arch = "x86_64")]
-    if available() {
-        // SAFETY: the processor has AVX-512, and the lengths were asserted.
-        unsafe { avx512::multiply(inputs, filters, products) };
-        return;
-    }
-    multiply_slowly(inputs, filters, products);
+    assert!(
+        has_sixteens() && inputs.len() == channels * PLACES && products.len() == CHANNELS * PLACES,
+        "lengths that fit"
+    );
+    // SAFETY: the processor has AVX-512, and the lengths were asserted.
+    unsafe { avx512::multiply(inputs, filters, products) };
 }
 
-fn multiply_slowly(inputs: &[Sixteen], filters: &[f32], products: &mut [Sixteen]) {
-    for (o, filter) in filters.chunks_exact(filters.len() / CHANNELS).enumerate() {
-        for t in 0..PLACES {
-            let terms = filter.iter().zip(inputs.iter().skip(t).step_by(PLACES));
-            let sum = |image: usize| terms.clone().fold(0.0, |sum: f32, (f, x)| f.mul_add(x.0[image], sum));
-            products[o * PLACES + t] = Sixteen(from_fn(sum));
-        }
-    }
-}
-
-pub(crate) fn plus(a: Sixteen, b: Sixteen) -> Sixteen {
-    Sixteen(from_fn(|image| a.0[image] + b.0[image]))
-}
-
-pub(crate) fn minus(a: Sixteen, b: Sixteen) -> Sixteen {
-    Sixteen(from_fn(|image| a.0[image] - b.0[image]))
-}
-
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512 {
     //! The same in registers; the callers have asserted all lengths.
 
@@ -270,12 +216,61 @@ pub(crate) mod avx512 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::array::from_fn;
+
     use super::super::register_tiles::tests::{bits, numbers};
     use super::*;
 
+    impl Tile {
+        /// Input (y, x) of a plane.
+        pub(crate) fn value(&self, plane: &[Sixteen], y: usize, x: usize) -> Sixteen {
+            let (place, inside) = self.place(y, x);
+            if inside { plane[place] } else { Sixteen::default() }
+        }
+    }
+
+    fn transform_input_slowly(plane: &[Sixteen], tile: &Tile, target: &mut [Sixteen], step: usize) {
+        let column = |d: [Sixteen; 4]| [minus(d[0], d[2]), plus(d[1], d[2]), minus(d[2], d[1]), minus(d[1], d[3])];
+        let columns: [[Sixteen; 4]; 4] = from_fn(|x| column(from_fn(|y| tile.value(plane, y, x))));
+        for y in 0..4 {
+            let tile = column(from_fn(|x| columns[x][y]));
+            (0..4).for_each(|x| target[(4 * y + x) * step] = tile[x]);
+        }
+    }
+
+    fn transform_output_slowly(products: &[Sixteen], step: usize, rows: [&mut [Sixteen]; 2]) {
+        let column = |m: [Sixteen; 4]| [plus(plus(m[0], m[1]), m[2]), minus(minus(m[1], m[2]), m[3])];
+        let columns: [[Sixteen; 2]; 4] = from_fn(|x| column(from_fn(|y| products[(4 * y + x) * step])));
+        for (y, row) in rows.into_iter().enumerate() {
+            row.copy_from_slice(&column(from_fn(|x| columns[x][y])));
+        }
+    }
+
+    fn multiply_slowly(inputs: &[Sixteen], filters: &[f32], products: &mut [Sixteen]) {
+        for (o, filter) in filters.chunks_exact(filters.len() / CHANNELS).enumerate() {
+            for t in 0..PLACES {
+                let terms = filter.iter().zip(inputs.iter().skip(t).step_by(PLACES));
+                let sum = |image: usize| terms.clone().fold(0.0, |sum: f32, (f, x)| f.mul_add(x.0[image], sum));
+                products[o * PLACES + t] = Sixteen(from_fn(sum));
+            }
+        }
+    }
+
+    pub(crate) fn plus(a: Sixteen, b: Sixteen) -> Sixteen {
+        Sixteen(from_fn(|image| a.0[image] + b.0[image]))
+    }
+
+    pub(crate) fn minus(a: Sixteen, b: Sixteen) -> Sixteen {
+        Sixteen(from_fn(|image| a.0[image] - b.0[image]))
+    }
+
     #[test]
     fn fast_and_slow_loops_agree() {
+        if !has_sixteens() {
+            eprintln!("left out: this processor has no AVX-512");
+            return;
+        }
         let (size, step) = ((6, 8), 3);
         let [mut fast, mut slow] = [numbers(16 * step, 1), numbers(16 * step, 1)];
         // Every corner, every edge and the middle.

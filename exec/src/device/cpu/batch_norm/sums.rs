@@ -1,14 +1,13 @@
 //! Batch normalisation's sums over sixteen planes side by side, in registers; each plane's terms are added in the order of
 //! [`crate::simd::sum_pairs`]. Each fast loop has the obvious one beside it.
 
-use super::super::register_tiles::available;
-use crate::simd::sums_of_sixteen;
+use crate::simd::{has_sixteens, sums_of_sixteen};
 use crate::workspace::Sixteen;
 
 /// Σ x of each plane.
 pub(super) fn sums(xs: &[Sixteen]) -> [f32; 16] {
     #[cfg(target_arch = "x86_64")]
-    if available() {
+    if has_sixteens() {
         // SAFETY: the processor has AVX-512.
         return unsafe { avx512::sums(xs) };
     }
@@ -23,7 +22,7 @@ fn sums_slowly(xs: &[Sixteen]) -> [f32; 16] {
 /// Σ (x − mean)² of each plane.
 pub(super) fn squares(xs: &[Sixteen], mean: f32) -> [f32; 16] {
     #[cfg(target_arch = "x86_64")]
-    if available() {
+    if has_sixteens() {
         // SAFETY: the processor has AVX-512.
         return unsafe { avx512::squares(xs, mean) };
     }
@@ -42,7 +41,7 @@ fn squares_slowly(xs: &[Sixteen], mean: f32) -> [f32; 16] {
 pub(super) fn slopes(ds: &[Sixteen], xs: &[Sixteen], mean: f32, rectified: Option<(f32, f32)>) -> [[f32; 16]; 2] {
     assert!(ds.len() == xs.len(), "planes of one size");
     #[cfg(target_arch = "x86_64")]
-    if available() {
+    if has_sixteens() {
         // SAFETY: the processor has AVX-512, and the lengths were asserted.
         return unsafe { avx512::slopes(ds, xs, mean, rectified) };
     }

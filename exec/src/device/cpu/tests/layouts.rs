@@ -1,7 +1,7 @@
 //! Sixteen samples side by side give the bits that planes give, through every kernel and on each of its sides.
 
-use super::super::register_tiles::available;
 use super::*;
+use crate::simd::has_sixteens;
 use crate::workspace::Sixteen;
 use crate::workspace::flat;
 
@@ -87,7 +87,7 @@ fn check(layers: &[Layer], inputs: &[Shape], samples: usize) {
 
 #[test]
 fn sixteens_give_the_bits_of_planes() {
-    if !available() {
+    if !has_sixteens() {
         eprintln!("left out: this processor has no AVX-512, without which all tensors lie in planes");
         return;
     }
