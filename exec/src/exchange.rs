@@ -39,9 +39,7 @@ impl Buffers {
     pub fn separate(input: Region, output: RegionMut) -> Buffers {
         Buffers { input, output, scratch: RegionMut::empty(), in_place: false, first: 0 }
     }
-}
 
-impl Buffers {
     /// The collective's elements from `start` to `end`, as this member's buffer counts them.
     ///
     /// # Panics

@@ -6,7 +6,7 @@ use lockstep_models::{Area, Averaging, Buffer, Copy, Layout, Role, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
-use crate::device::{Arrival, Buffers, Device, DeviceError, Step, Values};
+use crate::device::{Compute, Device, DeviceError, Null, Spot, Step, Values};
 use crate::error::ExecError;
 use crate::init;
 use crate::replica::{Making, Replica};
@@ -19,8 +19,8 @@ use crate::whole;
 pub(crate) struct Memory {
     /// `None` for ranks that only serve.
     pub replica: Option<Replica>,
-    /// What a server sums into.
-    server: Option<Buffers>,
+    /// The device of a rank that only serves: memory without arithmetic, none where there is a replica.
+    server: Null,
     /// For sums in flight, one per exchange task.
     pub scratch: Vec<Arena>,
     /// What rank 0's orders are sent from, and a place for one that arrives.
@@ -35,12 +35,11 @@ impl Memory {
         let trains = role.tasks.iter().any(|task| task.stream == Stream::Compute);
         let held = |index| program.held(index, rank);
         let declared = (0..program.buffers.len()).map(held).map(|held| (held.end - held.start) as usize).collect();
-        let (mut replica, mut server) = (None, None);
-        if trains {
-            replica = Some(replica_of(setup, role, rank, declared)?);
+        let (replica, server) = if trains {
+            (Some(replica_of(setup, role, rank, declared)?), Null::of_server(0, &[]))
         } else {
-            server = Some(Buffers::of_server(program.model.parameter_elements() as usize, &declared));
-        }
+            (None, Null::of_server(program.model.parameter_elements() as usize, &declared))
+        };
         let orders = Arena::new(ORDER_ELEMENTS.to_vec());
         let mut memory = Memory { replica, server, scratch: Vec::new(), orders };
         if trains {
@@ -86,38 +85,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Where messages read and write a buffer of the program.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) fn arena(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
-        match (&mut self.replica, &self.server) {
-            (Some(replica), _) => replica.host(buffer),
-            (None, Some(server)) => Ok(server.arena(buffer)),
-            (None, None) => unreachable!("a rank trains or serves"),
-        }
-    }
-
-    /// Begins to bring what an exchange reads to where messages read it; nothing where it is there.
-    pub(crate) fn bring_out(&mut self, buffer: Buffer, part: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
-        self.replica.as_mut().map_or(Ok(None), |replica| replica.device().bring_out(buffer, part))
-    }
-
-    /// Whether it is there.
-    pub(crate) fn arrived(&mut self, arrival: Arrival) -> Result<bool, DeviceError> {
-        self.replica.as_mut().map_or(Ok(true), |replica| replica.device().arrived(arrival))
-    }
-
-    /// Brings an exchange's result to the device.
-    pub(crate) fn bring_in(&mut self, buffer: Buffer, part: Range<usize>) -> Result<(), DeviceError> {
-        self.replica.as_mut().map_or(Ok(()), |replica| replica.device().bring_in(buffer, part))
-    }
-
-    /// Where messages reach a buffer on the device itself, if they do.
-    pub(crate) fn region(&self, buffer: Buffer, part: Range<usize>) -> Option<RegionMut> {
-        self.replica.as_ref().and_then(|replica| replica.region(buffer, part))
-    }
-
     /// So many elements on the host, kept for the rest of the run.
     pub(crate) fn scratch(&mut self, elements: usize) -> RegionMut {
         let arena = Arena::new(vec![0.0; elements]);
@@ -126,9 +93,12 @@ impl Memory {
         region
     }
 
-    /// The device of a rank that trains; only such ranks are in groups of devices.
+    /// The rank's device.
     pub(crate) fn device(&mut self) -> &mut dyn Device {
-        self.trained().device()
+        match &mut self.replica {
+            Some(replica) => replica.device(),
+            None => &mut self.server,
+        }
     }
 
     /// Does what a copy says; activations and gradients are those of the replica.
@@ -136,11 +106,10 @@ impl Memory {
         if of.rows.is_empty() && !of.clear {
             return Ok(());
         }
-        match (&mut self.replica, &self.server, of.from, of.to) {
+        match (&mut self.replica, of.from, of.to) {
             (Some(replica), ..) => replica.copy(of),
-            (None, Some(server), Area::Buffer(from), Area::Buffer(to)) => {
-                server.copy(of, from, to);
-                Ok(())
+            (None, Area::Buffer(from), Area::Buffer(to)) => {
+                self.server.copy(of, &Spot::Buffer(from), &Spot::Buffer(to))
             }
             _ => unreachable!("ranks that only serve have no activations"),
         }
@@ -152,12 +121,12 @@ impl Memory {
 
     /// Moves a range of the parameters, or of the models that learners share.
     pub(crate) fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
-        self.trained().device().step(range, step)
+        self.device().step(range, step)
     }
 
     /// Begins again at the average model, the reference model too where there is one.
     pub(crate) fn restart(&mut self, consensus: Buffer) -> Result<(), DeviceError> {
-        let device = self.trained().device();
+        let device = self.device();
         device.assign(Buffer::Parameters, Averaging::AVERAGE)?;
         if consensus == Averaging::AVERAGE { Ok(()) } else { device.assign(consensus, Averaging::AVERAGE) }
     }
@@ -176,7 +145,7 @@ impl Memory {
 
     /// A model that learners share, between iterations.
     pub(crate) fn shared(&mut self, model: Buffer) -> Result<Vec<f32>, DeviceError> {
-        self.trained().device().read(Values::Buffer(model))
+        self.device().read(Values::Buffer(model))
     }
 
     /// The model that a run is about: the average model where learners have models of their own.

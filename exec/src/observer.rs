@@ -10,14 +10,10 @@ use crate::snapshot::{Order, Snapshot};
 /// Follows a run. Its methods are called on any thread; what is not implemented does nothing.
 pub trait Observer: Sync {
     /// `rank`, of this process, has taken a micro-batch.
-    fn loaded(&self, rank: u32) {
-        let _ = rank;
-    }
+    fn loaded(&self, _rank: u32) {}
 
     /// Rank 0 has done the run's step `step` with this mean local loss.
-    fn stepped(&self, step: u32, loss: f64) {
-        let _ = (step, loss);
-    }
+    fn stepped(&self, _step: u32, _loss: f64) {}
 
     /// Whether the state may be kept on the way; the same in all processes.
     fn saves(&self) -> bool {
@@ -25,8 +21,7 @@ pub trait Observer: Sync {
     }
 
     /// Asked on rank 0 when a step begins, with how many steps will be done since training began when it is over.
-    fn order(&self, steps: u64) -> Order {
-        let _ = steps;
+    fn order(&self, _steps: u64) -> Order {
         Order::GoOn
     }
 
@@ -34,8 +29,7 @@ pub trait Observer: Sync {
     ///
     /// # Errors
     /// The run ends with it.
-    fn keep(&self, snapshot: Snapshot) -> Result<(), InputError> {
-        let _ = snapshot;
+    fn keep(&self, _snapshot: Snapshot) -> Result<(), InputError> {
         Ok(())
     }
 
@@ -45,14 +39,10 @@ pub trait Observer: Sync {
     }
 
     /// Takes the records of the ranks of this process, when they are asked for and when the job is stuck.
-    fn record(&self, flights: &[Flight]) {
-        let _ = flights;
-    }
+    fn record(&self, _flights: &[Flight]) {}
 
     /// Hears once why the job is given up, before its end.
-    fn stalled(&self, error: &ExecError) {
-        let _ = error;
-    }
+    fn stalled(&self, _error: &ExecError) {}
 
     /// Hears that ranks of a job that was given up do not end: only the end of the process helps.
     fn stuck(&self, error: &ExecError) {

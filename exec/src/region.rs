@@ -4,7 +4,7 @@
 //! a region is created (`unsafe`); everything behind it, in every transport, is then safe to call.
 
 use std::any::Any;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 
 use crate::device_error::DeviceError;
@@ -44,17 +44,18 @@ pub struct Region {
 
 /// Elements that may be read and written until the transport is done with them.
 #[derive(Debug, Clone, Copy)]
-pub struct RegionMut {
-    start: *mut f32,
-    elements: usize,
-    /// What reads and writes it; none of the host's memory.
-    port: Option<NonNull<dyn Port>>,
-}
+pub struct RegionMut(Region);
 
 // SAFETY: a region is only an address; who may touch the memory when is the promise made to `Region::new`.
 unsafe impl Send for Region {}
-// SAFETY: as for `Region`.
-unsafe impl Send for RegionMut {}
+
+impl Deref for RegionMut {
+    type Target = Region;
+
+    fn deref(&self) -> &Region {
+        &self.0
+    }
+}
 
 /// What a receive does with the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +119,7 @@ impl RegionMut {
     /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and
     /// nobody else reads or writes the elements that the message fills (nor writes those that a message carries).
     pub unsafe fn new(start: *mut f32, elements: usize) -> RegionMut {
-        RegionMut { start, elements, port: None }
+        RegionMut(Region { start, elements, port: None })
     }
 
     /// The `elements` values at `address` on a device, which messages between ranks of this process reach by its port; MPI takes
@@ -128,22 +129,12 @@ impl RegionMut {
     /// As [`RegionMut::new`], for the port too. What the device does with the elements outside of messages is done before one is
     /// posted, and begins when it is over.
     pub unsafe fn on(port: NonNull<dyn Port>, address: u64, elements: usize) -> RegionMut {
-        RegionMut { start: address as *mut f32, elements, port: Some(port) }
+        RegionMut(Region { start: address as *const f32, elements, port: Some(port) })
     }
 
     /// A region without elements, where none is needed.
     pub fn empty() -> RegionMut {
-        RegionMut { start: NonNull::dangling().as_ptr(), elements: 0, port: None }
-    }
-
-    /// Number of elements.
-    pub fn len(&self) -> usize {
-        self.elements
-    }
-
-    /// Whether there is no element.
-    pub fn is_empty(&self) -> bool {
-        self.elements == 0
+        RegionMut(Region { start: NonNull::dangling().as_ptr(), elements: 0, port: None })
     }
 
     /// The elements in `range`.
@@ -151,19 +142,17 @@ impl RegionMut {
     /// # Panics
     /// When the range is not inside the region.
     pub fn part(&self, range: Range<usize>) -> RegionMut {
-        assert!(range.start <= range.end && range.end <= self.elements, "{range:?} of {} elements", self.elements);
-        // On a device it is no memory of this program's.
-        RegionMut { start: self.start.wrapping_add(range.start), elements: range.len(), port: self.port }
+        RegionMut(self.0.part(range))
     }
 
     /// The same elements, to be read.
     pub fn read(&self) -> Region {
-        Region { start: self.start, elements: self.elements, port: self.port }
+        self.0
     }
 
     #[cfg(feature = "mpi")]
     pub(crate) fn as_mut_ptr(&self) -> *mut f32 {
-        self.start
+        self.start.cast_mut()
     }
 
     /// Notes that a message comes here, where that is on a device.
@@ -211,11 +200,11 @@ impl RegionMut {
         match how {
             // SAFETY: both regions are allocated and ours for this message (the promise of `new`); `copy` allows the
             // overlap that a rank's message to itself may have.
-            Combine::Copy => unsafe { std::ptr::copy(from.start, self.start, self.elements) },
+            Combine::Copy => unsafe { std::ptr::copy(from.start, self.start.cast_mut(), self.elements) },
             Combine::Sum => {
                 // SAFETY: by the promise of `new` nobody writes `from` and nobody else touches `self` meanwhile.
                 let (into, from) = unsafe {
-                    let into = std::slice::from_raw_parts_mut(self.start, self.elements);
+                    let into = std::slice::from_raw_parts_mut(self.start.cast_mut(), self.elements);
                     (into, std::slice::from_raw_parts(from.start, from.elements))
                 };
                 add_into(into, from);

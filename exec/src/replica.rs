@@ -156,19 +156,6 @@ impl Replica {
         self.device.defers()
     }
 
-    /// Where messages read and write a buffer.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) fn host(&mut self, buffer: Buffer) -> Result<&crate::arena::Arena, DeviceError> {
-        self.device.host(buffer)
-    }
-
-    /// Where they reach it on the device itself, if they do.
-    pub(crate) fn region(&self, buffer: Buffer, range: Range<usize>) -> Option<crate::transport::RegionMut> {
-        self.device.region(buffer, range)
-    }
-
     /// Bytes of the arena and of the workspace that the last micro-batch had.
     pub fn scratch_bytes(&mut self) -> (usize, usize) {
         self.device.scratch_bytes()

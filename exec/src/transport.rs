@@ -135,8 +135,7 @@ pub trait Transport {
     ///
     /// # Errors
     /// Where the transport is no MPI, or the process has several ranks.
-    fn library_allreduce(&mut self, ranks: &[Rank], data: RegionMut) -> Result<(), TransportError> {
-        let _ = (ranks, data);
+    fn library_allreduce(&mut self, _ranks: &[Rank], _data: RegionMut) -> Result<(), TransportError> {
         let transport = ErrorPlace::Flag("transport");
         let message =
             format!("library:mpi needs MPI with one rank in each process; use {transport} mpi, or another algorithm");

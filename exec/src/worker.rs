@@ -277,18 +277,8 @@ impl<'a> Worker<'a> {
             fault.strike();
         }
         self.execute(task, repetition, sampler, batch)?;
-        let end = self.now();
-        self.flight.end(record, end);
+        let end = self.note_span(task, (iteration, repetition), ready, start, record);
         self.note_marks(from)?;
-        self.spans.push(Span {
-            rank: self.transport.rank().0,
-            task: task as u32,
-            iteration,
-            repetition,
-            ready,
-            start,
-            end,
-        });
         if last {
             self.done[task] = iteration + 1;
             self.ended[task] = end;
@@ -297,6 +287,21 @@ impl<'a> Worker<'a> {
     }
 
     /// Asks the driver of this process.
+    /// Notes that a task which began as `record` is over, and says when.
+    fn note_span(
+        &mut self,
+        task: TaskId,
+        (iteration, repetition): (u32, u32),
+        ready: Time,
+        start: Time,
+        record: u64,
+    ) -> Time {
+        let (rank, end) = (self.transport.rank().0, self.now());
+        self.flight.end(record, end);
+        self.spans.push(Span { rank, task: task as u32, iteration, repetition, ready, start, end });
+        end
+    }
+
     fn driver<T>(&self, ask: impl FnOnce(&mut Driver) -> T) -> T {
         ask(&mut self.setup.driver.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -30,8 +30,7 @@ pub trait Clock {
     ///
     /// # Errors
     /// The device's.
-    fn delay(&mut self, times: u32) -> Result<(), DeviceError> {
-        let _ = times;
+    fn delay(&mut self, _times: u32) -> Result<(), DeviceError> {
         Ok(())
     }
 

@@ -147,8 +147,7 @@ trait Head: Send {
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace);
 
     /// What the needier of the two takes of the workspace for so many samples.
-    fn workspace_bytes(&self, samples: usize) -> usize {
-        let _ = samples;
+    fn workspace_bytes(&self, _samples: usize) -> usize {
         0
     }
 

@@ -37,8 +37,7 @@ pub trait Devices: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// There is no such library, or it does not serve these ranks.
-    fn check_sums(&self, here: &[u32]) -> Result<(), InputError> {
-        let _ = here;
+    fn check_sums(&self, _here: &[u32]) -> Result<(), InputError> {
         let device = ErrorPlace::Flag("device");
         let message = format!(
             "adds up on NVIDIA's GPUs: add {device} cuda, or take an algorithm of lockstep's own, such as ring"
@@ -50,8 +49,7 @@ pub trait Devices: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The device's.
-    fn reach(&self, ranks: &mut dyn Iterator<Item = u32>) -> Result<bool, DeviceError> {
-        let _ = ranks;
+    fn reach(&self, _ranks: &mut dyn Iterator<Item = u32>) -> Result<bool, DeviceError> {
         Ok(false)
     }
 

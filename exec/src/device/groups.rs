@@ -46,8 +46,7 @@ pub trait Groups {
     ///
     /// # Errors
     /// As [`Groups::new_group`].
-    fn join(&mut self, group: usize, id: &GroupId, member: u32, members: u32) -> Result<(), DeviceError> {
-        let _ = (group, id, member, members);
+    fn join(&mut self, _group: usize, _id: &GroupId, _member: u32, _members: u32) -> Result<(), DeviceError> {
         Err(none())
     }
 
@@ -56,8 +55,7 @@ pub trait Groups {
     ///
     /// # Errors
     /// As [`Groups::new_group`].
-    fn sum(&mut self, group: usize, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
-        let _ = (group, buffer, range);
+    fn sum(&mut self, _group: usize, _buffer: Buffer, _range: Range<usize>) -> Result<(), DeviceError> {
         Err(none())
     }
 
@@ -65,8 +63,7 @@ pub trait Groups {
     ///
     /// # Errors
     /// As [`Groups::new_group`].
-    fn leave(&mut self, group: usize) -> Result<(), DeviceError> {
-        let _ = group;
+    fn leave(&mut self, _group: usize) -> Result<(), DeviceError> {
         Err(none())
     }
 
@@ -74,8 +71,7 @@ pub trait Groups {
     ///
     /// # Errors
     /// What has failed meanwhile, here or on another member.
-    fn is_ready(&mut self, group: usize) -> Result<bool, DeviceError> {
-        let _ = group;
+    fn is_ready(&mut self, _group: usize) -> Result<bool, DeviceError> {
         Err(none())
     }
 }

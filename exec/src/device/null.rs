@@ -34,6 +34,11 @@ impl Null {
             buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared),
         }
     }
+
+    /// The device of a rank that only serves: `elements` of a model's gradients, and the buffers that its program declares.
+    pub(crate) fn of_server(elements: usize, declared: &[usize]) -> Null {
+        Null { buffers: Buffers::of_server(elements, declared), input: Vec::new(), samples: 0, judges: Vec::new() }
+    }
 }
 
 impl Compute for Null {

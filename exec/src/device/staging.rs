@@ -18,21 +18,19 @@ pub trait Staging {
     ///
     /// # Errors
     /// The host has no memory for it that the device's copies reach.
-    fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError>;
+    fn host(&mut self, _buffer: Buffer) -> Result<&Arena, DeviceError>;
 
     /// Begins to bring a range of a buffer to the host, as it is after all that the device has been told so far; nothing where
     /// it is there already.
     ///
     /// # Errors
     /// The device's.
-    fn bring_out(&mut self, buffer: Buffer, range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
-        let _ = (buffer, range);
+    fn bring_out(&mut self, _buffer: Buffer, _range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
         Ok(None)
     }
 
     /// A range of a buffer in the device's own memory, for messages to ranks whose devices reach it; none where that is the host's.
-    fn region(&self, buffer: Buffer, range: Range<usize>) -> Option<RegionMut> {
-        let _ = (buffer, range);
+    fn region(&self, _buffer: Buffer, _range: Range<usize>) -> Option<RegionMut> {
         None
     }
 
@@ -40,8 +38,7 @@ pub trait Staging {
     ///
     /// # Errors
     /// The device's: it has no room for them.
-    fn landing(&mut self, elements: usize) -> Result<RegionMut, DeviceError> {
-        let _ = elements;
+    fn landing(&mut self, _elements: usize) -> Result<RegionMut, DeviceError> {
         Ok(RegionMut::empty())
     }
 
@@ -57,8 +54,7 @@ pub trait Staging {
     ///
     /// # Errors
     /// The device's.
-    fn arrived(&mut self, arrival: Arrival) -> Result<bool, DeviceError> {
-        let _ = arrival;
+    fn arrived(&mut self, _arrival: Arrival) -> Result<bool, DeviceError> {
         Ok(true)
     }
 
@@ -66,8 +62,7 @@ pub trait Staging {
     ///
     /// # Errors
     /// The device's.
-    fn bring_in(&mut self, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
-        let _ = (buffer, range);
+    fn bring_in(&mut self, _buffer: Buffer, _range: Range<usize>) -> Result<(), DeviceError> {
         Ok(())
     }
 }

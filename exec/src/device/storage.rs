@@ -53,9 +53,7 @@ pub trait Storage {
     fn release(&mut self);
 
     /// Reads tensors as if a task had just written them, so that the next can be timed alone as it runs in a step.
-    fn warm(&mut self, places: &[Place]) {
-        let _ = places;
-    }
+    fn warm(&mut self, _places: &[Place]) {}
 
     /// Bytes of the micro-batch's arena, and of what kernels need while they run.
     fn scratch_bytes(&mut self) -> (usize, usize) {

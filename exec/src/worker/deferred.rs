@@ -60,10 +60,10 @@ impl Worker<'_> {
         Ok(Some(self.memory.device().mark()?))
     }
 
-    /// A mark behind the task whose span comes next.
+    /// A mark behind the task whose span came last.
     pub(super) fn note_marks(&mut self, from: Option<Mark>) -> Result<(), ExecError> {
         if let (Some(from), Some(to)) = (from, self.mark()?) {
-            self.deferred.present.marks.push((self.spans.len(), from, to));
+            self.deferred.present.marks.push((self.spans.len() - 1, from, to));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Buffer, Op, Program, Span, Stream, TaskId};
+use lockstep_models::{Buffer, Op, Program, Stream, TaskId};
 use lockstep_topology::{Library, Rank, Time};
 
 use super::Worker;
@@ -72,12 +72,12 @@ impl Worker<'_> {
         let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
         let part = (start - offset) as usize..(end - offset) as usize;
         let is_direct = !by_devices && self.is_direct(exchange)?;
-        let on_device = if is_direct { self.memory.region(exchange.buffer, part.clone()) } else { None };
+        let on_device = if is_direct { self.memory.device().region(exchange.buffer, part.clone()) } else { None };
         let (data, scratch) = match on_device {
             _ if by_devices => (RegionMut::empty(), RegionMut::empty()),
             Some(data) if needed > 0 => (data, self.memory.device().landing(needed)?),
             Some(data) => (data, RegionMut::empty()),
-            None => (self.memory.arena(exchange.buffer)?.region(part.clone()), self.memory.scratch(needed)),
+            None => (self.memory.device().host(exchange.buffer)?.region(part.clone()), self.memory.scratch(needed)),
         };
         let first = (start - exchange.range.start) as usize;
         let buffers = Buffers::in_place(data, scratch).from_element(first);
@@ -140,7 +140,7 @@ impl Worker<'_> {
                 match slot.way {
                     Way::Devices(group) => self.memory.device().sum(group, slot.buffer, slot.part.clone())?,
                     Way::Direct => slot.arrival = self.memory.device().expose()?,
-                    _ => slot.arrival = self.memory.bring_out(slot.buffer, slot.part.clone())?,
+                    _ => slot.arrival = self.memory.device().bring_out(slot.buffer, slot.part.clone())?,
                 }
                 moved = true;
             }
@@ -158,16 +158,12 @@ impl Worker<'_> {
             };
             if ended {
                 if !matches!(slot.way, Way::Devices(_) | Way::Direct) {
-                    self.memory.bring_in(slot.buffer, slot.part.clone())?;
+                    self.memory.device().bring_in(slot.buffer, slot.part.clone())?;
                 }
                 slot.running = false;
                 let (iteration, ready, start, record) = (slot.started - 1, slot.ready, slot.start, slot.record);
-                let end = self.now();
-                self.flight.end(record, end);
-                self.done[task] = iteration + 1;
-                self.ended[task] = end;
-                let rank = self.transport.rank().0;
-                self.spans.push(Span { rank, task: task as u32, iteration, repetition: 0, ready, start, end });
+                let end = self.note_span(task, (iteration, 0), ready, start, record);
+                (self.done[task], self.ended[task]) = (iteration + 1, end);
                 moved = true;
             }
         }
@@ -177,7 +173,7 @@ impl Worker<'_> {
     /// Whether what the role's `index`th exchange sums is on the host; it begins with that.
     fn has_arrived(&mut self, index: usize) -> Result<bool, ExecError> {
         let Some(arrival) = self.slots[index].arrival else { return Ok(true) };
-        if !self.memory.arrived(arrival)? {
+        if !self.memory.device().arrived(arrival)? {
             return Ok(false);
         }
         let now = self.now();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lockstep_models::{Averaging, AveragingRule, Buffer, Op, Span, TaskId};
+use lockstep_models::{Averaging, AveragingRule, Buffer, Op, TaskId};
 
 use super::{Setup, Worker};
 use crate::device::Step;
@@ -48,9 +48,7 @@ impl Worker<'_> {
             let (ready, start) = (self.ready(task), self.now());
             let record = self.flight.begin(task, iteration, start);
             self.average(task, iteration)?;
-            let (rank, end) = (self.transport.rank().0, self.now());
-            self.flight.end(record, end);
-            self.spans.push(Span { rank, task: task as u32, iteration, repetition: 0, ready, start, end });
+            let end = self.note_span(task, (iteration, 0), ready, start, record);
             (self.done[task], self.ended[task]) = (iteration + 1, end);
             self.beside.step();
             moved = true;

@@ -78,7 +78,6 @@ impl<C: Curve> Activation<C> {
     pub(crate) fn boxed(threads: &Threads) -> Box<dyn Head> {
         Box::new(Activation::<C> { threads: threads.clone(), curve: PhantomData })
     }
-
 }
 
 impl<C: Curve> Head for Activation<C> {

@@ -46,39 +46,6 @@ impl Cpu {
             buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared),
         }
     }
-
-    /// Calls `work` for tiles of ranges of the parameters, on all threads.
-    fn each_tile<T: std::marker::Copy + Sync>(
-        &self,
-        parts: impl Iterator<Item = (Range<usize>, T)>,
-        work: impl Fn(Range<usize>, T) + Sync,
-    ) {
-        let mut tiles = Vec::new();
-        for (part, of) in parts {
-            let within = (0..part.len().div_ceil(TILE)).map(|tile| tile_range(tile, TILE, part.len()));
-            tiles.extend(within.map(|tile| (part.start + tile.start..part.start + tile.end, of)));
-        }
-        self.threads.each(tiles.len(), |_, tile| work(tiles[tile].0.clone(), tiles[tile].1));
-    }
-
-    fn slopes(&self, range: Range<usize>, step: &SgdStep) -> impl Iterator<Item = (Range<usize>, Slope)> {
-        let rate = step.rate;
-        self.decays.parts(range, step).map(move |(part, weight_decay)| (part, Slope { rate, weight_decay }))
-    }
-
-    fn sgd(&self, range: Range<usize>, step: &SgdStep) {
-        let velocity = &self.buffers.velocity;
-        let (weights, gradients) = (self.buffers.arena(Buffer::Parameters), self.buffers.arena(Buffer::Gradients));
-        self.each_tile(self.decays.parts(range, step), |part, weight_decay| {
-            let step = SgdStep { weight_decay, ..*step };
-            // SAFETY: the exchange of this range has ended, by the program's order; nothing else touches it now, and no
-            // two tiles overlap.
-            unsafe {
-                let (weights, velocity) = (weights.slice_mut(part.clone()), velocity.slice_mut(part.clone()));
-                sgd_step(&step, weights, velocity, gradients.slice(part));
-            }
-        });
-    }
 }
 
 impl Compute for Cpu {
@@ -166,54 +133,51 @@ impl Compute for Cpu {
     }
 
     fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
-        let arena = |buffer| self.buffers.arena(buffer);
-        let all = std::iter::once((range.clone(), ()));
-        // Exchanges touch none of a learner's weights and gradients, and the exchange of this range's differences has ended
-        // before the average model or a reference model is moved, and begins after the correction that waits for that.
-        match *step {
-            Step::Sgd(step) => self.sgd(range, &step),
-            Step::Descend(step) => {
-                let (weights, gradients) = (arena(Buffer::Parameters), arena(Buffer::Gradients));
-                self.each_tile(self.slopes(range, &step), |part, slope| {
-                    // SAFETY: as said above, and no two tiles overlap.
-                    unsafe {
-                        descend(slope, weights.slice_mut(part.clone()), gradients.slice(part));
-                    }
-                });
+        let parts = match step {
+            Step::Sgd(of) | Step::Descend(of) | Step::Correct { step: of, .. } => {
+                self.decays.parts(range, of).collect()
             }
-            Step::Correct { step, alpha, consensus, learned } => {
-                let (weights, gradients) = (arena(Buffer::Parameters), arena(Buffer::Gradients));
-                let (z, c) = (arena(consensus), arena(Averaging::DIFFERENCES));
-                self.each_tile(self.slopes(range, &step), |part, slope| {
-                    // SAFETY: as said above, and no two tiles overlap.
-                    unsafe {
-                        let gradient = learned.then(|| gradients.slice(part.clone()));
-                        let weights = weights.slice_mut(part.clone());
-                        correct(slope, alpha, weights, gradient, z.slice(part.clone()), c.slice_mut(part));
-                    }
-                });
-            }
-            Step::MoveReference { alpha } => {
-                let (r, z) = (arena(Averaging::REFERENCE), arena(Averaging::AVERAGE));
-                let c = arena(Averaging::DIFFERENCES);
-                self.each_tile(all, |part, ()| {
-                    // SAFETY: as said above, and no two tiles overlap.
-                    unsafe {
-                        move_reference(alpha, r.slice_mut(part.clone()), z.slice(part.clone()), c.slice_mut(part));
-                    }
-                });
-            }
-            Step::Average { momentum } => {
-                let (z, previous) = (arena(Averaging::AVERAGE), arena(Averaging::PREVIOUS));
-                let c = arena(Averaging::DIFFERENCES);
-                self.each_tile(all, |part, ()| {
-                    // SAFETY: as said above, and no two tiles overlap.
-                    unsafe {
-                        average(momentum, z.slice_mut(part.clone()), c.slice(part.clone()), previous.slice_mut(part));
-                    }
-                });
-            }
+            Step::MoveReference { .. } | Step::Average { .. } => vec![(range, 0.0)],
+        };
+        let mut tiles = Vec::new();
+        for (part, weight_decay) in parts {
+            let within = (0..part.len().div_ceil(TILE)).map(|tile| tile_range(tile, TILE, part.len()));
+            tiles.extend(within.map(|tile| (part.start + tile.start..part.start + tile.end, weight_decay)));
         }
+        let (buffers, velocity) = (&self.buffers, &self.buffers.velocity);
+        self.threads.each(tiles.len(), |_, tile| {
+            let (part, weight_decay) = (&tiles[tile].0, tiles[tile].1);
+            // SAFETY: no two tiles overlap, and a rule's buffers are several. The exchange of the gradients has ended, by the
+            // program's order. Exchanges touch none of a learner's weights and gradients, and the exchange of this range's
+            // differences has ended before the average model or a reference model is moved, and begins after the correction
+            // that waits for that.
+            let read = |buffer| unsafe { buffers.arena(buffer).slice(part.clone()) };
+            // SAFETY: as above.
+            let write = |buffer| unsafe { buffers.arena(buffer).slice_mut(part.clone()) };
+            let (weights, gradients, differences) = (Buffer::Parameters, Buffer::Gradients, Averaging::DIFFERENCES);
+            match *step {
+                Step::Sgd(step) => {
+                    // SAFETY: as above.
+                    let velocity = unsafe { velocity.slice_mut(part.clone()) };
+                    sgd_step(&SgdStep { weight_decay, ..step }, write(weights), velocity, read(gradients));
+                }
+                Step::Descend(SgdStep { rate, .. }) => {
+                    descend(Slope { rate, weight_decay }, write(weights), read(gradients));
+                }
+                Step::Correct { step: SgdStep { rate, .. }, alpha, consensus, learned } => {
+                    let (slope, gradient) = (Slope { rate, weight_decay }, learned.then(|| read(gradients)));
+                    correct(slope, alpha, write(weights), gradient, read(consensus), write(differences));
+                }
+                Step::MoveReference { alpha } => {
+                    let (reference, average) = (write(Averaging::REFERENCE), read(Averaging::AVERAGE));
+                    move_reference(alpha, reference, average, write(differences));
+                }
+                Step::Average { momentum } => {
+                    let (model, previous) = (write(Averaging::AVERAGE), write(Averaging::PREVIOUS));
+                    average(momentum, model, read(differences), previous);
+                }
+            }
+        });
         Ok(())
     }
 

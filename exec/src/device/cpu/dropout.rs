@@ -33,7 +33,6 @@ struct Dropout {
 }
 
 impl Dropout {
-
     /// What a kept element is multiplied with.
     fn factor(&self) -> f32 {
         1.0 / (1.0 - self.rate)

@@ -24,7 +24,6 @@ struct Scale {
 }
 
 impl Scale {
-
     /// The planes of a channel in a batch of `elements`.
     fn planes(&self, channel: usize, elements: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
         let (step, plane) = (self.channels * self.plane, self.plane);
