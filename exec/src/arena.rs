@@ -4,24 +4,16 @@
 //! keeps the ranges apart; the arena only hands out pointers that stay valid and never borrow the whole.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
 use std::ops::Range;
 
 use crate::region::{Region, RegionMut};
 
 /// Memory of a fixed length that is never moved.
 pub struct Arena {
-    cells: Cells,
-}
-
-enum Cells {
-    Own(Box<[UnsafeCell<f32>]>),
-    /// Memory that somebody else allocated, and who frees it.
-    Over {
-        start: *mut f32,
-        elements: usize,
-        _keeper: Box<dyn Any + Send + Sync>,
-    },
+    start: *mut f32,
+    elements: usize,
+    /// Who frees it.
+    _keeper: Box<dyn Any + Send + Sync>,
 }
 
 // SAFETY: who keeps the memory may be sent, and the memory is used through the arena alone.
@@ -32,8 +24,10 @@ unsafe impl Sync for Arena {}
 
 impl Arena {
     /// An arena that holds `values`.
-    pub fn new(values: Vec<f32>) -> Arena {
-        Arena { cells: Cells::Own(values.into_iter().map(UnsafeCell::new).collect()) }
+    pub fn new(mut values: Vec<f32>) -> Arena {
+        let (start, elements) = (values.as_mut_ptr(), values.len());
+        // SAFETY: a vector's elements stay where they are when it is moved, and nobody uses this one any more.
+        unsafe { Arena::over(start, elements, Box::new(values)) }
     }
 
     /// The memory of `keeper`.
@@ -42,15 +36,12 @@ impl Arena {
     /// There are as many initialised elements, they stay where they are until the keeper is dropped, and nobody uses them but
     /// through the arena.
     pub unsafe fn over(start: *mut f32, elements: usize, keeper: Box<dyn Any + Send + Sync>) -> Arena {
-        Arena { cells: Cells::Over { start, elements, _keeper: keeper } }
+        Arena { start, elements, _keeper: keeper }
     }
 
     /// Elements.
     pub fn len(&self) -> usize {
-        match &self.cells {
-            Cells::Own(cells) => cells.len(),
-            Cells::Over { elements, .. } => *elements,
-        }
+        self.elements
     }
 
     /// Whether there are none.
@@ -60,11 +51,8 @@ impl Arena {
 
     fn pointer(&self, range: &Range<usize>) -> *mut f32 {
         assert!(range.start <= range.end && range.end <= self.len(), "range of an arena");
-        match &self.cells {
-            Cells::Own(cells) => cells[range.start..range.end].as_ptr().cast_mut().cast::<f32>(),
-            // SAFETY: the range lies inside, as just checked.
-            Cells::Over { start, .. } => unsafe { start.add(range.start) },
-        }
+        // SAFETY: the range lies inside, as just checked.
+        unsafe { self.start.add(range.start) }
     }
 
     /// A range to read.
@@ -84,7 +72,7 @@ impl Arena {
     #[expect(clippy::mut_from_ref, reason = "ranges are kept apart by the program's order, as the caller promises")]
     pub unsafe fn slice_mut(&self, range: Range<usize>) -> &mut [f32] {
         let pointer = self.pointer(&range);
-        // SAFETY: in bounds (checked above), initialised, and exclusive by the caller's promise; cells allow mutation.
+        // SAFETY: in bounds (checked above), initialised, and exclusive by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(pointer, range.len()) }
     }
 

@@ -1,12 +1,10 @@
 //! What a rank holds: its replica or its server's sums, and scratch; it outlives the rank's end of the wires.
 
-use std::ops::Range;
-
 use lockstep_models::{Area, Averaging, Buffer, Copy, Layout, Role, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
-use crate::device::{Compute, Device, DeviceError, Null, Spot, Step, Values};
+use crate::device::{Compute, Device, DeviceError, Null, Spot, Values};
 use crate::error::ExecError;
 use crate::init;
 use crate::replica::{Making, Replica};
@@ -117,11 +115,6 @@ impl Memory {
 
     fn trained(&mut self) -> &mut Replica {
         self.replica.as_mut().expect("check: models are averaged where there are some")
-    }
-
-    /// Moves a range of the parameters, or of the models that learners share.
-    pub(crate) fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
-        self.device().step(range, step)
     }
 
     /// Begins again at the average model, the reference model too where there is one.

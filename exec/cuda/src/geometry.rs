@@ -63,7 +63,7 @@ impl Geometry {
 
     /// A block for each part of each tile of channels that lie last, with shared memory for eight doubles of each thread.
     pub fn columns(channels: u32, parts: Parts) -> Geometry {
-        let blocks = channels.div_ceil(tile_width(channels)) * parts.parts();
+        let blocks = channels.div_ceil(tile_width(channels)) * parts.parts;
         Geometry { blocks, threads: BLOCK, shared_bytes: 64 * BLOCK, strided: false }
     }
 
@@ -84,13 +84,16 @@ impl Geometry {
 /// use lockstep_cuda::Parts;
 ///
 /// assert_eq!(Parts::of(100), Parts::of(100));
-/// assert_eq!((Parts::of(8192).parts(), Parts::of(8193).parts()), (1, 2));
+/// assert_eq!((Parts::of(8192).parts, Parts::of(8193).parts), (1, 2));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
-    count: u32,
-    parts: u32,
-    length: u32,
+    /// Elements of a channel.
+    pub count: u32,
+    /// Their number.
+    pub parts: u32,
+    /// Elements of each but the last.
+    pub length: u32,
 }
 
 impl Parts {
@@ -108,16 +111,6 @@ impl Parts {
         let wanted = COLUMN_BLOCKS.div_ceil(channels.div_ceil(width)).min(MOST_PARTS);
         let length = rows.div_ceil(wanted).max(LEAST_PART / width);
         Parts { count: rows, parts: rows.div_ceil(length).max(1), length }
-    }
-
-    /// Elements of a channel.
-    pub fn count(self) -> u32 {
-        self.count
-    }
-
-    /// Their number.
-    pub fn parts(self) -> u32 {
-        self.parts
     }
 }
 
@@ -152,7 +145,7 @@ mod tests {
         // channels there are 64 tiles and 16 parts of 392 rows. A tile of four channels takes 2,048 rows at least.
         for (rows, channels, parts, blocks) in [(100_352, 64, 256, 512), (6_272, 2048, 16, 1024), (2_049, 3, 2, 2)] {
             let all = Parts::of_rows(rows, channels);
-            assert_eq!((all.parts(), Geometry::columns(channels, all).blocks), (parts, blocks), "{rows} × {channels}");
+            assert_eq!((all.parts, Geometry::columns(channels, all).blocks), (parts, blocks), "{rows} × {channels}");
         }
         // Nothing to do still is a launch, and a launch is not larger than a device needs.
         assert_eq!((Geometry::threads(0).blocks, Geometry::groups(1 << 40).blocks), (1, 4096));

@@ -70,13 +70,13 @@ pub use crate::workspace::Workspace;
 pub use averaging::{average, correct, descend, move_reference};
 pub use demand::workspace_bytes;
 pub use device::Cpu;
-pub use layout::{Fit, Layout, SIDE_BY_SIDE};
 pub use loss::CrossEntropy;
 pub use threads::Threads;
 pub use update::sgd_step;
 
 use super::output_of;
 use elementwise::Sum;
+use layout::{Fit, Layout, SIDE_BY_SIDE};
 use pooling::pool_window;
 use tail::Tail;
 
@@ -146,17 +146,20 @@ trait Head: Send {
 
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace);
 
-    /// What the needier of the two takes of the workspace for so many samples.
+    /// Bytes of the workspace with which a batch of so many samples can be trained on; evaluation wants no more.
     fn workspace_bytes(&self, _samples: usize) -> usize {
         0
     }
 
-    /// As [`Kernel::fit`].
+    /// What it asks of the layouts of what it reads and writes.
     fn fit(&self) -> Fit {
         Fit::Planes
     }
 
-    /// As [`Kernel::lay`].
+    /// From now on inputs and output, and their gradients, lie so, as [`Head::fit`] allows; at first all lie in planes.
+    ///
+    /// # Panics
+    /// When the kernel cannot.
     fn lay(&mut self, input: Layout, output: Layout) {
         assert!([input, output] == [Layout::Planes; 2], "this kernel takes planes alone");
     }

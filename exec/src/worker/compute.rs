@@ -16,21 +16,15 @@ impl Worker<'_> {
         sampler: Option<&mut Sampler>,
         batch: u64,
     ) -> Result<(), ExecError> {
-        if let Op::Averaging { rule, range } = &self.role.tasks[task].op {
-            return self.learn(*rule, range, batch);
-        }
-        if let Op::Callback { .. } = &self.role.tasks[task].op {
-            return Ok(());
-        }
-        if let Op::Copy(copy) = &self.role.tasks[task].op {
-            return Ok(self.memory.copy(copy)?);
+        match &self.role.tasks[task].op {
+            Op::Averaging { rule, range } => return self.learn(*rule, range, batch),
+            Op::Copy(copy) => return Ok(self.memory.copy(copy)?),
+            Op::Callback { .. } | Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } => return Ok(()),
+            _ => {}
         }
         let (Some(replica), Some(sampler)) = (&mut self.memory.replica, sampler) else {
             unreachable!("check: ranks that only serve have no compute tasks");
         };
-        if let Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } = self.role.tasks[task].op {
-            return Ok(());
-        }
         if let Op::Compute { phase: Phase::Forward, pass, .. } = self.role.tasks[task].op
             && self.turned != Some((batch, pass))
         {

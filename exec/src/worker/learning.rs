@@ -66,11 +66,11 @@ impl Worker<'_> {
         let range = range.start as usize..range.end as usize;
         if let (AveragingRule::Reference, Some(references)) = (rule, averaging.references) {
             let step = Step::MoveReference { alpha: references.alpha as f32 };
-            return Ok(self.memory.step(range, &step)?);
+            return Ok(self.memory.device().step(range, &step)?);
         }
         let momentum = averaging.momentum.unwrap_or(self.setup.options.optimizer.momentum) as f32;
         let momentum = (iteration != self.without_momentum).then_some(momentum);
-        Ok(self.memory.step(range, &Step::Average { momentum })?)
+        Ok(self.memory.device().step(range, &Step::Average { momentum })?)
     }
 
     /// Does what the rule of a task of the compute stream says, in step `batch` since training began.
@@ -88,7 +88,7 @@ impl Worker<'_> {
                 unreachable!("check: it stands on the synchronisation stream")
             }
         };
-        Ok(self.memory.step(range, &step)?)
+        Ok(self.memory.device().step(range, &step)?)
     }
 
     /// The model that this learner is corrected against.

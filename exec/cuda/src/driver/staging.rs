@@ -41,30 +41,20 @@ pub(super) fn behind(bytes: u64) -> u64 {
 impl Staged {
     /// A pass whose copies lie from `place` on, a multiple of 256.
     pub(super) fn new(of: &Convolve, place: u64) -> Staged {
-        let mut staged = Staged { of: *of, before: Vec::new(), after: None };
-        let [left, right, result] = tensors(of);
-        let mut next = place;
-        let mut stage = |(address, bytes): (u64, u64)| {
-            let copy = Copied { to: next, from: address, bytes };
-            (address % ALIGNMENT != 0).then(|| {
-                next += bytes.next_multiple_of(PLACE);
-                copy
-            })
-        };
-        if let Some(copy) = stage(left) {
-            staged.of.left = copy.to;
-            staged.before.push(copy);
-        }
-        if let Some(copy) = stage(right) {
-            staged.of.right = copy.to;
-            staged.before.push(copy);
-        }
-        if let Some(copy) = stage(result) {
-            staged.of.result = copy.to;
-            if of.accumulate {
-                staged.before.push(copy);
+        let (mut next, mut staged) = (place, Staged { of: *of, before: Vec::new(), after: None });
+        let operands = [&mut staged.of.left, &mut staged.of.right, &mut staged.of.result];
+        for (number, (operand, (from, bytes))) in operands.into_iter().zip(tensors(of)).enumerate() {
+            if from % ALIGNMENT == 0 {
+                continue;
             }
-            staged.after = Some(Copied { to: copy.from, from: copy.to, bytes: copy.bytes });
+            let (to, is_result) = (next, number == 2);
+            (*operand, next) = (to, next + bytes.next_multiple_of(PLACE));
+            if !is_result || of.accumulate {
+                staged.before.push(Copied { to, from, bytes });
+            }
+            if is_result {
+                staged.after = Some(Copied { to: from, from: to, bytes });
+            }
         }
         staged
     }

@@ -22,7 +22,7 @@ kernels! {}
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::BatchNorm(Settings { epsilon, momentum }) = *of.layer else { return None };
     let (image, relu) = (of.image(), of.is_rectified());
-    let [means, inverses] = [0, 1].map(|_| own(of.space, image.channels().into()));
+    let [means, inverses] = [0, 1].map(|_| own(of.space, image.channels.into()));
     Some(Box::new(BatchNorm { image, epsilon, momentum, relu, means, inverses }))
 }
 
@@ -39,7 +39,7 @@ struct BatchNorm {
 impl BatchNorm {
     /// Of parameters, and of running statistics.
     fn parameters(&self) -> u64 {
-        2 * u64::from(self.image.channels())
+        2 * u64::from(self.image.channels)
     }
 
     /// A forward pass but for its last launch, which makes the output.
@@ -63,7 +63,7 @@ impl BatchNorm {
         let x = of.inputs[0];
         if let Some(keep) = keep {
             let parts = slopes::parts(samples * plane, channels, plane);
-            let partials = script.take(2 * u64::from(channels) * u64::from(parts.parts()));
+            let partials = script.take(2 * u64::from(channels) * u64::from(parts.parts));
             if plane == 1 {
                 script.launch(&ColumnMoments { x, partials, channels, parts });
             } else {

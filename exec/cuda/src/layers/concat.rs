@@ -15,7 +15,7 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
     let Layer::Concat = of.layer else { return None };
     if of.form.channels_last {
         let sizes = of.inputs.iter().map(|input| input.channels.into()).collect();
-        return Some(Box::new(Concat { sizes, rows: of.image().plane() }));
+        return Some(Box::new(Concat { sizes, rows: of.image().plane }));
     }
     Some(Box::new(Concat { sizes: of.inputs.iter().copied().map(size).collect(), rows: 1 }))
 }

@@ -11,26 +11,11 @@ use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
 
 const SOURCE: Source = source!("dropout.cu");
 
-/// Which random numbers a dropout layer draws; in the kernels `struct Draws`. The places of the samples are a tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Draws {
-    seed: u64,
-    layer: u64,
-    offset: u64,
-}
-
-impl Draws {
-    /// As the CPU draws.
-    pub fn of(draw: &Draw) -> Draws {
-        Draws { seed: draw.seed, layer: draw.layer.into(), offset: draw.offset }
-    }
-}
-
-impl ToArgument for Draws {
+impl ToArgument for Draw {
     const TYPE: &'static str = "Draws";
 
     fn argument(&self, name: &'static str, _: u64) -> Argument {
-        let numbers = [self.seed, Draw::STREAM, self.layer, self.offset];
+        let numbers = [self.seed, Draw::STREAM, self.layer.into(), self.offset];
         Argument { name, value: numbers.map(u64::to_le_bytes).concat(), tensor: None }
     }
 }
@@ -58,7 +43,7 @@ kernels! {
         kept: ViewMut<u16>[sixteens],
         samples: u32,
         size: u32,
-        draws: Draws,
+        draws: Draw,
         below: u32,
         factor: f32,
     }
@@ -114,7 +99,7 @@ impl<A: Activation> Head<A> for Dropout {
                 kept: self.kept,
                 samples,
                 size: self.size,
-                draws: Draws::of(&self.draw),
+                draws: self.draw,
                 below: (f64::from(self.rate) * 2f64.powi(32)) as u32,
                 factor: self.factor(),
             });

@@ -5,24 +5,15 @@ use lockstep_models::Shape;
 /// Channels of planes, one behind the other or, channels last, side by side at each place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Image {
-    channels: u32,
+    pub(super) channels: u32,
     /// Elements of a channel.
-    plane: u32,
+    pub(super) plane: u32,
     last: bool,
 }
 
 impl Image {
     pub(super) fn new(shape: Shape, channels_last: bool) -> Image {
         Image { channels: shape.channels, plane: shape.height * shape.width, last: channels_last }
-    }
-
-    pub(super) fn channels(self) -> u32 {
-        self.channels
-    }
-
-    /// Elements of a channel.
-    pub(super) fn plane(self) -> u32 {
-        self.plane
     }
 
     /// A batch as kernels take it that know channels of planes: samples, channels, plane. With channels last each place is a

@@ -177,7 +177,7 @@ enum Kind {
 
 impl<A: Activation> Head<A> for Pooling {
     fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
-        let (x, y, channels) = (of.inputs[0], of.output, self.input.channels());
+        let (x, y, channels) = (of.inputs[0], of.output, self.input.channels);
         let (images, inner) = self.input.planes(samples);
         match self.kind {
             Kind::Max(window, best) => {
@@ -185,7 +185,7 @@ impl<A: Activation> Head<A> for Pooling {
                 script.launch(&MaxPoolForward { x, biases, y, best, images, channels, window, rectified });
             }
             Kind::Average(window) => script.launch(&MeanPoolForward { x, y, images, window }),
-            Kind::Global => script.launch(&GlobalPoolForward { x, y, images, plane: self.input.plane(), inner }),
+            Kind::Global => script.launch(&GlobalPoolForward { x, y, images, plane: self.input.plane, inner }),
         }
     }
 
@@ -200,7 +200,7 @@ impl<A: Activation> Head<A> for Pooling {
             }
             Kind::Average(window) => script.launch(&MeanPoolBackward { d_y, d_x, images, window, accumulate }),
             Kind::Global => {
-                let plane = self.input.plane();
+                let plane = self.input.plane;
                 script.launch(&GlobalPoolBackward { d_y, d_x, images, plane, inner, accumulate });
             }
         }

@@ -28,7 +28,7 @@ struct Scale {
 impl Scale {
     /// Factors, then summands if there are any.
     fn parameters(&self) -> u64 {
-        u64::from(self.image.channels()) * if self.bias { 2 } else { 1 }
+        u64::from(self.image.channels) * if self.bias { 2 } else { 1 }
     }
 
     /// `y ← factors · x`, without summands.
@@ -39,7 +39,7 @@ impl Scale {
         y: ViewMut<A>,
         samples: u32,
     ) -> ChannelAffine<A> {
-        let factors = Some(parameters.part(0..u64::from(self.image.channels())));
+        let factors = Some(parameters.part(0..u64::from(self.image.channels)));
         let (samples, channels, plane) = self.image.batch(samples);
         let (summands, rectified, accumulate) = (None, false, false);
         ChannelAffine { x, factors, summands, y, samples, channels, plane, rectified, accumulate }
@@ -48,14 +48,14 @@ impl Scale {
 
 impl<A: Activation> Head<A> for Scale {
     fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
-        let summands = self.bias.then(|| of.parameters.part(u64::from(self.image.channels())..self.parameters()));
+        let summands = self.bias.then(|| of.parameters.part(u64::from(self.image.channels)..self.parameters()));
         let scaled = self.scaled(of.inputs[0], of.parameters, of.output, samples);
         script.launch(&ChannelAffine { summands, ..scaled });
     }
 
     fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         if let Some((d_parameters, accumulate)) = of.d_parameters {
-            let (channels, all) = (u64::from(self.image.channels()), self.parameters());
+            let (channels, all) = (u64::from(self.image.channels), self.parameters());
             let sums = slopes::sums(script, of.d_output, self.image);
             let sums = ChannelSlopes { x: Some(of.inputs[0]), ..sums };
             slopes::add_up(script, &sums);

@@ -23,7 +23,7 @@ pub(super) fn sums<A: Activation>(script: &mut Script<'_>, d_y: View<A>, image: 
         gammas: None,
         betas: None,
         masked: None,
-        partials: script.take(2 * u64::from(channels) * u64::from(parts.parts())),
+        partials: script.take(2 * u64::from(channels) * u64::from(parts.parts)),
         channels,
         plane,
         parts,

@@ -46,9 +46,9 @@ kernels! {
     }
 
     /// Means and squares of each part of each channel: `partials` is `[channels, parts, 2]`.
-    BatchNormMoments<A> = BATCH_NORM::batch_norm_moments on Geometry::blocks(channels * parts.parts()); {
-        x: View<A>[product([channels, parts.count()])],
-        partials: ViewMut<f64>[product([channels, parts.parts(), 2])],
+    BatchNormMoments<A> = BATCH_NORM::batch_norm_moments on Geometry::blocks(channels * parts.parts); {
+        x: View<A>[product([channels, parts.count])],
+        partials: ViewMut<f64>[product([channels, parts.parts, 2])],
         channels: u32,
         plane: u32,
         parts: Parts,
@@ -56,15 +56,15 @@ kernels! {
 
     /// [`BatchNormMoments`] of `[rows, channels]`, by parts of the rows: [`Parts::of_rows`].
     ColumnMoments<A> = COLUMNS::column_moments on Geometry::columns(channels, parts); {
-        x: View<A>[product([channels, parts.count()])],
-        partials: ViewMut<f64>[product([channels, parts.parts(), 2])],
+        x: View<A>[product([channels, parts.count])],
+        partials: ViewMut<f64>[product([channels, parts.parts, 2])],
         channels: u32,
         parts: Parts,
     }
 
     /// The batch's statistics, and the running ones moved towards them; `keep` is what is kept of those.
     BatchNormStatistics = STATISTICS::batch_norm_statistics on Geometry::warps(channels); {
-        partials: View<f64>[product([channels, parts.parts(), 2])],
+        partials: View<f64>[product([channels, parts.parts, 2])],
         means: ViewMut<f32>[channels.into()],
         inverses: ViewMut<f32>[channels.into()],
         running_means: ViewMut<f32>[channels.into()],

@@ -26,8 +26,8 @@ kernels! {
     /// `[channels, parts, 2]`.
     ///
     /// With `rectified` the output is `y` or, where that is missing, made of `x`, `inverses`, `gammas` and `betas`.
-    ChannelSlopes<A> = CHANNELS::channel_slopes on Geometry::blocks(channels * parts.parts()),
-        all = product([channels, parts.count()]); {
+    ChannelSlopes<A> = CHANNELS::channel_slopes on Geometry::blocks(channels * parts.parts),
+        all = product([channels, parts.count]); {
         d_y: View<A>[all],
         x: Option<View<A>>[all],
         y: Option<View<A>>[all],
@@ -36,7 +36,7 @@ kernels! {
         gammas: Option<View<f32>>[channels.into()],
         betas: Option<View<f32>>[channels.into()],
         masked: Option<ViewMut<A>>[all],
-        partials: ViewMut<f64>[product([channels, parts.parts(), 2])],
+        partials: ViewMut<f64>[product([channels, parts.parts, 2])],
         channels: u32,
         plane: u32,
         parts: Parts,
@@ -45,7 +45,7 @@ kernels! {
 
     /// [`ChannelSlopes`] of `[rows, channels]`, by parts of the rows: [`Parts::of_rows`].
     ColumnSlopes<A> = COLUMNS::column_slopes on Geometry::columns(channels, parts),
-        all = product([channels, parts.count()]); {
+        all = product([channels, parts.count]); {
         d_y: View<A>[all],
         x: Option<View<A>>[all],
         y: Option<View<A>>[all],
@@ -54,7 +54,7 @@ kernels! {
         gammas: Option<View<f32>>[channels.into()],
         betas: Option<View<f32>>[channels.into()],
         masked: Option<ViewMut<A>>[all],
-        partials: ViewMut<f64>[product([channels, parts.parts(), 2])],
+        partials: ViewMut<f64>[product([channels, parts.parts, 2])],
         channels: u32,
         parts: Parts,
         rectified: bool,
@@ -62,7 +62,7 @@ kernels! {
 
     /// The gradients of factors and summands, and what batch normalisation's gradient wants of them.
     ChannelSlopesFinish = STATISTICS::channel_slopes_finish on Geometry::warps(channels); {
-        partials: View<f64>[product([channels, parts.parts(), 2])],
+        partials: View<f64>[product([channels, parts.parts, 2])],
         inverses: Option<View<f32>>[channels.into()],
         d_factors: Option<ViewMut<f32>>[channels.into()],
         d_summands: Option<ViewMut<f32>>[channels.into()],

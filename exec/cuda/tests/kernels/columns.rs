@@ -66,7 +66,7 @@ fn column<T: Copy>(all: &[T], channels: usize, channel: usize) -> impl Iterator<
 }
 
 fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Parts, u32), given: Given) {
-    let (elements, wide) = ((parts.count() * channels) as usize, channels as usize);
+    let (elements, wide) = ((parts.count * channels) as usize, channels as usize);
     let (d, values, outputs) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
     let [means, inverses, gammas, betas] = [(); 4].map(|()| memory.values(wide));
     let (d_y, x, y) = (memory.hold::<A>(&d), memory.hold::<A>(&values), memory.hold::<A>(&outputs));
@@ -82,7 +82,7 @@ fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Par
         gammas: own(memory, &gammas, from_input),
         betas: own(memory, &betas, from_input),
         masked: given.masked.then(|| masked.write()),
-        partials: memory.space(2 * wide * parts.parts() as usize).write(),
+        partials: memory.space(2 * wide * parts.parts as usize).write(),
         channels,
         parts,
         rectified: given.rectified.is_some(),
@@ -131,12 +131,12 @@ fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Par
 }
 
 fn moments<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Parts, u32), level: f32) {
-    let (elements, wide) = ((parts.count() * channels) as usize, channels as usize);
+    let (elements, wide) = ((parts.count * channels) as usize, channels as usize);
     let shifted: Vec<f32> = memory.values(elements).iter().map(|value| level + value).collect();
     let values = rounded::<A>(&shifted);
     let sums = ColumnMoments {
         x: memory.hold::<A>(&values).read(),
-        partials: memory.space(2 * wide * parts.parts() as usize).write(),
+        partials: memory.space(2 * wide * parts.parts as usize).write(),
         channels,
         parts,
     };
@@ -156,7 +156,7 @@ fn moments<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Pa
         keep: KEEP,
     };
     twin.play(memory, &finish);
-    let count = f64::from(parts.count());
+    let count = f64::from(parts.count);
     let mean = |channel: usize| column(&values, wide, channel).map(f64::from).sum::<f64>() / count;
     let squares = |channel: usize| {
         let mean = mean(channel);

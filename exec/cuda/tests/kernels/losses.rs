@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use lockstep_cuda::Bf16;
-use lockstep_cuda::layers::kernels::{Draws, DropoutBackward, DropoutForward, blocks_of_draws};
+use lockstep_cuda::layers::kernels::{DropoutBackward, DropoutForward, blocks_of_draws};
 use lockstep_cuda::table::{LogisticForward, LossBackward, LossTotals, SoftmaxForward};
 use lockstep_exec::device::cpu::{CrossEntropy, Draw};
 use lockstep_models::{Dropout, Layer, Shape};
@@ -69,7 +69,7 @@ fn dropped<A: Real>(
         kept: kept.write(),
         samples,
         size,
-        draws: Draws::of(&draw),
+        draws: draw,
         below: (f64::from(rate) * 2f64.powi(32)) as u32,
         factor,
     };

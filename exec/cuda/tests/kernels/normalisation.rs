@@ -100,7 +100,7 @@ impl Case {
         let parts = Parts::of(samples * plane(shape));
         let moments = BatchNormMoments {
             x: x.read(),
-            partials: memory.space(2 * channels * parts.parts() as usize).write(),
+            partials: memory.space(2 * channels * parts.parts as usize).write(),
             channels: shape.channels,
             plane: plane(shape),
             parts,
@@ -208,7 +208,7 @@ impl Case {
             gammas: Some(forward.gammas),
             betas: Some(forward.betas),
             masked: None,
-            partials: memory.space(2 * channels * parts.parts() as usize).write(),
+            partials: memory.space(2 * channels * parts.parts as usize).write(),
             channels: shape.channels,
             plane: plane(shape),
             parts,

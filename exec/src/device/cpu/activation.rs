@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use lockstep_models::Layer;
 
-use super::threads::{Disjoint, Threads, tile_range};
+use super::threads::Threads;
 use super::{Forward, Gradients, Head, Wanted, only};
 use crate::simd::{put, wide};
 use crate::workspace::Workspace;
@@ -83,12 +83,7 @@ impl<C: Curve> Activation<C> {
 impl<C: Curve> Head for Activation<C> {
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let (input, output) = (of.inputs[0], of.output);
-        let len = output.len();
-        let output = Disjoint::new(output);
-        self.threads.each(len.div_ceil(TILE), |_, tile| {
-            let range = tile_range(tile, TILE, len);
-            // SAFETY: each tile has its own range.
-            let output = unsafe { output.part(range.clone()) };
+        self.threads.each_chunk(output, TILE, |_, range, output| {
             if input.is_empty() {
                 output.iter_mut().for_each(|y| *y = C::value(*y));
             } else {
@@ -99,12 +94,8 @@ impl<C: Curve> Head for Activation<C> {
 
     fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
         let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
-        let (len, from) = (of.d_output.len(), if C::FROM_INPUT { of.inputs[0] } else { of.output });
-        let d_input = Disjoint::new(d_input);
-        self.threads.each(len.div_ceil(TILE), |_, tile| {
-            let range = tile_range(tile, TILE, len);
-            // SAFETY: each tile has its own range.
-            let d_input = unsafe { d_input.part(range.clone()) };
+        let from = if C::FROM_INPUT { of.inputs[0] } else { of.output };
+        self.threads.each_chunk(d_input, TILE, |_, range, d_input| {
             wide(
                 #[inline(always)]
                 || {

@@ -14,7 +14,7 @@ use super::threads::{Disjoint, Threads, tile_range};
 use super::{Forward, Gradients, Head, Mode, Wanted, only};
 use crate::simd::{put, sum, sum_pairs, wide};
 use crate::workspace::Workspace;
-use sums::{slopes, squares, sums};
+use sums::{slopes, sums};
 
 /// Channels of one tile where planes are smaller than a cache line, so that tiles do not share lines.
 const SMALL: usize = 16;
@@ -67,11 +67,7 @@ impl BatchNorm {
         match (self.layout, mean) {
             (Layout::Planes, None) => *total += f64::from(sum(xs, |x| x)),
             (Layout::Planes, Some(mean)) => *total += f64::from(sum(xs, |x| (x - mean) * (x - mean))),
-            (Layout::Sixteens, mean) => {
-                let xs = lines(xs);
-                let of_planes = mean.map_or_else(|| sums(xs), |mean| squares(xs, mean));
-                of_planes.iter().for_each(|sum| *total += f64::from(*sum));
-            }
+            (Layout::Sixteens, mean) => sums(lines(xs), mean).iter().for_each(|sum| *total += f64::from(*sum)),
         }
     }
 }

@@ -342,18 +342,14 @@ impl Head for Convolution {
             }
         });
         if let Some((d_parameters, accumulate)) = of.d_parameters {
-            let count = d_parameters.len();
-            let d_parameters = Disjoint::new(d_parameters);
-            self.threads.each(count.div_ceil(SUM_TILE), |_, tile| {
-                let range = tile_range(tile, SUM_TILE, count);
-                // SAFETY: each tile has its own range, and segments lie behind each other.
+            self.threads.each_chunk(d_parameters, SUM_TILE, |_, range, d_parameters| {
+                // SAFETY: each chunk has its own range, and segments lie behind each other.
                 let part = |segment: usize| unsafe {
                     shared_partial.part(segment * per_segment + range.start..segment * per_segment + range.end)
                 };
                 let sum = part(0);
                 (1..segments).for_each(|segment| merge(sum, part(segment), true));
-                // SAFETY: each tile has its own range.
-                merge(unsafe { d_parameters.part(range.clone()) }, sum, accumulate);
+                merge(d_parameters, sum, accumulate);
             });
         }
     }

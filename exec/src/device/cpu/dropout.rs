@@ -52,14 +52,13 @@ impl Head for Dropout {
         }
         let (size, factor, draw) = (self.size, self.factor(), self.draw);
         let below = (f64::from(self.rate) * 2f64.powi(32)) as u32;
-        let samples = output.len() / size;
         self.kept.resize(self.kept.len().max(output.len()), 1);
         let places = &self.places;
-        let (kept, output) = (Disjoint::new(&mut self.kept), Disjoint::new(output));
-        self.threads.each(samples, |_, sample| {
-            let range = sample * size..(sample + 1) * size;
-            // SAFETY: one sample per tile.
-            let (kept, output) = unsafe { (kept.part(range.clone()), output.part(range.clone())) };
+        let kept = Disjoint::new(&mut self.kept);
+        self.threads.each_chunk(output, size, |_, range, output| {
+            let sample = range.start / size;
+            // SAFETY: one sample per chunk.
+            let kept = unsafe { kept.part(range.clone()) };
             let place = places.get(sample).copied().unwrap_or(draw.first + sample as u64);
             let mut random = stream_within(draw.seed, Purpose::Dropout, place, draw.layer.into());
             random.set_word_pos(draw.offset.into());
@@ -76,11 +75,7 @@ impl Head for Dropout {
     fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
         let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
         let (size, factor, kept) = (self.size, self.factor(), &self.kept);
-        let d_input = Disjoint::new(d_input);
-        self.threads.each(of.d_output.len() / size, |_, sample| {
-            let range = sample * size..(sample + 1) * size;
-            // SAFETY: one sample per tile.
-            let d_input = unsafe { d_input.part(range.clone()) };
+        self.threads.each_chunk(d_input, size, |_, range, d_input| {
             let all = of.d_output[range.clone()].iter().zip(&kept[range]);
             put(d_input, accumulate, all.map(|(d, kept)| if *kept == 1 { factor * *d } else { 0.0 }));
         });

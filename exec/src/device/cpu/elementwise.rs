@@ -50,15 +50,11 @@ impl Sum {
 impl Head for Sum {
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let Forward { inputs, output, .. } = of;
-        let (len, in_place) = (output.len(), inputs.iter().any(|input| input.is_empty()));
+        let in_place = inputs.iter().any(|input| input.is_empty());
         if in_place && inputs.len() == 1 && !self.relu {
             return;
         }
-        let output = Disjoint::new(output);
-        self.threads.each(len.div_ceil(TILE), |_, tile| {
-            let range = tile_range(tile, TILE, len);
-            // SAFETY: each tile has its own range.
-            let output = unsafe { output.part(range.clone()) };
+        self.threads.each_chunk(output, TILE, |_, range, output| {
             let mut others = inputs.iter().filter(|input| !input.is_empty()).map(|input| &input[range.clone()]);
             if let (false, Some(first)) = (in_place, others.clone().next()) {
                 output.copy_from_slice(first);
@@ -125,11 +121,8 @@ impl Head for Concat {
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let Forward { inputs, output, .. } = of;
         let out: usize = self.sizes.iter().sum();
-        let samples = output.len() / out;
-        let output = Disjoint::new(output);
-        self.threads.each(samples, |_, sample| {
-            // SAFETY: one sample per tile.
-            let mut rest = unsafe { output.part(sample * out..(sample + 1) * out) };
+        self.threads.each_chunk(output, out, |_, range, mut rest| {
+            let sample = range.start / out;
             for (input, size) in inputs.iter().zip(&self.sizes) {
                 let (part, behind) = rest.split_at_mut(*size);
                 part.copy_from_slice(&input[sample * size..(sample + 1) * size]);
@@ -143,11 +136,8 @@ impl Head for Concat {
         let mut start = 0;
         for (d_input, size) in of.d_inputs.iter_mut().zip(&self.sizes) {
             if let Some((d_input, accumulate)) = d_input {
-                let d_input = Disjoint::new(d_input);
-                self.threads.each(of.d_output.len() / out, |_, sample| {
-                    let from = sample * out + start;
-                    // SAFETY: one sample per tile.
-                    let d_input = unsafe { d_input.part(sample * size..(sample + 1) * size) };
+                self.threads.each_chunk(d_input, *size, |_, range, d_input| {
+                    let from = range.start / size * out + start;
                     merge(d_input, &of.d_output[from..from + size], *accumulate);
                 });
             }

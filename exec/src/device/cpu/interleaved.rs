@@ -14,7 +14,7 @@ use super::layout::{Fit, Layout, SIDE_BY_SIDE as IMAGES, lines};
 use super::register_tiles::{CHANNELS, Offsets};
 use super::side_by_side::spread;
 use super::tail::Tail;
-use super::threads::{Disjoint, Threads};
+use super::threads::Threads;
 use super::transpose::side_by_side;
 use super::window::Window;
 use super::winograd::Winograd;
@@ -155,11 +155,9 @@ impl Interleaved {
 
     fn interleave(&self, input: &[f32], images: &mut [Sixteen]) {
         let (in_size, in_plane) = (self.sizes().0, self.window.input_size());
-        let images = Disjoint::new(images);
-        self.threads.each(self.channels, |_, channel| {
-            let plane = self.padded.0 * self.padded.1;
-            // SAFETY: channels belong to one tile.
-            let target = unsafe { images.part(channel * plane..(channel + 1) * plane) };
+        let plane = self.padded.0 * self.padded.1;
+        self.threads.each_chunk(images, plane, |_, range, target| {
+            let channel = range.start / plane;
             self.clear_border(target);
             match self.input {
                 Layout::Planes => side_by_side(input, in_size, channel * in_plane, &self.inside, target),

@@ -3,15 +3,14 @@
 //! Convolutions of whole sixteens work on sixteen images at once ([`super::interleaved`]); where their neighbours can too, the
 //! tensors between them stay so, and nobody turns them. Every result is the same to the bit either way.
 
-use super::Kernel;
 use crate::workspace::Sixteen;
 
 /// Samples side by side.
-pub const SIDE_BY_SIDE: usize = 16;
+pub(crate) const SIDE_BY_SIDE: usize = 16;
 
 /// Where the elements of a tensor `[samples, channels, place]` are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Layout {
+pub(crate) enum Layout {
     /// In this order.
     #[default]
     Planes,
@@ -21,7 +20,7 @@ pub enum Layout {
 
 /// What a kernel asks of the layouts of its inputs and its output, whose gradients lie as they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
+pub(crate) enum Fit {
     /// All in planes.
     Planes,
     /// All the same, whichever it is.
@@ -39,21 +38,6 @@ impl Layout {
             Layout::Planes => 1,
             Layout::Sixteens => SIDE_BY_SIDE,
         }
-    }
-}
-
-impl Kernel {
-    /// What the kernel asks of the layouts of what it reads and writes.
-    pub fn fit(&self) -> Fit {
-        self.head.fit()
-    }
-
-    /// From now on inputs and output, and their gradients, lie so, as [`Kernel::fit`] allows; at first all lie in planes.
-    ///
-    /// # Panics
-    /// When the kernel cannot.
-    pub fn lay(&mut self, input: Layout, output: Layout) {
-        self.head.lay(input, output);
     }
 }
 

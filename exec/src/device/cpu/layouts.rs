@@ -27,13 +27,13 @@ pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
     // The samples themselves come as they are.
     found[0] = Layout::Planes;
     let demand = |chain: &Chain| {
-        let fit = if let Work::Kernel(kernel) = &chain.work { kernel.fit() } else { Fit::Planes };
+        let fit = if let Work::Kernel(kernel) = &chain.work { kernel.head.fit() } else { Fit::Planes };
         Demand { inputs: chain.inputs.clone(), output: chain.output, fit }
     };
     settle(&mut found, &chains.iter().map(demand).collect::<Vec<_>>());
     for Chain { work, inputs, output, .. } in chains {
         if let (Work::Kernel(kernel), Some(input)) = (work, inputs.first()) {
-            kernel.lay(found[input.index()], found[output.index()]);
+            kernel.head.lay(found[input.index()], found[output.index()]);
         }
     }
 }

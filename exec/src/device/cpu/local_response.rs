@@ -5,10 +5,9 @@
 
 use lockstep_models::{Layer, LocalResponseNorm};
 
-use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
 use super::{Forward, Gradients, Head, Wanted, only};
-use crate::simd::wide;
+use crate::simd::{put, wide};
 use crate::workspace::{Workspace, bytes};
 
 /// The head of such a layer.
@@ -64,13 +63,9 @@ impl Head for LocalResponse {
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let (input, output) = (of.inputs[0], of.output);
         let size = self.channels * self.plane;
-        let samples = output.len() / size;
         let LocalResponseNorm { alpha, beta, k, .. } = self.layer;
-        let output = Disjoint::new(output);
-        self.threads.each(samples, |_, sample| {
-            let range = sample * size..(sample + 1) * size;
-            // SAFETY: one sample per tile.
-            let (xs, ys) = (&input[range.clone()], unsafe { output.part(range) });
+        self.threads.each_chunk(output, size, |_, range, ys| {
+            let xs = &input[range];
             wide(
                 #[inline(always)]
                 || {
@@ -88,15 +83,13 @@ impl Head for LocalResponse {
         let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
         let (plane, size) = (self.plane, self.channels * self.plane);
         let LocalResponseNorm { alpha, beta, k, .. } = self.layer;
-        let samples = of.d_output.len() / size;
         let own = 2 * size + plane;
         let [scratch] = workspace.parts(self.workspace());
-        let (places, d_input) = (Disjoint::new(scratch), Disjoint::new(d_input));
-        self.threads.each(samples, |worker, sample| {
-            let range = sample * size..(sample + 1) * size;
-            let (xs, ys, ds) = (&of.inputs[0][range.clone()], &of.output[range.clone()], &of.d_output[range.clone()]);
-            // SAFETY: a worker's scratch is its own, one sample per tile.
-            let (scratch, d_xs) = unsafe { (places.part(worker * own..(worker + 1) * own), d_input.part(range)) };
+        let places = Disjoint::new(scratch);
+        self.threads.each_chunk(d_input, size, |worker, range, d_xs| {
+            let (xs, ys, ds) = (&of.inputs[0][range.clone()], &of.output[range.clone()], &of.d_output[range]);
+            // SAFETY: a worker's scratch is its own.
+            let scratch = unsafe { places.part(worker * own..(worker + 1) * own) };
             let (powers, rest) = scratch.split_at_mut(size);
             let (ratios, d_plane) = rest.split_at_mut(size);
             wide(
@@ -117,10 +110,11 @@ impl Head for LocalResponse {
                         let part = channel * plane..(channel + 1) * plane;
                         self.sum(channel, ratios, |ratio| ratio, d_plane);
                         let known = ds[part.clone()].iter().zip(&xs[part.clone()]).zip(&powers[part]);
-                        for (d_x, ((d, x), power)) in d_plane.iter_mut().zip(known) {
-                            *d_x = *d * *power - 2.0 * alpha * beta * *x * *d_x;
-                        }
-                        merge(target, d_plane, accumulate);
+                        let slopes = d_plane.iter().zip(known);
+                        let slope = |(sum, ((d, x), power)): (&f32, ((&f32, &f32), &f32))| {
+                            *d * *power - 2.0 * alpha * beta * *x * *sum
+                        };
+                        put(target, accumulate, slopes.map(slope));
                     }
                 },
             );

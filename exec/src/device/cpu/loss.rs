@@ -3,8 +3,7 @@
 use lockstep_models::Layer;
 
 use super::Loss;
-use super::elementwise::merge;
-use crate::simd::wide;
+use crate::simd::{put, wide};
 
 /// How scores become probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +34,6 @@ pub struct CrossEntropy {
     labels: Vec<u32>,
     /// The loss of each sample of the last forward pass.
     losses: Vec<f64>,
-    scratch: Vec<f32>,
 }
 
 impl CrossEntropy {
@@ -55,7 +53,6 @@ impl CrossEntropy {
             probabilities: Vec::with_capacity(classes * samples),
             labels: Vec::with_capacity(samples),
             losses: Vec::with_capacity(samples),
-            scratch: vec![0.0; classes],
         }
     }
 
@@ -98,12 +95,12 @@ impl CrossEntropy {
         assert_eq!(d_logits.len(), self.probabilities.len(), "the gradient of the last forward pass");
         let rows = self.probabilities.chunks_exact(self.classes).zip(&self.labels);
         for ((row, label), target) in rows.zip(d_logits.chunks_exact_mut(self.classes)) {
+            let label = *label as usize;
+            let slope = |(class, p): (usize, &f32)| if class == label { (*p - 1.0) * scale } else { *p * scale };
             wide(
                 #[inline(always)]
-                || self.scratch.iter_mut().zip(row).for_each(|(d, p)| *d = *p * scale),
+                || put(target, accumulate, row.iter().enumerate().map(slope)),
             );
-            self.scratch[*label as usize] = (row[*label as usize] - 1.0) * scale;
-            merge(target, &self.scratch, accumulate);
         }
     }
 }

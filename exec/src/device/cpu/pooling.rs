@@ -7,7 +7,7 @@ use lockstep_models::{Layer, Pool2d, PoolKind, Shape};
 use super::elementwise::merge;
 use super::layout::{Fit, Layout};
 use super::tail::{Tail, max_forward};
-use super::threads::{Disjoint, Threads, tile_range};
+use super::threads::{Disjoint, Threads};
 use super::window::Window;
 use super::{Forward, Gradients, Head, Wanted, only};
 use crate::simd::{sum, wide};
@@ -86,16 +86,12 @@ impl Head for Pooling {
         }
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
-        let planes = output.len() / out_plane;
         self.best.resize(self.best.len().max(if kind == Kind::Max { output.len() } else { 0 }), 0);
-        let (output, best) = (Disjoint::new(output), Disjoint::new(&mut self.best));
-        self.threads.each(planes.div_ceil(tile_planes), |_, tile| {
-            let range = tile_range(tile, tile_planes, planes);
-            let outputs = range.start * out_plane..range.end * out_plane;
-            // SAFETY: planes belong to one tile.
-            let (output, best) =
-                unsafe { (output.part(outputs.clone()), best.part(if kind == Kind::Max { outputs } else { 0..0 })) };
-            let input = &input[range.start * in_plane..range.end * in_plane];
+        let best = Disjoint::new(&mut self.best);
+        self.threads.each_chunk(output, tile_planes * out_plane, |_, outputs, output| {
+            let input = &input[outputs.start / out_plane * in_plane..outputs.end / out_plane * in_plane];
+            // SAFETY: as chunks lie apart, these do.
+            let best = unsafe { best.part(if kind == Kind::Max { outputs } else { 0..0 }) };
             wide(
                 #[inline(always)]
                 || {
@@ -119,18 +115,13 @@ impl Head for Pooling {
         }
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
-        let planes = of.d_output.len() / out_plane;
         let tail = Tail { relu: false, pool: Some(window) };
         let [scratch] = workspace.parts(self.workspace());
-        let (scratch, best, d_input) = (Disjoint::new(scratch), &self.best, Disjoint::new(d_input));
-        self.threads.each(planes.div_ceil(tile_planes), |worker, tile| {
-            let range = tile_range(tile, tile_planes, planes);
-            // SAFETY: a worker's scratch is its own, planes belong to one tile.
-            let (d_plane, d_input) = unsafe {
-                let d_input = d_input.part(range.start * in_plane..range.end * in_plane);
-                (scratch.part(worker * in_plane..(worker + 1) * in_plane), d_input)
-            };
-            for (plane, d_input) in range.zip(d_input.chunks_exact_mut(in_plane)) {
+        let (scratch, best) = (Disjoint::new(scratch), &self.best);
+        self.threads.each_chunk(d_input, tile_planes * in_plane, |worker, inputs, d_input| {
+            // SAFETY: a worker's scratch is its own.
+            let d_plane = unsafe { scratch.part(worker * in_plane..(worker + 1) * in_plane) };
+            for (plane, d_input) in (inputs.start / in_plane..).zip(d_input.chunks_exact_mut(in_plane)) {
                 let part = plane * out_plane..(plane + 1) * out_plane;
                 let d_output = &of.d_output[part.clone()];
                 wide(

@@ -68,6 +68,22 @@ impl Threads {
             take(0);
         }
     }
+
+    /// Calls `work(worker, range, chunk)` for each chunk of `size` elements, the last one shorter, with its range of them all.
+    pub(crate) fn each_chunk<T: Send>(
+        &self,
+        of: &mut [T],
+        size: usize,
+        work: impl Fn(usize, Range<usize>, &mut [T]) + Sync,
+    ) {
+        let len = of.len();
+        let all = Disjoint::new(of);
+        self.each(len.div_ceil(size), |worker, tile| {
+            let range = tile_range(tile, size, len);
+            // SAFETY: chunks lie apart.
+            work(worker, range.clone(), unsafe { all.part(range) });
+        });
+    }
 }
 
 /// A slice of which several tiles write parts that do not overlap.

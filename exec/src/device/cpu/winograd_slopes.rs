@@ -19,15 +19,9 @@ pub(crate) fn input_row(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut
         has_sixteens() && plane.len() == tile.plane() && row < ROWS && (ROWS - 1) * step < target.len(),
         "a tile of this plane"
     );
+    let rows = [avx512::input_row::<0>, avx512::input_row::<1>, avx512::input_row::<2>, avx512::input_row::<3>];
     // SAFETY: the processor has AVX-512, and the lengths were asserted.
-    unsafe {
-        match row {
-            0 => avx512::input_row::<0>(plane, tile, target, step),
-            1 => avx512::input_row::<1>(plane, tile, target, step),
-            2 => avx512::input_row::<2>(plane, tile, target, step),
-            _ => avx512::input_row::<3>(plane, tile, target, step),
-        }
-    }
+    unsafe { rows[row](plane, tile, target, step) };
 }
 
 /// `target[x · step]` = (A d Aᵀ)[row][x] of the gradients d of the outputs of `tile`.
@@ -36,15 +30,10 @@ pub(crate) fn gradient_row(plane: &[Sixteen], tile: &Tile, row: usize, target: &
         has_sixteens() && plane.len() == tile.plane() && row < ROWS && (ROWS - 1) * step < target.len(),
         "a tile of this plane"
     );
+    let rows =
+        [avx512::gradient_row::<0>, avx512::gradient_row::<1>, avx512::gradient_row::<2>, avx512::gradient_row::<3>];
     // SAFETY: the processor has AVX-512, and the lengths were asserted.
-    unsafe {
-        match row {
-            0 => avx512::gradient_row::<0>(plane, tile, target, step),
-            1 => avx512::gradient_row::<1>(plane, tile, target, step),
-            2 => avx512::gradient_row::<2>(plane, tile, target, step),
-            _ => avx512::gradient_row::<3>(plane, tile, target, step),
-        }
-    }
+    unsafe { rows[row](plane, tile, target, step) };
 }
 
 /// `sums[o · 4 + c] += Σ_t,image gradients[t][o] · inputs[t][c]` for four output and four input channels.

@@ -4,37 +4,20 @@
 use crate::simd::{has_sixteens, sums_of_sixteen};
 use crate::workspace::Sixteen;
 
-/// Σ x of each plane.
-pub(super) fn sums(xs: &[Sixteen]) -> [f32; 16] {
+/// Σ x of each plane, or, from a mean, Σ (x − mean)².
+pub(super) fn sums(xs: &[Sixteen], mean: Option<f32>) -> [f32; 16] {
     #[cfg(target_arch = "x86_64")]
     if has_sixteens() {
         // SAFETY: the processor has AVX-512.
-        return unsafe { avx512::sums(xs) };
+        return unsafe { avx512::sums(xs, mean) };
     }
-    sums_slowly(xs)
+    sums_slowly(xs, mean)
 }
 
-fn sums_slowly(xs: &[Sixteen]) -> [f32; 16] {
-    let [sums] = sums_of_sixteen(xs.len(), |place, image| [xs[place].0[image]]);
+fn sums_slowly(xs: &[Sixteen], mean: Option<f32>) -> [f32; 16] {
+    let term = |x: f32| mean.map_or(x, |mean| (x - mean) * (x - mean));
+    let [sums] = sums_of_sixteen(xs.len(), |place, image| [term(xs[place].0[image])]);
     sums
-}
-
-/// Σ (x − mean)² of each plane.
-pub(super) fn squares(xs: &[Sixteen], mean: f32) -> [f32; 16] {
-    #[cfg(target_arch = "x86_64")]
-    if has_sixteens() {
-        // SAFETY: the processor has AVX-512.
-        return unsafe { avx512::squares(xs, mean) };
-    }
-    squares_slowly(xs, mean)
-}
-
-fn squares_slowly(xs: &[Sixteen], mean: f32) -> [f32; 16] {
-    let [squares] = sums_of_sixteen(xs.len(), |place, image| {
-        let distance = xs[place].0[image] - mean;
-        [distance * distance]
-    });
-    squares
 }
 
 /// Σ d · (x − mean) and Σ d of each plane; with a scale and a shift d is 0 where (x − mean) · scale + shift was rectified.
@@ -128,23 +111,20 @@ mod avx512 {
     /// # Safety
     /// The processor has AVX-512.
     #[target_feature(enable = "avx512f,avx512vl")]
-    pub(super) unsafe fn sums(xs: &[Sixteen]) -> [f32; 16] {
+    pub(super) unsafe fn sums(xs: &[Sixteen], mean: Option<f32>) -> [f32; 16] {
         // SAFETY: places are below the length.
-        let [sums] = in_lanes(xs.len(), |place| [unsafe { load(xs, place) }]);
+        let of = |place| unsafe { load(xs, place) };
+        let [sums] = match mean {
+            None => in_lanes(xs.len(), |place| [of(place)]),
+            Some(mean) => {
+                let mean = _mm512_set1_ps(mean);
+                in_lanes(xs.len(), |place| {
+                    let distance = _mm512_sub_ps(of(place), mean);
+                    [_mm512_mul_ps(distance, distance)]
+                })
+            }
+        };
         sums
-    }
-
-    /// # Safety
-    /// The processor has AVX-512.
-    #[target_feature(enable = "avx512f,avx512vl")]
-    pub(super) unsafe fn squares(xs: &[Sixteen], mean: f32) -> [f32; 16] {
-        let mean = _mm512_set1_ps(mean);
-        let [squares] = in_lanes(xs.len(), |place| {
-            // SAFETY: places are below the length.
-            let distance = _mm512_sub_ps(unsafe { load(xs, place) }, mean);
-            [_mm512_mul_ps(distance, distance)]
-        });
-        squares
     }
 
     /// # Safety
@@ -195,8 +175,9 @@ mod tests {
                 (0..places).map(|at| Sixteen(std::array::from_fn(|image| value(at * 16 + image)))).collect()
             };
             let (xs, ds) = (numbers(1), numbers(2));
-            assert_eq!(bits([sums(&xs)]), bits([sums_slowly(&xs)]), "{places} places");
-            assert_eq!(bits([squares(&xs, 0.3)]), bits([squares_slowly(&xs, 0.3)]), "{places} places");
+            for mean in [None, Some(0.3)] {
+                assert_eq!(bits([sums(&xs, mean)]), bits([sums_slowly(&xs, mean)]), "{places} places");
+            }
             for rectified in [None, Some((-0.7, 0.2))] {
                 let slow = slopes_slowly(&ds, &xs, 0.3, rectified);
                 assert_eq!(bits(slopes(&ds, &xs, 0.3, rectified)), bits(slow), "{places} places");

@@ -72,11 +72,8 @@ impl Interleaved {
         if !self.tail.relu && !self.bias {
             return;
         }
-        let output = Disjoint::new(output);
-        self.threads.each(self.out_channels, |_, channel| {
-            // SAFETY: a channel belongs to one tile.
-            let plane = unsafe { output.part(channel * self.out_plane..(channel + 1) * self.out_plane) };
-            let bias = self.bias_of(channel, parameters);
+        self.threads.each_chunk(output, self.out_plane, |_, range, plane| {
+            let bias = self.bias_of(range.start / self.out_plane, parameters);
             wide(
                 #[inline(always)]
                 || {

@@ -36,7 +36,7 @@ fn in_planes(tensor: &mut [Sixteen], elements: usize, layout: Layout) -> Vec<u32
 
 /// A training pass with these layouts; gradients towards the inputs are added to ones when `accumulate`.
 fn pass(kernel: &mut Kernel, data: &Data, samples: usize, layouts: (Layout, Layout), accumulate: bool) -> Pass {
-    kernel.lay(layouts.0, layouts.1);
+    kernel.head.lay(layouts.0, layouts.1);
     let sizes: Vec<usize> = data.inputs.iter().map(|input| input.len() / samples).collect();
     let out = data.d_output.len() / samples;
     let mut inputs: Vec<Vec<Sixteen>> =
@@ -68,7 +68,7 @@ fn check(layers: &[Layer], inputs: &[Shape], samples: usize) {
         layers.iter().zip(&shapes).map(|(layer, inputs)| ChainLayer { layer, inputs }).collect();
     let kernel = |threads: usize| Kernel::new(&members, samples, &Threads::new(threads).expect("a few threads"));
     let (planes, sixteens) = (Layout::Planes, Layout::Sixteens);
-    let others: &[(Layout, Layout)] = match kernel(1).fit() {
+    let others: &[(Layout, Layout)] = match kernel(1).head.fit() {
         Fit::Free => &[(sixteens, sixteens), (sixteens, planes), (planes, sixteens)],
         Fit::Alike => &[(sixteens, sixteens)],
         Fit::PlanesBehind => &[(sixteens, planes)],
