@@ -26,7 +26,7 @@ impl Arena {
     /// An arena that holds `values`.
     pub fn new(mut values: Vec<f32>) -> Arena {
         let (start, elements) = (values.as_mut_ptr(), values.len());
-        // SAFETY: a vector's elements stay where they are when it is moved, and nobody uses this one any more.
+        // SAFETY: a vector's elements stay where they are when it is moved, and this one is only kept.
         unsafe { Arena::over(start, elements, Box::new(values)) }
     }
 

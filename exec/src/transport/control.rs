@@ -119,7 +119,7 @@ pub fn swap<T: Transport + ?Sized>(
     pass(end, Some((to, words(value).to_vec())), Some((from, 2)), kind).map(|words| self::value(&words))
 }
 
-/// On rank 0 what it and ranks 1 to `ranks` − 1 give, as many elements each; the others give theirs away.
+/// The values of ranks 0 to `ranks` − 1, as many of each, on rank 0; the others send theirs and get nothing.
 ///
 /// # Errors
 /// When the job is over.

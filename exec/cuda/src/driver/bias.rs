@@ -1,7 +1,5 @@
 //! Biases by the project's own kernel, where cuDNN or cuBLASLt does not add them: in place, with a ReLU or without.
 
-use lockstep_models::Precision;
-
 use crate::argument::{Activation, Bf16, Scalar, View, ViewMut};
 use crate::command::{Convolve, Multiply};
 use crate::kernel::{Call, Launch};
@@ -16,8 +14,7 @@ pub(super) fn of_channels(of: &Convolve) -> Option<Call> {
     let plane = shape.height * shape.width;
     // Where channels lie last, each pixel is a sample of one place.
     let (samples, plane) = if of.of.channels_last { (samples * plane, 1) } else { (samples, plane) };
-    let scalar = if of.of.precision == Precision::Bf16 { Scalar::Bf16 } else { Scalar::F32 };
-    Some(affine(scalar, of.result, of.bias?, (samples, shape.channels, plane), of.rectified))
+    Some(affine(Scalar::of(of.of.precision), of.result, of.bias?, (samples, shape.channels, plane), of.rectified))
 }
 
 /// That of a product's columns, if it has one.

@@ -3,7 +3,7 @@
 use lockstep_models::Layer;
 
 use super::head::{Head, Wanted};
-use super::pass::{Forward, Gradients, size};
+use super::pass::{Forward, Gradients};
 use super::script::{Script, count};
 use crate::Activation;
 use crate::kernel::kernels;
@@ -17,7 +17,7 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
         let sizes = of.inputs.iter().map(|input| input.channels.into()).collect();
         return Some(Box::new(Concat { sizes, rows: of.image().plane }));
     }
-    Some(Box::new(Concat { sizes: of.inputs.iter().copied().map(size).collect(), rows: 1 }))
+    Some(Box::new(Concat { sizes: of.inputs.iter().map(|shape| shape.elements()).collect(), rows: 1 }))
 }
 
 /// Inputs side by side along channels.

@@ -8,7 +8,7 @@ use lockstep_models::{Conv2d, Layer, Shape};
 
 use super::head::{Head, Wanted};
 use super::image::Image;
-use super::pass::{Forward, Gradients, own, size};
+use super::pass::{Forward, Gradients, own};
 use super::pooling::{MaxPoolBackward, MaxPoolForward, Window};
 use super::script::{Script, count};
 use super::slopes;
@@ -34,7 +34,7 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
     });
     let pool = behind.map(|(layer, pooled)| {
         let inner = Image::new(output, channels_last).planes(1).1;
-        let best = own(of.space, u64::from(samples) * size(pooled));
+        let best = own(of.space, u64::from(samples) * pooled.elements());
         Pool { window: Window::of(layer, output, pooled).inner(inner), output: pooled, best }
     });
     let relu = of.rest.len() > usize::from(pool.is_some());
@@ -81,7 +81,7 @@ impl<A: Activation> Convolution<A> {
         let d_biases = d_biases.map(|(all, accumulate)| (all.part(behind), accumulate));
         let y = self.relu.then_some(of.output);
         if let Some(Pool { window, output, best }) = &self.pool {
-            let d_x = script.take(u64::from(samples) * size(self.sizes.output));
+            let d_x = script.take(u64::from(samples) * self.sizes.output.elements());
             script.launch(&MaxPoolBackward {
                 d_y: of.d_output,
                 y,
@@ -116,7 +116,7 @@ impl<A: Activation> Head<A> for Convolution<A> {
         let biases = self.bias.then(|| of.parameters.part(weights..self.parameters()));
         let w = self.weights.forward(of.parameters.part(0..weights), script);
         let products = match &self.pool {
-            Some(_) => script.take(u64::from(samples) * size(self.sizes.output)),
+            Some(_) => script.take(u64::from(samples) * self.sizes.output.elements()),
             None => output,
         };
         let plain = self.pass(samples, ConvolutionPass::Forward, input.address(), w, products.address());

@@ -4,7 +4,7 @@ use lockstep_models::{Layer, Precision, Shape};
 
 use super::head::{Head, Wanted};
 use super::image::Image;
-use super::pass::{Forward, Gradients, size};
+use super::pass::{Forward, Gradients};
 use super::script::{Script, count};
 use super::slopes;
 use super::weights::Weights;
@@ -17,7 +17,7 @@ kernels! {}
 /// The head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::Dense(layer) = of.layer else { return None };
-    let (inputs, outputs) = (count(size(of.inputs[0])), layer.out_features);
+    let (inputs, outputs) = (count(of.inputs[0].elements()), layer.out_features);
     let weights = Weights::new((1, outputs, inputs), false, of.space);
     let (bias, relu, precision) = (layer.bias, of.is_rectified(), of.form.precision);
     Some(Box::new(Dense { inputs, outputs, weights, bias, relu, precision }))

@@ -4,7 +4,7 @@ use lockstep_exec::device::{Draw, Mode};
 use lockstep_models::Layer;
 
 use super::head::{Head, Wanted};
-use super::pass::{Forward, Gradients, own, size};
+use super::pass::{Forward, Gradients, own};
 use super::script::{Script, count};
 use crate::kernel::{Source, kernels, product, source};
 use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
@@ -65,7 +65,7 @@ kernels! {
 /// The head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::Dropout(layer) = of.layer else { return None };
-    let size = count(size(of.inputs[0]));
+    let size = count(of.inputs[0].elements());
     // As many sixteens as a sample can have a part of, wherever its numbers begin.
     let kept = own(of.space, u64::from(of.samples) * blocks_of_draws(15, size));
     Some(Box::new(Dropout { rate: layer.rate, size, kept, draw: Draw::default(), places: View::new(0, 0) }))

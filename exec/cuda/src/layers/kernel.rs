@@ -5,7 +5,7 @@ use lockstep_models::Layer;
 
 use super::head::{Head, Wanted};
 use super::made;
-use super::pass::{Form, Forward, Gradients, Space, size};
+use super::pass::{Form, Forward, Gradients, Space};
 use super::script::Script;
 use super::sum::Sum;
 use super::turning::Turning;
@@ -26,7 +26,7 @@ impl<A: Activation> Kernel<A> {
     /// Whether kernels can number the elements of a batch's tensors, each of which must be below 2³²: else it must be smaller.
     pub fn fits(chain: &[ChainLayer<'_>], samples: u32) -> bool {
         let tensors = chain.iter().flat_map(|member| member.inputs.iter().copied().chain([output_of(member)]));
-        tensors.map(size).all(|elements| elements.saturating_mul(samples.into()) < 1 << 32)
+        tensors.map(|shape| shape.elements()).all(|elements| elements.saturating_mul(samples.into()) < 1 << 32)
     }
 
     /// A kernel for `chain`, which must be one that [`cpu::Kernel::fuses`] and whose shapes fit, and batches of up to `samples`.
@@ -50,8 +50,8 @@ impl<A: Activation> Kernel<A> {
         let mut kernel = Kernel {
             turning: Turning::of(chain, &computing, form, head.draws()),
             head,
-            inputs: chain[0].inputs.iter().copied().map(size).collect(),
-            output: size(output_of(&chain[chain.len() - 1])),
+            inputs: chain[0].inputs.iter().map(|shape| shape.elements()).collect(),
+            output: output_of(&chain[chain.len() - 1]).elements(),
             samples,
             scratch_bytes: 0,
         };

@@ -74,11 +74,6 @@ pub(super) fn own<T>(space: &mut dyn Space, elements: u64) -> ViewMut<T> {
     ViewMut::new(space.take(elements * size_of::<T>() as u64), elements)
 }
 
-/// Elements of a sample.
-pub(super) fn size(shape: Shape) -> u64 {
-    shape.elements()
-}
-
 /// Whether the order of its elements depends on where channels lie.
 pub(super) fn is_image(shape: Shape) -> bool {
     shape.channels > 1 && shape.height * shape.width > 1

@@ -7,7 +7,7 @@ use lockstep_models::{Layer, Pool2d, PoolKind, Shape};
 
 use super::head::{Head, Wanted};
 use super::image::Image;
-use super::pass::{Forward, Gradients, own, size};
+use super::pass::{Forward, Gradients, own};
 use super::script::Script;
 use crate::kernel::{Source, kernels, product, source};
 use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
@@ -152,7 +152,7 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
         Layer::Pool2d(layer) => {
             let window = Window::of(layer, of.inputs[0], of.output).inner(of.image().planes(1).1);
             match layer.kind {
-                PoolKind::Max => Kind::Max(window, own(of.space, u64::from(of.samples) * size(of.output))),
+                PoolKind::Max => Kind::Max(window, own(of.space, u64::from(of.samples) * of.output.elements())),
                 PoolKind::Average => Kind::Average(window),
             }
         }

@@ -91,7 +91,7 @@ impl Offsets {
     }
 }
 
-mod avx512 {
+pub(crate) mod avx512 {
     //! The loops in registers; their callers have asserted all lengths.
 
     use std::arch::x86_64::{
@@ -106,7 +106,7 @@ mod avx512 {
     /// `place` is inside the slice that `start` points to.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
-    unsafe fn load(start: *const Sixteen, place: usize) -> __m512 {
+    pub(crate) unsafe fn load(start: *const Sixteen, place: usize) -> __m512 {
         // SAFETY: as the caller promises; `Sixteen` is aligned to 64 bytes.
         unsafe { _mm512_load_ps(start.add(place).cast()) }
     }

@@ -48,11 +48,12 @@ mod avx512 {
     //! The same in registers; the callers have asserted all lengths.
 
     use std::arch::x86_64::{
-        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_load_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
-        _mm512_store_ps, _mm512_storeu_ps, _mm512_sub_ps,
+        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_store_ps,
+        _mm512_storeu_ps, _mm512_sub_ps,
     };
     use std::array::from_fn;
 
+    use super::super::register_tiles::avx512::load;
     use super::super::transpose::avx512::transposed;
     use super::super::winograd_tiles::avx512::input;
     use super::{CHANNELS, ROWS, Sixteen, Tile};
@@ -126,11 +127,9 @@ mod avx512 {
         step: usize,
     ) {
         let starts = tile.outputs();
-        let load = |start: usize, x: usize| {
-            // SAFETY: the outputs of a tile are inside its plane; `Sixteen` is aligned to 64 bytes.
-            unsafe { _mm512_load_ps(plane.as_ptr().add(start + x).cast()) }
-        };
-        let columns: [__m512; 2] = from_fn(|x| of_two::<ROW>([load(starts[0], x), load(starts[1], x)]));
+        // SAFETY: the outputs of a tile are inside its plane.
+        let at = |start: usize, x: usize| unsafe { load(plane.as_ptr(), start + x) };
+        let columns: [__m512; 2] = from_fn(|x| of_two::<ROW>([at(starts[0], x), at(starts[1], x)]));
         let row = [of_two::<0>(columns), of_two::<1>(columns), of_two::<2>(columns), of_two::<3>(columns)];
         // SAFETY: 3 · step < target.len().
         unsafe { store(row, target, step) };
@@ -144,9 +143,9 @@ mod avx512 {
         // SAFETY: both have four lines for each tile, sums sixteen elements; `Sixteen` is aligned to 64 bytes.
         unsafe {
             for tile in (0..inputs.len()).step_by(CHANNELS) {
-                let x: [__m512; CHANNELS] = from_fn(|c| _mm512_load_ps(inputs.as_ptr().add(tile + c).cast()));
+                let x: [__m512; CHANNELS] = from_fn(|c| load(inputs.as_ptr(), tile + c));
                 for o in 0..CHANNELS {
-                    let d = _mm512_load_ps(gradients.as_ptr().add(tile + o).cast());
+                    let d = load(gradients.as_ptr(), tile + o);
                     for c in 0..CHANNELS {
                         products[o * CHANNELS + c] = _mm512_fmadd_ps(d, x[c], products[o * CHANNELS + c]);
                     }

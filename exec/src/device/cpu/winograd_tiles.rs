@@ -103,21 +103,13 @@ pub(crate) mod avx512 {
     //! The same in registers; the callers have asserted all lengths.
 
     use std::arch::x86_64::{
-        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_load_ps, _mm512_maskz_load_ps, _mm512_set1_ps,
-        _mm512_setzero_ps, _mm512_store_ps, _mm512_sub_ps,
+        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_maskz_load_ps, _mm512_set1_ps, _mm512_setzero_ps,
+        _mm512_store_ps, _mm512_sub_ps,
     };
     use std::array::from_fn;
 
+    use super::super::register_tiles::avx512::load;
     use super::{CHANNELS, PLACES, Sixteen, Tile};
-
-    /// # Safety
-    /// `place` is inside the slice that `start` points to.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vl")]
-    unsafe fn load(start: *const Sixteen, place: usize) -> __m512 {
-        // SAFETY: as the caller promises; `Sixteen` is aligned to 64 bytes.
-        unsafe { _mm512_load_ps(start.add(place).cast()) }
-    }
 
     /// Input (y, x) of a tile, zero outside of the plane.
     ///

@@ -45,24 +45,16 @@ mod avx512 {
     //! The loops in registers; their callers have asserted all lengths.
 
     use std::arch::x86_64::{
-        __m512, _CMP_NLE_UQ, _mm512_add_ps, _mm512_cmp_ps_mask, _mm512_load_ps, _mm512_maskz_mov_ps, _mm512_mul_ps,
-        _mm512_set1_ps, _mm512_setzero_ps, _mm512_store_ps, _mm512_sub_ps,
+        __m512, _CMP_NLE_UQ, _mm512_add_ps, _mm512_cmp_ps_mask, _mm512_maskz_mov_ps, _mm512_mul_ps, _mm512_set1_ps,
+        _mm512_setzero_ps, _mm512_store_ps, _mm512_sub_ps,
     };
 
+    use super::super::super::register_tiles::avx512::load;
     use super::Sixteen;
     use crate::simd::LANES;
 
     /// Lanes whose sums stay in registers at once.
     const HELD: usize = 8;
-
-    /// # Safety
-    /// `place` is inside.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vl")]
-    unsafe fn load(of: &[Sixteen], place: usize) -> __m512 {
-        // SAFETY: as the caller promises; `Sixteen` is aligned to 64 bytes.
-        unsafe { _mm512_load_ps(of.as_ptr().add(place).cast()) }
-    }
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
@@ -113,7 +105,7 @@ mod avx512 {
     #[target_feature(enable = "avx512f,avx512vl")]
     pub(super) unsafe fn sums(xs: &[Sixteen], mean: Option<f32>) -> [f32; 16] {
         // SAFETY: places are below the length.
-        let of = |place| unsafe { load(xs, place) };
+        let of = |place| unsafe { load(xs.as_ptr(), place) };
         let [sums] = match mean {
             None => in_lanes(xs.len(), |place| [of(place)]),
             Some(mean) => {
@@ -138,7 +130,7 @@ mod avx512 {
     ) -> [[f32; 16]; 2] {
         let mean = _mm512_set1_ps(mean);
         // SAFETY: places are below both lengths.
-        let both = |place: usize| unsafe { (load(ds, place), _mm512_sub_ps(load(xs, place), mean)) };
+        let both = |place: usize| unsafe { (load(ds.as_ptr(), place), _mm512_sub_ps(load(xs.as_ptr(), place), mean)) };
         match rectified {
             None => in_lanes(xs.len(), |place| {
                 let (d, distance) = both(place);
