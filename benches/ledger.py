@@ -13,14 +13,16 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plot
 
-COLOURS = {"simgrid": "#d55e00", "pytorch": "#0072b2", "mpi": "#009e73", "parent": "#777777"}
-NAMES = {"simgrid": "SimGrid", "pytorch": "PyTorch's fastest way", "mpi": "the MPI library", "parent": "the parent commit"}
+COLOURS = {"simgrid": "#d55e00", "pytorch": "#0072b2", "mpi": "#009e73", "parent": "#777777", "commit": "#222222"}
+NAMES = {"simgrid": "SimGrid", "pytorch": "PyTorch's fastest way", "mpi": "the MPI library", "parent": "the parent commit", "commit": "an earlier commit"}
 MARKS = "osD^v"
 
 
 def main(ledger, picture):
     with open(ledger, newline="") as file:
         rows = list(csv.DictReader(file))
+    for row in rows:
+        row["peer"] = row["peer"] if row["peer"] in COLOURS else "commit"
     order = list(COLOURS)
     benches = sorted(dict.fromkeys((row["peer"], row["bench"]) for row in rows), key=lambda key: order.index(key[0]))
     machines = list(dict.fromkeys(row["machine"] for row in rows))
