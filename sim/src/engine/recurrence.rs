@@ -58,7 +58,7 @@ impl Edge {
     }
 
     /// One round: the rank before posted at `post` a block of one of the two lengths.
-    #[inline(always)]
+    #[inline]
     fn round(&self, post: u64, own: State, phase: usize, length: usize) -> State {
         let (wait, flow) = (own.done, self.flow[length]);
         let (begin, there, port) = match self.how {
@@ -82,7 +82,7 @@ impl Edge {
     }
 
     /// A message that is through its port at `port`.
-    #[inline(always)]
+    #[inline]
     fn arrive(&self, flow: u64, own: State, port: u64) -> (u64, u64, u64) {
         let there = own.there.max(port + self.latency) + flow;
         (there.max(own.done), there, port)
