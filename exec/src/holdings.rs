@@ -1,6 +1,6 @@
 //! What a rank holds: its replica or its server's sums, and scratch; it outlives the rank's end of the wires.
 
-use lockstep_models::{Area, Averaging, Buffer, Copy, Layout, Role, Stream};
+use lockstep_models::{Area, Averaging, AxisLayout, Buffer, Copy, Dimension, Role, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
@@ -164,7 +164,7 @@ fn replica_of(setup: &Setup<'_>, role: &Role, rank: u32, declared: Vec<usize>) -
     replica.draw_as(|id| {
         let layer = &sharding.layers[id.index()];
         let features = program.model.node(id).output.elements();
-        let first = if layer.output == Layout::FeatureSplit { u64::from(rank) * features } else { 0 };
+        let first = if layer.output.is(AxisLayout::Split(Dimension::Feature)) { u64::from(rank) * features } else { 0 };
         (layer.origin.0, first)
     });
     Ok(replica)

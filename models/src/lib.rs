@@ -5,6 +5,7 @@
 
 mod augmentation;
 mod averaging;
+mod axis;
 mod buffer;
 mod check;
 mod copy;
@@ -14,6 +15,7 @@ pub mod graph;
 mod held;
 pub mod layer;
 mod layer_id;
+mod layout;
 mod lower;
 pub mod memory;
 mod model;
@@ -36,16 +38,18 @@ mod tuner;
 
 pub use augmentation::Augmentation;
 pub use averaging::{Assignment, Averaging, AveragingRule, References};
+pub use axis::{Axis, AxisSet};
 pub use buffer::{Buffer, Declared};
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
 pub use driver::{Answer, Claim, Decision, Driver, Judge, Judgement, Observation, Target};
-pub use graph::{Graph, Layout};
+pub use graph::Graph;
 pub use layer::{
     BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,
     Scale, Shape, Work,
 };
 pub use layer_id::LayerId;
+pub use layout::{AxisLayout, Dimension, Layout, transition};
 pub use model::{Draft, Gather, Model, Node, Parameter, Piece, ShardLayer, Sharding, node_first, random_model};
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
 pub use partition::Partition;

@@ -17,8 +17,8 @@ use petgraph::visit::EdgeRef;
 use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Averaging, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
-    RankRange, Role, Stream, Task, TaskId, passes,
+    After, Averaging, AxisSet, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
+    RankGroup, RankRange, Role, Stream, Task, TaskId, passes,
 };
 
 use split::{lower as lower_split, lower_table};
@@ -141,13 +141,9 @@ impl Lowering<'_> {
             }
             // One rank's partial sum is the whole sum: its readers wait for whoever made it.
             Work::Collective { .. } if self.job.workers == 1 => return,
-            Work::Collective { collective, range } => {
-                let name = bucket_name(&self.job.model, "allreduce", range);
-                (Op::Exchange(self.exchange(collective, range)), Stream::Exchange, name)
-            }
-            Work::SumOnDevice { range } => {
-                let name = bucket_name(&self.job.model, devices::SUM, range);
-                (Op::Exchange(devices::sum(self.job, range)), Stream::Exchange, name)
+            Work::Collective { collective, axes, range } => {
+                let (verb, exchange) = self.exchange(collective, *axes, range);
+                (Op::Exchange(exchange), Stream::Exchange, bucket_name(&self.job.model, verb, range))
             }
             Work::Update { range } => {
                 let name = bucket_name(&self.job.model, "update", range);
@@ -164,19 +160,23 @@ impl Lowering<'_> {
         self.tasks.push(Task { name, op, stream, after: Vec::new() });
     }
 
-    fn exchange(&self, collective: &Collective, range: &Range<u64>) -> Exchange {
-        Exchange {
-            collective: collective.clone(),
-            algorithm: match collective {
-                Collective::AllReduceOfNodes => devices::across(&self.job.algorithm),
-                _ => self.job.algorithm.clone(),
-            },
+    /// The verb in its name, and the exchange.
+    fn exchange(&self, collective: &Collective, axes: AxisSet, range: &Range<u64>) -> (&'static str, Exchange) {
+        let averaging = self.job.averaging();
+        let references = averaging.and_then(|averaging| averaging.references);
+        let whole = || ("allreduce", collective.clone(), self.job.algorithm.clone());
+        let level = references.and_then(|_| devices::level(axes, &self.job.algorithm));
+        let (verb, collective, algorithm) = level.unwrap_or_else(whole);
+        let exchange = Exchange {
+            collective,
+            algorithm,
             group: 0,
-            buffer: if self.job.averaging().is_some() { Averaging::DIFFERENCES } else { Buffer::Gradients },
+            buffer: if averaging.is_some() { Averaging::DIFFERENCES } else { Buffer::Gradients },
             range: range.clone(),
             chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,
-        }
+        };
+        (verb, exchange)
     }
 
     /// Dependencies between streams; the order inside a stream implies the others.

@@ -20,6 +20,7 @@ use crate::{Layer, LayerId, Shape};
 pub use arbitrary::random_model;
 pub use build::Draft;
 pub use node_first::node_first;
+pub(crate) use node_first::{NODE_AXES, NODE_FIRST};
 pub(crate) use shard::shard;
 pub use shard::{Gather, Piece, ShardLayer, Sharding};
 

@@ -1,33 +1,19 @@
 //! Programs with reference models: a role for each device, whose learners sum their differences among themselves first.
 
-use std::ops::Range;
-
 use lockstep_topology::{Algorithm, Collective, Group};
 
-use crate::{Averaging, AveragingRule, Exchange, Job, Op, RankGroup, RankRange, References, Role};
+use crate::{AveragingRule, Axis, AxisSet, Op, RankGroup, RankRange, References, Role};
 
-/// What the sum on a device is called.
-pub(super) const SUM: &str = "sum-on-device";
-
-/// The sum of a device's differences; [`apart`] says whose.
-pub(super) fn sum(job: &Job, range: &Range<u64>) -> Exchange {
-    Exchange {
-        collective: Collective::AllReduce,
-        // Inside a node a hierarchical method is the same whatever crosses nodes.
-        algorithm: Algorithm::hierarchical(Algorithm::ring()),
-        group: 0,
-        buffer: Averaging::DIFFERENCES,
-        range: range.clone(),
-        chunk: job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
-        window: 0,
-    }
-}
-
-/// The method by which one learner of each device exchanges what they have in common.
-pub(super) fn across(algorithm: &Algorithm) -> Algorithm {
-    match algorithm {
-        nested if nested.by_nodes() => nested.clone(),
-        flat => Algorithm::hierarchical(flat.clone()),
+/// How an allreduce of differences along one of the two axes is done, and its verb; `None` along others. [`apart`] says who
+/// meets.
+pub(super) fn level(axes: AxisSet, algorithm: &Algorithm) -> Option<(&'static str, Collective, Algorithm)> {
+    // Inside a node a hierarchical method is the same whatever crosses nodes.
+    let nested = if algorithm.by_nodes() { algorithm.clone() } else { Algorithm::hierarchical(algorithm.clone()) };
+    match axes.iter().collect::<Vec<_>>()[..] {
+        [Axis::Learner] => Some(("sum-on-device", Collective::AllReduce, Algorithm::hierarchical(Algorithm::ring()))),
+        // One learner of each device exchanges what they have in common.
+        [Axis::Device] => Some(("allreduce", Collective::AllReduceOfNodes, nested)),
+        _ => None,
     }
 }
 

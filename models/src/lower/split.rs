@@ -184,7 +184,7 @@ impl Rank<'_> {
             Work::Load if self.sharding.by_node() => self.load_for_node(),
             Work::Relayout { layer, pass: of, .. } if self.sharding.by_node() => self.relayout_in_node(layer, of),
             Work::Load => {
-                let whole = self.sharding.layers[0].output == crate::Layout::Replicated;
+                let whole = self.sharding.layers[0].output.is(crate::AxisLayout::Replicated);
                 let samples = if whole { self.sharding.pass_samples() } else { self.job.batch_per_rank };
                 let pass = whole.then_some(0);
                 self.task("load".to_owned(), Op::Load { samples, pass, into: None }, Vec::new());
@@ -211,8 +211,8 @@ impl Rank<'_> {
                 (Some(Gather::Scores), _) => self.take_own_scores(layer, pass),
                 (Some(Gather::Node) | None, _) => unreachable!("tables of nodes are lowered apart"),
             },
-            Work::Averaging { .. } | Work::SumOnDevice { .. } => unreachable!("learners have whole models"),
-            Work::Collective { collective, range } => {
+            Work::Averaging { .. } => unreachable!("learners have whole models"),
+            Work::Collective { collective, range, .. } => {
                 let jobs = self.tasks.iter().rposition(|task| matches!(task.op, Op::Callback { .. }));
                 let exchange = Exchange {
                     collective,

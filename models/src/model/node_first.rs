@@ -6,7 +6,13 @@ use lockstep_topology::InputError;
 
 use super::shard::draft;
 use super::{Gather, LayerId, Model, ShardLayer};
-use crate::{Layer, Layout};
+use crate::{Axis, AxisLayout, Dimension, Layer, Layout};
+
+/// Nodes, and the devices of each.
+pub(crate) const NODE_AXES: &[Axis] = &[Axis::Data, Axis::Device];
+/// Samples of all of a node's ranks on its first one.
+pub(crate) const NODE_FIRST: Layout =
+    Layout::new(NODE_AXES, AxisLayout::Split(Dimension::Sample)).with(Axis::Device, AxisLayout::First);
 
 /// `whole` with a gather before the scores that losses take, and for each layer where it lies.
 ///
@@ -20,11 +26,11 @@ pub fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), InputError>
         place[id.index()] = drafts.len();
         let inputs = node.inputs.iter().map(|input| place[input.index()]).collect();
         drafts.push(draft(node.name.clone(), node.layer.clone(), inputs, node.loss_weight));
-        let layout = Layout::BatchSplit;
+        let layout = Layout::new(NODE_AXES, AxisLayout::Split(Dimension::Sample));
         layers.push(ShardLayer { origin: id, output: layout, gradient: layout, gather: None });
     }
     let at_first = |origin, gather| {
-        let layout = Layout::NodeFirst;
+        let layout = NODE_FIRST;
         ShardLayer { origin, output: layout, gradient: layout, gather }
     };
     let mut gathered: Vec<(LayerId, usize)> = Vec::new();

@@ -12,7 +12,10 @@ use lockstep_topology::InputError;
 use super::build::Draft;
 use super::{LayerId, Model, Node};
 use crate::layer::FeatureRule;
-use crate::{Layer, Layout};
+use crate::{Axis, AxisLayout, Dimension, Layer, Layout};
+
+const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
+const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
 
 /// What a gather brings together, and what becomes of the gradient that comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,6 +62,8 @@ pub struct Sharding {
     pub whole: Arc<Model>,
     /// How many ranks share it.
     pub ranks: u32,
+    /// The axes along which these differ.
+    pub axes: &'static [Axis],
     /// By layer of a rank's model.
     pub layers: Vec<ShardLayer>,
     /// The samples of each pass through the split layers, by worker in ascending order, at most one piece each.
@@ -70,7 +75,7 @@ pub struct Sharding {
 impl Sharding {
     /// Whether a layer of a rank's model runs in passes, behind the cut.
     pub fn in_passes(&self, id: LayerId) -> bool {
-        self.layers[id.index()].output != Layout::BatchSplit && id.0 > 0
+        !self.layers[id.index()].output.is(SAMPLES) && id.0 > 0
     }
 
     /// Whether a pass is a node's, run by its first rank alone.
@@ -80,7 +85,7 @@ impl Sharding {
 
     /// Whether ranks hold parts of the weights.
     pub fn splits_weights(&self) -> bool {
-        self.layers.iter().any(|layer| layer.output == Layout::FeatureSplit)
+        self.layers.iter().any(|layer| layer.output.is(FEATURES))
     }
 
     /// Samples of one pass; all have as many, unless they are nodes'.
@@ -105,7 +110,7 @@ impl Sharding {
     pub fn parameters(&self, model: &Model, rank: u32) -> Vec<(Range<u64>, u64)> {
         let mut pieces = Vec::new();
         for (node, layer) in model.layers().iter().zip(&self.layers) {
-            let rank = if layer.output == Layout::FeatureSplit { rank } else { 0 };
+            let rank = if layer.output.is(FEATURES) { rank } else { 0 };
             for (own, all) in node.parameters.iter().zip(&self.whole.node(layer.origin).parameters) {
                 let rows = rows_of(u64::from(all.dims[0]), u64::from(own.dims[0]), rank);
                 let row = all.elements() / u64::from(all.dims[0]);
@@ -132,7 +137,7 @@ fn rows_of(all: u64, each: u64, rank: u32) -> Range<u64> {
 }
 
 /// The model of one of `ranks` ranks where `whole` is split behind the layers for which `front` holds: those stay as they
-/// are. Where the input itself is not in front, every rank has all samples.
+/// are. Where the input itself is not in front, every rank has all samples. Gives the axes along which ranks differ, too.
 ///
 /// # Errors
 /// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation (its statistics would be
@@ -141,7 +146,12 @@ pub(crate) fn shard(
     whole: &Model,
     ranks: u32,
     front: &dyn Fn(LayerId) -> bool,
-) -> Result<(Model, Vec<ShardLayer>), InputError> {
+) -> Result<(Model, &'static [Axis], Vec<ShardLayer>), InputError> {
+    let axes: &'static [Axis] = if front(LayerId(0)) { &[Axis::Data] } else { &[Axis::Tensor] };
+    let placed = |origin, output, gradient, gather| {
+        let [output, gradient] = [output, gradient].map(|placement| Layout::new(axes, placement));
+        ShardLayer { origin, output, gradient, gather }
+    };
     let outputs = outputs(whole, ranks, front)?;
     let gradients = gradients(whole, &outputs)?;
     let mut drafts: Vec<Draft> = Vec::new();
@@ -162,21 +172,21 @@ pub(crate) fn shard(
                 let what = if gather == Gather::Scores { "scores" } else { "gathered" };
                 let (name, layer) = (format!("{} {what}", from.name), Layer::gather(from.output));
                 drafts.push(draft(name, layer, vec![place[input.index()]], 1.0));
-                let gradient = if gather == Gather::Scores { Layout::Replicated } else { Layout::PartialSum };
-                layers.push(ShardLayer { origin: *input, output: Layout::Replicated, gradient, gather: Some(gather) });
+                let gradient = if gather == Gather::Scores { AxisLayout::Replicated } else { AxisLayout::Partial };
+                layers.push(placed(*input, AxisLayout::Replicated, gradient, Some(gather)));
                 gathered.push((*input, gather, drafts.len() - 1));
                 drafts.len() - 1
             }));
         }
         place.push(drafts.len());
         let output = outputs[id.index()];
-        let share = node.layer.rule().share(ranks).filter(|_| output == Layout::FeatureSplit);
-        let layer = share.unwrap_or_else(|| node.layer.clone());
-        drafts.push(draft(node.name.clone(), layer, inputs, node.loss_weight));
-        layers.push(ShardLayer { origin: id, output, gradient: gradients[id.index()], gather: None });
+        let share = node.layer.rule().share(ranks).filter(|_| output == FEATURES);
+        let part = share.unwrap_or_else(|| node.layer.clone());
+        drafts.push(draft(node.name.clone(), part, inputs, node.loss_weight));
+        layers.push(placed(id, output, gradients[id.index()], None));
     }
     let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
-    Ok((model, layers))
+    Ok((model, axes, layers))
 }
 
 pub(super) fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight: f32) -> Draft {
@@ -184,19 +194,19 @@ pub(super) fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight:
 }
 
 /// How each layer's output lies.
-fn outputs(whole: &Model, ranks: u32, front: &dyn Fn(LayerId) -> bool) -> Result<Vec<Layout>, InputError> {
-    let mut layouts: Vec<Layout> = Vec::new();
+fn outputs(whole: &Model, ranks: u32, front: &dyn Fn(LayerId) -> bool) -> Result<Vec<AxisLayout>, InputError> {
+    let mut layouts: Vec<AxisLayout> = Vec::new();
     for (id, node) in whole.iter() {
-        let split_inputs = node.inputs.iter().all(|input| layouts[input.index()] == Layout::FeatureSplit);
+        let split_inputs = node.inputs.iter().all(|input| layouts[input.index()] == FEATURES);
         let before_vector = whole.consumers(id).iter().all(|id| whole.node(*id).layer.rule().kind().flattens);
         layouts.push(if front(id) {
-            Layout::BatchSplit
+            SAMPLES
         } else {
             match node.layer.rule().features(split_inputs, before_vector).map_err(|why| refusal(node, why))? {
                 FeatureRule::Rows if node.output.channels < ranks => return Err(too_few_rows(node, ranks)),
-                FeatureRule::Rows => Layout::FeatureSplit,
-                FeatureRule::Follows if split_inputs => Layout::FeatureSplit,
-                FeatureRule::Follows | FeatureRule::Whole => Layout::Replicated,
+                FeatureRule::Rows => FEATURES,
+                FeatureRule::Follows if split_inputs => FEATURES,
+                FeatureRule::Follows | FeatureRule::Whole => AxisLayout::Replicated,
             }
         });
     }
@@ -220,28 +230,28 @@ fn refusal(node: &Node, why: &str) -> InputError {
 
 /// How the gradient of each layer's output lies: where a rank computes it with its own rows only, as a partial sum. It stays
 /// one through layers without weights, whose backward passes are linear in it.
-fn gradients(whole: &Model, outputs: &[Layout]) -> Result<Vec<Layout>, InputError> {
+fn gradients(whole: &Model, outputs: &[AxisLayout]) -> Result<Vec<AxisLayout>, InputError> {
     let mut layouts = outputs.to_vec();
     for (id, node) in whole.iter().rev() {
-        if outputs[id.index()] != Layout::Replicated || node.layer.is_loss() {
+        if outputs[id.index()] != AxisLayout::Replicated || node.layer.is_loss() {
             continue;
         }
-        let partial = |consumer: &LayerId| given_by(whole, outputs, &layouts, *consumer) == Layout::PartialSum;
+        let partial = |consumer: &LayerId| given_by(whole, outputs, &layouts, *consumer) == AxisLayout::Partial;
         let count = whole.consumers(id).iter().filter(|consumer| partial(consumer)).count();
         if count > 0 && count < whole.consumers(id).len() {
             return Err(refusal(node, "feeds layers that are split and a loss that is not"));
         }
-        layouts[id.index()] = if count > 0 { Layout::PartialSum } else { Layout::Replicated };
+        layouts[id.index()] = if count > 0 { AxisLayout::Partial } else { AxisLayout::Replicated };
     }
     Ok(layouts)
 }
 
 /// What `consumer` gives as gradient of an input of which all ranks have everything.
-fn given_by(whole: &Model, outputs: &[Layout], gradients: &[Layout], consumer: LayerId) -> Layout {
-    let split = outputs[consumer.index()] == Layout::FeatureSplit;
+fn given_by(whole: &Model, outputs: &[AxisLayout], gradients: &[AxisLayout], consumer: LayerId) -> AxisLayout {
+    let split = outputs[consumer.index()] == FEATURES;
     match whole.node(consumer).layer.is_loss() {
-        true => Layout::Replicated,
-        false if split => Layout::PartialSum,
+        true => AxisLayout::Replicated,
+        false if split => AxisLayout::Partial,
         false => gradients[consumer.index()],
     }
 }
@@ -249,17 +259,17 @@ fn given_by(whole: &Model, outputs: &[Layout], gradients: &[Layout], consumer: L
 /// The gather that must stand between `input` and its consumer.
 fn gather(
     whole: &Model,
-    outputs: &[Layout],
-    gradients: &[Layout],
+    outputs: &[AxisLayout],
+    gradients: &[AxisLayout],
     input: LayerId,
     consumer: LayerId,
 ) -> Option<Gather> {
     let weighs = whole.node(consumer).is_product();
     match (outputs[input.index()], outputs[consumer.index()]) {
-        (Layout::BatchSplit, Layout::Replicated | Layout::FeatureSplit) => Some(Gather::Samples),
-        (Layout::FeatureSplit, Layout::FeatureSplit) if weighs => Some(Gather::Features),
-        (Layout::FeatureSplit, Layout::Replicated) => {
-            let partial = given_by(whole, outputs, gradients, consumer) == Layout::PartialSum;
+        (SAMPLES, AxisLayout::Replicated | FEATURES) => Some(Gather::Samples),
+        (FEATURES, FEATURES) if weighs => Some(Gather::Features),
+        (FEATURES, AxisLayout::Replicated) => {
+            let partial = given_by(whole, outputs, gradients, consumer) == AxisLayout::Partial;
             Some(if partial { Gather::Features } else { Gather::Scores })
         }
         _ => None,

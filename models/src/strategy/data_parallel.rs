@@ -21,8 +21,8 @@ impl Passes {
     }
 }
 
-/// Adds load, forward and backward passes.
-pub(super) fn passes(graph: &mut Graph, model: &Model) -> Passes {
+/// Adds load, forward and backward passes over activations that lie as `samples` says.
+pub(super) fn passes(graph: &mut Graph, model: &Model, samples: Layout) -> Passes {
     let layers = model.layers().len();
     let all = || (0..layers as u32).map(LayerId);
 
@@ -31,7 +31,7 @@ pub(super) fn passes(graph: &mut Graph, model: &Model) -> Passes {
     for id in all().skip(1) {
         let node = graph.node(Work::Layer(id, Pass::Forward), Scope::MicroBatch);
         for input in &model.node(id).inputs {
-            graph.edge(forward[input.0 as usize], node, Tensor::Activation(*input), Layout::BatchSplit);
+            graph.edge(forward[input.0 as usize], node, Tensor::Activation(*input), samples);
         }
         forward[id.0 as usize] = node;
     }
@@ -57,10 +57,10 @@ pub(super) fn passes(graph: &mut Graph, model: &Model) -> Passes {
         for pass in passes {
             let this = graph.node(Work::Layer(id, pass), Scope::MicroBatch);
             for from in upstream[i].clone() {
-                graph.edge(from, this, Tensor::ActivationGradient(id), Layout::BatchSplit);
+                graph.edge(from, this, Tensor::ActivationGradient(id), samples);
             }
             for input in &node.inputs {
-                graph.edge(forward[input.0 as usize], this, Tensor::Activation(*input), Layout::BatchSplit);
+                graph.edge(forward[input.0 as usize], this, Tensor::Activation(*input), samples);
             }
             match pass {
                 Pass::BackwardWeight => weight[i] = Some(this),

@@ -12,25 +12,32 @@ use lockstep_topology::Collective;
 use super::buckets::cuts;
 use super::data_parallel::passes;
 use crate::graph::{Scope, Tensor, Work};
-use crate::{Averaging, AveragingRule, Graph, Job, LayerId, Layout};
+use crate::{Averaging, AveragingRule, Axis, AxisLayout, AxisSet, Dimension, Graph, Job, LayerId, Layout};
+
+/// Learners without reference models, those of a device, and devices.
+const LEARNERS: &[Axis] = &[Axis::Learner];
+const OF_DEVICES: &[Axis] = &[Axis::Device, Axis::Learner];
+const DEVICES: &[Axis] = &[Axis::Device];
 
 /// The graph of one iteration.
 pub(super) fn graph(job: &Job, averaging: &Averaging) -> Graph {
     let model = &job.model;
-    let mut graph = Graph::default();
+    let mut graph = Graph::new(model);
     let averages = |rule, range| Work::Averaging { rule, range };
     // A gradient is applied when the next repetition begins; the last one's is, with the correction, behind the repetitions.
     let several = averaging.repetitions(job.workers) > 1;
     let whole = 0..model.parameter_elements();
     let descend = several.then(|| graph.node(averages(AveragingRule::Descend, whole), Scope::MicroBatch));
-    let passes = passes(&mut graph, model);
+    let axes = if averaging.references.is_some() { OF_DEVICES } else { LEARNERS };
+    let [own, partial] = [AxisLayout::Own, AxisLayout::Partial].map(|placement| Layout::new(axes, placement));
+    let passes = passes(&mut graph, model, Layout::new(axes, AxisLayout::Split(Dimension::Sample)));
     let weighted = || (0..model.layers().len() as u32).map(LayerId).filter(|id| !model.node(*id).parameters.is_empty());
     let readers = |id: LayerId| passes.readers(id).chain(passes.weight[id.index()]);
     if let Some(descend) = descend {
         for id in weighted() {
-            readers(id).for_each(|node| graph.edge(descend, node, Tensor::Weight, Layout::Own));
+            readers(id).for_each(|node| graph.edge(descend, node, Tensor::Weight, own));
             if let Some(weight) = passes.weight[id.index()] {
-                graph.from_before(weight, descend, Tensor::WeightGradient, Layout::Own);
+                graph.from_before(weight, descend, Tensor::WeightGradient, own);
             }
         }
     }
@@ -38,32 +45,35 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Graph {
         let correct = graph.node(averages(AveragingRule::Correct, cut.range.clone()), Scope::Step);
         for id in &cut.layers {
             if let Some(weight) = passes.weight[id.index()] {
-                graph.edge(weight, correct, Tensor::WeightGradient, Layout::Own);
+                graph.edge(weight, correct, Tensor::WeightGradient, own);
             }
             let next: Vec<NodeIndex> = descend.map_or_else(|| readers(*id).collect(), |descend| vec![descend]);
-            next.into_iter().for_each(|node| graph.weights(correct, node, Layout::Own));
+            next.into_iter().for_each(|node| graph.weights(correct, node, own));
         }
         let range = || cut.range.clone();
-        let collective = |collective| Work::Collective { collective, range: range() };
+        let sum = |graph: &mut Graph, axes| {
+            let (collective, axes, range) = (Collective::AllReduce, AxisSet::of(axes), range());
+            graph.node(Work::Collective { collective, axes, range }, Scope::Step)
+        };
         let (reduce, reference) = if averaging.references.is_some() {
-            let sum = graph.node(Work::SumOnDevice { range: range() }, Scope::Step);
+            let on_device = sum(&mut graph, LEARNERS);
             let reference = graph.node(averages(AveragingRule::Reference, range()), Scope::Step);
-            let reduce = graph.node(collective(Collective::AllReduceOfNodes), Scope::Step);
-            graph.edge(correct, sum, Tensor::Difference, Layout::PartialSum);
-            graph.edge(sum, reference, Tensor::Difference, Layout::DeviceSum);
-            graph.edge(reference, reduce, Tensor::Difference, Layout::DeviceSum);
-            graph.from_before(reference, correct, Tensor::Reference, Layout::OnDevice);
+            let reduce = sum(&mut graph, DEVICES);
+            graph.edge(correct, on_device, Tensor::Difference, partial);
+            graph.edge(on_device, reference, Tensor::Difference, Layout::new(DEVICES, AxisLayout::Partial));
+            graph.edge(reference, reduce, Tensor::Difference, Layout::new(DEVICES, AxisLayout::Partial));
+            graph.from_before(reference, correct, Tensor::Reference, Layout::new(DEVICES, AxisLayout::Own));
             (reduce, Some(reference))
         } else {
-            let reduce = graph.node(collective(Collective::AllReduce), Scope::Step);
-            graph.edge(correct, reduce, Tensor::Difference, Layout::PartialSum);
+            let reduce = sum(&mut graph, LEARNERS);
+            graph.edge(correct, reduce, Tensor::Difference, partial);
             (reduce, None)
         };
         let average = graph.node(averages(AveragingRule::Average, range()), Scope::Step);
-        graph.edge(reduce, average, Tensor::Difference, Layout::Replicated);
+        graph.edge(reduce, average, Tensor::Difference, Layout::REPLICATED);
         // The first device's reference is the average model; others' differences are from it.
         for reader in [Some(correct), reference].into_iter().flatten() {
-            graph.from_before(average, reader, Tensor::Average, Layout::Replicated);
+            graph.from_before(average, reader, Tensor::Average, Layout::REPLICATED);
         }
     }
     graph

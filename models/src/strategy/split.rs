@@ -7,14 +7,15 @@ use lockstep_topology::Collective;
 
 use super::buckets::cuts_of;
 use crate::graph::{Scope, Tensor, Work};
-use crate::{Gather, Graph, Job, LayerId, Layout, Model, Pass, Sharding};
+use crate::model::NODE_FIRST;
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Gather, Graph, Job, LayerId, Layout, Model, Pass, Sharding};
 
 /// The graph of one step of a rank's `model`.
 pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding) -> Graph {
     let mut builder = Builder {
         model,
         sharding,
-        graph: Graph::default(),
+        graph: Graph::new(model),
         forward: Vec::new(),
         upstream: vec![Vec::new(); model.layers().len()],
         weight: vec![None; model.layers().len()],
@@ -44,6 +45,11 @@ impl Builder<'_> {
         if self.sharding.in_passes(id) { Scope::Pass } else { Scope::MicroBatch }
     }
 
+    /// Where gathers and returns change layouts: among a node's devices in a table, else among all ranks.
+    fn across(&self) -> AxisSet {
+        AxisSet::of(if self.sharding.by_node() { &[Axis::Device] } else { self.sharding.axes })
+    }
+
     fn output(&self, id: LayerId) -> Layout {
         self.sharding.layers[id.index()].output
     }
@@ -58,9 +64,9 @@ impl Builder<'_> {
     /// The scatter of a node's samples from its first rank, which has taken them.
     fn hand_out(&mut self, load: NodeIndex) -> NodeIndex {
         let (layer, collective) = (LayerId(0), Some(Collective::Scatter { root: 0 }));
-        let scatter = Work::Relayout { layer, pass: Pass::Forward, collective };
+        let scatter = Work::Relayout { layer, pass: Pass::Forward, collective, axes: self.across() };
         let scatter = self.graph.node(scatter, Scope::MicroBatch);
-        self.graph.edge(load, scatter, Tensor::Activation(layer), Layout::NodeFirst);
+        self.graph.edge(load, scatter, Tensor::Activation(layer), NODE_FIRST);
         scatter
     }
 
@@ -73,7 +79,7 @@ impl Builder<'_> {
                 Some(gather) => {
                     let node = gather == Gather::Node;
                     let collective = if node { Collective::Gather { root: 0 } } else { Collective::AllGather };
-                    Work::Relayout { layer: id, pass: Pass::Forward, collective: Some(collective) }
+                    Work::Relayout { layer: id, pass: Pass::Forward, collective: Some(collective), axes: self.across() }
                 }
                 None => Work::Layer(id, Pass::Forward),
             };
@@ -100,7 +106,7 @@ impl Builder<'_> {
                 _ => None,
             };
             let pass = Pass::BackwardData;
-            let returns = Work::Relayout { layer: id, pass, collective };
+            let returns = Work::Relayout { layer: id, pass, collective, axes: self.across() };
             works.push(if layer.gather.is_some() { returns } else { Work::Layer(id, pass) });
         }
         for work in works {
@@ -127,21 +133,23 @@ impl Builder<'_> {
         let (split, whole): (Vec<LayerId>, Vec<LayerId>) =
             model.iter().map(|(id, _)| id).partition(|id| sharding.in_passes(*id));
         let by_pass = sharding.variable_batch;
+        let [rows, partial] = [AxisLayout::Split(Dimension::Feature), AxisLayout::Partial]
+            .map(|placement| Layout::new(sharding.axes, placement));
         for cut in cuts_of(model, job.bucket, &split) {
             let scope = if by_pass { Scope::Pass } else { Scope::Step };
             let update = self.graph.node(Work::Update { range: cut.range }, scope);
             for id in &cut.layers {
-                self.gradient(*id, update, Layout::FeatureSplit);
-                self.weights(*id, update, Layout::FeatureSplit);
+                self.gradient(*id, update, rows);
+                self.weights(*id, update, rows);
             }
         }
         for cut in cuts_of(model, job.bucket, &whole) {
-            let collective = Work::Collective { collective: Collective::AllReduce, range: cut.range.clone() };
-            let reduce = self.graph.node(collective, Scope::Step);
+            let (collective, axes, range) = (Collective::AllReduce, AxisSet::of(sharding.axes), cut.range.clone());
+            let reduce = self.graph.node(Work::Collective { collective, axes, range }, Scope::Step);
             let update = self.graph.node(Work::Update { range: cut.range }, Scope::Step);
-            cut.layers.iter().for_each(|id| self.gradient(*id, reduce, Layout::PartialSum));
-            self.graph.edge(reduce, update, Tensor::WeightGradient, Layout::Replicated);
-            cut.layers.iter().for_each(|id| self.weights(*id, update, Layout::Replicated));
+            cut.layers.iter().for_each(|id| self.gradient(*id, reduce, partial));
+            self.graph.edge(reduce, update, Tensor::WeightGradient, Layout::REPLICATED);
+            cut.layers.iter().for_each(|id| self.weights(*id, update, Layout::REPLICATED));
         }
     }
 

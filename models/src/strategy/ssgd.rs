@@ -10,24 +10,27 @@ use lockstep_topology::Collective;
 use super::buckets::cuts;
 use super::data_parallel::passes;
 use crate::graph::{Scope, Tensor, Work};
-use crate::{Graph, Job, Layout};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
+
+/// All ranks.
+const AXES: &[Axis] = &[Axis::Data];
 
 /// The graph of one step.
 pub(super) fn graph(job: &Job) -> Graph {
     let model = &job.model;
-    let mut graph = Graph::default();
-    let passes = passes(&mut graph, model);
+    let mut graph = Graph::new(model);
+    let passes = passes(&mut graph, model, Layout::new(AXES, AxisLayout::Split(Dimension::Sample)));
     for cut in cuts(model, job.bucket) {
         let producers: Vec<NodeIndex> = cut.layers.iter().filter_map(|id| passes.weight[id.index()]).collect();
-        let collective = Work::Collective { collective: Collective::AllReduce, range: cut.range.clone() };
-        let reduce = graph.node(collective, Scope::Step);
+        let (collective, axes, range) = (Collective::AllReduce, AxisSet::of(AXES), cut.range.clone());
+        let reduce = graph.node(Work::Collective { collective, axes, range }, Scope::Step);
         let update = graph.node(Work::Update { range: cut.range.clone() }, Scope::Step);
         for from in producers {
-            graph.edge(from, reduce, Tensor::WeightGradient, Layout::PartialSum);
+            graph.edge(from, reduce, Tensor::WeightGradient, Layout::new(AXES, AxisLayout::Partial));
         }
-        graph.edge(reduce, update, Tensor::WeightGradient, Layout::Replicated);
+        graph.edge(reduce, update, Tensor::WeightGradient, Layout::REPLICATED);
         for id in &cut.layers {
-            passes.readers(*id).for_each(|node| graph.weights(update, node, Layout::Replicated));
+            passes.readers(*id).for_each(|node| graph.weights(update, node, Layout::REPLICATED));
         }
     }
     graph

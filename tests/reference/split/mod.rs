@@ -14,8 +14,8 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{add_into, sgd_step};
 use lockstep_exec::init;
 use lockstep_models::{
-    Buffer, Course, Exchange, Gather, LayerId, Layout, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer,
-    Sharding,
+    AxisLayout, Buffer, Course, Dimension, Exchange, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep,
+    ShardLayer, Sharding,
 };
 use lockstep_topology::InputError;
 
@@ -44,7 +44,8 @@ pub(super) fn train(
     let course = |global_batch| Course { global_batch, steps_per_epoch, steps: u64::from(steps) };
     let global_batch = program.global_batch();
     let scale = 1.0 / global_batch as f32;
-    let before = |id: LayerId| id == LayerId(0) || layer_of(sharding, id).output == Layout::BatchSplit;
+    let before =
+        |id: LayerId| id == LayerId(0) || layer_of(sharding, id).output.is(AxisLayout::Split(Dimension::Sample));
     let (front, back): (Vec<LayerId>, Vec<LayerId>) = whole.iter().map(|(id, _)| id).partition(|id| before(*id));
     let boundary = boundary(sharding);
 
@@ -116,7 +117,7 @@ fn sum_of_workers(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]
     // Exchanges count elements of a rank's own model.
     let mut places = Vec::new();
     for (node, layer) in program.model.layers().iter().zip(&sharding.layers) {
-        if layer.gather.is_none() && layer.output == Layout::BatchSplit {
+        if layer.gather.is_none() && layer.output.is(AxisLayout::Split(Dimension::Sample)) {
             let both = node.parameters.iter().zip(&sharding.whole.node(layer.origin).parameters);
             places.extend(both.map(|(own, all)| (range(own), range(all))));
         }

@@ -14,7 +14,6 @@ mod timeline;
 use std::sync::Arc;
 
 use lockstep_models::critical_path::*;
-use lockstep_models::graph::*;
 use lockstep_models::memory::*;
 use lockstep_models::profile::*;
 use lockstep_models::*;

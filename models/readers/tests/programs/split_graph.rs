@@ -17,10 +17,10 @@ fn a_collective_that_is_missing_or_another_one_is_refused() {
         let mut changed = 0;
         for index in graph.dag.node_indices() {
             let others = [None, Some(Collective::AllGather), Some(Collective::ReduceScatter)];
-            let Work::Relayout { layer, pass, collective } = graph.dag[index].work.clone() else { continue };
+            let Work::Relayout { layer, pass, collective, axes } = graph.dag[index].work.clone() else { continue };
             for other in others.into_iter().filter(|other| *other != collective) {
                 let mut wrong = graph.clone();
-                wrong.dag[index].work = Work::Relayout { layer, pass, collective: other.clone() };
+                wrong.dag[index].work = Work::Relayout { layer, pass, collective: other.clone(), axes };
                 assert!(wrong.check().is_err(), "{}: {other:?} for {collective:?}", job.strategy);
                 changed += 1;
             }
@@ -28,9 +28,9 @@ fn a_collective_that_is_missing_or_another_one_is_refused() {
         assert!(changed >= if job.strategy == Strategy::FirstDeviceTable { 7 } else { 8 }, "{changed}");
         // Nor may a gradient that is a partial sum be taken for the whole one.
         for edge in graph.dag.edge_indices() {
-            if graph.dag[edge].layout == Layout::PartialSum {
+            if graph.dag[edge].layout.is(AxisLayout::Partial) {
                 let mut wrong = graph.clone();
-                wrong.dag[edge].layout = Layout::Replicated;
+                wrong.dag[edge].layout = Layout::REPLICATED;
                 assert!(wrong.check().is_err(), "{}: {:?}", job.strategy, graph.dag[edge]);
             }
         }

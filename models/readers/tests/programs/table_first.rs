@@ -13,7 +13,7 @@ fn googlenet_has_three_losses_behind_everything_else() {
     for (node, layer) in model.layers().iter().zip(&layers) {
         let origin = whole.node(layer.origin);
         // Parameters are the whole model's, in its order.
-        let ranges = |node: &lockstep_models::Node| node.parameters.iter().map(|p| p.range.clone()).collect::<Vec<_>>();
+        let ranges = |node: &Node| node.parameters.iter().map(|p| p.range.clone()).collect::<Vec<_>>();
         let gather = layer.gather == Some(Gather::Node);
         assert!(gather || (ranges(node) == ranges(origin) && node.name == origin.name), "{}", node.name);
         assert_eq!(node.output, origin.output);

@@ -1,0 +1,225 @@
+//! Graphs that are refused, and each rule beside the unsplit operator.
+
+use proptest::prelude::*;
+
+use super::rules::Rule;
+use super::*;
+use crate::layout::transition;
+use crate::{AxisLayout, Dimension};
+
+const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
+const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
+const LAYOUTS: [AxisLayout; 4] = [AxisLayout::Replicated, SAMPLES, FEATURES, AxisLayout::Partial];
+
+fn step(gradient: AxisLayout, collective: Option<Collective>) -> Graph {
+    let data = |placement| Layout::new(&[Axis::Data], placement);
+    let mut graph = Graph::default();
+    let load = graph.node(Work::Load, Scope::MicroBatch);
+    let weight = graph.node(Work::Layer(LayerId(1), Pass::BackwardWeight), Scope::MicroBatch);
+    graph.edge(load, weight, Tensor::Activation(LayerId(0)), data(SAMPLES));
+    let mut last = weight;
+    let mut layout = data(gradient);
+    if let Some(collective) = collective {
+        let work = Work::Collective { collective, axes: AxisSet::of(&[Axis::Data]), range: 0..8 };
+        last = graph.node(work, Scope::Step);
+        graph.edge(weight, last, Tensor::WeightGradient, layout);
+        layout = Layout::REPLICATED;
+    }
+    let update = graph.node(Work::Update { range: 0..8 }, Scope::Step);
+    graph.edge(last, update, Tensor::WeightGradient, layout);
+    graph
+}
+
+#[test]
+fn a_collective_stands_exactly_where_layouts_differ() {
+    assert_eq!(step(AxisLayout::Partial, Some(Collective::AllReduce)).check(), Ok(()));
+    // Without the allreduce each rank would update with its own part.
+    let refused = step(AxisLayout::Partial, None).check().unwrap_err().to_string();
+    assert!(
+        refused.contains("on axis data Update") && refused.contains("allreduce of WeightGradient is missing"),
+        "{refused}"
+    );
+    // Claiming that split samples give the whole gradient is refused.
+    assert!(step(AxisLayout::Replicated, None).check().is_err());
+    // An allreduce of what is replicated already would count it k times.
+    assert!(step(AxisLayout::Replicated, Some(Collective::AllReduce)).check().is_err());
+    assert!(step(AxisLayout::Partial, Some(Collective::AllGather)).check().is_err());
+}
+
+/// A collective along one axis leaves a partial sum along another as it is.
+#[test]
+fn a_collective_works_on_its_own_axes() {
+    let both = &[Axis::Data, Axis::Device];
+    let on_data = Layout::new(&[Axis::Data], AxisLayout::Partial);
+    for (axes, reduced, fault) in [
+        (AxisSet::of(both), Layout::REPLICATED, ""),
+        (AxisSet::of(&[Axis::Device]), Layout::REPLICATED, "on axis data Collective"),
+        (AxisSet::of(&[Axis::Device]), on_data, "on axis data Update"),
+        (AxisSet::of(both), on_data, "on axis data Collective"),
+    ] {
+        let mut graph = Graph::default();
+        let load = graph.node(Work::Load, Scope::MicroBatch);
+        let weight = graph.node(Work::Layer(LayerId(1), Pass::BackwardWeight), Scope::MicroBatch);
+        let reduce = Work::Collective { collective: Collective::AllReduce, axes, range: 0..8 };
+        let reduce = graph.node(reduce, Scope::Step);
+        let update = graph.node(Work::Update { range: 0..8 }, Scope::Step);
+        graph.edge(load, weight, Tensor::Activation(LayerId(0)), Layout::new(both, SAMPLES));
+        graph.edge(weight, reduce, Tensor::WeightGradient, Layout::new(both, AxisLayout::Partial));
+        graph.edge(reduce, update, Tensor::WeightGradient, reduced);
+        let said = graph.check().err().map_or(String::new(), |error| error.to_string());
+        assert!(said.starts_with(fault) && fault.is_empty() == said.is_empty(), "{axes}: {reduced}: {said}");
+    }
+}
+
+/// A matrix by rows.
+#[derive(Debug, Clone, PartialEq)]
+struct Matrix {
+    rows: usize,
+    columns: usize,
+    values: Vec<i64>,
+}
+
+impl Matrix {
+    fn new(rows: usize, columns: usize, seed: u64) -> Matrix {
+        let value = |index: u64| (seed.wrapping_add(index).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 60) as i64 - 8;
+        Matrix { rows, columns, values: (0..(rows * columns) as u64).map(value).collect() }
+    }
+
+    fn at(&self, row: usize, column: usize) -> i64 {
+        self.values[row * self.columns + column]
+    }
+
+    fn of(rows: usize, columns: usize, value: impl Fn(usize, usize) -> i64) -> Matrix {
+        let values = (0..rows * columns).map(|index| value(index / columns, index % columns)).collect();
+        Matrix { rows, columns, values }
+    }
+
+    fn transposed(&self) -> Matrix {
+        Matrix::of(self.columns, self.rows, |row, column| self.at(column, row))
+    }
+
+    /// self · otherᵀ.
+    fn times(&self, other: &Matrix) -> Matrix {
+        assert_eq!(self.columns, other.columns);
+        let product = |row, column| (0..self.columns).map(|k| self.at(row, k) * other.at(column, k)).sum();
+        Matrix::of(self.rows, other.rows, product)
+    }
+
+    /// What each of `ranks` ranks holds; samples are rows of an activation, features its columns, and rows of a weight.
+    fn placed(&self, placement: AxisLayout, weight: bool, ranks: usize) -> Option<Vec<Matrix>> {
+        let rows = |rank: usize| {
+            Matrix::of(self.rows / ranks, self.columns, |r, c| self.at(rank * (self.rows / ranks) + r, c))
+        };
+        let part = |rank: usize| match placement {
+            AxisLayout::Replicated => self.clone(),
+            AxisLayout::Split(dimension) if weight == (dimension == Dimension::Feature) => rows(rank),
+            AxisLayout::Split(_) => {
+                let width = self.columns / ranks;
+                Matrix::of(self.rows, width, |r, c| self.at(r, rank * width + c))
+            }
+            // The first ranks hold noise, the last what is missing to the sum.
+            AxisLayout::Partial if rank + 1 < ranks => Matrix::new(self.rows, self.columns, rank as u64 + 77),
+            _ => {
+                let noise: Vec<Matrix> =
+                    (0..ranks - 1).map(|rank| Matrix::new(self.rows, self.columns, rank as u64 + 77)).collect();
+                Matrix::of(self.rows, self.columns, |r, c| {
+                    self.at(r, c) - noise.iter().map(|part| part.at(r, c)).sum::<i64>()
+                })
+            }
+        };
+        (!weight || placement != SAMPLES).then(|| (0..ranks).map(part).collect())
+    }
+
+    /// The tensor that ranks hold in parts; `None` where they do not fit together.
+    fn joined(parts: &[Matrix], placement: AxisLayout, weight: bool) -> Option<Matrix> {
+        let first = &parts[0];
+        let (rows, columns, ranks) = (first.rows, first.columns, parts.len());
+        match placement {
+            AxisLayout::Replicated => parts.iter().all(|part| part == first).then(|| first.clone()),
+            AxisLayout::Partial => Some(Matrix::of(rows, columns, |r, c| parts.iter().map(|part| part.at(r, c)).sum())),
+            AxisLayout::Split(dimension) if weight == (dimension == Dimension::Feature) => {
+                Some(Matrix::of(rows * ranks, columns, |r, c| parts[r / rows].at(r % rows, c)))
+            }
+            _ => Some(Matrix::of(rows, columns * ranks, |r, c| parts[c / columns].at(r, c % columns))),
+        }
+    }
+}
+
+/// A layer's pass as a rank computes it, if its parts fit each other: a dense layer's, or channel by channel a scale's.
+fn computed(pass: Pass, by_channel: bool, weight: &Matrix, x: &Matrix, d_y: &Matrix) -> Option<Matrix> {
+    let scaled =
+        |data: &Matrix| Matrix::of(data.rows, data.columns, |row, column| data.at(row, column) * weight.at(column, 0));
+    let fits = |data: &Matrix| data.columns == weight.rows;
+    let columns = |row, _| (0..x.rows).map(|sample| d_y.at(sample, row) * x.at(sample, row)).sum();
+    match (pass, by_channel) {
+        (Pass::Forward, false) => (x.columns == weight.columns).then(|| x.times(weight)),
+        (Pass::BackwardData, false) => fits(d_y).then(|| d_y.times(&weight.transposed())),
+        (Pass::BackwardWeight, false) => (d_y.rows == x.rows).then(|| d_y.transposed().times(&x.transposed())),
+        (Pass::Forward, true) => fits(x).then(|| scaled(x)),
+        (Pass::BackwardData, true) => fits(d_y).then(|| scaled(d_y)),
+        (Pass::BackwardWeight, true) => {
+            ((d_y.rows, d_y.columns) == (x.rows, x.columns)).then(|| Matrix::of(x.columns, 1, columns))
+        }
+    }
+}
+
+proptest! {
+    /// What a rule allows, ranks compute: each on its parts, joined as the output's layout says, the whole.
+    #[test]
+    fn allowed_layouts_compute_the_unsplit_operator(
+        ranks in 2usize..4, by_channel in any::<bool>(),
+        (samples, features, outputs) in (1usize..4, 1usize..4, 1usize..4), seed in any::<u64>(),
+    ) {
+        let (n, k) = (samples * ranks, features * ranks);
+        let (m, width) = if by_channel { (k, 1) } else { (outputs * ranks, k) };
+        let (weight, x, d_y) = (Matrix::new(m, width, seed), Matrix::new(n, k, seed ^ 1), Matrix::new(n, m, seed ^ 2));
+        let (activation, gradient) = (Tensor::Activation(LayerId(0)), Tensor::ActivationGradient(LayerId(1)));
+        let mut rules = 0;
+        for pass in [Pass::Forward, Pass::BackwardData, Pass::BackwardWeight] {
+            let whole = computed(pass, by_channel, &weight, &x, &d_y).expect("whole matrices fit");
+            for [of_weight, of_data, of_output] in (0..64).map(|index| [1, 4, 16].map(|by| LAYOUTS[index / by % 4])) {
+                for of_x in LAYOUTS {
+                    // A pass of the data reads weights, one of the weights reads both.
+                    let (inputs, output, is_weight) = match pass {
+                        Pass::Forward => (vec![(Tensor::Weight, of_weight), (activation, of_data)], activation, false),
+                        Pass::BackwardData => (vec![(Tensor::Weight, of_weight), (gradient, of_data)], gradient, false),
+                        Pass::BackwardWeight => (vec![(gradient, of_data), (activation, of_x)], Tensor::WeightGradient, true),
+                    };
+                    let rule = Rule { work: &Work::Layer(LayerId(1), pass), axis: Axis::Data, by_channel };
+                    if !rule.allows(&inputs, &[(output, of_output)]) {
+                        continue;
+                    }
+                    let of_x = if pass == Pass::Forward { of_data } else { of_x };
+                    let parts =
+                        (weight.placed(of_weight, true, ranks), x.placed(of_x, false, ranks), d_y.placed(of_data, false, ranks));
+                    let (Some(weights), Some(xs), Some(d_ys)) = parts else { continue };
+                    let part = |rank: usize| computed(pass, by_channel, &weights[rank], &xs[rank], &d_ys[rank]);
+                    let joined = (0..ranks).map(part).collect::<Option<Vec<_>>>();
+                    let joined = joined.and_then(|parts| Matrix::joined(&parts, of_output, is_weight));
+                    prop_assert_eq!(joined.as_ref(), Some(&whole), "{:?} {:?} gives {}", pass, &inputs, of_output);
+                    rules += 1;
+                }
+            }
+        }
+        prop_assert!(rules >= 30, "{rules}");
+    }
+
+    /// What a transition's collective does to parts leaves the tensor that they make.
+    #[test]
+    fn transitions_keep_the_tensor(ranks in 2usize..5, seed in any::<u64>()) {
+        let whole = Matrix::new(2 * ranks, 3 * ranks, seed);
+        for (from, to) in LAYOUTS.into_iter().flat_map(|from| LAYOUTS.map(|to| (from, to))) {
+            let Some(collective) = transition(from, to) else { continue };
+            let parts = whole.placed(from, false, ranks).expect("an activation");
+            let sum = || Matrix::joined(&parts, AxisLayout::Partial, false).expect("alike");
+            let after = match collective {
+                Some(Collective::AllReduce) => vec![sum(); ranks],
+                Some(Collective::ReduceScatter) => sum().placed(to, false, ranks).expect("an activation"),
+                Some(Collective::AllGather) => vec![Matrix::joined(&parts, from, false).expect("parts"); ranks],
+                None => parts[0].placed(to, false, ranks).expect("an activation"),
+                other => panic!("{other:?} is none of these"),
+            };
+            prop_assert_eq!(Matrix::joined(&after, to, false), Some(whole.clone()), "{} to {}", from, to);
+        }
+    }
+}

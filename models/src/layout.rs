@@ -1,0 +1,122 @@
+//! Says how a tensor lies over the ranks, axis by axis, and which collective leads from one placement to another.
+//!
+//! AxisSet are independent of each other: a tensor may be split by samples along `data` and a partial sum along `tensor`. So a
+//! rule or a transition is stated for one axis, and holds for a layout if it holds on each (as in GSPMD, Xu et al. 2021 §3).
+
+use std::fmt;
+
+use lockstep_topology::Collective;
+
+use crate::{Axis, AxisSet};
+
+/// A dimension along which a tensor can be split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dimension {
+    /// Samples of an activation.
+    Sample,
+    /// Features of an activation; rows of a weight.
+    Feature,
+}
+
+lockstep_topology::named!(Dimension, "dimension": Sample = "sample", Feature = "feature");
+
+/// How a tensor lies over the ranks of one axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum AxisLayout {
+    /// Every rank holds all of it.
+    #[default]
+    Replicated,
+    /// Every rank holds its own part along a dimension.
+    Split(Dimension),
+    /// The tensor is the sum of what the ranks hold.
+    Partial,
+    /// Every rank holds a version of its own, on purpose.
+    Own,
+    /// The first rank holds all of it, the others nothing.
+    First,
+}
+
+impl fmt::Display for AxisLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AxisLayout::Replicated => f.write_str("replicated"),
+            AxisLayout::Split(dimension) => write!(f, "split({dimension})"),
+            AxisLayout::Partial => f.write_str("partial"),
+            AxisLayout::Own => f.write_str("own"),
+            AxisLayout::First => f.write_str("first"),
+        }
+    }
+}
+
+/// How a tensor lies over the ranks: a placement on each axis.
+///
+/// ```
+/// # use lockstep_models::{Axis, Dimension, Layout, AxisLayout};
+/// let samples = Layout::new(&[Axis::Data, Axis::Device], AxisLayout::Split(Dimension::Sample));
+/// let gathered = samples.with(Axis::Device, AxisLayout::First);
+/// assert_eq!(gathered.to_string(), "data: split(sample), device: first");
+/// assert!(samples.is(AxisLayout::Split(Dimension::Sample)) && !gathered.is(AxisLayout::Split(Dimension::Sample)));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Layout([AxisLayout; Axis::ALL.len()]);
+
+impl Layout {
+    /// All of the tensor on every rank.
+    pub const REPLICATED: Layout = Layout([AxisLayout::Replicated; Axis::ALL.len()]);
+
+    /// The same placement on some axes, and replicated on the others.
+    pub const fn new(axes: &[Axis], placement: AxisLayout) -> Layout {
+        let (mut layout, mut index) = (Layout::REPLICATED, 0);
+        while index < axes.len() {
+            layout.0[axes[index] as usize] = placement;
+            index += 1;
+        }
+        layout
+    }
+
+    /// The layout with another placement on one axis.
+    pub const fn with(mut self, axis: Axis, placement: AxisLayout) -> Layout {
+        self.0[axis as usize] = placement;
+        self
+    }
+
+    /// How the tensor lies on an axis.
+    pub fn on(self, axis: Axis) -> AxisLayout {
+        self.0[axis as usize]
+    }
+
+    /// The axes on which it is not replicated.
+    pub fn axes(self) -> AxisSet {
+        let varies: Vec<Axis> = Axis::ALL.into_iter().filter(|axis| self.on(*axis) != AxisLayout::Replicated).collect();
+        AxisSet::of(&varies)
+    }
+
+    /// Whether the tensor lies so on every axis on which it is not replicated, of which there is one unless `placement` is
+    /// [`AxisLayout::Replicated`].
+    pub fn is(self, placement: AxisLayout) -> bool {
+        let mut axes = self.axes().iter().peekable();
+        (placement == AxisLayout::Replicated) == axes.peek().is_none() && axes.all(|axis| self.on(axis) == placement)
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let axes: Vec<String> = self.axes().iter().map(|axis| format!("{axis}: {}", self.on(axis))).collect();
+        f.write_str(if axes.is_empty() { "replicated" } else { "" })?;
+        f.write_str(&axes.join(", "))
+    }
+}
+
+/// The collective that takes a tensor on one axis from a placement to another: `Some(None)` where each rank has what it takes
+/// already, `None` where nothing leads there.
+pub fn transition(from: AxisLayout, to: AxisLayout) -> Option<Option<Collective>> {
+    match (from, to) {
+        (AxisLayout::Replicated, AxisLayout::Split(_)) => Some(None),
+        (AxisLayout::Partial, AxisLayout::Replicated) => Some(Some(Collective::AllReduce)),
+        (AxisLayout::Partial, AxisLayout::Split(_)) => Some(Some(Collective::ReduceScatter)),
+        (AxisLayout::Split(_), AxisLayout::Replicated) => Some(Some(Collective::AllGather)),
+        (AxisLayout::Split(Dimension::Sample), AxisLayout::First) => Some(Some(Collective::Gather { root: 0 })),
+        (AxisLayout::First, AxisLayout::Split(Dimension::Sample)) => Some(Some(Collective::Scatter { root: 0 })),
+        _ => None,
+    }
+}
