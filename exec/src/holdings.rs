@@ -46,7 +46,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Takes over what training goes on from; where it begins, learners' average model is the model that all start with.
+    /// Takes over the state that training resumes; in a new one, learners' average model is the model that all start with.
     fn begin(&mut self, setup: &Setup<'_>, rank: usize) -> Result<(), DeviceError> {
         let Some(replica) = &mut self.replica else { return Ok(()) };
         if let Some(state) = setup.options.start {

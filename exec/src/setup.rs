@@ -33,7 +33,7 @@ pub struct RunOptions<'a> {
     pub optimizer: Optimizer,
     /// Held-out samples on which the last epochs are judged.
     pub evaluations: Option<Evaluations<'a>>,
-    /// What training goes on from, where it does not begin; in every process.
+    /// The state that a resumed training starts with, in every process; `None` for a new one.
     pub start: Option<&'a State>,
     /// The claims of an earlier run, which are made again.
     pub replay: Option<&'a [Claim]>,

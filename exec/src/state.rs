@@ -23,7 +23,7 @@ impl Position {
     }
 }
 
-/// What a training goes on from.
+/// The state that a training resumes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     /// How far it is.

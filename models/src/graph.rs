@@ -224,7 +224,7 @@ fn refusal(rule: Rule<'_>, inputs: &[Placed], outputs: &[Placed]) -> LayoutError
     };
     let cure = match rule.missing(inputs, outputs) {
         Some(transition) => format!("{transition} is missing"),
-        None => "a collective must stand where layouts differ".to_owned(),
+        None => "a collective is needed where layouts differ".to_owned(),
     };
     let (takes, gives) = (list(inputs), list(outputs));
     LayoutError(format!("on axis {axis} {work:?} takes [{takes}] and gives [{gives}]: no rule allows that; {cure}"))

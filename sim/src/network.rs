@@ -19,7 +19,7 @@ use crate::platform::NetworkModel;
 /// What carries the transfers of one route, once the route's latency is over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Carrier {
-    /// So many bytes per second, whatever else goes on.
+    /// A fixed number of bytes per second, whatever else is sent.
     Alone(f64),
     /// Activities of this class, a unit of work being a byte.
     Shared(ClassId),
@@ -29,7 +29,7 @@ impl NetworkModel {
     /// Prepares the transfers over `route`, none faster than `cap` bytes per second (infinite: only the route's own caps),
     /// which take `taps` of the memories at its ends; asked once for each route, when its first message comes along.
     ///
-    /// Under α-β a message takes its bytes at the least rate and cap of its route, whatever else goes on: the network of
+    /// Under α-β a message takes its bytes at the least rate and cap of its route, whatever else is sent: the network of
     /// the closed forms (Hockney 1994). Under max-min each wire is a resource that the transfers crossing it share; a wire
     /// crossed twice is used twice, and a link that is no common good (one core's copying) caps each transfer instead.
     ///

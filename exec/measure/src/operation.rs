@@ -31,7 +31,7 @@ pub struct Operation {
     pub saves: bool,
     /// Where it is kept; in the process of rank 0 alone.
     pub folder: Option<Folder>,
-    /// What training goes on from, and the file that it comes from; in all processes.
+    /// The checkpoint that training resumes, and its file; in all processes.
     pub resumed: Option<(Checkpoint, PathBuf)>,
     /// Whether the user has asked for the end.
     pub interrupt: Interrupt,

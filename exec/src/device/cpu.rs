@@ -146,7 +146,7 @@ trait Head: Send {
 
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace);
 
-    /// Bytes of the workspace with which a batch of so many samples can be trained on; evaluation wants no more.
+    /// Bytes of the workspace that training on a batch of `samples` needs; evaluation needs no more.
     fn workspace_bytes(&self, _samples: usize) -> usize {
         0
     }

@@ -6,9 +6,9 @@ use crate::experiment::Experiment;
 /// Which trainings a setting tells apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Trained {
-    /// It decides what is trained: only a training with the same value goes on from a checkpoint.
+    /// It decides what is trained: a checkpoint is resumed with the same value only.
     As,
-    /// It decides how: a training may go on from a checkpoint with another value.
+    /// It decides how: a checkpoint may be resumed with another value.
     With,
     /// It tells the runs of a trained sweep apart, and checkpoints do not hold it.
     Apart,

@@ -31,7 +31,7 @@ fn step(gradient: AxisLayout, collective: Option<Collective>) -> Graph {
 }
 
 #[test]
-fn a_collective_stands_exactly_where_layouts_differ() {
+fn collectives_are_exactly_where_layouts_differ() {
     assert_eq!(step(AxisLayout::Partial, Some(Collective::AllReduce)).check(), Ok(()));
     // Without the allreduce each rank would update with its own part.
     let refused = step(AxisLayout::Partial, None).check().unwrap_err().to_string();

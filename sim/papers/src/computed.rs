@@ -51,7 +51,7 @@ struct Form {
     value: fn(&Given) -> Result<f64, InputError>,
 }
 
-/// What stands under the keys; those that a form does not take are left as they are made.
+/// The values of the keys; those that a form does not take keep their defaults.
 #[derive(Debug, Clone, PartialEq)]
 struct Given {
     model: String,
@@ -86,67 +86,65 @@ static FORMS: [Form; 18] = {
         form("parameter-bytes", Size, &["model"], |of| Ok(ELEMENT_BYTES * of.load()?.parameter_elements() as f64)),
         // Bytes of all weights but biases (Iandola et al. 2016, Eq. 1).
         form("weight-bytes", Size, &["model"], |of| Ok(weight_bytes(&of.load()?))),
-        // Bytes of what convolutions and dense layers take in for so many samples (Eq. 2).
+        // Bytes of the inputs of convolutions and dense layers, for all samples (Eq. 2).
         form("input-bytes", Size, &["model", "samples"], |of| Ok(input_bytes(&of.load()?, of.samples))),
-        // These over all weights (Table 1).
+        // These divided by the bytes of all weights (Table 1).
         form("data-over-weights", Number, &["model", "samples"], |of| {
             let model = of.load()?;
             Ok(input_bytes(&model, of.samples) / weight_bytes(&model))
         }),
-        // FLOPs of forward and backward passes of so many samples, the backward pass twice the forward one (Table 1).
+        // FLOPs of the forward and backward passes of all samples; a backward pass has twice those of a forward pass (Table 1).
         form("training-work", Work, &["model", "samples"], |of| {
             Ok(3.0 * matrix_layers(&of.load()?, |node| node.work(Pass::Forward, of.samples).flops))
         }),
-        // Seconds in which a dedicated server of one wire takes in and gives back the weights of so many workers, both at once.
+        // Seconds in which a dedicated server with one wire receives and sends the weights of all workers, both at once.
         form("server-time", Time, &["model", "workers", "bandwidth"], |of| {
             let elements = (weight_bytes(&of.load()?) / ELEMENT_BYTES) as u64;
             let schedule = allreduce(&"parameter-server:1:dedicated".parse()?, of.workers + 1, elements, 0)?;
             Ok(schedule.bytes_sent(of.workers) as f64 / of.bytes_per_s)
         }),
-        // Seconds of a reduction tree up and down among so many workers, the weights in one piece (Eq. 4).
+        // Seconds of a reduction tree among the workers, up and down, with the weights in one piece (Eq. 4).
         form("tree-time", Time, &["model", "workers", "bandwidth"], |of| {
             let elements = (weight_bytes(&of.load()?) / ELEMENT_BYTES) as u64;
             let schedule = allreduce(&"binomial-tree".parse()?, of.workers, elements, elements)?;
             Ok(f64::from(schedule.rounds()) * ELEMENT_BYTES * elements as f64 / of.bytes_per_s)
         }),
-        // Bytes per second that exchanging all gradients in the time of a backward pass takes (Goyal et al. 2017 §4.3).
+        // Bytes per second needed to exchange all gradients during a backward pass (Goyal et al. 2017 §4.3).
         form("exchange-rate", Rate, &["model", "seconds"], |of| {
             Ok(2.0 * ELEMENT_BYTES * of.load()?.parameter_elements() as f64 / of.seconds)
         }),
-        // How many times as long as another algorithm one takes among so many hosts of a cluster: over each layer's gradients of
-        // a model, or over so many bytes (Goyal et al. 2017 §4.1).
+        // The time of one algorithm divided by that of another among hosts of a cluster: for the gradients of each layer of a
+        // model, or for one buffer (Goyal et al. 2017 §4.1).
         form("exchange-ratio", Number, &[BUFFERS, "cluster", "than", "workers", "algorithm"], |of| {
             let cluster = Cluster::load(&of.cluster)?;
             Ok(among_hosts(&cluster, of, &of.than)? / among_hosts(&cluster, of, &of.algorithm)?)
         }),
-        // Steps of an allreduce among so many.
+        // Steps of an allreduce among the workers.
         form("rounds", Number, &["algorithm", "workers"], |of| {
             let elements = u64::from(of.workers);
             Ok(f64::from(allreduce(&of.algorithm, of.workers, elements, elements)?.rounds()))
         }),
-        // Seconds in which so many nodes of a cluster that hold so many bytes of samples together shuffle them (Kumar et al. 2018
-        // §4.1).
+        // Seconds in which the nodes of a cluster shuffle the samples that they hold together (Kumar et al. 2018 §4.1).
         form("shuffle-time", Time, &["cluster", "workers", "bytes"], |of| {
             shuffle(&Cluster::load(&of.cluster)?, of.workers, of.bytes.unwrap_or(0))
         }),
-        // Seconds in which so many workers at so many FLOP/s each do their part of a square product for one sample (Krizhevsky
-        // 2014, footnote 4).
+        // Seconds in which each worker computes its part of a square product for one sample (Krizhevsky 2014, footnote 4).
         form("product-time", Time, &["flops", "features", "workers"], |of| {
             Ok(2.0 * f64::from(of.features).powi(2) / f64::from(of.workers) / of.flops_s)
         }),
-        // Seconds in which a worker takes in what one sample has of so many features (as there).
+        // Seconds in which a worker receives the features of one sample (same footnote).
         form("transfer-time", Time, &["features", "bandwidth"], |of| {
             Ok(ELEMENT_BYTES * f64::from(of.features) / of.bytes_per_s)
         }),
         // Passes of a step: a scheme's through dense layers, forward and backward, and both through the convolutions (Fig. 2).
         form("passes", Number, &["model", "strategy", "workers"], |of| Ok(2.0 + 2.0 * f64::from(dense_passes(of)?))),
-        // Bytes of all outputs and gradients of so many samples, each in a place of its own (Koliousis et al. 2019 §4.5).
+        // Bytes of the outputs and gradients of all samples, none sharing memory (Koliousis et al. 2019 §4.5).
         form("output-bytes", Size, &["model", "samples"], |of| Ok(ELEMENT_BYTES * of.planned(Reuse::Nothing)?)),
-        // The share of these that a plan saves which counts the references of operators (as there).
+        // The share of these that a plan with reference counts saves (same section).
         form("plan-saving", Number, &["model", "samples"], |of| {
             Ok(1.0 - of.planned(Reuse::Counted)? / of.planned(Reuse::Nothing)?)
         }),
-        // Bytes that each of so many members sends in an allreduce over those of the buffer.
+        // Bytes that a member sends in an allreduce, divided by those of the buffer.
         form("bytes-factor", Number, &["algorithm", "workers"], |of| {
             let elements = u64::from(of.workers) << 10;
             let schedule = allreduce(&of.algorithm, of.workers, elements, elements)?;
@@ -177,7 +175,7 @@ impl Computed {
         self.form.dimension
     }
 
-    /// The same of so many workers, servers' own machines not counted; none where it is of no number of workers.
+    /// The same figure for another number of workers, dedicated servers not counted; `None` where it does not depend on it.
     pub(super) fn among(&self, workers: u32) -> Option<Computed> {
         let counts = self.form.keys.contains(&"workers");
         counts.then(|| Computed { form: self.form, of: Given { workers, ..self.of.clone() } })
@@ -186,7 +184,7 @@ impl Computed {
     /// The figure in bytes, FLOPs, seconds, bytes per second, or a number.
     ///
     /// # Errors
-    /// An unknown model, an algorithm that cannot serve so many.
+    /// An unknown model, an algorithm that cannot serve the workers.
     pub fn value(&self) -> Result<f64, InputError> {
         (self.form.value)(&self.of)
     }
@@ -244,7 +242,7 @@ impl Given {
         lockstep_readers::load_model(&self.model)
     }
 
-    /// Elements that one rank's outputs and gradients take where it takes so many samples at once, no layer fused into another.
+    /// Elements of one rank's outputs and gradients with all samples in one batch, no layer fused into another.
     fn planned(&self, reuse: Reuse) -> Result<f64, InputError> {
         let program = Job { fuse: false, ..Job::new(Arc::new(self.load()?), 1, self.samples) }.program()?;
         Ok(Plan::of_role(&program, &program.roles[0], reuse).elements as f64)

@@ -51,7 +51,7 @@ impl Spread {
     }
 }
 
-/// The spread of `trials` runs on so many cores, of which `first` is the first; `progress` hears the share that is done.
+/// The spread of `trials` runs on `cores` threads, of which `first` is the first; `progress` hears the share that is done.
 ///
 /// # Errors
 /// As [`simulate`], of the lowest trial that fails.
