@@ -39,8 +39,13 @@ impl AxisSet {
         AxisSet(set)
     }
 
+    /// The axes of either set.
+    pub const fn or(self, other: AxisSet) -> AxisSet {
+        AxisSet(self.0 | other.0)
+    }
+
     /// Whether an axis is in the set.
-    pub fn contains(self, axis: Axis) -> bool {
+    pub const fn contains(self, axis: Axis) -> bool {
         self.0 & 1 << axis as u8 != 0
     }
 

@@ -180,12 +180,16 @@ impl Graph {
     /// # Errors
     /// Names the node, the axis, the placements that fit no rule, and the transition that is missing.
     pub fn check(&self) -> Result<(), LayoutError> {
+        let of_edges = self.dag.edge_weights().map(|edge| edge.layout.axes());
+        let of_nodes = self.dag.node_weights().filter_map(|node| node.work.change()).map(|(_, axes)| axes);
+        // On other axes ranks hold and do the same.
+        let axes = of_edges.chain(of_nodes).fold(AxisSet::default(), AxisSet::or);
         for index in self.dag.node_indices() {
             let work = &self.dag[index].work;
-            for axis in Axis::ALL {
-                let (inputs, outputs) =
-                    (self.placed(index, axis, Direction::Incoming), self.placed(index, axis, Direction::Outgoing));
+            let (inputs, outputs) = (self.held(index, Direction::Incoming), self.held(index, Direction::Outgoing));
+            for axis in axes.iter() {
                 let rule = Rule { work, axis, by_channel: self.is_by_channel(work) };
+                let [inputs, outputs] = [&inputs, &outputs].map(|tensors| placed(tensors, axis));
                 if !rule.allows(&inputs, &outputs) {
                     return Err(refusal(rule, &inputs, &outputs));
                 }
@@ -203,24 +207,33 @@ impl Graph {
         matches!(work, Work::Layer(id, _) if self.by_channel.get(id.index()) == Some(&true))
     }
 
-    /// The tensors at a node in one direction and how they lie on an axis, each once.
-    fn placed(&self, node: NodeIndex, axis: Axis, direction: Direction) -> Vec<Placed> {
-        let mut found: Vec<Placed> = Vec::new();
-        for edge in self.dag.edges_directed(node, direction) {
-            let item = (edge.weight().tensor, edge.weight().layout.on(axis));
-            if !found.contains(&item) {
-                found.push(item);
-            }
-        }
-        found.reverse(); // petgraph lists the newest edge first
-        found
+    /// The tensors at a node in one direction with their layouts, each pair once.
+    fn held(&self, node: NodeIndex, direction: Direction) -> Vec<(Tensor, Layout)> {
+        let edges = self.dag.edges_directed(node, direction).map(|edge| (edge.weight().tensor, edge.weight().layout));
+        let mut held = distinct(edges);
+        held.reverse(); // petgraph lists the newest edge first
+        held
     }
+}
+
+fn placed(tensors: &[(Tensor, Layout)], axis: Axis) -> Vec<Placed> {
+    distinct(tensors.iter().map(|(tensor, layout)| (*tensor, layout.on(axis))))
+}
+
+fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for item in items {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
 }
 
 fn refusal(rule: Rule<'_>, inputs: &[Placed], outputs: &[Placed]) -> LayoutError {
     let Rule { work, axis, .. } = rule;
     let list = |items: &[Placed]| {
-        items.iter().map(|(tensor, placement)| format!("{tensor:?} {placement}")).collect::<Vec<_>>().join(", ")
+        items.iter().map(|(tensor, layout)| format!("{tensor:?} {layout}")).collect::<Vec<_>>().join(", ")
     };
     let cure = match rule.missing(inputs, outputs) {
         Some(transition) => format!("{transition} is missing"),

@@ -1,6 +1,6 @@
 //! Says how a tensor lies over the ranks, axis by axis, and which collective leads from one placement to another.
 //!
-//! AxisSet are independent of each other: a tensor may be split by samples along `data` and a partial sum along `tensor`. So a
+//! Axes are independent of each other: a tensor may be split by samples along `data` and a partial sum along `tensor`. So a
 //! rule or a transition is stated for one axis, and holds for a layout if it holds on each (as in GSPMD, Xu et al. 2021 §3).
 
 use std::fmt;
@@ -51,8 +51,8 @@ impl fmt::Display for AxisLayout {
 /// How a tensor lies over the ranks: a placement on each axis.
 ///
 /// ```
-/// # use lockstep_models::{Axis, Dimension, Layout, AxisLayout};
-/// let samples = Layout::new(&[Axis::Data, Axis::Device], AxisLayout::Split(Dimension::Sample));
+/// # use lockstep_models::{Axis, AxisLayout, AxisSet, Dimension, Layout};
+/// let samples = Layout::new(AxisSet::of(&[Axis::Data, Axis::Device]), AxisLayout::Split(Dimension::Sample));
 /// let gathered = samples.with(Axis::Device, AxisLayout::First);
 /// assert_eq!(gathered.to_string(), "data: split(sample), device: first");
 /// assert!(samples.is(AxisLayout::Split(Dimension::Sample)) && !gathered.is(AxisLayout::Split(Dimension::Sample)));
@@ -64,19 +64,21 @@ impl Layout {
     /// All of the tensor on every rank.
     pub const REPLICATED: Layout = Layout([AxisLayout::Replicated; Axis::ALL.len()]);
 
-    /// The same placement on some axes, and replicated on the others.
-    pub const fn new(axes: &[Axis], placement: AxisLayout) -> Layout {
+    /// The same on each of `axes`, and replicated on the others.
+    pub const fn new(axes: AxisSet, on_each: AxisLayout) -> Layout {
         let (mut layout, mut index) = (Layout::REPLICATED, 0);
-        while index < axes.len() {
-            layout.0[axes[index] as usize] = placement;
+        while index < Axis::ALL.len() {
+            if axes.contains(Axis::ALL[index]) {
+                layout.0[index] = on_each;
+            }
             index += 1;
         }
         layout
     }
 
-    /// The layout with another placement on one axis.
-    pub const fn with(mut self, axis: Axis, placement: AxisLayout) -> Layout {
-        self.0[axis as usize] = placement;
+    /// The layout with another entry for one axis.
+    pub const fn with(mut self, axis: Axis, on_it: AxisLayout) -> Layout {
+        self.0[axis as usize] = on_it;
         self
     }
 
@@ -87,15 +89,14 @@ impl Layout {
 
     /// The axes on which it is not replicated.
     pub fn axes(self) -> AxisSet {
-        let varies: Vec<Axis> = Axis::ALL.into_iter().filter(|axis| self.on(*axis) != AxisLayout::Replicated).collect();
-        AxisSet::of(&varies)
+        let varies = Axis::ALL.into_iter().filter(|axis| self.on(*axis) != AxisLayout::Replicated);
+        varies.fold(AxisSet::default(), |set, axis| set.or(AxisSet::of(&[axis])))
     }
 
-    /// Whether the tensor lies so on every axis on which it is not replicated, of which there is one unless `placement` is
-    /// [`AxisLayout::Replicated`].
-    pub fn is(self, placement: AxisLayout) -> bool {
-        let mut axes = self.axes().iter().peekable();
-        (placement == AxisLayout::Replicated) == axes.peek().is_none() && axes.all(|axis| self.on(axis) == placement)
+    /// Whether it is the layout `on_each` on all axes on which it is not replicated; replicated on all where `on_each` is.
+    pub fn is(self, on_each: AxisLayout) -> bool {
+        let axes = self.axes();
+        self == Layout::new(axes, on_each) && (axes == AxisSet::default()) == (on_each == AxisLayout::Replicated)
     }
 }
 
@@ -107,9 +108,9 @@ impl fmt::Display for Layout {
     }
 }
 
-/// The collective that takes a tensor on one axis from a placement to another: `Some(None)` where each rank has what it takes
-/// already, `None` where nothing leads there.
-pub fn transition(from: AxisLayout, to: AxisLayout) -> Option<Option<Collective>> {
+/// The collective that leads on one axis from one layout to another: `Some(None)` where each rank already has its part,
+/// `None` where none leads there.
+pub(crate) fn transition(from: AxisLayout, to: AxisLayout) -> Option<Option<Collective>> {
     match (from, to) {
         (AxisLayout::Replicated, AxisLayout::Split(_)) => Some(None),
         (AxisLayout::Partial, AxisLayout::Replicated) => Some(Some(Collective::AllReduce)),

@@ -49,7 +49,7 @@ pub use layer::{
     Scale, Shape, Work,
 };
 pub use layer_id::LayerId;
-pub use layout::{AxisLayout, Dimension, Layout, transition};
+pub use layout::{AxisLayout, Dimension, Layout};
 pub use model::{Draft, Gather, Model, Node, Parameter, Piece, ShardLayer, Sharding, node_first, random_model};
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
 pub use partition::Partition;

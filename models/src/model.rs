@@ -19,8 +19,8 @@ use crate::layer::{Init, InitRules};
 use crate::{Layer, LayerId, Shape};
 pub use arbitrary::random_model;
 pub use build::Draft;
+pub(crate) use node_first::NODE_FIRST;
 pub use node_first::node_first;
-pub(crate) use node_first::{NODE_AXES, NODE_FIRST};
 pub(crate) use shard::shard;
 pub use shard::{Gather, Piece, ShardLayer, Sharding};
 

@@ -81,9 +81,9 @@ impl Strategy {
         if job.workers == 1 {
             return Ok((ssgd::graph(job), None)); // one rank has every layer whole
         }
-        let (model, axes, layers) = shard(&job.model, job.workers, &|id| front[id.index()])?;
+        let (model, layers) = shard(&job.model, job.workers, &|id| front[id.index()])?;
         let whole = Arc::clone(&job.model);
-        let sharding = Sharding { whole, ranks: job.workers, axes, layers, passes, variable_batch };
+        let sharding = Sharding { whole, ranks: job.workers, layers, passes, variable_batch };
         let graph = split::graph(job, &model, &sharding);
         Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
     }

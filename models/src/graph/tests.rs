@@ -12,7 +12,7 @@ const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
 const LAYOUTS: [AxisLayout; 4] = [AxisLayout::Replicated, SAMPLES, FEATURES, AxisLayout::Partial];
 
 fn step(gradient: AxisLayout, collective: Option<Collective>) -> Graph {
-    let data = |placement| Layout::new(&[Axis::Data], placement);
+    let data = |placement| Layout::new(AxisSet::of(&[Axis::Data]), placement);
     let mut graph = Graph::default();
     let load = graph.node(Work::Load, Scope::MicroBatch);
     let weight = graph.node(Work::Layer(LayerId(1), Pass::BackwardWeight), Scope::MicroBatch);
@@ -49,13 +49,13 @@ fn collectives_are_exactly_where_layouts_differ() {
 /// A collective along one axis leaves a partial sum along another as it is.
 #[test]
 fn a_collective_works_on_its_own_axes() {
-    let both = &[Axis::Data, Axis::Device];
-    let on_data = Layout::new(&[Axis::Data], AxisLayout::Partial);
+    let both = AxisSet::of(&[Axis::Data, Axis::Device]);
+    let on_data = Layout::new(AxisSet::of(&[Axis::Data]), AxisLayout::Partial);
     for (axes, reduced, fault) in [
-        (AxisSet::of(both), Layout::REPLICATED, ""),
+        (both, Layout::REPLICATED, ""),
         (AxisSet::of(&[Axis::Device]), Layout::REPLICATED, "on axis data Collective"),
         (AxisSet::of(&[Axis::Device]), on_data, "on axis data Update"),
-        (AxisSet::of(both), on_data, "on axis data Collective"),
+        (both, on_data, "on axis data Collective"),
     ] {
         let mut graph = Graph::default();
         let load = graph.node(Work::Load, Scope::MicroBatch);

@@ -6,10 +6,10 @@ use lockstep_topology::InputError;
 
 use super::shard::draft;
 use super::{Gather, LayerId, Model, ShardLayer};
-use crate::{Axis, AxisLayout, Dimension, Layer, Layout};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Layer, Layout};
 
 /// Nodes, and the devices of each.
-pub(crate) const NODE_AXES: &[Axis] = &[Axis::Data, Axis::Device];
+const NODE_AXES: AxisSet = AxisSet::of(&[Axis::Data, Axis::Device]);
 /// Samples of all of a node's ranks on its first one.
 pub(crate) const NODE_FIRST: Layout =
     Layout::new(NODE_AXES, AxisLayout::Split(Dimension::Sample)).with(Axis::Device, AxisLayout::First);

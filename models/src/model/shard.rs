@@ -12,7 +12,7 @@ use lockstep_topology::InputError;
 use super::build::Draft;
 use super::{LayerId, Model, Node};
 use crate::layer::FeatureRule;
-use crate::{Axis, AxisLayout, Dimension, Layer, Layout};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Layer, Layout};
 
 const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
@@ -62,8 +62,6 @@ pub struct Sharding {
     pub whole: Arc<Model>,
     /// How many ranks share it.
     pub ranks: u32,
-    /// The axes along which these differ.
-    pub axes: &'static [Axis],
     /// By layer of a rank's model.
     pub layers: Vec<ShardLayer>,
     /// The samples of each pass through the split layers, by worker in ascending order, at most one piece each.
@@ -76,6 +74,11 @@ impl Sharding {
     /// Whether a layer of a rank's model runs in passes, behind the cut.
     pub fn in_passes(&self, id: LayerId) -> bool {
         !self.layers[id.index()].output.is(SAMPLES) && id.0 > 0
+    }
+
+    /// The axes along which the ranks differ.
+    pub fn axes(&self) -> AxisSet {
+        self.layers.iter().fold(AxisSet::default(), |axes, layer| axes.or(layer.output.axes()))
     }
 
     /// Whether a pass is a node's, run by its first rank alone.
@@ -137,7 +140,7 @@ fn rows_of(all: u64, each: u64, rank: u32) -> Range<u64> {
 }
 
 /// The model of one of `ranks` ranks where `whole` is split behind the layers for which `front` holds: those stay as they
-/// are. Where the input itself is not in front, every rank has all samples. Gives the axes along which ranks differ, too.
+/// are. Where the input itself is not in front, every rank has all samples.
 ///
 /// # Errors
 /// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation (its statistics would be
@@ -146,10 +149,10 @@ pub(crate) fn shard(
     whole: &Model,
     ranks: u32,
     front: &dyn Fn(LayerId) -> bool,
-) -> Result<(Model, &'static [Axis], Vec<ShardLayer>), InputError> {
-    let axes: &'static [Axis] = if front(LayerId(0)) { &[Axis::Data] } else { &[Axis::Tensor] };
+) -> Result<(Model, Vec<ShardLayer>), InputError> {
+    let axes = AxisSet::of(&[if front(LayerId(0)) { Axis::Data } else { Axis::Tensor }]);
     let placed = |origin, output, gradient, gather| {
-        let [output, gradient] = [output, gradient].map(|placement| Layout::new(axes, placement));
+        let [output, gradient] = [output, gradient].map(|layout| Layout::new(axes, layout));
         ShardLayer { origin, output, gradient, gather }
     };
     let outputs = outputs(whole, ranks, front)?;
@@ -186,7 +189,7 @@ pub(crate) fn shard(
         layers.push(placed(id, output, gradients[id.index()], None));
     }
     let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
-    Ok((model, axes, layers))
+    Ok((model, layers))
 }
 
 pub(super) fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight: f32) -> Draft {

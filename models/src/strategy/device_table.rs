@@ -10,7 +10,7 @@ use std::sync::Arc;
 use lockstep_topology::InputError;
 
 use super::{Shard, Strategy, split, ssgd};
-use crate::model::{NODE_AXES, node_first};
+use crate::model::node_first;
 use crate::{Graph, Job, Piece, Sampling, Sharding};
 
 /// The graph of one step, and the model of each rank.
@@ -37,7 +37,7 @@ pub(super) fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     }
     let (model, layers) = node_first(&job.model)?;
     let whole = Arc::clone(&job.model);
-    let sharding = Sharding { whole, ranks: job.workers, axes: NODE_AXES, layers, passes, variable_batch: false };
+    let sharding = Sharding { whole, ranks: job.workers, layers, passes, variable_batch: false };
     let graph = split::graph(job, &model, &sharding);
     Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
 }

@@ -14,10 +14,9 @@ use super::data_parallel::passes;
 use crate::graph::{Scope, Tensor, Work};
 use crate::{Averaging, AveragingRule, Axis, AxisLayout, AxisSet, Dimension, Graph, Job, LayerId, Layout};
 
-/// Learners without reference models, those of a device, and devices.
-const LEARNERS: &[Axis] = &[Axis::Learner];
-const OF_DEVICES: &[Axis] = &[Axis::Device, Axis::Learner];
-const DEVICES: &[Axis] = &[Axis::Device];
+/// Learners, all of them or those of a device, and devices.
+const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
+const DEVICES: AxisSet = AxisSet::of(&[Axis::Device]);
 
 /// The graph of one iteration.
 pub(super) fn graph(job: &Job, averaging: &Averaging) -> Graph {
@@ -28,8 +27,8 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Graph {
     let several = averaging.repetitions(job.workers) > 1;
     let whole = 0..model.parameter_elements();
     let descend = several.then(|| graph.node(averages(AveragingRule::Descend, whole), Scope::MicroBatch));
-    let axes = if averaging.references.is_some() { OF_DEVICES } else { LEARNERS };
-    let [own, partial] = [AxisLayout::Own, AxisLayout::Partial].map(|placement| Layout::new(axes, placement));
+    let axes = if averaging.references.is_some() { DEVICES.or(LEARNERS) } else { LEARNERS };
+    let [own, partial] = [AxisLayout::Own, AxisLayout::Partial].map(|layout| Layout::new(axes, layout));
     let passes = passes(&mut graph, model, Layout::new(axes, AxisLayout::Split(Dimension::Sample)));
     let weighted = || (0..model.layers().len() as u32).map(LayerId).filter(|id| !model.node(*id).parameters.is_empty());
     let readers = |id: LayerId| passes.readers(id).chain(passes.weight[id.index()]);
@@ -52,7 +51,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Graph {
         }
         let range = || cut.range.clone();
         let sum = |graph: &mut Graph, axes| {
-            let (collective, axes, range) = (Collective::AllReduce, AxisSet::of(axes), range());
+            let (collective, axes, range) = (Collective::AllReduce, axes, range());
             graph.node(Work::Collective { collective, axes, range }, Scope::Step)
         };
         let (reduce, reference) = if averaging.references.is_some() {

@@ -47,7 +47,7 @@ impl Builder<'_> {
 
     /// Where gathers and returns change layouts: among a node's devices in a table, else among all ranks.
     fn across(&self) -> AxisSet {
-        AxisSet::of(if self.sharding.by_node() { &[Axis::Device] } else { self.sharding.axes })
+        if self.sharding.by_node() { AxisSet::of(&[Axis::Device]) } else { self.sharding.axes() }
     }
 
     fn output(&self, id: LayerId) -> Layout {
@@ -134,7 +134,7 @@ impl Builder<'_> {
             model.iter().map(|(id, _)| id).partition(|id| sharding.in_passes(*id));
         let by_pass = sharding.variable_batch;
         let [rows, partial] = [AxisLayout::Split(Dimension::Feature), AxisLayout::Partial]
-            .map(|placement| Layout::new(sharding.axes, placement));
+            .map(|layout| Layout::new(sharding.axes(), layout));
         for cut in cuts_of(model, job.bucket, &split) {
             let scope = if by_pass { Scope::Pass } else { Scope::Step };
             let update = self.graph.node(Work::Update { range: cut.range }, scope);
@@ -144,7 +144,7 @@ impl Builder<'_> {
             }
         }
         for cut in cuts_of(model, job.bucket, &whole) {
-            let (collective, axes, range) = (Collective::AllReduce, AxisSet::of(sharding.axes), cut.range.clone());
+            let (collective, axes, range) = (Collective::AllReduce, sharding.axes(), cut.range.clone());
             let reduce = self.graph.node(Work::Collective { collective, axes, range }, Scope::Step);
             let update = self.graph.node(Work::Update { range: cut.range }, Scope::Step);
             cut.layers.iter().for_each(|id| self.gradient(*id, reduce, partial));

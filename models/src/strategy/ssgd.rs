@@ -13,7 +13,7 @@ use crate::graph::{Scope, Tensor, Work};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
 
 /// All ranks.
-const AXES: &[Axis] = &[Axis::Data];
+const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
 
 /// The graph of one step.
 pub(super) fn graph(job: &Job) -> Graph {
@@ -22,7 +22,7 @@ pub(super) fn graph(job: &Job) -> Graph {
     let passes = passes(&mut graph, model, Layout::new(AXES, AxisLayout::Split(Dimension::Sample)));
     for cut in cuts(model, job.bucket) {
         let producers: Vec<NodeIndex> = cut.layers.iter().filter_map(|id| passes.weight[id.index()]).collect();
-        let (collective, axes, range) = (Collective::AllReduce, AxisSet::of(AXES), cut.range.clone());
+        let (collective, axes, range) = (Collective::AllReduce, AXES, cut.range.clone());
         let reduce = graph.node(Work::Collective { collective, axes, range }, Scope::Step);
         let update = graph.node(Work::Update { range: cut.range.clone() }, Scope::Step);
         for from in producers {
