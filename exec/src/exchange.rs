@@ -190,8 +190,8 @@ impl Exchange {
     }
 
     /// What was sent to each member in all runs so far.
-    pub fn sent(&self) -> &[Traffic] {
-        &self.sent
+    pub fn sent(&self) -> impl Iterator<Item = (Rank, &Traffic)> {
+        self.ranks.iter().copied().zip(&self.sent)
     }
 
     /// Whose messages are missing at the moment, as (lane, rank), for an error message about a job that is stuck.

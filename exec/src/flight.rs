@@ -276,9 +276,9 @@ impl<'a> Flights<'a> {
         let collective = place.map(|place| iteration * exchanges + place as u64);
         let what = task.and_then(|task| match &task.op {
             Op::Exchange(exchange) => {
-                let ranks = &self.program.groups[exchange.group].ranks;
+                let ranks = self.program.group_of(exchange, rank);
                 let bytes = 4 * (exchange.range.end - exchange.range.start);
-                Some((exchange.algorithm.to_string(), bytes, ranks.first, ranks.first + ranks.count - 1))
+                Some((exchange.algorithm.to_string(), bytes, ranks.first(), ranks.rank(ranks.count() - 1)))
             }
             _ => None,
         });

@@ -14,6 +14,10 @@ impl Program {
     /// # Errors
     /// Names the role, the task and the reason.
     pub fn check(&self) -> Result<(), InputError> {
+        if self.mesh.ranks() != self.workers {
+            let message = format!("the mesh has {} ranks, and {} train", self.mesh.ranks(), self.workers);
+            return Err(InputError::new("program", self.mesh.to_string(), message));
+        }
         let mut next = 0;
         for role in &self.roles {
             if role.ranks.first != next || role.ranks.count == 0 {
@@ -125,24 +129,24 @@ impl Program {
 
     fn check_exchange(&self, role: &Role, id: TaskId, exchange: &Exchange) -> Result<(), InputError> {
         let task = &role.tasks[id];
-        let Some(group) = self.groups.get(exchange.group) else {
-            return Err(fault(role, &task.name, "meets a group that does not exist"));
-        };
+        if !self.mesh.has_groups(exchange.axes) {
+            return Err(fault(role, &task.name, "unequal nodes form no groups along these axes"));
+        }
+        if self.ranks() > self.workers && self.group_count(exchange) > 1 {
+            return Err(fault(role, &task.name, "dedicated servers serve one group alone"));
+        }
         if exchange.range.end > self.elements(exchange.buffer) || exchange.range.start > exchange.range.end {
             return Err(fault(role, &task.name, "exchanges elements that its buffer does not have"));
         }
         if task.stream != Stream::Exchange {
             return Err(fault(role, &task.name, "an exchange belongs on the exchange stream"));
         }
-        if group.shape.members() != group.ranks.count {
-            return Err(fault(role, &task.name, "its group counts other members than ranks"));
-        }
         // MPI's call stalls whatever else its process has in flight, and NCCL's must come in the same order everywhere.
         let library = exchange.algorithm.library().is_some();
         if library && !self.alone(role, id) {
             return Err(fault(role, &task.name, "a library's collective runs alone: one exchange at a time, please"));
         }
-        self.schedule(exchange).map(|_| ())
+        self.schedule(exchange, role.ranks.first).map(|_| ())
     }
 
     /// Whether each exchange of the role waits for the one before it, so that never two are in flight.
@@ -153,45 +157,75 @@ impl Program {
         role.tasks[id].after.iter().any(|after| after.task == earlier && after.lag == lag)
     }
 
-    /// All members of a group must meet in the same exchanges in the same order, and each must compute its collective.
+    /// All members of a group must run the same exchanges in the same order, and each must compute its collective.
     fn check_exchanges(&self) -> Result<(), InputError> {
-        for (index, group) in self.groups.iter().enumerate() {
-            let members: Vec<&Role> = self
-                .roles
-                .iter()
-                .filter(|role| role.ranks.iter().next().is_some_and(|rank| group.ranks.contains(rank)))
-                .collect();
-            let of = |role: &Role| -> Vec<Exchange> {
-                role.exchanges().filter(|(_, e)| e.group == index).map(|(_, e)| e.clone()).collect()
-            };
-            let Some((first, others)) = members.split_first() else { continue };
-            let expected = of(first);
-            for role in others {
-                if of(role) != expected {
-                    let reason = format!("does not meet the exchanges of role {} in their order: deadlock", first.name);
+        let mut along: Vec<&Exchange> = Vec::new();
+        for (_, exchange) in self.roles.iter().flat_map(Role::exchanges) {
+            if !along.iter().any(|other| other.axes == exchange.axes) {
+                along.push(exchange);
+            }
+        }
+        for exchange in along {
+            self.check_groups(exchange)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the groups along the axes of `exchange`.
+    fn check_groups(&self, exchange: &Exchange) -> Result<(), InputError> {
+        let along = |role: &Role| -> Vec<Exchange> {
+            role.exchanges().filter(|(_, other)| other.axes == exchange.axes).map(|(_, other)| other.clone()).collect()
+        };
+        let of_role: Vec<Vec<Exchange>> = self.roles.iter().map(along).collect();
+        // By group: the first role that has ranks in it.
+        let mut first = vec![None; self.group_count(exchange) as usize];
+        let mut leaders = Vec::new();
+        for (number, role) in self.roles.iter().enumerate() {
+            let mut equal_to = number;
+            for rank in role.ranks.iter() {
+                let group = self.group_number(exchange, rank) as usize;
+                let leader = *first[group].get_or_insert_with(|| {
+                    leaders.push(rank);
+                    number
+                });
+                if leader != equal_to && of_role[leader] != of_role[number] {
+                    let reason = format!(
+                        "does not meet the exchanges of role {} in their order: deadlock",
+                        self.roles[leader].name
+                    );
                     return Err(fault(role, "exchanges", &reason));
                 }
+                equal_to = leader;
             }
-            if group.ranks.count > PROVED_MEMBERS {
+        }
+        let mut shapes = Vec::new();
+        for rank in leaders {
+            let list = &of_role[self.role_of(rank)];
+            let Some(by_nodes) = list.iter().find(|exchange| exchange.algorithm.by_nodes()).or(list.first()) else {
+                continue;
+            };
+            let shape = self.nodes_of(by_nodes, &self.group_of(exchange, rank));
+            if shape.members() <= PROVED_MEMBERS && !shapes.contains(&shape) {
+                self.prove(list, rank)?;
+                shapes.push(shape);
+            }
+        }
+        Ok(())
+    }
+
+    /// Proves that exchanges of `rank` compute their collectives. A library's is its own affair; its lanes only say what it costs.
+    fn prove(&self, exchanges: &[Exchange], rank: u32) -> Result<(), InputError> {
+        let mut proved: Vec<&Exchange> = Vec::new();
+        let elements = |exchange: &Exchange| exchange.range.end - exchange.range.start;
+        for exchange in exchanges.iter().filter(|exchange| exchange.algorithm.library().is_none()) {
+            let key = (elements(exchange), &exchange.collective, &exchange.algorithm, exchange.chunk);
+            if proved.iter().any(|e| (elements(e), &e.collective, &e.algorithm, e.chunk) == key) {
                 continue;
             }
-            let mut proved: Vec<(u64, &Exchange)> = Vec::new();
-            // A library's collective is its own affair; its lanes only say what it costs.
-            for exchange in expected.iter().filter(|exchange| exchange.algorithm.library().is_none()) {
-                let elements = exchange.range.end - exchange.range.start;
-                let seen = proved.iter().any(|(n, e)| {
-                    *n == elements
-                        && e.collective == exchange.collective
-                        && e.algorithm == exchange.algorithm
-                        && e.chunk == exchange.chunk
-                });
-                if !seen {
-                    check_schedule(&self.schedule(exchange)?).map_err(|fault| {
-                        InputError::flag("algorithm", exchange.algorithm.to_string(), format!("does not work: {fault}"))
-                    })?;
-                    proved.push((elements, exchange));
-                }
-            }
+            check_schedule(&self.schedule(exchange, rank)?).map_err(|fault| {
+                InputError::flag("algorithm", exchange.algorithm.to_string(), format!("does not work: {fault}"))
+            })?;
+            proved.push(exchange);
         }
         Ok(())
     }

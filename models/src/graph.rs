@@ -17,7 +17,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use crate::layer::FeatureRule;
-use crate::{AveragingRule, Axis, AxisSet, LayerId, Layout, Model, Pass};
+use crate::{AveragingRule, Axis, AxisSet, LayerId, Layout, Mesh, Model, Pass};
 use rules::{Placed, Rule};
 
 /// What an edge carries.
@@ -127,6 +127,8 @@ pub struct Edge {
 pub struct Graph {
     /// Nodes in an order in which they can run; edges by tensor.
     pub dag: DiGraph<Node, Edge>,
+    /// The workers, along whose axes tensors lie.
+    pub mesh: Mesh,
     /// By layer: whether each feature of the output depends on one feature of the inputs alone.
     by_channel: Vec<bool>,
 }
@@ -144,14 +146,14 @@ impl fmt::Display for LayoutError {
 impl std::error::Error for LayoutError {}
 
 impl Graph {
-    /// A graph without nodes for the layers of `model`.
-    pub fn new(model: &Model) -> Graph {
+    /// A graph without nodes for the layers of `model` on the workers of `mesh`.
+    pub fn new(model: &Model, mesh: Mesh) -> Graph {
         let by_channel = model
             .layers()
             .iter()
             .map(|node| node.layer.rule().features(true, false) == Ok(FeatureRule::Follows))
             .collect();
-        Graph { by_channel, ..Graph::default() }
+        Graph { by_channel, mesh, ..Graph::default() }
     }
 
     /// Adds a node.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use lockstep_topology::Collective;
 
-use crate::{Buffer, Program, RankGroup};
+use crate::{Buffer, Program};
 
 impl Program {
     /// What `rank` holds of a declared buffer: all of it, unless it meets others there in scatters and gathers alone. Then it is
@@ -20,12 +20,12 @@ impl Program {
                 continue;
             }
             let (Collective::Scatter { root } | Collective::Gather { root }) = exchange.collective else { return all };
-            let Some(RankGroup { ranks: group, .. }) = self.groups.get(exchange.group) else { return all };
-            let range = &exchange.range;
-            let part = match rank - group.first {
-                member if member == root => range.clone(),
+            let (group, range) = (self.group_of(exchange, rank), &exchange.range);
+            let part = match group.member(rank) {
+                Some(member) if member == root => range.clone(),
                 member => {
-                    let part = exchange.collective.part(range.end - range.start, group.count, member);
+                    let member = member.expect("a rank belongs to its group");
+                    let part = exchange.collective.part(range.end - range.start, group.count(), member);
                     range.start + part.start..range.start + part.end
                 }
             };

@@ -18,7 +18,7 @@ use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
     After, Averaging, AxisSet, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
-    RankGroup, RankRange, Role, Stream, Task, TaskId, passes,
+    RankRange, Role, Stream, Task, TaskId, passes,
 };
 
 use split::{lower as lower_split, lower_table};
@@ -60,15 +60,13 @@ impl Job {
 /// When the allreduce algorithm cannot serve the group.
 fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
     let (chains, _) = chain_of_layers(&job.model);
-    let everyone = RankRange { first: 0, count: job.ranks() };
     let mut worker = Lowering { job, graph, tasks: Vec::new(), task_of: vec![None; graph.dag.node_count()] };
     worker.run();
 
     let workers = RankRange { first: 0, count: job.workers };
     let mut roles = vec![Role { name: "worker".into(), ranks: workers, tasks: worker.tasks }];
-    let mut groups = vec![RankGroup { ranks: everyone, shape: job.group() }];
     if let Some(references) = job.averaging().and_then(|averaging| averaging.references) {
-        (roles, groups) = devices::apart(&roles[0], &references);
+        roles = devices::apart(&roles[0], &references);
     }
     if job.servers() > 0 {
         roles.push(server(&roles[0], RankRange { first: job.workers, count: job.servers() }, job.concurrent_exchanges));
@@ -77,7 +75,8 @@ fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
         model: job.model.clone(),
         chains,
         roles,
-        groups,
+        mesh: graph.mesh.clone(),
+        machines: job.machines(),
         workers: job.workers,
         batch_per_rank: job.batch_per_rank,
         accumulate: job.micro_batches(),
@@ -164,19 +163,17 @@ impl Lowering<'_> {
     fn exchange(&self, collective: &Collective, axes: AxisSet, range: &Range<u64>) -> (&'static str, Exchange) {
         let averaging = self.job.averaging();
         let references = averaging.and_then(|averaging| averaging.references);
-        let whole = || ("allreduce", collective.clone(), self.job.algorithm.clone());
-        let level = references.and_then(|_| devices::level(axes, &self.job.algorithm));
-        let (verb, collective, algorithm) = level.unwrap_or_else(whole);
-        let exchange = Exchange {
-            collective,
-            algorithm,
-            group: 0,
+        let whole = Exchange {
+            collective: collective.clone(),
+            algorithm: self.job.algorithm.clone(),
+            axes,
+            node_axes: AxisSet::default(),
             buffer: if averaging.is_some() { Averaging::DIFFERENCES } else { Buffer::Gradients },
             range: range.clone(),
             chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,
         };
-        (verb, exchange)
+        if references.is_some() { devices::level(whole) } else { ("allreduce", whole) }
     }
 
     /// Dependencies between streams; the order inside a stream implies the others.

@@ -114,7 +114,7 @@ impl Memory {
 fn in_flight(program: &Program, role: &Role) -> Result<u64, InputError> {
     let mut scratch = Vec::new();
     for (_, exchange) in role.exchanges() {
-        let schedule = program.schedule(exchange)?;
+        let schedule = program.schedule(exchange, role.ranks.first)?;
         let lanes = Program::window(exchange, &schedule).clamp(1, schedule.lanes().max(1));
         scratch.push(u64::from(lanes) * schedule.chunk_elements() * ELEMENT_BYTES);
     }

@@ -6,10 +6,12 @@
 
 use std::sync::Arc;
 
-use lockstep_topology::{InputError, Schedule};
+use lockstep_topology::{Group, InputError, Schedule};
 
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
-use crate::{Assignment, Averaging, Buffer, Declared, LayerId, Model, Partition, RankGroup, RankRange, Sharding};
+use crate::{
+    Assignment, Averaging, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, RankRange, Sharding,
+};
 
 /// Ranks that do the same, and what they do in one iteration.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,8 +61,10 @@ pub struct Program {
     pub chains: Vec<Vec<LayerId>>,
     /// Who does what.
     pub roles: Vec<Role>,
-    /// Who meets.
-    pub groups: Vec<RankGroup>,
+    /// The coordinates of the ranks that train; exchanges are among groups along its axes.
+    pub mesh: Mesh,
+    /// How many ranks, servers included, are on each machine, in rank order; `None` where nothing depends on it.
+    pub machines: Option<Arc<[u32]>>,
     /// Ranks that train; dedicated servers come on top.
     pub workers: u32,
     /// Samples per worker and micro-batch.
@@ -154,19 +158,63 @@ impl Program {
         self.roles.iter().position(|role| role.ranks.contains(rank)).expect("check: every rank has a role")
     }
 
-    /// The steps of an exchange, not expanded.
+    /// How many groups of ranks run an exchange, each for itself.
+    pub fn group_count(&self, exchange: &Exchange) -> u32 {
+        self.mesh.group_count(exchange.axes)
+    }
+
+    /// The number of the group in which `rank` runs an exchange. Servers belong to the only one.
+    pub fn group_number(&self, exchange: &Exchange, rank: u32) -> u32 {
+        if rank < self.workers { self.mesh.group_number(exchange.axes, rank) } else { 0 }
+    }
+
+    /// The members of a group by its number.
+    pub fn group(&self, exchange: &Exchange, number: u32) -> Members {
+        let members = self.mesh.group(exchange.axes, number);
+        match self.ranks() - self.workers {
+            0 => members,
+            servers => members.and_servers(self.workers, servers),
+        }
+    }
+
+    /// The members of the group in which `rank` runs an exchange.
+    pub fn group_of(&self, exchange: &Exchange, rank: u32) -> Members {
+        self.group(exchange, self.group_number(exchange, rank))
+    }
+
+    /// The steps of an exchange in the group of `rank`, not expanded.
     ///
     /// # Errors
     /// When the algorithm cannot serve the group.
-    pub fn schedule(&self, exchange: &Exchange) -> Result<Schedule, InputError> {
+    pub fn schedule(&self, exchange: &Exchange, rank: u32) -> Result<Schedule, InputError> {
         let elements = exchange.range.end - exchange.range.start;
-        Schedule::new(
-            &exchange.collective,
-            &exchange.algorithm,
-            &self.groups[exchange.group].shape,
-            elements,
-            exchange.chunk,
-        )
+        let group = self.nodes_of(exchange, &self.group_of(exchange, rank));
+        Schedule::new(&exchange.collective, &exchange.algorithm, &group, elements, exchange.chunk)
+    }
+
+    /// How members of an exchange lie on nodes: on coordinates of its node axes, or on machines where the algorithm asks for them.
+    pub(crate) fn nodes_of(&self, exchange: &Exchange, members: &Members) -> Group {
+        let each = exchange.node_axes.iter().map(|axis| self.mesh.size(axis)).product::<u32>();
+        match &self.machines {
+            _ if exchange.node_axes != AxisSet::default() => {
+                Group::nodes(&vec![each; (members.count() / each) as usize])
+            }
+            Some(machines) if exchange.algorithm.by_nodes() => {
+                let (mut sizes, mut end, mut machine) = (Vec::new(), 0, machines.iter());
+                for rank in members.iter() {
+                    if rank >= end || sizes.is_empty() {
+                        while rank >= end {
+                            let Some(more) = machine.next() else { return Group::flat(members.count()) };
+                            end += more;
+                        }
+                        sizes.push(0);
+                    }
+                    *sizes.last_mut().expect("one was pushed") += 1;
+                }
+                Group::nodes(&sizes)
+            }
+            _ => Group::flat(members.count()),
+        }
     }
 
     /// Lanes in flight of an exchange whose schedule is `schedule`.

@@ -1,8 +1,6 @@
-//! Ranks by number: those of a role, and those that meet in exchanges.
+//! Ranges of ranks.
 
 use std::ops::Range;
-
-use lockstep_topology::Group;
 
 /// Ranks `first`, `first + 1` … `first + count − 1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,13 +21,4 @@ impl RankRange {
     pub fn iter(self) -> Range<u32> {
         self.first..self.first + self.count
     }
-}
-
-/// Ranks that meet in exchanges; member i of the group is rank `ranks.first + i`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RankGroup {
-    /// The members.
-    pub ranks: RankRange,
-    /// How they lie on nodes.
-    pub shape: Group,
 }

@@ -61,13 +61,13 @@ impl Strategy {
     /// A model that the strategy cannot split, groups that do not divide the ranks, settings that it does not serve.
     pub fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         let (front, passes, variable_batch) = match self {
-            Strategy::Ssgd => return Ok((ssgd::graph(job), None)),
+            Strategy::Ssgd => return Ok((ssgd::graph(job)?, None)),
             Strategy::FirstDeviceTable => return device_table::graph(job),
             Strategy::Sma(sma) => {
-                return Ok((learners::graph(job, &sma.averaging(job.workers, job.learners)), None));
+                return Ok((learners::graph(job, &sma.averaging(job.workers, job.learners))?, None));
             }
             Strategy::EaSgd(ea_sgd) => {
-                return Ok((learners::graph(job, &ea_sgd.averaging(job.workers, job.learners)), None));
+                return Ok((learners::graph(job, &ea_sgd.averaging(job.workers, job.learners))?, None));
             }
             Strategy::Hybrid { scheme, variable_batch } => {
                 (hybrid::front(&job.model)?, scheme.passes(job.workers, job.batch_per_rank)?, *variable_batch)
@@ -79,12 +79,12 @@ impl Strategy {
         };
         self.refuse(job)?;
         if job.workers == 1 {
-            return Ok((ssgd::graph(job), None)); // one rank has every layer whole
+            return Ok((ssgd::graph(job)?, None)); // one rank has every layer whole
         }
         let (model, layers) = shard(&job.model, job.workers, &|id| front[id.index()])?;
         let whole = Arc::clone(&job.model);
         let sharding = Sharding { whole, ranks: job.workers, layers, passes, variable_batch };
-        let graph = split::graph(job, &model, &sharding);
+        let graph = split::graph(job, &model, &sharding)?;
         Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
     }
 

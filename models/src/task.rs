@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use lockstep_topology::{Algorithm, Collective};
 
-use crate::{AveragingRule, Buffer, Copy, Pass};
+use crate::{AveragingRule, AxisSet, Buffer, Copy, Pass};
 
 /// Index of a task in its role.
 pub type TaskId = usize;
@@ -72,8 +72,10 @@ pub struct Exchange {
     pub collective: Collective,
     /// Its method.
     pub algorithm: Algorithm,
-    /// Index into [`Program::groups`](crate::Program::groups).
-    pub group: usize,
+    /// The axes along which its members lie: each rank exchanges with those that differ from it on these axes alone.
+    pub axes: AxisSet,
+    /// Those of `axes` along which members count as one node of a hierarchical algorithm; none: the machines are its nodes.
+    pub node_axes: AxisSet,
     /// What is exchanged.
     pub buffer: Buffer,
     /// Elements of the buffer.

@@ -105,7 +105,10 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     if program.claims() {
         return (Orbits::all(), Folding::Refused("batches go to learners first come, first served".into()));
     }
-    let exchanges = role.exchanges().map(|(_, exchange)| program.schedule(exchange).ok());
+    if role.exchanges().any(|(_, exchange)| program.group_count(exchange) > 1) {
+        return (Orbits::all(), Folding::Refused("ranks exchange in several groups".into()));
+    }
+    let exchanges = role.exchanges().map(|(_, exchange)| program.schedule(exchange, 0).ok());
     fold(exchanges.collect(), ranks, platform, rule)
 }
 

@@ -5,7 +5,9 @@
 
 mod apart;
 
-use lockstep_models::{Exchange, Op, Phase, Program, Role, Stream, TaskId};
+use std::sync::Arc;
+
+use lockstep_models::{AxisSet, Exchange, Members, Op, Phase, Program, Role, Stream, TaskId};
 use lockstep_topology::{Algorithm, InputError, Library, Schedule};
 
 /// What a rank of some role does in one iteration.
@@ -34,9 +36,25 @@ pub(crate) struct TaskPlan {
     pub(crate) loads: bool,
     /// Whether the first repetition leaves it out.
     pub(crate) skips_first: bool,
-    /// The meeting of an exchange; `None` for a task of the compute stream.
-    pub(crate) meeting: Option<u32>,
+    /// Where ranks of the role meet, for an exchange; `None` for a task of the compute stream.
+    pub(crate) meets: Option<Meets>,
     pub(crate) needs: Vec<Need>,
+}
+
+/// The meetings of an exchange, one for each group of ranks that runs it.
+#[derive(Debug, Clone)]
+pub(crate) struct Meets {
+    /// The first group's.
+    first: u32,
+    /// By rank of the role: the number of its group; `None` where there is one group.
+    groups: Option<Arc<[u32]>>,
+}
+
+impl Meets {
+    /// The meeting of the rank that comes `place`-th in its role.
+    pub(crate) fn of(&self, place: u32) -> u32 {
+        self.first + self.groups.as_ref().map_or(0, |groups| groups[place as usize])
+    }
 }
 
 /// That a task waits for another of its rank.
@@ -73,12 +91,19 @@ pub(crate) struct Cursor {
 pub(crate) struct Meeting {
     pub(crate) schedule: Schedule,
     pub(crate) window: u32,
-    /// Member i is rank `first + i`.
-    pub(crate) first: u32,
+    /// The ranks.
+    pub(crate) members: Members,
     /// Whose sum it is, where a library does it.
     pub(crate) library: Option<Library>,
     /// Whether its members do nothing else while it is under way, and nobody else is there.
     pub(crate) apart: Option<Apart>,
+}
+
+impl Meeting {
+    /// The member number of a rank that takes part.
+    pub(crate) fn member(&self, rank: u32) -> u32 {
+        self.members.member(rank).expect("ranks meet in their own groups")
+    }
 }
 
 /// How an exchange that stands apart from all other tasks starts.
@@ -164,43 +189,53 @@ impl Plan {
     /// The tables of `program`; where `padded`, its exchanges are rounded up to equal parts.
     ///
     /// # Errors
-    /// An algorithm that cannot serve its group, or a role that meets a group it is not in.
+    /// An algorithm that cannot serve its group.
     pub(crate) fn new(program: &Program, padded: bool) -> Result<Plan, InputError> {
         let mut meetings = Vec::new();
-        let mut known: Vec<(&Exchange, usize)> = Vec::new();
+        let mut known: Vec<((&Exchange, usize), u32)> = Vec::new();
         let mut roles = Vec::new();
         for role in &program.roles {
             let mut mine: Vec<&Exchange> = Vec::new();
-            let mut meeting_of = vec![None; role.tasks.len()];
+            let mut meets = vec![None; role.tasks.len()];
+            let mut numbers: Vec<(AxisSet, Arc<[u32]>)> = Vec::new();
             for (id, exchange) in role.exchanges() {
-                let group = &program.groups[exchange.group];
-                if role.ranks.iter().any(|rank| !group.ranks.contains(rank)) {
-                    let place = format!("program, role {}", role.name);
-                    let message = "meets a group that not all of its ranks are in: split the role";
-                    return Err(InputError::new(place, role.tasks[id].name.clone(), message));
-                }
                 let key = (exchange, mine.iter().filter(|other| **other == exchange).count());
                 mine.push(exchange);
-                let index = match known.iter().position(|other| *other == key) {
-                    Some(index) => index,
+                let first = match known.iter().find(|(other, _)| *other == key) {
+                    Some((_, first)) => *first,
                     None => {
-                        let schedule = program.schedule(exchange)?;
-                        let schedule = if padded { schedule.padded() } else { schedule };
-                        let window = Program::window(exchange, &schedule);
-                        let library = exchange.algorithm.library();
-                        meetings.push(Meeting { schedule, window, first: group.ranks.first, library, apart: None });
-                        known.push(key);
-                        known.len() - 1
+                        let first = meetings.len() as u32;
+                        for group in 0..program.group_count(exchange) {
+                            let members = program.group(exchange, group);
+                            let schedule = program.schedule(exchange, members.first())?;
+                            let schedule = if padded { schedule.padded() } else { schedule };
+                            let window = Program::window(exchange, &schedule);
+                            let library = exchange.algorithm.library();
+                            meetings.push(Meeting { schedule, window, members, library, apart: None });
+                        }
+                        known.push((key, first));
+                        first
                     }
                 };
-                meeting_of[id] = Some(index as u32);
+                let groups = match numbers.iter().find(|(axes, _)| *axes == exchange.axes) {
+                    _ if program.group_count(exchange) == 1 => None,
+                    Some((_, groups)) => Some(Arc::clone(groups)),
+                    None => {
+                        let groups: Arc<[u32]> =
+                            role.ranks.iter().map(|rank| program.group_number(exchange, rank)).collect();
+                        numbers.push((exchange.axes, Arc::clone(&groups)));
+                        Some(groups)
+                    }
+                };
+                meets[id] = Some(Meets { first, groups });
             }
-            roles.push(role_plan(role, &meeting_of));
+            roles.push(role_plan(role, &meets));
         }
         if let [role] = roles.as_slice() {
             for (task, plan) in (0..).zip(&role.tasks) {
-                if let Some(meeting) = plan.meeting {
-                    meetings[meeting as usize].apart = apart::how(role, task);
+                // Where several groups run it, others' exchanges are under way meanwhile.
+                if let Some(Meets { first, groups: None }) = plan.meets {
+                    meetings[first as usize].apart = apart::how(role, task);
                 }
             }
         }
@@ -210,9 +245,8 @@ impl Plan {
     /// One meeting of `ranks` ranks by `algorithm`, and nothing else.
     pub(crate) fn meeting(name: String, algorithm: &Algorithm, schedule: Schedule, window: u32) -> Plan {
         let ranks = schedule.members();
-        let (meeting, needs) = (Some(0), Vec::new());
-        let task =
-            TaskPlan { name, per_iteration: 1, forward: false, loads: false, skips_first: false, meeting, needs };
+        let (meets, needs) = (Some(Meets { first: 0, groups: None }), Vec::new());
+        let task = TaskPlan { name, per_iteration: 1, forward: false, loads: false, skips_first: false, meets, needs };
         let role = RolePlan {
             first: 0,
             count: ranks,
@@ -223,7 +257,10 @@ impl Plan {
             repeats_alone: true,
         };
         let (library, apart) = (algorithm.library(), Some(Apart::AtOnce));
-        Plan { roles: vec![role], meetings: vec![Meeting { schedule, window, first: 0, library, apart }] }
+        Plan {
+            roles: vec![role],
+            meetings: vec![Meeting { schedule, window, members: Members::range(0, ranks), library, apart }],
+        }
     }
 
     /// Leaves all but the first `ranks` of its only role out: they stand for the others.
@@ -239,7 +276,7 @@ impl Plan {
     }
 }
 
-fn role_plan(role: &Role, meeting_of: &[Option<u32>]) -> RolePlan {
+fn role_plan(role: &Role, meets: &[Option<Meets>]) -> RolePlan {
     let count = |id: TaskId| role.repeat_of(id).map_or(1, |(_, count)| count);
     let task = |(id, task): (usize, &lockstep_models::Task)| {
         // What a Repeat waits for, each task of its body waits for.
@@ -265,7 +302,7 @@ fn role_plan(role: &Role, meeting_of: &[Option<u32>]) -> RolePlan {
             forward,
             loads: matches!(task.op, Op::Load { .. }),
             skips_first: task.op.skips_first(),
-            meeting: meeting_of[id],
+            meets: meets[id].clone(),
             needs,
         }
     };

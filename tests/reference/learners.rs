@@ -73,7 +73,7 @@ pub(super) fn train(
         if let Some(references) = &averaging.references {
             c = differences_of_devices(program, references, c, &z, &mut r)?;
         }
-        let sum = bracketed(program, exchanges.filter(|exchange| exchange.group == 0), &c)?;
+        let sum = bracketed(program, exchanges.filter(|exchange| program.group_count(exchange) == 1), &c)?;
         let old = z.clone();
         for i in 0..elements {
             z[i] += sum[i];
@@ -97,8 +97,8 @@ fn differences_of_devices(
 ) -> Result<Vec<Vec<f32>>, InputError> {
     let (mut handed_on, alpha) = (Vec::new(), references.alpha as f32);
     for ((device, r), c) in r.iter_mut().enumerate().zip(c.chunks(references.learners as usize)) {
-        let exchanges = program.roles[device].exchanges().map(|(_, exchange)| exchange);
-        let mut own = bracketed(program, exchanges.filter(|exchange| exchange.group != 0), c)?;
+        let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange);
+        let mut own = bracketed(program, exchanges.filter(|exchange| program.group_count(exchange) > 1), c)?;
         if device > 0 {
             for i in 0..z.len() {
                 let sum = std::mem::replace(&mut own[i], alpha * (r[i] - z[i]));

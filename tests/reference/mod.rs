@@ -132,7 +132,7 @@ fn bracketed<'p>(
 ) -> Result<Vec<f32>, InputError> {
     let mut total = sums[0].clone();
     for exchange in exchanges {
-        let bracketing = check(&program.schedule(exchange)?)
+        let bracketing = check(&program.schedule(exchange, 0)?)
             .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;
         for (part, expression) in bracketing.ranges() {
             let range: Range<usize> =

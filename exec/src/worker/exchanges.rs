@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Buffer, Op, Program, Stream, TaskId};
+use lockstep_models::{Buffer, Program, Stream, TaskId};
 use lockstep_topology::{Library, Rank, Time};
 
 use super::Worker;
@@ -53,10 +53,10 @@ impl Worker<'_> {
         exchange: &lockstep_models::Exchange,
     ) -> Result<(), ExecError> {
         let program = self.setup.program;
-        let group = &program.groups[exchange.group];
-        let schedule = program.schedule(exchange)?;
-        let window = Program::window(exchange, &schedule);
         let rank = self.transport.rank().0;
+        let group = program.group_of(exchange, rank);
+        let schedule = program.schedule(exchange, rank)?;
+        let window = Program::window(exchange, &schedule);
         let held = match exchange.buffer {
             Buffer::Declared(index) => program.held(index, rank),
             _ => exchange.range.clone(),
@@ -64,7 +64,7 @@ impl Worker<'_> {
         let (start, end) = (held.start.max(exchange.range.start), held.end.min(exchange.range.end));
         let by_devices = exchange.algorithm.library() == Some(Library::Devices);
         let is_far = |rank| !self.transport.is_near(Rank(rank));
-        let needed = if self.transport.needs_scratch() && !by_devices && group.ranks.iter().any(is_far) {
+        let needed = if self.transport.needs_scratch() && !by_devices && group.iter().any(is_far) {
             scratch_elements(&schedule, window) as usize
         } else {
             0
@@ -81,11 +81,11 @@ impl Worker<'_> {
         };
         let first = (start - exchange.range.start) as usize;
         let buffers = Buffers::in_place(data, scratch).from_element(first);
-        let ranks: Arc<[Rank]> = group.ranks.iter().map(Rank).collect();
-        let member = rank - group.ranks.first;
+        let ranks: Arc<[Rank]> = group.iter().map(Rank).collect();
+        let member = group.member(rank).expect("a rank belongs to its group");
         let way = match exchange.algorithm.library() {
             Some(Library::Transport) => Way::Library(ranks.clone(), data),
-            Some(Library::Devices) => Way::Devices(exchange.group),
+            Some(Library::Devices) => Way::Devices(self.device_group(exchange)),
             None if is_direct => Way::Direct,
             None => Way::Steps,
         };
@@ -110,7 +110,7 @@ impl Worker<'_> {
     /// where a message comes from and goes to is each end's own affair.
     fn is_direct(&self, exchange: &lockstep_models::Exchange) -> Result<bool, ExecError> {
         let program = self.setup.program;
-        let ranks = &program.groups[exchange.group].ranks;
+        let ranks = program.group_of(exchange, self.transport.rank().0);
         let trains = |rank| {
             let tasks = &program.roles[program.role_of(rank)].tasks;
             tasks.iter().any(|task| task.stream == Stream::Compute)
@@ -191,12 +191,12 @@ impl Worker<'_> {
     /// Messages from a device's memory so far.
     pub(super) fn direct_messages(&self) -> u64 {
         let direct = self.slots.iter().filter(|slot| matches!(slot.way, Way::Direct));
-        direct.flat_map(|slot| slot.exchange.sent()).map(|traffic| traffic.messages).sum()
+        direct.flat_map(|slot| slot.exchange.sent()).map(|(_, traffic)| traffic.messages).sum()
     }
 
     /// Messages sent so far.
     pub(super) fn messages(&self) -> u64 {
-        self.slots.iter().flat_map(|slot| slot.exchange.sent()).map(|traffic| traffic.messages).sum()
+        self.slots.iter().flat_map(|slot| slot.exchange.sent()).map(|(_, traffic)| traffic.messages).sum()
     }
 
     /// Whether a fault on purpose keeps the role's `index`th exchange from beginning; makes the first two change places if
@@ -232,11 +232,9 @@ impl Worker<'_> {
     pub(super) fn sent(&self) -> Vec<Traffic> {
         let mut sent = self.shuffled.clone();
         for slot in &self.slots {
-            let Op::Exchange(exchange) = &self.role.tasks[slot.task].op else { continue };
-            let first = self.setup.program.groups[exchange.group].ranks.first as usize;
-            for (peer, traffic) in slot.exchange.sent().iter().enumerate() {
-                sent[first + peer].messages += traffic.messages;
-                sent[first + peer].bytes += traffic.bytes;
+            for (rank, traffic) in slot.exchange.sent() {
+                sent[rank.0 as usize].messages += traffic.messages;
+                sent[rank.0 as usize].bytes += traffic.bytes;
             }
         }
         sent

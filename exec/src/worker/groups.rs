@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use lockstep_models::Exchange;
 use lockstep_topology::{Library, Rank};
 
 use super::Worker;
@@ -12,33 +13,42 @@ use crate::transport::control;
 /// What a group is known by, from its first rank.
 const GROUP: u32 = 15;
 
-impl Worker<'_> {
-    /// The groups of the program in which this rank's device adds up, ascending.
-    fn groups(&self) -> Vec<usize> {
+impl<'a> Worker<'a> {
+    /// The groups in which this rank's device adds up, each by one of its exchanges; a device knows them by their places here.
+    fn device_groups(&self) -> Vec<&'a Exchange> {
         let exchanges = self.role.exchanges().map(|(_, exchange)| exchange);
-        let by_devices = exchanges.filter(|exchange| exchange.algorithm.library() == Some(Library::Devices));
-        let mut groups: Vec<usize> = by_devices.map(|exchange| exchange.group).collect();
-        groups.sort_unstable();
-        groups.dedup();
+        let mut groups: Vec<&Exchange> = Vec::new();
+        for exchange in exchanges.filter(|exchange| exchange.algorithm.library() == Some(Library::Devices)) {
+            if !groups.iter().any(|other| other.axes == exchange.axes) {
+                groups.push(exchange);
+            }
+        }
         groups
+    }
+
+    /// The place of an exchange's group among those in which this rank's device adds up.
+    pub(super) fn device_group(&self, exchange: &Exchange) -> usize {
+        let is_its = |other: &&Exchange| other.axes == exchange.axes;
+        self.device_groups().iter().position(is_its).expect("the group of an exchange by devices is listed")
     }
 
     /// Meets the other members of each; all do so in the order of the groups, so none waits in a circle.
     pub(super) fn meet_groups(&mut self) -> Result<(), ExecError> {
-        for group in self.groups() {
-            let ranks = &self.setup.program.groups[group].ranks;
+        for (group, exchange) in self.device_groups().into_iter().enumerate() {
             let rank = self.transport.rank().0;
-            let id = if rank == ranks.first {
+            let ranks = self.setup.program.group_of(exchange, rank);
+            let id = if rank == ranks.first() {
                 let id = self.memory.device().new_group()?;
                 for other in ranks.iter().skip(1) {
                     control::send_elements(self.transport, Rank(other), GROUP, id.words())?;
                 }
                 id
             } else {
-                let first = Rank(ranks.first);
+                let first = Rank(ranks.first());
                 GroupId::of(&control::receive_elements(self.transport, first, GROUP, GroupId::WORDS)?)
             };
-            self.memory.device().join(group, &id, rank - ranks.first, ranks.count)?;
+            let member = ranks.member(rank).expect("a rank belongs to its group");
+            self.memory.device().join(group, &id, member, ranks.count())?;
             self.wait_for_group(group)?;
         }
         Ok(())
@@ -46,7 +56,7 @@ impl Worker<'_> {
 
     /// Takes leave of them.
     pub(super) fn leave_groups(&mut self) -> Result<(), ExecError> {
-        for group in self.groups() {
+        for group in 0..self.device_groups().len() {
             self.memory.device().leave(group)?;
             self.wait_for_group(group)?;
         }

@@ -86,8 +86,8 @@ impl Worker<'_> {
         let member = rank - group.first;
         let mut exchange = Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window);
         exchange.complete(self.transport)?;
-        for (to, traffic) in group.iter().zip(exchange.sent()) {
-            let sent = &mut self.shuffled[to as usize];
+        for (to, traffic) in exchange.sent() {
+            let sent = &mut self.shuffled[to.0 as usize];
             sent.messages += traffic.messages;
             sent.bytes += traffic.bytes;
         }

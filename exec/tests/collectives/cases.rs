@@ -171,7 +171,7 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Excha
             }
         }
     }
-    let sent = exchange.sent().iter().fold((0, 0), |sum, peer| (sum.0 + peer.messages, sum.1 + peer.bytes));
+    let sent = exchange.sent().fold((0, 0), |sum, (_, peer)| (sum.0 + peer.messages, sum.1 + peer.bytes));
     assert_eq!(sent, (schedule.messages(member), 4 * schedule.elements_sent(member)), "{}", place());
 }
 

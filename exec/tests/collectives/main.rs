@@ -94,7 +94,7 @@ fn a_restarted_exchange_runs_again_in_the_same_memory() {
             let factor = (members as f32).powi(run);
             assert!(memory.output.iter().zip(&once).all(|(now, once)| *now == once * factor));
         }
-        let messages: u64 = exchange.sent().iter().map(|peer| peer.messages).sum();
+        let messages: u64 = exchange.sent().map(|(_, peer)| peer.messages).sum();
         assert_eq!(messages, 5 * case.schedule.messages(member));
         Ok::<(), TransportError>(())
     })

@@ -11,7 +11,7 @@ mod table;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_topology::{Group, InputError};
+use lockstep_topology::InputError;
 use petgraph::Direction;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
@@ -22,7 +22,7 @@ use super::{await_backward, bucket_name, chain_of_layers, limit_exchanges};
 use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Bucket, Buffer, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass, Phase, Program, RankGroup,
+    After, AxisSet, Bucket, Buffer, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
     RankRange, Role, Sharding, Stream, Task, TaskId,
 };
 
@@ -49,9 +49,7 @@ pub(crate) fn lower(
         Role { name: format!("worker {rank}"), ranks, tasks: lowering.tasks(rank, 0..sharding.passes.len()) }
     };
     let roles = everyone.iter().map(role).collect();
-    let group = |shape| RankGroup { ranks: everyone, shape };
-    let groups = vec![group(job.group()), group(Group::flat(job.workers))];
-    lowering.program(chains, roles, groups, buffers(model, sharding))
+    lowering.program(chains, roles, buffers(model, sharding))
 }
 
 /// What all ranks' lists of tasks are made from.
@@ -82,7 +80,6 @@ impl<'a> Lowering<'a> {
         self,
         chains: Vec<Vec<LayerId>>,
         roles: Vec<Role>,
-        groups: Vec<RankGroup>,
         buffers: Vec<Declared>,
     ) -> Result<Program, InputError> {
         let Job { workers, batch_per_rank, .. } = *self.job;
@@ -91,7 +88,8 @@ impl<'a> Lowering<'a> {
             model: Arc::clone(self.model),
             chains,
             roles,
-            groups,
+            mesh: self.graph.mesh.clone(),
+            machines: self.job.machines(),
             workers,
             batch_per_rank,
             accumulate: 1,
@@ -212,12 +210,13 @@ impl Rank<'_> {
                 (Some(Gather::Node) | None, _) => unreachable!("tables of nodes are lowered apart"),
             },
             Work::Averaging { .. } => unreachable!("learners have whole models"),
-            Work::Collective { collective, range, .. } => {
+            Work::Collective { collective, axes, range } => {
                 let jobs = self.tasks.iter().rposition(|task| matches!(task.op, Op::Callback { .. }));
                 let exchange = Exchange {
                     collective,
                     algorithm: self.job.algorithm.clone(),
-                    group: 0,
+                    axes,
+                    node_axes: AxisSet::default(),
                     buffer: Buffer::Gradients,
                     range: range.clone(),
                     chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),

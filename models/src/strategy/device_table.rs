@@ -21,7 +21,7 @@ pub(super) fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     refuse(job)?;
     let nodes = Sampling::PerNode.pools(job.workers, job.node_sizes.as_deref());
     if nodes.iter().all(|ranks| *ranks == 1) {
-        return Ok((ssgd::graph(job), None)); // one device has nobody to share with
+        return Ok((ssgd::graph(job)?, None)); // one device has nobody to share with
     }
     let mut worker = 0;
     let mut passes: Vec<Vec<Piece>> = Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     let (model, layers) = node_first(&job.model)?;
     let whole = Arc::clone(&job.model);
     let sharding = Sharding { whole, ranks: job.workers, layers, passes, variable_batch: false };
-    let graph = split::graph(job, &model, &sharding);
+    let graph = split::graph(job, &model, &sharding)?;
     Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
 }
 

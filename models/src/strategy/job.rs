@@ -140,6 +140,11 @@ impl Job {
         if self.workers > 1 { self.algorithm.servers() } else { 0 }
     }
 
+    /// How many ranks are on each machine, which only a hierarchical method asks for.
+    pub(crate) fn machines(&self) -> Option<Arc<[u32]>> {
+        self.node_sizes.as_deref().map(Arc::from)
+    }
+
     /// How the members of the allreduce lie on nodes, which only a hierarchical method asks for.
     pub fn group(&self) -> Group {
         match &self.node_sizes {

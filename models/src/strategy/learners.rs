@@ -7,21 +7,30 @@
 
 use petgraph::graph::NodeIndex;
 
-use lockstep_topology::Collective;
+use lockstep_topology::{Collective, InputError};
 
 use super::buckets::cuts;
 use super::data_parallel::passes;
 use crate::graph::{Scope, Tensor, Work};
-use crate::{Averaging, AveragingRule, Axis, AxisLayout, AxisSet, Dimension, Graph, Job, LayerId, Layout};
+use crate::{
+    Averaging, AveragingRule, Axis, AxisLayout, AxisSet, Dimension, Graph, Job, LayerId, Layout, Mesh, References,
+};
 
 /// Learners, all of them or those of a device, and devices.
 const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
 const DEVICES: AxisSet = AxisSet::of(&[Axis::Device]);
 
 /// The graph of one iteration.
-pub(super) fn graph(job: &Job, averaging: &Averaging) -> Graph {
+///
+/// # Errors
+/// No workers.
+pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputError> {
     let model = &job.model;
-    let mut graph = Graph::new(model);
+    let mesh = match averaging.references {
+        Some(References { learners, .. }) => vec![(Axis::Device, job.workers / learners), (Axis::Learner, learners)],
+        None => vec![(Axis::Learner, job.workers)],
+    };
+    let mut graph = Graph::new(model, Mesh::new(&mesh)?);
     let averages = |rule, range| Work::Averaging { rule, range };
     // A gradient is applied when the next repetition begins; the last one's is, with the correction, behind the repetitions.
     let several = averaging.repetitions(job.workers) > 1;
@@ -75,5 +84,5 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Graph {
             graph.from_before(average, reader, Tensor::Average, Layout::REPLICATED);
         }
     }
-    graph
+    Ok(graph)
 }

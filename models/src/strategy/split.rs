@@ -3,19 +3,26 @@
 
 use petgraph::graph::NodeIndex;
 
-use lockstep_topology::Collective;
+use lockstep_topology::{Collective, InputError};
 
 use super::buckets::cuts_of;
 use crate::graph::{Scope, Tensor, Work};
 use crate::model::NODE_FIRST;
-use crate::{Axis, AxisLayout, AxisSet, Dimension, Gather, Graph, Job, LayerId, Layout, Model, Pass, Sharding};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Sharding};
 
 /// The graph of one step of a rank's `model`.
-pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding) -> Graph {
+///
+/// # Errors
+/// More workers than there are numbers.
+pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding) -> Result<Graph, InputError> {
+    let mesh = match sharding.axes().iter().collect::<Vec<_>>()[..] {
+        [only] => Mesh::new(&[(only, job.workers)])?,
+        _ => Mesh::of_nodes(&sharding.passes.iter().map(|node| node.len() as u32).collect::<Vec<_>>())?,
+    };
     let mut builder = Builder {
         model,
         sharding,
-        graph: Graph::new(model),
+        graph: Graph::new(model, mesh),
         forward: Vec::new(),
         upstream: vec![Vec::new(); model.layers().len()],
         weight: vec![None; model.layers().len()],
@@ -26,7 +33,7 @@ pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding) -> Graph {
         builder.backward_passes(id);
     }
     builder.updates(job);
-    builder.graph
+    Ok(builder.graph)
 }
 
 struct Builder<'a> {

@@ -5,20 +5,23 @@
 
 use petgraph::graph::NodeIndex;
 
-use lockstep_topology::Collective;
+use lockstep_topology::{Collective, InputError};
 
 use super::buckets::cuts;
 use super::data_parallel::passes;
 use crate::graph::{Scope, Tensor, Work};
-use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
 
 /// All ranks.
 const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
 
 /// The graph of one step.
-pub(super) fn graph(job: &Job) -> Graph {
+///
+/// # Errors
+/// No workers.
+pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     let model = &job.model;
-    let mut graph = Graph::new(model);
+    let mut graph = Graph::new(model, Mesh::new(&[(Axis::Data, job.workers)])?);
     let passes = passes(&mut graph, model, Layout::new(AXES, AxisLayout::Split(Dimension::Sample)));
     for cut in cuts(model, job.bucket) {
         let producers: Vec<NodeIndex> = cut.layers.iter().filter_map(|id| passes.weight[id.index()]).collect();
@@ -33,5 +36,5 @@ pub(super) fn graph(job: &Job) -> Graph {
             passes.readers(*id).for_each(|node| graph.weights(update, node, Layout::REPLICATED));
         }
     }
-    graph
+    Ok(graph)
 }

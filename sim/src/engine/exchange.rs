@@ -13,10 +13,12 @@ use crate::plan::Cursor;
 impl<F: Fluid> Engine<'_, F> {
     /// `rank` starts the exchange `task` in the run that `cursor` names.
     pub(super) fn start_exchange(&mut self, rank: u32, task: u32, cursor: Cursor) -> Result<(), InputError> {
-        let task_plan = &self.role(rank).tasks[task as usize];
-        let Some(meeting) = task_plan.meeting else { return Ok(()) };
+        let role = self.role(rank);
+        let task_plan = &role.tasks[task as usize];
+        let Some(meets) = &task_plan.meets else { return Ok(()) };
         let run = task_plan.run(cursor.iteration, cursor.repetition);
-        let member = rank - self.plan.meetings[meeting as usize].first;
+        let meeting = meets.of(rank - role.first);
+        let member = self.plan.meetings[meeting as usize].member(rank);
         let id = self.flight(meeting, member, run);
         self.started_flights += 1;
         let flight = self.flights.at_mut(id);
@@ -40,7 +42,7 @@ impl<F: Fluid> Engine<'_, F> {
         if let Some(id) = self.meetings.find(meeting, member, run) {
             return id;
         }
-        let rank = self.plan.meetings[meeting as usize].first + member;
+        let rank = self.plan.meetings[meeting as usize].members.rank(member);
         let id = self.flights.put(Flight::new(rank, meeting, run));
         self.meetings.add(meeting, member, run, id);
         id
@@ -51,8 +53,8 @@ impl<F: Fluid> Engine<'_, F> {
         let Flight { meeting, run, sent_to: (recent, known), .. } = *self.flights.at(id);
         if recent == member && known != u32::MAX {
             let other = self.flights.at(known);
-            let first = self.plan.meetings[meeting as usize].first;
-            if other.open && (other.meeting, other.run, other.rank) == (meeting, run, first + member) {
+            let rank = self.plan.meetings[meeting as usize].members.rank(member);
+            if other.open && (other.meeting, other.run, other.rank) == (meeting, run, rank) {
                 return known;
             }
         }
@@ -66,7 +68,7 @@ impl<F: Fluid> Engine<'_, F> {
         let plan = self.plan;
         let flight = self.flights.at(id);
         let meeting = &plan.meetings[flight.meeting as usize];
-        let member = flight.rank - meeting.first;
+        let member = meeting.member(flight.rank);
         let lanes = meeting.schedule.lanes();
         loop {
             let flight = self.flights.at_mut(id);
@@ -89,7 +91,7 @@ impl<F: Fluid> Engine<'_, F> {
     /// The exchange is over on the member of this flight.
     pub(super) fn end_exchange(&mut self, id: u32) {
         let Flight { rank, meeting, task, iteration, repetition, start, run, .. } = *self.flights.at(id);
-        self.meetings.remove(meeting, rank - self.plan.meetings[meeting as usize].first, run);
+        self.meetings.remove(meeting, self.plan.meetings[meeting as usize].member(rank), run);
         self.flights.at_mut(id).open = false;
         self.flights.drop(id);
         self.ranks[rank as usize].flights.retain(|other| *other != id);

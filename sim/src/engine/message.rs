@@ -53,12 +53,11 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn post(&mut self, id: u32, lane: u32, step: LaneStep) -> Result<(), InputError> {
         let flight = self.flights.at(id);
         let (meeting, from_rank) = (flight.meeting, flight.rank);
-        let meeting_plan = &self.plan.meetings[meeting as usize];
-        let (first, buffered) = (meeting_plan.first, meeting_plan.schedule.buffered_sends());
-        let to_rank = first + step.peer;
+        let plan = &self.plan.meetings[meeting as usize];
+        let (to_rank, buffered) = (plan.members.rank(step.peer), plan.schedule.buffered_sends());
         let bytes = step.elements() * ELEMENT_BYTES;
         let (path, earlier) = self.path_for(from_rank, to_rank, bytes)?;
-        let to_flight = self.flight_sent_to(id, self.resources.orbits().representative(to_rank) - first);
+        let to_flight = self.flight_sent_to(id, plan.member(self.resources.orbits().representative(to_rank)));
 
         let costs = self.paths.at(path);
         let wire = costs.pair == Pair::Wire;
@@ -93,7 +92,7 @@ impl<F: Fluid> Engine<'_, F> {
         if eager {
             self.leave(message)?;
         }
-        let member = self.resources.orbits().seen_from(to_rank, from_rank) - first;
+        let member = plan.member(self.resources.orbits().seen_from(to_rank, from_rank));
         let receiver = self.flights.at_mut(to_flight);
         let waits = |run: &&mut super::flight::LaneRun| {
             run.matched.is_none() && run.waiting.is_some_and(|step| step.peer == member)

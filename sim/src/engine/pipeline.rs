@@ -6,6 +6,7 @@
 //! all have started, as every end depends on every start; so when the last one starts, nothing has happened that the event
 //! loop should have seen.
 
+use lockstep_models::Members;
 use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{InputError, PipelinePhase, Time};
 
@@ -62,7 +63,9 @@ impl<F: Fluid> Engine<'_, F> {
         let plan = self.plan;
         let plan = &plan.meetings[meeting as usize];
         let (members, ranks) = (plan.schedule.members(), self.ranks.len() as u32);
-        let alone = plan.apart.is_some() && plan.first == 0 && self.resources.orbits().count(members) == ranks;
+        let alone = plan.apart.is_some()
+            && plan.members == Members::range(0, members)
+            && self.resources.orbits().count(members) == ranks;
         let steady = self.platform.conditions.apart().is_none() && self.ranks.iter().all(|rank| rank.noise.is_none());
         if self.long_way || !alone || !steady {
             return Ok(None);

@@ -36,18 +36,18 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The rank that has not taken in what `lane` of `flight` sent.
     fn holder(&self, flight: &Flight, lane: u32) -> Option<u32> {
-        let first = self.plan.meetings[flight.meeting as usize].first;
+        let members = &self.plan.meetings[flight.meeting as usize].members;
         let orbits = self.resources.orbits();
         let holds = |rank: u32| {
-            let (member, rank) = (orbits.seen_from(rank, flight.rank) - first, orbits.representative(rank));
-            let other = self.meetings.find(flight.meeting, rank.checked_sub(first)?, flight.run)?;
-            self.flights.at(other).inbox.first(lane, member).map(|_| rank)
+            let (sender, rank) = (members.member(orbits.seen_from(rank, flight.rank))?, orbits.representative(rank));
+            let other = self.meetings.find(flight.meeting, members.member(rank)?, flight.run)?;
+            self.flights.at(other).inbox.first(lane, sender).map(|_| rank)
         };
         self.ranks[flight.rank as usize].peers.iter().find_map(|peer| holds(peer.rank))
     }
 
     /// The rank that is `member` of a flight's meeting.
     fn member(&self, flight: &Flight, member: u32) -> u32 {
-        self.plan.meetings[flight.meeting as usize].first + member
+        self.plan.meetings[flight.meeting as usize].members.rank(member)
     }
 }

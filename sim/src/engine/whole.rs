@@ -40,7 +40,7 @@ impl<F: Fluid> Engine<'_, F> {
     fn whole(&self, meeting: u32) -> Result<Option<Whole>, InputError> {
         let meeting = &self.plan.meetings[meeting as usize];
         let Some(library) = meeting.library else { return Ok(None) };
-        let members = || meeting.first..meeting.first + meeting.schedule.members();
+        let members = || meeting.members.iter();
         let (cluster, placement) = (self.platform.cluster, self.platform.placement);
         let devices: Vec<_> =
             members().map(|rank| &cluster.devices()[placement.device(Rank(rank)).0 as usize]).collect();

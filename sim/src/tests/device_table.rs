@@ -63,7 +63,7 @@ fn batches_leave_the_first_device_and_scores_come_back() {
     let options = SimOptions::default();
     let world = World::new(tree(3, 2, 1, 1), 6, &HostingRule::PerHost);
     let prediction = world.predict(&program, &Flat::default(), &options).expect("a prediction");
-    let ring = program.schedule(program.roles[0].exchanges().last().expect("an allreduce").1).expect("serves");
+    let ring = program.schedule(program.roles[0].exchanges().last().expect("an allreduce").1, 0).expect("serves");
     let steps = u64::from(options.warm_up + options.counted);
     let (inputs, scores) = (8 * 28 * 28 * 4, 8 * 10 * 4);
     for rank in 0..6 {

@@ -1,6 +1,6 @@
 //! Hybrid parallelism on GPUs behind a switch: what overlaps, and who sends how much.
 
-use lockstep_models::{Op, overlap};
+use lockstep_models::{Axis, Op, overlap};
 
 use super::world::tree;
 use super::*;
@@ -67,7 +67,10 @@ fn what_is_hidden_follows_from_the_timeline() {
     }
     let ssgd = program(&job("ssgd", 2, 32));
     let prediction = predicted(&ssgd, &Flat::default());
-    assert_eq!(overlap::hidden_share(&ssgd, &prediction.timeline, |exchange| exchange.group == 7), None);
+    assert_eq!(
+        overlap::hidden_share(&ssgd, &prediction.timeline, |exchange| exchange.axes.contains(Axis::Tensor)),
+        None
+    );
 }
 
 /// The simulated bytes are those of the exchanges' closed forms.
@@ -77,7 +80,7 @@ fn traffic_is_what_the_exchanges_send() {
         let program = program(&job(strategy, 4, 6));
         let prediction = predicted(&program, &Flat::default());
         let bytes = |exchange| {
-            let schedule = program.schedule(exchange).expect("serves");
+            let schedule = program.schedule(exchange, 0).expect("serves");
             (0..4).map(|member| schedule.bytes_sent(member)).sum::<u64>()
         };
         let step: u64 = program.roles[0].exchanges().map(|(_, exchange)| bytes(exchange)).sum();

@@ -20,7 +20,7 @@ fn algorithms() -> Vec<Algorithm> {
 fn expanded(program: &Program, iterations: u64) -> BTreeMap<(u32, u32), Sent> {
     let mut pairs: BTreeMap<(u32, u32), Sent> = BTreeMap::new();
     for (_, exchange) in program.roles[0].exchanges() {
-        let schedule = program.schedule(exchange).expect("checked");
+        let schedule = program.schedule(exchange, 0).expect("checked");
         for (member, lane) in (0..schedule.members()).flat_map(|m| (0..schedule.lanes()).map(move |lane| (m, lane))) {
             for step in schedule.lane(member, lane).filter(|step| step.action == Action::Send) {
                 let sent = pairs.entry((member, step.peer)).or_default();

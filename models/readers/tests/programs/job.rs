@@ -1,7 +1,7 @@
 //! Programs of jobs: their tasks, what waits for what, and what is refused.
 
 use super::*;
-use lockstep_models::{After, Area, Buffer, Copy, Declared, Op, Phase, Rows, Task};
+use lockstep_models::{After, Area, Axis, Buffer, Copy, Declared, Mesh, Op, Phase, RankRange, Role, Rows, Task};
 
 fn job(workers: u32) -> Job {
     Job::new(Arc::new(load_model("lenet").unwrap()), workers, 16)
@@ -165,8 +165,13 @@ fn a_program_that_could_not_run_is_refused() {
     let broken = |change: fn(&mut Program)| refused(&change);
     let wait = broken(|p| p.roles[0].tasks[1].after.push(After { task: 3, lag: 0 }));
     assert!(wait.contains("never start"), "{wait}");
-    let group = broken(|p| p.groups[0].ranks.count = 3);
-    assert!(group.contains("members"), "{group}");
+    let servers = broken(|p| {
+        p.roles.push(Role { ranks: RankRange { first: 2, count: 1 }, ..p.roles[0].clone() });
+        p.mesh = Mesh::new(&[(Axis::Data, 1), (Axis::Tensor, 2)]).unwrap();
+    });
+    assert!(servers.contains("one group alone"), "{servers}");
+    let mesh = broken(|p| p.mesh = Mesh::new(&[(Axis::Data, 3)]).unwrap());
+    assert!(mesh.contains("the mesh has 3 ranks"), "{mesh}");
     let range = broken(|p| {
         for task in &mut p.roles[0].tasks {
             if let Op::Exchange(exchange) = &mut task.op {

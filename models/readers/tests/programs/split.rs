@@ -98,7 +98,7 @@ fn sent(program: &Program, name: &str) -> Vec<u64> {
     let Some(Op::Exchange(exchange)) = program.roles[0].tasks.iter().find(of).map(|task| &task.op) else {
         panic!("no exchange {name}");
     };
-    let schedule = program.schedule(exchange).unwrap();
+    let schedule = program.schedule(exchange, 0).unwrap();
     (0..program.workers).map(|member| schedule.elements_sent(member)).collect()
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Collective};
 
 use super::*;
-use lockstep_models::{After, AveragingRule, Bucket, Op, Program, Stream, TaskId};
+use lockstep_models::{After, AveragingRule, Bucket, Members, Op, Program, Stream, TaskId};
 
 fn program(strategy: &str, workers: u32, change: impl Fn(&mut Job)) -> Program {
     let model = Arc::new(load_model("lenet").expect("in the zoo"));
@@ -112,12 +112,14 @@ fn reference_models_are_a_level_between() {
     let program = program("sma:reference-models", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, 2));
     let synchronisation = ["correct", "sum-on-device", "reference", "allreduce", "average"];
     assert_eq!(names(&program)[11..], synchronisation.map(|verb| format!("{verb} conv1..dense2")));
-    assert_eq!(program.roles.len(), 3);
-    for (device, role) in program.roles.iter().enumerate() {
-        assert_eq!((role.ranks.first, role.ranks.count), (2 * device as u32, 2));
+    assert_eq!((program.roles.len(), program.mesh.to_string().as_str()), (2, "device=3,learner=2"));
+    for (role, first) in program.roles.iter().zip([0, 2]) {
+        assert_eq!((role.ranks.first, role.ranks.count), (first, 2 + first));
         let exchanges: Vec<_> = role.exchanges().map(|(_, exchange)| exchange).collect();
-        assert_eq!((exchanges[0].group, exchanges[1].group), (1 + device, 0));
-        assert_eq!(program.groups[1 + device].ranks, role.ranks);
+        for rank in role.ranks.iter() {
+            assert_eq!(program.group_of(exchanges[0], rank), Members::range(rank / 2 * 2, 2));
+            assert_eq!(program.group_of(exchanges[1], rank), Members::range(0, 6));
+        }
         assert_eq!(
             (&exchanges[0].collective, &exchanges[1].collective),
             (&Collective::AllReduce, &Collective::AllReduceOfNodes)
@@ -125,7 +127,7 @@ fn reference_models_are_a_level_between() {
         assert_eq!(exchanges[1].algorithm.to_string(), "hierarchical:ring");
         // The first device's reference is the average model.
         let Op::Averaging { rule: AveragingRule::Reference, range } = &role.tasks[13].op else { panic!("a reference") };
-        assert_eq!(range.is_empty(), device == 0);
+        assert_eq!(range.is_empty(), first == 0);
         assert_eq!((role.tasks[13].stream, role.tasks[15].stream), (Stream::Synchronisation, Stream::Synchronisation));
         assert_eq!(role.tasks[11].after, [After { task: 13, lag: 1 }, After { task: 15, lag: 1 }]);
         assert_eq!(role.tasks[13].after, [After { task: 12, lag: 0 }]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Collective};
 
 use super::{FEATURES, RETURNS, Rank, SAMPLES, block};
-use crate::{After, Area, Buffer, Copy, Exchange, Gather, LayerId, Op, Rows, Task, TaskId};
+use crate::{After, Area, AxisSet, Buffer, Copy, Exchange, Gather, LayerId, Op, Rows, Task, TaskId};
 
 impl Rank<'_> {
     /// `dense1`: what a gather is named by.
@@ -43,7 +43,8 @@ impl Rank<'_> {
         let exchange = Exchange {
             collective,
             algorithm: Algorithm::direct(),
-            group: 1,
+            axes: self.sharding.axes(),
+            node_axes: AxisSet::default(),
             buffer: Buffer::Declared(buffer),
             range: 0..elements,
             chunk: 0,

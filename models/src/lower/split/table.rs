@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use lockstep_topology::{Collective, Group, InputError};
+use lockstep_topology::{Collective, InputError};
 
 use super::{Lowering, Rank, chain_of_layers};
 use crate::{
-    After, Area, Buffer, Copy, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass, Program, RankGroup,
-    RankRange, Role, Rows, Sharding, TaskId,
+    After, Area, Axis, AxisSet, Buffer, Copy, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass,
+    Program, RankRange, Role, Rows, Sharding, TaskId,
 };
 
 /// A node's samples on their way to its ranks, its scores on the way to the first one, their gradients on the way back.
@@ -29,11 +29,9 @@ pub(crate) fn lower(
 ) -> Result<Program, InputError> {
     let (chains, chain_of) = chain_of_layers(model);
     let lowering = Lowering { graph, job, model, sharding, chain_of: &chain_of };
-    let everyone = RankRange { first: 0, count: job.workers };
-    let (mut roles, mut groups) = (Vec::new(), vec![RankGroup { ranks: everyone, shape: job.group() }]);
+    let mut roles = Vec::new();
     for (node, pieces) in sharding.passes.iter().enumerate() {
         let (first, count) = (pieces[0].worker, pieces.len() as u32);
-        groups.push(RankGroup { ranks: RankRange { first, count }, shape: Group::flat(count) });
         let seats =
             [("first", RankRange { first, count: 1 }), ("others", RankRange { first: first + 1, count: count - 1 })];
         for (name, ranks) in seats.into_iter().filter(|(_, ranks)| ranks.count > 0) {
@@ -41,7 +39,7 @@ pub(crate) fn lower(
             roles.push(Role { name: format!("{name} of node {node}"), ranks, tasks });
         }
     }
-    lowering.program(chains, roles, groups, buffers(model, sharding))
+    lowering.program(chains, roles, buffers(model, sharding))
 }
 
 fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
@@ -156,7 +154,8 @@ impl Rank<'_> {
         let exchange = Exchange {
             collective,
             algorithm: lockstep_topology::Algorithm::direct(),
-            group: 1 + self.passes.start,
+            axes: AxisSet::of(&[Axis::Device]),
+            node_axes: AxisSet::default(),
             buffer: Buffer::Declared(buffer),
             range: 0..all,
             chunk: 0,

@@ -1,0 +1,370 @@
+//! Numbers ranks by their coordinates on named axes, and lists the groups that axes form.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lockstep_topology::InputError;
+
+use crate::{Axis, AxisSet, RankRange};
+
+/// The workers of a program as a mesh: each rank has a coordinate on each axis, and ranks count up along the last axis first.
+///
+/// ```
+/// # use lockstep_models::{Axis, AxisSet, Mesh};
+/// let mesh = Mesh::new(&[(Axis::Data, 4), (Axis::Tensor, 2)]).unwrap();
+/// assert_eq!((mesh.ranks(), mesh.coordinate(Axis::Data, 5), mesh.coordinate(Axis::Tensor, 5)), (8, 2, 1));
+/// // The ranks that differ from rank 5 on the axis `data` alone.
+/// let group = mesh.group_of(AxisSet::of(&[Axis::Data]), 5);
+/// assert_eq!(group.iter().collect::<Vec<_>>(), [1, 3, 5, 7]);
+/// assert_eq!((mesh.to_string(), group.member(5)), ("data=4,tensor=2".to_owned(), Some(2)));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Mesh {
+    /// Outer axes first.
+    axes: Vec<(Axis, u32)>,
+    /// Where nodes have unequal numbers of devices: the first rank of each node, and the number of ranks.
+    starts: Option<Arc<[u32]>>,
+}
+
+impl Mesh {
+    /// A mesh of these axes, outer ones first.
+    ///
+    /// # Errors
+    /// A size of zero, an axis that is given twice, more than 2^32 − 1 ranks.
+    pub fn new(axes: &[(Axis, u32)]) -> Result<Mesh, InputError> {
+        let mesh = Mesh { axes: axes.to_vec(), starts: None };
+        let refused = |message: String| Err(InputError::flag("ranks", mesh.to_string(), message));
+        if let Some((axis, _)) = axes.iter().find(|(_, size)| *size == 0) {
+            return refused(format!("axis {axis} has no ranks: give it a size of at least 1"));
+        }
+        if let Some((axis, _)) =
+            axes.iter().find(|(axis, _)| axes.iter().filter(|(other, _)| other == axis).count() > 1)
+        {
+            return refused(format!("axis {axis} is given twice: multiply its sizes"));
+        }
+        match axes.iter().try_fold(1u32, |ranks, (_, size)| ranks.checked_mul(*size)) {
+            Some(_) => Ok(mesh),
+            None => refused(format!("its sizes make more than {} ranks: take fewer", u32::MAX)),
+        }
+    }
+
+    /// Nodes with these numbers of devices: the axes `data` over nodes and `device` inside them.
+    ///
+    /// # Errors
+    /// As [`Mesh::new`].
+    pub fn of_nodes(sizes: &[u32]) -> Result<Mesh, InputError> {
+        let each = sizes.first().copied().unwrap_or(0);
+        let nodes = u32::try_from(sizes.len()).unwrap_or(u32::MAX);
+        let equal = Mesh::new(&[(Axis::Data, nodes), (Axis::Device, each)])?;
+        if sizes.iter().all(|size| *size == each) {
+            return Ok(equal);
+        }
+        let mut starts = vec![0u32];
+        for size in sizes {
+            let end = starts[starts.len() - 1].checked_add(*size).filter(|_| *size > 0);
+            starts.push(end.ok_or_else(|| {
+                InputError::flag(
+                    "ranks",
+                    format!("{size} on a node"),
+                    "every node needs a rank, and all nodes at most 2^32 - 1",
+                )
+            })?);
+        }
+        Ok(Mesh { starts: Some(starts.into()), ..equal })
+    }
+
+    /// The number of ranks: the product of the sizes.
+    pub fn ranks(&self) -> u32 {
+        match &self.starts {
+            Some(starts) => starts[starts.len() - 1],
+            None => self.axes.iter().map(|(_, size)| size).product(),
+        }
+    }
+
+    /// Ranks along an axis, 1 along one that the mesh does not have; along unequal nodes, those of the largest.
+    pub fn size(&self, axis: Axis) -> u32 {
+        match (&self.starts, axis) {
+            (Some(starts), Axis::Device) => starts.windows(2).map(|node| node[1] - node[0]).max().unwrap_or(1),
+            _ => self.axes.iter().find(|(other, _)| *other == axis).map_or(1, |(_, size)| *size),
+        }
+    }
+
+    /// The axes that it has.
+    pub fn axes(&self) -> AxisSet {
+        self.axes.iter().fold(AxisSet::default(), |set, (axis, _)| set.or(AxisSet::of(&[*axis])))
+    }
+
+    /// The coordinate of a rank on an axis: 0 on one that the mesh does not have.
+    pub fn coordinate(&self, axis: Axis, rank: u32) -> u32 {
+        if let Some(starts) = &self.starts {
+            let node = node_of(starts, rank);
+            return match axis {
+                Axis::Data => node as u32,
+                Axis::Device => rank - starts[node],
+                _ => 0,
+            };
+        }
+        self.strided().find(|(other, ..)| *other == axis).map_or(0, |(_, size, stride)| rank / stride % size)
+    }
+
+    /// Whether the ranks form groups along `axes`. Nodes with unequal numbers of devices form none along `data` alone.
+    pub fn has_groups(&self, axes: AxisSet) -> bool {
+        self.starts.is_none() || !axes.contains(Axis::Data) || axes.contains(Axis::Device)
+    }
+
+    /// The number of groups along `axes`: one for each choice of coordinates on the other axes.
+    pub fn group_count(&self, axes: AxisSet) -> u32 {
+        match (&self.starts, axes.contains(Axis::Data), axes.contains(Axis::Device)) {
+            (Some(_), true, _) => 1,
+            (Some(starts), false, true) => starts.len() as u32 - 1,
+            _ => self.axes.iter().filter(|(axis, _)| !axes.contains(*axis)).map(|(_, size)| size).product(),
+        }
+    }
+
+    /// The number of the group along `axes` that a rank belongs to.
+    pub fn group_number(&self, axes: AxisSet, rank: u32) -> u32 {
+        match (&self.starts, axes.contains(Axis::Data), axes.contains(Axis::Device)) {
+            (Some(_), true, _) => 0,
+            (Some(starts), false, true) => node_of(starts, rank) as u32,
+            _ => self
+                .strided()
+                .filter(|(axis, ..)| !axes.contains(*axis))
+                .fold(0, |number, (_, size, stride)| number * size + rank / stride % size),
+        }
+    }
+
+    /// Group `number` along `axes`.
+    pub fn group(&self, axes: AxisSet, number: u32) -> Members {
+        match (&self.starts, axes.contains(Axis::Data), axes.contains(Axis::Device)) {
+            (Some(_), true, _) => Members::range(0, self.ranks()),
+            (Some(starts), false, true) => {
+                let node = number as usize;
+                Members::range(starts[node], starts[node + 1] - starts[node])
+            }
+            _ => {
+                let (mut first, mut left) = (0, number);
+                let others: Vec<_> = self.strided().filter(|(axis, ..)| !axes.contains(*axis)).collect();
+                for (_, size, stride) in others.into_iter().rev() {
+                    first += left % size * stride;
+                    left /= size;
+                }
+                let along = self.strided().filter(|(axis, ..)| axes.contains(*axis));
+                Members::along(first, along.map(|(_, size, stride)| (size, stride)))
+            }
+        }
+    }
+
+    /// The group along `axes` that a rank belongs to.
+    pub fn group_of(&self, axes: AxisSet, rank: u32) -> Members {
+        self.group(axes, self.group_number(axes, rank))
+    }
+
+    /// Axes with their sizes and the distance between neighbours along them, outer axes first.
+    fn strided(&self) -> impl DoubleEndedIterator<Item = (Axis, u32, u32)> {
+        let inner = |at: usize| self.axes[at + 1..].iter().map(|(_, size)| size).product();
+        self.axes.iter().enumerate().map(move |(at, (axis, size))| (*axis, *size, inner(at)))
+    }
+}
+
+fn node_of(starts: &[u32], rank: u32) -> usize {
+    starts.partition_point(|start| *start <= rank).saturating_sub(1).min(starts.len() - 2)
+}
+
+impl fmt::Display for Mesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |(axis, size): &(Axis, u32)| match (&self.starts, axis) {
+            (Some(starts), Axis::Device) => {
+                let sizes: Vec<String> = starts.windows(2).map(|node| (node[1] - node[0]).to_string()).collect();
+                format!("{axis}={}", sizes.join("+"))
+            }
+            _ => format!("{axis}={size}"),
+        };
+        f.write_str(&self.axes.iter().map(size).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// Ranks that take part in an exchange, in the order of their member numbers; dedicated servers come last.
+///
+/// ```
+/// # use lockstep_models::Members;
+/// let with_servers = Members::range(0, 4).and_servers(8, 2);
+/// assert_eq!(with_servers.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 8, 9]);
+/// assert_eq!((with_servers.count(), with_servers.member(9), with_servers.member(5)), (6, Some(5), None));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Members {
+    first: u32,
+    /// Members along the innermost axis, and the distance between them.
+    inner: (u32, u32),
+    /// The same along outer axes, inner ones first.
+    outer: Vec<(u32, u32)>,
+    servers: RankRange,
+}
+
+impl Members {
+    /// `count` ranks from `first` on.
+    pub fn range(first: u32, count: u32) -> Members {
+        Members { first, inner: (count, 1), outer: Vec::new(), servers: RankRange { first: 0, count: 0 } }
+    }
+
+    /// With `count` dedicated servers from rank `first` on.
+    pub fn and_servers(self, first: u32, count: u32) -> Members {
+        Members { servers: RankRange { first, count }, ..self }
+    }
+
+    /// From `first` on along axes of these sizes and distances, outer ones first.
+    fn along(first: u32, axes: impl DoubleEndedIterator<Item = (u32, u32)>) -> Members {
+        let mut merged: Vec<(u32, u32)> = Vec::new();
+        for (size, stride) in axes.rev().filter(|(size, _)| *size > 1) {
+            match merged.last_mut() {
+                Some((inner, distance)) if *inner * *distance == stride => *inner *= size,
+                _ => merged.push((size, stride)),
+            }
+        }
+        let inner = if merged.is_empty() { (1, 1) } else { merged.remove(0) };
+        Members { inner, outer: merged, ..Members::range(first, 1) }
+    }
+
+    /// How many, servers included.
+    pub fn count(&self) -> u32 {
+        self.workers() + self.servers.count
+    }
+
+    fn workers(&self) -> u32 {
+        self.outer.iter().fold(self.inner.0, |count, (size, _)| count * size)
+    }
+
+    /// The lowest rank.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// The rank that is `member`; there are [`Members::count`].
+    #[inline]
+    pub fn rank(&self, member: u32) -> u32 {
+        let (count, stride) = self.inner;
+        if member < count { self.first + member * stride } else { self.rank_apart(member) }
+    }
+
+    fn rank_apart(&self, member: u32) -> u32 {
+        let (count, stride) = self.inner;
+        let workers = self.workers();
+        if member >= workers {
+            return self.servers.first + (member - workers);
+        }
+        let (mut rank, mut left) = (self.first + member % count * stride, member / count);
+        for (size, stride) in &self.outer {
+            rank += left % size * stride;
+            left /= size;
+        }
+        rank
+    }
+
+    /// The member number of a rank; `None` where it does not belong to the group.
+    #[inline]
+    pub fn member(&self, rank: u32) -> Option<u32> {
+        // Most groups are a range of ranks, and simulations ask for each message.
+        match rank.wrapping_sub(self.first) {
+            member if member < self.inner.0 && self.inner.1 == 1 => Some(member),
+            _ => self.member_apart(rank),
+        }
+    }
+
+    fn member_apart(&self, rank: u32) -> Option<u32> {
+        if self.servers.contains(rank) {
+            return Some(self.workers() + rank - self.servers.first);
+        }
+        let (mut left, mut member) = (rank.checked_sub(self.first)?, 0);
+        let mut below = self.workers();
+        for (size, stride) in self.outer.iter().rev().chain([&self.inner]) {
+            below /= size;
+            member += left / stride * below;
+            if left / stride >= *size {
+                return None;
+            }
+            left %= stride;
+        }
+        (left == 0).then_some(member)
+    }
+
+    /// Whether a rank belongs to the group.
+    pub fn contains(&self, rank: u32) -> bool {
+        self.member(rank).is_some()
+    }
+
+    /// The ranks in the order of their member numbers.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        (0..self.count()).map(|member| self.rank(member))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// All coordinates of all ranks, counted up axis by axis.
+    fn coordinates(axes: &[(Axis, u32)]) -> Vec<Vec<u32>> {
+        axes.iter().fold(vec![Vec::new()], |before, (_, size)| {
+            before.iter().flat_map(|outer| (0..*size).map(move |at| [outer.as_slice(), &[at]].concat())).collect()
+        })
+    }
+
+    fn meshes() -> impl Strategy<Value = Vec<(Axis, u32)>> {
+        let axes = Just(Axis::ALL.to_vec()).prop_shuffle();
+        (axes, proptest::collection::vec(1u32..4, 0..=4))
+            .prop_map(|(axes, sizes)| axes.into_iter().zip(sizes).collect())
+    }
+
+    proptest! {
+        /// Coordinates and groups are those of the list that counts all coordinates up.
+        #[test]
+        fn groups_are_the_ranks_that_differ_along_their_axes(axes in meshes(), chosen in 0u8..16) {
+            let (mesh, all) = (Mesh::new(&axes).unwrap(), coordinates(&axes));
+            prop_assert_eq!(mesh.ranks() as usize, all.len());
+            let set: Vec<Axis> = Axis::ALL.into_iter().enumerate().filter(|(at, _)| chosen & 1 << at != 0).map(|(_, a)| a).collect();
+            let set = AxisSet::of(&set);
+            let mut seen = vec![0u32; all.len()];
+            for (rank, own) in (0u32..).zip(&all) {
+                for (at, (axis, _)) in axes.iter().enumerate() {
+                    prop_assert_eq!(mesh.coordinate(*axis, rank), own[at]);
+                }
+                let alike = |other: &&Vec<u32>| (0..axes.len()).all(|at| set.contains(axes[at].0) || own[at] == other[at]);
+                let expected: Vec<u32> = (0u32..).zip(&all).filter(|(_, other)| alike(other)).map(|(rank, _)| rank).collect();
+                let group = mesh.group_of(set, rank);
+                prop_assert_eq!(group.iter().collect::<Vec<_>>(), expected.clone());
+                prop_assert_eq!(group.member(rank).map(|member| group.rank(member)), Some(rank));
+                for other in 0..mesh.ranks() + 2 {
+                    prop_assert_eq!(group.contains(other), expected.contains(&other));
+                }
+                seen[mesh.group_number(set, rank) as usize] += 1;
+            }
+            let groups = mesh.group_count(set) as usize;
+            prop_assert!(seen[..groups].iter().all(|count| *count as usize * groups == all.len()));
+        }
+    }
+
+    #[test]
+    fn unequal_nodes_by_hand() {
+        let mesh = Mesh::of_nodes(&[2, 1, 3]).unwrap();
+        let [device, data] = [Axis::Device, Axis::Data].map(|axis| AxisSet::of(&[axis]));
+        assert_eq!((mesh.ranks(), mesh.to_string().as_str()), (6, "data=3,device=2+1+3"));
+        let nodes: Vec<Vec<u32>> =
+            (0..mesh.group_count(device)).map(|n| mesh.group(device, n).iter().collect()).collect();
+        assert_eq!(nodes, [vec![0, 1], vec![2], vec![3, 4, 5]]);
+        assert_eq!(mesh.group_of(device.or(data), 4).iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+        assert_eq!((mesh.coordinate(Axis::Data, 4), mesh.coordinate(Axis::Device, 4)), (2, 1));
+        assert!(mesh.has_groups(device) && !mesh.has_groups(data));
+        assert_eq!(Mesh::of_nodes(&[2, 2]), Mesh::new(&[(Axis::Data, 2), (Axis::Device, 2)]));
+    }
+
+    #[test]
+    fn broken_meshes_are_refused() {
+        let refused = |axes: &[(Axis, u32)]| Mesh::new(axes).unwrap_err().to_string();
+        assert!(refused(&[(Axis::Data, 0)]).contains("at least 1"));
+        assert!(refused(&[(Axis::Data, 2), (Axis::Data, 3)]).contains("twice"));
+        assert!(refused(&[(Axis::Data, 1 << 16), (Axis::Tensor, 1 << 16)]).contains("take fewer"));
+        assert!(Mesh::of_nodes(&[2, 0]).is_err() && Mesh::of_nodes(&[]).is_err());
+    }
+}
