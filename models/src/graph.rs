@@ -186,6 +186,12 @@ impl Graph {
         let of_nodes = self.dag.node_weights().filter_map(|node| node.work.change()).map(|(_, axes)| axes);
         // On other axes ranks hold and do the same.
         let axes = of_edges.chain(of_nodes).fold(AxisSet::default(), AxisSet::or);
+        if let Some(axis) = axes.iter().find(|axis| !self.mesh.axes().contains(*axis)) {
+            return Err(LayoutError(format!(
+                "a layout differs on axis {axis}, which the mesh ({}) does not have",
+                self.mesh
+            )));
+        }
         for index in self.dag.node_indices() {
             let work = &self.dag[index].work;
             let (inputs, outputs) = (self.held(index, Direction::Incoming), self.held(index, Direction::Outgoing));

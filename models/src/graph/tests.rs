@@ -11,9 +11,14 @@ const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
 const LAYOUTS: [AxisLayout; 4] = [AxisLayout::Replicated, SAMPLES, FEATURES, AxisLayout::Partial];
 
+/// A graph without nodes on four ranks.
+fn graph() -> Graph {
+    Graph { mesh: Mesh::new(&[(Axis::Data, 2), (Axis::Device, 2)]).unwrap(), ..Graph::default() }
+}
+
 fn step(gradient: AxisLayout, collective: Option<Collective>) -> Graph {
     let data = |placement| Layout::new(AxisSet::of(&[Axis::Data]), placement);
-    let mut graph = Graph::default();
+    let mut graph = graph();
     let load = graph.node(Work::Load, Scope::MicroBatch);
     let weight = graph.node(Work::Layer(LayerId(1), Pass::BackwardWeight), Scope::MicroBatch);
     graph.edge(load, weight, Tensor::Activation(LayerId(0)), data(SAMPLES));
@@ -46,6 +51,16 @@ fn collectives_are_exactly_where_layouts_differ() {
     assert!(step(AxisLayout::Partial, Some(Collective::AllGather)).check().is_err());
 }
 
+#[test]
+fn layouts_differ_on_axes_of_the_mesh_alone() {
+    let one = Graph {
+        mesh: Mesh::new(&[(Axis::Tensor, 4)]).unwrap(),
+        ..step(AxisLayout::Partial, Some(Collective::AllReduce))
+    };
+    let refused = one.check().unwrap_err().to_string();
+    assert_eq!(refused, "a layout differs on axis data, which the mesh (tensor=4) does not have");
+}
+
 /// A collective along one axis leaves a partial sum along another as it is.
 #[test]
 fn a_collective_works_on_its_own_axes() {
@@ -57,7 +72,7 @@ fn a_collective_works_on_its_own_axes() {
         (AxisSet::of(&[Axis::Device]), on_data, "on axis data Update"),
         (both, on_data, "on axis data Collective"),
     ] {
-        let mut graph = Graph::default();
+        let mut graph = graph();
         let load = graph.node(Work::Load, Scope::MicroBatch);
         let weight = graph.node(Work::Layer(LayerId(1), Pass::BackwardWeight), Scope::MicroBatch);
         let reduce = Work::Collective { collective: Collective::AllReduce, axes, range: 0..8 };
