@@ -24,6 +24,7 @@ mod optimizer;
 pub mod overlap;
 mod partition;
 mod passes;
+pub mod pipeline;
 mod precision;
 pub mod profile;
 mod program;
@@ -56,6 +57,7 @@ pub use model::{Draft, Gather, Model, Node, Parameter, Piece, ShardLayer, Shardi
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
 pub use partition::Partition;
 pub use passes::fused_chains;
+pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageChunk, StageCut, Stages};
 pub use precision::Precision;
 pub use program::{Program, Role};
 pub use ranks::RankRange;

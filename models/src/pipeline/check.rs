@@ -1,0 +1,124 @@
+//! Proves of any lists of steps that they are complete, end, add gradients in order, and hold no more activations than allowed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockstep_topology::InputError;
+
+use super::{PipelinePass, PipelineStep, times};
+
+/// Checks one list for each stage, each stage with `chunks` chunks, over `micro_batches` micro-batches.
+///
+/// It proves that every pass of every micro-batch through every chunk is once in the list of its stage, that no stage waits for ever,
+/// and that the gradients of a chunk are added in ascending micro-batch. It returns the most activations in flight by stage: pairs of
+/// a chunk and a micro-batch whose forward pass has begun and whose backward pass has not ended.
+///
+/// ```
+/// # use lockstep_models::{PipelineSchedule, pipeline};
+/// let mut lists = PipelineSchedule::OneForwardOneBackward.lists(4, 8).unwrap();
+/// assert_eq!(pipeline::check(&lists, 1, 8).unwrap(), [4, 3, 2, 1]);
+/// lists[3].swap(0, 1);
+/// let error = pipeline::check(&lists, 1, 8).unwrap_err().to_string();
+/// assert!(error.contains("backward of chunk 3, micro-batch 0: waits for ever for the forward of chunk 3"), "{error}");
+/// ```
+///
+/// # Errors
+/// Steps of other stages, chunks or micro-batches, steps that are there twice or not at all, backward passes of a chunk that do not
+/// ascend, stages that wait for each other. Each names the stage and the step.
+pub fn check(lists: &[Vec<PipelineStep>], chunks: u32, micro_batches: u32) -> Result<Vec<u32>, InputError> {
+    for (stage, list) in lists.iter().enumerate() {
+        complete(list, stage, lists.len(), chunks, micro_batches)?;
+        ascending(list, stage)?;
+    }
+    times(lists, chunks, |_, _| 0)?;
+    Ok(lists.iter().map(|list| in_flight(list).map(|(held, _)| held).max().unwrap_or(0)).collect())
+}
+
+/// The same, where no stage may have more than `most` activations in flight.
+///
+/// # Errors
+/// As [`check`], and a stage that holds more; the error names the first step that does.
+pub fn check_within(
+    lists: &[Vec<PipelineStep>],
+    chunks: u32,
+    micro_batches: u32,
+    most: u32,
+) -> Result<Vec<u32>, InputError> {
+    let held = check(lists, chunks, micro_batches)?;
+    for (stage, list) in lists.iter().enumerate() {
+        if let Some((count, step)) = in_flight(list).find(|(count, _)| *count > most) {
+            let message = format!(
+                "is activation {count} in flight, and {most} are allowed: allow {}, or take a schedule that holds fewer",
+                held[stage]
+            );
+            return Err(InputError::new(format!("stage {stage}"), step.to_string(), message));
+        }
+    }
+    Ok(held)
+}
+
+/// Whether each step of the stage is once in its list.
+fn complete(
+    list: &[PipelineStep],
+    stage: usize,
+    stages: usize,
+    chunks: u32,
+    micro_batches: u32,
+) -> Result<(), InputError> {
+    let refuse = |step: &PipelineStep, message: String| {
+        Err(InputError::new(format!("stage {stage}"), step.to_string(), message))
+    };
+    let mut seen = BTreeSet::new();
+    for step in list {
+        let (own, owner) = (step.chunk as usize / stages, step.chunk as usize % stages);
+        if own >= chunks as usize {
+            let all = stages as u64 * u64::from(chunks);
+            return refuse(step, format!("there are only {all} chunks, counted from 0: take a smaller one"));
+        }
+        if owner != stage {
+            return refuse(step, format!("the chunk is that of stage {owner}: move the step there"));
+        }
+        if step.micro_batch >= micro_batches {
+            let message = format!("there are only {micro_batches} micro-batches, counted from 0: take a smaller one");
+            return refuse(step, message);
+        }
+        if !seen.insert(*step) {
+            return refuse(step, "is in the list twice: leave one out".to_owned());
+        }
+    }
+    // At most one step more than the list has is looked at.
+    let own = (0..chunks).map(|own| own.saturating_mul(stages as u32).saturating_add(stage as u32));
+    let mut expected = own.flat_map(|chunk| {
+        (0..micro_batches)
+            .flat_map(move |micro_batch| PipelinePass::ALL.map(|pass| PipelineStep { micro_batch, chunk, pass }))
+    });
+    match expected.find(|step| !seen.contains(step)) {
+        Some(step) => refuse(&step, "is not in the list: add it".to_owned()),
+        None => Ok(()),
+    }
+}
+
+/// Whether the backward passes of each chunk ascend.
+fn ascending(list: &[PipelineStep], stage: usize) -> Result<(), InputError> {
+    let mut last: BTreeMap<u32, u32> = BTreeMap::new();
+    for step in list.iter().filter(|step| step.pass == PipelinePass::Backward) {
+        let before = last.insert(step.chunk, step.micro_batch).filter(|before| *before > step.micro_batch);
+        if let Some(before) = before {
+            let message = format!(
+                "comes after that of micro-batch {before}, and gradients are added in ascending micro-batch: change the order"
+            );
+            return Err(InputError::new(format!("stage {stage}"), step.to_string(), message));
+        }
+    }
+    Ok(())
+}
+
+/// After each step of a list: the activations in flight, where forward passes come before their backward passes.
+fn in_flight(list: &[PipelineStep]) -> impl Iterator<Item = (u32, PipelineStep)> {
+    list.iter().scan(0_u32, |held, step| {
+        *held = match step.pass {
+            PipelinePass::Forward => *held + 1,
+            PipelinePass::Backward => held.saturating_sub(1),
+        };
+        Some((*held, *step))
+    })
+}

@@ -1,0 +1,133 @@
+//! Where a model is cut into chunks of consecutive layers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lockstep_topology::{InputError, nearest, shard};
+
+use crate::Model;
+
+/// How the layers of a model are divided among chunks.
+///
+/// ```
+/// # use lockstep_models::StageCut;
+/// let cut: StageCut = "at=conv3,fc1".parse().unwrap();
+/// assert_eq!(cut, StageCut::At(vec!["conv3".to_owned(), "fc1".to_owned()]));
+/// assert_eq!(cut.to_string(), "at=conv3,fc1");
+/// assert!("flops".parse::<StageCut>().unwrap_err().contains("write layers, work or at=conv3,fc1"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StageCut {
+    /// Equal numbers of layers, one more in some where they cannot be equal.
+    Layers,
+    /// The least FLOPs of forward and backward in the chunk that has most. Among such cuts the last chunks get as much as they may:
+    /// the first ones hold the activations of more micro-batches.
+    Work,
+    /// The layers of these names begin the second chunk and those after it.
+    At(Vec<String>),
+}
+
+impl fmt::Display for StageCut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StageCut::Layers => f.write_str("layers"),
+            StageCut::Work => f.write_str("work"),
+            StageCut::At(names) => write!(f, "at={}", names.join(",")),
+        }
+    }
+}
+
+impl FromStr for StageCut {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StageCut, String> {
+        match (text, text.strip_prefix("at=")) {
+            ("layers", _) => Ok(StageCut::Layers),
+            ("work", _) => Ok(StageCut::Work),
+            (_, Some("")) => Ok(StageCut::At(Vec::new())),
+            (_, Some(names)) => Ok(StageCut::At(names.split(',').map(|name| name.trim().to_owned()).collect())),
+            _ => Err(lockstep_topology::unknown_name(text, "cut", &["layers", "work", "at=conv3,fc1"])),
+        }
+    }
+}
+
+impl StageCut {
+    /// The first layer of each of `chunks` chunks, which are at least 1 and at most as many as layers; `work` is that of each layer.
+    ///
+    /// # Errors
+    /// Of a list: too many or too few names, names of no layer, names that do not ascend.
+    pub(super) fn begins(&self, model: &Model, chunks: usize, work: &[f64]) -> Result<Vec<usize>, InputError> {
+        let layers = work.len();
+        match self {
+            StageCut::Layers => {
+                Ok((0..chunks as u64).map(|chunk| shard(layers as u64, chunks as u64, chunk).start as usize).collect())
+            }
+            StageCut::Work => Ok(least_maximum(work, chunks)),
+            StageCut::At(names) => self.at(names, model, chunks),
+        }
+    }
+
+    fn at(&self, names: &[String], model: &Model, chunks: usize) -> Result<Vec<usize>, InputError> {
+        let refuse = |message: String| Err(InputError::flag("cut", self.to_string(), message));
+        if names.len() + 1 != chunks {
+            let (wanted, given) = (chunks - 1, names.len());
+            let message = format!("name the first layer of each chunk but the first: {wanted} in all, and not {given}");
+            return refuse(message);
+        }
+        let mut begins = vec![0];
+        for name in names {
+            let Some(layer) = model.layers().iter().position(|node| node.name == *name) else {
+                let near = nearest(name, model.layers().iter().map(|node| &*node.name));
+                let cure = match near.is_empty() {
+                    true => "write names of its layers, in order".to_owned(),
+                    false => format!("did you mean {}?", near.join(" or ")),
+                };
+                return refuse(format!("{} has no layer {name:?}; {cure}", model.name()));
+            };
+            let last = begins[begins.len() - 1];
+            if layer <= last {
+                let before = &model.layers()[last].name;
+                let message = format!("layer {name:?} does not come after {before:?}, where the chunk before begins");
+                return refuse(message + ": name layers in the order of the model, each once");
+            }
+            begins.push(layer);
+        }
+        Ok(begins)
+    }
+}
+
+/// The first layer of each of `chunks` parts of `work`, none empty, the heaviest of which is as light as it can be.
+///
+/// The least maximum of k parts up to layer j is the least over the last cut i of max(that of k − 1 parts up to i, work of i..j). The
+/// best i never falls as j grows, so a row takes one pass.
+pub(super) fn least_maximum(work: &[f64], chunks: usize) -> Vec<usize> {
+    let layers = work.len();
+    let mut sums = vec![0.0];
+    work.iter().for_each(|work| sums.push(sums[sums.len() - 1] + work));
+    let of = |first: usize, end: usize| sums[end] - sums[first];
+    let mut row: Vec<f64> = (0..=layers).map(|end| of(0, end)).collect();
+    for parts in 2..=chunks {
+        let mut next = vec![f64::INFINITY; parts];
+        let mut cut = parts - 1;
+        for end in parts..=layers {
+            let maximum = |cut: usize| row[cut].max(of(cut, end));
+            while cut + 1 < end && maximum(cut + 1) <= maximum(cut) {
+                cut += 1;
+            }
+            next.push(maximum(cut));
+        }
+        row = next;
+    }
+    let limit = row[layers];
+    let mut begins = vec![0; chunks];
+    let mut end = layers;
+    for chunk in (1..chunks).rev() {
+        let mut first = end - 1;
+        while first > chunk && of(first - 1, end) <= limit {
+            first -= 1;
+        }
+        begins[chunk] = first;
+        end = first;
+    }
+    begins
+}

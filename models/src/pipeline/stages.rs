@@ -1,0 +1,129 @@
+//! The chunks of layers that the stages of a pipeline have, what they compute, and what crosses from each to the next.
+
+use std::ops::Range;
+
+use lockstep_topology::InputError;
+
+use super::StageCut;
+use crate::{LayerId, Model, Pass};
+
+/// Consecutive layers that one stage computes, with figures of one sample.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StageChunk {
+    /// Positions of its layers in the model.
+    pub layers: Range<u32>,
+    /// Learnable parameters.
+    pub parameters: u64,
+    /// Floating-point operations of the forward pass, a multiply-add being two.
+    pub forward_flops: f64,
+    /// Of both backward passes, without gradients that nothing needs.
+    pub backward_flops: f64,
+    /// Elements of activations that later chunks read and this chunk or an earlier one has made: they cross to the next chunk. A tensor
+    /// counts once here, and again at each boundary that it crosses.
+    pub crossing_elements: u64,
+}
+
+/// A model cut into the stages of a pipeline.
+///
+/// The input belongs to stage 0 and each loss to the stage of its place, which has its scores or receives them.
+///
+/// ```
+/// # use lockstep_models::{StageCut, Stages, random_model};
+/// let model = random_model(7, false);
+/// let stages = Stages::new(&model, 2, 1, &StageCut::Work).unwrap();
+/// assert_eq!(stages.chunks().iter().map(|chunk| chunk.parameters).sum::<u64>(), model.parameter_elements());
+/// assert_eq!(stages.chunks_of(1).count(), 1);
+/// // No tensor leaves the last stage.
+/// assert_eq!(stages.chunks()[1].crossing_elements, 0);
+/// assert!(Stages::new(&model, 1000, 1, &StageCut::Work).unwrap_err().to_string().contains("1000"));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stages {
+    stages: u32,
+    chunks: Vec<StageChunk>,
+}
+
+impl Stages {
+    /// Cuts `model` into `stages` stages of `chunks` chunks each; chunk c belongs to stage c % `stages`.
+    ///
+    /// # Errors
+    /// More chunks than layers, no stages or chunks, a list of layers that does not fit.
+    pub fn new(model: &Model, stages: u32, chunks: u32, cut: &StageCut) -> Result<Stages, InputError> {
+        let layers = model.layers().len();
+        let all = u64::from(stages) * u64::from(chunks);
+        if all == 0 {
+            return Err(InputError::flag("stages", all.to_string(), "a pipeline needs at least 1: take 1 or more"));
+        }
+        if all > layers as u64 {
+            let each = if chunks > 1 { format!(" of {chunks} chunks each") } else { String::new() };
+            let most = layers as u32 / chunks;
+            let cure = if most == 0 { "take fewer chunks".to_owned() } else { format!("take at most {most}") };
+            let message = format!("{stages} stages{each} need {all} layers, and {} has {layers}: {cure}", model.name());
+            return Err(InputError::flag("stages", stages.to_string(), message));
+        }
+        let flops: Vec<[f64; 2]> = model.iter().map(|(id, _)| [forward(model, id), backward(model, id)]).collect();
+        let work: Vec<f64> = flops.iter().map(|[forward, backward]| forward + backward).collect();
+        let begins = cut.begins(model, all as usize, &work)?;
+        let ends = begins[1..].iter().copied().chain([layers]);
+        let crossing = crossing(model);
+        let chunk = |(first, end): (usize, usize)| StageChunk {
+            layers: first as u32..end as u32,
+            parameters: model.layers()[first..end].iter().flat_map(|node| &node.parameters).map(|p| p.elements()).sum(),
+            forward_flops: flops[first..end].iter().map(|[forward, _]| forward).sum(),
+            backward_flops: flops[first..end].iter().map(|[_, backward]| backward).sum(),
+            crossing_elements: crossing[end],
+        };
+        Ok(Stages { stages, chunks: begins.iter().copied().zip(ends).map(chunk).collect() })
+    }
+
+    /// The number of stages.
+    pub fn stages(&self) -> u32 {
+        self.stages
+    }
+
+    /// All chunks, in layer order.
+    pub fn chunks(&self) -> &[StageChunk] {
+        &self.chunks
+    }
+
+    /// The chunks of a stage, in layer order; none of a stage that does not exist.
+    pub fn chunks_of(&self, stage: u32) -> impl Iterator<Item = &StageChunk> {
+        let exists = if stage < self.stages { self.chunks.len() } else { 0 };
+        self.chunks[..exists].iter().skip(stage as usize).step_by(self.stages as usize)
+    }
+
+    /// Elements of activations of one sample that a stage sends in a forward pass, those of all its chunks; nothing if it is the only
+    /// stage.
+    pub fn sent_elements(&self, stage: u32) -> u64 {
+        if self.stages == 1 { 0 } else { self.chunks_of(stage).map(|chunk| chunk.crossing_elements).sum() }
+    }
+}
+
+/// FLOPs of a layer's forward pass over one sample.
+fn forward(model: &Model, id: LayerId) -> f64 {
+    model.node(id).work(Pass::Forward, 1).flops
+}
+
+/// FLOPs of its backward passes.
+fn backward(model: &Model, id: LayerId) -> f64 {
+    let of = |pass| model.node(id).work(pass, 1).flops;
+    of(Pass::BackwardWeight) + if model.needs_input_gradient(id) { of(Pass::BackwardData) } else { 0.0 }
+}
+
+/// By layer, and for the end: the elements that layers before it make and layers from it on read.
+fn crossing(model: &Model) -> Vec<u64> {
+    let mut from = vec![0; model.layers().len() + 1];
+    let mut until = from.clone();
+    for (id, node) in model.iter() {
+        if let Some(last) = model.consumers(id).iter().max() {
+            from[id.index() + 1] += node.output.elements();
+            until[last.index() + 1] += node.output.elements();
+        }
+    }
+    let mut open = 0;
+    let step = |(from, until): (&u64, &u64)| {
+        open = open + from - until;
+        open
+    };
+    from.iter().zip(&until).map(step).collect()
+}

@@ -1,0 +1,54 @@
+//! Names one entry of a stage's list: a pass of one micro-batch through one chunk of layers.
+
+use std::fmt;
+
+/// The two passes of a micro-batch through a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PipelinePass {
+    /// Outputs from inputs, in layer order.
+    Forward,
+    /// All gradients of the chunk, in the opposite order.
+    Backward,
+}
+
+lockstep_topology::named!(PipelinePass, "pass of a pipeline": Forward = "forward", Backward = "backward");
+
+/// One pass of one micro-batch through one chunk.
+///
+/// ```
+/// # use lockstep_models::{PipelinePass, PipelineStep};
+/// let step = PipelineStep { micro_batch: 3, chunk: 1, pass: PipelinePass::Backward };
+/// assert_eq!(step.to_string(), "backward of chunk 1, micro-batch 3");
+/// // Of three chunks, the gradient comes from the one behind.
+/// assert_eq!(step.waits_for(3).map(|before| before.chunk), Some(2));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PipelineStep {
+    /// The micro-batch, from 0.
+    pub micro_batch: u32,
+    /// The chunk among those of all stages, from 0 in layer order.
+    pub chunk: u32,
+    /// Which pass.
+    pub pass: PipelinePass,
+}
+
+impl PipelineStep {
+    /// The step whose result it takes, of `chunks` chunks of all stages; `None` for the first forward pass.
+    ///
+    /// The backward pass of an earlier chunk follows its own forward pass too, by way of the last chunk.
+    pub fn waits_for(self, chunks: u32) -> Option<PipelineStep> {
+        match self.pass {
+            PipelinePass::Forward => self.chunk.checked_sub(1).map(|chunk| PipelineStep { chunk, ..self }),
+            PipelinePass::Backward if self.chunk < chunks.saturating_sub(1) => {
+                Some(PipelineStep { chunk: self.chunk + 1, ..self })
+            }
+            PipelinePass::Backward => Some(PipelineStep { pass: PipelinePass::Forward, ..self }),
+        }
+    }
+}
+
+impl fmt::Display for PipelineStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of chunk {}, micro-batch {}", self.pass, self.chunk, self.micro_batch)
+    }
+}

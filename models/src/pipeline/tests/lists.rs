@@ -1,0 +1,264 @@
+//! Schedules take the times of their papers, and the check accepts exactly the lists that a simulation tick by tick gets through.
+
+use proptest::prelude::*;
+
+use crate::pipeline::{
+    PipelinePass, PipelineSchedule, PipelineStep, check, check_within, idle_shares, makespan, times,
+};
+
+type Lists = Vec<Vec<PipelineStep>>;
+
+const FORWARD: PipelinePass = PipelinePass::Forward;
+const BACKWARD: PipelinePass = PipelinePass::Backward;
+
+/// Runs the lists tick by tick: the ticks that they take, `None` where no stage can begin and steps are left.
+fn ticks(lists: &Lists, chunks: u32, time: impl Fn(u32, PipelinePass) -> u64) -> Option<u64> {
+    let last = chunks * lists.len() as u32 - 1;
+    let mut ended: Vec<(u32, u32, PipelinePass)> = Vec::new();
+    let mut next = vec![0; lists.len()];
+    let mut running: Vec<Option<(PipelineStep, u64)>> = vec![None; lists.len()];
+    for now in 0.. {
+        for step in running.iter_mut() {
+            if let Some((done, _)) = step.take_if(|(_, end)| *end == now) {
+                ended.push((done.micro_batch, done.chunk, done.pass));
+            }
+        }
+        for (stage, list) in lists.iter().enumerate() {
+            let Some(step) = list.get(next[stage]).filter(|_| running[stage].is_none()) else { continue };
+            let (m, c) = (step.micro_batch, step.chunk);
+            let can = match step.pass {
+                PipelinePass::Forward => c == 0 || ended.contains(&(m, c - 1, FORWARD)),
+                PipelinePass::Backward => {
+                    ended.contains(&(m, c, FORWARD)) && (c == last || ended.contains(&(m, c + 1, BACKWARD)))
+                }
+            };
+            if can {
+                running[stage] = Some((*step, now + time(c, step.pass)));
+                next[stage] += 1;
+            }
+        }
+        if running.iter().all(Option::is_none) {
+            return lists.iter().zip(&next).all(|(list, next)| list.len() == *next).then_some(now);
+        }
+    }
+    None
+}
+
+/// Whether the lists have each step once, on its stage, with backward passes that ascend, and end.
+fn holds(lists: &Lists, chunks: u32, micro_batches: u32) -> bool {
+    let all = chunks * lists.len() as u32;
+    let count: usize = lists.iter().map(Vec::len).sum();
+    let once = (0..all).all(|chunk| {
+        let list = &lists[chunk as usize % lists.len()];
+        (0..micro_batches).all(|micro_batch| {
+            [FORWARD, BACKWARD].iter().all(|pass| list.contains(&PipelineStep { micro_batch, chunk, pass: *pass }))
+        })
+    });
+    let ascends = (0..all).all(|chunk| {
+        let list = &lists[chunk as usize % lists.len()];
+        let order = list.iter().filter(|step| step.chunk == chunk && step.pass == BACKWARD);
+        order.map(|step| step.micro_batch).is_sorted()
+    });
+    count as u32 == 2 * all * micro_batches && once && ascends && ticks(lists, chunks, |_, _| 1).is_some()
+}
+
+/// Schedules with the micro-batches that they serve.
+fn settings() -> impl Strategy<Value = (PipelineSchedule, u32, u32)> {
+    (0..3_u32, 1..6_u32, 1..7_u32, 2..4_u32).prop_map(|(which, stages, micro_batches, chunks)| match which {
+        0 => (PipelineSchedule::GPipe, stages, micro_batches),
+        1 => (PipelineSchedule::OneForwardOneBackward, stages, micro_batches),
+        _ => (PipelineSchedule::Interleaved { chunks }, stages, stages * micro_batches.min(3)),
+    })
+}
+
+proptest! {
+    #[test]
+    fn schedules_pass_and_take_the_time_of_their_papers(
+        (schedule, stages, micro_batches) in settings(), forward in 1..5_u64, backward in 1..7_u64,
+    ) {
+        let (chunks, lists) = (schedule.chunks(), schedule.lists(stages, micro_batches).unwrap());
+        let held = check(&lists, chunks, micro_batches).unwrap();
+        let time = |_, pass| if pass == FORWARD { forward } else { backward };
+        let spans = times(&lists, chunks, time).unwrap();
+        // With v chunks a stage, a chunk takes 1/v of its stage: work m·v, bubble s − 1, both times the time of a chunk.
+        let (s, m, v) = (u64::from(stages), u64::from(micro_batches), u64::from(chunks));
+        prop_assert_eq!(makespan(&spans), (m * v + s - 1) * (forward + backward));
+        prop_assert_eq!(ticks(&lists, chunks, time), Some(makespan(&spans)));
+        let bubble = (s - 1) as f64 / (m * v + s - 1) as f64;
+        prop_assert!(idle_shares(&spans).iter().all(|share| (share - bubble).abs() < 1e-12));
+        for (stage, held) in (0..stages).zip(held) {
+            match schedule {
+                PipelineSchedule::GPipe => prop_assert_eq!(held, micro_batches),
+                PipelineSchedule::OneForwardOneBackward => prop_assert_eq!(held, micro_batches.min(stages - stage)),
+                PipelineSchedule::Interleaved { chunks } => {
+                    let ahead = 2 * (stages - 1 - stage) + (chunks - 1) * stages;
+                    prop_assert_eq!(held, (ahead + 1).min(micro_batches * chunks));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn times_are_those_of_a_simulation_tick_by_tick(
+        (schedule, stages, micro_batches) in settings(), costs in prop::collection::vec(1..9_u64, 30),
+    ) {
+        let (chunks, lists) = (schedule.chunks(), schedule.lists(stages, micro_batches).unwrap());
+        let time = |chunk, pass| costs[2 * chunk as usize + usize::from(pass == BACKWARD)];
+        let spans = times(&lists, chunks, time).unwrap();
+        prop_assert_eq!(ticks(&lists, chunks, time), Some(makespan(&spans)));
+        for (list, spans) in lists.iter().zip(&spans) {
+            prop_assert!(spans.windows(2).all(|pair| pair[0].end <= pair[1].start));
+            prop_assert!(list.iter().zip(spans).all(|(step, span)| span.end - span.start == time(step.chunk, step.pass)));
+        }
+    }
+
+    #[test]
+    fn changed_lists_pass_exactly_where_they_still_hold(
+        (schedule, stages, micro_batches) in settings(), change in 0..5_u32, at in any::<[prop::sample::Index; 3]>(),
+    ) {
+        let (chunks, mut lists) = (schedule.chunks(), schedule.lists(stages, micro_batches).unwrap());
+        let stage = at[0].index(lists.len());
+        let list = &mut lists[stage];
+        let (one, other) = (at[1].index(list.len()), at[2].index(list.len()));
+        match change {
+            0 => list.swap(one, other),
+            1 => {
+                list.remove(one);
+            }
+            2 => list.insert(other, list[one]),
+            3 => list[one] = list[other],
+            _ => {
+                let step = list.remove(one);
+                list.insert(other.min(list.len()), step);
+            }
+        }
+        let checked = check(&lists, chunks, micro_batches);
+        prop_assert_eq!(checked.is_ok(), holds(&lists, chunks, micro_batches), "{:?}", checked);
+        prop_assert!(checked.is_err() || ![1, 2].contains(&change));
+        // Times of lists that are not complete end, or say what is missing.
+        let _ = times(&lists, chunks, |_, _| 1);
+    }
+
+    #[test]
+    fn any_lists_are_judged_without_a_panic(
+        lists in prop::collection::vec(prop::collection::vec((0..3_u32, 0..3_u32, any::<bool>()), 0..6), 0..4),
+        chunks in 0..3_u32, micro_batches in 0..3_u32,
+    ) {
+        let step = |&(micro_batch, chunk, forward): &(u32, u32, bool)| {
+            PipelineStep { micro_batch, chunk, pass: if forward { FORWARD } else { BACKWARD } }
+        };
+        let lists: Lists = lists.iter().map(|list| list.iter().map(step).collect()).collect();
+        let checked = check(&lists, chunks, micro_batches).is_ok();
+        let _ = times(&lists, chunks, |_, _| u64::MAX);
+        if chunks > 0 && !lists.is_empty() {
+            prop_assert_eq!(checked, holds(&lists, chunks, micro_batches));
+        }
+    }
+}
+
+#[test]
+fn two_stages_by_hand() {
+    // 1F1B, two stages, three micro-batches, a tick each. Stage 0: 0 1 . a 2 b . c, stage 1: . 0 a 1 b 2 c .
+    let lists = PipelineSchedule::OneForwardOneBackward.lists(2, 3).unwrap();
+    let spans = times(&lists, 1, |_, _| 1).unwrap();
+    let begins: Vec<Vec<u64>> = spans.iter().map(|spans| spans.iter().map(|span| span.start).collect()).collect();
+    assert_eq!(begins, [vec![0, 1, 3, 4, 5, 7], vec![1, 2, 3, 4, 5, 6]]);
+    assert_eq!(idle_shares(&spans), [0.25; 2]);
+}
+
+#[test]
+fn errors_name_stage_and_step() {
+    let lists = || PipelineSchedule::OneForwardOneBackward.lists(2, 3).unwrap();
+    let told = |change: &dyn Fn(&mut Lists)| {
+        let mut lists = lists();
+        change(&mut lists);
+        check(&lists, 1, 3).unwrap_err().to_string()
+    };
+    // Stage 1 takes 0 a 1 b 2 c.
+    assert_eq!(
+        told(&|lists| lists[1].swap(0, 2)),
+        "stage 1: backward of chunk 1, micro-batch 0: waits for ever for the forward of chunk 1, micro-batch 0, which comes \
+         later in the same list: change the order"
+    );
+    assert_eq!(
+        told(&|lists| lists[0].truncate(5)),
+        "stage 0: backward of chunk 0, micro-batch 2: is not in the list: add it"
+    );
+    let twice = told(&|lists| {
+        let step = lists[1][0];
+        lists[1].push(step);
+    });
+    assert_eq!(twice, "stage 1: forward of chunk 1, micro-batch 0: is in the list twice: leave one out");
+    assert!(told(&|lists| lists.swap(0, 1)).contains("the chunk is that of stage 1: move the step there"));
+    assert!(told(&|lists| lists[1][0].chunk = 2).contains("only 2 chunks"));
+    assert!(told(&|lists| lists[1][0].micro_batch = 3).contains("only 3 micro-batches"));
+    // 0 a 1 c 2 b: the gradient of micro-batch 1 comes last.
+    let descends = told(&|lists| {
+        lists[1].swap(3, 5);
+        lists[1].swap(3, 4);
+    });
+    assert_eq!(
+        descends,
+        "stage 1: backward of chunk 1, micro-batch 1: comes after that of micro-batch 2, and gradients are added in ascending \
+         micro-batch: change the order"
+    );
+    // Stage 0 wants the first gradient before the second micro-batch, stage 1 both micro-batches before a gradient.
+    let waits = told(&|lists| {
+        lists[0].swap(1, 2);
+        lists[0].swap(2, 3);
+        lists[0].swap(2, 3);
+        lists[1].swap(1, 2);
+    });
+    assert_eq!(
+        waits,
+        "stage 0: backward of chunk 0, micro-batch 0: waits for ever for the backward of chunk 1, micro-batch 0, which stage 1 \
+         has only after its forward of chunk 1, micro-batch 1, and that waits too: change the order"
+    );
+}
+
+#[test]
+fn a_limit_names_the_step_that_exceeds_it() {
+    let lists = PipelineSchedule::GPipe.lists(2, 4).unwrap();
+    assert_eq!(check_within(&lists, 1, 4, 4), Ok(vec![4, 4]));
+    assert_eq!(
+        check_within(&lists, 1, 4, 2).unwrap_err().to_string(),
+        "stage 0: forward of chunk 0, micro-batch 2: is activation 3 in flight, and 2 are allowed: allow 4, or take a schedule \
+         that holds fewer"
+    );
+    let lists = PipelineSchedule::OneForwardOneBackward.lists(2, 4).unwrap();
+    assert_eq!(check_within(&lists, 1, 4, 2), Ok(vec![2, 1]));
+}
+
+#[test]
+fn names_are_read_as_they_are_written() {
+    for name in ["gpipe", "1f1b", "interleaved:2", "interleaved:7"] {
+        assert_eq!(name.parse::<PipelineSchedule>().unwrap().to_string(), name);
+    }
+    for (name, told) in [
+        ("f1b1", "write gpipe, 1f1b or interleaved:2"),
+        ("interleaved", "write interleaved:2"),
+        ("interleaved:1", "or 1f1b for one chunk a stage"),
+        ("interleaved:-1", "is no number of chunks from 2"),
+        ("interleaved:99999999999", "is no number of chunks from 2"),
+    ] {
+        let error = name.parse::<PipelineSchedule>().unwrap_err();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn numbers_that_a_schedule_does_not_serve_are_refused() {
+    let interleaved = PipelineSchedule::Interleaved { chunks: 2 };
+    for (schedule, stages, micro_batches, told) in [
+        (interleaved, 4, 6, "needs a multiple of 4 micro-batches: take 4 or 8"),
+        (interleaved, 4, 3, "needs a multiple of 4 micro-batches: take 4, or 1f1b"),
+        (PipelineSchedule::Interleaved { chunks: 1 }, 4, 8, "or 1f1b"),
+        (PipelineSchedule::Interleaved { chunks: u32::MAX }, u32::MAX, u32::MAX, "take fewer micro-batches"),
+        (PipelineSchedule::GPipe, 0, 1, "at least 1"),
+        (PipelineSchedule::GPipe, 1, 0, "at least 1"),
+    ] {
+        let error = schedule.lists(stages, micro_batches).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+    assert!(interleaved.steps(4, 4, 8).unwrap_err().to_string().starts_with("stage: 4"));
+}
