@@ -65,6 +65,7 @@ fn every_command_has_help_with_an_example() {
         "calibrate",
         "models list",
         "models show",
+        "models plan",
         "models check",
         "clusters list",
         "clusters show",

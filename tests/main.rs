@@ -23,6 +23,7 @@ mod memory;
 mod metrics;
 mod nestings;
 mod outputs;
+mod plan;
 mod profiles;
 mod reference;
 mod reference_models;

@@ -1,4 +1,4 @@
-//! `lockstep models list`, `show` and `check`.
+//! `lockstep models list`, `show` and `check`; `plan` is in a file of its own.
 
 use std::sync::Arc;
 
@@ -8,6 +8,8 @@ use lockstep_models::{Model, Node, Pass};
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, LayerRow, ModelRow, Report, print};
 use lockstep_topology::{Bytes, InputError};
+
+use super::models_plan::ModelsPlan;
 
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]
@@ -38,6 +40,8 @@ pub(super) enum Models {
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
     },
+    /// Cut a model into the stages of a pipeline: layers, work and messages of each, and how long it waits
+    Plan(ModelsPlan),
     /// Read model files and say whether they make sense
     #[command(after_help = "Example:
   lockstep models check my-net.toml")]
@@ -71,6 +75,10 @@ impl Models {
                     print(&format!("{}\n", summary(&model)))?;
                 }
                 report.print(format)
+            }
+            Models::Plan(plan) => {
+                let model = load(&plan.model)?;
+                plan.run(&model)
             }
             Models::Check { models, format } => {
                 let check = |name: String| Ok(CheckRow::ok(&name, summary(&load(&name)?)));

@@ -3,7 +3,7 @@
 use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::{
     ArmRow, CheckRow, ClusterRow, CollectiveRow, DetailRow, EpochRow, FrontRow, LayerRow, MeasuredRow, MemoryRow,
-    ModelRow, PaperRow, PlotRow, PredictedRow, Report, SweepRow,
+    ModelRow, PaperRow, PlotRow, PredictedRow, Report, StageRow, SweepRow,
 };
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
@@ -25,6 +25,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("models-list", schema::<ModelRow>()),
         ("models-show", schema::<LayerRow>()),
         ("models-memory", schema::<MemoryRow>()),
+        ("models-plan", schema::<StageRow>()),
         ("clusters-list", schema::<ClusterRow>()),
         ("clusters-show", schema::<DetailRow>()),
         ("papers", schema::<PaperRow>()),

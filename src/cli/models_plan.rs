@@ -1,0 +1,103 @@
+//! `lockstep models plan`: a model cut into the stages of a pipeline, and what a schedule makes of them.
+
+use clap::Args;
+use lockstep_models::{Model, PipelinePass, PipelineSchedule, StageChunk, StageCut, Stages, pipeline};
+use lockstep_report::failure::Failure;
+use lockstep_report::{Format, Report, STAGE_LEGEND, StageRow, print, stage_picture};
+
+use super::flags::positive;
+
+/// Bytes of an fp32 activation.
+const ELEMENT_BYTES: u64 = 4;
+
+/// Flags of `models plan`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lockstep models plan resnet-50 --stages 4
+      cuts where the slowest stage has least work; stages take a forward and a backward pass in turn
+  lockstep models plan lenet --stages 2 --cut at=dense1 --schedule gpipe
+  lockstep models plan resnet-50 --stages 4 --schedule interleaved:2 --micro-batches 8")]
+pub(super) struct ModelsPlan {
+    /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet or resnet-50:image=64
+    pub(super) model: String,
+    /// Stages of the pipeline
+    #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
+    stages: u32,
+    /// Where to cut: layers (equal numbers of them), work (least FLOPs in the slowest), or the first layer of each chunk but the
+    /// first: at=conv3,fc1
+    #[arg(long, value_name = "C", default_value = "work")]
+    cut: StageCut,
+    /// In which order stages take the passes of micro-batches: gpipe, 1f1b or interleaved:V, with V chunks of layers a stage
+    #[arg(long, value_name = "S", default_value = "1f1b")]
+    schedule: PipelineSchedule,
+    /// Micro-batches of a step
+    #[arg(long, value_name = "N", default_value = "8", value_parser = positive, allow_hyphen_values = true)]
+    micro_batches: u32,
+    /// Samples of a micro-batch
+    #[arg(long, value_name = "N", default_value = "32", value_parser = positive, allow_hyphen_values = true)]
+    batch: u32,
+    /// Refuse a schedule in which a stage holds activations of more micro-batches at once, counted for each chunk
+    #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
+    most_in_flight: Option<u32>,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl ModelsPlan {
+    /// Answers about `model`, which is the one that the flags name.
+    pub(super) fn run(self, model: &Model) -> Result<(), Failure> {
+        let chunks = self.schedule.chunks();
+        let stages = Stages::new(model, self.stages, chunks, &self.cut)?;
+        let lists = self.schedule.lists(self.stages, self.micro_batches)?;
+        let most = self.most_in_flight.unwrap_or(u32::MAX);
+        let held = pipeline::check_within(&lists, chunks, self.micro_batches, most)?;
+        let ticks = |chunk: u32, pass: PipelinePass| {
+            let chunk = &stages.chunks()[chunk as usize];
+            let flops = if pass == PipelinePass::Forward { chunk.forward_flops } else { chunk.backward_flops };
+            flops.round() as u64
+        };
+        let spans = pipeline::times(&lists, chunks, ticks)?;
+        let idle = pipeline::idle_shares(&spans);
+        let rows = (0..self.stages).zip(held).zip(&idle);
+        let rows = rows.map(|((stage, held), idle)| self.row(model, &stages, stage, held, *idle)).collect();
+        if self.format == Format::Table {
+            let idle = 100.0 * idle.iter().sum::<f64>() / idle.len() as f64;
+            let summary = format!(
+                "{}: stages {}, cut {}, schedule {}, micro-batches {}, samples of each {}; stages are idle for {idle:.1} % of a step",
+                model.name(),
+                self.stages,
+                self.cut,
+                self.schedule,
+                self.micro_batches,
+                self.batch
+            );
+            print(&format!("{summary}\n{}{STAGE_LEGEND}\n\n", stage_picture(&lists, &spans)))?;
+        }
+        let note = "times count FLOPs alone: each takes as long as any other, and messages take no time";
+        Report::new(rows, vec![note.to_owned()]).print(self.format)
+    }
+
+    fn row(&self, model: &Model, stages: &Stages, stage: u32, in_flight: u32, idle_share: f64) -> StageRow {
+        let sum = |of: fn(&StageChunk) -> f64| stages.chunks_of(stage).map(of).sum::<f64>();
+        let sent_bytes_per_sample = stages.sent_elements(stage) * ELEMENT_BYTES;
+        StageRow {
+            stage,
+            layers: stages.chunks_of(stage).map(|chunk| layers(model, chunk)).collect(),
+            parameters: stages.chunks_of(stage).map(|chunk| chunk.parameters).sum(),
+            forward_gflop: sum(|chunk| chunk.forward_flops) * 1e-9,
+            backward_gflop: sum(|chunk| chunk.backward_flops) * 1e-9,
+            sent_bytes_per_sample,
+            sent_mib: sent_bytes_per_sample as f64 * f64::from(self.batch) / f64::from(1 << 20),
+            in_flight,
+            idle_share,
+        }
+    }
+}
+
+/// `conv1..pool2`, or the name alone of a single layer.
+fn layers(model: &Model, chunk: &StageChunk) -> String {
+    let name = |index: u32| &model.layers()[index as usize].name;
+    let (first, last) = (chunk.layers.start, chunk.layers.end - 1);
+    if first == last { name(first).clone() } else { format!("{}..{}", name(first), name(last)) }
+}
