@@ -16,6 +16,7 @@ mod exec_run;
 mod exec_sweep;
 mod flags;
 mod models;
+mod models_layouts;
 mod models_plan;
 mod operation_flags;
 mod papers;

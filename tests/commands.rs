@@ -66,6 +66,7 @@ fn every_command_has_help_with_an_example() {
         "models list",
         "models show",
         "models plan",
+        "models layouts",
         "models check",
         "clusters list",
         "clusters show",

@@ -198,16 +198,17 @@ impl Program {
                 equal_to = leader;
             }
         }
-        let mut shapes = Vec::new();
+        let mut proved = Vec::new();
         for rank in leaders {
-            let list = &of_role[self.role_of(rank)];
+            let role = self.role_of(rank);
+            let list = &of_role[role];
             let Some(by_nodes) = list.iter().find(|exchange| exchange.algorithm.by_nodes()).or(list.first()) else {
                 continue;
             };
-            let shape = self.nodes_of(by_nodes, &self.group_of(exchange, rank));
-            if shape.members() <= PROVED_MEMBERS && !shapes.contains(&shape) {
+            let what = (role, self.nodes_of(by_nodes, &self.group_of(exchange, rank)));
+            if what.1.members() <= PROVED_MEMBERS && !proved.contains(&what) {
                 self.prove(list, rank)?;
-                shapes.push(shape);
+                proved.push(what);
             }
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! it is the proof that a strategy computes the gradient of the global batch.
 
 mod rules;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use petgraph::visit::EdgeRef;
 use crate::layer::FeatureRule;
 use crate::{AveragingRule, Axis, AxisSet, LayerId, Layout, Mesh, Model, Pass};
 use rules::{Placed, Rule};
+pub use table::{LayoutChange, LayoutRow};
 
 /// What an edge carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

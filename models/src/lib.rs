@@ -45,7 +45,7 @@ pub use buffer::{Buffer, Declared};
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
 pub use driver::{Answer, Claim, Decision, Driver, Judge, Judgement, Observation, Target};
-pub use graph::Graph;
+pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use layer::{
     BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,
     Scale, Shape, Work,

@@ -200,17 +200,15 @@ impl Program {
                 Group::nodes(&vec![each; (members.count() / each) as usize])
             }
             Some(machines) if exchange.algorithm.by_nodes() => {
-                let (mut sizes, mut end, mut machine) = (Vec::new(), 0, machines.iter());
-                for rank in members.iter() {
-                    if rank >= end || sizes.is_empty() {
-                        while rank >= end {
-                            let Some(more) = machine.next() else { return Group::flat(members.count()) };
-                            end += more;
-                        }
-                        sizes.push(0);
-                    }
-                    *sizes.last_mut().expect("one was pushed") += 1;
-                }
+                let sum = |end: &mut u32, size: &u32| {
+                    *end += size;
+                    Some(*end)
+                };
+                let ends: Vec<u32> = machines.iter().scan(0, sum).collect();
+                // The last entry is for ranks beyond the machines.
+                let mut sizes = vec![0; ends.len() + 1];
+                members.iter().for_each(|rank| sizes[ends.partition_point(|end| *end <= rank)] += 1);
+                sizes.retain(|size| *size > 0);
                 Group::nodes(&sizes)
             }
             _ => Group::flat(members.count()),

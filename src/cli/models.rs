@@ -1,4 +1,4 @@
-//! `lockstep models list`, `show` and `check`; `plan` is in a file of its own.
+//! `lockstep models list`, `show` and `check`; `plan` and `layouts` have files of their own.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, LayerRow, ModelRow, Report, print};
 use lockstep_topology::{Bytes, InputError};
 
+use super::models_layouts::ModelsLayouts;
 use super::models_plan::ModelsPlan;
 
 /// What can be asked about models.
@@ -42,6 +43,8 @@ pub(super) enum Models {
     },
     /// Cut a model into the stages of a pipeline: layers, work and messages of each, and how long it waits
     Plan(ModelsPlan),
+    /// How a strategy spreads tensors over ranks: the layout of each, and the collectives that change it
+    Layouts(ModelsLayouts),
     /// Read model files and say whether they make sense
     #[command(after_help = "Example:
   lockstep models check my-net.toml")]
@@ -79,6 +82,10 @@ impl Models {
             Models::Plan(plan) => {
                 let model = load(&plan.model)?;
                 plan.run(&model)
+            }
+            Models::Layouts(layouts) => {
+                let model = load(&layouts.model)?;
+                layouts.run(model)
             }
             Models::Check { models, format } => {
                 let check = |name: String| Ok(CheckRow::ok(&name, summary(&load(&name)?)));

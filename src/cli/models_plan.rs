@@ -74,8 +74,11 @@ impl ModelsPlan {
             );
             print(&format!("{summary}\n{}{STAGE_LEGEND}\n\n", stage_picture(&lists, &spans)))?;
         }
-        let note = "times count FLOPs alone: each takes as long as any other, and messages take no time";
-        Report::new(rows, vec![note.to_owned()]).print(self.format)
+        let notes = [
+            "idle time counts FLOPs alone, as if all ran at one rate and messages took no time",
+            "this is a plan: sim predict and exec run do not take pipelines yet",
+        ];
+        Report::new(rows, notes.map(str::to_owned).into()).print(self.format)
     }
 
     fn row(&self, model: &Model, stages: &Stages, stage: u32, in_flight: u32, idle_share: f64) -> StageRow {

@@ -2,8 +2,8 @@
 
 use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::{
-    ArmRow, CheckRow, ClusterRow, CollectiveRow, DetailRow, EpochRow, FrontRow, LayerRow, MeasuredRow, MemoryRow,
-    ModelRow, PaperRow, PlotRow, PredictedRow, Report, StageRow, SweepRow,
+    ArmRow, CheckRow, ClusterRow, CollectiveRow, DetailRow, EpochRow, FrontRow, LayerRow, LayoutTableRow, MeasuredRow,
+    MemoryRow, ModelRow, PaperRow, PlotRow, PredictedRow, Report, StageRow, SweepRow,
 };
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
@@ -26,6 +26,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("models-show", schema::<LayerRow>()),
         ("models-memory", schema::<MemoryRow>()),
         ("models-plan", schema::<StageRow>()),
+        ("models-layouts", schema::<LayoutTableRow>()),
         ("clusters-list", schema::<ClusterRow>()),
         ("clusters-show", schema::<DetailRow>()),
         ("papers", schema::<PaperRow>()),

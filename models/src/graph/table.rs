@@ -1,0 +1,104 @@
+//! Lists how the tensors of a step lie, and what changes that: the table of layouts that a strategy amounts to.
+
+use petgraph::Direction;
+use petgraph::graph::NodeIndex;
+use petgraph::visit::EdgeRef;
+
+use super::{Graph, Tensor, Work};
+use crate::{AxisSet, LayerId, Layout};
+
+/// Tensors of one kind in one layout, and what becomes of them.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use lockstep_models::{Job, random_model};
+/// let job = Job::new(Arc::new(random_model(7, false)), 4, 8);
+/// let (graph, _) = job.strategy.graph(&job).unwrap();
+/// let table = graph.table();
+/// let summed = table.iter().find(|row| row.change.is_some()).unwrap();
+/// assert_eq!((summed.tensor, summed.layout.to_string().as_str()), ("weight gradient", "data: partial"));
+/// let change = summed.change.as_ref().unwrap();
+/// assert_eq!((change.by, change.to.to_string().as_str()), (Some("allreduce"), "replicated"));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayoutRow {
+    /// `activation`, `weight gradient` …
+    pub tensor: &'static str,
+    /// How it lies.
+    pub layout: Layout,
+    /// What changes that; `None` where layers and updates take it as it is.
+    pub change: Option<LayoutChange>,
+    /// The layers whose tensors these are, in ascending order.
+    pub layers: Vec<LayerId>,
+    /// How many nodes of the graph change them.
+    pub changes: u32,
+}
+
+/// A change of a tensor's layout.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayoutChange {
+    /// The collective; `None` where every rank already has what it takes.
+    pub by: Option<&'static str>,
+    /// Along which axes.
+    pub axes: AxisSet,
+    /// The layout afterwards.
+    pub to: Layout,
+}
+
+impl Tensor {
+    /// What it is called in tables.
+    fn kind(self) -> &'static str {
+        match self {
+            Tensor::Activation(_) => "activation",
+            Tensor::ActivationGradient(_) => "activation gradient",
+            Tensor::Weight => "weight",
+            Tensor::WeightGradient => "weight gradient",
+            Tensor::Difference => "difference",
+            Tensor::Average => "average model",
+            Tensor::Reference => "reference model",
+        }
+    }
+}
+
+impl Graph {
+    /// One row for each kind of tensor, layout and change, in the order in which a step comes to them.
+    pub fn table(&self) -> Vec<LayoutRow> {
+        let mut rows: Vec<LayoutRow> = Vec::new();
+        for node in self.dag.node_indices() {
+            let mut changed: Vec<usize> = Vec::new();
+            let mut edges: Vec<_> = self.dag.edges_directed(node, Direction::Incoming).collect();
+            edges.reverse(); // petgraph lists the newest edge first
+            for edge in edges {
+                let tensor = edge.weight().tensor;
+                let of = |node: NodeIndex| match (tensor, &self.dag[node].work) {
+                    (Tensor::Activation(id) | Tensor::ActivationGradient(id), _) => Some(id),
+                    (_, Work::Layer(id, _)) => Some(*id),
+                    _ => None,
+                };
+                let (kind, layout, change) = (tensor.kind(), edge.weight().layout, self.change_at(node));
+                let same = |row: &LayoutRow| (row.tensor, row.layout, &row.change) == (kind, layout, &change);
+                let at = rows.iter().position(same).unwrap_or_else(|| {
+                    rows.push(LayoutRow { tensor: kind, layout, change, layers: Vec::new(), changes: 0 });
+                    rows.len() - 1
+                });
+                rows[at].layers.extend(of(edge.source()).or_else(|| of(node)));
+                if rows[at].change.is_some() && !changed.contains(&at) {
+                    changed.push(at);
+                    rows[at].changes += 1;
+                }
+            }
+        }
+        for row in &mut rows {
+            row.layers.sort_unstable();
+            row.layers.dedup();
+        }
+        rows
+    }
+
+    /// What a node changes the layouts of its inputs to, if it does.
+    fn change_at(&self, node: NodeIndex) -> Option<LayoutChange> {
+        let (collective, axes) = self.dag[node].work.change()?;
+        let to = self.dag.edges(node).next()?.weight().layout;
+        Some(LayoutChange { by: collective.map(|collective| collective.name()), axes, to })
+    }
+}

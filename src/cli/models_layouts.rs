@@ -1,0 +1,84 @@
+//! `lockstep models layouts`: how the tensors of a strategy lie over the ranks, and which collectives change that.
+
+use std::sync::Arc;
+
+use clap::Args;
+use lockstep_models::{Job, LayerId, LayoutRow, Mesh, Model, Strategy};
+use lockstep_report::failure::Failure;
+use lockstep_report::{Format, LayoutTableRow, Report, print};
+use lockstep_topology::InputError;
+
+use super::flags::positive;
+
+/// Flags of `models layouts`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lockstep models layouts lenet
+  lockstep models layouts alexnet --strategy hybrid:b --ranks 4
+  lockstep models layouts lenet --strategy sma:reference-models --ranks 8 --learners 2")]
+pub(super) struct ModelsLayouts {
+    /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet or resnet-50:image=64
+    pub(super) model: String,
+    /// How training is spread over ranks, e.g. ssgd, hybrid:b, model-parallel, sma or first-device-table
+    #[arg(long, value_name = "S", default_value = "ssgd")]
+    strategy: Strategy,
+    /// Ranks that train
+    #[arg(long, value_name = "N", default_value = "4", value_parser = positive, allow_hyphen_values = true)]
+    ranks: u32,
+    /// Learners on each device, for strategies with reference models
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive, allow_hyphen_values = true)]
+    learners: u32,
+    /// Ranks on each node, for strategies whose nodes share samples; by default all of them
+    #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
+    ranks_per_node: Option<u32>,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl ModelsLayouts {
+    /// Answers about `model`, which is the one that the flags name.
+    pub(super) fn run(self, model: Model) -> Result<(), Failure> {
+        let each = self.ranks_per_node.unwrap_or(self.ranks);
+        if !self.ranks.is_multiple_of(each) {
+            let message = format!("does not divide {} ranks: take a divisor", self.ranks);
+            return Err(InputError::flag("ranks_per_node", each.to_string(), message).into());
+        }
+        let job = Job {
+            strategy: self.strategy.clone(),
+            learners: self.learners,
+            node_sizes: Some(vec![each; (self.ranks / each) as usize]),
+            ..Job::new(Arc::new(model), self.ranks, 1)
+        };
+        let program = job.program()?;
+        let (graph, _) = job.strategy.graph(&job)?;
+        let rows = graph.table().iter().map(|row| table_row(&program.model, &graph.mesh, row)).collect();
+        if self.format == Format::Table {
+            let whole = program.whole_model().name();
+            print(&format!("{whole}: strategy {}, {} ranks, mesh {}\n", self.strategy, self.ranks, graph.mesh))?;
+        }
+        Report::new(rows, Vec::new()).print(self.format)
+    }
+}
+
+fn table_row(model: &Model, mesh: &Mesh, row: &LayoutRow) -> LayoutTableRow {
+    let name = |id: &LayerId| model.node(*id).name.clone();
+    let change = row.change.as_ref();
+    LayoutTableRow {
+        tensor: row.tensor.to_owned(),
+        layers: match row.layers.as_slice() {
+            [] => None,
+            [only] => Some(name(only)),
+            [first, .., last] => Some(format!("{}..{}", name(first), name(last))),
+        },
+        layout: row.layout.to_string(),
+        collective: change.map(|change| change.by.unwrap_or("slice").to_owned()),
+        becomes: change.map(|change| change.to.to_string()),
+        axes: change.map(|change| change.axes.to_string()),
+        groups: change.map(|change| mesh.group_count(change.axes)),
+        group_ranks: change.map(|change| {
+            (0..mesh.group_count(change.axes)).map(|group| mesh.group(change.axes, group).count()).max().unwrap_or(0)
+        }),
+        changes: change.map(|_| row.changes),
+    }
+}
