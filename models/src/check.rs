@@ -214,7 +214,7 @@ impl Program {
         Ok(())
     }
 
-    /// Proves that exchanges of `rank` compute their collectives. A library's is its own affair; its lanes only say what it costs.
+    /// Proves that exchanges of `rank` compute their collectives. A library's lanes say what it costs, and are not proved.
     fn prove(&self, exchanges: &[Exchange], rank: u32) -> Result<(), InputError> {
         let mut proved: Vec<&Exchange> = Vec::new();
         let elements = |exchange: &Exchange| exchange.range.end - exchange.range.start;
