@@ -83,7 +83,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("models plan lenet --stages 2 --schedule interleaved:1", &["--schedule", "interleaved:1", "from 2"]),
     ("models plan lenet --stages 3 --schedule interleaved:2", &["--micro-batches", "8", "take 6 or 9"]),
     ("models plan lenet --stages 2 --micro-batches 4294967295", &["--micro-batches", "4294967295", "take fewer"]),
-    ("models plan lenet --stages 2 --most-in-flight 1", &["stage 0", "micro-batch 1", "allow 2"]),
+    ("models plan lenet --stages 2 --max-in-flight 1", &["stage 0", "micro-batch 1", "allow 2"]),
     ("models check no.txt", &["MODEL", "no.txt"]),
     ("clusters check bandwidth.toml", &["bandwidth.toml:7", "-3GB/s", "must be positive"]),
     ("clusters check apart.toml", &["apart.toml:", "cannot be reached", "[[link]]"]),

@@ -35,11 +35,11 @@ fn layouts_of_strategies_name_their_collectives() {
     let changes = |words: &str| -> Vec<String> {
         let words: Vec<&str> = ["models", "layouts", "lenet"].into_iter().chain(words.split_whitespace()).collect();
         let text = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap_or("-").to_owned();
-        let told = |row: &serde_json::Value| {
+        let change = |row: &serde_json::Value| {
             let keys = ["tensor", "layout", "collective", "becomes", "axes"].map(|key| text(row, key));
             format!("{} {}x{}", keys.join(" | "), number(row, "groups"), number(row, "group_ranks"))
         };
-        rows(&folder, "models-layouts", &words).iter().filter(|row| row["collective"].is_string()).map(told).collect()
+        rows(&folder, "models-layouts", &words).iter().filter(|row| row["collective"].is_string()).map(change).collect()
     };
     assert_eq!(changes(""), ["weight gradient | data: partial | allreduce | replicated | data 1x4"]);
     assert_eq!(

@@ -196,7 +196,7 @@ impl Graph {
         }
         for index in self.dag.node_indices() {
             let work = &self.dag[index].work;
-            let (inputs, outputs) = (self.held(index, Direction::Incoming), self.held(index, Direction::Outgoing));
+            let (inputs, outputs) = (self.tensors_at(index, Direction::Incoming), self.tensors_at(index, Direction::Outgoing));
             for axis in axes.iter() {
                 let rule = Rule { work, axis, by_channel: self.is_by_channel(work) };
                 let [inputs, outputs] = [&inputs, &outputs].map(|tensors| placed(tensors, axis));
@@ -218,11 +218,11 @@ impl Graph {
     }
 
     /// The tensors at a node in one direction with their layouts, each pair once.
-    fn held(&self, node: NodeIndex, direction: Direction) -> Vec<(Tensor, Layout)> {
+    fn tensors_at(&self, node: NodeIndex, direction: Direction) -> Vec<(Tensor, Layout)> {
         let edges = self.dag.edges_directed(node, direction).map(|edge| (edge.weight().tensor, edge.weight().layout));
-        let mut held = distinct(edges);
-        held.reverse(); // petgraph lists the newest edge first
-        held
+        let mut tensors = distinct(edges);
+        tensors.reverse(); // petgraph lists the newest edge first
+        tensors
     }
 }
 
@@ -231,13 +231,13 @@ fn placed(tensors: &[(Tensor, Layout)], axis: Axis) -> Vec<Placed> {
 }
 
 fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
+    let mut list = Vec::new();
     for item in items {
-        if !found.contains(&item) {
-            found.push(item);
+        if !list.contains(&item) {
+            list.push(item);
         }
     }
-    found
+    list
 }
 
 fn refusal(rule: Rule<'_>, inputs: &[Placed], outputs: &[Placed]) -> LayoutError {

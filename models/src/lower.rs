@@ -18,17 +18,17 @@ use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
     After, Averaging, AxisSet, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
-    RankRange, Role, Stream, Task, TaskId, passes,
+    RankRange, Role, Shard, Stream, Task, TaskId, passes,
 };
 
 use split::{lower as lower_split, lower_table};
 
 impl Job {
-    /// Strategy → graph → program → passes, each checked.
+    /// Strategy → graph, checked, with the model that each rank has where it is not all of the job's.
     ///
     /// # Errors
-    /// Sizes of zero, sizes that overflow, or an algorithm that cannot serve the group.
-    pub fn program(&self) -> Result<Program, InputError> {
+    /// Sizes of zero, sizes that overflow, what the strategy does not serve.
+    pub fn graph(&self) -> Result<(Graph, Option<Shard>), InputError> {
         for (name, value) in [
             ("ranks", self.workers),
             ("batch_per_rank", self.batch_per_rank),
@@ -42,6 +42,15 @@ impl Job {
         self.check_learners()?;
         let (graph, shard) = self.strategy.graph(self)?;
         graph.check().map_err(|error| InputError::new("strategy", self.strategy.to_string(), error.to_string()))?;
+        Ok((graph, shard))
+    }
+
+    /// Graph → program → passes, each checked.
+    ///
+    /// # Errors
+    /// As [`Job::graph`], or an algorithm that cannot serve the group.
+    pub fn program(&self) -> Result<Program, InputError> {
+        let (graph, shard) = self.graph()?;
         let program = match shard {
             None => lower(&graph, self)?,
             Some((model, sharding)) if sharding.by_node() => lower_table(&graph, self, &model, &sharding)?,

@@ -112,45 +112,58 @@ impl Mesh {
         self.starts.is_none() || !axes.contains(Axis::Data) || axes.contains(Axis::Device)
     }
 
+    /// What groups along `axes` are.
+    fn along(&self, axes: AxisSet) -> Along<'_> {
+        match (&self.starts, axes.contains(Axis::Data), axes.contains(Axis::Device)) {
+            (None, ..) => Along::Strides,
+            (Some(_), true, _) => Along::Everyone,
+            (Some(starts), false, true) => Along::Nodes(starts),
+            (Some(_), false, false) => Along::Nothing,
+        }
+    }
+
     /// The number of groups along `axes`: one for each choice of coordinates on the other axes.
     pub fn group_count(&self, axes: AxisSet) -> u32 {
-        match (&self.starts, axes.contains(Axis::Data), axes.contains(Axis::Device)) {
-            (Some(_), true, _) => 1,
-            (Some(starts), false, true) => starts.len() as u32 - 1,
-            _ => self.axes.iter().filter(|(axis, _)| !axes.contains(*axis)).map(|(_, size)| size).product(),
+        match self.along(axes) {
+            Along::Strides => self.axes.iter().filter(|(axis, _)| !axes.contains(*axis)).map(|(_, size)| size).product(),
+            Along::Everyone => 1,
+            Along::Nodes(starts) => starts.len() as u32 - 1,
+            Along::Nothing => self.ranks(),
         }
     }
 
     /// The number of the group along `axes` that a rank belongs to.
     pub fn group_number(&self, axes: AxisSet, rank: u32) -> u32 {
-        match (&self.starts, axes.contains(Axis::Data), axes.contains(Axis::Device)) {
-            (Some(_), true, _) => 0,
-            (Some(starts), false, true) => node_of(starts, rank) as u32,
-            _ => self
-                .strided()
-                .filter(|(axis, ..)| !axes.contains(*axis))
-                .fold(0, |number, (_, size, stride)| number * size + rank / stride % size),
+        match self.along(axes) {
+            Along::Strides => {
+                let others = self.strided().filter(|(axis, ..)| !axes.contains(*axis));
+                others.fold(0, |number, (_, size, stride)| number * size + rank / stride % size)
+            }
+            Along::Everyone => 0,
+            Along::Nodes(starts) => node_of(starts, rank) as u32,
+            Along::Nothing => rank,
         }
     }
 
     /// Group `number` along `axes`.
     pub fn group(&self, axes: AxisSet, number: u32) -> Members {
-        match (&self.starts, axes.contains(Axis::Data), axes.contains(Axis::Device)) {
-            (Some(_), true, _) => Members::range(0, self.ranks()),
-            (Some(starts), false, true) => {
-                let node = number as usize;
-                Members::range(starts[node], starts[node + 1] - starts[node])
-            }
-            _ => {
+        match self.along(axes) {
+            Along::Strides => {
                 let (mut first, mut left) = (0, number);
-                let others: Vec<_> = self.strided().filter(|(axis, ..)| !axes.contains(*axis)).collect();
-                for (_, size, stride) in others.into_iter().rev() {
+                let others = self.strided().rev().filter(|(axis, ..)| !axes.contains(*axis));
+                for (_, size, stride) in others {
                     first += left % size * stride;
                     left /= size;
                 }
                 let along = self.strided().filter(|(axis, ..)| axes.contains(*axis));
                 Members::along(first, along.map(|(_, size, stride)| (size, stride)))
             }
+            Along::Everyone => Members::range(0, self.ranks()),
+            Along::Nodes(starts) => {
+                let node = number as usize;
+                Members::range(starts[node], starts[node + 1] - starts[node])
+            }
+            Along::Nothing => Members::range(number, 1),
         }
     }
 
@@ -164,6 +177,18 @@ impl Mesh {
         let inner = |at: usize| self.axes[at + 1..].iter().map(|(_, size)| size).product();
         self.axes.iter().enumerate().map(move |(at, (axis, size))| (*axis, *size, inner(at)))
     }
+}
+
+/// What the groups along some axes are.
+enum Along<'a> {
+    /// Ranks at equal distances on each axis.
+    Strides,
+    /// All ranks, over unequal nodes.
+    Everyone,
+    /// Those of each node, which begin so.
+    Nodes(&'a [u32]),
+    /// Each rank alone, over unequal nodes.
+    Nothing,
 }
 
 fn node_of(starts: &[u32], rank: u32) -> usize {
@@ -356,6 +381,8 @@ mod tests {
         assert_eq!(mesh.group_of(device.or(data), 4).iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
         assert_eq!((mesh.coordinate(Axis::Data, 4), mesh.coordinate(Axis::Device, 4)), (2, 1));
         assert!(mesh.has_groups(device) && !mesh.has_groups(data));
+        let alone = AxisSet::of(&[Axis::Tensor]);
+        assert_eq!((mesh.group_count(alone), mesh.group_of(alone, 4)), (6, Members::range(4, 1)));
         assert_eq!(Mesh::of_nodes(&[2, 2]), Mesh::new(&[(Axis::Data, 2), (Axis::Device, 2)]));
     }
 

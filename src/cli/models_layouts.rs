@@ -50,12 +50,12 @@ impl ModelsLayouts {
             node_sizes: Some(vec![each; (self.ranks / each) as usize]),
             ..Job::new(Arc::new(model), self.ranks, 1)
         };
-        let program = job.program()?;
-        let (graph, _) = job.strategy.graph(&job)?;
-        let rows = graph.table().iter().map(|row| table_row(&program.model, &graph.mesh, row)).collect();
+        let (graph, shard) = job.graph()?;
+        let of_rank = shard.as_ref().map_or(&job.model, |(model, _)| model);
+        let rows = graph.table().iter().map(|row| table_row(of_rank, &graph.mesh, row)).collect();
         if self.format == Format::Table {
-            let whole = program.whole_model().name();
-            print(&format!("{whole}: strategy {}, {} ranks, mesh {}\n", self.strategy, self.ranks, graph.mesh))?;
+            let (model, ranks) = (job.model.name(), self.ranks);
+            print(&format!("{model}: strategy {}, ranks {ranks}, mesh {}\n", self.strategy, graph.mesh))?;
         }
         Report::new(rows, Vec::new()).print(self.format)
     }
@@ -76,9 +76,7 @@ fn table_row(model: &Model, mesh: &Mesh, row: &LayoutRow) -> LayoutTableRow {
         becomes: change.map(|change| change.to.to_string()),
         axes: change.map(|change| change.axes.to_string()),
         groups: change.map(|change| mesh.group_count(change.axes)),
-        group_ranks: change.map(|change| {
-            (0..mesh.group_count(change.axes)).map(|group| mesh.group(change.axes, group).count()).max().unwrap_or(0)
-        }),
+        group_ranks: change.map(|change| mesh.group(change.axes, 0).count()),
         changes: change.map(|_| row.changes),
     }
 }

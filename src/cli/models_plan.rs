@@ -38,7 +38,7 @@ pub(super) struct ModelsPlan {
     batch: u32,
     /// Refuse a schedule in which a stage holds activations of more micro-batches at once, counted for each chunk
     #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
-    most_in_flight: Option<u32>,
+    max_in_flight: Option<u32>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -50,8 +50,8 @@ impl ModelsPlan {
         let chunks = self.schedule.chunks();
         let stages = Stages::new(model, self.stages, chunks, &self.cut)?;
         let lists = self.schedule.lists(self.stages, self.micro_batches)?;
-        let most = self.most_in_flight.unwrap_or(u32::MAX);
-        let held = pipeline::check_within(&lists, chunks, self.micro_batches, most)?;
+        let limit = self.max_in_flight.unwrap_or(u32::MAX);
+        let in_flight = pipeline::check_within(&lists, chunks, self.micro_batches, limit)?;
         let ticks = |chunk: u32, pass: PipelinePass| {
             let chunk = &stages.chunks()[chunk as usize];
             let flops = if pass == PipelinePass::Forward { chunk.forward_flops } else { chunk.backward_flops };
@@ -59,8 +59,8 @@ impl ModelsPlan {
         };
         let spans = pipeline::times(&lists, chunks, ticks)?;
         let idle = pipeline::idle_shares(&spans);
-        let rows = (0..self.stages).zip(held).zip(&idle);
-        let rows = rows.map(|((stage, held), idle)| self.row(model, &stages, stage, held, *idle)).collect();
+        let rows = (0..self.stages).zip(in_flight).zip(&idle);
+        let rows = rows.map(|((stage, in_flight), idle)| self.row(model, &stages, stage, in_flight, *idle)).collect();
         if self.format == Format::Table {
             let idle = 100.0 * idle.iter().sum::<f64>() / idle.len() as f64;
             let summary = format!(

@@ -22,7 +22,7 @@ pub struct LayoutTableRow {
     pub axes: Option<String>,
     /// How many groups of ranks exchange, each for itself.
     pub groups: Option<u32>,
-    /// Ranks of the largest group.
+    /// Ranks of each group.
     pub group_ranks: Option<u32>,
     /// How often a step changes it: buckets of gradients, or layers.
     pub changes: Option<u32>,

@@ -5,12 +5,12 @@ use std::ops::Range;
 use lockstep_models::pipeline::makespan;
 use lockstep_models::{PipelinePass, PipelineStep};
 
-/// The most columns of time.
+/// Columns of time at most.
 const WIDTH: usize = 96;
 /// Columns of a pass, on average, below which the end of a step is cut off instead.
 const NARROWEST: f64 = 2.0;
-/// The most lines of stages.
-const MOST_LINES: usize = 32;
+/// Lines of stages at most.
+const MAX_LINES: usize = 32;
 
 /// What the characters of [`stage_picture`] mean.
 pub const STAGE_LEGEND: &str =
@@ -46,9 +46,9 @@ pub fn stage_picture(lists: &[Vec<PipelineStep>], spans: &[Vec<Range<u64>>]) -> 
         let more = if WIDTH as f64 * column < end * (1.0 - 1e-9) { "…" } else { "" };
         format!("stage {stage:number$}  {shown}{more}\n")
     };
-    let mut text: String = lists.iter().zip(spans).enumerate().take(MOST_LINES).map(line).collect();
-    if lists.len() > MOST_LINES {
-        text.push_str(&format!("… and {} stages more\n", lists.len() - MOST_LINES));
+    let mut text: String = lists.iter().zip(spans).enumerate().take(MAX_LINES).map(line).collect();
+    if lists.len() > MAX_LINES {
+        text.push_str(&format!("… and {} stages more\n", lists.len() - MAX_LINES));
     }
     text
 }
@@ -95,7 +95,7 @@ mod tests {
         let lists = PipelineSchedule::GPipe.lists(2, 2).unwrap();
         assert_eq!(stage_picture(&lists, &times(&lists, 1, |_, _| 0).unwrap()), "");
         assert_eq!(stage_picture(&[], &[]), "");
-        // Times that end at the most that is counted.
+        // Times that end at 2^64 - 1 ticks.
         assert!(!stage_picture(&lists, &times(&lists, 1, |_, _| u64::MAX).unwrap()).is_empty());
     }
 }

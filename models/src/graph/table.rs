@@ -13,7 +13,7 @@ use crate::{AxisSet, LayerId, Layout};
 /// # use std::sync::Arc;
 /// # use lockstep_models::{Job, random_model};
 /// let job = Job::new(Arc::new(random_model(7, false)), 4, 8);
-/// let (graph, _) = job.strategy.graph(&job).unwrap();
+/// let (graph, _) = job.graph().unwrap();
 /// let table = graph.table();
 /// let summed = table.iter().find(|row| row.change.is_some()).unwrap();
 /// assert_eq!((summed.tensor, summed.layout.to_string().as_str()), ("weight gradient", "data: partial"));

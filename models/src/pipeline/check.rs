@@ -8,7 +8,7 @@ use super::{PipelinePass, PipelineStep, times};
 
 /// Checks one list for each stage, each stage with `chunks` chunks, over `micro_batches` micro-batches.
 ///
-/// It proves that every pass of every micro-batch through every chunk is once in the list of its stage, that no stage waits for ever,
+/// It proves that every pass of every micro-batch through every chunk is once in the list of its stage, that no stage waits forever,
 /// and that the gradients of a chunk are added in ascending micro-batch. It returns the most activations in flight by stage: pairs of
 /// a chunk and a micro-batch whose forward pass has begun and whose backward pass has not ended.
 ///
@@ -30,10 +30,10 @@ pub fn check(lists: &[Vec<PipelineStep>], chunks: u32, micro_batches: u32) -> Re
         ascending(list, stage)?;
     }
     times(lists, chunks, |_, _| 0)?;
-    Ok(lists.iter().map(|list| in_flight(list).map(|(held, _)| held).max().unwrap_or(0)).collect())
+    Ok(lists.iter().map(|list| in_flight(list).map(|(count, _)| count).max().unwrap_or(0)).collect())
 }
 
-/// The same, where no stage may have more than `most` activations in flight.
+/// The same, where no stage may have more than `limit` activations in flight.
 ///
 /// # Errors
 /// As [`check`], and a stage that holds more; the error names the first step that does.
@@ -41,19 +41,19 @@ pub fn check_within(
     lists: &[Vec<PipelineStep>],
     chunks: u32,
     micro_batches: u32,
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<u32>, InputError> {
-    let held = check(lists, chunks, micro_batches)?;
+    let highest = check(lists, chunks, micro_batches)?;
     for (stage, list) in lists.iter().enumerate() {
-        if let Some((count, step)) = in_flight(list).find(|(count, _)| *count > most) {
+        if let Some((count, step)) = in_flight(list).find(|(count, _)| *count > limit) {
             let message = format!(
-                "is activation {count} in flight, and {most} are allowed: allow {}, or take a schedule that holds fewer",
-                held[stage]
+                "is activation {count} in flight, and {limit} are allowed: allow {}, or take a schedule that holds fewer",
+                highest[stage]
             );
             return Err(InputError::new(format!("stage {stage}"), step.to_string(), message));
         }
     }
-    Ok(held)
+    Ok(highest)
 }
 
 /// Whether each step of the stage is once in its list.
@@ -114,11 +114,11 @@ fn ascending(list: &[PipelineStep], stage: usize) -> Result<(), InputError> {
 
 /// After each step of a list: the activations in flight, where forward passes come before their backward passes.
 fn in_flight(list: &[PipelineStep]) -> impl Iterator<Item = (u32, PipelineStep)> {
-    list.iter().scan(0_u32, |held, step| {
-        *held = match step.pass {
-            PipelinePass::Forward => *held + 1,
-            PipelinePass::Backward => held.saturating_sub(1),
+    list.iter().scan(0_u32, |count, step| {
+        *count = match step.pass {
+            PipelinePass::Forward => *count + 1,
+            PipelinePass::Backward => count.saturating_sub(1),
         };
-        Some((*held, *step))
+        Some((*count, *step))
     })
 }

@@ -7,8 +7,8 @@ use lockstep_topology::InputError;
 
 use super::{PipelinePass, PipelineStep};
 
-/// The most steps of all stages together that are listed.
-const MOST_STEPS: u64 = 1_000_000;
+/// Limit on the steps of all stages together.
+const MAX_STEPS: u64 = 1_000_000;
 
 /// In which order the stages of a pipeline take the passes of micro-batches.
 ///
@@ -27,7 +27,7 @@ pub enum PipelineSchedule {
     /// All forward passes, then all backward passes (Huang et al. 2019 §2.3), both in ascending order, as Narayanan et al. 2021
     /// draw it (Fig. 3).
     GPipe,
-    /// Forward passes until the first gradient is due, then a forward and a backward pass in turn: PipeDream-Flush
+    /// Forward passes until the first gradient arrives, then a forward and a backward pass in turn: PipeDream-Flush
     /// (Narayanan et al. 2021 §2.2.1; Narayanan et al. 2019 §3.2 without the flush).
     OneForwardOneBackward,
     /// The same over several chunks of layers a stage (Narayanan et al. 2021 §2.2.2).
@@ -100,9 +100,9 @@ impl PipelineSchedule {
         }
         let chunks = u128::from(stages) * u128::from(self.chunks());
         let steps = 2 * chunks * u128::from(micro_batches);
-        if steps > u128::from(MOST_STEPS) {
+        if steps > u128::from(MAX_STEPS) {
             let message = format!(
-                "{chunks} chunks take {steps} steps, and at most {MOST_STEPS} are listed: take fewer micro-batches, stages or chunks"
+                "{chunks} chunks take {steps} steps, and at most {MAX_STEPS} are listed: take fewer micro-batches, stages or chunks"
             );
             return Err(InputError::flag("micro_batches", micro_batches.to_string(), message));
         }

@@ -56,8 +56,8 @@ impl Stages {
         }
         if all > layers as u64 {
             let each = if chunks > 1 { format!(" of {chunks} chunks each") } else { String::new() };
-            let most = layers as u32 / chunks;
-            let cure = if most == 0 { "take fewer chunks".to_owned() } else { format!("take at most {most}") };
+            let fit = layers as u32 / chunks;
+            let cure = if fit == 0 { "take fewer chunks".to_owned() } else { format!("take at most {fit}") };
             let message = format!("{stages} stages{each} need {all} layers, and {} has {layers}: {cure}", model.name());
             return Err(InputError::flag("stages", stages.to_string(), message));
         }

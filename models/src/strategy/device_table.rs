@@ -21,7 +21,7 @@ pub(super) fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     refuse(job)?;
     let nodes = Sampling::PerNode.pools(job.workers, job.node_sizes.as_deref());
     if nodes.iter().all(|ranks| *ranks == 1) {
-        return Ok((ssgd::graph(job)?, None)); // one device has nobody to share with
+        return Ok((ssgd::graph(job)?, None)); // a node of one device shares nothing
     }
     let mut worker = 0;
     let mut passes: Vec<Vec<Piece>> = Vec::new();

@@ -67,21 +67,21 @@ proptest! {
 fn lists_that_do_not_fit_are_refused() {
     let model = random_model(7, false);
     let name = |index: usize| model.layers()[index].name.clone();
-    let told = |stages: u32, chunks: u32, cut: &str| {
+    let message = |stages: u32, chunks: u32, cut: &str| {
         Stages::new(&model, stages, chunks, &cut.parse().unwrap()).unwrap_err().to_string()
     };
     let layers = model.layers().len();
-    let most = told(layers as u32 + 1, 1, "work");
+    let most = message(layers as u32 + 1, 1, "work");
     assert!(most.starts_with(&format!("--stages: {}: ", layers + 1)), "{most}");
     assert!(most.ends_with(&format!("random-7 has {layers}: take at most {layers}")), "{most}");
-    assert!(told(2, layers as u32, "work").contains(&format!("2 stages of {layers} chunks each need {}", 2 * layers)));
-    assert!(told(2, u32::MAX, "work").ends_with("take fewer chunks"));
-    assert!(told(0, 1, "work").contains("at least 1"));
-    assert!(told(3, 1, &format!("at={}", name(1))).contains("2 in all, and not 1"));
-    assert!(told(2, 1, "at=").contains("1 in all, and not 0"));
-    let near = told(2, 1, &format!("at={}x", name(2)));
+    assert!(message(2, layers as u32, "work").contains(&format!("2 stages of {layers} chunks each need {}", 2 * layers)));
+    assert!(message(2, u32::MAX, "work").ends_with("take fewer chunks"));
+    assert!(message(0, 1, "work").contains("at least 1"));
+    assert!(message(3, 1, &format!("at={}", name(1))).contains("2 in all, and not 1"));
+    assert!(message(2, 1, "at=").contains("1 in all, and not 0"));
+    let near = message(2, 1, &format!("at={}x", name(2)));
     assert!(near.contains(&format!("has no layer \"{}x\"; did you mean {}", name(2), name(2))), "{near}");
-    let descends = told(3, 1, &format!("at={},{}", name(3), name(2)));
+    let descends = message(3, 1, &format!("at={},{}", name(3), name(2)));
     assert!(descends.contains(&format!("layer {:?} does not come after {:?}", name(2), name(3))), "{descends}");
-    assert!(told(2, 1, "at=input").contains("does not come after"), "the input begins stage 0");
+    assert!(message(2, 1, "at=input").contains("does not come after"), "the input begins stage 0");
 }

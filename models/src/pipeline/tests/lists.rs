@@ -77,7 +77,7 @@ proptest! {
         (schedule, stages, micro_batches) in settings(), forward in 1..5_u64, backward in 1..7_u64,
     ) {
         let (chunks, lists) = (schedule.chunks(), schedule.lists(stages, micro_batches).unwrap());
-        let held = check(&lists, chunks, micro_batches).unwrap();
+        let in_flight = check(&lists, chunks, micro_batches).unwrap();
         let time = |_, pass| if pass == FORWARD { forward } else { backward };
         let spans = times(&lists, chunks, time).unwrap();
         // With v chunks a stage, a chunk takes 1/v of its stage: work m·v, bubble s − 1, both times the time of a chunk.
@@ -86,13 +86,13 @@ proptest! {
         prop_assert_eq!(ticks(&lists, chunks, time), Some(makespan(&spans)));
         let bubble = (s - 1) as f64 / (m * v + s - 1) as f64;
         prop_assert!(idle_shares(&spans).iter().all(|share| (share - bubble).abs() < 1e-12));
-        for (stage, held) in (0..stages).zip(held) {
+        for (stage, in_flight) in (0..stages).zip(in_flight) {
             match schedule {
-                PipelineSchedule::GPipe => prop_assert_eq!(held, micro_batches),
-                PipelineSchedule::OneForwardOneBackward => prop_assert_eq!(held, micro_batches.min(stages - stage)),
+                PipelineSchedule::GPipe => prop_assert_eq!(in_flight, micro_batches),
+                PipelineSchedule::OneForwardOneBackward => prop_assert_eq!(in_flight, micro_batches.min(stages - stage)),
                 PipelineSchedule::Interleaved { chunks } => {
                     let ahead = 2 * (stages - 1 - stage) + (chunks - 1) * stages;
-                    prop_assert_eq!(held, (ahead + 1).min(micro_batches * chunks));
+                    prop_assert_eq!(in_flight, (ahead + 1).min(micro_batches * chunks));
                 }
             }
         }
@@ -169,31 +169,31 @@ fn two_stages_by_hand() {
 #[test]
 fn errors_name_stage_and_step() {
     let lists = || PipelineSchedule::OneForwardOneBackward.lists(2, 3).unwrap();
-    let told = |change: &dyn Fn(&mut Lists)| {
+    let message = |change: &dyn Fn(&mut Lists)| {
         let mut lists = lists();
         change(&mut lists);
         check(&lists, 1, 3).unwrap_err().to_string()
     };
     // Stage 1 takes 0 a 1 b 2 c.
     assert_eq!(
-        told(&|lists| lists[1].swap(0, 2)),
+        message(&|lists| lists[1].swap(0, 2)),
         "stage 1: backward of chunk 1, micro-batch 0: waits for ever for the forward of chunk 1, micro-batch 0, which comes \
          later in the same list: change the order"
     );
     assert_eq!(
-        told(&|lists| lists[0].truncate(5)),
+        message(&|lists| lists[0].truncate(5)),
         "stage 0: backward of chunk 0, micro-batch 2: is not in the list: add it"
     );
-    let twice = told(&|lists| {
+    let twice = message(&|lists| {
         let step = lists[1][0];
         lists[1].push(step);
     });
     assert_eq!(twice, "stage 1: forward of chunk 1, micro-batch 0: is in the list twice: leave one out");
-    assert!(told(&|lists| lists.swap(0, 1)).contains("the chunk is that of stage 1: move the step there"));
-    assert!(told(&|lists| lists[1][0].chunk = 2).contains("only 2 chunks"));
-    assert!(told(&|lists| lists[1][0].micro_batch = 3).contains("only 3 micro-batches"));
+    assert!(message(&|lists| lists.swap(0, 1)).contains("the chunk is that of stage 1: move the step there"));
+    assert!(message(&|lists| lists[1][0].chunk = 2).contains("only 2 chunks"));
+    assert!(message(&|lists| lists[1][0].micro_batch = 3).contains("only 3 micro-batches"));
     // 0 a 1 c 2 b: the gradient of micro-batch 1 comes last.
-    let descends = told(&|lists| {
+    let descends = message(&|lists| {
         lists[1].swap(3, 5);
         lists[1].swap(3, 4);
     });
@@ -203,7 +203,7 @@ fn errors_name_stage_and_step() {
          micro-batch: change the order"
     );
     // Stage 0 wants the first gradient before the second micro-batch, stage 1 both micro-batches before a gradient.
-    let waits = told(&|lists| {
+    let waits = message(&|lists| {
         lists[0].swap(1, 2);
         lists[0].swap(2, 3);
         lists[0].swap(2, 3);
@@ -234,7 +234,7 @@ fn names_are_read_as_they_are_written() {
     for name in ["gpipe", "1f1b", "interleaved:2", "interleaved:7"] {
         assert_eq!(name.parse::<PipelineSchedule>().unwrap().to_string(), name);
     }
-    for (name, told) in [
+    for (name, message) in [
         ("f1b1", "write gpipe, 1f1b or interleaved:2"),
         ("interleaved", "write interleaved:2"),
         ("interleaved:1", "or 1f1b for one chunk a stage"),
@@ -242,14 +242,14 @@ fn names_are_read_as_they_are_written() {
         ("interleaved:99999999999", "is no number of chunks from 2"),
     ] {
         let error = name.parse::<PipelineSchedule>().unwrap_err();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(message), "{error}");
     }
 }
 
 #[test]
 fn numbers_that_a_schedule_does_not_serve_are_refused() {
     let interleaved = PipelineSchedule::Interleaved { chunks: 2 };
-    for (schedule, stages, micro_batches, told) in [
+    for (schedule, stages, micro_batches, message) in [
         (interleaved, 4, 6, "needs a multiple of 4 micro-batches: take 4 or 8"),
         (interleaved, 4, 3, "needs a multiple of 4 micro-batches: take 4, or 1f1b"),
         (PipelineSchedule::Interleaved { chunks: 1 }, 4, 8, "or 1f1b"),
@@ -258,7 +258,7 @@ fn numbers_that_a_schedule_does_not_serve_are_refused() {
         (PipelineSchedule::GPipe, 1, 0, "at least 1"),
     ] {
         let error = schedule.lists(stages, micro_batches).unwrap_err().to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(message), "{error}");
     }
     assert!(interleaved.steps(4, 4, 8).unwrap_err().to_string().starts_with("stage: 4"));
 }
