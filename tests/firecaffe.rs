@@ -90,7 +90,7 @@ fn tensors_go_one_by_one_after_the_whole_backward_pass() {
 #[test]
 fn a_dedicated_server_only_serves() {
     let program = program("parameter-server:1:dedicated", 3, false);
-    assert_eq!((program.ranks(), program.workers, program.roles.len()), (4, 3, 2));
+    assert_eq!((program.ranks(), program.workers(), program.roles.len()), (4, 3, 2));
     assert!(program.roles[1].tasks.iter().all(|task| matches!(task.op, Op::Exchange(_))));
     let updates = program.roles[0].tasks.iter().filter(|task| matches!(task.op, Op::Update { .. }));
     assert_eq!(updates.count(), 1);

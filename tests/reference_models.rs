@@ -45,7 +45,7 @@ proptest! {
         };
         let optimizer = Optimizer { learning_rate: 0.002, weight_decay: 1e-3, ..optimizer() };
         let program = job.program().unwrap();
-        prop_assert_eq!(program.averaging.unwrap().references.is_some(), devices > 1 && each > 1);
+        prop_assert_eq!(program.averaging.unwrap().reference_alpha.is_some(), devices > 1 && each > 1);
         let data = data(&program, 1);
         let stall_limit = Duration::from_secs(10);
         let options =

@@ -170,7 +170,7 @@ fn another_number_of_ranks_takes_no_sample_twice() {
         let pools = &program.pools;
         let sampler = lockstep_exec::data::Sampler::new(data.len(), program.batch_per_rank, 1, pools, 9).unwrap();
         let mut all = Vec::new();
-        for (step, rank) in steps.flat_map(|step| (0..program.workers).map(move |rank| (step, rank))) {
+        for (step, rank) in steps.flat_map(|step| (0..program.workers()).map(move |rank| (step, rank))) {
             let mut own = Vec::new();
             sampler.micro_batch(step, rank, 0, &mut own);
             all.extend(own);

@@ -86,7 +86,7 @@ fn a_tuned_run_repeats_by_its_log() {
     experiment.tuning = vec![Logged { configuration: configuration.label(), seed: 1, trials: trials.clone() }];
     let (one, other) = (train(&experiment), train(&experiment));
     assert_eq!(one.run.losses.len(), 70);
-    assert_eq!((one.trials, one.program.workers), (trials, 2));
+    assert_eq!((one.trials, one.program.workers()), (trials, 2));
     assert_eq!((one.configuration.learners, one.configuration.setting().ranks), (2, 2), "what a row is about");
     assert_eq!((&one.run.weights_sha256, &one.run.state_sha256), (&other.run.weights_sha256, &other.run.state_sha256));
     assert!(one.run.losses.last() < one.run.losses.first(), "it learns");

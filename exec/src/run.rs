@@ -165,7 +165,7 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
     options.devices.clear();
     let replica = found.replica.into_inner().ok().flatten();
     let (mut replica, average) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
-    let workers = program.workers as usize;
+    let workers = program.workers() as usize;
     let clock_residual_s = legacies.iter().map(|legacy| legacy.clock_residual_s).fold(0.0, f64::max);
     let own = legacies[0].fingerprint;
     if let Some(rank) = (0..workers).find(|rank| legacies[*rank].fingerprint != own) {

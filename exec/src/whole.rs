@@ -49,7 +49,7 @@ pub(crate) fn assemble(
     let elements = values.len();
     values.extend_from_slice(&replica.velocity()?);
     // Where nobody has a part of the weights, rank 0's are everybody's.
-    let parts = if sharding.splits_weights() { program.workers } else { 1 };
+    let parts = if sharding.splits_weights() { program.workers() } else { 1 };
     if end.rank().0 != 0 {
         if end.rank().0 < parts {
             control::send_elements(end, Rank(0), PART, values)?;

@@ -49,24 +49,9 @@ pub struct Averaging {
     pub period: u32,
     /// Which learner takes which batch.
     pub assignment: Assignment,
-    /// The level of reference models, where there is one.
-    pub references: Option<References>,
-}
-
-/// Reference models: one for the learners of each device, between them and the average model (Koliousis et al. 2019, §3.3).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct References {
-    /// Learners of a device, which are neighbours.
-    pub learners: u32,
-    /// α': the part of a reference's distance from the average model that each synchronisation takes back.
-    pub alpha: f64,
-}
-
-impl References {
-    /// The device of a learner.
-    pub fn device(&self, learner: u32) -> u32 {
-        learner / self.learners
-    }
+    /// α': the part of a reference model's distance from the average model that each synchronisation takes back; `None` where there
+    /// are no reference models, one for the learners of each device (Koliousis et al. 2019, §3.3).
+    pub reference_alpha: Option<f64>,
 }
 
 impl Averaging {
@@ -84,15 +69,7 @@ impl Averaging {
     pub(crate) fn buffers(&self, parameters: u64) -> Vec<Declared> {
         let names = ["differences", "average model", "previous average model", "reference model"];
         let buffer = |name: &&str| Declared { name: (*name).to_owned(), elements: parameters };
-        names[..if self.references.is_some() { 4 } else { 3 }].iter().map(buffer).collect()
-    }
-
-    /// What `learner` is corrected against.
-    pub fn consensus(&self, learner: u32) -> Buffer {
-        match self.references {
-            Some(references) if references.device(learner) > 0 => Averaging::REFERENCE,
-            _ => Averaging::AVERAGE,
-        }
+        names[..if self.reference_alpha.is_some() { 4 } else { 3 }].iter().map(buffer).collect()
     }
 
     /// How often a learner of so many may learn in an iteration: all batches may fall to one that is much faster.

@@ -2,7 +2,7 @@
 
 use lockstep_topology::{InputError, check as check_schedule};
 
-use crate::{Area, AveragingRule, Buffer, Copy, Exchange, Op, Program, Role, Stream, TaskId};
+use crate::{Area, AveragingRule, Buffer, Copy, Exchange, Members, Op, Program, Role, Stream, TaskId};
 
 /// Groups up to this size are expanded and proved; larger ones use the same code with more members.
 const PROVED_MEMBERS: u32 = 64;
@@ -14,22 +14,22 @@ impl Program {
     /// # Errors
     /// Names the role, the task and the reason.
     pub fn check(&self) -> Result<(), InputError> {
-        if self.mesh.ranks() != self.workers {
-            let message = format!("the mesh has {} ranks, and {} train", self.mesh.ranks(), self.workers);
-            return Err(InputError::new("program", self.mesh.to_string(), message));
-        }
         let mut next = 0;
         for role in &self.roles {
             if role.ranks.first != next || role.ranks.count == 0 {
                 return Err(fault(role, "ranks", "roles must cover ranks 0, 1, 2 … without gap or overlap"));
             }
             next += role.ranks.count;
-            self.check_role(role)?;
         }
         let mut ends = self.roles.iter().map(|role| role.ranks.first + role.ranks.count);
-        if !ends.any(|end| end == self.workers) {
-            return Err(InputError::new("program", "workers", "the first roles must hold exactly the workers"));
+        if !ends.any(|end| end == self.workers()) {
+            return Err(InputError::new(
+                "program",
+                "workers",
+                "the first roles must hold exactly the ranks of the mesh",
+            ));
         }
+        self.roles.iter().try_for_each(|role| self.check_role(role))?;
         self.check_exchanges()
     }
 
@@ -132,7 +132,7 @@ impl Program {
         if !self.mesh.has_groups(exchange.axes) {
             return Err(fault(role, &task.name, "unequal nodes form no groups along these axes"));
         }
-        if self.ranks() > self.workers && self.group_count(exchange) > 1 {
+        if self.ranks() > self.workers() && self.group_count(exchange) > 1 {
             return Err(fault(role, &task.name, "dedicated servers serve one group alone"));
         }
         if exchange.range.end > self.elements(exchange.buffer) || exchange.range.start > exchange.range.end {
@@ -173,10 +173,10 @@ impl Program {
 
     /// Checks the groups along the axes of `exchange`.
     fn check_groups(&self, exchange: &Exchange) -> Result<(), InputError> {
-        let along = |role: &Role| -> Vec<Exchange> {
-            role.exchanges().filter(|(_, other)| other.axes == exchange.axes).map(|(_, other)| other.clone()).collect()
+        let along = |role| -> Vec<&Exchange> {
+            Role::exchanges(role).map(|(_, other)| other).filter(|other| other.axes == exchange.axes).collect()
         };
-        let of_role: Vec<Vec<Exchange>> = self.roles.iter().map(along).collect();
+        let of_role: Vec<Vec<&Exchange>> = self.roles.iter().map(along).collect();
         // By group: the first role that has ranks in it.
         let mut first = vec![None; self.group_count(exchange) as usize];
         let mut leaders = Vec::new();
@@ -200,22 +200,21 @@ impl Program {
         }
         let mut proved = Vec::new();
         for rank in leaders {
-            let role = self.role_of(rank);
+            let (role, members) = (self.role_of(rank), self.group_of(exchange, rank));
             let list = &of_role[role];
-            let Some(by_nodes) = list.iter().find(|exchange| exchange.algorithm.by_nodes()).or(list.first()) else {
-                continue;
-            };
-            let what = (role, self.nodes_of(by_nodes, &self.group_of(exchange, rank)));
-            if what.1.members() <= PROVED_MEMBERS && !proved.contains(&what) {
-                self.prove(list, rank)?;
+            let by_nodes = list.iter().find(|exchange| exchange.algorithm.by_nodes()).or(list.first());
+            let Some(by_nodes) = by_nodes.filter(|_| members.count() <= PROVED_MEMBERS) else { continue };
+            let what = (role, self.nodes_of(by_nodes, &members));
+            if !proved.contains(&what) {
+                self.prove(list, &members)?;
                 proved.push(what);
             }
         }
         Ok(())
     }
 
-    /// Proves that exchanges of `rank` compute their collectives. A library's lanes say what it costs, and are not proved.
-    fn prove(&self, exchanges: &[Exchange], rank: u32) -> Result<(), InputError> {
+    /// Proves that exchanges among `members` compute their collectives. A library's lanes say what it costs, and are not proved.
+    fn prove(&self, exchanges: &[&Exchange], members: &Members) -> Result<(), InputError> {
         let mut proved: Vec<&Exchange> = Vec::new();
         let elements = |exchange: &Exchange| exchange.range.end - exchange.range.start;
         for exchange in exchanges.iter().filter(|exchange| exchange.algorithm.library().is_none()) {
@@ -223,7 +222,7 @@ impl Program {
             if proved.iter().any(|e| (elements(e), &e.collective, &e.algorithm, e.chunk) == key) {
                 continue;
             }
-            check_schedule(&self.schedule(exchange, rank)?).map_err(|fault| {
+            check_schedule(&self.schedule_among(exchange, members)?).map_err(|fault| {
                 InputError::flag("algorithm", exchange.algorithm.to_string(), format!("does not work: {fault}"))
             })?;
             proved.push(exchange);

@@ -64,8 +64,8 @@ impl Driver {
             return self;
         }
         let claims = match program.averaging.map(|averaging| averaging.assignment) {
-            Some(Assignment::FirstCome) => Claims::first_come(program.workers * program.accumulate),
-            Some(Assignment::RoundRobin) => Claims::in_turn(program.workers, program.accumulate),
+            Some(Assignment::FirstCome) => Claims::first_come(program.workers() * program.accumulate),
+            Some(Assignment::RoundRobin) => Claims::in_turn(program.workers(), program.accumulate),
             Some(Assignment::Own) | None => Claims::default(),
         };
         Driver { claims, ..self }
@@ -76,8 +76,8 @@ impl Driver {
     /// # Errors
     /// A record of another program or of fewer steps: each micro-batch of each iteration must be claimed once.
     pub fn replaying(self, program: &Program, record: &[Claim]) -> Result<Driver, InputError> {
-        let batches = program.workers * program.accumulate;
-        let claims = Claims::replay(batches, program.workers, self.steps, record)?;
+        let batches = program.workers() * program.accumulate;
+        let claims = Claims::replay(batches, program.workers(), self.steps, record)?;
         Ok(Driver { claims, ..self })
     }
 

@@ -196,7 +196,8 @@ impl Graph {
         }
         for index in self.dag.node_indices() {
             let work = &self.dag[index].work;
-            let (inputs, outputs) = (self.tensors_at(index, Direction::Incoming), self.tensors_at(index, Direction::Outgoing));
+            let (inputs, outputs) =
+                (self.tensors_at(index, Direction::Incoming), self.tensors_at(index, Direction::Outgoing));
             for axis in axes.iter() {
                 let rule = Rule { work, axis, by_channel: self.is_by_channel(work) };
                 let [inputs, outputs] = [&inputs, &outputs].map(|tensors| placed(tensors, axis));

@@ -39,7 +39,7 @@ mod totals;
 mod tuner;
 
 pub use augmentation::Augmentation;
-pub use averaging::{Assignment, Averaging, AveragingRule, References};
+pub use averaging::{Assignment, Averaging, AveragingRule};
 pub use axis::{Axis, AxisSet};
 pub use buffer::{Buffer, Declared};
 pub use copy::{Area, Copy, Rows};

@@ -17,7 +17,7 @@ use petgraph::visit::EdgeRef;
 use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Averaging, AxisSet, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
+    After, Averaging, Axis, AxisSet, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
     RankRange, Role, Shard, Stream, Task, TaskId, passes,
 };
 
@@ -74,8 +74,8 @@ fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
 
     let workers = RankRange { first: 0, count: job.workers };
     let mut roles = vec![Role { name: "worker".into(), ranks: workers, tasks: worker.tasks }];
-    if let Some(references) = job.averaging().and_then(|averaging| averaging.references) {
-        roles = devices::apart(&roles[0], &references);
+    if job.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some()) {
+        roles = devices::apart(&roles[0], graph.mesh.size(Axis::Learner));
     }
     if job.servers() > 0 {
         roles.push(server(&roles[0], RankRange { first: job.workers, count: job.servers() }, job.concurrent_exchanges));
@@ -86,7 +86,6 @@ fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
         roles,
         mesh: graph.mesh.clone(),
         machines: job.machines(),
-        workers: job.workers,
         batch_per_rank: job.batch_per_rank,
         accumulate: job.micro_batches(),
         buffers: job.averaging().map_or(Vec::new(), |averaging| averaging.buffers(job.model.parameter_elements())),
@@ -171,7 +170,6 @@ impl Lowering<'_> {
     /// The verb in its name, and the exchange.
     fn exchange(&self, collective: &Collective, axes: AxisSet, range: &Range<u64>) -> (&'static str, Exchange) {
         let averaging = self.job.averaging();
-        let references = averaging.and_then(|averaging| averaging.references);
         let whole = Exchange {
             collective: collective.clone(),
             algorithm: self.job.algorithm.clone(),
@@ -182,7 +180,11 @@ impl Lowering<'_> {
             chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,
         };
-        if references.is_some() { devices::level(whole) } else { ("allreduce", whole) }
+        if averaging.is_some_and(|averaging| averaging.reference_alpha.is_some()) {
+            devices::level(whole)
+        } else {
+            ("allreduce", whole)
+        }
     }
 
     /// Dependencies between streams; the order inside a stream implies the others.

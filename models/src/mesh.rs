@@ -125,7 +125,9 @@ impl Mesh {
     /// The number of groups along `axes`: one for each choice of coordinates on the other axes.
     pub fn group_count(&self, axes: AxisSet) -> u32 {
         match self.along(axes) {
-            Along::Strides => self.axes.iter().filter(|(axis, _)| !axes.contains(*axis)).map(|(_, size)| size).product(),
+            Along::Strides => {
+                self.axes.iter().filter(|(axis, _)| !axes.contains(*axis)).map(|(_, size)| size).product()
+            }
             Along::Everyone => 1,
             Along::Nodes(starts) => starts.len() as u32 - 1,
             Along::Nothing => self.ranks(),

@@ -28,7 +28,7 @@ pub fn exchanges(program: &Program, timeline: &Timeline) -> Vec<ExchangeOverlap>
     let steps = timeline.steps();
     let Some(first) = steps.first().map(|step| step.iteration) else { return Vec::new() };
     let mut of_rank: BTreeMap<u32, Vec<&Span>> = BTreeMap::new();
-    for span in timeline.spans.iter().filter(|span| span.rank < program.workers) {
+    for span in timeline.spans.iter().filter(|span| span.rank < program.workers()) {
         of_rank.entry(span.rank).or_default().push(span);
     }
     let mut sums: Vec<[f64; 3]> = vec![[0.0; 3]; role.tasks.len()];

@@ -10,7 +10,8 @@ use lockstep_topology::{Group, InputError, Schedule};
 
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
-    Assignment, Averaging, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, RankRange, Sharding,
+    Assignment, Averaging, Axis, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, RankRange,
+    Sharding,
 };
 
 /// Ranks that do the same, and what they do in one iteration.
@@ -65,8 +66,6 @@ pub struct Program {
     pub mesh: Mesh,
     /// How many ranks, servers included, are on each machine, in rank order; `None` where nothing depends on it.
     pub machines: Option<Arc<[u32]>>,
-    /// Ranks that train; dedicated servers come on top.
-    pub workers: u32,
     /// Samples per worker and micro-batch.
     pub batch_per_rank: u32,
     /// Micro-batches per step and worker, on average where workers claim them.
@@ -133,6 +132,11 @@ impl Program {
         self.sharding.as_ref().map_or(batch, |sharding| sharding.update_batch(&self.model, start, batch))
     }
 
+    /// Ranks that train; dedicated servers come on top.
+    pub fn workers(&self) -> u32 {
+        self.mesh.ranks()
+    }
+
     /// All ranks, servers included.
     pub fn ranks(&self) -> u32 {
         self.roles.iter().map(|role| role.ranks.count).sum()
@@ -140,7 +144,7 @@ impl Program {
 
     /// Samples per optimizer step over all workers.
     pub fn global_batch(&self) -> u64 {
-        u64::from(self.workers) * u64::from(self.batch_per_rank) * u64::from(self.accumulate)
+        u64::from(self.workers()) * u64::from(self.batch_per_rank) * u64::from(self.accumulate)
     }
 
     /// Samples that a gradient is the mean over: all of a step, but for learners, who take each batch for themselves.
@@ -165,15 +169,15 @@ impl Program {
 
     /// The number of the group in which `rank` runs an exchange. Servers belong to the only one.
     pub fn group_number(&self, exchange: &Exchange, rank: u32) -> u32 {
-        if rank < self.workers { self.mesh.group_number(exchange.axes, rank) } else { 0 }
+        if rank < self.workers() { self.mesh.group_number(exchange.axes, rank) } else { 0 }
     }
 
     /// The members of a group by its number.
     pub fn group(&self, exchange: &Exchange, number: u32) -> Members {
         let members = self.mesh.group(exchange.axes, number);
-        match self.ranks() - self.workers {
+        match self.ranks() - self.workers() {
             0 => members,
-            servers => members.and_servers(self.workers, servers),
+            servers => members.and_servers(self.workers(), servers),
         }
     }
 
@@ -187,8 +191,16 @@ impl Program {
     /// # Errors
     /// When the algorithm cannot serve the group.
     pub fn schedule(&self, exchange: &Exchange, rank: u32) -> Result<Schedule, InputError> {
+        self.schedule_among(exchange, &self.group_of(exchange, rank))
+    }
+
+    /// The steps of an exchange in a group of these members, not expanded.
+    ///
+    /// # Errors
+    /// When the algorithm cannot serve the group.
+    pub fn schedule_among(&self, exchange: &Exchange, members: &Members) -> Result<Schedule, InputError> {
         let elements = exchange.range.end - exchange.range.start;
-        let group = self.nodes_of(exchange, &self.group_of(exchange, rank));
+        let group = self.nodes_of(exchange, members);
         Schedule::new(&exchange.collective, &exchange.algorithm, &group, elements, exchange.chunk)
     }
 
@@ -234,13 +246,17 @@ pub(crate) fn chain_name(model: &Model, layers: &[LayerId]) -> String {
 impl Program {
     /// Which of the reference models `rank` has beside the average one, as the number of its device; the first device has none.
     pub fn reference_of(&self, rank: u32) -> Option<u32> {
-        let references = self.averaging?.references?;
-        Some(references.device(rank)).filter(|device| *device > 0 && rank < self.workers)
+        self.averaging?.reference_alpha?;
+        Some(self.mesh.coordinate(Axis::Device, rank)).filter(|device| *device > 0 && rank < self.workers())
     }
 
-    /// Whether `rank` is the one learner of its device that hands on the reference model.
+    /// Whether `rank` is the first learner of its device, which hands on the reference model.
     pub fn tells_reference(&self, rank: u32) -> bool {
-        let device = self.reference_of(rank);
-        device.is_some() && device != self.reference_of(rank - 1)
+        self.reference_of(rank).is_some() && self.mesh.coordinate(Axis::Learner, rank) == 0
+    }
+
+    /// The model that a learner is corrected against: its device's reference, or the average model.
+    pub fn consensus(&self, learner: u32) -> Buffer {
+        if self.reference_of(learner).is_some() { Averaging::REFERENCE } else { Averaging::AVERAGE }
     }
 }

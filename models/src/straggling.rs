@@ -12,7 +12,7 @@ pub fn straggling_s(program: &Program, timeline: &Timeline) -> Option<f64> {
     let steps = timeline.steps();
     let first = steps.first()?.iteration;
     let mut busy: BTreeMap<(u32, u32), f64> = BTreeMap::new();
-    for span in timeline.spans.iter().filter(|span| span.rank < program.workers && span.iteration >= first) {
+    for span in timeline.spans.iter().filter(|span| span.rank < program.workers() && span.iteration >= first) {
         let task = &program.roles[program.role_of(span.rank)].tasks[span.task as usize];
         if task.stream == Stream::Compute && !matches!(task.op, Op::Repeat { .. }) {
             *busy.entry((span.iteration, span.rank)).or_default() += (span.end - span.start).as_secs_f64();
@@ -21,7 +21,7 @@ pub fn straggling_s(program: &Program, timeline: &Timeline) -> Option<f64> {
     let of_step = |iteration: u32| {
         let all = busy.range((iteration, 0)..=(iteration, u32::MAX)).map(|(_, seconds)| *seconds);
         let (most, sum, ranks) = all.fold((0.0f64, 0.0, 0u32), |(most, sum, n), s| (most.max(s), sum + s, n + 1));
-        (ranks == program.workers).then(|| most - sum / f64::from(ranks))
+        (ranks == program.workers()).then(|| most - sum / f64::from(ranks))
     };
     let each: Option<Vec<f64>> = steps.iter().map(|step| of_step(step.iteration)).collect();
     each.map(|each| each.iter().sum::<f64>() / each.len() as f64)

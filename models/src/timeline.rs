@@ -164,12 +164,12 @@ fn workers(program: &Program, totals: &Totals) -> u32 {
     let roles = (0..program.roles.len()).filter(|role| is_worker(program, *role));
     match roles.map(|role| totals.ranks(role)).max() {
         Some(ranks) if ranks > 0 => ranks,
-        _ => program.workers,
+        _ => program.workers(),
     }
 }
 
 fn is_worker(program: &Program, role: usize) -> bool {
-    program.roles[role].ranks.first < program.workers
+    program.roles[role].ranks.first < program.workers()
 }
 
 /// Whether this is a worker's task on its compute stream.

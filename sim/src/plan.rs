@@ -207,7 +207,7 @@ impl Plan {
                         let first = meetings.len() as u32;
                         for group in 0..program.group_count(exchange) {
                             let members = program.group(exchange, group);
-                            let schedule = program.schedule(exchange, members.first())?;
+                            let schedule = program.schedule_among(exchange, &members)?;
                             let schedule = if padded { schedule.padded() } else { schedule };
                             let window = Program::window(exchange, &schedule);
                             let library = exchange.algorithm.library();

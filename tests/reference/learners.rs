@@ -9,7 +9,7 @@ use lockstep_exec::device::Devices;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Averaging, Claim, Course, Model, Optimizer, Program, References};
+use lockstep_models::{Averaging, Axis, Claim, Course, Model, Optimizer, Program};
 use lockstep_topology::InputError;
 
 use super::{bracketed, gradients};
@@ -24,7 +24,7 @@ pub(super) fn train(
     seed: u64,
     optimizer: &Optimizer,
 ) -> Result<Vec<f32>, InputError> {
-    let (k, tau, samples) = (program.workers, averaging.period, program.batch_per_rank);
+    let (k, tau, samples) = (program.workers(), averaging.period, program.batch_per_rank);
     let sampler = Sampler::new(data.len(), samples, tau, &program.pools, seed)?;
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::on(devices, program, &program.roles[0], &apart, seed, &Threads::one())?;
@@ -37,7 +37,7 @@ pub(super) fn train(
     let mut z = replica.parameters()?;
     let mut z_prev: Option<Vec<f32>> = None;
     let mut w = vec![z.clone(); k as usize];
-    let each = averaging.references.map_or(k, |references| references.learners);
+    let each = program.mesh.size(Axis::Learner);
     // Of the first device it is z, and what stands here of no meaning.
     let mut r = vec![z.clone(); (k / each) as usize];
     for step in 0..steps {
@@ -70,8 +70,8 @@ pub(super) fn train(
             c.push(own);
         }
         let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange);
-        if let Some(references) = &averaging.references {
-            c = differences_of_devices(program, references, c, &z, &mut r)?;
+        if let Some(alpha) = averaging.reference_alpha {
+            c = differences_of_devices(program, alpha as f32, c, &z, &mut r)?;
         }
         let sum = bracketed(program, exchanges.filter(|exchange| program.group_count(exchange) == 1), &c)?;
         let old = z.clone();
@@ -90,13 +90,13 @@ pub(super) fn train(
 /// difference of its reference model, which moves.
 fn differences_of_devices(
     program: &Program,
-    references: &References,
+    alpha: f32,
     c: Vec<Vec<f32>>,
     z: &[f32],
     r: &mut [Vec<f32>],
 ) -> Result<Vec<Vec<f32>>, InputError> {
-    let (mut handed_on, alpha) = (Vec::new(), references.alpha as f32);
-    for ((device, r), c) in r.iter_mut().enumerate().zip(c.chunks(references.learners as usize)) {
+    let mut handed_on = Vec::new();
+    for ((device, r), c) in r.iter_mut().enumerate().zip(c.chunks(program.mesh.size(Axis::Learner) as usize)) {
         let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange);
         let mut own = bracketed(program, exchanges.filter(|exchange| program.group_count(exchange) > 1), c)?;
         if device > 0 {

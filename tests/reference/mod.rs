@@ -73,7 +73,7 @@ pub(crate) fn train_on(
         let message = "has layers that ranks share, whose twin computes on the CPU alone: compare with that";
         return Err(InputError::new("reference", program.model.name(), message));
     }
-    let (workers, accumulate) = (program.workers, program.accumulate);
+    let (workers, accumulate) = (program.workers(), program.accumulate);
     let samples = program.batch_per_rank;
     let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;
     let parts = Parts::new(program, data.len() as u32, seed)?;

@@ -125,7 +125,7 @@ impl Worker<'_> {
             self.losses[first..].iter_mut().zip(all.chunks(of_worker)).for_each(|(loss, own)| *loss = sum(own));
         } else {
             // All ranks see the samples of a pass, and their sums are added up in the end.
-            let share = if in_pass { f64::from(program.workers) } else { 1.0 };
+            let share = if in_pass { f64::from(program.workers()) } else { 1.0 };
             self.losses[first] += loss.sum / share;
         }
         Ok(())

@@ -131,7 +131,7 @@ impl Worker<'_> {
     /// Opens this rank's end of claims.
     pub(super) fn open_desk(&mut self) -> Result<(), TransportError> {
         let (program, rank) = (self.setup.program, self.transport.rank().0);
-        let asks = program.claims() && rank < program.workers && !self.driver(|driver| driver.replays());
+        let asks = program.claims() && rank < program.workers() && !self.driver(|driver| driver.replays());
         let Some(hosts) = self.setup.hosts.filter(|_| asks) else { return Ok(()) };
         if rank > 0 {
             if hosts[rank as usize] != hosts[0] {
@@ -140,7 +140,7 @@ impl Worker<'_> {
             return Ok(());
         }
         let mut counters = Vec::new();
-        for rank in (1..program.workers).filter(|rank| hosts[*rank as usize] != hosts[0]) {
+        for rank in (1..program.workers()).filter(|rank| hosts[*rank as usize] != hosts[0]) {
             let mut words = Words::new(&mut self.memory.scratch);
             words.post_receive(self.transport, &self.memory.scratch, (rank, CLAIM))?;
             counters.push(Counter { rank, asked: None, words });

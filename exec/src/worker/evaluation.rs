@@ -65,7 +65,7 @@ impl Worker<'_> {
             None => None,
         };
         let Some(own) = own else { return Ok(None) };
-        let all = control::collect(self.transport, self.setup.program.workers, STATISTICS, own.clone())?;
+        let all = control::collect(self.transport, self.setup.program.workers(), STATISTICS, own.clone())?;
         if self.transport.rank().0 == 0 {
             let learner = if averages { Some(self.memory.be_average()?) } else { None };
             if let Some(replica) = whole.as_mut().or(self.memory.replica.as_mut()) {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Buffer, Program, Stream, TaskId};
+use lockstep_models::{Buffer, Members, Program, Stream, TaskId};
 use lockstep_topology::{Library, Rank, Time};
 
 use super::Worker;
@@ -55,7 +55,7 @@ impl Worker<'_> {
         let program = self.setup.program;
         let rank = self.transport.rank().0;
         let group = program.group_of(exchange, rank);
-        let schedule = program.schedule(exchange, rank)?;
+        let schedule = program.schedule_among(exchange, &group)?;
         let window = Program::window(exchange, &schedule);
         let held = match exchange.buffer {
             Buffer::Declared(index) => program.held(index, rank),
@@ -71,7 +71,7 @@ impl Worker<'_> {
         };
         let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
         let part = (start - offset) as usize..(end - offset) as usize;
-        let is_direct = !by_devices && self.is_direct(exchange)?;
+        let is_direct = !by_devices && self.is_direct(exchange, &group)?;
         let on_device = if is_direct { self.memory.device().region(exchange.buffer, part.clone()) } else { None };
         let (data, scratch) = match on_device {
             _ if by_devices => (RegionMut::empty(), RegionMut::empty()),
@@ -108,20 +108,19 @@ impl Worker<'_> {
     /// Whether an exchange's messages go between devices, without a copy on the host: all members have devices, which reach each other
     /// where they are this process's, and MPI takes their addresses where some are not. Other processes may have found otherwise:
     /// where a message comes from and goes to is each end's own affair.
-    fn is_direct(&self, exchange: &lockstep_models::Exchange) -> Result<bool, ExecError> {
+    fn is_direct(&self, exchange: &lockstep_models::Exchange, group: &Members) -> Result<bool, ExecError> {
         let program = self.setup.program;
-        let ranks = program.group_of(exchange, self.transport.rank().0);
         let trains = |rank| {
             let tasks = &program.roles[program.role_of(rank)].tasks;
             tasks.iter().any(|task| task.stream == Stream::Compute)
         };
         let near = |rank: &u32| self.transport.is_near(Rank(*rank));
         let library = exchange.algorithm.library().is_some();
-        let meet = self.transport.takes_devices() || ranks.iter().all(|rank| near(&rank));
+        let meet = self.transport.takes_devices() || group.iter().all(|rank| near(&rank));
         Ok(meet
             && !library
-            && ranks.iter().all(trains)
-            && self.setup.options.devices.reach(&mut ranks.iter().filter(near))?)
+            && group.iter().all(trains)
+            && self.setup.options.devices.reach(&mut group.iter().filter(near))?)
     }
 
     /// Starts exchanges that are ready and moves those that run; true if one was started or ended.

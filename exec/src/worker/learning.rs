@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lockstep_models::{Averaging, AveragingRule, Buffer, Op, TaskId};
+use lockstep_models::{AveragingRule, Buffer, Op, TaskId};
 
 use super::{Setup, Worker};
 use crate::device::Step;
@@ -64,8 +64,8 @@ impl Worker<'_> {
             unreachable!("check: models are averaged where there are several");
         };
         let range = range.start as usize..range.end as usize;
-        if let (AveragingRule::Reference, Some(references)) = (rule, averaging.references) {
-            let step = Step::MoveReference { alpha: references.alpha as f32 };
+        if let (AveragingRule::Reference, Some(alpha)) = (rule, averaging.reference_alpha) {
+            let step = Step::MoveReference { alpha: alpha as f32 };
             return Ok(self.memory.device().step(range, &step)?);
         }
         let momentum = averaging.momentum.unwrap_or(self.setup.options.optimizer.momentum) as f32;
@@ -93,8 +93,7 @@ impl Worker<'_> {
 
     /// The model that this learner is corrected against.
     pub(super) fn consensus(&self) -> Buffer {
-        let rank = self.transport.rank().0;
-        self.setup.program.averaging.map_or(Averaging::AVERAGE, |averaging| averaging.consensus(rank))
+        self.setup.program.consensus(self.transport.rank().0)
     }
 
     /// Takes the micro-batch of a repetition: the rank's own, or the one that it gets where it claims; false if there is none

@@ -139,14 +139,14 @@ impl Worker<'_> {
         let mut whole = assemble(self.transport, program, replica, self.setup.options.seed)?;
         let (mut weights, mut velocity, mut average) = (Vec::new(), Vec::new(), None);
         if let Some(own) = own_weights {
-            weights = control::collect(self.transport, program.workers, WEIGHTS, own)?;
+            weights = control::collect(self.transport, program.workers(), WEIGHTS, own)?;
         } else if rank == 0 {
             let replica = whole.as_mut().unwrap_or(replica);
             (weights, velocity) = (vec![replica.parameters()?], replica.velocity()?);
         }
         let statistics = match own_statistics.len() {
-            0 => vec![Vec::new(); program.workers as usize],
-            _ => control::collect(self.transport, program.workers, STATISTICS, own_statistics)?,
+            0 => vec![Vec::new(); program.workers() as usize],
+            _ => control::collect(self.transport, program.workers(), STATISTICS, own_statistics)?,
         };
         if program.tells_reference(rank) {
             let reference = self.memory.shared(Averaging::REFERENCE)?;
@@ -161,7 +161,7 @@ impl Worker<'_> {
             average = Some((self.memory.model(true)?, previous));
         }
         let mut references = Vec::new();
-        for other in (1..program.workers).filter(|other| program.tells_reference(*other)) {
+        for other in (1..program.workers()).filter(|other| program.tells_reference(*other)) {
             references.push(control::receive_elements(self.transport, Rank(other), REFERENCE, weights[0].len())?);
         }
         let position = Position::after(steps, program.global_batch(), self.setup.course.steps_per_epoch);

@@ -2,7 +2,7 @@
 
 use lockstep_topology::{Algorithm, Collective};
 
-use crate::{AveragingRule, Axis, AxisSet, Exchange, Op, RankRange, References, Role};
+use crate::{AveragingRule, Axis, AxisSet, Exchange, Op, RankRange, Role};
 
 const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
 
@@ -19,11 +19,10 @@ pub(super) fn level(whole: Exchange) -> (&'static str, Exchange) {
     ("allreduce", Exchange { collective, algorithm, axes, node_axes: LEARNERS, ..whole })
 }
 
-/// `worker` as two roles. The first device has no reference model beside the average one, and nothing to do where others move
+/// `worker` as two roles, where a device has `each` learners. The first device has no reference model beside the average one, and nothing to do where others move
 /// theirs.
-pub(super) fn apart(worker: &Role, references: &References) -> Vec<Role> {
+pub(super) fn apart(worker: &Role, each: u32) -> Vec<Role> {
     let RankRange { first, count } = worker.ranks;
-    let each = references.learners;
     let mut on_first = worker.tasks.clone();
     for task in &mut on_first {
         if let Op::Averaging { rule: AveragingRule::Reference, range } = &mut task.op {

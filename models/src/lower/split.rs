@@ -90,7 +90,6 @@ impl<'a> Lowering<'a> {
             roles,
             mesh: self.graph.mesh.clone(),
             machines: self.job.machines(),
-            workers,
             batch_per_rank,
             accumulate: 1,
             buffers,

@@ -179,7 +179,7 @@ impl Job {
             let message = format!("each do not divide {} learners among devices: take a divisor", self.workers);
             return refused("learners", self.learners.to_string(), &message);
         }
-        let two_levels = self.averaging().is_some_and(|averaging| averaging.references.is_some());
+        let two_levels = self.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some());
         let serves = self.algorithm.library().is_none() && self.algorithm.servers() == 0;
         if two_levels && !serves {
             let message = "crosses devices by reference models, one of each: take ring, or hierarchical:ring";

@@ -12,9 +12,7 @@ use lockstep_topology::{Collective, InputError};
 use super::buckets::cuts;
 use super::data_parallel::passes;
 use crate::graph::{Scope, Tensor, Work};
-use crate::{
-    Averaging, AveragingRule, Axis, AxisLayout, AxisSet, Dimension, Graph, Job, LayerId, Layout, Mesh, References,
-};
+use crate::{Averaging, AveragingRule, Axis, AxisLayout, AxisSet, Dimension, Graph, Job, LayerId, Layout, Mesh};
 
 /// Learners, all of them or those of a device, and devices.
 const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
@@ -26,17 +24,17 @@ const DEVICES: AxisSet = AxisSet::of(&[Axis::Device]);
 /// No workers.
 pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputError> {
     let model = &job.model;
-    let mesh = match averaging.references {
-        Some(References { learners, .. }) => vec![(Axis::Device, job.workers / learners), (Axis::Learner, learners)],
-        None => vec![(Axis::Learner, job.workers)],
-    };
+    let two_levels = averaging.reference_alpha.is_some();
+    let each = if two_levels { job.learners } else { job.workers };
+    let devices = two_levels.then_some((Axis::Device, job.workers / each));
+    let mesh: Vec<(Axis, u32)> = devices.into_iter().chain([(Axis::Learner, each)]).collect();
     let mut graph = Graph::new(model, Mesh::new(&mesh)?);
     let averages = |rule, range| Work::Averaging { rule, range };
     // A gradient is applied when the next repetition begins; the last one's is, with the correction, behind the repetitions.
     let several = averaging.repetitions(job.workers) > 1;
     let whole = 0..model.parameter_elements();
     let descend = several.then(|| graph.node(averages(AveragingRule::Descend, whole), Scope::MicroBatch));
-    let axes = if averaging.references.is_some() { DEVICES.or(LEARNERS) } else { LEARNERS };
+    let axes = if two_levels { DEVICES.or(LEARNERS) } else { LEARNERS };
     let [own, partial] = [AxisLayout::Own, AxisLayout::Partial].map(|layout| Layout::new(axes, layout));
     let passes = passes(&mut graph, model, Layout::new(axes, AxisLayout::Split(Dimension::Sample)));
     let weighted = || (0..model.layers().len() as u32).map(LayerId).filter(|id| !model.node(*id).parameters.is_empty());
@@ -63,7 +61,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
             let (collective, axes, range) = (Collective::AllReduce, axes, range());
             graph.node(Work::Collective { collective, axes, range }, Scope::Step)
         };
-        let (reduce, reference) = if averaging.references.is_some() {
+        let (reduce, reference) = if two_levels {
             let on_device = sum(&mut graph, LEARNERS);
             let reference = graph.node(averages(AveragingRule::Reference, range()), Scope::Step);
             let reduce = sum(&mut graph, DEVICES);

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::settings::Settings;
-use crate::{Assignment, Averaging, References};
+use crate::{Assignment, Averaging};
 
 /// The settings of SMA: `sma`, `sma:momentum=0.9:tau=2:alpha=0.25:first-come`, `sma:reference-models`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,13 +46,12 @@ impl Sma {
     pub(super) fn averaging(&self, learners: u32, each: u32) -> Averaging {
         let alpha = |among: u32| self.alpha.unwrap_or(1.0 / f64::from(among.max(1)));
         let Sma { momentum, period, assignment, .. } = *self;
-        let one_level = Averaging { alpha: alpha(learners), momentum, period, assignment, references: None };
+        let one_level = Averaging { alpha: alpha(learners), momentum, period, assignment, reference_alpha: None };
         // Where one of the levels is empty, the other one is Alg. 1.
         if !self.reference_models || each < 2 || learners <= each {
             return one_level;
         }
-        let references = References { learners: each, alpha: alpha(learners / each) };
-        Averaging { alpha: alpha(each), references: Some(references), ..one_level }
+        Averaging { alpha: alpha(each), reference_alpha: Some(alpha(learners / each)), ..one_level }
     }
 }
 

@@ -64,7 +64,7 @@ impl Figure {
             task_time_s,
             images_per_s: predicted.images_per_s,
             global_batch: predicted.program.global_batch(),
-            ranks: predicted.program.workers,
+            ranks: predicted.program.workers(),
             bound_kind: classes.first().filter(|class| class.busiest == by).map(|class| class.class.clone()),
             exposed_s: predicted.exposed_comm_s,
             hidden_share,

@@ -149,7 +149,7 @@ impl<'a> Hosted<'a> {
 
     /// Seconds before each micro-batch: those of the host, and of an iteration's its part of what triggers all learners.
     fn idle_s(&self, program: &Program) -> f64 {
-        let learners = if program.averaging.is_some() { program.workers } else { 0 };
+        let learners = if program.averaging.is_some() { program.workers() } else { 0 };
         self.overhead_s + self.dispatch_s * f64::from(learners) / f64::from(program.accumulate.max(1))
     }
 }

@@ -161,7 +161,7 @@ fn imbalance_s(program: &Program, timeline: &Timeline) -> f64 {
         let role = &program.roles[program.role_of(span.rank)];
         matches!(role.tasks[span.task as usize].op, lockstep_models::Op::Exchange(_))
     };
-    let worker = |span: &&Span| span.rank < program.workers;
+    let worker = |span: &&Span| span.rank < program.workers();
     for span in timeline.spans.iter().filter(worker).filter(|span| is_exchange(span)) {
         let start = last.entry((span.task, span.iteration, span.repetition)).or_default();
         *start = (*start).max(span.start);

@@ -184,7 +184,7 @@ fn who_is_behind_a_slow_learner_waits_for_its_turn() {
 
 /// Batches that each rank took.
 fn spans_of_loads(prediction: &Prediction, program: &Program) -> Vec<u32> {
-    (0..program.workers).map(|rank| spans(prediction, program, rank, "load").len() as u32).collect()
+    (0..program.workers()).map(|rank| spans(prediction, program, rank, "load").len() as u32).collect()
 }
 
 /// Repetitions and iterations that pass alike are skipped with learners as with others; folding and the slow solver agree.

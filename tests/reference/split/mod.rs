@@ -38,7 +38,7 @@ pub(super) fn train(
         let message = "has samples that nodes share: compare with the twin of ssgd";
         return Err(InputError::new("reference", program.model.name(), message));
     }
-    let (whole, samples, workers) = (&sharding.whole, program.batch_per_rank, program.workers);
+    let (whole, samples, workers) = (&sharding.whole, program.batch_per_rank, program.workers());
     let sampler = Sampler::new(data.len(), samples, program.accumulate, &program.pools, seed)?;
     let steps_per_epoch = sampler.batches_per_epoch();
     let course = |global_batch| Course { global_batch, steps_per_epoch, steps: u64::from(steps) };

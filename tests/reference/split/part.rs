@@ -57,7 +57,7 @@ impl<'a> Part<'a> {
         samples: u32,
         seed: u64,
     ) -> Result<Part<'a>, InputError> {
-        let (model, ranks) = (&*sharding.whole, program.workers);
+        let (model, ranks) = (&*sharding.whole, program.workers());
         // An element for each rank: who gets a sum decides how it is bracketed.
         let each = u64::from(ranks);
         let schedule = Schedule::new(&Collective::ReduceScatter, &Algorithm::direct(), &Group::flat(ranks), each, 0)?;

@@ -116,7 +116,7 @@ fn accumulation_repeats_compute_and_nothing_else() {
 fn a_dedicated_server_is_a_role_that_only_exchanges() {
     let algorithm: Algorithm = "parameter-server:1:dedicated".parse().unwrap();
     let program = Job { algorithm, bucket: Bucket::Layer, ..job(3) }.program().unwrap();
-    assert_eq!((program.ranks(), program.workers, program.role_of(3)), (4, 3, 1));
+    assert_eq!((program.ranks(), program.workers(), program.role_of(3)), (4, 3, 1));
     assert_eq!(names(&program, 1), ["allreduce dense2", "allreduce dense1", "allreduce conv2", "allreduce conv1"]);
 }
 
@@ -171,7 +171,7 @@ fn a_program_that_could_not_run_is_refused() {
     });
     assert!(servers.contains("one group alone"), "{servers}");
     let mesh = broken(|p| p.mesh = Mesh::new(&[(Axis::Data, 3)]).unwrap());
-    assert!(mesh.contains("the mesh has 3 ranks"), "{mesh}");
+    assert!(mesh.contains("exactly the ranks of the mesh"), "{mesh}");
     let range = broken(|p| {
         for task in &mut p.roles[0].tasks {
             if let Op::Exchange(exchange) = &mut task.op {

@@ -99,7 +99,7 @@ fn sent(program: &Program, name: &str) -> Vec<u64> {
         panic!("no exchange {name}");
     };
     let schedule = program.schedule(exchange, 0).unwrap();
-    (0..program.workers).map(|member| schedule.elements_sent(member)).collect()
+    (0..program.workers()).map(|member| schedule.elements_sent(member)).collect()
 }
 
 /// Krizhevsky 2014 §4: in (a) and (b) whoever sends sends K − 1 copies of its batch, in (c) 1/K of that with each pass; what

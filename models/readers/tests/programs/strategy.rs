@@ -134,12 +134,12 @@ fn reference_models_are_a_level_between() {
         assert!(role.tasks[14].after.contains(&After { task: 13, lag: 0 }));
     }
     let averaging = program.averaging.unwrap();
-    assert_eq!((averaging.alpha, averaging.references.unwrap().alpha), (0.5, 1.0 / 3.0));
+    assert_eq!((averaging.alpha, averaging.reference_alpha.unwrap()), (0.5, 1.0 / 3.0));
     assert_eq!(program.buffers.len(), 4);
     // With one device, or one learner on each, there is one level.
     for each in [1, 6] {
         let one = self::program("sma:reference-models", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, each));
-        assert_eq!((one.averaging.unwrap().references, one.roles.len(), one.buffers.len()), (None, 1, 3));
+        assert_eq!((one.averaging.unwrap().reference_alpha, one.roles.len(), one.buffers.len()), (None, 1, 3));
         assert_eq!(one.averaging.unwrap().alpha, 1.0 / 6.0);
     }
 }
