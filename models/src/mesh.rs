@@ -1,6 +1,7 @@
 //! Numbers ranks by their coordinates on named axes, and lists the groups that axes form.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use lockstep_topology::InputError;
@@ -195,6 +196,21 @@ enum Along<'a> {
 
 fn node_of(starts: &[u32], rank: u32) -> usize {
     starts.partition_point(|start| *start <= rank).saturating_sub(1).min(starts.len() - 2)
+}
+
+impl FromStr for Mesh {
+    type Err = String;
+
+    /// Reads `data=4,tensor=2`, outer axes first.
+    fn from_str(text: &str) -> Result<Mesh, String> {
+        let axis = |part: &str| {
+            let cure = || format!("{part:?} is no axis with its size: write data=4,tensor=2, outer axes first");
+            let (name, size) = part.split_once('=').ok_or_else(cure)?;
+            Ok((name.trim().parse::<Axis>()?, size.trim().parse::<u32>().map_err(|_| cure())?))
+        };
+        let axes = text.split(',').map(axis).collect::<Result<Vec<_>, String>>()?;
+        Mesh::new(&axes).map_err(|error| error.message)
+    }
 }
 
 impl fmt::Display for Mesh {

@@ -17,7 +17,7 @@ mod tests;
 
 use std::fmt;
 
-use lockstep_models::{Program, Span};
+use lockstep_models::{Op, Program, Span, Task};
 use lockstep_topology::{Fold, Permutations, Schedule};
 
 use crate::error::SimError;
@@ -104,6 +104,10 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     };
     if program.claims() {
         return (Orbits::all(), Folding::Refused("batches go to learners first come, first served".into()));
+    }
+    let differs = |task: &Task| matches!(&task.op, Op::Copy(copies) if copies.axis().is_some());
+    if role.tasks.iter().any(differs) {
+        return (Orbits::all(), Folding::Refused("ranks copy different rows".into()));
     }
     if role.exchanges().any(|(_, exchange)| program.group_count(exchange) > 1) {
         return (Orbits::all(), Folding::Refused("ranks exchange in several groups".into()));
