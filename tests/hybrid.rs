@@ -7,7 +7,9 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, Run, RunOptions, run};
-use lockstep_models::{Axis, Bucket, Course, Decay, Job, Layer, Mesh, Model, MomentumForm, Op, Optimizer, Phase, Scaling, SgdStep};
+use lockstep_models::{
+    Axis, Bucket, Course, Decay, Job, Layer, Mesh, Model, MomentumForm, Op, Optimizer, Phase, Scaling, SgdStep,
+};
 use proptest::prelude::*;
 
 use crate::reference;

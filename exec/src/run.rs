@@ -153,7 +153,10 @@ fn body(
             }
         }
     }
-    let all = gather(end, Legacy { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s })?;
+    let all = gather(
+        end,
+        Legacy { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s },
+    )?;
     if let (true, Ok(mut slot)) = (all.is_some(), found.replica.lock()) {
         *slot = whole.or_else(|| memory.replica.take()).map(|replica| (replica, average));
     }

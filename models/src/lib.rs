@@ -18,6 +18,7 @@ pub mod layer;
 mod layer_id;
 mod layout;
 mod lower;
+mod members;
 pub mod memory;
 mod mesh;
 mod model;
@@ -54,7 +55,8 @@ pub use layer::{
 };
 pub use layer_id::LayerId;
 pub use layout::{AxisLayout, Dimension, Layout};
-pub use mesh::{Members, Mesh};
+pub use members::Members;
+pub use mesh::Mesh;
 pub use model::{Draft, Gather, Model, Node, Parameter, Piece, ShardLayer, Sharding, node_first, random_model};
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
 pub use partition::Partition;

@@ -10,8 +10,7 @@ use lockstep_topology::{Group, InputError, Schedule};
 
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
-    Assignment, Averaging, Axis, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, Piece,
-    RankRange,
+    Assignment, Averaging, Axis, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, Piece, RankRange,
     Sharding,
 };
 
@@ -145,7 +144,9 @@ impl Program {
 
     /// Samples per optimizer step over all workers.
     pub fn global_batch(&self) -> u64 {
-        self.pools.iter().map(|draw| u64::from(*draw)).sum::<u64>() * u64::from(self.batch_per_rank) * u64::from(self.accumulate)
+        self.pools.iter().map(|draw| u64::from(*draw)).sum::<u64>()
+            * u64::from(self.batch_per_rank)
+            * u64::from(self.accumulate)
     }
 
     /// Samples that a gradient is the mean over: all of a step, but for learners, who take each batch for themselves.

@@ -94,8 +94,7 @@ impl Strategy {
             ErrorPlace::Flag("ranks") if job.mesh.is_some() => error.at(ErrorPlace::Flag("mesh")),
             _ => error,
         };
-        let (model, layers) =
-            shard(&job.model, (axis, ranks), outside, &|id| front[id.index()]).map_err(of_mesh)?;
+        let (model, layers) = shard(&job.model, (axis, ranks), outside, &|id| front[id.index()]).map_err(of_mesh)?;
         let whole = Arc::clone(&job.model);
         let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
         let graph = split::graph(job, &model, &sharding, mesh);
@@ -121,12 +120,19 @@ impl Strategy {
         }
         if let Some(axis) = mesh.axes().iter().find(|axis| !self.axes().contains(*axis)) {
             let own = self.axes();
-            let cure = if own == AxisSet::default() { "leave it out, and give ranks".to_owned() } else { format!("its axes are {own}") };
+            let cure = if own == AxisSet::default() {
+                "leave it out, and give ranks".to_owned()
+            } else {
+                format!("its axes are {own}")
+            };
             let other = if axis == Axis::Tensor { "; model-parallel splits layers along tensor" } else { "" };
             return refused(format!("{self} has no axis {axis}: {cure}{other}"));
         }
         if job.sampling != Sampling::OneShuffle && mesh.axes().contains(Axis::Tensor) {
-            return refused(format!("ranks along tensor share samples, which {} does not serve: take one-shuffle", job.sampling));
+            return refused(format!(
+                "ranks along tensor share samples, which {} does not serve: take one-shuffle",
+                job.sampling
+            ));
         }
         Ok(())
     }

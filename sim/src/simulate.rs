@@ -106,8 +106,7 @@ pub fn simulate_with<F: Fluid + Clone>(
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         // Padded buffers are worth their price only where ranks fold.
         let padded = options.fold == FoldRule::Padded && orbits.fold().is_some();
-        let mut plan = Plan::new(program, padded)?;
-        plan.represent(orbits.count(program.ranks()));
+        let plan = Plan::new(program, orbits.count(program.ranks()), padded)?;
         let (mut fluid, mut resources) = (fluid.clone(), Resources::new(platform.cluster, orbits));
         let (lists, of_rank) = jobs(program, platform, options, &mut resources, &mut fluid)?;
         let mut engine = Engine::new(&plan, platform, driver.clone(), fluid, resources, lists, &of_rank);
@@ -152,7 +151,8 @@ fn jobs(
     let mut of_rank = Vec::with_capacity(program.ranks() as usize);
     for role in &program.roles {
         // Ranks that copy other rows have costs of their own.
-        let axis = role.tasks.iter().find_map(|task| if let Op::Copy(copies) = &task.op { copies.axis() } else { None });
+        let axis =
+            role.tasks.iter().find_map(|task| if let Op::Copy(copies) = &task.op { copies.axis() } else { None });
         let mut lists_on: Vec<Vec<(u32, u32)>> = vec![Vec::new(); platform.cluster.devices().len()];
         let count = resources.orbits().count(role.ranks.count);
         for rank in role.ranks.iter().take(count as usize) {

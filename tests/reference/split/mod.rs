@@ -14,8 +14,7 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{add_into, sgd_step};
 use lockstep_exec::init;
 use lockstep_models::{
-    Buffer, Course, Exchange, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep,
-    ShardLayer, Sharding,
+    Buffer, Course, Exchange, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer, Sharding,
 };
 use lockstep_topology::InputError;
 

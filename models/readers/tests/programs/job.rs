@@ -1,7 +1,9 @@
 //! Programs of jobs: their tasks, what waits for what, and what is refused.
 
 use super::*;
-use lockstep_models::{After, Area, Axis, Buffer, ByCoordinate, Copy, Declared, Mesh, Op, Phase, RankRange, Role, Rows, Task};
+use lockstep_models::{
+    After, Area, Axis, Buffer, ByCoordinate, Copy, Declared, Mesh, Op, Phase, RankRange, Role, Rows, Task,
+};
 
 fn job(workers: u32) -> Job {
     Job::new(Arc::new(load_model("lenet").unwrap()), workers, 16)

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Collective};
 
 use super::{FEATURES, RETURNS, Rank, SAMPLES, block};
-use crate::{After, Area, AxisSet, Buffer, ByCoordinate, Copy, Exchange, Gather, LayerId, Op, Piece, Rows, Task, TaskId};
+use crate::{
+    After, Area, AxisSet, Buffer, ByCoordinate, Copy, Exchange, Gather, LayerId, Op, Piece, Rows, Task, TaskId,
+};
 
 impl Rank<'_> {
     /// `dense1`: what a gather is named by.

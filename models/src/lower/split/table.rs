@@ -8,8 +8,8 @@ use lockstep_topology::{Collective, InputError};
 
 use super::{Lowering, Rank, chain_of_layers};
 use crate::{
-    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass,
-    Program, RankRange, Role, Rows, Sharding, TaskId,
+    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op,
+    Pass, Program, RankRange, Role, Rows, Sharding, TaskId,
 };
 
 /// A node's samples on their way to its ranks, its scores on the way to the first one, their gradients on the way back.
