@@ -11,6 +11,7 @@ mod check;
 mod copy;
 pub mod critical_path;
 mod driver;
+mod formula;
 pub mod graph;
 mod held;
 pub mod layer;
@@ -39,12 +40,15 @@ mod totals;
 mod tuner;
 
 pub use augmentation::Augmentation;
-pub use averaging::{Assignment, Averaging, AveragingRule};
+pub use averaging::{Assignment, Averaging};
 pub use axis::{Axis, AxisSet};
 pub use buffer::{Buffer, Declared};
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
 pub use driver::{Answer, Claim, Decision, Driver, Judge, Judgement, Observation, Target};
+pub use formula::{
+    BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand, StepNumbers,
+};
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use layer::{
     BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,

@@ -156,10 +156,8 @@ impl Lowering<'_> {
                 let name = bucket_name(&self.job.model, "update", range);
                 (Op::Update { range: range.clone() }, Stream::Compute, name)
             }
-            Work::Averaging { rule, range } => {
-                let stream = if rule.is_global() { Stream::Synchronisation } else { Stream::Compute };
-                let name = bucket_name(&self.job.model, rule.name(), range);
-                (Op::Averaging { rule: *rule, range: range.clone() }, stream, name)
+            Work::Elementwise { of, stream } => {
+                (Op::Elementwise(of.clone()), *stream, bucket_name(&self.job.model, of.formula.name(), &of.range))
             }
             Work::Relayout { .. } => unreachable!("graphs with split layers are lowered apart"),
         };

@@ -169,9 +169,7 @@ fn jobs(
                         Op::Update { range } => costs.update(device, range.end - range.start),
                         Op::Callback { jobs } => callback(platform, *jobs),
                         Op::Copy(copy) => costs.moved(device, copy.moved()),
-                        Op::Averaging { rule, range } => {
-                            costs.moved(device, rule.accesses() * (range.end - range.start))
-                        }
+                        Op::Elementwise(of) => costs.moved(device, of.accesses()),
                         Op::Repeat { .. } | Op::Exchange(_) => {
                             list.push(None);
                             continue;

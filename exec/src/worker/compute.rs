@@ -17,7 +17,7 @@ impl Worker<'_> {
         batch: u64,
     ) -> Result<(), ExecError> {
         match &self.role.tasks[task].op {
-            Op::Averaging { rule, range } => return self.learn(*rule, range, batch),
+            Op::Elementwise(of) => return self.evaluate_formula(of, self.iteration, batch),
             Op::Copy(copy) => return Ok(self.memory.copy(copy)?),
             Op::Callback { .. } | Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } => return Ok(()),
             _ => {}
@@ -96,7 +96,7 @@ impl Worker<'_> {
                 let keep = if self.role.tasks[..task].iter().any(same) { step.momentum } else { step.keep };
                 replica.update(range.start as usize..range.end as usize, &SgdStep { gradient, keep, ..step })?;
             }
-            Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Averaging { .. } | Op::Callback { .. } => {
+            Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Elementwise(_) | Op::Callback { .. } => {
                 unreachable!("not a task that the replica does")
             }
         }

@@ -43,8 +43,8 @@ impl Need {
                 Some(Need::Compute(chain_key(program, *chain), phase.name().to_owned(), *samples))
             }
             Op::Update { range } => Some(Need::Update(range.end - range.start)),
-            // Rules of averaging, and copies, move elements as fast as updates do.
-            Op::Averaging { .. } | Op::Copy(_) => Some(Need::Update(program.model.parameter_elements())),
+            // Formulas and copies move elements as fast as updates do.
+            Op::Elementwise(_) | Op::Copy(_) => Some(Need::Update(program.model.parameter_elements())),
             _ => None,
         }
     }

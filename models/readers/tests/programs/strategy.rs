@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Collective};
 
 use super::*;
-use lockstep_models::{After, AveragingRule, Bucket, Members, Op, Program, Stream, TaskId};
+use lockstep_models::{After, Bucket, Elementwise, Members, Op, Program, Stream, TaskId};
 
 fn program(strategy: &str, workers: u32, change: impl Fn(&mut Job)) -> Program {
     let model = Arc::new(load_model("lenet").expect("in the zoo"));
@@ -97,7 +97,7 @@ fn learners_repeat_and_claim() {
     let fixed = program("ea-sgd:tau=3", 4, |_| ());
     assert_eq!((repeat(&fixed), fixed.global_batch()), (Some((3, 12, false)), 192));
     assert_eq!(fixed.roles[0].tasks[1].name, "descend conv1..dense2");
-    assert!(matches!(fixed.roles[0].tasks[1].op, Op::Averaging { rule: AveragingRule::Descend, .. }));
+    assert!(matches!(fixed.roles[0].tasks[1].op, Op::Elementwise(Elementwise { skips_first: true, .. })));
     assert_eq!(repeat(&program("sma:tau=3:first-come", 4, |_| ())), Some((12, 12, true)));
     assert_eq!(repeat(&program("sma:first-come", 4, |_| ())), Some((4, 12, true)));
     // In turn each takes its own three, but asks for its turn before each.
@@ -126,8 +126,13 @@ fn reference_models_are_a_level_between() {
         );
         assert_eq!(exchanges[1].algorithm.to_string(), "hierarchical:ring");
         // The first device's reference is the average model.
-        let Op::Averaging { rule: AveragingRule::Reference, range } = &role.tasks[13].op else { panic!("a reference") };
-        assert_eq!(range.is_empty(), first == 0);
+        let [correct, reference] = [11, 13].map(|task| match &role.tasks[task].op {
+            Op::Elementwise(of) => of,
+            other => panic!("{other:?} is no formula"),
+        });
+        assert_eq!(reference.range.is_empty(), first == 0);
+        let towards = if first == 0 { Averaging::AVERAGE } else { Averaging::REFERENCE };
+        assert!(correct.formula.reads(towards) && correct.formula.buffers().len() == 4);
         assert_eq!((role.tasks[13].stream, role.tasks[15].stream), (Stream::Synchronisation, Stream::Synchronisation));
         assert_eq!(role.tasks[11].after, [After { task: 13, lag: 1 }, After { task: 15, lag: 1 }]);
         assert_eq!(role.tasks[13].after, [After { task: 12, lag: 0 }]);
