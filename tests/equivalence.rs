@@ -235,7 +235,7 @@ fn claim(strategy: &Spread) -> Claim {
     match strategy {
         Spread::Ssgd | Spread::FirstDeviceTable => Claim::Bits,
         Spread::ModelParallel | Spread::Hybrid { variable_batch: false, .. } => Claim::Rounding,
-        Spread::Hybrid { variable_batch: true, .. } | Spread::Sma(_) | Spread::EaSgd(_) => Claim::Nothing,
+        Spread::Hybrid { variable_batch: true, .. } | Spread::Learners(_) => Claim::Nothing,
     }
 }
 

@@ -43,7 +43,7 @@ pub enum Tensor {
 
 impl Tensor {
     /// The buffer that holds it, where that is one of a program's.
-    fn buffer(self) -> Option<Buffer> {
+    pub(crate) fn buffer(self) -> Option<Buffer> {
         match self {
             Tensor::Activation(_) | Tensor::ActivationGradient(_) => None,
             Tensor::Weight => Some(Buffer::Parameters),

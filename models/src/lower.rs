@@ -14,7 +14,7 @@ use petgraph::Direction;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 
-use crate::graph::{Scope, Work};
+use crate::graph::{Scope, Tensor, Work};
 use crate::program::chain_name;
 use crate::{
     After, Averaging, Axis, AxisSet, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
@@ -149,7 +149,7 @@ impl Lowering<'_> {
             // One rank's partial sum is the whole sum: its readers wait for whoever made it.
             Work::Collective { .. } if self.job.workers == 1 => return,
             Work::Collective { collective, axes, range } => {
-                let (verb, exchange) = self.exchange(collective, *axes, range);
+                let (verb, exchange) = self.exchange(node, collective, *axes, range);
                 (Op::Exchange(exchange), Stream::Exchange, bucket_name(&self.job.model, verb, range))
             }
             Work::Update { range } => {
@@ -166,14 +166,21 @@ impl Lowering<'_> {
     }
 
     /// The verb in its name, and the exchange.
-    fn exchange(&self, collective: &Collective, axes: AxisSet, range: &Range<u64>) -> (&'static str, Exchange) {
+    fn exchange(
+        &self,
+        node: NodeIndex,
+        collective: &Collective,
+        axes: AxisSet,
+        range: &Range<u64>,
+    ) -> (&'static str, Exchange) {
         let averaging = self.job.averaging();
+        let mut tensors = self.graph.dag.edges_directed(node, Direction::Incoming).map(|edge| edge.weight().tensor);
         let whole = Exchange {
             collective: collective.clone(),
             algorithm: self.job.algorithm.clone(),
             axes,
             node_axes: AxisSet::default(),
-            buffer: if averaging.is_some() { Averaging::DIFFERENCES } else { Buffer::Gradients },
+            buffer: tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients),
             range: range.clone(),
             chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,

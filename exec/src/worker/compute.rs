@@ -81,7 +81,7 @@ impl Worker<'_> {
             Op::Compute { chain, phase, .. } => {
                 let program = self.setup.program;
                 let scale = 1.0 / program.gradient_samples() as f32;
-                let adds = (repetition > 0 || self.adds[task]) && program.averaging.is_none();
+                let adds = (repetition > 0 || self.adds[task]) && !program.trains_apart();
                 replica.backward(*chain, *phase, scale, adds)?;
             }
             Op::Update { range } => {
