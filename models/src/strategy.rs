@@ -91,6 +91,7 @@ macro_rules! learner_strategies {
 learner_strategies! {
     sma: Sma = "sma";
     ea_sgd: EaSgd = "ea-sgd";
+    local_sgd: LocalSgd = "local-sgd";
 }
 
 /// How training is spread over ranks.

@@ -108,7 +108,7 @@ mod tests {
     use crate::host::Cores;
 
     /// Strategies, and whether three ranks do what two do not: parts of other sizes, or losses of more samples.
-    const STRATEGIES: [(&str, bool); 8] = [
+    const STRATEGIES: [(&str, bool); 9] = [
         ("ssgd", false),
         ("model-parallel", true),
         ("hybrid:a", true),
@@ -117,6 +117,7 @@ mod tests {
         ("hybrid:b:variable-batch", true),
         ("first-device-table", true),
         ("sma", false),
+        ("local-sgd", false),
     ];
 
     fn program(strategy: &str, ranks: u32, fuse: bool) -> Program {
