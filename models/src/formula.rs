@@ -15,12 +15,6 @@ pub enum Operand {
     Local(usize),
 }
 
-impl From<Buffer> for Operand {
-    fn from(buffer: Buffer) -> Operand {
-        Operand::Buffer(buffer)
-    }
-}
-
 /// What a product is multiplied by: the same for all elements, but for weight decay, and a pure function of the step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Coefficient {
@@ -79,9 +73,10 @@ pub struct MultiplyAdd {
 /// ```
 /// # use lockstep_models::{Buffer, Coefficient, Formula, Operand};
 /// // SGD with weight decay: t ← g + λ·w, w ← w − γ·t. It reads w and g, and writes w.
-/// let (w, g, t) = (Buffer::Parameters, Buffer::Gradients, Operand::Local(0));
+/// let (w, g) = (Operand::Buffer(Buffer::Parameters), Operand::Buffer(Buffer::Gradients));
+/// let t = Operand::Local(0);
 /// let sgd = Formula::new("sgd").add(t, g, Coefficient::WeightDecay, w).subtract(w, w, Coefficient::Rate, t);
-/// assert_eq!((sgd.accesses(), sgd.buffers()), (3, vec![g, w]));
+/// assert_eq!((sgd.accesses(), sgd.buffers()), (3, vec![Buffer::Gradients, Buffer::Parameters]));
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Formula {
@@ -102,40 +97,28 @@ impl Formula {
 
     /// Then `to ← plus + factor·times`.
     #[must_use]
-    pub fn add(
-        self,
-        to: impl Into<Operand>,
-        plus: impl Into<Operand>,
-        factor: Coefficient,
-        times: impl Into<Operand>,
-    ) -> Formula {
-        self.then(MultiplyAdd { to: to.into(), plus: Some(plus.into()), subtracts: false, factor, times: times.into() })
+    pub fn add(self, to: Operand, plus: Operand, factor: Coefficient, times: Operand) -> Formula {
+        self.then(MultiplyAdd { to, plus: Some(plus), subtracts: false, factor, times })
     }
 
     /// Then `to ← plus − factor·times`.
     #[must_use]
-    pub fn subtract(
-        self,
-        to: impl Into<Operand>,
-        plus: impl Into<Operand>,
-        factor: Coefficient,
-        times: impl Into<Operand>,
-    ) -> Formula {
-        self.then(MultiplyAdd { to: to.into(), plus: Some(plus.into()), subtracts: true, factor, times: times.into() })
+    pub fn subtract(self, to: Operand, plus: Operand, factor: Coefficient, times: Operand) -> Formula {
+        self.then(MultiplyAdd { to, plus: Some(plus), subtracts: true, factor, times })
     }
 
     /// Then `to ← factor·times`.
     #[must_use]
-    pub fn scale(self, to: impl Into<Operand>, factor: Coefficient, times: impl Into<Operand>) -> Formula {
-        self.then(MultiplyAdd { to: to.into(), plus: None, subtracts: false, factor, times: times.into() })
+    pub fn scale(self, to: Operand, factor: Coefficient, times: Operand) -> Formula {
+        self.then(MultiplyAdd { to, plus: None, subtracts: false, factor, times })
     }
 
     fn then(mut self, term: MultiplyAdd) -> Formula {
         self.terms.push(term);
-        let locals = self.operands().filter(|operand| matches!(operand, Operand::Local(_)));
-        let most = locals.map(|local| if let Operand::Local(number) = local { number + 1 } else { 0 }).max();
-        let fits = self.buffers().len().max(most.unwrap_or(0)) <= Formula::MOST_OPERANDS;
-        assert!(fits && self.terms.len() <= Formula::MOST_TERMS, "{}: more than devices take", self.name);
+        let locals = self.operands().map(|operand| if let Operand::Local(number) = operand { number + 1 } else { 0 });
+        let most = locals.fold(self.buffers().len(), usize::max);
+        let fits = most <= Formula::MOST_OPERANDS && self.terms.len() <= Formula::MOST_TERMS;
+        assert!(fits, "{}: more than devices take", self.name);
         self
     }
 

@@ -275,7 +275,7 @@ proptest! {
     /// Only a difference of models may be added up, and only a sum may move what all share.
     #[test]
     fn models_are_not_added_up_unawares(alpha in 0.0..1.0f64) {
-        let (w, c, z) = (Buffer::Parameters, Averaging::DIFFERENCES, Averaging::AVERAGE);
+        let [w, c, z] = [Buffer::Parameters, Averaging::DIFFERENCES, Averaging::AVERAGE].map(Operand::Buffer);
         let differ = Formula::new("differ").subtract(c, w, Coefficient::Constant(alpha), z);
         let moves = Formula::new("move").add(z, z, Coefficient::ONE, c);
         let allows = |formula: &Formula, inputs: &[(Tensor, AxisLayout)], output| {

@@ -22,12 +22,12 @@ const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
 const DEVICES: AxisSet = AxisSet::of(&[Axis::Device]);
 
 /// w and g of a learner, c or its sums, z, z_prev, r, and an intermediate result.
-const W: Buffer = Buffer::Parameters;
-const G: Buffer = Buffer::Gradients;
-const C: Buffer = Averaging::DIFFERENCES;
-const Z: Buffer = Averaging::AVERAGE;
-const Z_PREV: Buffer = Averaging::PREVIOUS;
-const R: Buffer = Averaging::REFERENCE;
+const W: Operand = Operand::Buffer(Buffer::Parameters);
+const G: Operand = Operand::Buffer(Buffer::Gradients);
+const C: Operand = Operand::Buffer(Averaging::DIFFERENCES);
+const Z: Operand = Operand::Buffer(Averaging::AVERAGE);
+const Z_PREV: Operand = Operand::Buffer(Averaging::PREVIOUS);
+const R: Operand = Operand::Buffer(Averaging::REFERENCE);
 const T: Operand = Operand::Local(0);
 
 /// A learner's step between two synchronisations: `w ← w − γ·(g + λ·w)`.
@@ -37,7 +37,7 @@ pub(super) fn descend() -> Formula {
 
 /// Local synchronisation with the last step: `c ← α·(w − z)`, `w ← (w − γ·(g + λ·w)) − c`, all from the old w. `towards` is z, or
 /// the reference model in its place.
-fn correct(alpha: f64, towards: Buffer) -> Formula {
+fn correct(alpha: f64, towards: Operand) -> Formula {
     Formula::new("correct")
         .subtract(C, W, Coefficient::ONE, towards)
         .scale(C, Coefficient::Constant(alpha), C)

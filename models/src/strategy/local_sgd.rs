@@ -16,7 +16,7 @@ use super::settings::{Settings, write_common};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{
     Assignment, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, Layout,
-    Mesh, Stream,
+    Mesh, Operand, Stream,
 };
 
 /// All ranks.
@@ -31,7 +31,7 @@ pub struct LocalSgd {
 
 /// The mean of k models whose sum is there: `w ← 1/k·w`.
 fn average(learners: u32) -> Formula {
-    let (w, share) = (Buffer::Parameters, 1.0 / f64::from(learners));
+    let (w, share) = (Operand::Buffer(Buffer::Parameters), 1.0 / f64::from(learners));
     Formula::new("average").scale(w, Coefficient::Constant(share), w)
 }
 

@@ -2,7 +2,7 @@
 
 use lockstep_cuda::driver::{Counts, DeviceMemory, Graphs, Limits};
 use lockstep_cuda::{Command, ConvolutionPass, Convolve, Launch, Multiply, Scalar, View, ViewMut, table};
-use lockstep_models::{Buffer, Coefficient, Formula, Precision, SgdStep, StepNumbers};
+use lockstep_models::{Buffer, Coefficient, Formula, Operand, Precision, SgdStep, StepNumbers};
 
 use crate::bench::{Bench, pointwise};
 use crate::scene;
@@ -133,7 +133,7 @@ fn commands_that_change_are_cut_out() {
             Command::Launch(table::Add { a: y.view(), b, y, elements: 8, rectified: false }.call())
         };
         let step = |rate: f32| {
-            let (w, g) = (Buffer::Parameters, Buffer::Gradients);
+            let [w, g] = [Buffer::Parameters, Buffer::Gradients].map(Operand::Buffer);
             let formula = Formula::new("step").subtract(w, w, Coefficient::Constant(rate.into()), g);
             let numbers = StepNumbers { sgd: SgdStep::plain(0.0, 0.0), learned: true, moved: false };
             let (weights, ones) = (ViewMut::<f32>::new(moved.address(), 8), ViewMut::new(ones.address(), 8));

@@ -47,7 +47,8 @@ impl Slice<'_> {
 /// # use lockstep_exec::device::cpu::{Slice, evaluate};
 /// # use lockstep_models::{Buffer, Coefficient, Formula, Operand, SgdStep, StepNumbers};
 /// // t ← g + λ·w, w ← w − γ·t with γ = 0.5 and λ = 0.25: 4 − 0.5·(1 + 0.25·4), and where λ spares w, 4 − 0.5·1.
-/// let (w, g, t) = (Buffer::Parameters, Buffer::Gradients, Operand::Local(0));
+/// let (w, g) = (Operand::Buffer(Buffer::Parameters), Operand::Buffer(Buffer::Gradients));
+/// let t = Operand::Local(0);
 /// let sgd = Formula::new("sgd").add(t, g, Coefficient::WeightDecay, w).subtract(w, w, Coefficient::Rate, t);
 /// let step = SgdStep { weight_decay: 0.25, ..SgdStep::plain(0.5, 0.0) };
 /// let sgd = sgd.bind(&StepNumbers { sgd: step, learned: true, moved: false });
