@@ -270,7 +270,7 @@ fn claim(strategy: &Spread) -> Claim {
     match strategy {
         Spread::Ssgd | Spread::Zero1 | Spread::FirstDeviceTable => Claim::Bits,
         Spread::ModelParallel | Spread::Hybrid { variable_batch: false, .. } => Claim::Rounding,
-        Spread::Hybrid { variable_batch: true, .. } | Spread::Sma(_) | Spread::EaSgd(_) => Claim::Nothing,
+        Spread::Hybrid { variable_batch: true, .. } | Spread::Learners(_) => Claim::Nothing,
     }
 }
 
@@ -309,6 +309,7 @@ fn each_strategy_is_as_equivalent_as_it_claims() {
         ("sma:round-robin", 1),
         ("ea-sgd", 1),
         ("ea-sgd:first-come", 1),
+        ("local-sgd:tau=2", 1),
     ] {
         let job = on(strategy, learners);
         let trained = run(&job.program().unwrap(), &data, &options).unwrap().parameters;

@@ -19,6 +19,7 @@ mod hybrid;
 mod in_memory;
 mod large_minibatch;
 mod learners;
+mod local_sgd;
 mod memory;
 mod metrics;
 mod nestings;

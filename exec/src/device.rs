@@ -34,7 +34,7 @@ pub use groups::{GroupId, Groups};
 pub use null::Null;
 pub use pass::{Backward, Draw, Forward, Loss, Place, Spot};
 pub use staging::{Arrival, Staging};
-pub use step::{Slope, Step};
+pub use step::Step;
 pub use storage::{Storage, Values};
 pub use updated::Updated;
 

@@ -8,7 +8,7 @@
 //!
 //! In the first iteration there is no z_prev and no momentum; afterwards z_prev is the z that this iteration began with
 //! (line 13 of the printed algorithm names a z′ that it does not define). Without momentum it is synchronous elastic
-//! averaging SGD (Zhang, Choromanska and LeCun 2015). The program says when each of the rules below runs.
+//! averaging SGD (Zhang, Choromanska and LeCun 2015). What is done to each element is a formula of the strategy (`strategy/learners.rs`).
 //!
 //! With reference models (§3.3) there are two levels. Device d has a reference r_d, against which its learners are corrected:
 //!
@@ -77,47 +77,6 @@ impl Averaging {
         match self.assignment {
             Assignment::Own | Assignment::RoundRobin => self.period,
             Assignment::FirstCome => self.period.saturating_mul(learners),
-        }
-    }
-}
-
-/// What an averaging task does, element by element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AveragingRule {
-    /// w ← w − γ·g: a learner's step between two synchronisations. In an iteration's first repetition there is no gradient yet
-    /// and nothing to do.
-    Descend,
-    /// Local synchronisation: c ← α·(w − z), w ← w − γ·g − c; with reference models r_d in place of z.
-    Correct,
-    /// A reference model moves, once the differences of its device are summed: C ← α'·(r − z), r ← (r + s) − C. On the first
-    /// device, whose reference is z itself, there is nothing to do.
-    Reference,
-    /// Global synchronisation, once the differences are summed: z ← z + Σc + μ·(z − z_prev), z_prev ← the old z.
-    Average,
-}
-
-impl AveragingRule {
-    /// Prefix of task names, and the kind under which reports add tasks up.
-    pub fn name(self) -> &'static str {
-        match self {
-            AveragingRule::Descend => "descend",
-            AveragingRule::Correct => "correct",
-            AveragingRule::Reference => "reference",
-            AveragingRule::Average => "average",
-        }
-    }
-
-    /// Whether it moves what learners share, beside the compute stream.
-    pub fn is_global(self) -> bool {
-        matches!(self, AveragingRule::Reference | AveragingRule::Average)
-    }
-
-    /// fp32 elements read and written for each parameter: w, g and w; w, z, g, then w and c; r, s, z, then r and C; z, Σc, z_prev,
-    /// then z and z_prev.
-    pub fn accesses(self) -> u64 {
-        match self {
-            AveragingRule::Descend => 3,
-            AveragingRule::Correct | AveragingRule::Reference | AveragingRule::Average => 5,
         }
     }
 }

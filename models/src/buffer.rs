@@ -1,4 +1,4 @@
-//! Memory areas that exchanges, copies and averaging name.
+//! Memory areas that exchanges, copies and formulas name.
 
 /// A memory area that every rank of a role has one of; sizes in fp32 elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use lockstep_topology::{InputError, check as check_schedule};
 
-use crate::{Area, AveragingRule, Buffer, ByCoordinate, Copy, Exchange, Members, Op, Program, Role, Stream, TaskId};
+use crate::{Area, Buffer, ByCoordinate, Copy, Exchange, Members, Op, Program, Role, Stream, TaskId};
 
 /// Groups up to this size are expanded and proved; larger ones use the same code with more members.
 const PROVED_MEMBERS: u32 = 64;
@@ -48,6 +48,10 @@ impl Program {
                     ));
                 }
             }
+            let elementwise = matches!(task.op, Op::Elementwise(_));
+            if task.stream == Stream::Synchronisation && !elementwise {
+                return Err(fault(role, &task.name, "only elementwise arithmetic runs beside the compute stream"));
+            }
             match &task.op {
                 Op::Repeat { count, body, claimed } => {
                     if *count == 0 || id + body >= role.tasks.len() || *body == 0 {
@@ -72,17 +76,16 @@ impl Program {
                 Op::Update { range, .. } if range.end > self.model.parameter_elements() || range.start >= range.end => {
                     return Err(fault(role, &task.name, "updates parameters that do not exist"));
                 }
-                Op::Averaging { rule, range }
-                    if range.end > self.model.parameter_elements()
-                        || range.is_empty() && *rule != AveragingRule::Reference =>
-                {
-                    return Err(fault(role, &task.name, "averages parameters that do not exist"));
-                }
-                Op::Averaging { rule, .. } if rule.is_global() != (task.stream == Stream::Synchronisation) => {
-                    return Err(fault(role, &task.name, "only what is shared is updated beside the compute stream"));
-                }
-                Op::Averaging { .. } if self.averaging.is_none() => {
-                    return Err(fault(role, &task.name, "averages models where all ranks train one"));
+                Op::Elementwise(of) => {
+                    let buffers = of.formula.buffers();
+                    let short = |buffer: &Buffer| self.elements(*buffer) < of.range.end;
+                    if of.range.start > of.range.end || buffers.iter().any(short) {
+                        return Err(fault(role, &task.name, "changes elements that its buffers do not have"));
+                    }
+                    let of_passes = |buffer: &Buffer| !matches!(buffer, Buffer::Declared(_));
+                    if task.stream == Stream::Synchronisation && buffers.iter().any(of_passes) {
+                        return Err(fault(role, &task.name, "touches what passes use beside the compute stream"));
+                    }
                 }
                 Op::Exchange(exchange) => self.check_exchange(role, id, exchange)?,
                 Op::Copy(copies) => self.check_copies(role, &task.name, copies)?,

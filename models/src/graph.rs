@@ -18,7 +18,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use crate::layer::FeatureRule;
-use crate::{AveragingRule, Axis, AxisSet, LayerId, Layout, Mesh, Model, Pass};
+use crate::{Averaging, Axis, AxisSet, Buffer, Elementwise, LayerId, Layout, Mesh, Model, Pass, Stream};
 use rules::{Placed, Rule};
 pub use table::{LayoutChange, LayoutRow};
 
@@ -39,6 +39,20 @@ pub enum Tensor {
     Average,
     /// The reference model of a device.
     Reference,
+}
+
+impl Tensor {
+    /// The buffer that holds it, where that is one of a program's.
+    pub(crate) fn buffer(self) -> Option<Buffer> {
+        match self {
+            Tensor::Activation(_) | Tensor::ActivationGradient(_) => None,
+            Tensor::Weight => Some(Buffer::Parameters),
+            Tensor::WeightGradient => Some(Buffer::Gradients),
+            Tensor::Difference => Some(Averaging::DIFFERENCES),
+            Tensor::Average => Some(Averaging::AVERAGE),
+            Tensor::Reference => Some(Averaging::REFERENCE),
+        }
+    }
 }
 
 /// What a node does.
@@ -73,12 +87,12 @@ pub enum Work {
         /// Elements.
         range: Range<u64>,
     },
-    /// A rule of model averaging on a range of the parameter arena.
-    Averaging {
-        /// Which.
-        rule: AveragingRule,
-        /// Elements.
-        range: Range<u64>,
+    /// Arithmetic on a range of buffers, element by element.
+    Elementwise {
+        /// On which, and what.
+        of: Elementwise,
+        /// Where it queues: what touches no parameters may run beside the compute stream.
+        stream: Stream,
     },
 }
 

@@ -12,6 +12,7 @@ mod check;
 mod copy;
 pub mod critical_path;
 mod driver;
+mod formula;
 pub mod graph;
 mod held;
 pub mod layer;
@@ -41,13 +42,16 @@ mod totals;
 mod tuner;
 
 pub use augmentation::Augmentation;
-pub use averaging::{Assignment, Averaging, AveragingRule};
+pub use averaging::{Assignment, Averaging};
 pub use axis::{Axis, AxisSet};
 pub use buffer::{Buffer, Declared};
 pub use by_coordinate::ByCoordinate;
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
 pub use driver::{Answer, Claim, Decision, Driver, Judge, Judgement, Observation, Target};
+pub use formula::{
+    BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand, StepNumbers,
+};
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use layer::{
     BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,
@@ -68,7 +72,7 @@ pub use ranks::RankRange;
 pub use sampling::Sampling;
 pub use span::Span;
 pub use straggling::straggling_s;
-pub use strategy::{Bucket, EaSgd, Job, Scheme, Shard, Sma, Strategy};
+pub use strategy::{Bucket, Job, LearnerStrategy, Scheme, Shard, Strategy};
 pub use task::{After, Exchange, Op, Phase, Stream, Task, TaskId};
 pub use timeline::{Step, Timeline, WAIT, median, quantile};
 pub use totals::{Total, Totals};

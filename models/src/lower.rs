@@ -149,13 +149,7 @@ impl Lowering<'_> {
             // One rank's partial sum is the whole sum: its readers wait for whoever made it.
             Work::Collective { .. } if self.job.workers == 1 => return,
             Work::Collective { collective, axes, range } => {
-                let edges = self.graph.dag.edges_directed(node, Direction::Incoming);
-                let buffer = match edges.map(|edge| edge.weight().tensor).next() {
-                    Some(Tensor::Weight) => Buffer::Parameters,
-                    Some(Tensor::Difference) => Averaging::DIFFERENCES,
-                    _ => Buffer::Gradients,
-                };
-                let (verb, exchange) = self.exchange(collective, *axes, (buffer, range));
+                let (verb, exchange) = self.exchange(node, collective, *axes, range);
                 (Op::Exchange(exchange), Stream::Exchange, bucket_name(&self.job.model, verb, range))
             }
             Work::Update { range } => {
@@ -165,10 +159,8 @@ impl Lowering<'_> {
                 let shared = edges.fold(AxisSet::default(), |axes, edge| axes.or(edge.weight().layout.axes()));
                 (Op::Update { range: range.clone(), shared }, Stream::Compute, name)
             }
-            Work::Averaging { rule, range } => {
-                let stream = if rule.is_global() { Stream::Synchronisation } else { Stream::Compute };
-                let name = bucket_name(&self.job.model, rule.name(), range);
-                (Op::Averaging { rule: *rule, range: range.clone() }, stream, name)
+            Work::Elementwise { of, stream } => {
+                (Op::Elementwise(of.clone()), *stream, bucket_name(&self.job.model, of.formula.name(), &of.range))
             }
             Work::Relayout { .. } => unreachable!("graphs with split layers are lowered apart"),
         };
@@ -179,17 +171,19 @@ impl Lowering<'_> {
     /// The verb in its name, and the exchange.
     fn exchange(
         &self,
+        node: NodeIndex,
         collective: &Collective,
         axes: AxisSet,
-        (buffer, range): (Buffer, &Range<u64>),
+        range: &Range<u64>,
     ) -> (&'static str, Exchange) {
         let averaging = self.job.averaging();
+        let mut tensors = self.graph.dag.edges_directed(node, Direction::Incoming).map(|edge| edge.weight().tensor);
         let whole = Exchange {
             collective: collective.clone(),
             algorithm: self.job.algorithm.clone(),
             axes,
             node_axes: AxisSet::default(),
-            buffer,
+            buffer: tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients),
             range: range.clone(),
             chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,

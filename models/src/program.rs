@@ -152,7 +152,13 @@ impl Program {
 
     /// Samples that a gradient is the mean over: all of a step, but for learners, who take each batch for themselves.
     pub fn gradient_samples(&self) -> u64 {
-        if self.averaging.is_some() { u64::from(self.batch_per_rank) } else { self.global_batch() }
+        if self.trains_apart() { u64::from(self.batch_per_rank) } else { self.global_batch() }
+    }
+
+    /// Whether workers train models of their own between exchanges: formulas apply the gradients of each micro-batch.
+    pub fn trains_apart(&self) -> bool {
+        let applies = |task: &Task| matches!(&task.op, Op::Elementwise(of) if of.formula.reads(Buffer::Gradients));
+        self.averaging.is_some() || self.roles[0].tasks.iter().any(applies)
     }
 
     /// Whether workers ask the driver for their batches, which it gives in turn, or first come, first served.

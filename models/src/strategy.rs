@@ -1,16 +1,15 @@
 //! Strategies: each is a choice of layouts that yields the graph of one step.
 //!
-//! A new strategy is one file here and one match arm; simulator and executor see only the program.
+//! A new strategy is one file here and one match arm, or a line in the list of those that learners have; simulator and executor see
+//! only the program.
 
 mod buckets;
 mod data_parallel;
 mod device_table;
-mod ea_sgd;
 mod hybrid;
 mod job;
 mod learners;
 mod settings;
-mod sma;
 mod split;
 mod ssgd;
 mod zero;
@@ -23,10 +22,78 @@ use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::model::shard;
 use crate::{Averaging, Axis, AxisSet, Graph, Mesh, Model, Sampling, Sharding};
-pub use ea_sgd::EaSgd;
 pub use hybrid::Scheme;
 pub use job::{Bucket, Job};
-pub use sma::Sma;
+
+/// A strategy of learners: ranks that train models of their own between exchanges.
+trait LearnerPlan: fmt::Display {
+    /// Reads what follows the colon of its name.
+    ///
+    /// # Errors
+    /// A setting that it does not have.
+    fn parse(settings: &str) -> Result<Self, String>
+    where
+        Self: Sized;
+
+    /// The graph of one iteration.
+    ///
+    /// # Errors
+    /// No workers.
+    fn graph(&self, job: &Job) -> Result<Graph, InputError>;
+
+    /// Batches of a rank from one synchronisation to the next: τ.
+    fn period(&self) -> u32;
+
+    /// How so many learners, `each` of them on a device, keep an average model; `None` where they have none beside their own.
+    fn averaging(&self, _learners: u32, _each: u32) -> Option<Averaging> {
+        None
+    }
+}
+
+/// Makes the strategies of learners of their files, each with the name before its settings.
+macro_rules! learner_strategies {
+    ($($file:ident: $strategy:ident = $name:literal;)*) => {
+        $(
+            mod $file;
+            use $file::$strategy;
+        )*
+
+        /// A strategy whose ranks train models of their own between exchanges, with its settings.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum LearnerStrategy {
+            $(
+                #[doc = concat!("`", $name, "`.")]
+                $strategy($strategy),
+            )*
+        }
+
+        impl LearnerStrategy {
+            /// Their names.
+            const NAMES: &[&str] = &[$($name),*];
+
+            /// The strategy of a name, if there is one.
+            fn parse(name: &str, settings: &str) -> Option<Result<LearnerStrategy, String>> {
+                match name {
+                    $($name => Some($strategy::parse(settings).map(LearnerStrategy::$strategy)),)*
+                    _ => None,
+                }
+            }
+
+            fn plan(&self) -> &dyn LearnerPlan {
+                match self {
+                    $(LearnerStrategy::$strategy(plan) => plan,)*
+                }
+            }
+        }
+    };
+}
+
+// `cargo fmt` does not see these files: `bash tests/run format` does.
+learner_strategies! {
+    sma: Sma = "sma";
+    ea_sgd: EaSgd = "ea-sgd";
+    local_sgd: LocalSgd = "local-sgd";
+}
 
 /// How training is spread over ranks.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,10 +103,8 @@ pub enum Strategy {
     Ssgd,
     /// The same with the optimizer's state shared out among ranks (Rajbhandari et al. 2020 §5.1).
     Zero1,
-    /// Synchronous model averaging among learners (Koliousis et al. 2019 §3.2).
-    Sma(Sma),
-    /// Elastic averaging SGD: the same without momentum (Koliousis et al. 2019 §5.5).
-    EaSgd(EaSgd),
+    /// Learners: each rank trains a model of its own, and exchanges keep them together.
+    Learners(LearnerStrategy),
     /// Data-parallel convolutions and model-parallel dense layers (Krizhevsky 2014 §4).
     Hybrid {
         /// Which samples a pass through the dense layers takes.
@@ -70,12 +135,7 @@ impl Strategy {
             Strategy::Zero1 if workers == 1 => return Ok((ssgd::graph(job)?, None)), // one rank keeps all of it
             Strategy::Zero1 => return Ok((zero::graph(job)?, None)),
             Strategy::FirstDeviceTable => return device_table::graph(job),
-            Strategy::Sma(sma) => {
-                return Ok((learners::graph(job, &sma.averaging(job.workers, job.learners))?, None));
-            }
-            Strategy::EaSgd(ea_sgd) => {
-                return Ok((learners::graph(job, &ea_sgd.averaging(job.workers, job.learners))?, None));
-            }
+            Strategy::Learners(learners) => return Ok((learners.plan().graph(job)?, None)),
             Strategy::Hybrid { scheme, variable_batch } => {
                 let passes = scheme.passes(workers, job.batch_per_rank)?;
                 (hybrid::front(&job.model)?, passes, *variable_batch, Mesh::new(&[(Axis::Data, workers)])?)
@@ -112,7 +172,7 @@ impl Strategy {
             Strategy::Ssgd | Strategy::Zero1 | Strategy::Hybrid { .. } => AxisSet::of(&[Axis::Data]),
             Strategy::ModelParallel => AxisSet::of(&[Axis::Data, Axis::Tensor]),
             // Theirs follow from the cluster's nodes and from the learners of a device.
-            Strategy::FirstDeviceTable | Strategy::Sma(_) | Strategy::EaSgd(_) => AxisSet::default(),
+            Strategy::FirstDeviceTable | Strategy::Learners(_) => AxisSet::default(),
         }
     }
 
@@ -142,24 +202,26 @@ impl Strategy {
         Ok(())
     }
 
-    /// How it averages the models of so many learners, `each` of them on a device; `None` where all ranks train one.
+    /// How so many learners, `each` of them on a device, keep an average model; `None` where there is none.
     pub fn averaging(&self, learners: u32, each: u32) -> Option<Averaging> {
+        self.learners()?.plan().averaging(learners, each)
+    }
+
+    /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.
+    pub fn trains_apart(&self) -> bool {
+        self.learners().is_some()
+    }
+
+    fn learners(&self) -> Option<&LearnerStrategy> {
         match self {
-            Strategy::Ssgd | Strategy::Zero1 | Strategy::Hybrid { .. } => None,
-            Strategy::ModelParallel | Strategy::FirstDeviceTable => None,
-            Strategy::Sma(sma) => Some(sma.averaging(learners, each)),
-            Strategy::EaSgd(ea_sgd) => Some(ea_sgd.averaging(learners, each)),
+            Strategy::Learners(learners) => Some(learners),
+            _ => None,
         }
     }
 
     /// Batches of a rank from one synchronisation to the next: τ.
     pub fn period(&self) -> u32 {
-        match self {
-            Strategy::Ssgd | Strategy::Zero1 | Strategy::Hybrid { .. } => 1,
-            Strategy::ModelParallel | Strategy::FirstDeviceTable => 1,
-            Strategy::Sma(sma) => sma.period,
-            Strategy::EaSgd(ea_sgd) => ea_sgd.period,
-        }
+        self.learners().map_or(1, |learners| learners.plan().period())
     }
 
     /// Settings that strategies with split layers do not serve.
@@ -182,8 +244,7 @@ impl fmt::Display for Strategy {
         match self {
             Strategy::Ssgd => f.write_str("ssgd"),
             Strategy::Zero1 => f.write_str("zero-1"),
-            Strategy::Sma(sma) => sma.fmt(f),
-            Strategy::EaSgd(ea_sgd) => ea_sgd.fmt(f),
+            Strategy::Learners(learners) => learners.plan().fmt(f),
             Strategy::Hybrid { scheme, variable_batch: false } => write!(f, "hybrid:{scheme}"),
             Strategy::Hybrid { scheme, variable_batch: true } => write!(f, "hybrid:{scheme}:variable-batch"),
             Strategy::ModelParallel => f.write_str("model-parallel"),
@@ -205,12 +266,14 @@ impl FromStr for Strategy {
             "model-parallel" if settings.is_empty() => Ok(Strategy::ModelParallel),
             "first-device-table" if settings.is_empty() => Ok(Strategy::FirstDeviceTable),
             "hybrid" => hybrid::parse(settings),
-            "sma" => Sma::parse(settings).map(Strategy::Sma),
-            "ea-sgd" => EaSgd::parse(settings).map(Strategy::EaSgd),
-            _ => Err(format!(
-                "unknown strategy {text:?}; there are: ssgd, zero-1, sma, ea-sgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2, \
-                 model-parallel, first-device-table"
-            )),
+            _ => match LearnerStrategy::parse(name, settings) {
+                Some(strategy) => strategy.map(Strategy::Learners),
+                None => Err(format!(
+                    "unknown strategy {text:?}; there are: ssgd, zero-1, {}, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2, \
+                     model-parallel, first-device-table",
+                    LearnerStrategy::NAMES.join(", ")
+                )),
+            },
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use lockstep_topology::{Algorithm, Collective};
 
-use crate::{AveragingRule, AxisSet, Buffer, ByCoordinate, Copy, Pass};
+use crate::{AxisSet, Buffer, ByCoordinate, Copy, Elementwise, Pass};
 
 /// Index of a task in its role.
 pub type TaskId = usize;
@@ -116,13 +116,8 @@ pub enum Op {
         /// The axes along which ranks share the range out, a part each ([`Program::own_part`](crate::Program::own_part)).
         shared: AxisSet,
     },
-    /// One rule of model averaging on a range of the parameters.
-    Averaging {
-        /// Which.
-        rule: AveragingRule,
-        /// Elements of the parameter arena.
-        range: Range<u64>,
-    },
+    /// Arithmetic on a range of buffers, element by element.
+    Elementwise(Elementwise),
     /// Runs the next `body` tasks `count` times.
     Repeat {
         /// Repetitions; the most that there can be where each is claimed.
@@ -151,7 +146,7 @@ impl Op {
             Op::Load { .. } => "load",
             Op::Compute { phase, .. } => phase.name(),
             Op::Update { .. } => "update",
-            Op::Averaging { rule, .. } => rule.name(),
+            Op::Elementwise(of) => of.formula.name(),
             Op::Repeat { .. } => "repeat",
             Op::Exchange(_) => "exchange",
             Op::Copy(_) => "copy",
@@ -159,9 +154,9 @@ impl Op {
         }
     }
 
-    /// Whether the first repetition of an iteration leaves it out: there is no gradient to descend on yet.
+    /// Whether the first repetition of an iteration leaves it out.
     pub fn skips_first(&self) -> bool {
-        matches!(self, Op::Averaging { rule: AveragingRule::Descend, .. })
+        matches!(self, Op::Elementwise(of) if of.skips_first)
     }
 }
 

@@ -111,7 +111,7 @@ fn differences_of_devices(
 }
 
 /// The weight decay of each parameter.
-fn decays(model: &Model, optimizer: &Optimizer) -> Vec<f32> {
+pub(super) fn decays(model: &Model, optimizer: &Optimizer) -> Vec<f32> {
     let parameters = model.layers().iter().flat_map(|node| &node.parameters);
     let decay = |decays: bool| if decays || optimizer.decay_batch_norm { optimizer.weight_decay as f32 } else { 0.0 };
     parameters.flat_map(|p| std::iter::repeat_n(decay(p.decay), p.elements() as usize)).collect()

@@ -6,6 +6,7 @@
 //! distributed run to the bit.
 
 mod learners;
+mod local_sgd;
 mod split;
 
 use std::ops::Range;
@@ -68,6 +69,9 @@ pub(crate) fn train_on(
     data.check_fits(&program.model)?;
     if let Some(averaging) = &program.averaging {
         return learners::train(devices, program, averaging, (data, claims), steps, seed, optimizer);
+    }
+    if program.trains_apart() {
+        return local_sgd::train(devices, program, data, steps, seed, optimizer);
     }
     if program.sharding.is_some() {
         let message = "has layers that ranks share, whose twin computes on the CPU alone: compare with that";

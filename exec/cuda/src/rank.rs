@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use lockstep_exec::device::{Arrival, DeviceError, Place, Spot, Updated, Values};
 use lockstep_exec::transport::Port;
-use lockstep_models::{Buffer, SgdStep};
+use lockstep_models::Buffer;
 
 use self::due::{Due, bytes};
 use self::gpus::{Gpu, Lent};
@@ -280,8 +280,9 @@ impl<A: Activation> Rank<A> {
         self.spare.pop().map_or_else(|| Event::new(&self.gpu.context, false), Ok)
     }
 
-    fn mask(&self, step: &SgdStep) -> View<u32> {
-        let memory = if step.decay_batch_norm { &self.masks.all } else { &self.masks.own };
+    /// Which weights decay; `always`: all.
+    fn mask(&self, always: bool) -> View<u32> {
+        let memory = if always { &self.masks.all } else { &self.masks.own };
         View::new(memory.address(), memory.bytes() / 4)
     }
 }

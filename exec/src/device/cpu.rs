@@ -30,10 +30,10 @@
 //! assert!(losses[1] < losses[0]);
 //! ```
 
-mod averaging;
 mod chain;
 mod demand;
 mod device;
+mod formula;
 #[cfg(target_arch = "x86_64")]
 mod interleaved;
 mod layout;
@@ -64,12 +64,12 @@ mod winograd_weights;
 
 use lockstep_models::{Layer, Shape};
 
-pub use super::{ChainLayer, Draw, Loss, Mode, Slope};
+pub use super::{ChainLayer, Draw, Loss, Mode};
 pub use crate::simd::add_into;
 pub use crate::workspace::Workspace;
-pub use averaging::{average, correct, descend, move_reference};
 pub use demand::workspace_bytes;
 pub use device::Cpu;
+pub use formula::{Slice, evaluate};
 pub use loss::CrossEntropy;
 pub use threads::Threads;
 pub use update::sgd_step;

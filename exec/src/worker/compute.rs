@@ -17,7 +17,7 @@ impl Worker<'_> {
         batch: u64,
     ) -> Result<(), ExecError> {
         match &self.role.tasks[task].op {
-            Op::Averaging { rule, range } => return self.learn(*rule, range, batch),
+            Op::Elementwise(of) => return self.evaluate_formula(of, self.iteration, batch),
             Op::Copy(copies) => {
                 let own = self.transport.rank().0;
                 return Ok(self.memory.copy(copies.at(&self.setup.program.mesh, own))?);
@@ -84,7 +84,7 @@ impl Worker<'_> {
             Op::Compute { chain, phase, .. } => {
                 let program = self.setup.program;
                 let scale = 1.0 / program.gradient_samples() as f32;
-                let adds = (repetition > 0 || self.adds[task]) && program.averaging.is_none();
+                let adds = (repetition > 0 || self.adds[task]) && !program.trains_apart();
                 replica.backward(*chain, *phase, scale, adds)?;
             }
             Op::Update { range, shared } => {
@@ -100,7 +100,7 @@ impl Worker<'_> {
                 let own = program.own_part(range, *shared, self.transport.rank().0);
                 replica.update(own.start as usize..own.end as usize, &SgdStep { gradient, keep, ..step })?;
             }
-            Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Averaging { .. } | Op::Callback { .. } => {
+            Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Elementwise(_) | Op::Callback { .. } => {
                 unreachable!("not a task that the replica does")
             }
         }

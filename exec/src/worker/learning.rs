@@ -1,8 +1,6 @@
-//! What only learners do: they claim batches, follow the rules of model averaging, and synchronise beside the compute stream.
+//! What only learners do: they claim batches, evaluate formulas on their buffers, and synchronise beside the compute stream.
 
-use std::ops::Range;
-
-use lockstep_models::{AveragingRule, Buffer, Op, TaskId};
+use lockstep_models::{Buffer, Elementwise, Op, StepNumbers, TaskId};
 
 use super::{Setup, Worker};
 use crate::device::Step;
@@ -47,7 +45,11 @@ impl Worker<'_> {
             }
             let (ready, start) = (self.ready(task), self.now());
             let record = self.flight.begin(task, iteration, start);
-            self.average(task, iteration)?;
+            let role = self.role;
+            let Op::Elementwise(of) = &role.tasks[task].op else {
+                unreachable!("check: the synchronisation stream has elementwise tasks alone");
+            };
+            self.evaluate_formula(of, iteration, self.setup.first + u64::from(iteration))?;
             let end = self.note_span(task, (iteration, 0), ready, start, record);
             (self.done[task], self.ended[task]) = (iteration + 1, end);
             self.beside.step();
@@ -56,39 +58,13 @@ impl Worker<'_> {
         Ok(moved)
     }
 
-    /// Does what the rule of a task of the synchronisation stream says.
-    fn average(&mut self, task: TaskId, iteration: u32) -> Result<(), ExecError> {
-        let (Op::Averaging { rule, range }, Some(averaging)) =
-            (&self.role.tasks[task].op, self.setup.program.averaging)
-        else {
-            unreachable!("check: models are averaged where there are several");
-        };
-        let range = range.start as usize..range.end as usize;
-        if let (AveragingRule::Reference, Some(alpha)) = (rule, averaging.reference_alpha) {
-            let step = Step::MoveReference { alpha: alpha as f32 };
-            return Ok(self.memory.device().step(range, &step)?);
-        }
-        let momentum = averaging.momentum.unwrap_or(self.setup.options.optimizer.momentum) as f32;
-        let momentum = (iteration != self.without_momentum).then_some(momentum);
-        Ok(self.memory.device().step(range, &Step::Average { momentum })?)
-    }
-
-    /// Does what the rule of a task of the compute stream says, in step `batch` since training began.
-    pub(super) fn learn(&mut self, rule: AveragingRule, range: &Range<u64>, batch: u64) -> Result<(), ExecError> {
-        let Setup { program, options, course, .. } = self.setup;
-        let range = range.start as usize..range.end as usize;
-        let step = options.optimizer.step(batch, course);
-        let step = match rule {
-            AveragingRule::Descend => Step::Descend(step),
-            AveragingRule::Correct => {
-                let alpha = program.averaging.map_or(0.0, |averaging| averaging.alpha as f32);
-                Step::Correct { step, alpha, consensus: self.consensus(), learned: self.learned }
-            }
-            AveragingRule::Reference | AveragingRule::Average => {
-                unreachable!("check: it stands on the synchronisation stream")
-            }
-        };
-        Ok(self.memory.device().step(range, &step)?)
+    /// Evaluates a formula on a range of buffers, in an iteration that is step `batch` since training began.
+    pub(super) fn evaluate_formula(&mut self, of: &Elementwise, iteration: u32, batch: u64) -> Result<(), ExecError> {
+        let Setup { options, course, .. } = self.setup;
+        let sgd = options.optimizer.step(batch, course);
+        let numbers = StepNumbers { sgd, learned: self.learned, moved: iteration != self.without_momentum };
+        let range = of.range.start as usize..of.range.end as usize;
+        Ok(self.memory.device().step(range, &Step::Elementwise(of.formula.bind(&numbers)))?)
     }
 
     /// The model that this learner is corrected against.

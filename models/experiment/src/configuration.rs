@@ -298,7 +298,7 @@ impl Experiment {
         let mut rates: Vec<String> = Vec::new();
         for configuration in configurations {
             let batch = configuration.job.gradient_samples();
-            let whose = if configuration.job.averaging().is_some() { "a learner's" } else { "a global" };
+            let whose = if configuration.job.strategy.trains_apart() { "a learner's" } else { "a global" };
             let rate = format!("{} at {whose} batch of {batch}", self.optimizer.target_rate(batch));
             if !rates.contains(&rate) {
                 rates.push(rate);

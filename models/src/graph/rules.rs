@@ -1,8 +1,10 @@
 //! Says which layouts of its inputs a node may take on an axis, and what its outputs then are.
 
+mod elementwise;
+
 use super::{Tensor, Work};
 use crate::layout::transition;
-use crate::{AveragingRule, Axis, AxisLayout, Dimension, Pass};
+use crate::{Axis, AxisLayout, Dimension, Pass};
 
 /// A tensor and how it lies on the axis in question.
 pub(super) type Placed = (Tensor, AxisLayout);
@@ -38,7 +40,7 @@ impl Rule<'_> {
             Work::Layer(_, pass) => layer(*pass, self.by_channel, inputs, outputs),
             // Elements do not depend on each other.
             Work::Update { .. } => [FEATURES, ELEMENTS].iter().any(|part| all(inputs, *part) && all(outputs, *part)),
-            Work::Averaging { rule, .. } => averaging(*rule, inputs, outputs),
+            Work::Elementwise { of, .. } => elementwise::allows(&of.formula, inputs, outputs),
             Work::Relayout { .. } | Work::Collective { .. } => false,
         }
     }
@@ -93,37 +95,5 @@ fn layer(pass: Pass, by_channel: bool, inputs: &[Placed], outputs: &[Placed]) ->
             (all(&data, SAMPLES) && (partial || own && all(outputs, AxisLayout::Own)))
                 || (all(&gradients, FEATURES) && all(&activations, activation) && all(outputs, FEATURES))
         }
-    }
-}
-
-/// The rules of model averaging on an axis along which models differ.
-fn averaging(rule: AveragingRule, inputs: &[Placed], outputs: &[Placed]) -> bool {
-    let each = |items: &[Placed], placement: &dyn Fn(Tensor) -> AxisLayout| {
-        items.iter().all(|(tensor, other)| *other == placement(*tensor))
-    };
-    match rule {
-        AveragingRule::Descend => [inputs, outputs].iter().all(|items| each(items, &|_| AxisLayout::Own)),
-        // Only the average model is the same for all, or the reference for a device's learners; only differences from them may
-        // be added up.
-        AveragingRule::Correct => {
-            let reference = |item: &Placed| item.0 == Tensor::Reference && item.1 == AxisLayout::Replicated;
-            let others: Vec<Placed> = inputs.iter().copied().filter(|item| !reference(item)).collect();
-            let input = |tensor| if tensor == Tensor::Average { AxisLayout::Replicated } else { AxisLayout::Own };
-            let output = |tensor| if tensor == Tensor::Difference { AxisLayout::Partial } else { AxisLayout::Own };
-            each(&others, &input) && each(outputs, &output)
-        }
-        // What a device hands on to the others is the difference of its reference, and no longer those of its learners.
-        AveragingRule::Reference => {
-            let placement = |tensor| match tensor {
-                Tensor::Average => AxisLayout::Replicated,
-                Tensor::Difference => AxisLayout::Partial,
-                _ => AxisLayout::Own,
-            };
-            let needed = [Tensor::Difference, Tensor::Average];
-            each(inputs, &placement)
-                && each(outputs, &placement)
-                && needed.iter().all(|tensor| inputs.iter().any(|(other, _)| other == tensor))
-        }
-        AveragingRule::Average => false,
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::rules::Rule;
 use super::*;
 use crate::layout::transition;
-use crate::{AxisLayout, Dimension};
+use crate::{AxisLayout, Coefficient, Dimension, Formula, Operand};
 
 const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
@@ -217,6 +217,80 @@ proptest! {
             }
         }
         prop_assert!(rules >= 30, "{rules}");
+    }
+
+    /// What a formula's layouts allow, ranks compute: what is replicated is the same on all, and the parts of a sum of parts add
+    /// up to the formula of their sums.
+    #[test]
+    fn allowed_formulas_keep_layouts(
+        terms in proptest::collection::vec((0..4usize, proptest::option::of(0..4usize), -3..4i64, 0..4usize), 1..6),
+        layouts in proptest::collection::vec(0..3usize, 8),
+        values in proptest::collection::vec(-9..9i64, 12),
+    ) {
+        const OPERANDS: [Operand; 4] = [
+            Operand::Buffer(Buffer::Parameters),
+            Operand::Buffer(Buffer::Gradients),
+            Operand::Buffer(Averaging::DIFFERENCES),
+            Operand::Local(0),
+        ];
+        const TENSORS: [Tensor; 3] = [Tensor::Weight, Tensor::WeightGradient, Tensor::Difference];
+        let layout = |at: usize| [AxisLayout::Replicated, AxisLayout::Own, AxisLayout::Partial][layouts[at]];
+        // The intermediate result has a value before it is read.
+        let formula = Formula::new("any").scale(OPERANDS[3], Coefficient::ONE, OPERANDS[0]);
+        let formula = terms.iter().fold(formula, |formula, (to, plus, factor, times)| {
+            let (to, times, factor) = (OPERANDS[*to], OPERANDS[*times], Coefficient::Constant(*factor as f64));
+            match plus {
+                Some(plus) => formula.add(to, OPERANDS[*plus], factor, times),
+                None => formula.scale(to, factor, times),
+            }
+        });
+        let computed = |mut operands: [i64; 4]| {
+            operands[3] = operands[0];
+            for (to, plus, factor, times) in &terms {
+                operands[*to] = plus.map_or(0, |plus| operands[plus]) + factor * operands[*times];
+            }
+            operands
+        };
+        let read = |at: &usize| matches!(OPERANDS[*at], Operand::Buffer(buffer) if formula.reads(buffer));
+        let inputs: Vec<_> = (0..3).filter(read).map(|at| (TENSORS[at], layout(at))).collect();
+        let of = Elementwise { formula: formula.clone(), range: 0..1, skips_first: false };
+        let work = Work::Elementwise { of, stream: Stream::Compute };
+        let rule = Rule { work: &work, axis: Axis::Data, by_channel: false };
+        let on_rank = |rank: usize| -> [i64; 4] {
+            std::array::from_fn(|at| values[if at < 3 && layout(at) == AxisLayout::Replicated { at } else { 4 * rank + at }])
+        };
+        let ranks = [0, 1, 2].map(|rank| computed(on_rank(rank)));
+        let sums = computed(std::array::from_fn(|at| (0..3).map(|rank| on_rank(rank)[at]).sum()));
+        for at in (0..3).filter(|at| matches!(OPERANDS[*at], Operand::Buffer(buffer) if formula.writes(buffer))) {
+            let partial = |placed: &(Tensor, AxisLayout)| placed.1 == AxisLayout::Partial;
+            if rule.allows(&inputs, &[(TENSORS[at], AxisLayout::Replicated)]) {
+                prop_assert!(ranks.iter().all(|rank| rank[at] == ranks[0][at]), "{formula:?} of {inputs:?}");
+            }
+            if inputs.iter().all(partial) && rule.allows(&inputs, &[(TENSORS[at], AxisLayout::Partial)]) {
+                prop_assert_eq!(ranks.iter().map(|rank| rank[at]).sum::<i64>(), sums[at]);
+            }
+        }
+    }
+
+    /// Only a difference of models may be added up, and only a sum may move what all share.
+    #[test]
+    fn models_are_not_added_up_unawares(alpha in 0.0..1.0f64) {
+        let [w, c, z] = [Buffer::Parameters, Averaging::DIFFERENCES, Averaging::AVERAGE].map(Operand::Buffer);
+        let differ = Formula::new("differ").subtract(c, w, Coefficient::Constant(alpha), z);
+        let moves = Formula::new("move").add(z, z, Coefficient::ONE, c);
+        let allows = |formula: &Formula, inputs: &[(Tensor, AxisLayout)], output| {
+            let of = Elementwise { formula: formula.clone(), range: 0..1, skips_first: false };
+            let work = Work::Elementwise { of, stream: Stream::Compute };
+            Rule { work: &work, axis: Axis::Learner, by_channel: false }.allows(inputs, &[output])
+        };
+        let (own, partial, same) = (AxisLayout::Own, AxisLayout::Partial, AxisLayout::Replicated);
+        let from = |w, z| [(Tensor::Weight, w), (Tensor::Average, z)];
+        prop_assert!(allows(&differ, &from(own, same), (Tensor::Difference, partial)));
+        prop_assert!(!allows(&differ, &from(own, same), (Tensor::Difference, same)));
+        prop_assert!(!allows(&differ, &from(same, same), (Tensor::Difference, partial)), "each rank would count it");
+        prop_assert!(!allows(&differ, &from(partial, same), (Tensor::Difference, partial)), "each would count z");
+        prop_assert!(allows(&moves, &[(Tensor::Difference, same)], (Tensor::Average, same)));
+        prop_assert!(!allows(&moves, &[(Tensor::Difference, partial)], (Tensor::Average, same)), "it must be summed");
     }
 
     /// What a transition's collective does to parts leaves the tensor that they make.

@@ -2,7 +2,7 @@
 
 use lockstep_topology::{Algorithm, Collective};
 
-use crate::{AveragingRule, Axis, AxisSet, Exchange, Op, RankRange, Role};
+use crate::{Averaging, Axis, AxisSet, Exchange, Op, RankRange, Role};
 
 const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
 
@@ -25,8 +25,11 @@ pub(super) fn apart(worker: &Role, each: u32) -> Vec<Role> {
     let RankRange { first, count } = worker.ranks;
     let mut on_first = worker.tasks.clone();
     for task in &mut on_first {
-        if let Op::Averaging { rule: AveragingRule::Reference, range } = &mut task.op {
-            range.end = range.start;
+        if let Op::Elementwise(of) = &mut task.op {
+            if of.formula.writes(Averaging::REFERENCE) {
+                of.range.end = of.range.start;
+            }
+            of.formula = of.formula.replacing(Averaging::REFERENCE, Averaging::AVERAGE);
         }
     }
     let role = |name: &str, ranks, tasks| Role { name: name.to_owned(), ranks, tasks };

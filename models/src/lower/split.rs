@@ -204,7 +204,7 @@ impl Rank<'_> {
                 (Some(Gather::Scores), _) => self.take_own_scores(layer, pass),
                 (Some(Gather::Node) | None, _) => unreachable!("tables of nodes are lowered apart"),
             },
-            Work::Averaging { .. } => unreachable!("learners have whole models"),
+            Work::Elementwise { .. } => unreachable!("learners have whole models"),
             Work::Collective { collective, axes, range } => {
                 let jobs = self.tasks.iter().rposition(|task| matches!(task.op, Op::Callback { .. }));
                 let exchange = Exchange {

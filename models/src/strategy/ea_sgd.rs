@@ -3,9 +3,11 @@
 
 use std::fmt;
 
-use super::Sma;
+use lockstep_topology::InputError;
+
 use super::settings::Settings;
-use crate::{Assignment, Averaging};
+use super::{LearnerPlan, Sma};
+use crate::{Assignment, Averaging, Graph, Job};
 
 /// The settings of EA-SGD: `ea-sgd`, `ea-sgd:tau=4:alpha=0.1:first-come`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,17 +27,30 @@ impl Default for EaSgd {
 }
 
 impl EaSgd {
-    /// What follows the colon of `ea-sgd:…`.
-    pub(super) fn parse(settings: &str) -> Result<EaSgd, String> {
+    /// SMA without momentum.
+    fn sma(&self) -> Sma {
+        let EaSgd { period, alpha, assignment } = *self;
+        Sma { momentum: Some(0.0), period, alpha, assignment, reference_models: false }
+    }
+}
+
+impl LearnerPlan for EaSgd {
+    fn parse(settings: &str) -> Result<EaSgd, String> {
         let settings = Settings::parse(settings, &["tau", "alpha"])?;
         let (period, alpha) = (settings.count("tau")?.unwrap_or(1), settings.alpha()?);
         Ok(EaSgd { period, alpha, assignment: settings.assignment()? })
     }
 
-    /// Its numbers among so many learners.
-    pub(super) fn averaging(&self, learners: u32, each: u32) -> Averaging {
-        let EaSgd { period, alpha, assignment } = *self;
-        Sma { momentum: Some(0.0), period, alpha, assignment, reference_models: false }.averaging(learners, each)
+    fn graph(&self, job: &Job) -> Result<Graph, InputError> {
+        self.sma().graph(job)
+    }
+
+    fn period(&self) -> u32 {
+        self.period
+    }
+
+    fn averaging(&self, learners: u32, each: u32) -> Option<Averaging> {
+        self.sma().averaging(learners, each)
     }
 }
 

@@ -137,7 +137,7 @@ impl Job {
     /// Samples that a gradient is the mean over, and that the rate may follow: all of a step, but for learners, who take each
     /// batch for themselves.
     pub fn gradient_samples(&self) -> u64 {
-        if self.averaging().is_some() { u64::from(self.batch_per_rank) } else { self.global_batch() }
+        if self.strategy.trains_apart() { u64::from(self.batch_per_rank) } else { self.global_batch() }
     }
 
     /// Whether learners ask for their batches.
@@ -170,7 +170,7 @@ impl Job {
 
     /// Samples that ranks hold in parts are drawn by each from its own.
     pub(crate) fn check_partition(&self, program: &Program) -> Result<(), InputError> {
-        if program.partition.is_some() && (program.sharding.is_some() || program.averaging.is_some()) {
+        if program.partition.is_some() && (program.sharding.is_some() || self.strategy.trains_apart()) {
             let message = format!("serves ssgd alone, and not {}: take one-shuffle or per-node", self.strategy);
             return Err(InputError::flag("sampling", self.sampling.to_string(), message));
         }
@@ -180,7 +180,7 @@ impl Job {
     /// Settings that learners have no use for.
     pub(crate) fn check_learners(&self) -> Result<(), InputError> {
         let refused = |key, value: String, message: &str| Err(InputError::flag(key, value, message));
-        if self.averaging().is_none() {
+        if !self.strategy.trains_apart() {
             return Ok(());
         }
         if self.accumulate > 1 {

@@ -12,11 +12,58 @@ use lockstep_topology::{Collective, InputError};
 use super::buckets::cuts;
 use super::data_parallel::passes;
 use crate::graph::{Scope, Tensor, Work};
-use crate::{Averaging, AveragingRule, Axis, AxisLayout, AxisSet, Dimension, Graph, Job, LayerId, Layout, Mesh};
+use crate::{
+    Averaging, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, LayerId,
+    Layout, Mesh, Operand, Stream,
+};
 
 /// Learners, all of them or those of a device, and devices.
 const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
 const DEVICES: AxisSet = AxisSet::of(&[Axis::Device]);
+
+/// w and g of a learner, c or its sums, z, z_prev, r, and an intermediate result.
+const W: Operand = Operand::Buffer(Buffer::Parameters);
+const G: Operand = Operand::Buffer(Buffer::Gradients);
+const C: Operand = Operand::Buffer(Averaging::DIFFERENCES);
+const Z: Operand = Operand::Buffer(Averaging::AVERAGE);
+const Z_PREV: Operand = Operand::Buffer(Averaging::PREVIOUS);
+const R: Operand = Operand::Buffer(Averaging::REFERENCE);
+const T: Operand = Operand::Local(0);
+
+/// A learner's step between two synchronisations: `w ← w − γ·(g + λ·w)`.
+pub(super) fn descend() -> Formula {
+    Formula::new("descend").add(T, G, Coefficient::WeightDecay, W).subtract(W, W, Coefficient::Rate, T)
+}
+
+/// Local synchronisation with the last step: `c ← α·(w − z)`, `w ← (w − γ·(g + λ·w)) − c`, all from the old w. `towards` is z, or
+/// the reference model in its place.
+fn correct(alpha: f64, towards: Operand) -> Formula {
+    Formula::new("correct")
+        .subtract(C, W, Coefficient::ONE, towards)
+        .scale(C, Coefficient::Constant(alpha), C)
+        .add(T, G, Coefficient::WeightDecay, W)
+        .subtract(W, W, Coefficient::Rate, T)
+        .subtract(W, W, Coefficient::ONE, C)
+}
+
+/// A reference model moves, once the differences of its device are summed to s: `C ← α'·(r − z)`, `r ← (r + s) − C`. C takes the
+/// place of s.
+fn reference(alpha: f64) -> Formula {
+    Formula::new("reference")
+        .subtract(T, R, Coefficient::ONE, Z)
+        .add(R, R, Coefficient::ONE, C)
+        .scale(C, Coefficient::Constant(alpha), T)
+        .subtract(R, R, Coefficient::ONE, C)
+}
+
+/// Global synchronisation, once the differences are summed: `z ← (z + Σc) + μ·(z − z_prev)`, `z_prev ← z`, both from the old z.
+fn average(momentum: Option<f64>) -> Formula {
+    Formula::new("average")
+        .subtract(T, Z, Coefficient::ONE, Z_PREV)
+        .scale(Z_PREV, Coefficient::ONE, Z)
+        .add(Z, Z, Coefficient::ONE, C)
+        .add(Z, Z, Coefficient::Momentum(momentum), T)
+}
 
 /// The graph of one iteration.
 ///
@@ -25,15 +72,22 @@ const DEVICES: AxisSet = AxisSet::of(&[Axis::Device]);
 pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputError> {
     let model = &job.model;
     let two_levels = averaging.reference_alpha.is_some();
+    // What a learner is held against; the first device's reference is the average model.
+    let consensus = if two_levels { R } else { Z };
     let each = if two_levels { job.learners } else { job.workers };
     let devices = two_levels.then_some((Axis::Device, job.workers / each));
     let mesh: Vec<(Axis, u32)> = devices.into_iter().chain([(Axis::Learner, each)]).collect();
     let mut graph = Graph::new(model, Mesh::new(&mesh)?);
-    let averages = |rule, range| Work::Averaging { rule, range };
+    let on = |stream, formula, range, skips_first| Work::Elementwise {
+        of: Elementwise { formula, range, skips_first },
+        stream,
+    };
+    let on_learner = |formula, range| on(Stream::Compute, formula, range, false);
+    let beside = |formula, range| on(Stream::Synchronisation, formula, range, false);
     // A gradient is applied when the next repetition begins; the last one's is, with the correction, behind the repetitions.
     let several = averaging.repetitions(job.workers) > 1;
     let whole = 0..model.parameter_elements();
-    let descend = several.then(|| graph.node(averages(AveragingRule::Descend, whole), Scope::MicroBatch));
+    let descend = several.then(|| graph.node(on(Stream::Compute, descend(), whole, true), Scope::MicroBatch));
     let axes = if two_levels { DEVICES.or(LEARNERS) } else { LEARNERS };
     let [own, partial] = [AxisLayout::Own, AxisLayout::Partial].map(|layout| Layout::new(axes, layout));
     let passes = passes(&mut graph, model, Layout::new(axes, AxisLayout::Split(Dimension::Sample)));
@@ -48,7 +102,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
         }
     }
     for cut in cuts(model, job.bucket) {
-        let correct = graph.node(averages(AveragingRule::Correct, cut.range.clone()), Scope::Step);
+        let correct = graph.node(on_learner(correct(averaging.alpha, consensus), cut.range.clone()), Scope::Step);
         for id in &cut.layers {
             if let Some(weight) = passes.weight[id.index()] {
                 graph.edge(weight, correct, Tensor::WeightGradient, own);
@@ -61,9 +115,9 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
             let (collective, axes, range) = (Collective::AllReduce, axes, range());
             graph.node(Work::Collective { collective, axes, range }, Scope::Step)
         };
-        let (reduce, reference) = if two_levels {
+        let (reduce, reference) = if let Some(alpha) = averaging.reference_alpha {
             let on_device = sum(&mut graph, LEARNERS);
-            let reference = graph.node(averages(AveragingRule::Reference, range()), Scope::Step);
+            let reference = graph.node(beside(reference(alpha), range()), Scope::Step);
             let reduce = sum(&mut graph, DEVICES);
             graph.edge(correct, on_device, Tensor::Difference, partial);
             graph.edge(on_device, reference, Tensor::Difference, Layout::new(DEVICES, AxisLayout::Partial));
@@ -75,7 +129,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
             graph.edge(correct, reduce, Tensor::Difference, partial);
             (reduce, None)
         };
-        let average = graph.node(averages(AveragingRule::Average, range()), Scope::Step);
+        let average = graph.node(beside(average(averaging.momentum), range()), Scope::Step);
         graph.edge(reduce, average, Tensor::Difference, Layout::REPLICATED);
         // The first device's reference is the average model; others' differences are from it.
         for reader in [Some(correct), reference].into_iter().flatten() {
@@ -83,4 +137,16 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
         }
     }
     Ok(graph)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// w, g and w; w, z, g, then w and c; r, s, z, then r and C; z, Σc, z_prev, then z and z_prev.
+    #[test]
+    fn elements_that_formulas_move() {
+        let formulas = [descend(), correct(0.5, Z), correct(0.5, R), reference(0.5), average(None)];
+        assert_eq!(formulas.map(|formula| formula.accesses()), [3, 5, 5, 5, 5]);
+    }
 }

@@ -3,8 +3,11 @@
 
 use std::fmt;
 
+use lockstep_topology::InputError;
+
 use super::settings::Settings;
-use crate::{Assignment, Averaging};
+use super::{LearnerPlan, learners};
+use crate::{Assignment, Averaging, Graph, Job};
 
 /// The settings of SMA: `sma`, `sma:momentum=0.9:tau=2:alpha=0.25:first-come`, `sma:reference-models`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,9 +31,8 @@ impl Default for Sma {
     }
 }
 
-impl Sma {
-    /// What follows the colon of `sma:…`.
-    pub(super) fn parse(settings: &str) -> Result<Sma, String> {
+impl LearnerPlan for Sma {
+    fn parse(settings: &str) -> Result<Sma, String> {
         let settings = Settings::parse(settings, &["momentum", "tau", "alpha", "reference-models"])?;
         let sma = Sma {
             momentum: settings.number("momentum", 0.0..1.0)?,
@@ -42,8 +44,22 @@ impl Sma {
         Ok(sma)
     }
 
+    fn graph(&self, job: &Job) -> Result<Graph, InputError> {
+        learners::graph(job, &self.numbers(job.workers, job.learners))
+    }
+
+    fn period(&self) -> u32 {
+        self.period
+    }
+
+    fn averaging(&self, learners: u32, each: u32) -> Option<Averaging> {
+        Some(self.numbers(learners, each))
+    }
+}
+
+impl Sma {
     /// Its numbers among so many learners, `each` of them on a device.
-    pub(super) fn averaging(&self, learners: u32, each: u32) -> Averaging {
+    pub(super) fn numbers(&self, learners: u32, each: u32) -> Averaging {
         let alpha = |among: u32| self.alpha.unwrap_or(1.0 / f64::from(among.max(1)));
         let Sma { momentum, period, assignment, .. } = *self;
         let one_level = Averaging { alpha: alpha(learners), momentum, period, assignment, reference_alpha: None };

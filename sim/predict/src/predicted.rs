@@ -85,5 +85,5 @@ pub(crate) fn failure(error: SimError, experiment: &Experiment) -> Failure {
 
 /// What SGD keeps for each parameter: its velocity, where there is momentum; learners have none of their own.
 pub(crate) fn optimizer_elements(experiment: &Experiment) -> u64 {
-    u64::from(experiment.optimizer.momentum != 0.0 && experiment.strategy.averaging(1, 1).is_none())
+    u64::from(experiment.optimizer.momentum != 0.0 && !experiment.strategy.trains_apart())
 }

@@ -1,4 +1,4 @@
-// Steps on parameters that lie in one piece: momentum SGD, and the rules of model averaging (Koliousis et al. 2019, Algorithm 1).
+// Steps on parameters that lie in one piece: momentum SGD, and formulas on any buffers, element by element.
 // One launch does a whole range, whatever layers it has in it: a bit for each parameter says whether its weight decays.
 
 // The λ of a group's elements; `first` is the number of element 0 among the mask's bits.
@@ -39,77 +39,56 @@ KERNEL(sgd_step)(
     }, weights, velocity, gradient);
 }
 
-// A learner's step between two synchronisations: w ← w − γ·(g + λ·w).
-KERNEL(descend)(
-    float* weights, const float* gradient, const u32* mask, u64 first, u64 elements, float rate, float weight_decay) {
-    each_group(elements, [&](const Group& group) {
-        float w[4], g[4], decays[4];
-        load(weights, group, w);
-        load(gradient, group, g);
-        decays_of(mask, first, group, weight_decay, decays);
+// A formula as models::BoundFormula has it: its buffers are the first operands, intermediate results the others. A term is
+// to | plus << 4 | times << 8 | decays << 12, with NONE for a plus that is not there.
+constexpr u32 BUFFERS = 4, OPERANDS = 8, NONE = 15;
+
+struct Terms {
+    u32 count, read, written;
+    u32 codes[8];
+    float factors[8];
+};
+
+// The operand of this number; all are in registers, so that one of them is chosen and none is addressed.
+__device__ inline void pick(const float (&operands)[OPERANDS][4], u32 number, float (&into)[4]) {
 #pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) w[lane] = w[lane] - rate * (g[lane] + decays[lane] * w[lane]);
-        store(weights, group, w);
-    }, weights, gradient);
+    for (u32 each = 0; each < OPERANDS; ++each) {
+#pragma unroll
+        for (u32 lane = 0; lane < 4; ++lane) into[lane] = each == number ? operands[each][lane] : into[lane];
+    }
 }
 
-// Local synchronisation: c ← α·(w − z), w ← (w − γ·(g + λ·w)) − c, all from the old w; with null gradients w ← w − c.
-KERNEL(correct)(
-    float* weights, const float* gradient, const float* average, float* difference, const u32* mask, u64 first,
-    u64 elements, float rate, float weight_decay, float alpha) {
+// One multiply-add after the other: to ← plus + factor·times, rounded twice, or the product alone; `mask` may be null where
+// weight decay is in none.
+KERNEL(evaluate_formula)(
+    float* a, float* b, float* c, float* d, const u32* mask, u64 first, u64 elements, Terms terms) {
     each_group(elements, [&](const Group& group) {
-        float w[4], g[4], z[4], c[4], decays[4];
-        load(weights, group, w);
-        load(average, group, z);
-        if (gradient) {
-            load(gradient, group, g);
-            decays_of(mask, first, group, weight_decay, decays);
+        float* const buffers[BUFFERS] = {a, b, c, d};
+        float operands[OPERANDS][4] = {}, decays[4] = {};
+#pragma unroll
+        for (u32 each = 0; each < BUFFERS; ++each) {
+            if (terms.read >> each & 1) load(buffers[each], group, operands[each]);
+        }
+        if (mask) decays_of(mask, first, group, 1.0f, decays);
+        for (u32 term = 0; term < terms.count; ++term) {
+            const u32 code = terms.codes[term], to = code & 15, plus = code >> 4 & 15;
+            float added[4] = {}, times[4] = {};
+            pick(operands, plus, added);
+            pick(operands, code >> 8 & 15, times);
+#pragma unroll
+            for (u32 lane = 0; lane < 4; ++lane) {
+                const bool spared = (code >> 12 & 1) && decays[lane] == 0.0f;
+                const float product = (spared ? 0.0f : terms.factors[term]) * times[lane];
+                const float value = plus == NONE ? product : added[lane] + product;
+#pragma unroll
+                for (u32 each = 0; each < OPERANDS; ++each) {
+                    operands[each][lane] = each == to ? value : operands[each][lane];
+                }
+            }
         }
 #pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) {
-            c[lane] = alpha * (w[lane] - z[lane]);
-            if (gradient) w[lane] = w[lane] - rate * (g[lane] + decays[lane] * w[lane]);
-            w[lane] = w[lane] - c[lane];
+        for (u32 each = 0; each < BUFFERS; ++each) {
+            if (terms.written >> each & 1) store(buffers[each], group, operands[each]);
         }
-        store(difference, group, c);
-        store(weights, group, w);
-    }, weights, gradient, average, difference);
-}
-
-// A reference model moves: C ← α'·(r − z), r ← (r + s) − C, all from the old r; `difference` holds s before and C afterwards.
-KERNEL(move_reference)(
-    float* reference, const float* average, float* difference, u64 elements, float alpha) {
-    each_group(elements, [&](const Group& group) {
-        float r[4], z[4], c[4];
-        load(reference, group, r);
-        load(average, group, z);
-        load(difference, group, c);
-#pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) {
-            const float own = alpha * (r[lane] - z[lane]);
-            r[lane] = (r[lane] + c[lane]) - own;
-            c[lane] = own;
-        }
-        store(reference, group, r);
-        store(difference, group, c);
-    }, reference, average, difference);
-}
-
-// Global synchronisation: z ← (z + Σc) + μ·(z − z_prev), z_prev ← z as it was; `plain`: z ← z + Σc, for EA-SGD.
-KERNEL(move_average)(
-    float* average, const float* sum, float* previous, u64 elements, float momentum, bool plain) {
-    each_group(elements, [&](const Group& group) {
-        float z[4], c[4], before[4];
-        load(average, group, z);
-        load(sum, group, c);
-        load(previous, group, before);
-#pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) {
-            const float old = z[lane], moved = old + c[lane];
-            z[lane] = plain ? moved : moved + momentum * (old - before[lane]);
-            before[lane] = old;
-        }
-        store(average, group, z);
-        store(previous, group, before);
-    }, average, sum, previous);
+    }, a, b, c, d);
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Place, Spot, Step};
-use lockstep_models::Copy;
+use lockstep_models::{BoundBuffer, Buffer, Copy};
 
 use super::lanes::Lane;
 use super::numbers::numbers;
@@ -130,20 +130,24 @@ impl<A: Activation> Compute for Rank<A> {
     }
 
     fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
-        let lane = match step {
-            Step::Sgd(_) | Step::Descend(_) | Step::Correct { .. } => Lane::Compute,
-            Step::MoveReference { .. } | Step::Average { .. } => Lane::Average,
+        let buffers = match step {
+            Step::Sgd(_) => &[][..],
+            Step::Elementwise(formula) => &formula.buffers,
         };
+        let shared = |of: &BoundBuffer| matches!(of.buffer, Buffer::Declared(_));
+        // What touches nothing that passes use runs beside them.
+        let beside = !buffers.is_empty() && buffers.iter().all(shared);
+        let lane = if beside { Lane::Average } else { Lane::Compute };
         let command = self.move_of(range, step);
         self.flush()?;
         match lane {
             // A learner's own step needs nothing that others have sent.
-            Lane::Compute if matches!(step, Step::Descend(_)) => {}
+            Lane::Compute if self.averages && !buffers.iter().any(shared) => {}
             Lane::Compute => self.lanes.order(lane, &[Lane::In, Lane::Average])?,
             _ => self.lanes.order(lane, &[Lane::In])?,
         }
         self.play(lane, &[command])?;
-        if matches!(step, Step::Correct { .. }) {
+        if !beside && buffers.iter().any(|of| of.written && shared(of)) {
             // A single learner's average model has no exchange to wait for.
             self.lanes.order(Lane::Average, &[Lane::Compute])?;
         }

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use lockstep_exec::device::Step;
-use lockstep_models::{Averaging, Buffer, Copy, SgdStep};
+use lockstep_models::{BoundBuffer, Buffer, Copy, SgdStep};
 
 use super::Rank;
 use crate::kernel::Launch;
-use crate::table::{Average, Correct, Descend, MoveReference, MoveRows, SgdUpdate};
+use crate::table::{EvaluateFormula, FormulaBuffer, FormulaTerms, MoveRows, SgdUpdate};
 use crate::{Activation, Command, View, ViewMut};
 
 impl<A: Activation> Rank<A> {
@@ -16,11 +16,11 @@ impl<A: Activation> Rank<A> {
         let write = |buffer| self.held(buffer).view_mut(&range);
         let read = |buffer| self.held(buffer).view(&range);
         let (first, elements) = (range.start as u64, range.len() as u64);
-        let call = match *step {
+        let call = match step {
             Step::Sgd(step) => {
-                let SgdStep { rate, gradient: part, keep, momentum, absorbed, nesterov, weight_decay, .. } = step;
+                let SgdStep { rate, gradient: part, keep, momentum, absorbed, nesterov, weight_decay, .. } = *step;
                 let (weights, gradient) = (write(Buffer::Parameters), read(Buffer::Gradients));
-                let (velocity, mask) = (self.velocity.view_mut(&self.updated.place(&range)), self.mask(&step));
+                let (velocity, mask) = (self.velocity.view_mut(&self.updated.place(&range)), self.mask(step.decay_batch_norm));
                 SgdUpdate {
                     weights,
                     velocity,
@@ -38,30 +38,15 @@ impl<A: Activation> Rank<A> {
                 }
                 .call()
             }
-            Step::Descend(step) => {
-                let SgdStep { rate, weight_decay, .. } = step;
-                let (weights, gradient) = (write(Buffer::Parameters), read(Buffer::Gradients));
-                let mask = self.mask(&step);
-                Descend { weights, gradient, mask, first, elements, rate, weight_decay }.call()
-            }
-            Step::Correct { step, alpha, consensus, learned } => {
-                let SgdStep { rate, weight_decay, .. } = step;
-                let gradient = learned.then(|| read(Buffer::Gradients));
-                let (weights, average) = (write(Buffer::Parameters), read(consensus));
-                let (difference, mask) = (write(Averaging::DIFFERENCES), self.mask(&step));
-                Correct { weights, gradient, average, difference, mask, first, elements, rate, weight_decay, alpha }
-                    .call()
-            }
-            Step::MoveReference { alpha } => {
-                let (reference, average) = (write(Averaging::REFERENCE), read(Averaging::AVERAGE));
-                let difference = write(Averaging::DIFFERENCES);
-                MoveReference { reference, average, difference, elements, alpha }.call()
-            }
-            Step::Average { momentum } => {
-                let (average, previous) = (write(Averaging::AVERAGE), write(Averaging::PREVIOUS));
-                let sum = read(Averaging::DIFFERENCES);
-                let (plain, momentum) = (momentum.is_none(), momentum.unwrap_or(0.0));
-                Average { average, sum, previous, elements, momentum, plain }.call()
+            Step::Elementwise(formula) => {
+                let operand = |index: usize| {
+                    let BoundBuffer { buffer, written, .. } = formula.buffers.get(index).copied()?;
+                    Some(FormulaBuffer { values: write(buffer), written })
+                };
+                let Some(a) = operand(0) else { unreachable!("a formula has a buffer") };
+                let (b, c, d) = (operand(1), operand(2), operand(3));
+                let mask = formula.decays().then(|| self.mask(formula.decay_batch_norm));
+                EvaluateFormula { a, b, c, d, mask, first, elements, terms: FormulaTerms::of(formula) }.call()
             }
         };
         Command::Launch(call)

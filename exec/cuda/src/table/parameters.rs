@@ -3,9 +3,69 @@
 //! `mask` has a bit for each parameter of the model, 32 to a word from the lowest bit on: whether its weight decays. `first` is
 //! the number of a range's first parameter.
 
+use lockstep_models::{BoundFormula, BoundTerm, Formula};
+
 use super::{BUFFERS, OPTIMIZER};
+use crate::argument::{Argument, ToArgument};
 use crate::kernel::kernels;
 use crate::{Geometry, View, ViewMut};
+
+/// A range of a formula's buffer; the formula says whether it is written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FormulaBuffer {
+    /// Where it lies.
+    pub values: ViewMut<f32>,
+    /// Whether it is written.
+    pub written: bool,
+}
+
+impl ToArgument for FormulaBuffer {
+    const TYPE: &'static str = <ViewMut<f32> as ToArgument>::TYPE;
+
+    fn argument(&self, name: &'static str, extent: u64) -> Argument {
+        if self.written { self.values.argument(name, extent) } else { self.values.view().argument(name, extent) }
+    }
+}
+
+/// The multiply-adds of a formula, as the kernel takes them by value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FormulaTerms {
+    count: u32,
+    read: u32,
+    written: u32,
+    codes: [u32; Formula::MOST_TERMS],
+    factors: [f32; Formula::MOST_TERMS],
+}
+
+impl FormulaTerms {
+    /// Those of `formula`.
+    pub fn of(formula: &BoundFormula) -> FormulaTerms {
+        let bits = |set: Vec<bool>| set.iter().rev().fold(0, |bits, set| bits << 1 | u32::from(*set));
+        let (mut codes, mut factors) = ([0; Formula::MOST_TERMS], [0.0; Formula::MOST_TERMS]);
+        for (at, BoundTerm { to, plus, factor, decays, times }) in formula.terms.iter().enumerate() {
+            let plus = plus.map_or(15, |plus| plus as u32);
+            codes[at] = *to as u32 | plus << 4 | (*times as u32) << 8 | u32::from(*decays) << 12;
+            factors[at] = *factor;
+        }
+        FormulaTerms {
+            count: formula.terms.len() as u32,
+            read: bits(formula.buffers.iter().map(|of| of.read).collect()),
+            written: bits(formula.buffers.iter().map(|of| of.written).collect()),
+            codes,
+            factors,
+        }
+    }
+}
+
+impl ToArgument for FormulaTerms {
+    const TYPE: &'static str = "Terms";
+
+    fn argument(&self, name: &'static str, _: u64) -> Argument {
+        let words = [self.count, self.read, self.written].into_iter().chain(self.codes);
+        let words = words.chain(self.factors.map(f32::to_bits));
+        Argument { name, value: words.flat_map(u32::to_le_bytes).collect(), tensor: None }
+    }
+}
 
 kernels! {
     /// A step of momentum SGD on a range.
@@ -25,48 +85,16 @@ kernels! {
         nesterov: bool,
     }
 
-    /// A learner's step down its gradient.
-    Descend = OPTIMIZER::descend on Geometry::groups(elements); {
-        weights: ViewMut<f32>[elements],
-        gradient: View<f32>[elements],
-        mask: View<u32>[(first + elements).div_ceil(32)],
+    /// A formula on ranges of its buffers; `mask` where weight decay is in it.
+    EvaluateFormula = OPTIMIZER::evaluate_formula on Geometry::groups(elements); {
+        a: FormulaBuffer[elements],
+        b: Option<FormulaBuffer>[elements],
+        c: Option<FormulaBuffer>[elements],
+        d: Option<FormulaBuffer>[elements],
+        mask: Option<View<u32>>[(first + elements).div_ceil(32)],
         first: u64,
         elements: u64,
-        rate: f32,
-        weight_decay: f32,
-    }
-
-    /// A learner's last step of an iteration and its correction towards the average model.
-    Correct = OPTIMIZER::correct on Geometry::groups(elements); {
-        weights: ViewMut<f32>[elements],
-        gradient: Option<View<f32>>[elements],
-        average: View<f32>[elements],
-        difference: ViewMut<f32>[elements],
-        mask: View<u32>[(first + elements).div_ceil(32)],
-        first: u64,
-        elements: u64,
-        rate: f32,
-        weight_decay: f32,
-        alpha: f32,
-    }
-
-    /// A reference model moves by its learners' differences, in whose place its own comes.
-    MoveReference = OPTIMIZER::move_reference on Geometry::groups(elements); {
-        reference: ViewMut<f32>[elements],
-        average: View<f32>[elements],
-        difference: ViewMut<f32>[elements],
-        elements: u64,
-        alpha: f32,
-    }
-
-    /// The average model moves by the summed differences; `plain` without momentum.
-    Average = OPTIMIZER::move_average on Geometry::groups(elements); {
-        average: ViewMut<f32>[elements],
-        sum: View<f32>[elements],
-        previous: ViewMut<f32>[elements],
-        elements: u64,
-        momentum: f32,
-        plain: bool,
+        terms: FormulaTerms,
     }
 
     /// `a ← a + b`.

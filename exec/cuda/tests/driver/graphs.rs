@@ -2,7 +2,7 @@
 
 use lockstep_cuda::driver::{Counts, DeviceMemory, Graphs, Limits};
 use lockstep_cuda::{Command, ConvolutionPass, Convolve, Launch, Multiply, Scalar, View, ViewMut, table};
-use lockstep_models::Precision;
+use lockstep_models::{Buffer, Coefficient, Formula, Operand, Precision, SgdStep, StepNumbers};
 
 use crate::bench::{Bench, pointwise};
 use crate::scene;
@@ -132,12 +132,21 @@ fn commands_that_change_are_cut_out() {
             let b = View::new(ones.address(), 8);
             Command::Launch(table::Add { a: y.view(), b, y, elements: 8, rectified: false }.call())
         };
-        let masks = bench.bytes(&[0; 4]);
         let step = |rate: f32| {
-            let (gradient, mask) = (View::new(ones.address(), 8), View::new(masks.address(), 1));
-            let weights = ViewMut::<f32>::new(moved.address(), 8);
-            let (first, elements, weight_decay) = (0, 8, 0.0);
-            let step = table::Descend { weights, gradient, mask, first, elements, rate, weight_decay };
+            let [w, g] = [Buffer::Parameters, Buffer::Gradients].map(Operand::Buffer);
+            let formula = Formula::new("step").subtract(w, w, Coefficient::Constant(rate.into()), g);
+            let numbers = StepNumbers { sgd: SgdStep::plain(0.0, 0.0), learned: true, moved: false };
+            let (weights, ones) = (ViewMut::<f32>::new(moved.address(), 8), ViewMut::new(ones.address(), 8));
+            let step = table::EvaluateFormula {
+                a: table::FormulaBuffer { values: weights, written: true },
+                b: Some(table::FormulaBuffer { values: ones, written: false }),
+                c: None,
+                d: None,
+                mask: None,
+                first: 0,
+                elements: 8,
+                terms: table::FormulaTerms::of(&formula.bind(&numbers)),
+            };
             Command::Launch(step.call())
         };
         let list = |rate| [add(&sum), add(&sum), step(rate), add(&moved), add(&moved)];

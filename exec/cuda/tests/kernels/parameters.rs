@@ -3,17 +3,16 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use lockstep_cuda::table::{Average, Correct, Descend, MoveReference, SgdUpdate};
-use lockstep_exec::device::cpu::{self, Slope};
-use lockstep_models::SgdStep;
+use lockstep_cuda::table::{EvaluateFormula, FormulaBuffer, FormulaTerms, SgdUpdate};
+use lockstep_exec::device::cpu::{self, Slice};
+use lockstep_models::{BoundBuffer, BoundFormula, BoundTerm, Buffer, Formula, SgdStep};
 use proptest::prelude::*;
 
 use crate::memory::Memory;
 use crate::twin::Twin;
 use crate::{Theme, few, property, same};
 
-pub(crate) const THEME: Theme =
-    Theme { kernels: &["correct", "descend", "move_average", "move_reference", "sgd_step"], play };
+pub(crate) const THEME: Theme = Theme { kernels: &["evaluate_formula", "sgd_step"], play };
 
 /// The tensors of a model, some of which decay, and a range of all their elements.
 #[derive(Debug, Clone)]
@@ -68,11 +67,31 @@ fn play(twin: &RefCell<Twin>) {
         let step = SgdStep { rate, gradient, keep, momentum, absorbed, nesterov, weight_decay, decay_batch_norm };
         steps(&mut twin.borrow_mut(), memory, &tensors, &step);
     });
-    let numbers = (0.001f32..1.0, 0.0f32..0.5, 0.01f32..1.0, any::<bool>());
-    property((any_tensors(), numbers), few(60), |(tensors, (rate, decay, alpha, flag)), memory| {
-        learners(&mut twin.borrow_mut(), memory, &tensors, Slope { rate, weight_decay: decay }, alpha, flag);
-        shared_models(&mut twin.borrow_mut(), memory, tensors.range.len(), alpha, flag);
+    property((any_tensors(), any_formula()), few(120), |(tensors, formula), memory| {
+        evaluated(&mut twin.borrow_mut(), memory, &tensors, &formula);
     });
+}
+
+/// Any multiply-adds of three buffers and two intermediate results, all of which have values before they are read.
+fn any_formula() -> impl Strategy<Value = BoundFormula> {
+    let factor = prop_oneof![Just(1.0f32), Just(-1.0f32), -1.0f32..1.0];
+    let term = (0..5usize, proptest::option::of(0..5usize), factor, any::<bool>(), 0..5usize);
+    proptest::collection::vec(term, 1..=Formula::MOST_TERMS - 2).prop_map(|terms| {
+        let copied = |to, times| BoundTerm { to, plus: None, factor: 1.0, decays: false, times };
+        let term = |(to, plus, factor, decays, times)| BoundTerm { to, plus, factor, decays, times };
+        let terms: Vec<BoundTerm> =
+            [copied(3, 0), copied(4, 1)].into_iter().chain(terms.into_iter().map(term)).collect();
+        let first = |at: usize| {
+            let touches = |term: &&BoundTerm| term.to == at || term.times == at || term.plus == Some(at);
+            terms.iter().find(touches).is_some_and(|term| term.times == at || term.plus == Some(at))
+        };
+        let buffer = |at: usize| BoundBuffer {
+            buffer: Buffer::Declared(at),
+            read: first(at),
+            written: terms.iter().any(|term| term.to == at),
+        };
+        BoundFormula { buffers: (0..3).map(buffer).collect(), terms, decay_batch_norm: false }
+    })
 }
 
 fn steps(twin: &mut Twin, memory: &mut Memory, tensors: &Tensors, step: &SgdStep) {
@@ -103,75 +122,47 @@ fn steps(twin: &mut Twin, memory: &mut Memory, tensors: &Tensors, step: &SgdStep
     same(&memory.get(weights), &w, "weights");
 }
 
-fn learners(twin: &mut Twin, memory: &mut Memory, tensors: &Tensors, slope: Slope, alpha: f32, learned: bool) {
+/// A formula in one launch, on the CPU device, and term by term as it stands.
+fn evaluated(twin: &mut Twin, memory: &mut Memory, tensors: &Tensors, formula: &BoundFormula) {
     let (all, range) = (tensors.all(), tensors.range.clone());
-    let (mut w, g, z) = (memory.values(all), memory.values(all), memory.values(all));
-    let mut c = vec![f32::NAN; all];
-    let (weights, gradient) = (memory.put(&w), memory.put(&g));
-    let (average, difference) = (memory.put(&z), memory.space::<f32>(all));
-    let mask = memory.put(&tensors.mask()).read();
-    let (first, elements) = (range.start as u64, range.len() as u64);
-    let Slope { rate, weight_decay } = slope;
-    let down = Descend {
-        weights: weights.part(range.clone()).write(),
-        gradient: gradient.part(range.clone()).read(),
-        mask,
-        first,
-        elements,
-        rate,
-        weight_decay,
+    let mut values: [Vec<f32>; 3] = std::array::from_fn(|_| memory.values(all));
+    let held = [0, 1, 2].map(|at| memory.put(&values[at]));
+    let operand = |at: usize| FormulaBuffer {
+        values: held[at].part(range.clone()).write(),
+        written: formula.buffers[at].written,
     };
-    twin.play(memory, &down);
-    let towards = Correct {
-        weights: weights.part(range.clone()).write(),
-        gradient: learned.then(|| gradient.part(range.clone()).read()),
-        average: average.part(range.clone()).read(),
-        difference: difference.part(range).write(),
-        mask,
-        first,
-        elements,
-        rate,
-        weight_decay,
-        alpha,
+    let launch = EvaluateFormula {
+        a: operand(0),
+        b: Some(operand(1)),
+        c: Some(operand(2)),
+        d: None,
+        mask: formula.decays().then(|| memory.put(&tensors.mask()).read()),
+        first: range.start as u64,
+        elements: range.len() as u64,
+        terms: FormulaTerms::of(formula),
     };
-    twin.play(memory, &towards);
+    twin.play(memory, &launch);
+    let mut expected = values.clone();
     for (part, decays) in tensors.parts() {
-        let slope = Slope { weight_decay: if decays { weight_decay } else { 0.0 }, ..slope };
-        cpu::descend(slope, &mut w[part.clone()], &g[part.clone()]);
-        let gradient = learned.then(|| &g[part.clone()]);
-        cpu::correct(slope, alpha, &mut w[part.clone()], gradient, &z[part.clone()], &mut c[part]);
+        let parts = values.iter_mut().zip(&formula.buffers);
+        let slice = |(values, of): (_, &BoundBuffer)| -> Slice<'_> {
+            let values: &mut Vec<f32> = values;
+            if of.written { Slice::Written(&mut values[part.clone()]) } else { Slice::Read(&values[part.clone()]) }
+        };
+        let mut slices: Vec<Slice<'_>> = parts.map(slice).collect();
+        cpu::evaluate(formula, decays, &mut slices);
+        for at in part {
+            let mut operands = [expected[0][at], expected[1][at], expected[2][at], f32::NAN, f32::NAN];
+            for term in &formula.terms {
+                let factor = if term.decays && !decays { 0.0 } else { term.factor };
+                let product = factor * operands[term.times];
+                operands[term.to] = term.plus.map_or(product, |plus| operands[plus] + product);
+            }
+            (0..3).for_each(|of| expected[of][at] = operands[of]);
+        }
     }
-    same(&memory.get(weights), &w, "a learner's weights");
-    same(&memory.get(difference), &c, "a learner's difference");
-}
-
-fn shared_models(twin: &mut Twin, memory: &mut Memory, elements: usize, alpha: f32, plain: bool) {
-    let (mut r, mut z, mut c) = (memory.values(elements), memory.values(elements), memory.values(elements));
-    let mut before = memory.values(elements);
-    let (reference, average) = (memory.put(&r), memory.put(&z));
-    let (difference, previous) = (memory.put(&c), memory.put(&before));
-    let count = elements as u64;
-    let own = MoveReference {
-        reference: reference.write(),
-        average: average.read(),
-        difference: difference.write(),
-        elements: count,
-        alpha,
-    };
-    twin.play(memory, &own);
-    cpu::move_reference(alpha, &mut r, &z, &mut c);
-    same(&memory.get(reference), &r, "reference model");
-    same(&memory.get(difference), &c, "the reference's difference");
-    let all = Average {
-        average: average.write(),
-        sum: difference.read(),
-        previous: previous.write(),
-        elements: count,
-        momentum: alpha,
-        plain,
-    };
-    twin.play(memory, &all);
-    cpu::average((!plain).then_some(alpha), &mut z, &c, &mut before);
-    same(&memory.get(average), &z, "average model");
-    same(&memory.get(previous), &before, "previous average model");
+    for (at, of) in formula.buffers.iter().enumerate() {
+        same(&values[at], &expected[at], "the CPU device's values");
+        same(&memory.get(held[at]), &expected[at], if of.written { "written values" } else { "read values" });
+    }
 }

@@ -36,6 +36,7 @@ fn strategies_agree(devices: &Arc<dyn Devices>, bound: f64) {
         ("sma", 3, 4),
         ("sma:reference-models", 4, 4),
         ("ea-sgd", 2, 4),
+        ("local-sgd:tau=2", 3, 4),
         ("hybrid:a", 2, 4),
         ("hybrid:b", 2, 4),
         ("hybrid:c", 2, 4),

@@ -46,8 +46,8 @@ impl Need {
                 let part = program.own_part(range, *shared, 0);
                 Some(Need::Update(part.end - part.start))
             }
-            // Rules of averaging, and copies, move elements as fast as updates do.
-            Op::Averaging { .. } | Op::Copy(_) => Some(Need::Update(program.model.parameter_elements())),
+            // Formulas and copies move elements as fast as updates do.
+            Op::Elementwise(_) | Op::Copy(_) => Some(Need::Update(program.model.parameter_elements())),
             _ => None,
         }
     }
@@ -111,7 +111,7 @@ mod tests {
     use crate::host::Cores;
 
     /// Strategies, and whether three ranks do what two do not: parts of other sizes, or losses of more samples.
-    const STRATEGIES: [(&str, bool); 8] = [
+    const STRATEGIES: [(&str, bool); 9] = [
         ("ssgd", false),
         ("model-parallel", true),
         ("hybrid:a", true),
@@ -120,6 +120,7 @@ mod tests {
         ("hybrid:b:variable-batch", true),
         ("first-device-table", true),
         ("sma", false),
+        ("local-sgd", false),
     ];
 
     fn program(strategy: &str, ranks: u32, fuse: bool) -> Program {

@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-use lockstep_models::{Averaging, Buffer, Copy, SgdStep};
+use lockstep_models::{BoundBuffer, Buffer, Copy, SgdStep};
 
 use super::chain::{Chain, Work};
 use super::tensors::Tensors;
 use super::threads::tile_range;
-use super::{Threads, average, correct, descend, layouts, move_reference, sgd_step};
+use super::{Slice, Threads, evaluate, layouts, sgd_step};
 use crate::arena::Arena;
 use crate::device::buffers::move_rows;
 use crate::device::step::Decays;
 use crate::device::{
-    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Slope, Spot, Staging,
-    Step, Storage, Updated, Values,
+    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Spot, Staging, Step,
+    Storage, Updated, Values,
 };
 
 /// Elements of a step that one thread moves at once; half of a core's second cache holds their four tensors.
@@ -137,47 +137,38 @@ impl Compute for Cpu {
 
     fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
         let parts = match step {
-            Step::Sgd(of) | Step::Descend(of) | Step::Correct { step: of, .. } => {
-                self.decays.parts(range, of).collect()
-            }
-            Step::MoveReference { .. } | Step::Average { .. } => vec![(range, 0.0)],
+            Step::Sgd(of) => self.decays.parts(range, of.decay_batch_norm).collect(),
+            Step::Elementwise(of) if of.decays() => self.decays.parts(range, of.decay_batch_norm).collect(),
+            Step::Elementwise(_) => vec![(range, false)],
         };
         let mut tiles = Vec::new();
-        for (part, weight_decay) in parts {
+        for (part, decays) in parts {
             let within = (0..part.len().div_ceil(TILE)).map(|tile| tile_range(tile, TILE, part.len()));
-            tiles.extend(within.map(|tile| (part.start + tile.start..part.start + tile.end, weight_decay)));
+            tiles.extend(within.map(|tile| (part.start + tile.start..part.start + tile.end, decays)));
         }
         let (buffers, velocity, updated) = (&self.buffers, &self.buffers.velocity, &self.updated);
         self.threads.each(tiles.len(), |_, tile| {
-            let (part, weight_decay) = (&tiles[tile].0, tiles[tile].1);
-            // SAFETY: no two tiles overlap, and a rule's buffers are several. The exchange of the gradients has ended, by the
-            // program's order. Exchanges touch none of a learner's weights and gradients, and the exchange of this range's
-            // differences has ended before the average model or a reference model is moved, and begins after the correction
-            // that waits for that.
+            let (part, decays) = (&tiles[tile].0, tiles[tile].1);
+            // SAFETY: no two tiles overlap, and a formula's buffers are several. By the program's order no exchange is in flight
+            // on what a task writes, nor writes what it reads.
             let read = |buffer| unsafe { buffers.arena(buffer).slice(part.clone()) };
             // SAFETY: as above.
             let write = |buffer| unsafe { buffers.arena(buffer).slice_mut(part.clone()) };
-            let (weights, gradients, differences) = (Buffer::Parameters, Buffer::Gradients, Averaging::DIFFERENCES);
-            match *step {
+            match step {
                 Step::Sgd(step) => {
                     // SAFETY: as above.
                     let velocity = unsafe { velocity.slice_mut(updated.place(part)) };
-                    sgd_step(&SgdStep { weight_decay, ..step }, write(weights), velocity, read(gradients));
+                    let weight_decay = if decays { step.weight_decay } else { 0.0 };
+                    let step = SgdStep { weight_decay, ..*step };
+                    sgd_step(&step, write(Buffer::Parameters), velocity, read(Buffer::Gradients));
                 }
-                Step::Descend(SgdStep { rate, .. }) => {
-                    descend(Slope { rate, weight_decay }, write(weights), read(gradients));
-                }
-                Step::Correct { step: SgdStep { rate, .. }, alpha, consensus, learned } => {
-                    let (slope, gradient) = (Slope { rate, weight_decay }, learned.then(|| read(gradients)));
-                    correct(slope, alpha, write(weights), gradient, read(consensus), write(differences));
-                }
-                Step::MoveReference { alpha } => {
-                    let (reference, average) = (write(Averaging::REFERENCE), read(Averaging::AVERAGE));
-                    move_reference(alpha, reference, average, write(differences));
-                }
-                Step::Average { momentum } => {
-                    let (model, previous) = (write(Averaging::AVERAGE), write(Averaging::PREVIOUS));
-                    average(momentum, model, read(differences), previous);
+                Step::Elementwise(formula) => {
+                    let slice = |of: &BoundBuffer| match of.written {
+                        true => Slice::Written(write(of.buffer)),
+                        false => Slice::Read(read(of.buffer)),
+                    };
+                    let mut slices: Vec<Slice<'_>> = formula.buffers.iter().map(slice).collect();
+                    evaluate(formula, decays, &mut slices);
                 }
             }
         });

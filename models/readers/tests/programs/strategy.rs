@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Collective};
 
 use super::*;
-use lockstep_models::{After, AveragingRule, Bucket, Members, Op, Program, Stream, TaskId};
+use lockstep_models::{After, Bucket, Buffer, Elementwise, Members, Op, Program, Stream, TaskId};
 
 fn program(strategy: &str, workers: u32, change: impl Fn(&mut Job)) -> Program {
     let model = Arc::new(load_model("lenet").expect("in the zoo"));
@@ -34,6 +34,8 @@ fn names_are_read_as_they_are_written() {
         "sma:tau=2:first-come",
         "sma:reference-models:tau=2:first-come",
         "ea-sgd:tau=2:round-robin",
+        "local-sgd",
+        "local-sgd:tau=4",
     ] {
         assert_eq!(text.parse::<Strategy>().unwrap().to_string(), text);
     }
@@ -51,6 +53,8 @@ fn names_are_read_as_they_are_written() {
         ("ea-sgd:reference-models", "write tau=…, alpha=…, round-robin or first-come"),
         ("sma:reference-models=2", "is no setting"),
         ("sma:first-come:round-robin", "exclude each other"),
+        ("local-sgd:alpha=0.5", "is no setting"),
+        ("local-sgd:first-come", "takes its own batches"),
     ] {
         let error = text.parse::<Strategy>().unwrap_err();
         assert!(error.contains(message), "{text}: {error}");
@@ -87,6 +91,26 @@ fn one_learner_averages_without_an_exchange() {
     assert_eq!(program.roles[0].tasks[correct].after, [After { task: average, lag: 1 }]);
 }
 
+/// Steps by itself in each repetition, then a mean that the next iteration waits for: nothing is beside the compute stream.
+#[test]
+fn local_sgd_exchanges_weights_after_its_steps() {
+    let program = program("local-sgd:tau=3", 4, |job| job.bucket = Bucket::Whole);
+    let [step, sum, mean] =
+        ["descend", "allreduce", "average"].map(|verb| find(&program, &format!("{verb} conv1..dense2")));
+    let tasks = &program.roles[0].tasks;
+    assert_eq!((step, sum, mean, tasks.len()), (12, 13, 14, 15));
+    assert!(matches!(tasks[0].op, Op::Repeat { count: 3, body: 12, claimed: false }));
+    let Op::Exchange(exchange) = &tasks[sum].op else { panic!("an exchange") };
+    assert_eq!((exchange.buffer, exchange.range.clone()), (Buffer::Parameters, 0..1_111_946));
+    assert_eq!(tasks[sum].after, [After { task: step, lag: 0 }, After { task: sum, lag: 1 }]);
+    assert_eq!(
+        (tasks[mean].stream, tasks[mean].after.as_slice()),
+        (Stream::Compute, &[After { task: sum, lag: 0 }][..])
+    );
+    assert!(program.averaging.is_none() && program.buffers.is_empty());
+    assert_eq!((program.global_batch(), program.gradient_samples()), (192, 16));
+}
+
 #[test]
 fn learners_repeat_and_claim() {
     let repeat = |program: &Program| match program.roles[0].tasks[0].op {
@@ -97,7 +121,7 @@ fn learners_repeat_and_claim() {
     let fixed = program("ea-sgd:tau=3", 4, |_| ());
     assert_eq!((repeat(&fixed), fixed.global_batch()), (Some((3, 12, false)), 192));
     assert_eq!(fixed.roles[0].tasks[1].name, "descend conv1..dense2");
-    assert!(matches!(fixed.roles[0].tasks[1].op, Op::Averaging { rule: AveragingRule::Descend, .. }));
+    assert!(matches!(fixed.roles[0].tasks[1].op, Op::Elementwise(Elementwise { skips_first: true, .. })));
     assert_eq!(repeat(&program("sma:tau=3:first-come", 4, |_| ())), Some((12, 12, true)));
     assert_eq!(repeat(&program("sma:first-come", 4, |_| ())), Some((4, 12, true)));
     // In turn each takes its own three, but asks for its turn before each.
@@ -126,8 +150,13 @@ fn reference_models_are_a_level_between() {
         );
         assert_eq!(exchanges[1].algorithm.to_string(), "hierarchical:ring");
         // The first device's reference is the average model.
-        let Op::Averaging { rule: AveragingRule::Reference, range } = &role.tasks[13].op else { panic!("a reference") };
-        assert_eq!(range.is_empty(), first == 0);
+        let [correct, reference] = [11, 13].map(|task| match &role.tasks[task].op {
+            Op::Elementwise(of) => of,
+            other => panic!("{other:?} is no formula"),
+        });
+        assert_eq!(reference.range.is_empty(), first == 0);
+        let towards = if first == 0 { Averaging::AVERAGE } else { Averaging::REFERENCE };
+        assert!(correct.formula.reads(towards) && correct.formula.buffers().len() == 4);
         assert_eq!((role.tasks[13].stream, role.tasks[15].stream), (Stream::Synchronisation, Stream::Synchronisation));
         assert_eq!(role.tasks[11].after, [After { task: 13, lag: 1 }, After { task: 15, lag: 1 }]);
         assert_eq!(role.tasks[13].after, [After { task: 12, lag: 0 }]);

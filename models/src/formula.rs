@@ -1,0 +1,277 @@
+//! Elementwise arithmetic on whole buffers: a formula is a list of multiply-adds, which costs, layouts and devices all read.
+//!
+//! Every multiply-add rounds its product and then its sum, in the order of the list, so that every device gives the same bits.
+
+use std::ops::Range;
+
+use crate::{Buffer, SgdStep};
+
+/// A number that a formula reads or writes at each element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operand {
+    /// The element of a buffer.
+    Buffer(Buffer),
+    /// An intermediate result, by its number from 0; it has no value before the formula writes it.
+    Local(usize),
+}
+
+/// What a product is multiplied by: the same for all elements, but for weight decay, and a pure function of the step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Coefficient {
+    /// A number, rounded to fp32.
+    Constant(f64),
+    /// γ of the step. There is none while no gradient of the iteration waits to be applied.
+    Rate,
+    /// λ; 0 for parameters that weight decay spares.
+    WeightDecay,
+    /// μ: this one, or the optimizer's. There is none in an iteration that has no model before it.
+    Momentum(Option<f64>),
+}
+
+impl Coefficient {
+    /// 1: the product is exact.
+    pub const ONE: Coefficient = Coefficient::Constant(1.0);
+
+    fn value(self, numbers: &StepNumbers) -> Option<f32> {
+        match self {
+            Coefficient::Constant(value) => Some(value as f32),
+            Coefficient::Rate => numbers.learned.then_some(numbers.sgd.rate),
+            Coefficient::WeightDecay => Some(numbers.sgd.weight_decay),
+            Coefficient::Momentum(own) => numbers.moved.then(|| own.map_or(numbers.sgd.momentum, |own| own as f32)),
+        }
+    }
+}
+
+/// The numbers of a step that coefficients stand for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepNumbers {
+    /// Those of the optimizer.
+    pub sgd: SgdStep,
+    /// Whether a gradient of this iteration waits to be applied.
+    pub learned: bool,
+    /// Whether the shared model has moved in an iteration before.
+    pub moved: bool,
+}
+
+/// `to ← plus + factor·times`, or `plus − factor·times`; without `plus`, `to ← factor·times`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MultiplyAdd {
+    /// What is written.
+    pub to: Operand,
+    /// What the product is added to.
+    pub plus: Option<Operand>,
+    /// Whether it is subtracted instead.
+    pub subtracts: bool,
+    /// The product's coefficient; a multiply-add that has none in a step is left out of it.
+    pub factor: Coefficient,
+    /// The product's other factor.
+    pub times: Operand,
+}
+
+/// Multiply-adds that are done one after the other for each element.
+///
+/// ```
+/// # use lockstep_models::{Buffer, Coefficient, Formula, Operand};
+/// // SGD with weight decay: t ← g + λ·w, w ← w − γ·t. It reads w and g, and writes w.
+/// let (w, g) = (Operand::Buffer(Buffer::Parameters), Operand::Buffer(Buffer::Gradients));
+/// let t = Operand::Local(0);
+/// let sgd = Formula::new("sgd").add(t, g, Coefficient::WeightDecay, w).subtract(w, w, Coefficient::Rate, t);
+/// assert_eq!((sgd.accesses(), sgd.buffers()), (3, vec![Buffer::Gradients, Buffer::Parameters]));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Formula {
+    name: &'static str,
+    terms: Vec<MultiplyAdd>,
+}
+
+impl Formula {
+    /// The most multiply-adds of a formula, which a GPU's kernel takes as parameters.
+    pub const MOST_TERMS: usize = 8;
+    /// The most buffers of a formula, and the most intermediate results.
+    pub const MOST_OPERANDS: usize = 4;
+
+    /// A formula that does nothing yet. Tasks are named by it, and reports add them up by it.
+    pub fn new(name: &'static str) -> Formula {
+        Formula { name, terms: Vec::new() }
+    }
+
+    /// Then `to ← plus + factor·times`.
+    #[must_use]
+    pub fn add(self, to: Operand, plus: Operand, factor: Coefficient, times: Operand) -> Formula {
+        self.then(MultiplyAdd { to, plus: Some(plus), subtracts: false, factor, times })
+    }
+
+    /// Then `to ← plus − factor·times`.
+    #[must_use]
+    pub fn subtract(self, to: Operand, plus: Operand, factor: Coefficient, times: Operand) -> Formula {
+        self.then(MultiplyAdd { to, plus: Some(plus), subtracts: true, factor, times })
+    }
+
+    /// Then `to ← factor·times`.
+    #[must_use]
+    pub fn scale(self, to: Operand, factor: Coefficient, times: Operand) -> Formula {
+        self.then(MultiplyAdd { to, plus: None, subtracts: false, factor, times })
+    }
+
+    fn then(mut self, term: MultiplyAdd) -> Formula {
+        self.terms.push(term);
+        let locals = self.operands().map(|operand| if let Operand::Local(number) = operand { number + 1 } else { 0 });
+        let most = locals.fold(self.buffers().len(), usize::max);
+        let fits = most <= Formula::MOST_OPERANDS && self.terms.len() <= Formula::MOST_TERMS;
+        assert!(fits, "{}: more than devices take", self.name);
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Its multiply-adds, in order.
+    pub fn terms(&self) -> &[MultiplyAdd] {
+        &self.terms
+    }
+
+    /// Of each multiply-add what it reads, then what it writes.
+    fn operands(&self) -> impl Iterator<Item = Operand> {
+        self.terms.iter().flat_map(|term| term.plus.into_iter().chain([term.times, term.to]))
+    }
+
+    /// Its buffers, each once, in the order in which it comes to them.
+    pub fn buffers(&self) -> Vec<Buffer> {
+        let mut buffers = Vec::new();
+        for operand in self.operands() {
+            if let Operand::Buffer(buffer) = operand
+                && !buffers.contains(&buffer)
+            {
+                buffers.push(buffer);
+            }
+        }
+        buffers
+    }
+
+    /// Whether it needs what a buffer holds before it.
+    pub fn reads(&self, buffer: Buffer) -> bool {
+        let of = Operand::Buffer(buffer);
+        let touches = |term: &&MultiplyAdd| [Some(term.to), term.plus, Some(term.times)].contains(&Some(of));
+        self.terms.iter().find(touches).is_some_and(|first| first.times == of || first.plus == Some(of))
+    }
+
+    /// Whether it changes a buffer.
+    pub fn writes(&self, buffer: Buffer) -> bool {
+        self.terms.iter().any(|term| term.to == Operand::Buffer(buffer))
+    }
+
+    /// Whether it changes no more than a rank's own parameters, and reads no more than these and their gradients.
+    pub fn is_of_parameters(&self) -> bool {
+        self.buffers().iter().all(|buffer| !matches!(buffer, Buffer::Declared(_)))
+    }
+
+    /// fp32 elements read and written for each element: one for each buffer that is read and one for each that is written.
+    pub fn accesses(&self) -> u64 {
+        let of = |buffer: &Buffer| u64::from(self.reads(*buffer)) + u64::from(self.writes(*buffer));
+        self.buffers().iter().map(of).sum()
+    }
+
+    /// The same with one buffer in place of another.
+    #[must_use]
+    pub fn replacing(&self, buffer: Buffer, by: Buffer) -> Formula {
+        let replaced = |operand| if operand == Operand::Buffer(buffer) { Operand::Buffer(by) } else { operand };
+        let term = |term: &MultiplyAdd| MultiplyAdd {
+            to: replaced(term.to),
+            plus: term.plus.map(replaced),
+            times: replaced(term.times),
+            ..*term
+        };
+        Formula { name: self.name, terms: self.terms.iter().map(term).collect() }
+    }
+
+    /// The formula in the numbers of a step.
+    pub fn bind(&self, numbers: &StepNumbers) -> BoundFormula {
+        let buffers = self.buffers();
+        let place = |operand| match operand {
+            Operand::Buffer(buffer) => buffers.iter().position(|other| *other == buffer).unwrap_or(0),
+            Operand::Local(number) => buffers.len() + number,
+        };
+        let term = |term: &MultiplyAdd| {
+            let factor = term.factor.value(numbers)?;
+            Some(BoundTerm {
+                to: place(term.to),
+                plus: term.plus.map(place),
+                factor: if term.subtracts { -factor } else { factor },
+                decays: term.factor == Coefficient::WeightDecay,
+                times: place(term.times),
+            })
+        };
+        let terms = self.terms.iter().filter_map(term).collect();
+        let of = |buffer: &Buffer| {
+            let (read, written) = (self.reads(*buffer), self.writes(*buffer));
+            BoundBuffer { buffer: *buffer, read, written }
+        };
+        let buffers = buffers.iter().map(of).collect();
+        BoundFormula { buffers, terms, decay_batch_norm: numbers.sgd.decay_batch_norm }
+    }
+}
+
+/// A formula in numbers: what a device is given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BoundFormula {
+    /// Its buffers, as [`Formula::buffers`] has them.
+    pub buffers: Vec<BoundBuffer>,
+    /// Its multiply-adds, in order.
+    pub terms: Vec<BoundTerm>,
+    /// Whether weight decay spares no parameters.
+    pub decay_batch_norm: bool,
+}
+
+impl BoundFormula {
+    /// Whether λ is in it, so that it may differ from parameter to parameter.
+    pub fn decays(&self) -> bool {
+        self.terms.iter().any(|term| term.decays)
+    }
+}
+
+/// A buffer of a formula.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoundBuffer {
+    /// Which.
+    pub buffer: Buffer,
+    /// Whether the formula needs what it holds before.
+    pub read: bool,
+    /// Whether the formula changes it.
+    pub written: bool,
+}
+
+/// `to ← plus + factor·times`, or without `plus` the product alone. Operands are numbered: first the formula's buffers, then
+/// intermediate results.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BoundTerm {
+    /// What is written.
+    pub to: usize,
+    /// What the product is added to.
+    pub plus: Option<usize>,
+    /// The product's factors, of which one is the same for all elements.
+    pub factor: f32,
+    /// Whether that one is 0 for parameters that weight decay spares.
+    pub decays: bool,
+    /// The other factor.
+    pub times: usize,
+}
+
+/// A formula on a range of its buffers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Elementwise {
+    /// What is done to each element.
+    pub formula: Formula,
+    /// Elements of each buffer; none where the role has nothing to do.
+    pub range: Range<u64>,
+    /// Whether the first repetition of an iteration leaves it out.
+    pub skips_first: bool,
+}
+
+impl Elementwise {
+    /// fp32 elements read and written.
+    pub fn accesses(&self) -> u64 {
+        self.formula.accesses() * (self.range.end - self.range.start)
+    }
+}

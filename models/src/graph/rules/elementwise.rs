@@ -1,0 +1,95 @@
+//! Layouts of elementwise arithmetic, which follow from its formula: multiply-adds are linear in what they read.
+//!
+//! A value may depend on inputs that are replicated (R), own (O) and partial (P):
+//!
+//! | it depends on | it may be given as | because |
+//! |---|---|---|
+//! | R alone | replicated, own | all ranks compute the same |
+//! | P alone | partial, own | sums and multiples of parts are parts of the sum and the multiple |
+//! | P and R | own | as a part it would count what is replicated once for each rank |
+//! | O, with or without others | own, partial | each rank has a version, and a sum over versions is a tensor of its own |
+//!
+//! What is split alike stays so, for elements do not depend on each other.
+
+use super::{FEATURES, Placed};
+use crate::{AxisLayout, Formula, Operand};
+
+/// On what a value depends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Origin {
+    own: bool,
+    partial: bool,
+    replicated: bool,
+}
+
+impl Origin {
+    /// Of a tensor in a layout; none of one that is split.
+    fn of(layout: AxisLayout) -> Option<Origin> {
+        let nothing = Origin::default();
+        match layout {
+            AxisLayout::Replicated => Some(Origin { replicated: true, ..nothing }),
+            AxisLayout::Partial => Some(Origin { partial: true, ..nothing }),
+            AxisLayout::Own => Some(Origin { own: true, ..nothing }),
+            AxisLayout::Split(_) | AxisLayout::First => None,
+        }
+    }
+
+    fn and(self, other: Origin) -> Origin {
+        Origin {
+            own: self.own || other.own,
+            partial: self.partial || other.partial,
+            replicated: self.replicated || other.replicated,
+        }
+    }
+
+    /// Whether the value may be given in a layout.
+    fn gives(self, layout: AxisLayout) -> bool {
+        match layout {
+            AxisLayout::Replicated => !self.own && !self.partial,
+            AxisLayout::Own => true,
+            AxisLayout::Partial => self.own || self.partial && !self.replicated,
+            AxisLayout::Split(_) | AxisLayout::First => false,
+        }
+    }
+}
+
+/// Whether a formula may take inputs so, and its outputs are then as stated.
+pub(super) fn allows(formula: &Formula, inputs: &[Placed], outputs: &[Placed]) -> bool {
+    if inputs.iter().chain(outputs).all(|(_, layout)| *layout == FEATURES) {
+        return true;
+    }
+    // What it does not read orders tasks alone, so it says nothing unless all ranks hold the same.
+    let read = |item: &&Placed| item.0.buffer().is_some_and(|buffer| formula.reads(buffer));
+    if inputs.iter().filter(|item| !read(item)).any(|(_, layout)| *layout != AxisLayout::Replicated) {
+        return false;
+    }
+    // A buffer that no input brings is what the step before left in it: it lies as the node gives it.
+    let given = |operand| {
+        let of = |item: &&Placed| item.0.buffer().map(Operand::Buffer) == Some(operand);
+        inputs.iter().find(of).or_else(|| outputs.iter().find(of)).map(|(_, layout)| *layout)
+    };
+    let mut values: Vec<(Operand, Origin)> = Vec::new();
+    // Twice: what no other node sees depends on what the step before made of it.
+    for _ in 0..2 {
+        for buffer in formula.buffers() {
+            let operand = Operand::Buffer(buffer);
+            let Some(layout) = given(operand) else { continue };
+            let Some(origin) = Origin::of(layout) else { return false };
+            set(&mut values, operand, origin);
+        }
+        for term in formula.terms() {
+            let of = |operand| values.iter().find(|(other, _)| *other == operand).map_or(Origin::default(), |of| of.1);
+            let origin = of(term.times).and(term.plus.map_or(Origin::default(), of));
+            set(&mut values, term.to, origin);
+        }
+    }
+    outputs.iter().all(|(tensor, layout)| {
+        let operand = tensor.buffer().map(Operand::Buffer);
+        values.iter().any(|(other, origin)| Some(*other) == operand && origin.gives(*layout))
+    })
+}
+
+fn set(values: &mut Vec<(Operand, Origin)>, operand: Operand, origin: Origin) {
+    values.retain(|(other, _)| *other != operand);
+    values.push((operand, origin));
+}

@@ -1,0 +1,89 @@
+//! Local SGD (Stich 2019, "Local SGD Converges Fast and Communicates Little", Alg. 1): each rank takes τ steps of SGD by itself, then all
+//! go on from the mean of their models.
+//!
+//! Between two means models differ, so weights and gradients are `own`; what is exchanged is the weights themselves, a partial sum of
+//! k means. The next step needs the mean, so nothing overlaps the exchange but that of other buckets.
+
+use std::fmt;
+
+use lockstep_topology::{Collective, InputError};
+
+use super::LearnerPlan;
+use super::buckets::cuts;
+use super::data_parallel::passes;
+use super::learners::descend;
+use super::settings::{Settings, write_common};
+use crate::graph::{Scope, Tensor, Work};
+use crate::{
+    Assignment, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, Layout,
+    Mesh, Operand, Stream,
+};
+
+/// All ranks.
+const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
+
+/// The settings of local SGD: `local-sgd`, `local-sgd:tau=4`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LocalSgd {
+    /// τ: steps of a rank between two means; H in the paper.
+    pub period: u32,
+}
+
+/// The mean of k models whose sum is there: `w ← 1/k·w`.
+fn average(learners: u32) -> Formula {
+    let (w, share) = (Operand::Buffer(Buffer::Parameters), 1.0 / f64::from(learners));
+    Formula::new("average").scale(w, Coefficient::Constant(share), w)
+}
+
+impl LearnerPlan for LocalSgd {
+    fn parse(settings: &str) -> Result<LocalSgd, String> {
+        let settings = Settings::parse(settings, &["tau"])?;
+        match settings.assignment()? {
+            Assignment::Own => Ok(LocalSgd { period: settings.count("tau")?.unwrap_or(1) }),
+            _ => Err("each rank of local SGD takes its own batches: leave round-robin and first-come out".to_owned()),
+        }
+    }
+
+    fn period(&self) -> u32 {
+        self.period
+    }
+
+    fn graph(&self, job: &Job) -> Result<Graph, InputError> {
+        let model = &job.model;
+        let mut graph = Graph::new(model, Mesh::new(&[(Axis::Learner, job.workers)])?);
+        let [own, partial, samples] = [AxisLayout::Own, AxisLayout::Partial, AxisLayout::Split(Dimension::Sample)]
+            .map(|of| Layout::new(LEARNERS, of));
+        let passes = passes(&mut graph, model, samples);
+        for cut in cuts(model, job.bucket) {
+            let on = |formula| Work::Elementwise {
+                of: Elementwise { formula, range: cut.range.clone(), skips_first: false },
+                stream: Stream::Compute,
+            };
+            let (collective, axes, range) = (Collective::AllReduce, LEARNERS, cut.range.clone());
+            let step = graph.node(on(descend()), Scope::MicroBatch);
+            let sum = graph.node(Work::Collective { collective, axes, range }, Scope::Step);
+            let mean = graph.node(on(average(job.workers)), Scope::Step);
+            for id in &cut.layers {
+                let Some(gradient) = passes.weight[id.index()] else { continue };
+                graph.edge(gradient, step, Tensor::WeightGradient, own);
+                for reader in passes.readers(*id).chain([gradient]) {
+                    graph.weights(mean, reader, own);
+                    if self.period > 1 {
+                        graph.from_before(step, reader, Tensor::Weight, own);
+                    }
+                }
+            }
+            graph.weights(mean, step, own);
+            graph.edge(step, sum, Tensor::Weight, partial);
+            graph.edge(sum, mean, Tensor::Weight, Layout::REPLICATED);
+        }
+        Ok(graph)
+    }
+}
+
+impl fmt::Display for LocalSgd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("local-sgd")?;
+        write_common(f, self.period, None, Assignment::Own)
+    }
+}

@@ -1,0 +1,50 @@
+//! The slow obvious twin of local SGD: Stich 2019, Alg. 1, rank by rank, and each step as its formula stands there.
+
+use lockstep_exec::Arenas;
+use lockstep_exec::data::{Dataset, Sampler};
+use lockstep_exec::device::Devices;
+use lockstep_exec::device::cpu::Threads;
+use lockstep_exec::replica::Replica;
+use lockstep_models::memory::Reuse;
+use lockstep_models::{Course, Optimizer, Program};
+use lockstep_topology::InputError;
+
+use super::learners::decays;
+use super::{bracketed, gradients};
+
+/// The mean model after `steps` iterations of `program`.
+pub(super) fn train(
+    devices: &dyn Devices,
+    program: &Program,
+    data: &Dataset,
+    steps: u32,
+    seed: u64,
+    optimizer: &Optimizer,
+) -> Result<Vec<f32>, InputError> {
+    let (k, tau, samples) = (program.workers(), program.accumulate, program.batch_per_rank);
+    let sampler = Sampler::new(data.len(), samples, tau, &program.pools, seed)?;
+    let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
+    let mut replica = Replica::on(devices, program, &program.roles[0], &apart, seed, &Threads::one())?;
+    let steps_per_epoch = sampler.batches_per_epoch();
+    let course = Course { global_batch: u64::from(samples), steps_per_epoch, steps: u64::from(steps) };
+    let decays = decays(&program.model, optimizer);
+    let mut mean = replica.parameters()?;
+    for step in 0..steps {
+        let rate = optimizer.rate(u64::from(step), &course) as f32;
+        let mut models = vec![mean.clone(); k as usize];
+        for (rank, w) in (0..).zip(&mut models) {
+            for repetition in 0..tau {
+                let mut indices = Vec::new();
+                let place = sampler.micro_batch(u64::from(step), rank, repetition, &mut indices);
+                replica.load(data, &indices, place)?;
+                replica.set_parameters(w)?;
+                let gradient = gradients(program, &mut replica)?;
+                (0..w.len()).for_each(|i| w[i] -= rate * (gradient[i] + decays[i] * w[i]));
+            }
+        }
+        mean = bracketed(program, program.roles[0].exchanges().map(|(_, exchange)| exchange), &models)?;
+        let share = (1.0 / f64::from(k)) as f32;
+        mean.iter_mut().for_each(|w| *w *= share);
+    }
+    Ok(mean)
+}
