@@ -1,0 +1,48 @@
+//! `Line`: a row of the picture, from the rows of the table that show the same tensor in the same layout one after the other.
+
+use lockstep_models::{AxisSet, LayerId, Layout, LayoutRow};
+
+/// A tensor as it lies, and what changes that.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Line {
+    pub(super) tensor: &'static str,
+    pub(super) layers: Vec<LayerId>,
+    pub(super) layout: Layout,
+    /// What makes the layout that of the next line, which is of the same tensor.
+    pub(super) change: Option<Change>,
+}
+
+/// A change from one line to the next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Change {
+    /// The collective; `None` where every rank already has what it takes.
+    pub(super) by: Option<&'static str>,
+    pub(super) axes: AxisSet,
+    /// How often a step has it.
+    pub(super) times: u32,
+}
+
+/// The rows of a picture, in the order of the table.
+pub(super) fn lines(table: &[LayoutRow]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    let mut show = |tensor: &'static str, layout: Layout, layers: &[LayerId], change: Option<Change>| match lines
+        .last_mut()
+        .filter(|last| last.change.is_none() && (last.tensor, last.layout) == (tensor, layout))
+    {
+        Some(last) => {
+            last.layers.extend(layers);
+            last.layers.sort_unstable();
+            last.layers.dedup();
+            last.change = change;
+        }
+        None => lines.push(Line { tensor, layers: layers.to_vec(), layout, change }),
+    };
+    for row in table {
+        let change = row.change.as_ref().map(|change| Change { by: change.by, axes: change.axes, times: row.changes });
+        show(row.tensor, row.layout, &row.layers, change);
+        if let Some(change) = &row.change {
+            show(row.tensor, change.to, &[], None);
+        }
+    }
+    lines
+}
