@@ -1,6 +1,5 @@
 //! `lockstep models layouts`: how the tensors of a strategy lie over the ranks, and which collectives change that.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -11,8 +11,6 @@ pub(super) struct Columns<'a> {
     pub(super) ranks: Vec<u32>,
     /// Axes of the mesh, outer ones first.
     pub(super) axes: Vec<Axis>,
-    /// Axes along which coordinates before the last are left out.
-    cut: AxisSet,
 }
 
 impl<'a> Columns<'a> {
@@ -30,30 +28,28 @@ impl<'a> Columns<'a> {
                 *count = (most - 1).min(MOST);
             }
         }
-        let cut = axes.iter().zip(&shown).filter(|(axis, shown)| **shown < mesh.size(**axis));
-        let cut = AxisSet::of(&cut.map(|(axis, _)| *axis).collect::<Vec<_>>());
         let mut ranks = Vec::new();
         if is_even(mesh) {
             ranks.push(0);
             for (axis, shown) in axes.iter().zip(&shown) {
-                let along = |rank: &u32| {
+                let along_it = |rank: &u32| {
                     let group = mesh.group_of(AxisSet::of(&[*axis]), *rank);
                     coordinates(group.count(), *shown).map(|at| group.rank(at)).collect::<Vec<u32>>()
                 };
-                ranks = ranks.iter().flat_map(along).collect();
+                ranks = ranks.iter().flat_map(along_it).collect();
             }
         } else {
             let is_shown = |rank: &u32| {
                 let on = |(axis, shown): (&Axis, &u32)| {
                     let at = mesh.coordinate(*axis, *rank);
-                    coordinates(mesh.size(*axis), *shown).any(|coordinate| coordinate == at)
+                    coordinates(along(mesh, *axis, *rank), *shown).any(|coordinate| coordinate == at)
                 };
                 axes.iter().zip(&shown).all(on)
             };
             ranks.extend((0..mesh.ranks()).filter(is_shown));
         }
         ranks.sort_unstable();
-        Columns { mesh, ranks, axes, cut }
+        Columns { mesh, ranks, axes }
     }
 
     /// Whether all groups along the same axes have equally many ranks; not so on nodes with unequal numbers of devices.
@@ -61,17 +57,17 @@ impl<'a> Columns<'a> {
         is_even(self.mesh)
     }
 
-    /// Whether coordinates along an axis are left out; they come before the last that is shown.
-    pub(super) fn is_cut(&self, axis: Axis) -> bool {
-        self.cut.contains(axis)
+    /// How many coordinates there are along an axis where a rank is, shown or not.
+    pub(super) fn along(&self, axis: Axis, rank: u32) -> u32 {
+        along(self.mesh, axis, rank)
     }
 
-    /// Whether ranks are left out between a column and the next one along a cut axis, outer coordinates being equal.
+    /// Whether ranks are left out between a column and the next one.
     pub(super) fn gap_after(&self, column: usize) -> bool {
         let Some(next) = self.ranks.get(column + 1) else { return false };
         let at = |axis: &Axis, rank: u32| self.mesh.coordinate(*axis, rank);
         let differs = self.axes.iter().find(|axis| at(axis, self.ranks[column]) != at(axis, *next));
-        differs.is_some_and(|axis| self.is_cut(*axis) && at(axis, *next) - at(axis, self.ranks[column]) > 1)
+        differs.is_some_and(|axis| at(axis, *next) - at(axis, self.ranks[column]) > 1)
     }
 
     /// How many outer axes a column and the next one differ on.
@@ -118,6 +114,12 @@ impl<'a> Columns<'a> {
         };
         groups.into_iter().map(more).collect()
     }
+}
+
+/// Ranks along an axis; on nodes with unequal numbers of devices, those of the rank's node.
+fn along(mesh: &Mesh, axis: Axis, rank: u32) -> u32 {
+    let axes = AxisSet::of(&[axis]);
+    if mesh.has_groups(axes) { mesh.group_of(axes, rank).count() } else { mesh.size(axis) }
 }
 
 fn is_even(mesh: &Mesh) -> bool {

@@ -61,18 +61,22 @@ pub(super) fn held(columns: &Columns<'_>, layout: Layout) -> Vec<Option<Held>> {
     columns.ranks.iter().map(of_rank).collect()
 }
 
-/// A rank's share along an axis, among the ranks shown with its coordinates on the axes outside; what is left out has one share.
+/// A rank's share along an axis, among the ranks shown with its coordinates on the axes outside; what is left out, which comes
+/// before the last coordinate, has a share like that one.
 fn share(columns: &Columns<'_>, axis: Axis, rank: u32) -> Part {
     let at = |axis: Axis, rank: u32| columns.mesh.coordinate(axis, rank);
     let outside = columns.axes.iter().take_while(|outer| **outer != axis).copied().collect::<Vec<Axis>>();
     let alike = |other: &&u32| outside.iter().all(|outer| at(*outer, **other) == at(*outer, rank));
-    let along: Vec<u32> = columns.ranks.iter().filter(alike).map(|other| at(axis, *other)).collect();
-    let count = |wanted: &dyn Fn(u32) -> bool| along.iter().filter(|other| wanted(**other)).count() as u32;
-    let (own, last) = (at(axis, rank), along.iter().copied().max().unwrap_or(0));
+    let shown: Vec<u32> = columns.ranks.iter().filter(alike).map(|other| at(axis, *other)).collect();
+    let mut distinct = shown.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let count = |wanted: &dyn Fn(u32) -> bool| shown.iter().filter(|other| wanted(**other)).count() as u32;
+    let (own, last) = (at(axis, rank), distinct[distinct.len() - 1]);
     let (before, equal) = (count(&|other| other < own), count(&|other| other == own));
-    let left_out = if columns.is_cut(axis) { count(&|other| other == last) } else { 0 };
+    let left_out = if (distinct.len() as u32) < columns.along(axis, rank) { count(&|other| other == last) } else { 0 };
     let skipped = if own == last && own > 0 { left_out } else { 0 };
-    Part { at: before + skipped, count: equal, of: along.len() as u32 + left_out }
+    Part { at: before + skipped, count: equal, of: shown.len() as u32 + left_out }
 }
 
 /// The number of a rank's coordinates on `axes`, among those of the ranks shown; none where there are no axes.

@@ -13,6 +13,12 @@ const LINE: f64 = 28.0;
 /// The cell or sign before each text.
 const SIGN: (f64, f64) = (36.0, 20.0);
 
+/// How a cell and a row are read.
+const READING: [&str; 2] = [
+    "A cell is the whole tensor: samples from top to bottom, features (of a weight: rows) from left to right.",
+    "Filled is what the rank holds. Within a row, equal letters are equal contents. Rows follow the order of a step.",
+];
+
 /// What a line of the legend shows.
 enum Entry {
     Cell(Option<Held>),
@@ -22,22 +28,10 @@ enum Entry {
 
 /// Writes it from `top` on and says where it ends.
 pub(super) fn legend(out: &mut String, lines: &[Line], top: f64) -> f64 {
-    text(
-        out,
-        SMALL,
-        Anchor::Start,
-        (MARGIN, top + 14.0),
-        WIDTH - 2.0 * MARGIN,
-        "A cell is the whole tensor: samples from top to bottom, features (of a weight: its rows) from left to right. Filled: what the rank holds.",
-    );
-    text(
-        out,
-        SMALL,
-        Anchor::Start,
-        (MARGIN, top + 29.0),
-        WIDTH - 2.0 * MARGIN,
-        "Within a row, equal letters are equal contents. Rows follow the order of a step.",
-    );
+    for (number, line) in READING.iter().enumerate() {
+        let at = (MARGIN, top + 14.0 + 15.0 * number as f64);
+        text(out, SMALL, Anchor::Start, at, WIDTH - 2.0 * MARGIN, line);
+    }
     let entries = entries(lines);
     let half = entries.len().div_ceil(2);
     for (number, (entry, meaning)) in entries.iter().enumerate() {

@@ -29,7 +29,7 @@ pub(super) const STYLE: &str = "text{fill:#222}.heading{font-size:14px;font-weig
 const CHARACTER: f64 = 0.6;
 const BOLD_CHARACTER: f64 = 0.68;
 /// Smallest size of a text that is to fit.
-const SMALLEST: f64 = 7.0;
+const SMALLEST: f64 = 6.0;
 
 /// How a text is set: a class of [`STYLE`] with its size.
 #[derive(Debug, Clone, Copy)]
@@ -104,10 +104,10 @@ mod tests {
             text(&mut out, PLAIN, Anchor::Start, (0.0, 0.0), 66.0, content);
             out
         };
-        // 66 points are ten characters of 11 points, and fifteen of 7.
+        // 66 points are ten characters of 11 points, and eighteen of 6.
         assert!(written("0123456789").contains("class=\"plain\">0123456789<"));
         assert!(written("0123456789ab").contains("style=\"font-size:9.2px\">0123456789ab<"));
-        assert!(written("0123456789abcdefgh").contains("font-size:7.0px\">0123456789abcd…<"));
+        assert!(written("0123456789abcdefghij").contains("font-size:6.0px\">0123456789abcdefg…<"));
         assert!(written("<&>").contains(">&lt;&amp;&gt;<"));
     }
 }
