@@ -1,4 +1,4 @@
-//! `Line`: a row of the picture, from the rows of the table that show the same tensor in the same layout one after the other.
+//! `Line`: a row of the picture: a row of the table, or what a change has made where no row of the table follows with it.
 
 use lockstep_models::{AxisSet, LayerId, Layout, LayoutRow};
 
@@ -25,17 +25,13 @@ pub(super) struct Change {
 /// The rows of a picture, in the order of the table.
 pub(super) fn lines(table: &[LayoutRow]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let mut show = |tensor: &'static str, layout: Layout, layers: &[LayerId], change: Option<Change>| match lines
-        .last_mut()
-        .filter(|last| last.change.is_none() && (last.tensor, last.layout) == (tensor, layout))
-    {
-        Some(last) => {
-            last.layers.extend(layers);
-            last.layers.sort_unstable();
-            last.layers.dedup();
-            last.change = change;
+    let mut show = |tensor: &'static str, layout: Layout, layers: &[LayerId], change: Option<Change>| {
+        // What a change has made has no layers yet: those of the row that follows with it are its.
+        let same = |last: &&mut Line| (last.tensor, last.layout, last.change) == (tensor, layout, None);
+        match lines.last_mut().filter(same).filter(|last| last.layers.is_empty()) {
+            Some(last) => *last = Line { tensor, layers: layers.to_vec(), layout, change },
+            None => lines.push(Line { tensor, layers: layers.to_vec(), layout, change }),
         }
-        None => lines.push(Line { tensor, layers: layers.to_vec(), layout, change }),
     };
     for row in table {
         let change = row.change.as_ref().map(|change| Change { by: change.by, axes: change.axes, times: row.changes });

@@ -208,9 +208,10 @@ fn the_lines_show_every_row_and_every_change_of_the_table() {
         let lines = lines(&drawn.table);
         let mut at = 0;
         for row in &drawn.table {
-            let found = lines[at..].iter().position(|line| (line.tensor, line.layout) == (row.tensor, row.layout));
+            let found = lines[at..]
+                .iter()
+                .position(|line| (line.tensor, line.layout, &line.layers) == (row.tensor, row.layout, &row.layers));
             at += found.expect("the row's line");
-            assert!(row.layers.iter().all(|layer| lines[at].layers.contains(layer)), "{}", drawn.heading);
             if let Some(change) = &row.change {
                 let shown = lines[at].change.expect("the row's change");
                 assert_eq!((shown.by, shown.axes, shown.times), (change.by, change.axes, row.changes));
