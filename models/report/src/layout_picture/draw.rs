@@ -30,8 +30,9 @@ pub(super) fn svg(heading: &str, model: &Model, columns: &Columns<'_>, lines: &[
     let grid = Grid::of(columns);
     let cells: Vec<Vec<Option<Held>>> = lines.iter().map(|line| held(columns, line.layout)).collect();
     let mut body = String::new();
-    let sums = cells.iter().flatten().flatten().filter(|held| held.summand.is_some()).map(|held| held.version);
-    stripes(&mut body, sums.chain(lines.is_empty().then_some(None)));
+    let sums = cells.iter().flatten().flatten().filter(|held| held.summand.is_some());
+    // The legend shows the common colour.
+    stripes(&mut body, sums.flat_map(|held| [held.version, None]));
     let mut y = header(&mut body, heading, columns, &grid);
     for (number, line) in lines.iter().enumerate() {
         row(&mut body, (model, columns, &grid), line, &cells[number], y);
