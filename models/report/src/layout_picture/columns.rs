@@ -13,6 +13,13 @@ pub(super) struct Columns<'a> {
     pub(super) axes: Vec<Axis>,
 }
 
+/// Neighbouring columns with one coordinate.
+pub(super) struct Run {
+    pub(super) coordinate: u32,
+    pub(super) first: usize,
+    pub(super) last: usize,
+}
+
 impl<'a> Columns<'a> {
     /// Those of `mesh`: all, or of each axis the first coordinates and the last, so that there are [`MOST`] at most.
     pub(super) fn of(mesh: &'a Mesh) -> Columns<'a> {
@@ -79,18 +86,17 @@ impl<'a> Columns<'a> {
         self.axes[..outer].iter().filter(differs).count()
     }
 
-    /// For each axis, outer ones first, the runs of columns with equal coordinates on it and on those outside it: coordinate,
-    /// first and last column.
-    pub(super) fn headings(&self) -> Vec<(Axis, Vec<(u32, usize, usize)>)> {
+    /// For each axis, outer ones first, the runs of columns with equal coordinates on it and on those outside it.
+    pub(super) fn headings(&self) -> Vec<(Axis, Vec<Run>)> {
         let of = |depth: usize| {
-            let mut runs: Vec<(u32, usize, usize)> = Vec::new();
+            let mut runs: Vec<Run> = Vec::new();
             for column in 0..self.ranks.len() {
                 let at = |column: usize, axis: &Axis| self.mesh.coordinate(*axis, self.ranks[column]);
                 let same =
                     column > 0 && self.axes[..=depth].iter().all(|axis| at(column - 1, axis) == at(column, axis));
                 match runs.last_mut().filter(|_| same) {
-                    Some((_, _, last)) => *last = column,
-                    None => runs.push((at(column, &self.axes[depth]), column, column)),
+                    Some(run) => run.last = column,
+                    None => runs.push(Run { coordinate: at(column, &self.axes[depth]), first: column, last: column }),
                 }
             }
             (self.axes[depth], runs)

@@ -6,7 +6,7 @@ use lockstep_models::{LayerId, Layout, Model};
 
 use super::band::band;
 use super::cell::{Place, cell, stripes};
-use super::columns::Columns;
+use super::columns::{Columns, Run};
 use super::grid::{Grid, ROOM};
 use super::held::{Held, held};
 use super::legend::legend;
@@ -68,7 +68,7 @@ fn header(out: &mut String, heading: &str, columns: &Columns<'_>, grid: &Grid) -
     let mut y = 66.0;
     for (axis, runs) in columns.headings() {
         text(out, PLAIN, Anchor::End, (ROOM.0 - 8.0, y), NAMES, &axis.to_string());
-        for (coordinate, first, last) in runs {
+        for Run { coordinate, first, last } in runs {
             let (from, to) = (grid.left[first], grid.left[last] + grid.width);
             let number = coordinate.to_string();
             text(out, PLAIN, Anchor::Middle, ((from + to) / 2.0, y), to - from, &number);
