@@ -7,7 +7,9 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, Run, RunOptions, run};
-use lockstep_models::{Bucket, Course, Decay, Job, Layer, Model, MomentumForm, Op, Optimizer, Phase, Scaling, SgdStep};
+use lockstep_models::{
+    Axis, Bucket, Course, Decay, Job, Layer, Mesh, Model, MomentumForm, Op, Optimizer, Phase, Scaling, SgdStep,
+};
 use proptest::prelude::*;
 
 use crate::reference;
@@ -119,6 +121,40 @@ proptest! {
         for (a, b) in one.losses.iter().zip(&other.losses) {
             prop_assert!((a - b).abs() < 1e-4 * a.abs(), "losses {a} and {b}");
         }
+    }
+
+    /// Groups of ranks along `tensor` that each take samples of their own train like as many ranks that have the whole model, in
+    /// either order of the axes; to the bit like their twin.
+    #[test]
+    fn layers_split_along_one_axis_and_samples_along_another_train_like_ssgd(
+        net in nets(),
+        (data, tensor, tensor_outside) in (1u32..=3, 1u32..=4, any::<bool>()),
+        batch_per_rank in 1u32..=5,
+        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor)],
+        algorithm in prop::sample::select(vec!["ring", "direct", "parameter-server:1", "halving-doubling"]),
+        fuse: bool,
+        seed: u64,
+    ) {
+        let model = net.model();
+        let ssgd = Job {
+            bucket, fuse, algorithm: algorithm.parse().unwrap(), ..Job::new(Arc::clone(&model), data, batch_per_rank)
+        };
+        let axes = [(Axis::Data, data), (Axis::Tensor, tensor)];
+        let mesh = Mesh::new(&if tensor_outside { [axes[1], axes[0]] } else { axes }).unwrap();
+        let split = Job {
+            strategy: "model-parallel".parse().unwrap(), workers: mesh.ranks(), mesh: Some(mesh), ..ssgd.clone()
+        };
+        prop_assert_eq!(split.global_batch(), ssgd.global_batch());
+        let (one, other) = (train(&ssgd, STEPS, optimizer(), seed), train(&split, STEPS, optimizer(), seed));
+        let apart = distance(&model, &one.parameters, &other.parameters);
+        prop_assert!(apart < 1e-5, "{apart:e} apart");
+        for (a, b) in one.losses.iter().zip(&other.losses) {
+            prop_assert!((a - b).abs() < 1e-4 * a.abs(), "losses {a} and {b}");
+        }
+        let (samples, _) = Dataset::load("synthetic:400", &model).unwrap();
+        let twin = reference::train(&split.program().unwrap(), &samples, STEPS, seed, &optimizer()).unwrap();
+        let differing = other.parameters.iter().zip(&twin).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
+        prop_assert_eq!(differing, 0, "of {} parameters", twin.len());
     }
 
     /// Without convolutions there is no part with the large batch: the dense layers take a step of SGD with each pass.

@@ -10,7 +10,7 @@ use crate::worker::Outcome;
 const LENGTH: u32 = 1;
 const CONTENT: u32 = 2;
 
-/// What one rank leaves: its outcome, its batch norm statistics, its own weights, and a fingerprint of the model.
+/// What one rank leaves: its outcome, its batch norm statistics, its own weights, and fingerprints of the model.
 pub(crate) struct Legacy {
     pub outcome: Outcome,
     pub statistics: Vec<f32>,
@@ -18,8 +18,10 @@ pub(crate) struct Legacy {
     pub weights: Vec<f32>,
     /// The reference model of its device, from the device's first learner.
     pub reference: Vec<f32>,
-    /// `None` for ranks that only serve.
+    /// Of the parameters that all workers have; `None` for ranks that only serve.
     pub fingerprint: Option<[u64; 4]>,
+    /// Of all of the rank's parameters, where those of other ranks are other parts of the model.
+    pub part_fingerprint: Option<[u64; 4]>,
     /// How far the rank's spans may be off rank 0's clock, in seconds.
     pub clock_residual_s: f64,
 }
@@ -70,7 +72,9 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
     for elements in [&legacy.statistics, &legacy.weights, &legacy.reference] {
         list(elements.iter().map(|value| u64::from(value.to_bits())).collect());
     }
-    list(legacy.fingerprint.map_or(Vec::new(), Vec::from));
+    for fingerprint in [legacy.fingerprint, legacy.part_fingerprint] {
+        list(fingerprint.map_or(Vec::new(), Vec::from));
+    }
     words
 }
 
@@ -104,8 +108,9 @@ fn decode(words: &[u64]) -> Legacy {
     };
     let [statistics, weights, reference] =
         [(); 3].map(|()| list().iter().map(|bits| f32::from_bits(*bits as u32)).collect());
-    let fingerprint = list().try_into().ok();
-    Legacy { outcome, statistics, weights, reference, fingerprint, clock_residual_s: f64::from_bits(words[0]) }
+    let [fingerprint, part_fingerprint] = [(); 2].map(|()| list().try_into().ok());
+    let clock_residual_s = f64::from_bits(words[0]);
+    Legacy { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s }
 }
 
 #[cfg(test)]
@@ -135,9 +140,10 @@ mod tests {
             direct: u64::from(rank),
         };
         let fingerprint = (rank > 0).then_some([1, 2, 3, 4]);
+        let part_fingerprint = (rank > 1).then_some([5, 6, 7, 8]);
         let (statistics, weights) = (vec![-0.0, f32::MIN_POSITIVE], vec![0.5; 3 * rank as usize]);
         let reference = vec![0.25; rank as usize % 2];
-        Legacy { outcome, statistics, weights, reference, fingerprint, clock_residual_s: 1e-6 }
+        Legacy { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s: 1e-6 }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a rank holds: its replica or its server's sums, and scratch; it outlives the rank's end of the wires.
 
-use lockstep_models::{Area, Averaging, AxisLayout, Buffer, Copy, Dimension, Role, Stream};
+use lockstep_models::{Area, Averaging, Buffer, Copy, Role, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
@@ -158,13 +158,13 @@ fn replica_of(setup: &Setup<'_>, role: &Role, rank: u32, declared: Vec<usize>) -
         let parameters = init::parameters(&program.model, seed);
         return Ok(Replica::with_parameters(program, role, parameters, making)?);
     };
-    let rank = role.ranks.first;
     let parameters = whole::part(program, sharding, rank, &init::parameters(&sharding.whole, seed));
     let mut replica = Replica::with_parameters(program, role, parameters, making)?;
+    let part = program.part(sharding, rank);
     replica.draw_as(|id| {
         let layer = &sharding.layers[id.index()];
         let features = program.model.node(id).output.elements();
-        let first = if layer.output.is(AxisLayout::Split(Dimension::Feature)) { u64::from(rank) * features } else { 0 };
+        let first = if sharding.splits(id) { u64::from(part) * features } else { 0 };
         (layer.origin.0, first)
     });
     Ok(replica)

@@ -130,14 +130,17 @@ fn body(
     let clock_residual_s = clock::align(&mut outcome.spans, before, after);
     let averages = setup.program.averaging.is_some();
     let (mut statistics, mut weights, mut reference) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut fingerprint, mut average) = (None, None);
+    let (mut fingerprint, mut part_fingerprint, mut average) = (None, None, None);
     let mut whole = None;
     if memory.replica.is_some() {
         let model = memory.model(averages)?;
         let Some(replica) = &mut memory.replica else { unreachable!("just seen") };
         statistics = replica.statistics()?;
         fingerprint = Some(match &setup.program.sharding {
-            Some(sharding) => Fingerprint::of(&common(setup.program, sharding, replica)?).words(),
+            Some(sharding) => {
+                part_fingerprint = Some(Fingerprint::of(&model).words());
+                Fingerprint::of(&common(setup.program, sharding, replica)?).words()
+            }
             None => Fingerprint::of(&model).words(),
         });
         whole = assemble(end, setup.program, replica, setup.options.seed)?;
@@ -150,7 +153,10 @@ fn body(
             }
         }
     }
-    let all = gather(end, Legacy { outcome, statistics, weights, reference, fingerprint, clock_residual_s })?;
+    let all = gather(
+        end,
+        Legacy { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s },
+    )?;
     if let (true, Ok(mut slot)) = (all.is_some(), found.replica.lock()) {
         *slot = whole.or_else(|| memory.replica.take()).map(|replica| (replica, average));
     }
@@ -167,10 +173,17 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
     let (mut replica, average) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers() as usize;
     let clock_residual_s = legacies.iter().map(|legacy| legacy.clock_residual_s).fold(0.0, f64::max);
-    let own = legacies[0].fingerprint;
-    if let Some(rank) = (0..workers).find(|rank| legacies[*rank].fingerprint != own) {
-        let message = format!("rank {rank} ended with other parameters than rank 0: replicas have diverged");
-        return Err(InputError::new("run", "", message).into());
+    let axes = program.sharding.as_ref().map(|sharding| program.mesh.axes().without(sharding.axis));
+    for (rank, own) in (0..).zip(&legacies[..workers]) {
+        // Ranks that differ on other axes alone have the same part.
+        let alike = axes.filter(|axes| program.mesh.has_groups(*axes));
+        let alike = alike.map_or(rank, |axes| program.mesh.group_of(axes, rank).first());
+        let same = own.part_fingerprint == legacies[alike as usize].part_fingerprint;
+        if own.fingerprint != legacies[0].fingerprint || !same {
+            let other = if same { 0 } else { alike };
+            let message = format!("rank {rank} ended with other parameters than rank {other}: replicas have diverged");
+            return Err(InputError::new("run", "", message).into());
+        }
     }
     let parameters = replica.parameters()?;
     let velocity = replica.velocity()?;

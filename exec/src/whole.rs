@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Job, Program, Sharding};
+use lockstep_models::{AxisSet, Job, Program, Sharding};
 use lockstep_topology::Rank;
 
 use crate::device::cpu::Threads;
@@ -18,7 +18,7 @@ const PART: u32 = 7;
 /// The part of `rank` of values that the whole model's parameters have; zero where its rows are padding.
 pub(crate) fn part(program: &Program, sharding: &Sharding, rank: u32, whole: &[f32]) -> Vec<f32> {
     let mut own = vec![0.0; program.model.parameter_elements() as usize];
-    for (range, start) in sharding.parameters(&program.model, rank) {
+    for (range, start) in sharding.parameters(&program.model, program.part(sharding, rank)) {
         let values = &whole[range.start as usize..range.end as usize];
         own[start as usize..start as usize + values.len()].copy_from_slice(values);
     }
@@ -27,7 +27,7 @@ pub(crate) fn part(program: &Program, sharding: &Sharding, rank: u32, whole: &[f
 
 /// Puts a rank's part back into its place in the whole.
 fn put(program: &Program, sharding: &Sharding, rank: u32, own: &[f32], whole: &mut [f32]) {
-    for (range, start) in sharding.parameters(&program.model, rank) {
+    for (range, start) in sharding.parameters(&program.model, program.part(sharding, rank)) {
         let length = (range.end - range.start) as usize;
         whole[range.start as usize..range.end as usize].copy_from_slice(&own[start as usize..start as usize + length]);
     }
@@ -48,17 +48,18 @@ pub(crate) fn assemble(
     let mut values = replica.parameters()?;
     let elements = values.len();
     values.extend_from_slice(&replica.velocity()?);
-    // Where nobody has a part of the weights, rank 0's are everybody's.
-    let parts = if sharding.splits_weights() { program.workers() } else { 1 };
+    // The ranks that have all parts between them; rank 0 has them all where weights are not split.
+    let axes = if sharding.splits_weights() { AxisSet::of(&[sharding.axis]) } else { AxisSet::default() };
+    let parts = program.mesh.group_of(axes, 0);
     if end.rank().0 != 0 {
-        if end.rank().0 < parts {
+        if parts.contains(end.rank().0) {
             control::send_elements(end, Rank(0), PART, values)?;
         }
         return Ok(None);
     }
     let all = sharding.whole.parameter_elements() as usize;
     let (mut parameters, mut velocity) = (vec![0.0; all], vec![0.0; all]);
-    for rank in 0..parts {
+    for rank in parts.iter() {
         if rank > 0 {
             values = control::receive_elements(end, Rank(rank), PART, 2 * elements)?;
         }

@@ -44,6 +44,11 @@ impl AxisSet {
         AxisSet(self.0 | other.0)
     }
 
+    /// The others of the set.
+    pub const fn without(self, axis: Axis) -> AxisSet {
+        AxisSet(self.0 & !(1 << axis as u8))
+    }
+
     /// Whether an axis is in the set.
     pub const fn contains(self, axis: Axis) -> bool {
         self.0 & 1 << axis as u8 != 0

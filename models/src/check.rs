@@ -2,7 +2,7 @@
 
 use lockstep_topology::{InputError, check as check_schedule};
 
-use crate::{Area, AveragingRule, Buffer, Copy, Exchange, Members, Op, Program, Role, Stream, TaskId};
+use crate::{Area, AveragingRule, Buffer, ByCoordinate, Copy, Exchange, Members, Op, Program, Role, Stream, TaskId};
 
 /// Groups up to this size are expanded and proved; larger ones use the same code with more members.
 const PROVED_MEMBERS: u32 = 64;
@@ -85,7 +85,7 @@ impl Program {
                     return Err(fault(role, &task.name, "averages models where all ranks train one"));
                 }
                 Op::Exchange(exchange) => self.check_exchange(role, id, exchange)?,
-                Op::Copy(copy) => self.check_copy(role, &task.name, copy)?,
+                Op::Copy(copies) => self.check_copies(role, &task.name, copies)?,
                 _ => {}
             }
         }
@@ -105,7 +105,7 @@ impl Program {
         Ok(())
     }
 
-    fn check_copy(&self, role: &Role, name: &str, copy: &Copy) -> Result<(), InputError> {
+    fn check_copies(&self, role: &Role, name: &str, copies: &ByCoordinate<Copy>) -> Result<(), InputError> {
         let elements = |area| match area {
             Area::Buffer(Buffer::Declared(index)) => {
                 let held = role.ranks.iter().map(|rank| self.held(index, rank));
@@ -117,12 +117,22 @@ impl Program {
                 None => 0,
             },
         };
-        let (from, to) = copy.extents();
-        if copy.from == copy.to {
+        if copies.axis().is_some_and(|axis| self.mesh.size(axis) as usize != copies.values().len()) {
+            return Err(fault(role, name, "has other coordinates than the mesh"));
+        }
+        let areas = (copies.first().from, copies.first().to);
+        if areas.0 == areas.1 {
             return Err(fault(role, name, "copies an area to itself"));
         }
-        if from > elements(copy.from) || to > elements(copy.to) {
-            return Err(fault(role, name, "copies elements that its areas do not have"));
+        let all = (elements(areas.0), elements(areas.1));
+        for copy in copies.values() {
+            let ends = copy.extents();
+            if (copy.from, copy.to) != areas {
+                return Err(fault(role, name, "copies between other areas on other ranks"));
+            }
+            if ends.0 > all.0 || ends.1 > all.1 {
+                return Err(fault(role, name, "copies elements that its areas do not have"));
+            }
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ impl fmt::Display for AxisLayout {
 /// let samples = Layout::new(AxisSet::of(&[Axis::Data, Axis::Device]), AxisLayout::Split(Dimension::Sample));
 /// let gathered = samples.with(Axis::Device, AxisLayout::First);
 /// assert_eq!(gathered.to_string(), "data: split(sample), device: first");
-/// assert!(samples.is(AxisLayout::Split(Dimension::Sample)) && !gathered.is(AxisLayout::Split(Dimension::Sample)));
+/// assert_eq!((samples.on(Axis::Device).to_string(), gathered.on(Axis::Device)), ("split(sample)".into(), AxisLayout::First));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Layout([AxisLayout; Axis::ALL.len()]);
@@ -91,12 +91,6 @@ impl Layout {
     pub fn axes(self) -> AxisSet {
         let varies = Axis::ALL.into_iter().filter(|axis| self.on(*axis) != AxisLayout::Replicated);
         varies.fold(AxisSet::default(), |set, axis| set.or(AxisSet::of(&[axis])))
-    }
-
-    /// Whether it is the layout `on_each` on all axes on which it is not replicated; replicated on all where `on_each` is.
-    pub fn is(self, on_each: AxisLayout) -> bool {
-        let axes = self.axes();
-        self == Layout::new(axes, on_each) && (axes == AxisSet::default()) == (on_each == AxisLayout::Replicated)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Numbers ranks by their coordinates on named axes, and lists the groups that axes form.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use lockstep_topology::InputError;
 
-use crate::{Axis, AxisSet, RankRange};
+use crate::{Axis, AxisSet, Members};
 
 /// The workers of a program as a mesh: each rank has a coordinate on each axis, and ranks count up along the last axis first.
 ///
@@ -94,6 +95,11 @@ impl Mesh {
         self.axes.iter().fold(AxisSet::default(), |set, (axis, _)| set.or(AxisSet::of(&[*axis])))
     }
 
+    /// Its axes in the order in which they are nested, outer ones first.
+    pub fn outer_first(&self) -> impl Iterator<Item = Axis> {
+        self.axes.iter().map(|(axis, _)| *axis)
+    }
+
     /// The coordinate of a rank on an axis: 0 on one that the mesh does not have.
     pub fn coordinate(&self, axis: Axis, rank: u32) -> u32 {
         if let Some(starts) = &self.starts {
@@ -174,6 +180,14 @@ impl Mesh {
         self.group(axes, self.group_number(axes, rank))
     }
 
+    /// The axis along which all ranks lie in blocks, with the size of these: the first one that has several. `None` where one rank
+    /// is all, or nodes have unequal numbers.
+    pub fn outermost(&self) -> Option<(Axis, u32)> {
+        let several = |(_, size, _): &(Axis, u32, u32)| *size > 1;
+        let first = self.strided().find(several).filter(|_| self.starts.is_none());
+        first.map(|(axis, _, stride)| (axis, stride))
+    }
+
     /// Axes with their sizes and the distance between neighbours along them, outer axes first.
     fn strided(&self) -> impl DoubleEndedIterator<Item = (Axis, u32, u32)> {
         let inner = |at: usize| self.axes[at + 1..].iter().map(|(_, size)| size).product();
@@ -197,6 +211,21 @@ fn node_of(starts: &[u32], rank: u32) -> usize {
     starts.partition_point(|start| *start <= rank).saturating_sub(1).min(starts.len() - 2)
 }
 
+impl FromStr for Mesh {
+    type Err = String;
+
+    /// Reads `data=4,tensor=2`, outer axes first.
+    fn from_str(text: &str) -> Result<Mesh, String> {
+        let axis = |part: &str| {
+            let cure = || format!("{part:?} is no axis with its size: write data=4,tensor=2, outer axes first");
+            let (name, size) = part.split_once('=').ok_or_else(cure)?;
+            Ok((name.trim().parse::<Axis>()?, size.trim().parse::<u32>().map_err(|_| cure())?))
+        };
+        let axes = text.split(',').map(axis).collect::<Result<Vec<_>, String>>()?;
+        Mesh::new(&axes).map_err(|error| error.message)
+    }
+}
+
 impl fmt::Display for Mesh {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |(axis, size): &(Axis, u32)| match (&self.starts, axis) {
@@ -207,121 +236,6 @@ impl fmt::Display for Mesh {
             _ => format!("{axis}={size}"),
         };
         f.write_str(&self.axes.iter().map(size).collect::<Vec<_>>().join(","))
-    }
-}
-
-/// Ranks that take part in an exchange, in the order of their member numbers; dedicated servers come last.
-///
-/// ```
-/// # use lockstep_models::Members;
-/// let with_servers = Members::range(0, 4).and_servers(8, 2);
-/// assert_eq!(with_servers.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 8, 9]);
-/// assert_eq!((with_servers.count(), with_servers.member(9), with_servers.member(5)), (6, Some(5), None));
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Members {
-    first: u32,
-    /// Members along the innermost axis, and the distance between them.
-    inner: (u32, u32),
-    /// The same along outer axes, inner ones first.
-    outer: Vec<(u32, u32)>,
-    servers: RankRange,
-}
-
-impl Members {
-    /// `count` ranks from `first` on.
-    pub fn range(first: u32, count: u32) -> Members {
-        Members { first, inner: (count, 1), outer: Vec::new(), servers: RankRange { first: 0, count: 0 } }
-    }
-
-    /// With `count` dedicated servers from rank `first` on.
-    pub fn and_servers(self, first: u32, count: u32) -> Members {
-        Members { servers: RankRange { first, count }, ..self }
-    }
-
-    /// From `first` on along axes of these sizes and distances, outer ones first.
-    fn along(first: u32, axes: impl DoubleEndedIterator<Item = (u32, u32)>) -> Members {
-        let mut merged: Vec<(u32, u32)> = Vec::new();
-        for (size, stride) in axes.rev().filter(|(size, _)| *size > 1) {
-            match merged.last_mut() {
-                Some((inner, distance)) if *inner * *distance == stride => *inner *= size,
-                _ => merged.push((size, stride)),
-            }
-        }
-        let inner = if merged.is_empty() { (1, 1) } else { merged.remove(0) };
-        Members { inner, outer: merged, ..Members::range(first, 1) }
-    }
-
-    /// How many, servers included.
-    pub fn count(&self) -> u32 {
-        self.workers() + self.servers.count
-    }
-
-    fn workers(&self) -> u32 {
-        self.outer.iter().fold(self.inner.0, |count, (size, _)| count * size)
-    }
-
-    /// The lowest rank.
-    pub fn first(&self) -> u32 {
-        self.first
-    }
-
-    /// The rank that is `member`; there are [`Members::count`].
-    #[inline]
-    pub fn rank(&self, member: u32) -> u32 {
-        let (count, stride) = self.inner;
-        if member < count { self.first + member * stride } else { self.rank_apart(member) }
-    }
-
-    fn rank_apart(&self, member: u32) -> u32 {
-        let (count, stride) = self.inner;
-        let workers = self.workers();
-        if member >= workers {
-            return self.servers.first + (member - workers);
-        }
-        let (mut rank, mut left) = (self.first + member % count * stride, member / count);
-        for (size, stride) in &self.outer {
-            rank += left % size * stride;
-            left /= size;
-        }
-        rank
-    }
-
-    /// The member number of a rank; `None` where it does not belong to the group.
-    #[inline]
-    pub fn member(&self, rank: u32) -> Option<u32> {
-        // Most groups are a range of ranks, and simulations ask for each message.
-        match rank.wrapping_sub(self.first) {
-            member if member < self.inner.0 && self.inner.1 == 1 => Some(member),
-            _ => self.member_apart(rank),
-        }
-    }
-
-    fn member_apart(&self, rank: u32) -> Option<u32> {
-        if self.servers.contains(rank) {
-            return Some(self.workers() + rank - self.servers.first);
-        }
-        let (mut left, mut member) = (rank.checked_sub(self.first)?, 0);
-        let mut below = self.workers();
-        for (size, stride) in self.outer.iter().rev().chain([&self.inner]) {
-            below /= size;
-            member += left / stride * below;
-            if left / stride >= *size {
-                return None;
-            }
-            left %= stride;
-        }
-        (left == 0).then_some(member)
-    }
-
-    /// Whether a rank belongs to the group.
-    pub fn contains(&self, rank: u32) -> bool {
-        self.member(rank).is_some()
-    }
-
-    /// The ranks in the order of their member numbers.
-    pub fn iter(&self) -> impl Iterator<Item = u32> {
-        (0..self.count()).map(|member| self.rank(member))
     }
 }
 

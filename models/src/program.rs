@@ -10,7 +10,7 @@ use lockstep_topology::{Group, InputError, Schedule};
 
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
-    Assignment, Averaging, Axis, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, RankRange,
+    Assignment, Averaging, Axis, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, Piece, RankRange,
     Sharding,
 };
 
@@ -66,13 +66,13 @@ pub struct Program {
     pub mesh: Mesh,
     /// How many ranks, servers included, are on each machine, in rank order; `None` where nothing depends on it.
     pub machines: Option<Arc<[u32]>>,
-    /// Samples per worker and micro-batch.
+    /// Samples per micro-batch of a worker, or of workers that share it.
     pub batch_per_rank: u32,
     /// Micro-batches per step and worker, on average where workers claim them.
     pub accumulate: u32,
     /// What ranks have beside parameters and gradients, as [`Buffer::Declared`] numbers it.
     pub buffers: Vec<Declared>,
-    /// How many workers draw from each pool of samples, in rank order.
+    /// How many draw from each pool of samples: all workers in rank order, or the groups of those that share a micro-batch.
     pub pools: Vec<u32>,
     /// Who holds which samples in memory; `None` where every rank has all of them.
     pub partition: Option<Partition>,
@@ -144,7 +144,9 @@ impl Program {
 
     /// Samples per optimizer step over all workers.
     pub fn global_batch(&self) -> u64 {
-        u64::from(self.workers()) * u64::from(self.batch_per_rank) * u64::from(self.accumulate)
+        self.pools.iter().map(|draw| u64::from(*draw)).sum::<u64>()
+            * u64::from(self.batch_per_rank)
+            * u64::from(self.accumulate)
     }
 
     /// Samples that a gradient is the mean over: all of a step, but for learners, who take each batch for themselves.
@@ -155,6 +157,19 @@ impl Program {
     /// Whether workers ask the driver for their batches, which it gives in turn, or first come, first served.
     pub fn claims(&self) -> bool {
         self.averaging.is_some_and(|averaging| averaging.assignment != Assignment::Own)
+    }
+
+    /// The samples that `rank` works on in a pass through shared layers, by whom they are drawn.
+    pub fn pieces(&self, sharding: &Sharding, pass: u32, rank: u32) -> Vec<Piece> {
+        // Ranks along another axis have samples of their own.
+        let along_data = sharding.axis == Axis::Tensor && self.mesh.axes().contains(Axis::Data);
+        let first = if along_data { self.mesh.coordinate(Axis::Data, rank) } else { 0 };
+        sharding.passes[pass as usize].iter().map(|piece| Piece { worker: first + piece.worker, ..*piece }).collect()
+    }
+
+    /// Which part of shared layers `rank` has: its coordinate on the axis along which they are split.
+    pub fn part(&self, sharding: &Sharding, rank: u32) -> u32 {
+        self.mesh.coordinate(sharding.axis, rank)
     }
 
     /// Index of the role of `rank`.

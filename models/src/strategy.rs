@@ -18,10 +18,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::model::shard;
-use crate::{Averaging, Graph, Model, Sharding};
+use crate::{Averaging, Axis, AxisSet, Graph, Mesh, Model, Sampling, Sharding};
 pub use ea_sgd::EaSgd;
 pub use hybrid::Scheme;
 pub use job::{Bucket, Job};
@@ -60,7 +60,9 @@ impl Strategy {
     /// # Errors
     /// A model that the strategy cannot split, groups that do not divide the ranks, settings that it does not serve.
     pub fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
-        let (front, passes, variable_batch) = match self {
+        self.check_mesh(job)?;
+        let workers = job.workers;
+        let (front, passes, variable_batch, mesh) = match self {
             Strategy::Ssgd => return Ok((ssgd::graph(job)?, None)),
             Strategy::FirstDeviceTable => return device_table::graph(job),
             Strategy::Sma(sma) => {
@@ -70,22 +72,69 @@ impl Strategy {
                 return Ok((learners::graph(job, &ea_sgd.averaging(job.workers, job.learners))?, None));
             }
             Strategy::Hybrid { scheme, variable_batch } => {
-                (hybrid::front(&job.model)?, scheme.passes(job.workers, job.batch_per_rank)?, *variable_batch)
+                let passes = scheme.passes(workers, job.batch_per_rank)?;
+                (hybrid::front(&job.model)?, passes, *variable_batch, Mesh::new(&[(Axis::Data, workers)])?)
             }
             Strategy::ModelParallel => {
-                let all = hybrid::everything(job.workers, job.batch_per_rank);
-                (vec![false; job.model.layers().len()], vec![all], false)
+                // Without a mesh each rank brings a batch of its own, and all take all of them.
+                let batches = if job.mesh.is_some() { 1 } else { workers };
+                let all = hybrid::everything(batches, job.batch_per_rank);
+                let mesh = job.mesh.clone().map_or_else(|| Mesh::new(&[(Axis::Tensor, workers)]), Ok)?;
+                (vec![false; job.model.layers().len()], vec![all], false, mesh)
             }
         };
         self.refuse(job)?;
-        if job.workers == 1 {
-            return Ok((ssgd::graph(job)?, None)); // one rank has every layer whole
+        let axis = if mesh.axes().contains(Axis::Tensor) { Axis::Tensor } else { Axis::Data };
+        let ranks = mesh.size(axis);
+        if ranks == 1 {
+            return Ok((ssgd::graph(job)?, None)); // each rank has every layer whole
         }
-        let (model, layers) = shard(&job.model, job.workers, &|id| front[id.index()])?;
+        let outside = mesh.axes().without(axis);
+        let of_mesh = |error: InputError| match error.place {
+            ErrorPlace::Flag("ranks") if job.mesh.is_some() => error.at(ErrorPlace::Flag("mesh")),
+            _ => error,
+        };
+        let (model, layers) = shard(&job.model, (axis, ranks), outside, &|id| front[id.index()]).map_err(of_mesh)?;
         let whole = Arc::clone(&job.model);
-        let sharding = Sharding { whole, ranks: job.workers, layers, passes, variable_batch };
-        let graph = split::graph(job, &model, &sharding)?;
+        let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
+        let graph = split::graph(job, &model, &sharding, mesh);
         Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
+    }
+
+    /// The axes that a mesh may have.
+    pub fn axes(&self) -> AxisSet {
+        match self {
+            Strategy::Ssgd | Strategy::Hybrid { .. } => AxisSet::of(&[Axis::Data]),
+            Strategy::ModelParallel => AxisSet::of(&[Axis::Data, Axis::Tensor]),
+            // Theirs follow from the cluster's nodes and from the learners of a device.
+            Strategy::FirstDeviceTable | Strategy::Sma(_) | Strategy::EaSgd(_) => AxisSet::default(),
+        }
+    }
+
+    /// Refuses a mesh with axes that it has no use for.
+    fn check_mesh(&self, job: &Job) -> Result<(), InputError> {
+        let Some(mesh) = &job.mesh else { return Ok(()) };
+        let refused = |message: String| Err(InputError::flag("mesh", mesh.to_string(), message));
+        if mesh.ranks() != job.workers {
+            return refused(format!("has {} ranks, not {}: leave ranks out", mesh.ranks(), job.workers));
+        }
+        if let Some(axis) = mesh.axes().iter().find(|axis| !self.axes().contains(*axis)) {
+            let own = self.axes();
+            let cure = if own == AxisSet::default() {
+                "leave it out, and give ranks".to_owned()
+            } else {
+                format!("its axes are {own}")
+            };
+            let other = if axis == Axis::Tensor { "; model-parallel splits layers along tensor" } else { "" };
+            return refused(format!("{self} has no axis {axis}: {cure}{other}"));
+        }
+        if job.sampling != Sampling::OneShuffle && mesh.axes().contains(Axis::Tensor) {
+            return refused(format!(
+                "ranks along tensor share samples, which {} does not serve: take one-shuffle",
+                job.sampling
+            ));
+        }
+        Ok(())
     }
 
     /// How it averages the models of so many learners, `each` of them on a device; `None` where all ranks train one.

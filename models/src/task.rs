@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use lockstep_topology::{Algorithm, Collective};
 
-use crate::{AveragingRule, AxisSet, Buffer, Copy, Pass};
+use crate::{AveragingRule, AxisSet, Buffer, ByCoordinate, Copy, Pass};
 
 /// Index of a task in its role.
 pub type TaskId = usize;
@@ -132,8 +132,8 @@ pub enum Op {
     },
     /// Meets other ranks.
     Exchange(Exchange),
-    /// Moves elements inside the rank's memory.
-    Copy(Copy),
+    /// Moves elements inside the rank's memory: all ranks from the same area to the same area, each its own rows.
+    Copy(ByCoordinate<Copy>),
     /// The main thread of a node ends jobs of its devices, one after the other, where a strategy has such a thread (Kumar et
     /// al. 2018, §4.3). The executor's ranks are threads themselves and have nothing to do here.
     Callback {

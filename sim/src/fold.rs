@@ -17,7 +17,7 @@ mod tests;
 
 use std::fmt;
 
-use lockstep_models::{Program, Span};
+use lockstep_models::{Axis, Exchange, Op, Program, Span, Task};
 use lockstep_topology::{Fold, Permutations, Schedule};
 
 use crate::error::SimError;
@@ -105,11 +105,37 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     if program.claims() {
         return (Orbits::all(), Folding::Refused("batches go to learners first come, first served".into()));
     }
-    if role.exchanges().any(|(_, exchange)| program.group_count(exchange) > 1) {
-        return (Orbits::all(), Folding::Refused("ranks exchange in several groups".into()));
+    let Some((axis, block)) = program.mesh.outermost() else {
+        return (Orbits::all(), Folding::Refused("nodes have unequal numbers of ranks".into()));
+    };
+    // Ranks that lie along the outermost axis may stand for each other; they may copy other rows, but not more of them.
+    let unlike = |task: &Task| match &task.op {
+        Op::Copy(copies) => {
+            copies.axis() == Some(axis) && copies.values().iter().any(|copy| copy.moved() != copies.first().moved())
+        }
+        _ => false,
+    };
+    if role.tasks.iter().any(unlike) {
+        return (Orbits::all(), Folding::Refused("ranks copy unlike numbers of elements".into()));
     }
-    let exchanges = role.exchanges().map(|(_, exchange)| program.schedule(exchange, 0).ok());
-    fold(exchanges.collect(), ranks, platform, rule)
+    let met = |exchange: &Exchange| {
+        let schedule = program.schedule(exchange, 0).ok()?;
+        Some(Met { schedule, block: exchange.axes.contains(axis).then(|| group_block(program, exchange, axis)) })
+    };
+    let all = role.exchanges().map(|(_, exchange)| met(exchange)).collect();
+    fold(all, (ranks, block), platform, rule)
+}
+
+/// An exchange as folding sees it.
+struct Met {
+    schedule: Schedule,
+    /// Members of a group at one coordinate of the outermost axis; `None` where a group lies within one.
+    block: Option<u32>,
+}
+
+/// Members of a group along the axes of `exchange` that have the same coordinate on the outermost axis.
+fn group_block(program: &Program, exchange: &Exchange, axis: Axis) -> u32 {
+    exchange.axes.without(axis).iter().map(|inner| program.mesh.size(inner)).product()
 }
 
 /// How one collective folds on `platform`.
@@ -117,20 +143,30 @@ pub(crate) fn of_schedule(schedule: &Schedule, platform: &Platform<'_>, rule: Fo
     if schedule.members() < 2 || rule == FoldRule::Never {
         return (Orbits::all(), Folding::Off);
     }
-    fold(vec![Some(schedule.clone())], schedule.members(), platform, rule)
+    fold(vec![Some(Met { schedule: schedule.clone(), block: Some(1) })], (schedule.members(), 1), platform, rule)
 }
 
-/// How ranks fold that meet in these exchanges and do the same otherwise.
-fn fold(exchanges: Vec<Option<Schedule>>, ranks: u32, platform: &Platform<'_>, rule: FoldRule) -> (Orbits, Folding) {
+/// How ranks fold that meet in these exchanges and do the same otherwise, in blocks of `block` ranks.
+fn fold(
+    exchanges: Vec<Option<Met>>,
+    (ranks, block): (u32, u32),
+    platform: &Platform<'_>,
+    rule: FoldRule,
+) -> (Orbits, Folding) {
     let (mut group, mut elements, mut added) = (None, 0u64, 0u64);
-    for schedule in exchanges {
-        let schedule = schedule.filter(|schedule| schedule.members() == ranks);
-        let own = schedule.map_or(Permutations::Identity, |exact| {
-            let schedule = if rule == FoldRule::Padded { exact.padded() } else { exact.clone() };
-            elements += exact.elements();
-            added += schedule.elements() - exact.elements();
-            schedule.symmetry()
-        });
+    for met in exchanges {
+        let padded = |exact: &Schedule| if rule == FoldRule::Padded { exact.padded() } else { exact.clone() };
+        let schedule = met.as_ref().map(|met| (padded(&met.schedule), met.schedule.elements(), met.block));
+        let own = match schedule {
+            None => Some(Permutations::Identity),
+            Some((schedule, exact, block)) => {
+                elements += exact;
+                added += schedule.elements() - exact;
+                block.map(|members| schedule.symmetry().among_blocks(members))
+            }
+        };
+        // Whatever permutes blocks takes groups within them to each other.
+        let Some(own) = own.map(|own| own.of_blocks(block)) else { continue };
         group = Some(group.map_or(own, |group: Permutations| group.common(own, ranks)));
     }
     let found = if platform.placement.ranks() != ranks {

@@ -186,11 +186,12 @@ impl Cursor {
 }
 
 impl Plan {
-    /// The tables of `program`; where `padded`, its exchanges are rounded up to equal parts.
+    /// The tables of `program`, of which the first `ranks` ranks are simulated; where `padded`, its exchanges are rounded up to equal
+    /// parts.
     ///
     /// # Errors
     /// An algorithm that cannot serve its group.
-    pub(crate) fn new(program: &Program, padded: bool) -> Result<Plan, InputError> {
+    pub(crate) fn new(program: &Program, ranks: u32, padded: bool) -> Result<Plan, InputError> {
         let mut meetings = Vec::new();
         let mut known: Vec<((&Exchange, usize), u32)> = Vec::new();
         let mut roles = Vec::new();
@@ -205,7 +206,7 @@ impl Plan {
                     Some((_, first)) => *first,
                     None => {
                         let first = meetings.len() as u32;
-                        for group in 0..program.group_count(exchange) {
+                        for group in 0..groups_of(program, exchange, ranks) {
                             let members = program.group(exchange, group);
                             let schedule = program.schedule_among(exchange, &members)?;
                             let schedule = if padded { schedule.padded() } else { schedule };
@@ -218,11 +219,11 @@ impl Plan {
                     }
                 };
                 let groups = match numbers.iter().find(|(axes, _)| *axes == exchange.axes) {
-                    _ if program.group_count(exchange) == 1 => None,
+                    _ if groups_of(program, exchange, ranks) == 1 => None,
                     Some((_, groups)) => Some(Arc::clone(groups)),
                     None => {
-                        let groups: Arc<[u32]> =
-                            role.ranks.iter().map(|rank| program.group_number(exchange, rank)).collect();
+                        let simulated = role.ranks.iter().take_while(|rank| *rank < ranks);
+                        let groups: Arc<[u32]> = simulated.map(|rank| program.group_number(exchange, rank)).collect();
                         numbers.push((exchange.axes, Arc::clone(&groups)));
                         Some(groups)
                     }
@@ -231,15 +232,17 @@ impl Plan {
             }
             roles.push(role_plan(role, &meets));
         }
-        if let [role] = roles.as_slice() {
-            for (task, plan) in (0..).zip(&role.tasks) {
-                // Where several groups run it, others' exchanges are under way meanwhile.
-                if let Some(Meets { first, groups: None }) = plan.meets {
-                    meetings[first as usize].apart = apart::how(role, task);
+        if let ([plan], [role]) = (roles.as_slice(), program.roles.as_slice()) {
+            // Where several groups run it, others' exchanges are under way meanwhile.
+            for (task, _) in role.exchanges().filter(|(_, exchange)| program.group_count(exchange) == 1) {
+                if let Some(Meets { first, .. }) = plan.tasks[task].meets {
+                    meetings[first as usize].apart = apart::how(plan, task as u32);
                 }
             }
         }
-        Ok(Plan { roles, meetings })
+        let mut plan = Plan { roles, meetings };
+        plan.represent(ranks);
+        Ok(plan)
     }
 
     /// One meeting of `ranks` ranks by `algorithm`, and nothing else.
@@ -274,6 +277,15 @@ impl Plan {
     pub(crate) fn ranks(&self) -> u32 {
         self.roles.iter().map(|role| role.count).sum()
     }
+}
+
+/// How many groups the first `ranks` ranks belong to; those of an exchange are numbered in the order of their first ranks.
+fn groups_of(program: &Program, exchange: &Exchange, ranks: u32) -> u32 {
+    if program.group_count(exchange) == 1 {
+        return 1;
+    }
+    let simulated = (0..ranks.min(program.workers())).map(|rank| program.group_number(exchange, rank));
+    simulated.max().map_or(1, |last| last + 1)
 }
 
 fn role_plan(role: &Role, meets: &[Option<Meets>]) -> RolePlan {

@@ -1,6 +1,7 @@
 //! `simulate`: program and platform in, timeline out.
 
 use lockstep_models::{Claim, Driver, Op, Program, Timeline};
+use lockstep_topology::cluster::Device;
 use lockstep_topology::{InputError, Rank, Time};
 
 use crate::costs::Cost;
@@ -105,8 +106,7 @@ pub fn simulate_with<F: Fluid + Clone>(
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         // Padded buffers are worth their price only where ranks fold.
         let padded = options.fold == FoldRule::Padded && orbits.fold().is_some();
-        let mut plan = Plan::new(program, padded)?;
-        plan.represent(orbits.count(program.ranks()));
+        let plan = Plan::new(program, orbits.count(program.ranks()), padded)?;
         let (mut fluid, mut resources) = (fluid.clone(), Resources::new(platform.cluster, orbits));
         let (lists, of_rank) = jobs(program, platform, options, &mut resources, &mut fluid)?;
         let mut engine = Engine::new(&plan, platform, driver.clone(), fluid, resources, lists, &of_rank);
@@ -150,44 +150,52 @@ fn jobs(
     let mut lists: Vec<Jobs> = Vec::new();
     let mut of_rank = Vec::with_capacity(program.ranks() as usize);
     for role in &program.roles {
-        let mut list_on = vec![None; platform.cluster.devices().len()];
+        // Ranks that copy other rows have costs of their own.
+        let axis =
+            role.tasks.iter().find_map(|task| if let Op::Copy(copies) = &task.op { copies.axis() } else { None });
+        let mut lists_on: Vec<Vec<(u32, u32)>> = vec![Vec::new(); platform.cluster.devices().len()];
         let count = resources.orbits().count(role.ranks.count);
         for rank in role.ranks.iter().take(count as usize) {
             let device = &platform.cluster.devices()[platform.placement.device(Rank(rank)).0 as usize];
-            let known: &mut Option<u32> = &mut list_on[device.id.0 as usize];
-            if known.is_none() {
-                let mut list = Vec::with_capacity(role.tasks.len());
-                for task in &role.tasks {
-                    let costs = platform.costs;
-                    let cost = match &task.op {
-                        // Another rank does it for this one.
-                        Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Cost::default(),
-                        Op::Load { samples, .. } => costs.load(device, program, *samples),
-                        Op::Compute { chain, phase, samples, .. } => {
-                            costs.compute(device, program, *chain, *phase, *samples)
-                        }
-                        Op::Update { range } => costs.update(device, range.end - range.start),
-                        Op::Callback { jobs } => callback(platform, *jobs),
-                        Op::Copy(copy) => costs.moved(device, copy.moved()),
-                        Op::Averaging { rule, range } => {
-                            costs.moved(device, rule.accesses() * (range.end - range.start))
-                        }
-                        Op::Repeat { .. } | Op::Exchange(_) => {
-                            list.push(None);
-                            continue;
-                        }
-                    };
-                    check(&task.name, cost)?;
-                    let class = resources.task(platform.cluster, device, cost, options.threads_per_rank, fluid)?;
-                    list.push(Some(Job { class, seconds: cost.seconds }));
-                }
-                *known = Some(lists.len() as u32);
-                lists.push(list);
+            let coordinate = axis.map_or(0, |axis| program.mesh.coordinate(axis, rank));
+            let here = &mut lists_on[device.id.0 as usize];
+            if let Some((_, list)) = here.iter().find(|(other, _)| *other == coordinate) {
+                of_rank.push(*list);
+                continue;
             }
-            of_rank.extend(*known);
+            let mut list = Vec::with_capacity(role.tasks.len());
+            for task in &role.tasks {
+                let Some(cost) = cost(&task.op, program, platform, device, rank) else {
+                    list.push(None);
+                    continue;
+                };
+                check(&task.name, cost)?;
+                let class = resources.task(platform.cluster, device, cost, options.threads_per_rank, fluid)?;
+                list.push(Some(Job { class, seconds: cost.seconds }));
+            }
+            here.push((coordinate, lists.len() as u32));
+            of_rank.push(lists.len() as u32);
+            lists.push(list);
         }
     }
     Ok((lists, of_rank))
+}
+
+/// What a task costs `rank` on its device; `None` where it is no job of a device.
+fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, rank: u32) -> Option<Cost> {
+    let costs = platform.costs;
+    let cost = match op {
+        // Another rank does it for this one.
+        Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Cost::default(),
+        Op::Load { samples, .. } => costs.load(device, program, *samples),
+        Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
+        Op::Update { range } => costs.update(device, range.end - range.start),
+        Op::Callback { jobs } => callback(platform, *jobs),
+        Op::Copy(copies) => costs.moved(device, copies.at(&program.mesh, rank).moved()),
+        Op::Averaging { rule, range } => costs.moved(device, rule.accesses() * (range.end - range.start)),
+        Op::Repeat { .. } | Op::Exchange(_) => return None,
+    };
+    Some(cost)
 }
 
 /// What a node's main thread does about so many jobs, one after the other.

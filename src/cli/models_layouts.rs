@@ -17,6 +17,7 @@ use super::flags::positive;
 #[command(after_help = "Examples:
   lockstep models layouts lenet
   lockstep models layouts alexnet --strategy hybrid:b --ranks 4
+  lockstep models layouts lenet --strategy model-parallel --mesh data=4,tensor=2
   lockstep models layouts lenet --strategy sma:reference-models --ranks 8 --learners 2
   lockstep models layouts lenet --strategy model-parallel --plot layouts.svg
       draws what each rank holds of each tensor, and the exchanges between")]
@@ -29,6 +30,9 @@ pub(super) struct ModelsLayouts {
     /// Ranks that train
     #[arg(long, value_name = "N", default_value = "4", value_parser = positive, allow_hyphen_values = true)]
     ranks: u32,
+    /// Axes of the ranks with their sizes, outer axes first, e.g. data=4,tensor=2; in place of ranks
+    #[arg(long, value_name = "AXIS=N,…", conflicts_with = "ranks")]
+    mesh: Option<Mesh>,
     /// Learners on each device, for strategies with reference models
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive, allow_hyphen_values = true)]
     learners: u32,
@@ -47,16 +51,18 @@ impl ModelsLayouts {
     /// Answers about `model`, which is the one that the flags name.
     pub(super) fn run(self, model: Model) -> Result<(), Failure> {
         self.plot.as_deref().map_or(Ok(()), check_plot)?;
-        let each = self.ranks_per_node.unwrap_or(self.ranks);
-        if !self.ranks.is_multiple_of(each) {
-            let message = format!("does not divide {} ranks: take a divisor", self.ranks);
+        let ranks = self.mesh.as_ref().map_or(self.ranks, Mesh::ranks);
+        let each = self.ranks_per_node.unwrap_or(ranks);
+        if !ranks.is_multiple_of(each) {
+            let message = format!("does not divide {ranks} ranks: take a divisor");
             return Err(InputError::flag("ranks_per_node", each.to_string(), message).into());
         }
         let job = Job {
             strategy: self.strategy.clone(),
             learners: self.learners,
-            node_sizes: Some(vec![each; (self.ranks / each) as usize]),
-            ..Job::new(Arc::new(model), self.ranks, 1)
+            node_sizes: Some(vec![each; (ranks / each) as usize]),
+            mesh: self.mesh.clone(),
+            ..Job::new(Arc::new(model), ranks, 1)
         };
         let (graph, shard) = job.graph()?;
         let of_rank = shard.as_ref().map_or(&job.model, |(model, _)| model);
@@ -68,7 +74,7 @@ impl ModelsLayouts {
             write_atomically("--plot", path, |file| file.write_all(picture.as_bytes()))?;
         }
         if self.format == Format::Table {
-            let (model, ranks) = (job.model.name(), self.ranks);
+            let model = job.model.name();
             print(&format!("{model}: strategy {}, ranks {ranks}, mesh {}\n", self.strategy, graph.mesh))?;
         }
         Report::new(rows, Vec::new()).print(self.format)

@@ -60,17 +60,20 @@ impl Replica {
                 self.labels = first(indices, *samples).iter().map(|index| data.labels()[*index as usize]).collect();
                 self.device.turn_to(&self.labels, &(0..u64::from(*samples)).collect::<Vec<u64>>())
             }
-            Op::Copy(Copy { to: Area::Activation(to), .. }) => match self.model.node(*to).inputs.first() {
-                Some(from) if self.model.node(*to).layer.is_gather() => self.repeat(*from, *to),
-                _ => Ok(()),
-            },
-            Op::Copy(Copy { to: Area::Gradient(to), .. }) => {
-                let is_gather = |id: &&LayerId| self.model.node(**id).layer.is_gather();
-                match self.model.consumers(*to).iter().find(is_gather) {
-                    Some(from) => self.cut(*from, *to),
-                    None => Ok(()),
+            Op::Copy(copies) => match copies.first().to {
+                Area::Activation(to) => match self.model.node(to).inputs.first() {
+                    Some(from) if self.model.node(to).layer.is_gather() => self.repeat(*from, to),
+                    _ => Ok(()),
+                },
+                Area::Gradient(to) => {
+                    let is_gather = |id: &&LayerId| self.model.node(**id).layer.is_gather();
+                    match self.model.consumers(to).iter().find(is_gather) {
+                        Some(from) => self.cut(*from, to),
+                        None => Ok(()),
+                    }
                 }
-            }
+                Area::Buffer(_) => Ok(()),
+            },
             _ => Ok(()),
         }
     }

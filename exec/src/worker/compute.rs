@@ -18,7 +18,10 @@ impl Worker<'_> {
     ) -> Result<(), ExecError> {
         match &self.role.tasks[task].op {
             Op::Averaging { rule, range } => return self.learn(*rule, range, batch),
-            Op::Copy(copy) => return Ok(self.memory.copy(copy)?),
+            Op::Copy(copies) => {
+                let own = self.transport.rank().0;
+                return Ok(self.memory.copy(copies.at(&self.setup.program.mesh, own))?);
+            }
             Op::Callback { .. } | Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } => return Ok(()),
             _ => {}
         }
@@ -124,8 +127,9 @@ impl Worker<'_> {
             let all = replica.losses(chain)?;
             self.losses[first..].iter_mut().zip(all.chunks(of_worker)).for_each(|(loss, own)| *loss = sum(own));
         } else {
-            // All ranks see the samples of a pass, and their sums are added up in the end.
-            let share = if in_pass { f64::from(program.workers()) } else { 1.0 };
+            // All ranks that share layers see the samples of a pass, and their sums are added up in the end.
+            let sharing = program.sharding.as_ref().map_or(1, |sharding| sharding.ranks);
+            let share = if in_pass { f64::from(sharing) } else { 1.0 };
             self.losses[first] += loss.sum / share;
         }
         Ok(())
@@ -154,10 +158,9 @@ fn samples_of(
     own: u32,
 ) -> (Vec<u32>, Vec<u64>) {
     let (mut indices, mut places, mut of_worker) = (Vec::new(), Vec::new(), Vec::new());
-    let whole = [Piece { worker: own, first: 0, count: program.batch_per_rank }];
     let pieces = match (pass, &program.sharding) {
-        (Some(pass), Some(sharding)) => sharding.passes[pass as usize].as_slice(),
-        _ => whole.as_slice(),
+        (Some(pass), Some(sharding)) => program.pieces(sharding, pass, own),
+        _ => vec![Piece { worker: own, first: 0, count: program.batch_per_rank }],
     };
     for piece in pieces {
         let place = sampler.micro_batch(batch, piece.worker, 0, &mut of_worker) + u64::from(piece.first);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Job, Model, Program};
+use lockstep_models::{Axis, Job, Model, Program};
 use lockstep_topology::{
     Algorithm, Cluster, ErrorPlace, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, blocks,
 };
@@ -48,7 +48,7 @@ impl Configuration {
         let job = &self.job;
         Setting {
             model: job.model.name().to_owned(),
-            strategy: job.strategy.to_string(),
+            strategy: job.layout_name(),
             learners: self.learners,
             ranks: job.workers,
             batch_per_rank: job.batch_per_rank,
@@ -138,22 +138,35 @@ impl Experiment {
         let model = Arc::new(self.load_model(&self.model)?);
         let batches = self.batch.per_rank().len() + self.batch.global().len();
         let algorithms = self.methods(self.learners);
-        if batches * self.ranks.len() * algorithms.len() > MOST {
+        let ranks = self.rank_counts()?;
+        if batches * ranks.len() * algorithms.len() > MOST {
             let message = format!("more than {MOST} configurations: leave some out");
             return Err(InputError::new("experiment", self.name.clone(), message));
         }
         let mut all = Vec::new();
         for batch in 0..batches {
-            for ranks in &self.ranks {
+            for ranks in ranks.iter().copied() {
                 let alone = ranks.saturating_mul(self.learners) == 1;
                 for algorithm in algorithms.iter().take(if alone { 1 } else { usize::MAX }) {
-                    let configuration = self.configuration(&model, batch, *ranks, algorithm)?;
+                    let configuration = self.configuration(&model, batch, ranks, algorithm)?;
                     configuration.program().map_err(|error| self.locate(error))?;
                     all.push(configuration);
                 }
             }
         }
         Ok(all)
+    }
+
+    /// Its numbers of ranks: the mesh's, where it has one.
+    fn rank_counts(&self) -> Result<Vec<u32>, InputError> {
+        match &self.mesh {
+            None => Ok(self.ranks.clone()),
+            Some(mesh) if self.states("ranks") && self.ranks != [mesh.ranks()] => {
+                let message = format!("has {} ranks, and ranks says another number: leave ranks out", mesh.ranks());
+                Err(self.locate(InputError::flag("mesh", mesh.to_string(), message)))
+            }
+            Some(mesh) => Ok(vec![mesh.ranks()]),
+        }
     }
 
     /// The model called `name`, with the experiment's initial values; errors are at the line that gives it.
@@ -217,6 +230,7 @@ impl Experiment {
                 concurrent_exchanges: self.concurrent_exchanges,
                 fuse: self.fuse,
                 sampling: self.sampling,
+                mesh: self.mesh.clone(),
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },
             learners: self.learners,
@@ -256,10 +270,14 @@ impl Experiment {
     /// Samples per rank and micro-batch of a global batch.
     fn share(&self, global: u64, ranks: u32) -> Result<u32, InputError> {
         let micro_batches = self.accumulate.saturating_mul(self.strategy.period());
-        let parts = u64::from(ranks) * u64::from(micro_batches);
+        let (sources, what) = match &self.mesh {
+            Some(mesh) => (mesh.size(Axis::Data), "coordinates of data"),
+            None => (ranks, "ranks"),
+        };
+        let parts = u64::from(sources) * u64::from(micro_batches);
         if !global.is_multiple_of(parts) {
             let message = format!(
-                "does not divide among {ranks} ranks x {micro_batches} micro-batches: take a multiple of {parts}",
+                "does not divide among {sources} {what} x {micro_batches} micro-batches: take a multiple of {parts}",
             );
             return Err(self.locate(InputError::flag("global_batch", global.to_string(), message)));
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use lockstep_models::{
-    Augmentation, Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Optimizer, Sampling, Strategy, Target,
+    Augmentation, Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Mesh, Optimizer, Sampling, Strategy, Target,
 };
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
 

@@ -49,7 +49,10 @@ impl Items<RankCount> for Ranges {
 
 /// The numbers of ranks that an experiment lists.
 pub(crate) fn own(experiment: &Experiment) -> Vec<RankCount> {
-    experiment.ranks.iter().copied().map(RankCount::Of).collect()
+    match &experiment.mesh {
+        Some(mesh) => vec![RankCount::Of(mesh.ranks())],
+        None => experiment.ranks.iter().copied().map(RankCount::Of).collect(),
+    }
 }
 
 /// Gives an experiment one number of ranks, or none where the cluster says it.

@@ -47,6 +47,12 @@ macro_rules! rows {
                 value: "S,…", how: &list(word(), |e| vec![e.strategy.clone()], |e, strategy| e.strategy = strategy), ..AXIS
             }),
         }
+        "mesh" mesh: Option<Mesh> = None,
+        "Axes of the ranks with their sizes, outer axes first, e.g. data=4,tensor=2; batch_per_rank samples go to each \
+         coordinate of data [default: the strategy's only axis, with all ranks]", {
+            value: "AXIS=N,…", how: &One(word(), |e, mesh| e.mesh = Some(mesh)), flag_of: PREDICT | RUN,
+            trained: Some((Trained::As, |run| run.configuration.job.mesh.as_ref().map(|mesh| mesh.to_string()))),
+        }
         "learners",
         "Learners on each device: each rank of --ranks becomes this number of ranks; auto raises it as long as the throughput \
          grows (sma, ea-sgd)", {

@@ -1,7 +1,7 @@
-//! Graph → program where layers are split by features: a role per rank, and the passes one after the other.
+//! Graph → program where layers are split by features: the passes one after the other.
 //!
-//! A gather or a return becomes three tasks: a copy into a buffer, an exchange, a copy out of it. All ranks' lists have the same
-//! tasks; where a rank has nothing to copy, its copy is empty. The samples of the next pass are on their way as soon as those
+//! A gather or a return becomes three tasks: a copy into a buffer, an exchange, a copy out of it. What is copied depends on a
+//! rank's coordinate; where a rank has nothing to copy, its copy is empty. The samples of the next pass are on their way as soon as those
 //! of the present one are out of their buffer, so an exchange and the dense layers' computation overlap (Krizhevsky 2014 §4,
 //! scheme (b)); so do the gradients that go back.
 
@@ -42,14 +42,10 @@ pub(crate) fn lower(
     sharding: &Arc<Sharding>,
 ) -> Result<Program, InputError> {
     let (chains, chain_of) = chain_of_layers(model);
-    let everyone = RankRange { first: 0, count: job.workers };
     let lowering = Lowering { graph, job, model, sharding, chain_of: &chain_of };
-    let role = |rank| {
-        let ranks = RankRange { first: rank, count: 1 };
-        Role { name: format!("worker {rank}"), ranks, tasks: lowering.tasks(rank, 0..sharding.passes.len()) }
-    };
-    let roles = everyone.iter().map(role).collect();
-    lowering.program(chains, roles, buffers(model, sharding))
+    let ranks = RankRange { first: 0, count: job.workers };
+    let role = Role { name: "worker".into(), ranks, tasks: lowering.tasks(0, 0..sharding.passes.len()) };
+    lowering.program(chains, vec![role], buffers(model, sharding))
 }
 
 /// What all ranks' lists of tasks are made from.
@@ -93,7 +89,7 @@ impl<'a> Lowering<'a> {
             batch_per_rank,
             accumulate: 1,
             buffers,
-            pools: self.job.sampling.pools(workers, nodes),
+            pools: self.job.sampling.pools(self.job.sources(), nodes),
             partition: self.job.sampling.partition(workers, nodes)?,
             averaging: None,
             sharding: Some(Arc::clone(self.sharding)),
@@ -181,7 +177,7 @@ impl Rank<'_> {
             Work::Load if self.sharding.by_node() => self.load_for_node(),
             Work::Relayout { layer, pass: of, .. } if self.sharding.by_node() => self.relayout_in_node(layer, of),
             Work::Load => {
-                let whole = self.sharding.layers[0].output.is(crate::AxisLayout::Replicated);
+                let whole = self.sharding.in_all_passes();
                 let samples = if whole { self.sharding.pass_samples() } else { self.job.batch_per_rank };
                 let pass = whole.then_some(0);
                 self.task("load".to_owned(), Op::Load { samples, pass, into: None }, Vec::new());

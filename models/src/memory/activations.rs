@@ -143,8 +143,8 @@ fn uses(program: &Program, role: &Role) -> (Vec<Uses>, Vec<Uses>) {
                     inputs.iter().for_each(|id| gradients[id.index()].add(position, false));
                 }
             }
-            Op::Copy(copy) => {
-                for area in [copy.from, copy.to] {
+            Op::Copy(copies) => {
+                for area in [copies.first().from, copies.first().to] {
                     match area {
                         Area::Activation(id) => outputs[id.index()].add(position, true),
                         Area::Gradient(id) => gradients[id.index()].add(position, true),

@@ -123,7 +123,8 @@ impl Activations {
 /// The last compute task, unless copies move rows of activations.
 fn last_compute(role: &Role) -> Option<(usize, Phase)> {
     let is_tensor = |area| !matches!(area, Area::Buffer(_));
-    let moves = |op: &Op| matches!(op, Op::Copy(copy) if is_tensor(copy.from) || is_tensor(copy.to));
+    let moves =
+        |op: &Op| matches!(op, Op::Copy(copies) if is_tensor(copies.first().from) || is_tensor(copies.first().to));
     let tasks = || role.tasks.iter().map(|task| &task.op);
     tasks().rev().find_map(|op| match op {
         Op::Compute { chain, phase, .. } if !tasks().any(moves) => Some((*chain, *phase)),

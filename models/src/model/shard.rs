@@ -60,7 +60,9 @@ pub struct Piece {
 pub struct Sharding {
     /// What all ranks train together.
     pub whole: Arc<Model>,
-    /// How many ranks share it.
+    /// The axis along which ranks hold different parts, or take their samples to the parts.
+    pub axis: Axis,
+    /// How many ranks there are along it.
     pub ranks: u32,
     /// By layer of a rank's model.
     pub layers: Vec<ShardLayer>,
@@ -73,12 +75,17 @@ pub struct Sharding {
 impl Sharding {
     /// Whether a layer of a rank's model runs in passes, behind the cut.
     pub fn in_passes(&self, id: LayerId) -> bool {
-        !self.layers[id.index()].output.is(SAMPLES) && id.0 > 0
+        self.layers[id.index()].output.on(self.axis) != SAMPLES && id.0 > 0
     }
 
-    /// The axes along which the ranks differ.
-    pub fn axes(&self) -> AxisSet {
-        self.layers.iter().fold(AxisSet::default(), |axes, layer| axes.or(layer.output.axes()))
+    /// Whether all layers run in passes, so that each rank takes the samples of all of them.
+    pub fn in_all_passes(&self) -> bool {
+        self.layers[0].output.on(self.axis) == AxisLayout::Replicated
+    }
+
+    /// Whether ranks hold different rows of a layer's output and weights.
+    pub fn splits(&self, id: LayerId) -> bool {
+        self.layers[id.index()].output.on(self.axis) == FEATURES
     }
 
     /// Whether a pass is a node's, run by its first rank alone.
@@ -88,7 +95,7 @@ impl Sharding {
 
     /// Whether ranks hold parts of the weights.
     pub fn splits_weights(&self) -> bool {
-        self.layers.iter().any(|layer| layer.output.is(FEATURES))
+        self.layers.iter().any(|layer| layer.output.on(self.axis) == FEATURES)
     }
 
     /// Samples of one pass; all have as many, unless they are nodes'.
@@ -101,21 +108,21 @@ impl Sharding {
         self.passes[pass].iter().map(|piece| piece.count).sum()
     }
 
-    /// Elements of one sample that `rank` really has of the split output of layer `id` of its `model`: as many as the layer
+    /// Elements of one sample that `part` really has of the split output of layer `id` of its `model`: as many as the layer
     /// gives, or fewer where its last rows are padding.
-    pub fn features(&self, model: &Model, id: LayerId, rank: u32) -> u64 {
+    pub fn features(&self, model: &Model, id: LayerId, part: u32) -> u64 {
         let (own, whole) = (model.node(id).output, self.whole.node(self.layers[id.index()].origin).output);
-        let rows = rows_of(u64::from(whole.channels), u64::from(own.channels), rank);
+        let rows = rows_of(u64::from(whole.channels), u64::from(own.channels), part);
         (rows.end - rows.start) * u64::from(own.height) * u64::from(own.width)
     }
 
-    /// Which elements of the whole model's parameters `rank` holds, each range with where it begins in `model`, the rank's.
-    pub fn parameters(&self, model: &Model, rank: u32) -> Vec<(Range<u64>, u64)> {
+    /// Which elements of the whole model's parameters `part` holds, each range with where it begins in `model`, the part's.
+    pub fn parameters(&self, model: &Model, part: u32) -> Vec<(Range<u64>, u64)> {
         let mut pieces = Vec::new();
         for (node, layer) in model.layers().iter().zip(&self.layers) {
-            let rank = if layer.output.is(FEATURES) { rank } else { 0 };
+            let part = if layer.output.on(self.axis) == FEATURES { part } else { 0 };
             for (own, all) in node.parameters.iter().zip(&self.whole.node(layer.origin).parameters) {
-                let rows = rows_of(u64::from(all.dims[0]), u64::from(own.dims[0]), rank);
+                let rows = rows_of(u64::from(all.dims[0]), u64::from(own.dims[0]), part);
                 let row = all.elements() / u64::from(all.dims[0]);
                 let range = all.range.start + rows.start * row..all.range.start + rows.end * row;
                 if !range.is_empty() {
@@ -134,25 +141,26 @@ impl Sharding {
     }
 }
 
-/// Rows of `all` that `rank` has when each rank takes up to `each`.
-fn rows_of(all: u64, each: u64, rank: u32) -> Range<u64> {
-    (u64::from(rank) * each).min(all)..((u64::from(rank) + 1) * each).min(all)
+/// Rows of `all` that `part` has when each part takes up to `each`.
+fn rows_of(all: u64, each: u64, part: u32) -> Range<u64> {
+    (u64::from(part) * each).min(all)..((u64::from(part) + 1) * each).min(all)
 }
 
-/// The model of one of `ranks` ranks where `whole` is split behind the layers for which `front` holds: those stay as they
-/// are. Where the input itself is not in front, every rank has all samples.
+/// The model of one of the `ranks` ranks along `axis` where `whole` is split behind the layers for which `front` holds: those
+/// stay as they are. Where the input itself is not in front, each of the ranks has all samples. On `outside`, other axes of the
+/// mesh, samples are split.
 ///
 /// # Errors
 /// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation (its statistics would be
 /// other ones), and layers that need both a whole and a partial gradient.
 pub(crate) fn shard(
     whole: &Model,
-    ranks: u32,
+    (axis, ranks): (Axis, u32),
+    outside: AxisSet,
     front: &dyn Fn(LayerId) -> bool,
 ) -> Result<(Model, Vec<ShardLayer>), InputError> {
-    let axes = AxisSet::of(&[if front(LayerId(0)) { Axis::Data } else { Axis::Tensor }]);
     let placed = |origin, output, gradient, gather| {
-        let [output, gradient] = [output, gradient].map(|layout| Layout::new(axes, layout));
+        let [output, gradient] = [output, gradient].map(|layout| Layout::new(outside, SAMPLES).with(axis, layout));
         ShardLayer { origin, output, gradient, gather }
     };
     let outputs = outputs(whole, ranks, front)?;

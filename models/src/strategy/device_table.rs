@@ -11,7 +11,7 @@ use lockstep_topology::InputError;
 
 use super::{Shard, Strategy, split, ssgd};
 use crate::model::node_first;
-use crate::{Graph, Job, Piece, Sampling, Sharding};
+use crate::{Axis, Graph, Job, Mesh, Piece, Sampling, Sharding};
 
 /// The graph of one step, and the model of each rank.
 ///
@@ -37,8 +37,10 @@ pub(super) fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     }
     let (model, layers) = node_first(&job.model)?;
     let whole = Arc::clone(&job.model);
-    let sharding = Sharding { whole, ranks: job.workers, layers, passes, variable_batch: false };
-    let graph = split::graph(job, &model, &sharding)?;
+    let mesh = Mesh::of_nodes(&passes.iter().map(|node| node.len() as u32).collect::<Vec<_>>())?;
+    let (axis, ranks) = (Axis::Device, mesh.size(Axis::Device));
+    let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch: false };
+    let graph = split::graph(job, &model, &sharding, mesh);
     Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
 }
 

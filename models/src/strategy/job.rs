@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, Group, InputError};
 
 use super::Strategy;
-use crate::{Assignment, Averaging, Model, Program, Sampling};
+use crate::{Assignment, Averaging, Axis, Mesh, Model, Program, Sampling};
 
 /// How gradients are cut into exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +61,12 @@ pub struct Job {
     pub strategy: Strategy,
     /// Ranks that train.
     pub workers: u32,
+    /// The axes of the workers; `None`: those that the strategy gives them.
+    pub mesh: Option<Mesh>,
     /// Workers on each device, which are neighbours; only learners share one.
     pub learners: u32,
-    /// Samples per worker and micro-batch: n in Goyal et al. 2017.
+    /// Samples per worker and micro-batch: n in Goyal et al. 2017. Where a mesh is given, those of each coordinate on its axis
+    /// `data`.
     pub batch_per_rank: u32,
     /// Micro-batches per step and worker.
     pub accumulate: u32,
@@ -90,6 +93,7 @@ impl Job {
             model,
             strategy: Strategy::Ssgd,
             workers,
+            mesh: None,
             learners: 1,
             batch_per_rank,
             accumulate: 1,
@@ -114,9 +118,20 @@ impl Job {
         self.accumulate.saturating_mul(self.strategy.period())
     }
 
+    /// How many batches of [`Job::batch_per_rank`] samples all workers take at once: one each, unless a mesh lets them share.
+    pub fn sources(&self) -> u32 {
+        self.mesh.as_ref().map_or(self.workers, |mesh| mesh.size(Axis::Data))
+    }
+
+    /// `model-parallel over data=2,tensor=2`: the strategy, and the mesh where one is given.
+    pub fn layout_name(&self) -> String {
+        let mesh = self.mesh.as_ref().map(|mesh| format!(" over {mesh}"));
+        format!("{}{}", self.strategy, mesh.unwrap_or_default())
+    }
+
     /// Samples per step over all workers.
     pub fn global_batch(&self) -> u64 {
-        u64::from(self.workers) * u64::from(self.batch_per_rank) * u64::from(self.micro_batches())
+        u64::from(self.sources()) * u64::from(self.batch_per_rank) * u64::from(self.micro_batches())
     }
 
     /// Samples that a gradient is the mean over, and that the rate may follow: all of a step, but for learners, who take each

@@ -1,24 +1,18 @@
 //! The graph of a step in which some layers are split by features: gathers where a layer needs what all ranks have, returns
-//! where gradients are partial sums, allreduces for the weights that all ranks hold, and none for a rank's own rows.
+//! where gradients are partial sums, allreduces for the weights that all ranks hold, and for a rank's own rows along the other axes
+//! alone.
 
 use petgraph::graph::NodeIndex;
 
-use lockstep_topology::{Collective, InputError};
+use lockstep_topology::Collective;
 
-use super::buckets::cuts_of;
+use super::buckets::{Cut, cuts_of};
 use crate::graph::{Scope, Tensor, Work};
 use crate::model::NODE_FIRST;
-use crate::{Axis, AxisLayout, AxisSet, Dimension, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Sharding};
+use crate::{AxisLayout, AxisSet, Dimension, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Sharding};
 
-/// The graph of one step of a rank's `model`.
-///
-/// # Errors
-/// More workers than there are numbers.
-pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding) -> Result<Graph, InputError> {
-    let mesh = match sharding.axes().iter().collect::<Vec<_>>()[..] {
-        [only] => Mesh::new(&[(only, job.workers)])?,
-        _ => Mesh::of_nodes(&sharding.passes.iter().map(|node| node.len() as u32).collect::<Vec<_>>())?,
-    };
+/// The graph of one step of a rank's `model` on the ranks of `mesh`.
+pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding, mesh: Mesh) -> Graph {
     let mut builder = Builder {
         model,
         sharding,
@@ -33,7 +27,7 @@ pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding) -> Result<Gra
         builder.backward_passes(id);
     }
     builder.updates(job);
-    Ok(builder.graph)
+    builder.graph
 }
 
 struct Builder<'a> {
@@ -52,9 +46,9 @@ impl Builder<'_> {
         if self.sharding.in_passes(id) { Scope::Pass } else { Scope::MicroBatch }
     }
 
-    /// Where gathers and returns change layouts: among a node's devices in a table, else among all ranks.
+    /// Along which axis gathers and returns change layouts.
     fn across(&self) -> AxisSet {
-        if self.sharding.by_node() { AxisSet::of(&[Axis::Device]) } else { self.sharding.axes() }
+        AxisSet::of(&[self.sharding.axis])
     }
 
     fn output(&self, id: LayerId) -> Layout {
@@ -140,24 +134,34 @@ impl Builder<'_> {
         let (split, whole): (Vec<LayerId>, Vec<LayerId>) =
             model.iter().map(|(id, _)| id).partition(|id| sharding.in_passes(*id));
         let by_pass = sharding.variable_batch;
-        let [rows, partial] = [AxisLayout::Split(Dimension::Feature), AxisLayout::Partial]
-            .map(|layout| Layout::new(sharding.axes(), layout));
+        let rows = Layout::new(self.across(), AxisLayout::Split(Dimension::Feature));
+        let all = self.graph.mesh.axes();
+        // Where no other axis splits the samples, the gradient of a rank's own rows is whole.
+        let others = all.without(sharding.axis);
         for cut in cuts_of(model, job.bucket, &split) {
-            let scope = if by_pass { Scope::Pass } else { Scope::Step };
-            let update = self.graph.node(Work::Update { range: cut.range }, scope);
-            for id in &cut.layers {
-                self.gradient(*id, update, rows);
-                self.weights(*id, update, rows);
-            }
+            self.update(&cut, if by_pass { Scope::Pass } else { Scope::Step }, others, rows);
         }
         for cut in cuts_of(model, job.bucket, &whole) {
-            let (collective, axes, range) = (Collective::AllReduce, sharding.axes(), cut.range.clone());
-            let reduce = self.graph.node(Work::Collective { collective, axes, range }, Scope::Step);
-            let update = self.graph.node(Work::Update { range: cut.range }, Scope::Step);
-            cut.layers.iter().for_each(|id| self.gradient(*id, reduce, partial));
-            self.graph.edge(reduce, update, Tensor::WeightGradient, Layout::REPLICATED);
-            cut.layers.iter().for_each(|id| self.weights(*id, update, Layout::REPLICATED));
+            self.update(&cut, Scope::Step, all, Layout::REPLICATED);
         }
+    }
+
+    /// The update of weights that lie as `weights` says, and before it the sum of their gradients along `axes`.
+    fn update(&mut self, cut: &Cut, scope: Scope, axes: AxisSet, weights: Layout) {
+        let reduced = axes != AxisSet::default();
+        let reduce = reduced.then(|| {
+            let work = Work::Collective { collective: Collective::AllReduce, axes, range: cut.range.clone() };
+            let reduce = self.graph.node(work, scope);
+            let partial = axes.iter().fold(weights, |layout, axis| layout.with(axis, AxisLayout::Partial));
+            cut.layers.iter().for_each(|id| self.gradient(*id, reduce, partial));
+            reduce
+        });
+        let update = self.graph.node(Work::Update { range: cut.range.clone() }, scope);
+        match reduce {
+            Some(reduce) => self.graph.edge(reduce, update, Tensor::WeightGradient, weights),
+            None => cut.layers.iter().for_each(|id| self.gradient(*id, update, weights)),
+        }
+        cut.layers.iter().for_each(|id| self.weights(*id, update, weights));
     }
 
     fn gradient(&mut self, id: LayerId, to: NodeIndex, layout: Layout) {

@@ -79,7 +79,8 @@ mod tests {
 
     /// The exchanges of a job that stand apart, of how many.
     fn apart(job: Job) -> (usize, usize) {
-        let plan = Plan::new(&job.program().expect("a program"), false).expect("a plan");
+        let program = job.program().expect("a program");
+        let plan = Plan::new(&program, program.ranks(), false).expect("a plan");
         (plan.meetings.iter().filter(|meeting| meeting.apart.is_some()).count(), plan.meetings.len())
     }
 

@@ -98,7 +98,10 @@ fn copies_take_what_updates_of_as_many_bytes_take() {
     let prediction = predicted(&program, &costs);
     let mut seen = [0, 0];
     for span in &prediction.timeline.spans {
-        let Op::Copy(copy) = &program.roles[program.role_of(span.rank)].tasks[span.task as usize].op else { continue };
+        let Op::Copy(copies) = &program.roles[program.role_of(span.rank)].tasks[span.task as usize].op else {
+            continue;
+        };
+        let copy = copies.at(&program.mesh, span.rank);
         seen[usize::from(copy.elements() > 0)] += 1;
         let expected = if copy.elements() > 0 { 0.5 } else { 0.0 };
         assert_close((span.end - span.start).as_secs_f64(), expected, "a copy");

@@ -14,8 +14,7 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{add_into, sgd_step};
 use lockstep_exec::init;
 use lockstep_models::{
-    AxisLayout, Buffer, Course, Dimension, Exchange, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep,
-    ShardLayer, Sharding,
+    Buffer, Course, Exchange, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer, Sharding,
 };
 use lockstep_topology::InputError;
 
@@ -38,14 +37,16 @@ pub(super) fn train(
         let message = "has samples that nodes share: compare with the twin of ssgd";
         return Err(InputError::new("reference", program.model.name(), message));
     }
-    let (whole, samples, workers) = (&sharding.whole, program.batch_per_rank, program.workers());
+    let (whole, samples, workers) = (&sharding.whole, program.batch_per_rank, program.pools.iter().sum::<u32>());
     let sampler = Sampler::new(data.len(), samples, program.accumulate, &program.pools, seed)?;
     let steps_per_epoch = sampler.batches_per_epoch();
     let course = |global_batch| Course { global_batch, steps_per_epoch, steps: u64::from(steps) };
     let global_batch = program.global_batch();
     let scale = 1.0 / global_batch as f32;
-    let before =
-        |id: LayerId| id == LayerId(0) || layer_of(sharding, id).output.is(AxisLayout::Split(Dimension::Sample));
+    let before = |id: LayerId| !sharding.in_passes(own_id(sharding, id));
+    // Ranks along other axes go through the layers with samples of their own.
+    let outside = program.mesh.axes().without(sharding.axis);
+    let leaders: Vec<u32> = program.mesh.group_of(outside, 0).iter().collect();
     let (front, back): (Vec<LayerId>, Vec<LayerId>) = whole.iter().map(|(id, _)| id).partition(|id| before(*id));
     let boundary = boundary(sharding);
 
@@ -58,8 +59,10 @@ pub(super) fn train(
             part.load(data, &sampler, step, worker);
             front.iter().for_each(|id| part.forward(*id, &weights.values));
         }
-        let mut sum: Option<Vec<f32>> = None;
-        for (number, pass) in sharding.passes.iter().enumerate() {
+        let mut sums: Vec<Vec<f32>> = Vec::new();
+        let all = leaders.iter().flat_map(|leader| (0..sharding.passes.len()).map(move |number| (*leader, number)));
+        for (leader, number) in all {
+            let pass = &program.pieces(sharding, number as u32, leader);
             of_pass.take_samples(boundary, pass, &of_worker);
             back.iter().for_each(|id| of_pass.forward(*id, &weights.values));
             let mut gradient = vec![0.0; weights.values.len()];
@@ -73,14 +76,15 @@ pub(super) fn train(
                 let part = (global_batch as f64 / batch as f64) as f32;
                 let keep = if number == 0 { numbers.keep } else { numbers.momentum };
                 weights.update(whole, &back, &SgdStep { gradient: part, keep, ..numbers }, &gradient);
-            } else if let Some(sum) = &mut sum {
-                add_into(sum, &gradient);
+            } else if number > 0 {
+                sums.iter_mut().last().into_iter().for_each(|sum| add_into(sum, &gradient));
             } else {
-                sum = Some(gradient);
+                sums.push(gradient);
             }
         }
         let numbers = optimizer.step(step, &course(global_batch));
-        if let Some(sum) = sum {
+        if !sums.is_empty() {
+            let sum = if sums.len() == 1 { sums.remove(0) } else { sum_of_parts(program, sharding, &sums)? };
             weights.update(whole, &back, &numbers, &sum);
         }
         let mut gradients = Vec::new();
@@ -112,12 +116,38 @@ fn boundary(sharding: &Sharding) -> LayerId {
     sharding.layers.iter().find(gathers).map_or(LayerId(0), |layer| layer.origin)
 }
 
+/// The gradients of ranks with other samples, part by part, added up as the exchanges of the parts do it.
+fn sum_of_parts(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) -> Result<Vec<f32>, InputError> {
+    let mut sum = vec![0.0; gradients[0].len()];
+    for part in 0..sharding.ranks {
+        let places = sharding.parameters(&program.model, part);
+        let places = places.iter().map(|(all, own)| {
+            let length = (all.end - all.start) as usize;
+            (all.start as usize..all.end as usize, *own as usize..*own as usize + length)
+        });
+        let places: Vec<(Range<usize>, Range<usize>)> = places.collect();
+        let of_rank = |gradient: &Vec<f32>| {
+            let mut own = vec![0.0; program.model.parameter_elements() as usize];
+            places.iter().for_each(|(all, at)| own[at.clone()].copy_from_slice(&gradient[all.clone()]));
+            own
+        };
+        let own: Vec<Vec<f32>> = gradients.iter().map(of_rank).collect();
+        let total = bracketed(program, exchanges_of_gradients(program), &own)?;
+        places.iter().for_each(|(all, at)| sum[all.clone()].copy_from_slice(&total[at.clone()]));
+    }
+    Ok(sum)
+}
+
+fn exchanges_of_gradients(program: &Program) -> impl Iterator<Item = &Exchange> {
+    program.roles[0].exchanges().map(|(_, exchange)| exchange).filter(|exchange| exchange.buffer == Buffer::Gradients)
+}
+
 /// The workers' gradients of the layers that all of them have, added up as their exchanges do it.
 fn sum_of_workers(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) -> Result<Vec<f32>, InputError> {
     // Exchanges count elements of a rank's own model.
     let mut places = Vec::new();
-    for (node, layer) in program.model.layers().iter().zip(&sharding.layers) {
-        if layer.gather.is_none() && layer.output.is(AxisLayout::Split(Dimension::Sample)) {
+    for ((id, node), layer) in program.model.iter().zip(&sharding.layers) {
+        if !sharding.in_passes(id) {
             let both = node.parameters.iter().zip(&sharding.whole.node(layer.origin).parameters);
             places.extend(both.map(|(own, all)| (range(own), range(all))));
         }
@@ -128,9 +158,10 @@ fn sum_of_workers(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]
         own
     };
     let gradients: Vec<Vec<f32>> = gradients.iter().map(of_rank).collect();
-    let of_gradients = |exchange: &&Exchange| exchange.buffer == Buffer::Gradients;
-    let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange).filter(of_gradients);
-    let total = bracketed(program, exchanges, &gradients)?;
+    if places.is_empty() {
+        return Ok(vec![0.0; sharding.whole.parameter_elements() as usize]);
+    }
+    let total = bracketed(program, exchanges_of_gradients(program), &gradients)?;
     let mut sum = vec![0.0; sharding.whole.parameter_elements() as usize];
     places.iter().for_each(|(at, all)| sum[all.clone()].copy_from_slice(&total[at.clone()]));
     Ok(sum)

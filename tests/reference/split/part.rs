@@ -5,7 +5,7 @@ use std::ops::Range;
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
 use lockstep_exec::init;
-use lockstep_models::{AxisLayout, Dimension, Layer, LayerId, Model, Node, Piece, Program, Shape, Sharding};
+use lockstep_models::{AxisLayout, Layer, LayerId, Model, Node, Piece, Program, Shape, Sharding};
 use lockstep_topology::{Algorithm, Bracketing, Collective, ExpressionId, Group, InputError, Schedule, check};
 
 use super::{layer_of, own_id, range};
@@ -57,7 +57,7 @@ impl<'a> Part<'a> {
         samples: u32,
         seed: u64,
     ) -> Result<Part<'a>, InputError> {
-        let (model, ranks) = (&*sharding.whole, program.workers());
+        let (model, ranks) = (&*sharding.whole, sharding.ranks);
         // An element for each rank: who gets a sum decides how it is bracketed.
         let each = u64::from(ranks);
         let schedule = Schedule::new(&Collective::ReduceScatter, &Algorithm::direct(), &Group::flat(ranks), each, 0)?;
@@ -185,7 +185,7 @@ impl<'a> Part<'a> {
             }
             Work::Whole(kernel) => {
                 let values = Values { inputs: &inputs, output, weights: &weights[parameters(node)], wanted };
-                if layer_of(self.sharding, id).gradient.is(AxisLayout::Partial) {
+                if layer_of(self.sharding, id).gradient.on(self.sharding.axis) == AxisLayout::Partial {
                     // What every rank has in full, each with a summand of the gradient.
                     found.resize_with(inputs.len(), Slope::default);
                     for part in &slope.parts {
@@ -355,5 +355,5 @@ fn parameters(node: &Node) -> Range<usize> {
 
 /// Whether each rank has rows of a layer's parameters.
 fn splits(sharding: &Sharding, id: LayerId, node: &Node) -> bool {
-    node.is_product() && layer_of(sharding, id).output.is(AxisLayout::Split(Dimension::Feature))
+    node.is_product() && sharding.splits(own_id(sharding, id))
 }

@@ -57,11 +57,25 @@ impl Permutations {
     }
 
     /// The same kind of permutation of blocks of `size` members each.
-    pub(crate) fn of_blocks(self, size: u32) -> Permutations {
+    pub fn of_blocks(self, size: u32) -> Permutations {
         match self {
             Permutations::Identity => Permutations::Identity,
             Permutations::Rotations { unit } => Permutations::Rotations { unit: unit.saturating_mul(size) },
             Permutations::Masks { unit } => Permutations::Masks { unit: unit.saturating_mul(size) },
+        }
+    }
+
+    /// Those of blocks of `size` members that are among these, as permutations of the blocks: what takes each member to the same place of
+    /// another block.
+    pub fn among_blocks(self, size: u32) -> Permutations {
+        match self {
+            Permutations::Identity => Permutations::Identity,
+            Permutations::Rotations { unit } => Permutations::Rotations { unit: unit / gcd(unit, size) },
+            Permutations::Masks { unit } if unit.is_multiple_of(size) => Permutations::Masks { unit: unit / size },
+            Permutations::Masks { unit } if size.is_multiple_of(unit) && (size / unit).is_power_of_two() => {
+                Permutations::Masks { unit: 1 }
+            }
+            Permutations::Masks { .. } => Permutations::Identity,
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
         Area::Buffer(_) => false,
     };
     let cut = of.role.tasks.iter().any(|task| match &task.op {
-        Op::Copy(copy) => is_image(copy.from) || is_image(copy.to),
+        Op::Copy(copies) => is_image(copies.first().from) || is_image(copies.first().to),
         _ => false,
     });
     Form { precision: gpus.precision, channels_last: gpus.channels_last && !cut }

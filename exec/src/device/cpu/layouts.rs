@@ -18,7 +18,7 @@ struct Demand {
 pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
     let moves = |area: &Area| !matches!(area, Area::Buffer(_));
     let whole = role.tasks.iter().all(|task| match &task.op {
-        Op::Copy(copy) => ![copy.from, copy.to].iter().any(moves),
+        Op::Copy(copies) => ![copies.first().from, copies.first().to].iter().any(moves),
         Op::Compute { samples, .. } | Op::Load { samples, .. } => (*samples as usize).is_multiple_of(SIDE_BY_SIDE),
         _ => true,
     });

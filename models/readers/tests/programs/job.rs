@@ -1,7 +1,9 @@
 //! Programs of jobs: their tasks, what waits for what, and what is refused.
 
 use super::*;
-use lockstep_models::{After, Area, Axis, Buffer, Copy, Declared, Mesh, Op, Phase, RankRange, Role, Rows, Task};
+use lockstep_models::{
+    After, Area, Axis, Buffer, ByCoordinate, Copy, Declared, Mesh, Op, Phase, RankRange, Role, Rows, Task,
+};
 
 fn job(workers: u32) -> Job {
     Job::new(Arc::new(load_model("lenet").unwrap()), workers, 16)
@@ -186,7 +188,7 @@ fn a_program_that_could_not_run_is_refused() {
             let rows = vec![Rows::one(elements, 0, 0)];
             let copy = Copy { from, to: Area::Buffer(Buffer::Declared(0)), rows, add: false, clear: false };
             let load = p.roles[0].tasks[0].clone();
-            p.roles[0].tasks.push(Task { name: "copy".into(), op: Op::Copy(copy), ..load });
+            p.roles[0].tasks.push(Task { name: "copy".into(), op: Op::Copy(ByCoordinate::same(copy)), ..load });
         }
     };
     let mut fits = program.clone();

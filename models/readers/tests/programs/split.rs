@@ -75,8 +75,7 @@ update one..two
 allreduce conv
 update conv";
     assert_eq!(names, wanted.lines().collect::<Vec<_>>());
-    let others: Vec<&str> = program.roles[1].tasks.iter().map(|task| task.name.as_str()).collect();
-    assert_eq!(names, others);
+    assert_eq!(program.roles.len(), 1);
     // Layers in one direction until the other: conv, dense and back twice, conv.
     let computed = program.roles[0].tasks.iter().filter_map(|task| match task.op {
         Op::Compute { phase, pass, .. } => Some((phase == Phase::Forward, pass)),
@@ -134,7 +133,7 @@ fn the_bytes_of_the_three_schemes() {
 fn split_rows_are_updated_where_they_are() {
     let k = 3;
     let program = program("hybrid:c", k, 6);
-    let gradients: Vec<_> = program.roles[1]
+    let gradients: Vec<_> = program.roles[0]
         .exchanges()
         .filter(|(_, e)| e.buffer == Buffer::Gradients)
         .map(|(_, e)| e.range.clone())

@@ -28,9 +28,10 @@ fn a_collective_that_is_missing_or_another_one_is_refused() {
         assert!(changed >= if job.strategy == Strategy::FirstDeviceTable { 7 } else { 8 }, "{changed}");
         // Nor may a gradient that is a partial sum be taken for the whole one.
         for edge in graph.dag.edge_indices() {
-            if graph.dag[edge].layout.is(AxisLayout::Partial) {
+            let layout = graph.dag[edge].layout;
+            for axis in layout.axes().iter().filter(|axis| layout.on(*axis) == AxisLayout::Partial) {
                 let mut wrong = graph.clone();
-                wrong.dag[edge].layout = Layout::REPLICATED;
+                wrong.dag[edge].layout = layout.with(axis, AxisLayout::Replicated);
                 assert!(wrong.check().is_err(), "{}: {:?}", job.strategy, graph.dag[edge]);
             }
         }

@@ -23,7 +23,7 @@ pub(super) struct Run {
 impl<'a> Columns<'a> {
     /// Those of `mesh`: all, or of each axis the first coordinates and the last, so that there are [`MOST`] at most.
     pub(super) fn of(mesh: &'a Mesh) -> Columns<'a> {
-        let axes: Vec<Axis> = mesh.axes().iter().collect();
+        let axes: Vec<Axis> = mesh.outer_first().collect();
         let mut shown: Vec<u32> = axes.iter().map(|axis| mesh.size(*axis)).collect();
         let too_many = |shown: &[u32]| {
             let columns = shown.iter().try_fold(1u32, |columns, count| columns.checked_mul(*count));

@@ -69,7 +69,6 @@ fn share(columns: &Columns<'_>, axis: Axis, rank: u32) -> Part {
     let alike = |other: &&u32| outside.iter().all(|outer| at(*outer, **other) == at(*outer, rank));
     let shown: Vec<u32> = columns.ranks.iter().filter(alike).map(|other| at(axis, *other)).collect();
     let mut distinct = shown.clone();
-    distinct.sort_unstable();
     distinct.dedup();
     let count = |wanted: &dyn Fn(u32) -> bool| shown.iter().filter(|other| wanted(**other)).count() as u32;
     let (own, last) = (at(axis, rank), distinct[distinct.len() - 1]);

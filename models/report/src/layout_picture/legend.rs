@@ -1,6 +1,6 @@
 //! The legend: how a cell is read, and what each way to lie looks like, as far as the picture shows it.
 
-use lockstep_models::{AxisLayout, Dimension};
+use lockstep_models::{AxisLayout, Dimension, Layout};
 
 use super::band::sign;
 use super::cell::{Place, cell};
@@ -60,7 +60,7 @@ fn entries(lines: &[Line]) -> Vec<(Entry, &'static str)> {
         |exchanged: bool| lines.iter().filter_map(|line| line.change).any(|change| change.by.is_some() == exchanged);
     let all = [
         (
-            lines.iter().any(|line| line.layout.is(AxisLayout::Replicated)),
+            lines.iter().any(|line| line.layout == Layout::REPLICATED),
             Entry::Cell(Some(ALL)),
             "replicated: every rank holds all of it",
         ),

@@ -30,15 +30,22 @@ struct Drawn {
 impl Drawn {
     fn of(model: &str, strategy: &str, learners: u32, nodes: &[u32]) -> Drawn {
         let model = Arc::new(lockstep_readers::load_model(model).unwrap());
-        let job = Job {
-            strategy: strategy.parse().unwrap(),
-            learners,
-            node_sizes: Some(nodes.to_vec()),
-            ..Job::new(model.clone(), nodes.iter().sum(), 1)
-        };
+        let job = Job { learners, node_sizes: Some(nodes.to_vec()), ..Job::new(model, nodes.iter().sum(), 1) };
+        Drawn::of_job(Job { strategy: strategy.parse().unwrap(), ..job })
+    }
+
+    fn on(mesh: &str) -> Drawn {
+        let model = Arc::new(lockstep_readers::load_model("lenet").unwrap());
+        let mesh: Mesh = mesh.parse().unwrap();
+        let job = Job::new(model, mesh.ranks(), 1);
+        Drawn::of_job(Job { strategy: "model-parallel".parse().unwrap(), mesh: Some(mesh), ..job })
+    }
+
+    fn of_job(job: Job) -> Drawn {
         let (graph, shard) = job.graph().unwrap();
-        let model = shard.map_or(model, |(model, _)| model);
-        Drawn { heading: strategy.to_owned(), model, mesh: graph.mesh.clone(), table: graph.table() }
+        let heading = format!("{} on {}", job.strategy, graph.mesh);
+        let model = shard.map_or(job.model, |(model, _)| model);
+        Drawn { heading, model, mesh: graph.mesh.clone(), table: graph.table() }
     }
 
     fn svg(&self) -> String {
@@ -64,10 +71,12 @@ fn strategies() -> Vec<Drawn> {
         ("lenet", "sma:reference-models", 2, &[8]),
         ("lenet", "sma:reference-models", 4, &[64]),
     ];
-    cases.into_iter().map(|(model, strategy, learners, nodes)| Drawn::of(model, strategy, learners, nodes)).collect()
+    let on_mesh = ["data=2,tensor=2", "tensor=2,data=4", "data=64,tensor=8"].map(Drawn::on);
+    let cases = cases.into_iter().map(|(model, strategy, learners, nodes)| Drawn::of(model, strategy, learners, nodes));
+    cases.chain(on_mesh).collect()
 }
 
-/// Every mesh of one to three axes with at least two ranks along each and up to `most` in all.
+/// Every mesh of one to three axes in either order with at least two ranks along each and up to `most` in all.
 fn meshes(most: u32) -> Vec<Mesh> {
     let mut all = Vec::new();
     for chosen in 1u8..16 {
@@ -78,8 +87,12 @@ fn meshes(most: u32) -> Vec<Mesh> {
                 |outer: &Vec<u32>| (2..=most).map(|size| [outer.as_slice(), &[size]].concat()).collect::<Vec<_>>();
             sizes = sizes.iter().flat_map(longer).filter(|sizes| sizes.iter().product::<u32>() <= most).collect();
         }
-        let mesh = |sizes: &Vec<u32>| Mesh::new(&axes.iter().copied().zip(sizes.iter().copied()).collect::<Vec<_>>());
-        all.extend(sizes.iter().filter(|_| axes.len() < 4).map(|sizes| mesh(sizes).unwrap()));
+        for sizes in sizes.iter().filter(|_| axes.len() < 4) {
+            let mut nested: Vec<(Axis, u32)> = axes.iter().copied().zip(sizes.iter().copied()).collect();
+            all.push(Mesh::new(&nested).unwrap());
+            nested.reverse();
+            all.push(Mesh::new(&nested).unwrap());
+        }
     }
     all
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Collective};
 
 use super::{FEATURES, RETURNS, Rank, SAMPLES, block};
-use crate::{After, Area, AxisSet, Buffer, Copy, Exchange, Gather, LayerId, Op, Rows, Task, TaskId};
+use crate::{
+    After, Area, AxisSet, Buffer, ByCoordinate, Copy, Exchange, Gather, LayerId, Op, Piece, Rows, Task, TaskId,
+};
 
 impl Rank<'_> {
     /// `dense1`: what a gather is named by.
@@ -15,21 +17,33 @@ impl Rank<'_> {
         format!("{of}{what}{}", self.suffix(true, pass))
     }
 
+    /// A copy of the same rows on all ranks.
     fn copy(&mut self, name: String, (from, to): (Area, Area), rows: Vec<Rows>, after: Option<TaskId>) -> TaskId {
-        self.copy_and(name, (from, to), rows, (false, false), after)
+        let copy = ByCoordinate::same(Copy { from, to, rows, add: false, clear: false });
+        self.copies(name, copy, after)
     }
 
-    /// A copy that adds, or clears what it leaves out.
-    fn copy_and(
+    /// A copy of at most one set of rows on each rank, by the number of its part.
+    fn copy_parts(
         &mut self,
         name: String,
         (from, to): (Area, Area),
-        rows: Vec<Rows>,
-        (add, clear): (bool, bool),
+        rows: impl Fn(u32) -> Option<Rows>,
         after: Option<TaskId>,
     ) -> TaskId {
+        let of = |part| Copy { from, to, rows: rows(part).into_iter().collect(), add: false, clear: false };
+        let copy = self.by_part(of);
+        self.copies(name, copy, after)
+    }
+
+    /// What each part has, by its coordinate.
+    fn by_part<T: PartialEq>(&self, of: impl Fn(u32) -> T) -> ByCoordinate<T> {
+        ByCoordinate::along(self.sharding.axis, (0..self.sharding.ranks).map(of).collect())
+    }
+
+    fn copies(&mut self, name: String, copy: ByCoordinate<Copy>, after: Option<TaskId>) -> TaskId {
         let after = after.map(|task| After { task, lag: 0 }).into_iter().collect();
-        self.task(name, Op::Copy(Copy { from, to, rows, add, clear }), after)
+        self.task(name, Op::Copy(copy), after)
     }
 
     fn exchange(
@@ -43,7 +57,7 @@ impl Rank<'_> {
         let exchange = Exchange {
             collective,
             algorithm: Algorithm::direct(),
-            axes: self.sharding.axes(),
+            axes: AxisSet::of(&[self.sharding.axis]),
             node_axes: AxisSet::default(),
             buffer: Buffer::Declared(buffer),
             range: 0..elements,
@@ -53,28 +67,34 @@ impl Rank<'_> {
         self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
     }
 
-    /// Samples of a pass that are each worker's, and where this rank's stand: in its own micro-batch and in the pass.
-    fn shares(&self, pass: usize) -> (Vec<u64>, Option<(u64, u64, u64)>) {
-        let mut counts = vec![0; self.job.workers as usize];
-        let (mut at, mut own) = (0, None);
+    /// By worker: its samples in a pass, if it has some, and the place of the first of them there.
+    fn shares(&self, pass: usize) -> Vec<Option<(Piece, u64)>> {
+        let mut shares = vec![None; self.sharding.ranks as usize];
+        let mut at = 0;
         for piece in &self.sharding.passes[pass] {
-            counts[piece.worker as usize] = u64::from(piece.count);
-            if piece.worker == self.rank {
-                own = Some((u64::from(piece.count), u64::from(piece.first), at));
-            }
+            shares[piece.worker as usize] = Some((*piece, at));
             at += u64::from(piece.count);
         }
-        (counts, own)
+        shares
+    }
+
+    /// Elements of each worker in a pass, at `size` a sample.
+    fn counts(&self, pass: usize, size: u64) -> Arc<[u64]> {
+        let count = |share: Option<(Piece, u64)>| share.map_or(0, |(piece, _)| u64::from(piece.count) * size);
+        self.shares(pass).into_iter().map(count).collect()
     }
 
     /// Sends the samples of a pass to all.
     fn send_samples(&mut self, gather: LayerId, pass: usize) -> TaskId {
         let (size, label) = (block(self.model, gather), self.label(gather, pass));
-        let (counts, own) = self.shares(pass);
-        let rows = own.map(|(count, first, at)| Rows::one(count * size, first * size, at * size));
+        let shares = self.shares(pass);
+        let rows = |worker: u32| {
+            let (piece, at) = shares[worker as usize]?;
+            Some(Rows::one(u64::from(piece.count) * size, u64::from(piece.first) * size, at * size))
+        };
         let (from, to) = (Area::Activation(self.model.node(gather).inputs[0]), Area::Buffer(Buffer::Declared(SAMPLES)));
-        let packed = self.copy(format!("pack {label}"), (from, to), rows.into_iter().collect(), None);
-        let counts: Arc<[u64]> = counts.into_iter().map(|count| count * size).collect();
+        let packed = self.copy_parts(format!("pack {label}"), (from, to), rows, None);
+        let counts = self.counts(pass, size);
         let elements = counts.iter().sum();
         self.exchange(format!("gather {label}"), Collective::AllGatherV { counts }, SAMPLES, elements, packed)
     }
@@ -106,7 +126,7 @@ impl Rank<'_> {
         }
         let (size, label) = (block(self.model, gather), self.label(gather, pass));
         let (from, to) = (Area::Gradient(gather), Area::Buffer(Buffer::Declared(RETURNS)));
-        let counts: Arc<[u64]> = self.shares(pass).0.into_iter().map(|count| count * size).collect();
+        let counts = self.counts(pass, size);
         let elements = counts.iter().sum();
         let rows = vec![Rows::one(elements, 0, 0)];
         let packed = self.copy(format!("pack gradient {label}"), (from, to), rows, None);
@@ -116,10 +136,14 @@ impl Rank<'_> {
     /// Takes the gradients of this rank's samples that a pass gave back.
     pub(super) fn take_returned(&mut self, gather: LayerId, pass: usize) {
         let (size, returned) = (block(self.model, gather), self.last_exchange(RETURNS));
-        let rows = self.shares(pass).1.map(|(count, first, at)| Rows::one(count * size, at * size, first * size));
+        let shares = self.shares(pass);
+        let rows = |worker: u32| {
+            let (piece, at) = shares[worker as usize]?;
+            Some(Rows::one(u64::from(piece.count) * size, at * size, u64::from(piece.first) * size))
+        };
         let (from, to) = (Area::Buffer(Buffer::Declared(RETURNS)), Area::Gradient(self.model.node(gather).inputs[0]));
         let name = format!("unpack gradient {}", self.label(gather, pass));
-        self.copy(name, (from, to), rows.into_iter().collect(), Some(returned));
+        self.copy_parts(name, (from, to), rows, Some(returned));
     }
 
     /// Rows between samples with all features and the ranks' blocks, `[rank][sample][feature]`, written one way.
@@ -135,18 +159,17 @@ impl Rank<'_> {
         (0..self.sharding.ranks).map(of).filter(|rows| rows.length > 0).collect()
     }
 
-    /// Where this rank's block begins, and its elements.
-    fn own_block(&self, gather: LayerId) -> (u64, u64) {
-        let elements = u64::from(self.sharding.pass_samples()) * block(self.model, gather);
-        (u64::from(self.rank) * elements, elements)
+    /// Elements of the block of each part.
+    fn block_elements(&self, gather: LayerId) -> u64 {
+        u64::from(self.sharding.pass_samples()) * block(self.model, gather)
     }
 
     pub(super) fn gather_features(&mut self, gather: LayerId, pass: usize) {
         let (label, producer) = (self.label(gather, pass), self.model.node(gather).inputs[0]);
         let buffer = Area::Buffer(Buffer::Declared(FEATURES));
-        let (start, elements) = self.own_block(gather);
-        let rows = vec![Rows::one(elements, 0, start)];
-        let packed = self.copy(format!("pack {label}"), (Area::Activation(producer), buffer), rows, None);
+        let elements = self.block_elements(gather);
+        let rows = |part: u32| Some(Rows::one(elements, 0, u64::from(part) * elements));
+        let packed = self.copy_parts(format!("pack {label}"), (Area::Activation(producer), buffer), rows, None);
         let all = elements * u64::from(self.sharding.ranks);
         let sent = self.exchange(format!("gather {label}"), Collective::AllGather, FEATURES, all, packed);
         let rows = self.blocks(gather);
@@ -159,31 +182,39 @@ impl Rank<'_> {
         let turned = |rows: Rows| Rows { from: rows.to, to: rows.from, ..rows };
         let rows = self.blocks(gather).into_iter().map(turned).collect();
         let packed = self.copy(format!("pack gradient {label}"), (Area::Gradient(gather), buffer), rows, None);
-        let (start, elements) = self.own_block(gather);
+        let elements = self.block_elements(gather);
         let all = elements * u64::from(self.sharding.ranks);
         let sent = self.exchange(format!("return {label}"), Collective::ReduceScatter, FEATURES, all, packed);
         let size = block(self.model, gather);
-        self.take_gradient(gather, pass, buffer, (start, size), Some(sent));
+        self.take_gradient(gather, pass, buffer, |part| (u64::from(part) * elements, size), Some(sent));
     }
 
     /// All ranks have the whole gradient, and each takes that of its own features.
     pub(super) fn take_own_scores(&mut self, gather: LayerId, pass: usize) {
         let (size, whole) = (block(self.model, gather), self.model.node(gather).output.elements());
-        self.take_gradient(gather, pass, Area::Gradient(gather), (u64::from(self.rank) * size, whole), None);
+        self.take_gradient(gather, pass, Area::Gradient(gather), |part| (u64::from(part) * size, whole), None);
     }
 
-    /// The gradient of this rank's features, from rows at `from`, into that of the layer that made them.
-    fn take_gradient(&mut self, gather: LayerId, pass: usize, area: Area, from: (u64, u64), after: Option<TaskId>) {
-        let producer = self.model.node(gather).inputs[0];
-        let length = self.sharding.features(self.model, producer, self.rank);
-        let rows =
-            Rows { count: self.sharding.pass_samples().into(), length, from, to: (0, block(self.model, gather)) };
-        let rows = if length > 0 { vec![rows] } else { Vec::new() };
-        let add = self.is_written(producer, gather);
-        // Padding learns nothing.
-        let clear = !add && length < block(self.model, gather);
-        let name = format!("unpack gradient {}", self.label(gather, pass));
-        self.copy_and(name, (area, Area::Gradient(producer)), rows, (add, clear), after);
+    /// The gradient of a rank's own features, from rows at `from` of its part, into that of the layer that made them.
+    fn take_gradient(
+        &mut self,
+        gather: LayerId,
+        pass: usize,
+        area: Area,
+        from: impl Fn(u32) -> (u64, u64),
+        after: Option<TaskId>,
+    ) {
+        let (producer, size) = (self.model.node(gather).inputs[0], block(self.model, gather));
+        let (count, add) = (self.sharding.pass_samples().into(), self.is_written(producer, gather));
+        let copy = self.by_part(|part| {
+            let length = self.sharding.features(self.model, producer, part);
+            let rows = Rows { count, length, from: from(part), to: (0, size) };
+            let rows = if length > 0 { vec![rows] } else { Vec::new() };
+            // Padding learns nothing.
+            let clear = !add && length < size;
+            Copy { from: area, to: Area::Gradient(producer), rows, add, clear }
+        });
+        self.copies(format!("unpack gradient {}", self.label(gather, pass)), copy, after);
     }
 
     /// Whether another consumer of `producer`, whose backward pass came before, has written a part of its gradient.

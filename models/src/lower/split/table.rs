@@ -8,8 +8,8 @@ use lockstep_topology::{Collective, InputError};
 
 use super::{Lowering, Rank, chain_of_layers};
 use crate::{
-    After, Area, Axis, AxisSet, Buffer, Copy, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass,
-    Program, RankRange, Role, Rows, Sharding, TaskId,
+    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op,
+    Pass, Program, RankRange, Role, Rows, Sharding, TaskId,
 };
 
 /// A node's samples on their way to its ranks, its scores on the way to the first one, their gradients on the way back.
@@ -107,8 +107,8 @@ impl Rank<'_> {
         let gathered = self.meet(format!("gather {name}"), Collective::Gather { root: 0 }, SCORES, all, packed);
         self.end_jobs(format!("end forward jobs {name}"), Some(gathered));
         let rows = self.all_rows(elements);
-        let copy = Copy { rows, ..moved(Area::Buffer(Buffer::Declared(SCORES)), Area::Activation(gather)) };
-        self.task(format!("unpack {name}"), Op::Copy(copy), vec![After { task: gathered, lag: 0 }]);
+        let copy = moved(Area::Buffer(Buffer::Declared(SCORES)), Area::Activation(gather), rows);
+        self.task(format!("unpack {name}"), copy, vec![After { task: gathered, lag: 0 }]);
     }
 
     /// The ends of one job of each device, which the node's main thread sees to, one after the other.
@@ -132,8 +132,7 @@ impl Rank<'_> {
         let uses = |op: &Op| matches!(op, Op::Exchange(e) if e.buffer == Buffer::Declared(buffer));
         let last = self.tasks.iter().rposition(|task| uses(&task.op));
         let after = last.map(|task| After { task, lag: 0 }).into_iter().collect();
-        let copy = Copy { rows, ..moved(from, Area::Buffer(Buffer::Declared(buffer))) };
-        self.task(name, Op::Copy(copy), after)
+        self.task(name, moved(from, Area::Buffer(Buffer::Declared(buffer)), rows), after)
     }
 
     /// Sends each rank of the node its part of a buffer of `elements` a sample.
@@ -145,8 +144,8 @@ impl Rank<'_> {
     /// Copies this rank's part out of a buffer.
     fn take(&mut self, name: String, buffer: usize, to: Area, elements: u64, sent: TaskId) {
         let rows = vec![Rows::one(u64::from(self.job.batch_per_rank) * elements, 0, 0)];
-        let copy = Copy { rows, ..moved(Area::Buffer(Buffer::Declared(buffer)), to) };
-        self.task(name, Op::Copy(copy), vec![After { task: sent, lag: 0 }]);
+        let copy = moved(Area::Buffer(Buffer::Declared(buffer)), to, rows);
+        self.task(name, copy, vec![After { task: sent, lag: 0 }]);
     }
 
     /// An exchange among the ranks of the node.
@@ -165,7 +164,7 @@ impl Rank<'_> {
     }
 }
 
-/// A copy of no rows yet.
-fn moved(from: Area, to: Area) -> Copy {
-    Copy { from, to, rows: Vec::new(), add: false, clear: false }
+/// A copy on all ranks of a role.
+fn moved(from: Area, to: Area, rows: Vec<Rows>) -> Op {
+    Op::Copy(ByCoordinate::same(Copy { from, to, rows, add: false, clear: false }))
 }
