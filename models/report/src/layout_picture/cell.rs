@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use super::held::Held;
 use super::paper::{COMMON, VERSIONS};
 
-/// Room that a letter takes each way, in points.
-const LETTER: f64 = 11.0;
+/// Size of a letter, and of the smallest that is written, in points.
+const LETTER: f64 = 13.0;
+const SMALLEST: f64 = 9.0;
 
 /// A place on the picture, in points.
 #[derive(Debug, Clone, Copy)]
@@ -61,13 +62,16 @@ pub(super) fn cell(out: &mut String, place: Place, held: Option<Held>) {
     let letter = |first: u8, number: usize| char::from(first + (number % 26) as u8);
     let version = held.version.map(|number| letter(b'A', number));
     let letters: String = version.into_iter().chain(held.summand.map(|number| letter(b'a', number))).collect();
-    if letters.is_empty() || part.width < LETTER * letters.len() as f64 || part.height < LETTER {
+    let size = LETTER.min(part.height).min(part.width / letters.len() as f64);
+    if letters.is_empty() || size < SMALLEST {
         return;
     }
-    // On stripes a letter needs a ground of its own.
+    // On stripes a letter needs a ground of its own, which does not leave the part.
     let halo = if held.summand.is_some() { " halo" } else { "" };
-    let (x, y) = (part.left + part.width / 2.0, part.top + part.height / 2.0 + 4.5);
-    let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"letter{halo}\">{letters}</text>");
+    let smaller =
+        if size < LETTER { format!(" style=\"font-size:{size:.1}px;stroke-width:3px\"") } else { String::new() };
+    let (x, y) = (part.left + part.width / 2.0, part.top + part.height / 2.0 + 0.35 * size);
+    let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"letter{halo}\"{smaller}>{letters}</text>");
 }
 
 fn rectangle(out: &mut String, place: Place, looks: &str) {

@@ -16,7 +16,7 @@ const SIGN: (f64, f64) = (36.0, 20.0);
 /// How a cell and a row are read.
 const READING: [&str; 2] = [
     "A cell is the whole tensor: samples from top to bottom, features (of a weight: rows) from left to right.",
-    "Filled: what the rank holds. Equal letters in a row: equal contents. Rows are in the order in which a step comes to them.",
+    "Filled: what the rank holds. Equal letters in a row: the same version or summand. Rows are in the order in which a step comes to them.",
 ];
 
 /// What a line of the legend shows.

@@ -262,7 +262,7 @@ fn texts(svg: &str) -> Vec<Text> {
             other => panic!("{other}"),
         };
         let smaller =
-            attribute("style").map(|style| style["font-size:".len()..].trim_end_matches("px").parse().unwrap());
+            attribute("style").map(|style| style["font-size:".len()..].split("px").next().unwrap().parse().unwrap());
         let size: f64 = smaller.unwrap_or(usual);
         let width = size * if bold { 0.68 } else { 0.6 } * says.chars().count() as f64;
         let x: f64 = attribute("x")?.parse().unwrap();
