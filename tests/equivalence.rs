@@ -122,6 +122,41 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// A reduce-scatter and an allgather make the allreduce of a ring, and of direct messages: sharing the optimizer's state out
+    /// changes no bit, whatever the buckets, and however many parameters a rank updates.
+    #[test]
+    fn shared_optimizer_state_trains_the_bits_of_ssgd(
+        model in 0u64..200,
+        with_batch_norm: bool,
+        workers in 1u32..=8,
+        batch_per_rank in 2u32..=4,
+        accumulate in 1u32..=3,
+        bucket in buckets(),
+        algorithm in prop::sample::select(vec!["ring", "direct"]),
+        chunk in prop_oneof![Just(None), (4u64..600).prop_map(|bytes| Some(Bytes(bytes)))],
+        concurrent_exchanges in 1u32..=3,
+        optimizer in optimizers(),
+        fuse: bool,
+        seed: u64,
+    ) {
+        let model = Arc::new(random_model(model, with_batch_norm));
+        let ssgd = Job {
+            accumulate, bucket, chunk, concurrent_exchanges, fuse, algorithm: algorithm.parse().unwrap(),
+            ..Job::new(model, workers, batch_per_rank)
+        };
+        let zero = Job { strategy: Spread::Zero1, ..ssgd.clone() };
+        let (shared, twin) = both(&zero, seed, &optimizer);
+        assert_equal_bits(&shared, &twin, &format!("{zero:?}"));
+        // An allreduce in chunks gives every member a part of each chunk, which is added up in another order.
+        if chunk.is_none() {
+            assert_equal_bits(&shared, &both(&ssgd, seed, &optimizer).0, &format!("{zero:?} beside ssgd"));
+        }
+    }
+}
+
 /// Without the bracketing the property is false: the test above compares something.
 #[test]
 fn plain_accumulation_has_other_bits() {
@@ -233,7 +268,7 @@ enum Claim {
 /// A new strategy says here what it claims, and stands in the list below.
 fn claim(strategy: &Spread) -> Claim {
     match strategy {
-        Spread::Ssgd | Spread::FirstDeviceTable => Claim::Bits,
+        Spread::Ssgd | Spread::Zero1 | Spread::FirstDeviceTable => Claim::Bits,
         Spread::ModelParallel | Spread::Hybrid { variable_batch: false, .. } => Claim::Rounding,
         Spread::Hybrid { variable_batch: true, .. } | Spread::Sma(_) | Spread::EaSgd(_) => Claim::Nothing,
     }
@@ -261,6 +296,7 @@ fn each_strategy_is_as_equivalent_as_it_claims() {
     let twin = reference::train(&ssgd, &data, 6, 7, &optimizer).unwrap();
     for (strategy, learners) in [
         ("ssgd", 1),
+        ("zero-1", 1),
         ("first-device-table", 1),
         ("model-parallel", 1),
         ("hybrid:a", 1),

@@ -21,6 +21,7 @@ mod pass;
 mod staging;
 mod step;
 mod storage;
+mod updated;
 
 pub use crate::device_error::DeviceError;
 pub use blueprint::{Blueprint, ChainPlan};
@@ -35,6 +36,7 @@ pub use pass::{Backward, Draw, Forward, Loss, Place, Spot};
 pub use staging::{Arrival, Staging};
 pub use step::{Slope, Step};
 pub use storage::{Storage, Values};
+pub use updated::Updated;
 
 /// One rank's memory and arithmetic.
 ///

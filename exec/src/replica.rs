@@ -16,7 +16,7 @@ use lockstep_models::{Area, Buffer, Copy, LayerId, Model, Op, Phase, Program, Ro
 use crate::data::Dataset;
 use crate::device::cpu::Threads;
 use crate::device::{
-    Backward, Blueprint, Cpus, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot, Step,
+    Backward, Blueprint, Cpus, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot, Step, Updated,
 };
 use crate::init;
 use crate::pool::Arenas;
@@ -53,6 +53,8 @@ pub struct Replica {
     /// Whether a consumer has already written its part of the gradient in this micro-batch.
     written: Vec<bool>,
     labels: Vec<u32>,
+    /// The parameters that it updates.
+    updated: Updated,
     device: Box<dyn Device>,
 }
 
@@ -114,7 +116,9 @@ impl Replica {
         let plan = Plan::of_role(program, role, making.arenas.reuse);
         let Making { devices, rank, arenas, declared, seed, threads } = making;
         let begin = (parameters, init::statistics(model));
-        let device = devices.device(rank, Blueprint::new(program, role, (&plan, arenas), declared, begin), threads)?;
+        let blueprint = Blueprint::new(program, (role, rank), (&plan, arenas), declared, begin);
+        let updated = blueprint.updated.clone();
+        let device = devices.device(rank, blueprint, threads)?;
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let tasks = role.tasks.iter().enumerate();
             let own = tasks.filter_map(|(position, task)| match task.op {
@@ -136,6 +140,7 @@ impl Replica {
         let samples = program.batch_per_rank as usize;
         Ok(Replica {
             model: model.clone(),
+            updated,
             seed,
             samples,
             chains: program.chains.iter().enumerate().map(chain).collect(),

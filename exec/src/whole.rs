@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{AxisSet, Job, Program, Sharding};
+use lockstep_models::{AxisSet, Job, Model, Op, Program, Sharding};
 use lockstep_topology::Rank;
 
 use crate::device::cpu::Threads;
@@ -33,8 +33,8 @@ fn put(program: &Program, sharding: &Sharding, rank: u32, own: &[f32], whole: &m
     }
 }
 
-/// Puts the whole model together on rank 0, from what every worker has; nothing on the others, and nothing where every rank
-/// has the whole model itself. Statistics are rank 0's.
+/// Puts the whole model and the optimizer's state together on rank 0, from what every worker has; nothing on the others, and
+/// nothing where every rank has both itself. Statistics are rank 0's.
 ///
 /// # Errors
 /// When the job is over.
@@ -44,7 +44,7 @@ pub(crate) fn assemble(
     replica: &mut Replica,
     seed: u64,
 ) -> Result<Option<Replica>, ExecError> {
-    let Some(sharding) = &program.sharding else { return Ok(None) };
+    let Some(sharding) = &program.sharding else { return assemble_state(end, program, replica, seed) };
     let mut values = replica.parameters()?;
     let elements = values.len();
     values.extend_from_slice(&replica.velocity()?);
@@ -67,13 +67,59 @@ pub(crate) fn assemble(
         put(program, sharding, rank, own, &mut parameters);
         put(program, sharding, rank, own_velocity, &mut velocity);
     }
-    let alone = Job::new(Arc::clone(&sharding.whole), 1, program.batch_per_rank).program()?;
+    one_rank(&sharding.whole, program, replica, seed, (parameters, velocity)).map(Some)
+}
+
+/// The same where all ranks have the whole model, and each the optimizer's state of the parameters that it updates.
+fn assemble_state(
+    end: &mut dyn Transport,
+    program: &Program,
+    replica: &mut Replica,
+    seed: u64,
+) -> Result<Option<Replica>, ExecError> {
+    let role = &program.roles[0];
+    let shared = role.tasks.iter().find_map(|task| match task.op {
+        Op::Update { shared, .. } if shared != AxisSet::default() => Some(shared),
+        _ => None,
+    });
+    let Some(shared) = shared else { return Ok(None) };
+    let (rank, sharing) = (end.rank().0, program.mesh.group_of(shared, 0));
+    let mut velocity = replica.velocity()?;
+    let ranges = |rank| program.updated(role, rank).into_iter().map(|range| range.start as usize..range.end as usize);
+    if rank != 0 {
+        if sharing.contains(rank) {
+            let own = ranges(rank).flat_map(|range| velocity[range].to_vec()).collect();
+            control::send_elements(end, Rank(0), PART, own)?;
+        }
+        return Ok(None);
+    }
+    for other in sharing.iter().filter(|other| *other != 0) {
+        let mut own = control::receive_elements(end, Rank(other), PART, ranges(other).map(|range| range.len()).sum())?;
+        for range in ranges(other) {
+            let rest = own.split_off(range.len());
+            velocity[range].copy_from_slice(&own);
+            own = rest;
+        }
+    }
+    let parameters = replica.parameters()?;
+    one_rank(&program.model, program, replica, seed, (parameters, velocity)).map(Some)
+}
+
+/// A replica of the whole model on one rank, with the running statistics of `replica`.
+fn one_rank(
+    model: &Arc<Model>,
+    program: &Program,
+    replica: &mut Replica,
+    seed: u64,
+    (parameters, velocity): (Vec<f32>, Vec<f32>),
+) -> Result<Replica, ExecError> {
+    let alone = Job::new(Arc::clone(model), 1, program.batch_per_rank).program()?;
     let (arenas, threads) = (&Arenas::default(), &Threads::one());
     let making = Making { devices: &Cpus, rank: 0, arenas, declared: Vec::new(), seed, threads };
     let mut whole = Replica::with_parameters(&alone, &alone.roles[0], parameters, making)?;
     whole.set_velocity(&velocity)?;
     whole.set_statistics(&replica.statistics()?)?;
-    Ok(Some(whole))
+    Ok(whole)
 }
 
 /// The parameters that every rank must have alike: those of the layers that are not split.

@@ -69,7 +69,7 @@ impl Program {
                 Op::Compute { chain, .. } if *chain >= self.chains.len() => {
                     return Err(fault(role, &task.name, "runs a chain that does not exist"));
                 }
-                Op::Update { range } if range.end > self.model.parameter_elements() || range.start >= range.end => {
+                Op::Update { range, .. } if range.end > self.model.parameter_elements() || range.start >= range.end => {
                     return Err(fault(role, &task.name, "updates parameters that do not exist"));
                 }
                 Op::Averaging { rule, range }

@@ -16,9 +16,11 @@ pub enum Dimension {
     Sample,
     /// Features of an activation; rows of a weight.
     Feature,
+    /// Elements of a bucket of parameters, whichever tensors they belong to.
+    Element,
 }
 
-lockstep_topology::named!(Dimension, "dimension": Sample = "sample", Feature = "feature");
+lockstep_topology::named!(Dimension, "dimension": Sample = "sample", Feature = "feature", Element = "element");
 
 /// How a tensor lies over the ranks of one axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -14,7 +14,7 @@ use petgraph::Direction;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 
-use crate::graph::{Scope, Work};
+use crate::graph::{Scope, Tensor, Work};
 use crate::program::chain_name;
 use crate::{
     After, Averaging, Axis, AxisSet, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
@@ -149,12 +149,21 @@ impl Lowering<'_> {
             // One rank's partial sum is the whole sum: its readers wait for whoever made it.
             Work::Collective { .. } if self.job.workers == 1 => return,
             Work::Collective { collective, axes, range } => {
-                let (verb, exchange) = self.exchange(collective, *axes, range);
+                let edges = self.graph.dag.edges_directed(node, Direction::Incoming);
+                let buffer = match edges.map(|edge| edge.weight().tensor).next() {
+                    Some(Tensor::Weight) => Buffer::Parameters,
+                    Some(Tensor::Difference) => Averaging::DIFFERENCES,
+                    _ => Buffer::Gradients,
+                };
+                let (verb, exchange) = self.exchange(collective, *axes, (buffer, range));
                 (Op::Exchange(exchange), Stream::Exchange, bucket_name(&self.job.model, verb, range))
             }
             Work::Update { range } => {
                 let name = bucket_name(&self.job.model, "update", range);
-                (Op::Update { range: range.clone() }, Stream::Compute, name)
+                // What lies in parts is updated in parts.
+                let edges = self.graph.dag.edges_directed(node, Direction::Incoming);
+                let shared = edges.fold(AxisSet::default(), |axes, edge| axes.or(edge.weight().layout.axes()));
+                (Op::Update { range: range.clone(), shared }, Stream::Compute, name)
             }
             Work::Averaging { rule, range } => {
                 let stream = if rule.is_global() { Stream::Synchronisation } else { Stream::Compute };
@@ -168,14 +177,19 @@ impl Lowering<'_> {
     }
 
     /// The verb in its name, and the exchange.
-    fn exchange(&self, collective: &Collective, axes: AxisSet, range: &Range<u64>) -> (&'static str, Exchange) {
+    fn exchange(
+        &self,
+        collective: &Collective,
+        axes: AxisSet,
+        (buffer, range): (Buffer, &Range<u64>),
+    ) -> (&'static str, Exchange) {
         let averaging = self.job.averaging();
         let whole = Exchange {
             collective: collective.clone(),
             algorithm: self.job.algorithm.clone(),
             axes,
             node_axes: AxisSet::default(),
-            buffer: if averaging.is_some() { Averaging::DIFFERENCES } else { Buffer::Gradients },
+            buffer,
             range: range.clone(),
             chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,
@@ -183,7 +197,7 @@ impl Lowering<'_> {
         if averaging.is_some_and(|averaging| averaging.reference_alpha.is_some()) {
             devices::level(whole)
         } else {
-            ("allreduce", whole)
+            (collective.name(), whole)
         }
     }
 

@@ -65,10 +65,16 @@ impl Memory {
             return Ok(Memory { gradients: parameters, communication, buffers, ..Memory::default() });
         };
         let activations = Activations::of_role(program, role);
+        let updates = role.tasks.iter().any(|task| matches!(task.op, Op::Update { .. }));
+        let updated = if updates {
+            program.updated(role, role.ranks.first).iter().map(|range| range.end - range.start).sum()
+        } else {
+            model.parameter_elements()
+        };
         Ok(Memory {
             weights: parameters + model.statistics_elements() * ELEMENT_BYTES,
             gradients: parameters,
-            optimizer: parameters * optimizer_elements,
+            optimizer: updated * optimizer_elements * ELEMENT_BYTES,
             input: u64::from(samples) * (model.input().elements() + 1) * ELEMENT_BYTES,
             activations: activations.planned,
             activations_unplanned: activations.unplanned,

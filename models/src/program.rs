@@ -4,9 +4,10 @@
 //! stream run in program order; `after` adds dependencies between streams and iterations. Ranks meet only in exchanges,
 //! and an exchange is never stored expanded: both sides pull its steps from the same [`Schedule`].
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_topology::{Group, InputError, Schedule};
+use lockstep_topology::{Collective, Group, InputError, Schedule};
 
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
@@ -170,6 +171,37 @@ impl Program {
     /// Which part of shared layers `rank` has: its coordinate on the axis along which they are split.
     pub fn part(&self, sharding: &Sharding, rank: u32) -> u32 {
         self.mesh.coordinate(sharding.axis, rank)
+    }
+
+    /// The elements of `range` that are `rank`'s own where the ranks along `axes` share them out; all of them where there are none.
+    pub fn own_part(&self, range: &Range<u64>, axes: AxisSet, rank: u32) -> Range<u64> {
+        if axes == AxisSet::default() {
+            return range.clone();
+        }
+        let members = self.mesh.group_of(axes, rank);
+        let member = members.member(rank).expect("a rank belongs to its group");
+        let part = Collective::ReduceScatter.part(range.end - range.start, members.count(), member);
+        range.start + part.start..range.start + part.end
+    }
+
+    /// The parameters that `rank` updates in `role`, for which it keeps the optimizer's state: ranges in ascending order, none of
+    /// which touches the next.
+    pub fn updated(&self, role: &Role, rank: u32) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for task in &role.tasks {
+            if let Op::Update { range, shared } = &task.op {
+                ranges.push(self.own_part(range, *shared, rank));
+            }
+        }
+        ranges.sort_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        merged
     }
 
     /// Index of the role of `rank`.

@@ -13,6 +13,7 @@ mod settings;
 mod sma;
 mod split;
 mod ssgd;
+mod zero;
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,6 +34,8 @@ pub enum Strategy {
     /// Synchronous data-parallel SGD: samples are split, weights replicated, gradients allreduced
     /// (Goyal et al. 2017 §2 and §4, Iandola et al. 2016 §6).
     Ssgd,
+    /// The same with the optimizer's state shared out among ranks (Rajbhandari et al. 2020 §5.1).
+    Zero1,
     /// Synchronous model averaging among learners (Koliousis et al. 2019 §3.2).
     Sma(Sma),
     /// Elastic averaging SGD: the same without momentum (Koliousis et al. 2019 §5.5).
@@ -64,6 +67,8 @@ impl Strategy {
         let workers = job.workers;
         let (front, passes, variable_batch, mesh) = match self {
             Strategy::Ssgd => return Ok((ssgd::graph(job)?, None)),
+            Strategy::Zero1 if workers == 1 => return Ok((ssgd::graph(job)?, None)), // one rank keeps all of it
+            Strategy::Zero1 => return Ok((zero::graph(job)?, None)),
             Strategy::FirstDeviceTable => return device_table::graph(job),
             Strategy::Sma(sma) => {
                 return Ok((learners::graph(job, &sma.averaging(job.workers, job.learners))?, None));
@@ -104,7 +109,7 @@ impl Strategy {
     /// The axes that a mesh may have.
     pub fn axes(&self) -> AxisSet {
         match self {
-            Strategy::Ssgd | Strategy::Hybrid { .. } => AxisSet::of(&[Axis::Data]),
+            Strategy::Ssgd | Strategy::Zero1 | Strategy::Hybrid { .. } => AxisSet::of(&[Axis::Data]),
             Strategy::ModelParallel => AxisSet::of(&[Axis::Data, Axis::Tensor]),
             // Theirs follow from the cluster's nodes and from the learners of a device.
             Strategy::FirstDeviceTable | Strategy::Sma(_) | Strategy::EaSgd(_) => AxisSet::default(),
@@ -140,7 +145,8 @@ impl Strategy {
     /// How it averages the models of so many learners, `each` of them on a device; `None` where all ranks train one.
     pub fn averaging(&self, learners: u32, each: u32) -> Option<Averaging> {
         match self {
-            Strategy::Ssgd | Strategy::Hybrid { .. } | Strategy::ModelParallel | Strategy::FirstDeviceTable => None,
+            Strategy::Ssgd | Strategy::Zero1 | Strategy::Hybrid { .. } => None,
+            Strategy::ModelParallel | Strategy::FirstDeviceTable => None,
             Strategy::Sma(sma) => Some(sma.averaging(learners, each)),
             Strategy::EaSgd(ea_sgd) => Some(ea_sgd.averaging(learners, each)),
         }
@@ -149,7 +155,8 @@ impl Strategy {
     /// Batches of a rank from one synchronisation to the next: τ.
     pub fn period(&self) -> u32 {
         match self {
-            Strategy::Ssgd | Strategy::Hybrid { .. } | Strategy::ModelParallel | Strategy::FirstDeviceTable => 1,
+            Strategy::Ssgd | Strategy::Zero1 | Strategy::Hybrid { .. } => 1,
+            Strategy::ModelParallel | Strategy::FirstDeviceTable => 1,
             Strategy::Sma(sma) => sma.period,
             Strategy::EaSgd(ea_sgd) => ea_sgd.period,
         }
@@ -174,6 +181,7 @@ impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Strategy::Ssgd => f.write_str("ssgd"),
+            Strategy::Zero1 => f.write_str("zero-1"),
             Strategy::Sma(sma) => sma.fmt(f),
             Strategy::EaSgd(ea_sgd) => ea_sgd.fmt(f),
             Strategy::Hybrid { scheme, variable_batch: false } => write!(f, "hybrid:{scheme}"),
@@ -187,19 +195,20 @@ impl fmt::Display for Strategy {
 impl FromStr for Strategy {
     type Err = String;
 
-    /// Reads `ssgd`, `hybrid:b`, `hybrid:g=2:variable-batch`, `model-parallel`, `first-device-table`, `sma`,
+    /// Reads `ssgd`, `zero-1`, `hybrid:b`, `hybrid:g=2:variable-batch`, `model-parallel`, `first-device-table`, `sma`,
     /// `sma:momentum=0.9:tau=2:alpha=0.25`, `sma:reference-models` and `ea-sgd:tau=4:first-come`.
     fn from_str(text: &str) -> Result<Strategy, String> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         match name {
             "ssgd" if settings.is_empty() => Ok(Strategy::Ssgd),
+            "zero-1" if settings.is_empty() => Ok(Strategy::Zero1),
             "model-parallel" if settings.is_empty() => Ok(Strategy::ModelParallel),
             "first-device-table" if settings.is_empty() => Ok(Strategy::FirstDeviceTable),
             "hybrid" => hybrid::parse(settings),
             "sma" => Sma::parse(settings).map(Strategy::Sma),
             "ea-sgd" => EaSgd::parse(settings).map(Strategy::EaSgd),
             _ => Err(format!(
-                "unknown strategy {text:?}; there are: ssgd, sma, ea-sgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2, \
+                "unknown strategy {text:?}; there are: ssgd, zero-1, sma, ea-sgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2, \
                  model-parallel, first-device-table"
             )),
         }

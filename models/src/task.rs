@@ -113,6 +113,8 @@ pub enum Op {
     Update {
         /// Elements of the parameter arena.
         range: Range<u64>,
+        /// The axes along which ranks share the range out, a part each ([`Program::own_part`](crate::Program::own_part)).
+        shared: AxisSet,
     },
     /// One rule of model averaging on a range of the parameters.
     Averaging {

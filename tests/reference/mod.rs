@@ -16,7 +16,7 @@ use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::device::{Cpus, DeviceError, Devices, Mode};
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Claim, Course, Exchange, Op, Optimizer, Phase, Program};
+use lockstep_models::{AxisSet, Buffer, Claim, Course, Exchange, Op, Optimizer, Phase, Program};
 use lockstep_topology::{InputError, check};
 
 /// Learnable parameters after `steps` steps of `program` on one rank.
@@ -77,6 +77,8 @@ pub(crate) fn train_on(
     let samples = program.batch_per_rank;
     let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;
     let parts = Parts::new(program, data.len() as u32, seed)?;
+    // One rank keeps the optimizer's state of all parameters.
+    let program = &updating_all(program);
     // Every tensor has a place of its own: what a memory plan gets wrong shows in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::on(devices, program, &program.roles[0], &apart, seed, &Threads::one())?;
@@ -109,6 +111,17 @@ pub(crate) fn train_on(
     Ok(replica.parameters()?)
 }
 
+/// The same program where each rank updates all parameters.
+fn updating_all(program: &Program) -> Program {
+    let mut program = program.clone();
+    for task in program.roles.iter_mut().flat_map(|role| &mut role.tasks) {
+        if let Op::Update { shared, .. } = &mut task.op {
+            *shared = AxisSet::default();
+        }
+    }
+    program
+}
+
 /// Forward and backward of one micro-batch, its gradient alone.
 fn gradients(program: &Program, replica: &mut Replica) -> Result<Vec<f32>, DeviceError> {
     let scale = 1.0 / program.gradient_samples() as f32;
@@ -131,7 +144,7 @@ fn bracketed<'p>(
     sums: &[Vec<f32>],
 ) -> Result<Vec<f32>, InputError> {
     let mut total = sums[0].clone();
-    for exchange in exchanges {
+    for exchange in exchanges.filter(|exchange| exchange.buffer != Buffer::Parameters) {
         let bracketing = check(&program.schedule(exchange, 0)?)
             .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;
         for (part, expression) in bracketing.ranges() {

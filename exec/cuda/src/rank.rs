@@ -37,7 +37,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use lockstep_exec::device::{Arrival, DeviceError, Place, Spot, Values};
+use lockstep_exec::device::{Arrival, DeviceError, Place, Spot, Updated, Values};
 use lockstep_exec::transport::Port;
 use lockstep_models::{Buffer, SgdStep};
 
@@ -96,6 +96,8 @@ pub(crate) struct Rank<A> {
     gradients: Held,
     declared: Vec<Held>,
     velocity: Held,
+    /// The parameters that it updates.
+    updated: Updated,
     statistics: Held,
     masks: Masks,
     /// What kernels keep from pass to pass, and what they need in one.

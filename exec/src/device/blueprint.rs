@@ -7,7 +7,7 @@ use lockstep_models::{LayerId, Op, Program, Role};
 
 use crate::pool::Arenas;
 
-use super::ChainLayer;
+use super::{ChainLayer, Updated};
 
 /// A fused chain of layers.
 #[derive(Debug, Clone)]
@@ -36,6 +36,8 @@ pub struct Blueprint<'a> {
     pub chains: Vec<ChainPlan>,
     /// Elements of the buffers that the program declares, as far as this rank holds them.
     pub declared: Vec<usize>,
+    /// The parameters that it updates.
+    pub updated: Updated,
     /// Learnable parameters to begin with.
     pub parameters: Vec<f32>,
     /// Running statistics to begin with.
@@ -43,10 +45,10 @@ pub struct Blueprint<'a> {
 }
 
 impl<'a> Blueprint<'a> {
-    /// That of a rank of `role` which begins with these values.
+    /// That of `rank`, of `role`, which begins with these values.
     pub fn new(
         program: &'a Program,
-        role: &'a Role,
+        (role, rank): (&'a Role, u32),
         (plan, arenas): (&'a Plan, &'a Arenas),
         declared: Vec<usize>,
         (parameters, statistics): (Vec<f32>, Vec<f32>),
@@ -67,7 +69,11 @@ impl<'a> Blueprint<'a> {
             }
         };
         let chains = program.chains.iter().map(chain).collect();
-        Blueprint { program, role, plan, arenas, chains, declared, parameters, statistics }
+        let ranges = program.updated(role, rank).into_iter().map(|range| range.start as usize..range.end as usize);
+        let updates = role.tasks.iter().any(|task| matches!(task.op, Op::Update { .. }));
+        let all = 0..parameters.len();
+        let updated = Updated::new(if updates { ranges.collect() } else { vec![all] });
+        Blueprint { program, role, plan, arenas, chains, declared, updated, parameters, statistics }
     }
 
     /// Samples of a micro-batch, as it is loaded.

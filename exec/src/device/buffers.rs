@@ -7,7 +7,7 @@ use lockstep_models::{Buffer, Copy};
 use crate::arena::Arena;
 use crate::simd::add_into;
 
-use super::Values;
+use super::{Updated, Values};
 
 /// Gradients, parameters, what the program declares, and what training keeps beside them.
 pub(crate) struct Buffers {
@@ -15,7 +15,7 @@ pub(crate) struct Buffers {
     parameters: Option<Arena>,
     gradients: Arena,
     declared: Vec<Arena>,
-    /// The optimizer's momentum.
+    /// The optimizer's momentum, of the parameters that the rank updates.
     pub(super) velocity: Arena,
     /// Running statistics of batch normalisation.
     statistics: Vec<f32>,
@@ -23,8 +23,13 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     /// Those of a rank that trains, with its parameters and running statistics.
-    pub(super) fn of_worker(parameters: Vec<f32>, statistics: Vec<f32>, declared: &[usize]) -> Buffers {
-        let (gradients, velocity) = (zeros(parameters.len()), zeros(parameters.len()));
+    pub(super) fn of_worker(
+        parameters: Vec<f32>,
+        statistics: Vec<f32>,
+        declared: &[usize],
+        updated: &Updated,
+    ) -> Buffers {
+        let (gradients, velocity) = (zeros(parameters.len()), zeros(updated.elements()));
         Buffers { parameters: Some(Arena::new(parameters)), gradients, declared: all(declared), velocity, statistics }
     }
 

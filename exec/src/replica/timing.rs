@@ -44,7 +44,10 @@ impl Replica {
             }
             Op::Compute { chain, phase: Phase::Forward, .. } => self.forward(*chain, Mode::Train).map(drop),
             Op::Compute { chain, phase, samples, .. } => self.backward(*chain, *phase, 1.0 / *samples as f32, false),
-            Op::Update { range } => self.update(range.start as usize..range.end as usize, &SgdStep::plain(1e-9, 0.9)),
+            Op::Update { range, .. } => {
+                let own = self.updated.within(range.start as usize..range.end as usize);
+                self.update(own, &SgdStep::plain(1e-9, 0.9))
+            }
             Op::Averaging { .. } | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Callback { .. } => Ok(()),
         }
     }

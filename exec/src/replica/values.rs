@@ -38,20 +38,22 @@ impl Replica {
         self.device.write(Values::Buffer(Buffer::Gradients), gradients)
     }
 
-    /// The optimizer's momentum buffer.
+    /// The optimizer's momentum buffer, by parameter: zero for those that this rank does not update.
     ///
     /// # Errors
     /// The device's.
     pub fn velocity(&mut self) -> Result<Vec<f32>, DeviceError> {
-        self.device.read(Values::Velocity)
+        let own = self.device.read(Values::Velocity)?;
+        Ok(self.updated.spread(&own, self.model.parameter_elements() as usize))
     }
 
-    /// Replaces the momentum buffer, by that of an earlier run.
+    /// Replaces the momentum buffer, by that of all parameters in an earlier run.
     ///
     /// # Errors
     /// The device's.
     pub(crate) fn set_velocity(&mut self, velocity: &[f32]) -> Result<(), DeviceError> {
-        self.device.write(Values::Velocity, velocity)
+        let own = self.updated.own(velocity);
+        self.device.write(Values::Velocity, &own)
     }
 
     /// Running statistics of batch normalisation.

@@ -87,17 +87,18 @@ impl Worker<'_> {
                 let adds = (repetition > 0 || self.adds[task]) && program.averaging.is_none();
                 replica.backward(*chain, *phase, scale, adds)?;
             }
-            Op::Update { range } => {
+            Op::Update { range, shared } => {
                 let (program, mut course, mut gradient) = (self.setup.program, self.setup.course, 1.0);
                 if program.sharding.is_some() {
                     course.global_batch = program.update_batch(range.start);
                     gradient = (program.global_batch() as f64 / course.global_batch as f64) as f32;
                 }
                 let step = self.setup.options.optimizer.step(batch, &course);
-                let same = |other: &Task| matches!(&other.op, Op::Update { range: updated } if updated == range);
+                let same = |other: &Task| matches!(&other.op, Op::Update { range: updated, .. } if updated == range);
                 // The rate has changed since the step before, not since the last pass of this one.
                 let keep = if self.role.tasks[..task].iter().any(same) { step.momentum } else { step.keep };
-                replica.update(range.start as usize..range.end as usize, &SgdStep { gradient, keep, ..step })?;
+                let own = program.own_part(range, *shared, self.transport.rank().0);
+                replica.update(own.start as usize..own.end as usize, &SgdStep { gradient, keep, ..step })?;
             }
             Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Averaging { .. } | Op::Callback { .. } => {
                 unreachable!("not a task that the replica does")

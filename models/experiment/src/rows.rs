@@ -38,7 +38,7 @@ macro_rules! rows {
             }),
         }
         "strategy" strategy: Strategy = Strategy::Ssgd,
-        "How training is spread over ranks: ssgd, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b and c also with :variable-batch), \
+        "How training is spread over ranks: ssgd, zero-1, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b and c also with :variable-batch), \
          model-parallel, first-device-table, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, sma:reference-models, \
          ea-sgd:tau=4:round-robin", {
             value: "STRATEGY", default: "ssgd", how: &One(word(), |e, strategy| e.strategy = strategy),

@@ -347,7 +347,7 @@ impl Sweep {
             for bucket in &buckets {
                 let program = Job { bucket: *bucket, ..Job::new(model.clone(), 2, 1) }.program()?;
                 let range = |op: &Op| match op {
-                    Op::Update { range } => Some((range.start, range.end)),
+                    Op::Update { range, .. } => Some((range.start, range.end)),
                     _ => None,
                 };
                 let ranges: Vec<_> = program.roles[0].tasks.iter().filter_map(|task| range(&task.op)).collect();

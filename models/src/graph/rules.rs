@@ -9,6 +9,7 @@ pub(super) type Placed = (Tensor, AxisLayout);
 
 const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
+const ELEMENTS: AxisLayout = AxisLayout::Split(Dimension::Element);
 
 /// A node, the axis on which it is looked at, and whether it is a layer that works channel by channel.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +36,8 @@ impl Rule<'_> {
         match self.work {
             Work::Load => inputs.is_empty() && (all(outputs, SAMPLES) || all(outputs, AxisLayout::First)),
             Work::Layer(_, pass) => layer(*pass, self.by_channel, inputs, outputs),
-            Work::Update { .. } => all(inputs, FEATURES) && all(outputs, FEATURES),
+            // Elements do not depend on each other.
+            Work::Update { .. } => [FEATURES, ELEMENTS].iter().any(|part| all(inputs, *part) && all(outputs, *part)),
             Work::Averaging { rule, .. } => averaging(*rule, inputs, outputs),
             Work::Relayout { .. } | Work::Collective { .. } => false,
         }
@@ -44,7 +46,7 @@ impl Rule<'_> {
     /// The transition of an input without which no rule allows the node, if one is enough: `allreduce of WeightGradient`.
     pub(super) fn missing(self, inputs: &[Placed], outputs: &[Placed]) -> Option<String> {
         inputs.iter().find_map(|(tensor, from)| {
-            [AxisLayout::Replicated, FEATURES, SAMPLES, AxisLayout::First].into_iter().find_map(|to| {
+            [AxisLayout::Replicated, FEATURES, SAMPLES, ELEMENTS, AxisLayout::First].into_iter().find_map(|to| {
                 let collective = transition(*from, to)?;
                 let changed = |item: &Placed| if item == &(*tensor, *from) { (*tensor, to) } else { *item };
                 let name = collective.map_or_else(|| "slice".to_owned(), |collective| collective.name().to_owned());

@@ -224,7 +224,11 @@ impl Rank<'_> {
             Work::Update { range } => {
                 let after = self.sources(node).into_iter().filter(|a| self.tasks[a.task].stream == Stream::Exchange);
                 let (after, name) = (after.collect(), bucket_name(self.model, "update", &range));
-                self.task(format!("{name}{}", self.suffix(in_pass, pass)), Op::Update { range }, after);
+                self.task(
+                    format!("{name}{}", self.suffix(in_pass, pass)),
+                    Op::Update { range, shared: AxisSet::default() },
+                    after,
+                );
             }
         }
         self.task_of[node.index()] = self.tasks.len().checked_sub(1);

@@ -37,7 +37,7 @@ impl Devices for Gpus {
         let held = (0..program.buffers.len()).map(|index| program.held(index, role.ranks.first));
         let declared = held.map(|held| (held.end - held.start) as usize).collect();
         let begin = (vec![0.0; program.model.parameter_elements() as usize], init::statistics(&program.model));
-        let of = Blueprint::new(program, role, (&plan, &arenas), declared, begin);
+        let of = Blueprint::new(program, (role, role.ranks.first), (&plan, &arenas), declared, begin);
         let mut most = u64::from(u32::MAX);
         for ordinal in 0..self.count() as u32 {
             let gpu = self.of(ordinal);

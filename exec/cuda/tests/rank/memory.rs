@@ -45,7 +45,7 @@ fn step(replica: &mut Replica, program: &Program, data: &Dataset) -> Result<(), 
         }
     }
     for op in tasks() {
-        if let Op::Update { range } = op {
+        if let Op::Update { range, .. } = op {
             replica.update(range.start as usize..range.end as usize, &SgdStep::plain(1e-3, 0.9))?;
         }
     }

@@ -42,7 +42,10 @@ impl Need {
             Op::Compute { chain, phase, samples, .. } => {
                 Some(Need::Compute(chain_key(program, *chain), phase.name().to_owned(), *samples))
             }
-            Op::Update { range } => Some(Need::Update(range.end - range.start)),
+            Op::Update { range, shared } => {
+                let part = program.own_part(range, *shared, 0);
+                Some(Need::Update(part.end - part.start))
+            }
             // Rules of averaging, and copies, move elements as fast as updates do.
             Op::Averaging { .. } | Op::Copy(_) => Some(Need::Update(program.model.parameter_elements())),
             _ => None,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices, Settled};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Op, Program};
+use lockstep_models::{AxisSet, Op, Program};
 
 /// Steps before the first that counts: programs are chosen and caught in them.
 pub(super) const WARM_UP: u32 = 3;
@@ -107,7 +107,11 @@ impl Rank<'_> {
                 self.replica.mark()?;
             }
             for elements in &parts {
-                self.replica.alone(&Op::Update { range: 0..*elements }, self.data, &self.indices)?;
+                self.replica.alone(
+                    &Op::Update { range: 0..*elements, shared: AxisSet::default() },
+                    self.data,
+                    &self.indices,
+                )?;
                 self.replica.mark()?;
             }
             self.replica.seal()?;
@@ -132,7 +136,7 @@ impl Rank<'_> {
             }
         }
         for (op, seconds) in &laps.tasks {
-            if let Op::Update { range } = op {
+            if let Op::Update { range, .. } = op {
                 laps.updates.push((range.end - range.start, seconds.clone()));
             }
         }

@@ -29,7 +29,7 @@ mod tests {
             let op = Op::Compute { chain: 0, phase: Phase::Forward, samples: 1, pass: None };
             (op, vec![seconds, 9.0 * seconds, seconds])
         };
-        let tasks = vec![pass(2.0), (Op::Update { range: 0..1 }, vec![5.0]), pass(3.0)];
+        let tasks = vec![pass(2.0), (Op::Update { range: 0..1, shared: Default::default() }, vec![5.0]), pass(3.0)];
         let laps = Laps { tasks, updates: Vec::new(), marks: Vec::new() };
         let steps = |steps: &[f64]| Steps { steps: steps.to_vec(), loads: Vec::new() };
         // 10 seconds, 6 of which are not the passes'; they take 5 one by one.

@@ -13,7 +13,7 @@ use crate::device::buffers::move_rows;
 use crate::device::step::Decays;
 use crate::device::{
     Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Slope, Spot, Staging,
-    Step, Storage, Values,
+    Step, Storage, Updated, Values,
 };
 
 /// Elements of a step that one thread moves at once; half of a core's second cache holds their four tensors.
@@ -28,6 +28,8 @@ pub struct Cpu {
     /// Places of the samples among all since training began.
     places: Vec<u64>,
     decays: Decays,
+    /// The parameters that the rank updates.
+    updated: Updated,
     threads: Threads,
 }
 
@@ -43,7 +45,8 @@ impl Cpu {
             places: Vec::new(),
             decays: Decays::of(&of.program.model),
             threads: threads.clone(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, &of.updated),
+            updated: of.updated,
         }
     }
 }
@@ -144,7 +147,7 @@ impl Compute for Cpu {
             let within = (0..part.len().div_ceil(TILE)).map(|tile| tile_range(tile, TILE, part.len()));
             tiles.extend(within.map(|tile| (part.start + tile.start..part.start + tile.end, weight_decay)));
         }
-        let (buffers, velocity) = (&self.buffers, &self.buffers.velocity);
+        let (buffers, velocity, updated) = (&self.buffers, &self.buffers.velocity, &self.updated);
         self.threads.each(tiles.len(), |_, tile| {
             let (part, weight_decay) = (&tiles[tile].0, tiles[tile].1);
             // SAFETY: no two tiles overlap, and a rule's buffers are several. The exchange of the gradients has ended, by the
@@ -158,7 +161,7 @@ impl Compute for Cpu {
             match *step {
                 Step::Sgd(step) => {
                     // SAFETY: as above.
-                    let velocity = unsafe { velocity.slice_mut(part.clone()) };
+                    let velocity = unsafe { velocity.slice_mut(updated.place(part)) };
                     sgd_step(&SgdStep { weight_decay, ..step }, write(weights), velocity, read(gradients));
                 }
                 Step::Descend(SgdStep { rate, .. }) => {

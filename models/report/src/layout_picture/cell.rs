@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::held::Held;
+use super::held::{Held, Part};
 use super::paper::{COMMON, VERSIONS};
 
 /// Size of a letter, and of the smallest that is written, in points.
@@ -52,6 +52,7 @@ pub(super) fn cell(out: &mut String, place: Place, held: Option<Held>) {
     let ((across, wide), (down, high)) = (held.features.shares(), held.samples.shares());
     let part =
         Place { left: left + across * width, top: top + down * height, width: wide * width, height: high * height };
+    let part = flat(out, part, held.elements);
     let looks = match (held.summand, held.version) {
         (None, None) => "class=\"all\"".to_owned(),
         (Some(_), None) => format!("class=\"sum\" fill=\"url(#{})\"", stripe(None)),
@@ -72,6 +73,17 @@ pub(super) fn cell(out: &mut String, place: Place, held: Option<Held>) {
         if size < LETTER { format!(" style=\"font-size:{size:.1}px;stroke-width:3px\"") } else { String::new() };
     let (x, y) = (part.left + part.width / 2.0, part.top + part.height / 2.0 + 0.35 * size);
     let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"letter{halo}\"{smaller}>{letters}</text>");
+}
+
+/// The part itself, or a range of its elements as a part of a strip across it.
+fn flat(out: &mut String, part: Place, elements: Part) -> Place {
+    if elements == Part::WHOLE {
+        return part;
+    }
+    let (from, long) = elements.shares();
+    let strip = Place { top: part.top + part.height / 3.0, height: part.height / 3.0, ..part };
+    rectangle(out, strip, "class=\"strip\"");
+    Place { left: strip.left + from * strip.width, width: long * strip.width, ..strip }
 }
 
 fn rectangle(out: &mut String, place: Place, looks: &str) {

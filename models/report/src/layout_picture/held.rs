@@ -35,6 +35,8 @@ pub(super) struct Held {
     pub(super) samples: Part,
     /// Its range of features.
     pub(super) features: Part,
+    /// Its range of the elements, one after the other, of what it has of samples and features.
+    pub(super) elements: Part,
     /// Which summand, where the tensor is a sum; ranks with the same number hold the same.
     pub(super) summand: Option<usize>,
     /// Which version, where ranks have their own.
@@ -54,6 +56,7 @@ pub(super) fn held(columns: &Columns<'_>, layout: Layout) -> Vec<Option<Held>> {
         holds.then(|| Held {
             samples: part(Dimension::Sample, *rank),
             features: part(Dimension::Feature, *rank),
+            elements: part(Dimension::Element, *rank),
             summand: number(columns, &partial, *rank),
             version: number(columns, &own, *rank),
         })

@@ -51,7 +51,8 @@ pub(super) fn legend(out: &mut String, lines: &[Line], top: f64) -> f64 {
 }
 
 fn entries(lines: &[Line]) -> Vec<(Entry, &'static str)> {
-    const ALL: Held = Held { samples: Part::WHOLE, features: Part::WHOLE, summand: None, version: None };
+    const ALL: Held =
+        Held { samples: Part::WHOLE, features: Part::WHOLE, elements: Part::WHOLE, summand: None, version: None };
     const SLICE: Part = Part { at: 1, count: 1, of: 3 };
     let lies = |wanted: AxisLayout| {
         lines.iter().any(|line| line.layout.axes().iter().any(|axis| line.layout.on(axis) == wanted))
@@ -73,6 +74,11 @@ fn entries(lines: &[Line]) -> Vec<(Entry, &'static str)> {
             lies(AxisLayout::Split(Dimension::Feature)),
             Entry::Cell(Some(Held { features: SLICE, ..ALL })),
             "split(feature): a range of the features",
+        ),
+        (
+            lies(AxisLayout::Split(Dimension::Element)),
+            Entry::Cell(Some(Held { elements: SLICE, ..ALL })),
+            "split(element): a range of the elements in a row",
         ),
         (
             lies(AxisLayout::Partial),

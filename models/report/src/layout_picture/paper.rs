@@ -20,7 +20,7 @@ pub(super) const STYLE: &str = "text{fill:#222}.heading{font-size:14px;font-weig
 .name{font-size:12px;font-weight:bold}.plain{font-size:11px}.small{font-size:10px;fill:#555}\
 .by{font-size:12px;font-weight:bold;fill:#a63c00}.middle{text-anchor:middle}.end{text-anchor:end}\
 .letter{font-size:13px;font-weight:bold;text-anchor:middle}.halo{stroke:#fff;stroke-width:5px;paint-order:stroke}\
-.rule{stroke:#ddd}.span{stroke:#777}.cell{fill:#f4f4f4;stroke:#999}.none{stroke-dasharray:3 3}\
+.rule{stroke:#ddd}.span{stroke:#777}.cell{fill:#f4f4f4;stroke:#999}.none{stroke-dasharray:3 3}.strip{fill:#fff;stroke:#999}\
 .all{fill:#0072b2;stroke:#0072b2}.sum{stroke:#0072b2}.own{stroke:#555}\
 .line{stroke:#a63c00;stroke-width:2.5px}.dashed{stroke-dasharray:3 3}.stem{stroke:#a63c00;stroke-width:1.3px}\
 .dot,.tip{fill:#a63c00}.still{stroke:#555;stroke-width:1.3px}.rest{fill:#555}";

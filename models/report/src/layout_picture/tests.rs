@@ -10,10 +10,11 @@ use super::held::{Held, Part, held};
 use super::layout_picture;
 use super::lines::lines;
 
-const PLACEMENTS: [AxisLayout; 6] = [
+const PLACEMENTS: [AxisLayout; 7] = [
     AxisLayout::Replicated,
     AxisLayout::Split(Dimension::Sample),
     AxisLayout::Split(Dimension::Feature),
+    AxisLayout::Split(Dimension::Element),
     AxisLayout::Partial,
     AxisLayout::Own,
     AxisLayout::First,
@@ -55,10 +56,11 @@ impl Drawn {
 
 /// Every strategy on few ranks and on many, and nodes with unequal numbers of devices.
 fn strategies() -> Vec<Drawn> {
-    let cases: [(&str, &str, u32, &[u32]); 14] = [
+    let cases: [(&str, &str, u32, &[u32]); 15] = [
         ("lenet", "ssgd", 1, &[1]),
         ("lenet", "ssgd", 1, &[4]),
         ("lenet", "ssgd", 1, &[4_000_000_000]),
+        ("lenet", "zero-1", 1, &[4]),
         ("alexnet", "hybrid:b", 1, &[4]),
         ("alexnet", "hybrid:c", 1, &[16]),
         ("lenet", "model-parallel", 1, &[2]),
@@ -104,11 +106,11 @@ fn layouts(mesh: &Mesh) -> Vec<Layout> {
     })
 }
 
-/// How often each square of a tensor is held, by version and summand; ranks that hold the same part count once.
+/// How often each cube of samples, features and elements of a tensor is held, by version and summand; ranks that hold the same part count once.
 ///
-/// The squares of a grid fine enough for all parts, of `of` rows and columns.
+/// The cubes are of a grid fine enough for all parts, of `of` each way.
 fn coverage(cells: &[Option<Held>]) -> BTreeMap<(Option<usize>, Option<usize>), Vec<u32>> {
-    let parts = |cell: &Held| [cell.samples, cell.features];
+    let parts = |cell: &Held| [cell.samples, cell.features, cell.elements];
     let of = cells.iter().flatten().flat_map(parts).fold(1, |all, part| all * part.of / gcd(all, part.of));
     let range = |part: Part| (part.at * of / part.of)..((part.at + part.count) * of / part.of);
     let mut seen: Vec<Held> = Vec::new();
@@ -118,9 +120,11 @@ fn coverage(cells: &[Option<Held>]) -> BTreeMap<(Option<usize>, Option<usize>), 
             continue;
         }
         seen.push(*cell);
-        let counts = counts.entry((cell.version, cell.summand)).or_insert_with(|| vec![0u32; (of * of) as usize]);
+        let counts = counts.entry((cell.version, cell.summand)).or_insert_with(|| vec![0u32; (of * of * of) as usize]);
         for row in range(cell.samples) {
-            range(cell.features).for_each(|column| counts[(row * of + column) as usize] += 1);
+            for column in range(cell.features) {
+                range(cell.elements).for_each(|at| counts[((row * of + column) * of + at) as usize] += 1);
+            }
         }
     }
     counts
