@@ -78,7 +78,7 @@ fn entries(lines: &[Line]) -> Vec<(Entry, &'static str)> {
         (
             lies(AxisLayout::Split(Dimension::Element)),
             Entry::Cell(Some(Held { elements: SLICE, ..ALL })),
-            "split(element): a range of the elements in a row",
+            "split(element): a range of a bucket's elements",
         ),
         (
             lies(AxisLayout::Partial),

@@ -108,11 +108,13 @@ fn layouts(mesh: &Mesh) -> Vec<Layout> {
 
 /// How often each cube of samples, features and elements of a tensor is held, by version and summand; ranks that hold the same part count once.
 ///
-/// The cubes are of a grid fine enough for all parts, of `of` each way.
+/// The cubes are of a grid fine enough for all parts.
 fn coverage(cells: &[Option<Held>]) -> BTreeMap<(Option<usize>, Option<usize>), Vec<u32>> {
-    let parts = |cell: &Held| [cell.samples, cell.features, cell.elements];
-    let of = cells.iter().flatten().flat_map(parts).fold(1, |all, part| all * part.of / gcd(all, part.of));
-    let range = |part: Part| (part.at * of / part.of)..((part.at + part.count) * of / part.of);
+    let fine = |part: fn(&Held) -> Part| {
+        cells.iter().flatten().map(part).fold(1, |all, part| all * part.of / gcd(all, part.of))
+    };
+    let grid = [fine(|cell| cell.samples), fine(|cell| cell.features), fine(|cell| cell.elements)];
+    let range = |part: Part, of: u32| (part.at * of / part.of)..((part.at + part.count) * of / part.of);
     let mut seen: Vec<Held> = Vec::new();
     let mut counts = BTreeMap::new();
     for cell in cells.iter().flatten() {
@@ -120,10 +122,13 @@ fn coverage(cells: &[Option<Held>]) -> BTreeMap<(Option<usize>, Option<usize>), 
             continue;
         }
         seen.push(*cell);
-        let counts = counts.entry((cell.version, cell.summand)).or_insert_with(|| vec![0u32; (of * of * of) as usize]);
-        for row in range(cell.samples) {
-            for column in range(cell.features) {
-                range(cell.elements).for_each(|at| counts[((row * of + column) * of + at) as usize] += 1);
+        let counts = counts
+            .entry((cell.version, cell.summand))
+            .or_insert_with(|| vec![0u32; grid.iter().product::<u32>() as usize]);
+        for row in range(cell.samples, grid[0]) {
+            for column in range(cell.features, grid[1]) {
+                range(cell.elements, grid[2])
+                    .for_each(|at| counts[((row * grid[1] + column) * grid[2] + at) as usize] += 1);
             }
         }
     }
