@@ -72,6 +72,8 @@ const CASES: &[(&str, &[&str])] = &[
     ("models layouts lenet --strategy sgd", &["--strategy", "sgd"]),
     ("models layouts lenet --ranks-per-node 3", &["--ranks-per-node", "does not divide 4 ranks"]),
     ("models layouts lenet --strategy hybrid:g=3", &["hybrid:g=3", "divisor of 4"]),
+    ("models layouts lenet --plot layouts.png", &["--plot", "layouts.png", "must end in .svg"]),
+    ("models layouts lenet --plot no/layouts.svg", &["--plot", "no/layouts.svg", "folder that does not exist"]),
     ("models plan lenet", &["--stages is missing"]),
     ("models plan lennet --stages 2", &["MODEL", "lenet"]),
     ("models plan lenet --stages 0", &["--stages", "0", "from 1"]),

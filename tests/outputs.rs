@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::commands::{folder, lockstep};
 
 /// Commands that are soon done, with `@` where the file goes.
-const QUICK: [&str; 11] = [
+const QUICK: [&str; 12] = [
     "sim predict --model mlp --cluster ethernet-4 --ranks 2 --trace @.json",
     "sim predict --model mlp --cluster ethernet-4 --ranks 2 --strategy sma:first-come --driver-log @.jsonl",
     "sim sweep --model mlp --cluster workstation --ranks 1..2 --out @.csv",
@@ -20,6 +20,7 @@ const QUICK: [&str; 11] = [
     "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --metrics @.jsonl",
     "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --strategy sma --learners auto --tuner-log @.json",
     "exec sweep epochs.toml --data mnist:64+10 --out @.csv",
+    "models layouts lenet --plot @.svg",
 ];
 
 /// The same of those that take minutes, or a GPU: what they refuse, they refuse at once.
@@ -86,7 +87,7 @@ fn devices_stay_devices() {
         fs::remove_file(folder.join(&link)).unwrap();
     }
     // What the system cannot take is told, and training that has metrics goes on.
-    for (command, code) in QUICK.iter().zip([2, 2, 2, 2, 2, 2, 2, 2, 0, 2, 2]) {
+    for (command, code) in QUICK.iter().zip([2, 2, 2, 2, 2, 2, 2, 2, 0, 2, 2, 2]) {
         let (arguments, link) = words(command, "link");
         symlink("/dev/full", folder.join(&link)).unwrap();
         let output = run(&folder, &arguments);

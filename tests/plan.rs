@@ -1,6 +1,9 @@
 //! `models plan` and `models layouts`: the stages of a pipeline with their schedule, and how a strategy's tensors lie.
 
-use crate::commands::{folder, number, rows, stdout};
+use std::fs;
+use std::path::Path;
+
+use crate::commands::{folder, lockstep, number, rows, stdout};
 
 #[test]
 fn a_plan_divides_a_model_and_shows_its_schedule() {
@@ -62,18 +65,25 @@ fn layouts_of_strategies_name_their_collectives() {
     assert!(table[3].starts_with("weight gradient | data: partial, device: partial | allreduce"), "{table:?}");
 }
 
+/// The blocks of docs/strategies.md that follow a command in brackets, with the words of the command.
+fn documented(text: &str) -> Vec<(Vec<&str>, [&str; 2])> {
+    let blocks: Vec<&str> = text.split("\n\n").collect();
+    let of = |at: usize| {
+        let (_, command) = blocks[at].split_once("(`lockstep models layouts ")?;
+        let words = command.trim_end_matches("`)").split_whitespace();
+        Some((["models", "layouts"].into_iter().chain(words).collect(), [blocks[at + 1], blocks[at + 2]]))
+    };
+    (0..blocks.len()).filter_map(of).collect()
+}
+
 #[test]
 fn documented_layouts_are_those_of_the_tool() {
     let folder = folder("documented-layouts");
-    let text = include_str!("../docs/strategies.md");
-    let mut tables = 0;
-    for (title, table) in text.split("\n\n").zip(text.split("\n\n").skip(1)) {
-        let Some((_, command)) = title.split_once("(`lockstep models layouts ") else { continue };
-        let words: Vec<&str> = command.trim_end_matches("`)").split_whitespace().collect();
-        let words: Vec<&str> = ["models", "layouts"].into_iter().chain(words).collect();
+    let tables = documented(include_str!("../docs/strategies.md"));
+    for (words, [table, _]) in &tables {
         let cell = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
         let mut lines: Vec<String> = Vec::new();
-        for row in rows(&folder, "models-layouts", &words) {
+        for row in rows(&folder, "models-layouts", words) {
             let line = ["tensor", "layout", "collective", "axes", "becomes"].map(|key| cell(&row, key)).join(" | ");
             if !lines.contains(&line) {
                 lines.push(line);
@@ -81,8 +91,42 @@ fn documented_layouts_are_those_of_the_tool() {
         }
         let documented: Vec<&str> =
             table.lines().skip(2).map(|line| line.trim_start_matches("| ").trim_end_matches(" |")).collect();
-        assert_eq!(documented, lines, "{command}");
-        tables += 1;
+        assert_eq!(documented, lines, "{words:?}");
     }
-    assert_eq!(tables, 9);
+    assert_eq!(tables.len(), 9);
+}
+
+#[test]
+fn documented_pictures_are_those_of_the_tool() {
+    let folder = folder("documented-pictures");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/layouts");
+    let (mut shown, text) = (Vec::new(), include_str!("../docs/strategies.md"));
+    for (words, [_, picture]) in documented(text) {
+        let (_, file) = picture.split_once("](layouts/").unwrap_or_else(|| panic!("a picture of {words:?}: {picture}"));
+        let file = file.trim_end_matches(')');
+        stdout(&folder, &[&words[..], &["--plot", file]].concat());
+        let [drawn, committed] = [folder.join(file), kept.join(file)].map(|path| fs::read(path).unwrap_or_default());
+        let command = format!("{} --plot docs/layouts/{file}", words.join(" "));
+        assert!(drawn == committed, "docs/layouts/{file} is not current; draw it anew: cargo run -- {command}");
+        assert!(text.contains(&format!("\nlockstep {command}\n")), "docs/strategies.md does not list {command}");
+        assert!(drawn.len() < 30_000, "{file} has {} bytes", drawn.len());
+        shown.push(file.to_owned());
+    }
+    let names = fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    shown.sort();
+    assert_eq!(names, shown, "docs/strategies.md shows all of docs/layouts");
+}
+
+#[test]
+fn a_refused_picture_leaves_nothing() {
+    let folder = folder("refused-picture");
+    for words in ["lenet --plot layouts.pdf", "lenet --plot layouts", "lenet --strategy hybrid:g=3 --plot layouts.svg"]
+    {
+        let words: Vec<&str> = ["models", "layouts"].into_iter().chain(words.split_whitespace()).collect();
+        let output = lockstep(&folder, &words);
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{words:?}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{words:?}");
+    }
 }

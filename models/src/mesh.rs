@@ -95,6 +95,11 @@ impl Mesh {
         self.axes.iter().fold(AxisSet::default(), |set, (axis, _)| set.or(AxisSet::of(&[*axis])))
     }
 
+    /// Its axes in the order in which they are nested, outer ones first.
+    pub fn outer_first(&self) -> impl Iterator<Item = Axis> {
+        self.axes.iter().map(|(axis, _)| *axis)
+    }
+
     /// The coordinate of a rank on an axis: 0 on one that the mesh does not have.
     pub fn coordinate(&self, axis: Axis, rank: u32) -> u32 {
         if let Some(starts) = &self.starts {

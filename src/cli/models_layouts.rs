@@ -1,11 +1,13 @@
 //! `lockstep models layouts`: how the tensors of a strategy lie over the ranks, and which collectives change that.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use lockstep_models::{Job, LayerId, LayoutRow, Mesh, Model, Strategy};
 use lockstep_report::failure::Failure;
-use lockstep_report::{Format, LayoutTableRow, Report, print};
+use lockstep_report::output::{Destination, check_writable, write_atomically};
+use lockstep_report::{Format, LayoutTableRow, Report, layout_picture, print};
 use lockstep_topology::InputError;
 
 use super::flags::positive;
@@ -16,7 +18,9 @@ use super::flags::positive;
   lockstep models layouts lenet
   lockstep models layouts alexnet --strategy hybrid:b --ranks 4
   lockstep models layouts lenet --strategy model-parallel --mesh data=4,tensor=2
-  lockstep models layouts lenet --strategy sma:reference-models --ranks 8 --learners 2")]
+  lockstep models layouts lenet --strategy sma:reference-models --ranks 8 --learners 2
+  lockstep models layouts lenet --strategy model-parallel --plot layouts.svg
+      draws what each rank holds of each tensor, and the exchanges between")]
 pub(super) struct ModelsLayouts {
     /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet or resnet-50:image=64
     pub(super) model: String,
@@ -35,6 +39,9 @@ pub(super) struct ModelsLayouts {
     /// Ranks on each node, for strategies whose nodes share samples; by default all of them
     #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
     ranks_per_node: Option<u32>,
+    /// Draw which part of each tensor each rank holds, step by step, into an .svg file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -43,6 +50,7 @@ pub(super) struct ModelsLayouts {
 impl ModelsLayouts {
     /// Answers about `model`, which is the one that the flags name.
     pub(super) fn run(self, model: Model) -> Result<(), Failure> {
+        self.plot.as_deref().map_or(Ok(()), check_plot)?;
         let ranks = self.mesh.as_ref().map_or(self.ranks, Mesh::ranks);
         let each = self.ranks_per_node.unwrap_or(ranks);
         if !ranks.is_multiple_of(each) {
@@ -58,12 +66,30 @@ impl ModelsLayouts {
         };
         let (graph, shard) = job.graph()?;
         let of_rank = shard.as_ref().map_or(&job.model, |(model, _)| model);
-        let rows = graph.table().iter().map(|row| table_row(of_rank, &graph.mesh, row)).collect();
+        let table = graph.table();
+        let rows = table.iter().map(|row| table_row(of_rank, &graph.mesh, row)).collect();
+        if let Some(path) = &self.plot {
+            let heading = format!("{}: strategy {}", job.model.name(), self.strategy);
+            let picture = layout_picture(&heading, of_rank, &graph.mesh, &table);
+            write_atomically("--plot", path, |file| file.write_all(picture.as_bytes()))?;
+        }
         if self.format == Format::Table {
             let model = job.model.name();
             print(&format!("{model}: strategy {}, ranks {ranks}, mesh {}\n", self.strategy, graph.mesh))?;
         }
         Report::new(rows, Vec::new()).print(self.format)
+    }
+}
+
+/// Refuses what is no place for a picture before there is one.
+fn check_plot(path: &Path) -> Result<(), InputError> {
+    let is_picture = path.extension().is_some_and(|extension| extension == "svg");
+    match check_writable("--plot", path)? {
+        // Devices, pipes and descriptors have no ending.
+        Destination::File(_) if !is_picture => {
+            Err(InputError::flag("plot", path.display().to_string(), "must end in .svg"))
+        }
+        _ => Ok(()),
     }
 }
 

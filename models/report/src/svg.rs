@@ -56,8 +56,10 @@ pub fn points(places: impl Iterator<Item = (f64, f64)>) -> String {
     places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Text as SVG and HTML show it.
+/// Text as SVG and HTML show it; characters that XML does not have become `U+FFFD`.
 pub fn escaped(text: &str) -> String {
+    let unknown = |c: char| c.is_control() && !"\t\n\r".contains(c) || matches!(c, '\u{fffe}' | '\u{ffff}');
+    let text = text.replace(unknown, "\u{fffd}");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -74,6 +76,11 @@ pub fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_what_xml_takes() {
+        assert_eq!(escaped("a<b>&\"c\u{1}\u{ffff}\n"), "a&lt;b&gt;&amp;&quot;c\u{fffd}\u{fffd}\n");
+    }
 
     #[test]
     fn numbers_have_four_digits() {
