@@ -11,6 +11,10 @@ use proptest::prelude::*;
 const STEPS: u32 = 3;
 
 /// A small net with dropout behind batch norm, and perhaps a second loss on the way.
+fn table_strategy() -> Spread {
+    "first-device-table".parse().unwrap()
+}
+
 fn dropping(classes: u32, side: bool, flat: &str) -> Arc<Model> {
     let side = if side {
         "{ name = \"side_dense\", kind = \"dense\", out_features = CLASSES, inputs = [\"drop\"] },\n\
@@ -69,7 +73,7 @@ proptest! {
             bucket, algorithm, concurrent_exchanges, sampling, fuse, node_sizes: Some(nodes.clone()),
             ..Job::new(model, nodes.iter().sum(), batch_per_rank)
         };
-        let table = Job { strategy: Spread::FirstDeviceTable, ..ssgd.clone() };
+        let table = Job { strategy: table_strategy(), ..ssgd.clone() };
         if table.program().is_err_and(|error| error.message.contains("other layers")) {
             return Ok(()); // a random model whose scores go on
         }
@@ -87,7 +91,7 @@ proptest! {
 #[test]
 fn the_first_rank_of_a_node_holds_more() {
     let model = Arc::new(lockstep_readers::load_model("lenet").unwrap());
-    let job = Job { strategy: Spread::FirstDeviceTable, bucket: Bucket::Whole, ..Job::new(model, 4, 8) };
+    let job = Job { strategy: table_strategy(), bucket: Bucket::Whole, ..Job::new(model, 4, 8) };
     let program = job.program().unwrap();
     let of = |role| Memory::of_role(&program, role, 1).unwrap();
     let (first, others) = (of(0), of(1));
@@ -103,7 +107,7 @@ fn the_first_rank_of_a_node_holds_more() {
 fn what_the_table_does_not_serve_is_refused() {
     let refused = |change: fn(&mut Job)| {
         let mut job = Job::new(Arc::new(lockstep_readers::load_model("lenet").unwrap()), 4, 8);
-        job.strategy = Spread::FirstDeviceTable;
+        job.strategy = table_strategy();
         change(&mut job);
         job.program().unwrap_err().to_string()
     };
@@ -117,6 +121,6 @@ fn what_the_table_does_not_serve_is_refused() {
 fn with_a_rank_a_node_it_is_ssgd() {
     let job =
         Job { node_sizes: Some(vec![1; 3]), ..Job::new(Arc::new(lockstep_readers::load_model("mlp").unwrap()), 3, 8) };
-    let table = Job { strategy: Spread::FirstDeviceTable, ..job.clone() };
+    let table = Job { strategy: table_strategy(), ..job.clone() };
     assert_eq!(table.program().unwrap().roles, job.program().unwrap().roles);
 }

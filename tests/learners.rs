@@ -277,7 +277,7 @@ fn restarts(job: &Job, epochs: u32) {
     assert!(state.weights.iter().chain(&state.references).all(|weights| bits(weights) == bits(&average)));
     // S-SGD has nothing to begin again at.
     assert_eq!(
-        run(&Job { strategy: lockstep_models::Strategy::Ssgd, ..job.clone() }, 1e-7, Target::default()).restarts,
+        run(&Job { strategy: lockstep_models::Strategy::default(), ..job.clone() }, 1e-7, Target::default()).restarts,
         Vec::<u64>::new()
     );
     // The first epoch reaches a target that is below any accuracy there is.

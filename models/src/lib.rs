@@ -72,7 +72,7 @@ pub use ranks::RankRange;
 pub use sampling::Sampling;
 pub use span::Span;
 pub use straggling::straggling_s;
-pub use strategy::{Bucket, Job, LearnerStrategy, Scheme, Shard, Strategy};
+pub use strategy::{Bucket, Job, Shard, Strategy};
 pub use task::{After, Exchange, Op, Phase, Stream, Task, TaskId};
 pub use timeline::{Step, Timeline, WAIT, median, quantile};
 pub use totals::{Total, Totals};

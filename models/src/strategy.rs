@@ -1,32 +1,26 @@
 //! Strategies: each is a choice of layouts that yields the graph of one step.
 //!
-//! A new strategy is one file here and one match arm, or a line in the list of those that learners have; simulator and executor see
+//! A new strategy is one file here and one line; simulator and executor see only the program.
 //! only the program.
 
 mod buckets;
 mod data_parallel;
-mod device_table;
-mod hybrid;
 mod job;
 mod learners;
 mod settings;
 mod split;
-mod ssgd;
-mod zero;
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lockstep_topology::{ErrorPlace, InputError};
+use lockstep_topology::InputError;
 
-use crate::model::shard;
-use crate::{Averaging, Axis, AxisSet, Graph, Mesh, Model, Sampling, Sharding};
-pub use hybrid::Scheme;
+use crate::{Averaging, Axis, AxisSet, Graph, Model, Sampling, Sharding};
 pub use job::{Bucket, Job};
 
-/// A strategy of learners: ranks that train models of their own between exchanges.
-trait LearnerPlan: fmt::Display {
+/// A strategy with its settings: which layouts tensors have, and which settings it takes.
+trait Plan: fmt::Display {
     /// Reads what follows the colon of its name.
     ///
     /// # Errors
@@ -35,53 +29,67 @@ trait LearnerPlan: fmt::Display {
     where
         Self: Sized;
 
-    /// The graph of one iteration.
+    /// The graph of one optimizer step, or of one iteration of learners, and the model of each rank where that is a part of the job's.
     ///
     /// # Errors
-    /// No workers.
-    fn graph(&self, job: &Job) -> Result<Graph, InputError>;
+    /// A model that it cannot split, ranks that it cannot arrange, settings that it does not serve.
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError>;
+
+    /// The axes that a mesh may have; none where they follow from the cluster's nodes or the learners of a device.
+    fn axes(&self) -> AxisSet {
+        AxisSet::default()
+    }
+
+    /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.
+    fn trains_apart(&self) -> bool {
+        false
+    }
 
     /// Batches of a rank from one synchronisation to the next: τ.
-    fn period(&self) -> u32;
+    fn period(&self) -> u32 {
+        1
+    }
 
-    /// How so many learners, `each` of them on a device, keep an average model; `None` where they have none beside their own.
+    /// How so many learners, `each` of them on a device, keep an average model; `None` where there is none.
     fn averaging(&self, _learners: u32, _each: u32) -> Option<Averaging> {
         None
     }
 }
 
-/// Makes the strategies of learners of their files, each with the name before its settings.
-macro_rules! learner_strategies {
-    ($($file:ident: $strategy:ident = $name:literal;)*) => {
+/// Makes the strategies of their files, each with the name before its settings and the forms that errors list.
+macro_rules! strategies {
+    ($($file:ident: $strategy:ident = $name:literal, $forms:literal;)*) => {
         $(
             mod $file;
             use $file::$strategy;
         )*
 
-        /// A strategy whose ranks train models of their own between exchanges, with its settings.
+        /// How training is spread over ranks.
         #[derive(Debug, Clone, PartialEq)]
-        pub enum LearnerStrategy {
+        pub enum Strategy {
             $(
-                #[doc = concat!("`", $name, "`.")]
+                #[doc = concat!("`", $forms, "`.")]
                 $strategy($strategy),
             )*
         }
 
-        impl LearnerStrategy {
-            /// Their names.
-            const NAMES: &[&str] = &[$($name),*];
-
-            /// The strategy of a name, if there is one.
-            fn parse(name: &str, settings: &str) -> Option<Result<LearnerStrategy, String>> {
-                match name {
-                    $($name => Some($strategy::parse(settings).map(LearnerStrategy::$strategy)),)*
-                    _ => None,
+        impl Strategy {
+            fn plan(&self) -> &dyn Plan {
+                match self {
+                    $(Strategy::$strategy(plan) => plan,)*
                 }
             }
+        }
 
-            fn plan(&self) -> &dyn LearnerPlan {
-                match self {
-                    $(LearnerStrategy::$strategy(plan) => plan,)*
+        impl FromStr for Strategy {
+            type Err = String;
+
+            /// Reads a name, and behind a colon its settings: `hybrid:g=2:variable-batch`, `sma:momentum=0.9:tau=2:alpha=0.25`.
+            fn from_str(text: &str) -> Result<Strategy, String> {
+                let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+                match name {
+                    $($name => $strategy::parse(settings).map(Strategy::$strategy),)*
+                    _ => Err(format!("unknown strategy {text:?}; there are: {}", [$($forms),*].join(", "))),
                 }
             }
         }
@@ -89,38 +97,26 @@ macro_rules! learner_strategies {
 }
 
 // `cargo fmt` does not see these files: `bash tests/run format` does.
-learner_strategies! {
-    sma: Sma = "sma";
-    ea_sgd: EaSgd = "ea-sgd";
-    local_sgd: LocalSgd = "local-sgd";
-}
-
-/// How training is spread over ranks.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Strategy {
-    /// Synchronous data-parallel SGD: samples are split, weights replicated, gradients allreduced
-    /// (Goyal et al. 2017 §2 and §4, Iandola et al. 2016 §6).
-    Ssgd,
-    /// The same with the optimizer's state shared out among ranks (Rajbhandari et al. 2020 §5.1).
-    Zero1,
-    /// Learners: each rank trains a model of its own, and exchanges keep them together.
-    Learners(LearnerStrategy),
-    /// Data-parallel convolutions and model-parallel dense layers (Krizhevsky 2014 §4).
-    Hybrid {
-        /// Which samples a pass through the dense layers takes.
-        scheme: Scheme,
-        /// Whether dense layers are updated after each pass (§4.2).
-        variable_batch: bool,
-    },
-    /// Every layer with weights is split by features, every rank has all samples: ranks exchange activations and their
-    /// gradients (Iandola et al. 2016 §4).
-    ModelParallel,
-    /// As `Ssgd`, but a node's samples, scores and losses go through its first rank (Kumar et al. 2018 §4.3, Fig. 3).
-    FirstDeviceTable,
+strategies! {
+    ssgd: Ssgd = "ssgd", "ssgd";
+    zero: Zero1 = "zero-1", "zero-1";
+    sma: Sma = "sma", "sma";
+    ea_sgd: EaSgd = "ea-sgd", "ea-sgd";
+    local_sgd: LocalSgd = "local-sgd", "local-sgd";
+    hybrid: Hybrid = "hybrid", "hybrid:a, hybrid:b, hybrid:c, hybrid:g=2";
+    model_parallel: ModelParallel = "model-parallel", "model-parallel";
+    device_table: FirstDeviceTable = "first-device-table", "first-device-table";
 }
 
 /// The model that each rank has, and how it was cut out of the whole one.
 pub type Shard = (Arc<Model>, Arc<Sharding>);
+
+impl Default for Strategy {
+    /// Synchronous SGD.
+    fn default() -> Strategy {
+        Strategy::Ssgd(Ssgd)
+    }
+}
 
 impl Strategy {
     /// The graph of one optimizer step of `job`, with the model that each rank has where it is not all of the job's.
@@ -129,51 +125,22 @@ impl Strategy {
     /// A model that the strategy cannot split, groups that do not divide the ranks, settings that it does not serve.
     pub fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         self.check_mesh(job)?;
-        let workers = job.workers;
-        let (front, passes, variable_batch, mesh) = match self {
-            Strategy::Ssgd => return Ok((ssgd::graph(job)?, None)),
-            Strategy::Zero1 if workers == 1 => return Ok((ssgd::graph(job)?, None)), // one rank keeps all of it
-            Strategy::Zero1 => return Ok((zero::graph(job)?, None)),
-            Strategy::FirstDeviceTable => return device_table::graph(job),
-            Strategy::Learners(learners) => return Ok((learners.plan().graph(job)?, None)),
-            Strategy::Hybrid { scheme, variable_batch } => {
-                let passes = scheme.passes(workers, job.batch_per_rank)?;
-                (hybrid::front(&job.model)?, passes, *variable_batch, Mesh::new(&[(Axis::Data, workers)])?)
-            }
-            Strategy::ModelParallel => {
-                // Without a mesh each rank brings a batch of its own, and all take all of them.
-                let batches = if job.mesh.is_some() { 1 } else { workers };
-                let all = hybrid::everything(batches, job.batch_per_rank);
-                let mesh = job.mesh.clone().map_or_else(|| Mesh::new(&[(Axis::Tensor, workers)]), Ok)?;
-                (vec![false; job.model.layers().len()], vec![all], false, mesh)
-            }
-        };
-        self.refuse(job)?;
-        let axis = if mesh.axes().contains(Axis::Tensor) { Axis::Tensor } else { Axis::Data };
-        let ranks = mesh.size(axis);
-        if ranks == 1 {
-            return Ok((ssgd::graph(job)?, None)); // each rank has every layer whole
-        }
-        let outside = mesh.axes().without(axis);
-        let of_mesh = |error: InputError| match error.place {
-            ErrorPlace::Flag("ranks") if job.mesh.is_some() => error.at(ErrorPlace::Flag("mesh")),
-            _ => error,
-        };
-        let (model, layers) = shard(&job.model, (axis, ranks), outside, &|id| front[id.index()]).map_err(of_mesh)?;
-        let whole = Arc::clone(&job.model);
-        let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
-        let graph = split::graph(job, &model, &sharding, mesh);
-        Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
+        self.plan().graph(job)
     }
 
-    /// The axes that a mesh may have.
-    pub fn axes(&self) -> AxisSet {
-        match self {
-            Strategy::Ssgd | Strategy::Zero1 | Strategy::Hybrid { .. } => AxisSet::of(&[Axis::Data]),
-            Strategy::ModelParallel => AxisSet::of(&[Axis::Data, Axis::Tensor]),
-            // Theirs follow from the cluster's nodes and from the learners of a device.
-            Strategy::FirstDeviceTable | Strategy::Learners(_) => AxisSet::default(),
-        }
+    /// How so many learners, `each` of them on a device, keep an average model; `None` where there is none.
+    pub fn averaging(&self, learners: u32, each: u32) -> Option<Averaging> {
+        self.plan().averaging(learners, each)
+    }
+
+    /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.
+    pub fn trains_apart(&self) -> bool {
+        self.plan().trains_apart()
+    }
+
+    /// Batches of a rank from one synchronisation to the next: τ.
+    pub fn period(&self) -> u32 {
+        self.plan().period()
     }
 
     /// Refuses a mesh with axes that it has no use for.
@@ -183,8 +150,8 @@ impl Strategy {
         if mesh.ranks() != job.workers {
             return refused(format!("has {} ranks, not {}: leave ranks out", mesh.ranks(), job.workers));
         }
-        if let Some(axis) = mesh.axes().iter().find(|axis| !self.axes().contains(*axis)) {
-            let own = self.axes();
+        let own = self.plan().axes();
+        if let Some(axis) = mesh.axes().iter().find(|axis| !own.contains(*axis)) {
             let cure = if own == AxisSet::default() {
                 "leave it out, and give ranks".to_owned()
             } else {
@@ -201,79 +168,15 @@ impl Strategy {
         }
         Ok(())
     }
-
-    /// How so many learners, `each` of them on a device, keep an average model; `None` where there is none.
-    pub fn averaging(&self, learners: u32, each: u32) -> Option<Averaging> {
-        self.learners()?.plan().averaging(learners, each)
-    }
-
-    /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.
-    pub fn trains_apart(&self) -> bool {
-        self.learners().is_some()
-    }
-
-    fn learners(&self) -> Option<&LearnerStrategy> {
-        match self {
-            Strategy::Learners(learners) => Some(learners),
-            _ => None,
-        }
-    }
-
-    /// Batches of a rank from one synchronisation to the next: τ.
-    pub fn period(&self) -> u32 {
-        self.learners().map_or(1, |learners| learners.plan().period())
-    }
-
-    /// Settings that strategies with split layers do not serve.
-    fn refuse(&self, job: &Job) -> Result<(), InputError> {
-        if job.accumulate > 1 {
-            let message = format!("{self} takes one micro-batch a step: take 1, and a larger batch per rank");
-            return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
-        }
-        let dedicated = job.algorithm.servers() > 0;
-        if dedicated || job.algorithm.library().is_some() {
-            let message = format!("does not serve {self}, whose ranks all exchange activations meanwhile: take ring");
-            return Err(InputError::flag("algorithm", job.algorithm.to_string(), message));
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Strategy::Ssgd => f.write_str("ssgd"),
-            Strategy::Zero1 => f.write_str("zero-1"),
-            Strategy::Learners(learners) => learners.plan().fmt(f),
-            Strategy::Hybrid { scheme, variable_batch: false } => write!(f, "hybrid:{scheme}"),
-            Strategy::Hybrid { scheme, variable_batch: true } => write!(f, "hybrid:{scheme}:variable-batch"),
-            Strategy::ModelParallel => f.write_str("model-parallel"),
-            Strategy::FirstDeviceTable => f.write_str("first-device-table"),
-        }
+        self.plan().fmt(f)
     }
 }
 
-impl FromStr for Strategy {
-    type Err = String;
-
-    /// Reads `ssgd`, `zero-1`, `hybrid:b`, `hybrid:g=2:variable-batch`, `model-parallel`, `first-device-table`, `sma`,
-    /// `sma:momentum=0.9:tau=2:alpha=0.25`, `sma:reference-models` and `ea-sgd:tau=4:first-come`.
-    fn from_str(text: &str) -> Result<Strategy, String> {
-        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-        match name {
-            "ssgd" if settings.is_empty() => Ok(Strategy::Ssgd),
-            "zero-1" if settings.is_empty() => Ok(Strategy::Zero1),
-            "model-parallel" if settings.is_empty() => Ok(Strategy::ModelParallel),
-            "first-device-table" if settings.is_empty() => Ok(Strategy::FirstDeviceTable),
-            "hybrid" => hybrid::parse(settings),
-            _ => match LearnerStrategy::parse(name, settings) {
-                Some(strategy) => strategy.map(Strategy::Learners),
-                None => Err(format!(
-                    "unknown strategy {text:?}; there are: ssgd, zero-1, {}, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2, \
-                     model-parallel, first-device-table",
-                    LearnerStrategy::NAMES.join(", ")
-                )),
-            },
-        }
-    }
+/// Refuses settings behind a name that has none.
+fn no_settings<T>(name: &str, settings: &str, strategy: T) -> Result<T, String> {
+    if settings.is_empty() { Ok(strategy) } else { Err(format!("{settings:?} says nothing: {name} has no settings")) }
 }

@@ -37,7 +37,7 @@ macro_rules! rows {
                 how: &list(Ranges, range::own, range::set), nests: Nests::Inside, ..AXIS
             }),
         }
-        "strategy" strategy: Strategy = Strategy::Ssgd,
+        "strategy" strategy: Strategy = Strategy::default(),
         "How training is spread over ranks: ssgd, zero-1, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b and c also with :variable-batch), \
          model-parallel, first-device-table, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, sma:reference-models, \
          ea-sgd:tau=4:round-robin, local-sgd:tau=4", {

@@ -5,19 +5,42 @@
 //! taken over all of them by this one rank, and its gradients are scattered. What follows is that of `ssgd`, which is the
 //! optimised table (Fig. 4: every rank takes its own samples and its own loss).
 
+use std::fmt;
 use std::sync::Arc;
 
 use lockstep_topology::InputError;
 
-use super::{Shard, Strategy, split, ssgd};
+use super::{Plan, Shard, no_settings, split, ssgd};
 use crate::model::node_first;
 use crate::{Axis, Graph, Job, Mesh, Piece, Sampling, Sharding};
+
+/// As `ssgd`, but a node's samples, scores and losses go through its first rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FirstDeviceTable;
+
+impl Plan for FirstDeviceTable {
+    fn parse(settings: &str) -> Result<FirstDeviceTable, String> {
+        no_settings(NAME, settings, FirstDeviceTable)
+    }
+
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+        graph(job)
+    }
+}
+
+impl fmt::Display for FirstDeviceTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(NAME)
+    }
+}
+
+const NAME: &str = "first-device-table";
 
 /// The graph of one step, and the model of each rank.
 ///
 /// # Errors
 /// Accumulation, dedicated servers, batches that overflow, scores that a loss shares with other layers.
-pub(super) fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     refuse(job)?;
     let nodes = Sampling::PerNode.pools(job.workers, job.node_sizes.as_deref());
     if nodes.iter().all(|ranks| *ranks == 1) {
@@ -46,13 +69,12 @@ pub(super) fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
 
 /// Settings that the table does not serve.
 fn refuse(job: &Job) -> Result<(), InputError> {
-    let strategy = Strategy::FirstDeviceTable;
     if job.accumulate > 1 {
-        let message = format!("{strategy} scatters one batch a step: take 1, and a larger batch per rank");
+        let message = format!("{NAME} scatters one batch a step: take 1, and a larger batch per rank");
         return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
     }
     if job.algorithm.servers() > 0 {
-        let message = format!("does not serve {strategy}, whose nodes all train: take ring or parameter-server:1");
+        let message = format!("does not serve {NAME}, whose nodes all train: take ring or parameter-server:1");
         return Err(InputError::flag("algorithm", job.algorithm.to_string(), message));
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::fmt;
 use lockstep_topology::InputError;
 
 use super::settings::Settings;
-use super::{LearnerPlan, Sma};
+use super::{Plan, Shard, Sma};
 use crate::{Assignment, Averaging, Graph, Job};
 
 /// The settings of EA-SGD: `ea-sgd`, `ea-sgd:tau=4:alpha=0.1:first-come`.
@@ -34,15 +34,19 @@ impl EaSgd {
     }
 }
 
-impl LearnerPlan for EaSgd {
+impl Plan for EaSgd {
     fn parse(settings: &str) -> Result<EaSgd, String> {
         let settings = Settings::parse(settings, &["tau", "alpha"])?;
         let (period, alpha) = (settings.count("tau")?.unwrap_or(1), settings.alpha()?);
         Ok(EaSgd { period, alpha, assignment: settings.assignment()? })
     }
 
-    fn graph(&self, job: &Job) -> Result<Graph, InputError> {
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         self.sma().graph(job)
+    }
+
+    fn trains_apart(&self) -> bool {
+        true
     }
 
     fn period(&self) -> u32 {

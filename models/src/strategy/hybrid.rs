@@ -10,12 +10,13 @@ use std::str::FromStr;
 
 use lockstep_topology::{InputError, shard};
 
-use super::Strategy;
-use crate::{LayerId, Model, Piece};
+use super::split::SplitLayers;
+use super::{Plan, Shard};
+use crate::{Axis, AxisSet, Graph, Job, LayerId, Mesh, Model, Piece};
 
 /// Which samples a pass through the dense layers takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheme {
+pub(super) enum Scheme {
     /// (a): all samples of all ranks, in one pass.
     A,
     /// (b): those of one rank after the other.
@@ -57,7 +58,7 @@ impl Scheme {
     ///
     /// # Errors
     /// Groups that do not divide the ranks.
-    pub fn passes(self, ranks: u32, samples: u32) -> Result<Vec<Vec<Piece>>, InputError> {
+    pub(super) fn passes(self, ranks: u32, samples: u32) -> Result<Vec<Vec<Piece>>, InputError> {
         let group = match self {
             Scheme::A => return Ok(vec![everything(ranks, samples)]),
             Scheme::B => 1,
@@ -82,8 +83,44 @@ impl Scheme {
     }
 }
 
-/// The hybrid strategy with these settings: a scheme, and whether the batch varies.
-pub(super) fn parse(settings: &str) -> Result<Strategy, String> {
+/// Data-parallel convolutions and model-parallel dense layers (Krizhevsky 2014 §4).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hybrid {
+    /// Which samples a pass through the dense layers takes.
+    scheme: Scheme,
+    /// Whether dense layers are updated after each pass (§4.2).
+    variable_batch: bool,
+}
+
+impl Plan for Hybrid {
+    fn parse(settings: &str) -> Result<Hybrid, String> {
+        parse(settings)
+    }
+
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+        let layers = SplitLayers {
+            mesh: Mesh::new(&[(Axis::Data, job.workers)])?,
+            axis: Axis::Data,
+            front: front(&job.model)?,
+            passes: self.scheme.passes(job.workers, job.batch_per_rank)?,
+            variable_batch: self.variable_batch,
+        };
+        layers.graph(job)
+    }
+
+    fn axes(&self) -> AxisSet {
+        AxisSet::of(&[Axis::Data])
+    }
+}
+
+impl fmt::Display for Hybrid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hybrid:{}{}", self.scheme, if self.variable_batch { ":variable-batch" } else { "" })
+    }
+}
+
+/// What follows `hybrid:`: a scheme, and whether the batch varies.
+fn parse(settings: &str) -> Result<Hybrid, String> {
     let (scheme, more) = settings.split_once(':').map_or((settings, None), |(scheme, more)| (scheme, Some(more)));
     match (scheme, more) {
         ("", _) => Err("hybrid needs a scheme: write hybrid:a, hybrid:b, hybrid:c or hybrid:g=2".to_owned()),
@@ -91,7 +128,7 @@ pub(super) fn parse(settings: &str) -> Result<Strategy, String> {
             Err("scheme a has one pass, so that its batch cannot vary: write hybrid:b:variable-batch".to_owned())
         }
         (scheme, None | Some("variable-batch")) => {
-            Ok(Strategy::Hybrid { scheme: scheme.parse()?, variable_batch: more.is_some() })
+            Ok(Hybrid { scheme: scheme.parse()?, variable_batch: more.is_some() })
         }
         (_, Some(more)) => Err(format!("{more:?} says nothing: only :variable-batch may follow a scheme")),
     }
@@ -106,7 +143,7 @@ pub(super) fn everything(ranks: u32, samples: u32) -> Vec<Piece> {
 ///
 /// # Errors
 /// No dense layer, or several ways from the front to the back.
-pub(super) fn front(model: &Model) -> Result<Vec<bool>, InputError> {
+fn front(model: &Model) -> Result<Vec<bool>, InputError> {
     let refuse = |message: String| Err(InputError::flag("strategy", "hybrid", message));
     let Some((dense, node)) = model.iter().find(|(_, node)| node.layer.rule().kind().flattens) else {
         return refuse(format!("{} has no dense layer to split: take ssgd, or model-parallel", model.name()));
@@ -143,6 +180,7 @@ mod tests {
     use proptest::{prop_assert, prop_assert_eq, proptest};
 
     use super::*;
+    use crate::Strategy;
 
     #[test]
     fn passes_of_the_paper() {

@@ -91,7 +91,7 @@ impl Job {
     pub fn new(model: Arc<Model>, workers: u32, batch_per_rank: u32) -> Job {
         Job {
             model,
-            strategy: Strategy::Ssgd,
+            strategy: Strategy::default(),
             workers,
             mesh: None,
             learners: 1,

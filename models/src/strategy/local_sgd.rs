@@ -8,11 +8,11 @@ use std::fmt;
 
 use lockstep_topology::{Collective, InputError};
 
-use super::LearnerPlan;
 use super::buckets::cuts;
 use super::data_parallel::passes;
 use super::learners::descend;
 use super::settings::{Settings, write_common};
+use super::{Plan, Shard};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{
     Assignment, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, Layout,
@@ -35,7 +35,7 @@ fn average(learners: u32) -> Formula {
     Formula::new("average").scale(w, Coefficient::Constant(share), w)
 }
 
-impl LearnerPlan for LocalSgd {
+impl Plan for LocalSgd {
     fn parse(settings: &str) -> Result<LocalSgd, String> {
         let settings = Settings::parse(settings, &["tau"])?;
         match settings.assignment()? {
@@ -48,7 +48,7 @@ impl LearnerPlan for LocalSgd {
         self.period
     }
 
-    fn graph(&self, job: &Job) -> Result<Graph, InputError> {
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         let model = &job.model;
         let mut graph = Graph::new(model, Mesh::new(&[(Axis::Learner, job.workers)])?);
         let [own, partial, samples] = [AxisLayout::Own, AxisLayout::Partial, AxisLayout::Split(Dimension::Sample)]
@@ -77,7 +77,11 @@ impl LearnerPlan for LocalSgd {
             graph.edge(step, sum, Tensor::Weight, partial);
             graph.edge(sum, mean, Tensor::Weight, Layout::REPLICATED);
         }
-        Ok(graph)
+        Ok((graph, None))
+    }
+
+    fn trains_apart(&self) -> bool {
+        true
     }
 }
 

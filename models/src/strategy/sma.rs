@@ -6,7 +6,7 @@ use std::fmt;
 use lockstep_topology::InputError;
 
 use super::settings::Settings;
-use super::{LearnerPlan, learners};
+use super::{Plan, Shard, learners};
 use crate::{Assignment, Averaging, Graph, Job};
 
 /// The settings of SMA: `sma`, `sma:momentum=0.9:tau=2:alpha=0.25:first-come`, `sma:reference-models`.
@@ -31,7 +31,7 @@ impl Default for Sma {
     }
 }
 
-impl LearnerPlan for Sma {
+impl Plan for Sma {
     fn parse(settings: &str) -> Result<Sma, String> {
         let settings = Settings::parse(settings, &["momentum", "tau", "alpha", "reference-models"])?;
         let sma = Sma {
@@ -44,8 +44,12 @@ impl LearnerPlan for Sma {
         Ok(sma)
     }
 
-    fn graph(&self, job: &Job) -> Result<Graph, InputError> {
-        learners::graph(job, &self.numbers(job.workers, job.learners))
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+        Ok((learners::graph(job, &self.numbers(job.workers, job.learners))?, None))
+    }
+
+    fn trains_apart(&self) -> bool {
+        true
     }
 
     fn period(&self) -> u32 {

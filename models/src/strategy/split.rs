@@ -2,14 +2,73 @@
 //! where gradients are partial sums, allreduces for the weights that all ranks hold, and for a rank's own rows along the other axes
 //! alone.
 
+use std::sync::Arc;
+
 use petgraph::graph::NodeIndex;
 
-use lockstep_topology::Collective;
+use lockstep_topology::{Collective, ErrorPlace, InputError};
 
 use super::buckets::{Cut, cuts_of};
+use super::{Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
-use crate::model::NODE_FIRST;
-use crate::{AxisLayout, AxisSet, Dimension, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Sharding};
+use crate::model::{NODE_FIRST, shard};
+use crate::{
+    Axis, AxisLayout, AxisSet, Dimension, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Piece, Sharding,
+};
+
+/// Which layers ranks share, along which axis, and which samples they take through them.
+pub(super) struct SplitLayers {
+    /// The ranks.
+    pub(super) mesh: Mesh,
+    /// The axis along which layers are split.
+    pub(super) axis: Axis,
+    /// By layer: whether each rank has it whole.
+    pub(super) front: Vec<bool>,
+    /// The samples of each pass through the layers that are split.
+    pub(super) passes: Vec<Vec<Piece>>,
+    /// Whether split layers are updated after each pass (Krizhevsky 2014 §4.2).
+    pub(super) variable_batch: bool,
+}
+
+impl SplitLayers {
+    /// The graph of one step, and the model of each rank.
+    ///
+    /// # Errors
+    /// A model that cannot be split, several micro-batches, dedicated servers, a library's allreduce.
+    pub(super) fn graph(self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+        let SplitLayers { mesh, axis, front, passes, variable_batch } = self;
+        refuse(job)?;
+        let ranks = mesh.size(axis);
+        if ranks == 1 {
+            return Ok((ssgd::graph(job)?, None)); // each rank has every layer whole
+        }
+        let outside = mesh.axes().without(axis);
+        let of_mesh = |error: InputError| match error.place {
+            ErrorPlace::Flag("ranks") if job.mesh.is_some() => error.at(ErrorPlace::Flag("mesh")),
+            _ => error,
+        };
+        let (model, layers) = shard(&job.model, (axis, ranks), outside, &|id| front[id.index()]).map_err(of_mesh)?;
+        let whole = Arc::clone(&job.model);
+        let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
+        let graph = graph(job, &model, &sharding, mesh);
+        Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
+    }
+}
+
+/// Settings that strategies with split layers do not serve.
+fn refuse(job: &Job) -> Result<(), InputError> {
+    let strategy = &job.strategy;
+    if job.accumulate > 1 {
+        let message = format!("{strategy} takes one micro-batch a step: take 1, and a larger batch per rank");
+        return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
+    }
+    let dedicated = job.algorithm.servers() > 0;
+    if dedicated || job.algorithm.library().is_some() {
+        let message = format!("does not serve {strategy}, whose ranks all exchange activations meanwhile: take ring");
+        return Err(InputError::flag("algorithm", job.algorithm.to_string(), message));
+    }
+    Ok(())
+}
 
 /// The graph of one step of a rank's `model` on the ranks of `mesh`.
 pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding, mesh: Mesh) -> Graph {

@@ -3,17 +3,45 @@
 //! A bucket's allreduce depends only on the backward passes of its own layers, so it overlaps the rest of the backward pass
 //! (Goyal et al. 2017 §4).
 
+use std::fmt;
+
 use petgraph::graph::NodeIndex;
 
 use lockstep_topology::{Collective, InputError};
 
 use super::buckets::cuts;
 use super::data_parallel::passes;
+use super::{Plan, Shard, no_settings};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
 
 /// All ranks.
 const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
+
+/// Synchronous data-parallel SGD: samples are split, weights replicated, gradients allreduced (Goyal et al. 2017 §2 and §4, Iandola
+/// et al. 2016 §6).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ssgd;
+
+impl Plan for Ssgd {
+    fn parse(settings: &str) -> Result<Ssgd, String> {
+        no_settings("ssgd", settings, Ssgd)
+    }
+
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+        Ok((graph(job)?, None))
+    }
+
+    fn axes(&self) -> AxisSet {
+        AXES
+    }
+}
+
+impl fmt::Display for Ssgd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ssgd")
+    }
+}
 
 /// The graph of one step.
 ///

@@ -3,23 +3,49 @@
 //! A bucket's gradients are reduce-scattered, each rank updates the part of the parameters for which it keeps the momentum, and the parts
 //! are gathered before the next step. Gathers come in forward order, so that the next step begins while they go on.
 
+use std::fmt;
+
 use petgraph::graph::NodeIndex;
 
 use lockstep_topology::{Collective, InputError};
 
 use super::buckets::{Cut, cuts};
 use super::data_parallel::passes;
+use super::{Plan, Shard, no_settings, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
 
 /// All ranks.
 const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
 
+/// Stage 1: each rank keeps the optimizer's state of a part of the parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Zero1;
+
+impl Plan for Zero1 {
+    fn parse(settings: &str) -> Result<Zero1, String> {
+        no_settings("zero-1", settings, Zero1)
+    }
+
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+        // One rank keeps all of it.
+        let graph = if job.workers == 1 { ssgd::graph(job)? } else { graph(job)? };
+        Ok((graph, None))
+    }
+
+    fn axes(&self) -> AxisSet {
+        AXES
+    }
+}
+
+impl fmt::Display for Zero1 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("zero-1")
+    }
+}
+
 /// The graph of one step.
-///
-/// # Errors
-/// No workers.
-pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
+fn graph(job: &Job) -> Result<Graph, InputError> {
     let model = &job.model;
     let mut graph = Graph::new(model, Mesh::new(&[(Axis::Data, job.workers)])?);
     let [samples, partial, part] =

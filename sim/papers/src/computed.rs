@@ -210,7 +210,7 @@ impl Given {
             flops_s: 0.0,
             algorithm: Algorithm::ring(),
             than: Algorithm::ring(),
-            strategy: Strategy::Ssgd,
+            strategy: Strategy::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Whole programs on a few clusters: every algorithm, in buckets and in one.
 
-use lockstep_models::{Bucket, Strategy};
+use lockstep_models::Bucket;
 use lockstep_topology::{Cluster, HostingRule};
 
 use super::*;
@@ -41,7 +41,8 @@ fn meshes_are_equal_task_by_task() {
         for algorithm in ["ring", "halving-doubling", "direct", "hierarchical:ring"] {
             let what = format!("{algorithm} over {mesh} on {}", world.cluster.name());
             let mesh = Some(mesh.parse().expect("a mesh"));
-            let job = Job { strategy: Strategy::ModelParallel, mesh, ..job(&world, EVEN, algorithm, 64 << 10) };
+            let strategy = "model-parallel".parse().expect("a strategy");
+            let job = Job { strategy, mesh, ..job(&world, EVEN, algorithm, 64 << 10) };
             folded += u32::from(same_tasks(&world, &job.program().expect("a program"), 3, &what));
         }
     }
@@ -54,7 +55,8 @@ fn ranks_along_the_outermost_axis_stand_for_each_other() {
     for (data, ranks) in [(2, 8), (4, 16), (8, 32)] {
         let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), ranks, &HostingRule::PerHost);
         let mesh = Some(format!("data={data},tensor=4").parse().expect("a mesh"));
-        let job = Job { strategy: Strategy::ModelParallel, mesh, ..job(&world, EVEN, "ring", 64 << 10) };
+        let strategy = "model-parallel".parse().expect("a strategy");
+        let job = Job { strategy, mesh, ..job(&world, EVEN, "ring", 64 << 10) };
         let (_, folding) = of_program(&job.program().expect("a program"), &platform(&world), FoldRule::Exact);
         assert!(matches!(folding, Folding::Folded { representatives: 4, .. }), "{folding}");
     }

@@ -1,0 +1,43 @@
+//! Model parallelism: every layer with weights is split by rows along `tensor` (Iandola et al. 2016 §4), and samples along `data`, where
+//! a mesh has that axis too (as Shoeybi et al. 2019 §3 combine them).
+
+use std::fmt;
+
+use lockstep_topology::InputError;
+
+use super::hybrid::everything;
+use super::split::SplitLayers;
+use super::{Plan, Shard, no_settings};
+use crate::{Axis, AxisSet, Graph, Job, Mesh};
+
+/// Ranks along `tensor` have all samples of their group and exchange activations and their gradients.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ModelParallel;
+
+impl Plan for ModelParallel {
+    fn parse(settings: &str) -> Result<ModelParallel, String> {
+        no_settings("model-parallel", settings, ModelParallel)
+    }
+
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+        let layers = SplitLayers {
+            mesh: job.mesh.clone().map_or_else(|| Mesh::new(&[(Axis::Tensor, job.workers)]), Ok)?,
+            axis: Axis::Tensor,
+            front: vec![false; job.model.layers().len()],
+            // Without a mesh each rank brings a batch of its own, and all take all of them.
+            passes: vec![everything(if job.mesh.is_some() { 1 } else { job.workers }, job.batch_per_rank)],
+            variable_batch: false,
+        };
+        layers.graph(job)
+    }
+
+    fn axes(&self) -> AxisSet {
+        AxisSet::of(&[Axis::Data, Axis::Tensor])
+    }
+}
+
+impl fmt::Display for ModelParallel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("model-parallel")
+    }
+}
