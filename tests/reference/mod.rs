@@ -17,8 +17,8 @@ use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::device::{Cpus, DeviceError, Devices, Mode};
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
-use lockstep_models::{AxisSet, Buffer, Claim, Course, Exchange, Op, Optimizer, Phase, Program};
-use lockstep_topology::{InputError, check};
+use lockstep_models::{AxisSet, Claim, Course, Exchange, Op, Optimizer, Phase, Program};
+use lockstep_topology::{Collective, InputError, check};
 
 /// Learnable parameters after `steps` steps of `program` on one rank.
 ///
@@ -148,7 +148,7 @@ fn bracketed<'p>(
     sums: &[Vec<f32>],
 ) -> Result<Vec<f32>, InputError> {
     let mut total = sums[0].clone();
-    for exchange in exchanges.filter(|exchange| exchange.buffer != Buffer::Parameters) {
+    for exchange in exchanges.filter(|exchange| exchange.collective != Collective::AllGather) {
         let bracketing = check(&program.schedule(exchange, 0)?)
             .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;
         for (part, expression) in bracketing.ranges() {
