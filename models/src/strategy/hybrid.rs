@@ -210,7 +210,7 @@ mod tests {
             ("hybrid:a:variable-batch", "hybrid:b:variable-batch"),
             ("hybrid:b:often", "variable-batch"),
             ("hybrid:g=0", "g=2"),
-            ("ssgd:2", "there are"),
+            ("ssgd:2", "no settings"),
         ] {
             let refusal = text.parse::<Strategy>().unwrap_err();
             assert!(refusal.contains(cure), "{text}: {refusal}");

@@ -107,7 +107,8 @@ pub(super) fn fed(experiment: &Experiment, machine: &[(&Parameter, f64)]) -> Exp
         let found = machine.iter().find(|(parameter, _)| *parameter == wanted);
         found.map(|(_, value)| Time::from_secs_f64(*value))
     };
-    let callback = seconds(&Parameter::Callback).filter(|_| matches!(experiment.strategy, Strategy::FirstDeviceTable(_)));
+    let callback =
+        seconds(&Parameter::Callback).filter(|_| matches!(experiment.strategy, Strategy::FirstDeviceTable(_)));
     let latency = seconds(&Parameter::StorageLatency);
     let input = experiment.input.as_ref().map(|input| input.with_times(latency, callback));
     Experiment { input, ..experiment.clone() }

@@ -20,7 +20,8 @@ impl<A: Activation> Rank<A> {
             Step::Sgd(step) => {
                 let SgdStep { rate, gradient: part, keep, momentum, absorbed, nesterov, weight_decay, .. } = *step;
                 let (weights, gradient) = (write(Buffer::Parameters), read(Buffer::Gradients));
-                let (velocity, mask) = (self.velocity.view_mut(&self.updated.place(&range)), self.mask(step.decay_batch_norm));
+                let (velocity, mask) =
+                    (self.velocity.view_mut(&self.updated.place(&range)), self.mask(step.decay_batch_norm));
                 SgdUpdate {
                     weights,
                     velocity,
