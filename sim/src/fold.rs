@@ -118,12 +118,16 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     if role.tasks.iter().any(unlike) {
         return (Orbits::all(), Folding::Refused("ranks copy unlike numbers of elements".into()));
     }
-    let met = |exchange: &Exchange| {
-        let schedule = program.schedule(exchange, 0).ok()?;
+    let met = |exchange: &Exchange, rank: u32| {
+        let schedule = program.schedule(exchange, rank).ok()?;
         Some(Met { schedule, block: exchange.axes.contains(axis).then(|| group_block(program, exchange, axis)) })
     };
-    let all = role.exchanges().map(|(_, exchange)| met(exchange)).collect();
-    fold(all, (ranks, block), platform, rule)
+    let all = role.exchanges().flat_map(|(_, exchange)| {
+        // Groups may lie on nodes in different ways, each of which must be symmetric.
+        let groups = if exchange.algorithm.by_nodes() { program.group_count(exchange).min(block) } else { 1 };
+        (0..groups).map(move |group| met(exchange, program.group(exchange, group).first()))
+    });
+    fold(all.collect(), (ranks, block), platform, rule)
 }
 
 /// An exchange as folding sees it.
