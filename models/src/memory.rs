@@ -12,7 +12,7 @@ use lockstep_topology::InputError;
 use crate::{Op, Program, Role, TaskId};
 pub use activations::{Content, Reads, Tensor, activations};
 pub use arrange::{Arrangement, Storage, arrange, live_bytes};
-pub use plan::{Activations, Plan, Reuse};
+pub use plan::{Activations, Flattening, Plan, Reuse};
 
 /// Bytes of an fp32 element, and of a label.
 const ELEMENT_BYTES: u64 = 4;

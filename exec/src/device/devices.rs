@@ -3,6 +3,7 @@
 use std::fmt;
 
 use lockstep_models::Program;
+use lockstep_models::memory::Flattening;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use super::cpu::{Cpu, Threads, workspace_bytes};
@@ -17,6 +18,11 @@ pub trait Devices: fmt::Debug + Send + Sync {
     /// # Errors
     /// The device's: its memory does not hold what the blueprint asks for.
     fn device(&self, rank: u32, of: Blueprint<'_>, threads: &Threads) -> Result<Box<dyn Device>, DeviceError>;
+
+    /// What flattening an image does in their memory.
+    fn flattening(&self) -> Flattening {
+        Flattening::View
+    }
 
     /// Refuses a program whose ranks `here`, those of this process, need more of the host's memory than there is, before any of it
     /// is taken.

@@ -29,6 +29,16 @@ pub enum Reuse {
     Full,
 }
 
+/// What flattening an image does to the order of its elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Flattening {
+    /// Nothing: what is flattened is the image itself, and others may read both.
+    #[default]
+    View,
+    /// Elements move, as where images have their channels last: who needs the image needs it untouched.
+    Moves,
+}
+
 /// Where everything lies in the arena; ranges are fp32 elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -58,8 +68,13 @@ pub struct Activations {
 }
 
 impl Plan {
-    /// The plan for the ranks of a role.
+    /// The plan for the ranks of a role on devices where flattened images are views.
     pub fn of_role(program: &Program, role: &Role, reuse: Reuse) -> Plan {
+        Plan::on_device(program, role, reuse, Flattening::View)
+    }
+
+    /// The plan for the ranks of a role on devices that flatten images so.
+    pub fn on_device(program: &Program, role: &Role, reuse: Reuse, flattening: Flattening) -> Plan {
         let chains = Chains::of(program, role);
         let mut tensors = activations(program, role);
         if reuse == Reuse::Counted {
@@ -67,7 +82,7 @@ impl Plan {
                 tensor.last = tensor.last.max(chains.referred_until(&program.model, tensor.layer));
             }
         }
-        let (pieces, piece_of) = pieces(program, role, &tensors, reuse);
+        let (pieces, piece_of) = pieces(program, role, &tensors, (reuse, flattening));
         let arrangement = match reuse {
             Reuse::Full | Reuse::Shared | Reuse::Counted => arrange(&pieces),
             _ => arrange(&pieces.iter().map(|piece| Storage { first: 0, last: 0, ..*piece }).collect::<Vec<_>>()),
@@ -107,7 +122,7 @@ impl Activations {
     /// What those of a role take; `planned` is the arena of [`Plan::of_role`] with all reuse.
     pub fn of_role(program: &Program, role: &Role) -> Activations {
         let tensors = activations(program, role);
-        let (mut pieces, _) = pieces(program, role, &tensors, Reuse::Full);
+        let (mut pieces, _) = pieces(program, role, &tensors, (Reuse::Full, Flattening::View));
         let arena = arrange(&pieces).bytes;
         let kept = || tensors.iter().filter(|tensor| tensor.content == Content::Kept);
         pieces.extend(kept().map(storage));
@@ -137,7 +152,12 @@ fn storage(tensor: &Tensor) -> Storage {
 }
 
 /// The pieces of memory that the tensors need, and the piece of each tensor; what kernels keep has none.
-fn pieces(program: &Program, role: &Role, tensors: &[Tensor], reuse: Reuse) -> (Vec<Storage>, Vec<Option<usize>>) {
+fn pieces(
+    program: &Program,
+    role: &Role,
+    tensors: &[Tensor],
+    (reuse, flattening): (Reuse, Flattening),
+) -> (Vec<Storage>, Vec<Option<usize>>) {
     let mut pieces: Vec<Storage> = Vec::new();
     let mut piece_of = vec![None; tensors.len()];
     let chains = Chains::of(program, role);
@@ -152,7 +172,7 @@ fn pieces(program: &Program, role: &Role, tensors: &[Tensor], reuse: Reuse) -> (
             chains.of_layer[tensor.layer.index()].filter(|_| output && matches!(reuse, Reuse::InPlace | Reuse::Full));
         let over = chain.and_then(|chain| {
             let (layers, forward) = (&program.chains[chain], chains.forward[chain]?);
-            overwritten(program, layers, forward, tensor.bytes, &pieces, &output_piece)
+            overwritten(program, layers, (forward, flattening), tensor.bytes, &pieces, &output_piece)
         });
         let piece = over.unwrap_or(pieces.len());
         match over {
@@ -169,11 +189,11 @@ fn pieces(program: &Program, role: &Role, tensors: &[Tensor], reuse: Reuse) -> (
 
 /// The piece of an input that the output of a chain may lie in: its kernel works element by element, and nobody else reads
 /// the input from then on.
-/// What flatten gives is its input, so that others may read both.
+/// What flatten gives is its input, so that others may read both, unless elements move.
 fn overwritten(
     program: &Program,
     layers: &[LayerId],
-    forward: usize,
+    (forward, flattening): (usize, Flattening),
     bytes: u64,
     pieces: &[Storage],
     output_piece: &[Option<usize>],
@@ -186,7 +206,7 @@ fn overwritten(
     let piece = |id: &LayerId| output_piece[id.index()];
     (0..candidates).find_map(|index| {
         let over = piece(&head.inputs[index])?;
-        let dies = pieces[over].last == forward || flat;
+        let dies = pieces[over].last == forward || flat && flattening == Flattening::View;
         let alone = head.inputs.iter().filter(|id| piece(id) == Some(over)).count() == 1;
         (dies && alone && pieces[over].bytes == bytes).then_some(over)
     })

@@ -7,7 +7,7 @@ use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{Blueprint, Device, DeviceError, Devices};
 use lockstep_exec::{ExecError, init};
 use lockstep_models::Program;
-use lockstep_models::memory::Plan;
+use lockstep_models::memory::{Flattening, Plan};
 use lockstep_topology::InputError;
 
 use super::lanes::{Lane, Lanes};
@@ -24,6 +24,11 @@ impl Devices for Gpus {
         })
     }
 
+    /// Flattened features are in the order of channels first.
+    fn flattening(&self) -> Flattening {
+        if self.channels_last { Flattening::Moves } else { Flattening::View }
+    }
+
     /// A GPU's memory is asked for when its ranks are made.
     fn check_room(&self, _: &Program, _: &[u32], _: usize) -> Result<(), InputError> {
         Ok(())
@@ -33,7 +38,7 @@ impl Devices for Gpus {
     fn most_ranks(&self, program: &Program, _: usize) -> Result<u32, ExecError> {
         let role = &program.roles[0];
         let arenas = Arenas::default();
-        let plan = Plan::of_role(program, role, arenas.reuse);
+        let plan = Plan::on_device(program, role, arenas.reuse, self.flattening());
         let held = (0..program.buffers.len()).map(|index| program.held(index, role.ranks.first));
         let declared = held.map(|held| (held.end - held.start) as usize).collect();
         let begin = (vec![0.0; program.model.parameter_elements() as usize], init::statistics(&program.model));

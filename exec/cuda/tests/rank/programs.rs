@@ -93,6 +93,22 @@ fn so_they_do_in_bf16() {
     scene("programs::so_they_do_in_bf16", &[("PRETEND_SEED", "4")], || ranks_accumulate(Precision::Bf16));
 }
 
+/// Flattening moves the elements of an image whose channels are last, which the ReLU before it still needs for its gradient: these
+/// models flatten a ReLU of a convolution.
+#[test]
+fn a_flattened_image_is_there_for_its_own_gradient() {
+    scene("programs::a_flattened_image_is_there_for_its_own_gradient", &[("PRETEND_SEED", "9")], || {
+        let devices = gpus(Precision::Bf16);
+        for model in [96, 120, 122] {
+            let job =
+                Job { bucket: Bucket::Layer, fuse: false, ..Job::new(Arc::new(random_model(model, false)), 1, 2) };
+            let program = job.program().expect("a program");
+            let twin = reference::train_on(&*devices, &program, &data(&job), STEPS, 0, &gentle(), &[]).expect("a twin");
+            same(&trained(&job, 0, &devices).parameters, &twin, &format!("model {model}"));
+        }
+    });
+}
+
 /// As above, with ranks on three GPUs.
 #[test]
 fn so_they_do_on_several_gpus() {
