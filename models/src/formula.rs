@@ -42,7 +42,7 @@ impl Coefficient {
     }
 }
 
-/// The numbers of a step that coefficients stand for.
+/// The numbers of a step that coefficients name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepNumbers {
     /// Those of the optimizer.

@@ -65,12 +65,7 @@ impl Memory {
             return Ok(Memory { gradients: parameters, communication, buffers, ..Memory::default() });
         };
         let activations = Activations::of_role(program, role);
-        let updates = role.tasks.iter().any(|task| matches!(task.op, Op::Update { .. }));
-        let updated = if updates {
-            program.updated(role, role.ranks.first).iter().map(|range| range.end - range.start).sum()
-        } else {
-            model.parameter_elements()
-        };
+        let updated: u64 = program.updated(role, role.ranks.first).iter().map(|range| range.end - range.start).sum();
         Ok(Memory {
             weights: parameters + model.statistics_elements() * ELEMENT_BYTES,
             gradients: parameters,

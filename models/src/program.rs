@@ -190,9 +190,12 @@ impl Program {
         range.start + part.start..range.start + part.end
     }
 
-    /// The parameters that `rank` updates in `role`, for which it keeps the optimizer's state: ranges in ascending order, none of
-    /// which touches the next.
+    /// The parameters for which `rank` of `role` has the optimizer's state, those that it updates: ranges in ascending order, none
+    /// of which touches the next. All of them where the role has no update.
     pub fn updated(&self, role: &Role, rank: u32) -> Vec<Range<u64>> {
+        if !role.tasks.iter().any(|task| matches!(task.op, Op::Update { .. })) {
+            return vec![0..self.model.parameter_elements()];
+        }
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for task in &role.tasks {
             if let Op::Update { range, shared } = &task.op {

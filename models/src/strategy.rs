@@ -50,7 +50,7 @@ trait Plan: fmt::Display {
         1
     }
 
-    /// How so many learners, `each` of them on a device, keep an average model; `None` where there is none.
+    /// How `learners` learners, `each` of them on a device, keep an average model; `None` where there is none.
     fn averaging(&self, _learners: u32, _each: u32) -> Option<Averaging> {
         None
     }
@@ -128,7 +128,7 @@ impl Strategy {
         self.plan().graph(job)
     }
 
-    /// How so many learners, `each` of them on a device, keep an average model; `None` where there is none.
+    /// How `learners` learners, `each` of them on a device, keep an average model; `None` where there is none.
     pub fn averaging(&self, learners: u32, each: u32) -> Option<Averaging> {
         self.plan().averaging(learners, each)
     }

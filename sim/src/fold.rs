@@ -108,7 +108,7 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     let Some((axis, block)) = program.mesh.outermost() else {
         return (Orbits::all(), Folding::Refused("nodes have unequal numbers of ranks".into()));
     };
-    // Ranks that lie along the outermost axis may stand for each other; they may copy other rows, but not more of them.
+    // Ranks along the outermost axis may represent each other; they may copy other rows, but not more of them.
     let unlike = |task: &Task| match &task.op {
         Op::Copy(copies) => {
             copies.axis() == Some(axis) && copies.values().iter().any(|copy| copy.moved() != copies.first().moved())

@@ -1,4 +1,4 @@
-//! The slow obvious twin of local SGD: Stich 2019, Alg. 1, rank by rank, and each step as its formula stands there.
+//! The slow obvious twin of local SGD: Stich 2019, Alg. 1, rank by rank, and each step as the paper writes it.
 
 use lockstep_exec::Arenas;
 use lockstep_exec::data::{Dataset, Sampler};

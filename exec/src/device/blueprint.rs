@@ -70,9 +70,7 @@ impl<'a> Blueprint<'a> {
         };
         let chains = program.chains.iter().map(chain).collect();
         let ranges = program.updated(role, rank).into_iter().map(|range| range.start as usize..range.end as usize);
-        let updates = role.tasks.iter().any(|task| matches!(task.op, Op::Update { .. }));
-        let all = 0..parameters.len();
-        let updated = Updated::new(if updates { ranges.collect() } else { vec![all] });
+        let updated = Updated::new(ranges.collect());
         Blueprint { program, role, plan, arenas, chains, declared, updated, parameters, statistics }
     }
 

@@ -5,9 +5,9 @@
 mod band;
 mod cell;
 mod columns;
+mod contents;
 mod draw;
 mod grid;
-mod held;
 mod legend;
 mod lines;
 mod paper;

@@ -72,7 +72,7 @@ fn average(momentum: Option<f64>) -> Formula {
 pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputError> {
     let model = &job.model;
     let two_levels = averaging.reference_alpha.is_some();
-    // What a learner is held against; the first device's reference is the average model.
+    // What a learner is compared with; the first device's reference is the average model.
     let consensus = if two_levels { R } else { Z };
     let each = if two_levels { job.learners } else { job.workers };
     let devices = two_levels.then_some((Axis::Device, job.workers / each));

@@ -122,7 +122,7 @@ fn steps(twin: &mut Twin, memory: &mut Memory, tensors: &Tensors, step: &SgdStep
     same(&memory.get(weights), &w, "weights");
 }
 
-/// A formula in one launch, on the CPU device, and term by term as it stands.
+/// A formula in one launch, on the CPU device, and term by term.
 fn evaluated(twin: &mut Twin, memory: &mut Memory, tensors: &Tensors, formula: &BoundFormula) {
     let (all, range) = (tensors.all(), tensors.range.clone());
     let mut values: [Vec<f32>; 3] = std::array::from_fn(|_| memory.values(all));

@@ -6,8 +6,8 @@ use lockstep_models::AxisSet;
 
 use super::cell::Place;
 use super::columns::Columns;
+use super::contents::Contents;
 use super::grid::Grid;
-use super::held::Held;
 use super::lines::Change;
 use super::paper::{Anchor, COLLECTIVE, MARGIN, PLAIN, SMALL, WIDTH, text};
 
@@ -73,7 +73,7 @@ pub(super) fn band(
     out: &mut String,
     (columns, grid): (&Columns<'_>, &Grid),
     change: Change,
-    ends: [&[Option<Held>]; 2],
+    ends: [&[Option<Contents>]; 2],
     (top, right): (f64, f64),
 ) -> f64 {
     let levels = if change.by.is_some() { levels(columns.groups(change.axes)) } else { Vec::new() };

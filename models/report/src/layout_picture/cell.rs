@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::held::{Held, Part};
+use super::contents::{Contents, Part};
 use super::paper::{COMMON, VERSIONS};
 
 /// Size of a letter, and of the smallest that is written, in points.
@@ -44,16 +44,16 @@ fn colour(version: Option<usize>) -> &'static str {
 }
 
 /// Draws it.
-pub(super) fn cell(out: &mut String, place: Place, held: Option<Held>) {
+pub(super) fn cell(out: &mut String, place: Place, contents: Option<Contents>) {
     let Place { left, top, width, height } = place;
-    let none = if held.is_some() { "" } else { " none" };
+    let none = if contents.is_some() { "" } else { " none" };
     rectangle(out, place, &format!("class=\"cell{none}\""));
-    let Some(held) = held else { return };
-    let ((across, wide), (down, high)) = (held.features.shares(), held.samples.shares());
+    let Some(contents) = contents else { return };
+    let ((across, wide), (down, high)) = (contents.features.shares(), contents.samples.shares());
     let part =
         Place { left: left + across * width, top: top + down * height, width: wide * width, height: high * height };
-    let part = flat(out, part, held.elements);
-    let looks = match (held.summand, held.version) {
+    let part = flat(out, part, contents.elements);
+    let looks = match (contents.summand, contents.version) {
         (None, None) => "class=\"all\"".to_owned(),
         (Some(_), None) => format!("class=\"sum\" fill=\"url(#{})\"", stripe(None)),
         (Some(_), version) => format!("class=\"own\" fill=\"url(#{})\"", stripe(version)),
@@ -61,14 +61,14 @@ pub(super) fn cell(out: &mut String, place: Place, held: Option<Held>) {
     };
     rectangle(out, part, &looks);
     let letter = |first: u8, number: usize| char::from(first + (number % 26) as u8);
-    let version = held.version.map(|number| letter(b'A', number));
-    let letters: String = version.into_iter().chain(held.summand.map(|number| letter(b'a', number))).collect();
+    let version = contents.version.map(|number| letter(b'A', number));
+    let letters: String = version.into_iter().chain(contents.summand.map(|number| letter(b'a', number))).collect();
     let size = LETTER.min(part.height).min(part.width / letters.len() as f64);
     if letters.is_empty() || size < SMALLEST {
         return;
     }
     // On stripes a letter needs a ground of its own, which does not leave the part.
-    let halo = if held.summand.is_some() { " halo" } else { "" };
+    let halo = if contents.summand.is_some() { " halo" } else { "" };
     let smaller =
         if size < LETTER { format!(" style=\"font-size:{size:.1}px;stroke-width:3px\"") } else { String::new() };
     let (x, y) = (part.left + part.width / 2.0, part.top + part.height / 2.0 + 0.35 * size);

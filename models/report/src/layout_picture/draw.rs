@@ -7,8 +7,8 @@ use lockstep_models::{LayerId, Layout, Model};
 use super::band::band;
 use super::cell::{Place, cell, stripes};
 use super::columns::{Columns, Run};
+use super::contents::{Contents, contents};
 use super::grid::{Grid, ROOM};
-use super::held::{Held, held};
 use super::legend::legend;
 use super::lines::Line;
 use super::paper::{Anchor, HEADING, MARGIN, NAME, PLAIN, SMALL, STYLE, WIDTH, rule, text};
@@ -28,11 +28,11 @@ const LEADING: f64 = 13.0;
 
 pub(super) fn svg(heading: &str, model: &Model, columns: &Columns<'_>, lines: &[Line]) -> String {
     let grid = Grid::of(columns);
-    let cells: Vec<Vec<Option<Held>>> = lines.iter().map(|line| held(columns, line.layout)).collect();
+    let cells: Vec<Vec<Option<Contents>>> = lines.iter().map(|line| contents(columns, line.layout)).collect();
     let mut body = String::new();
-    let sums = cells.iter().flatten().flatten().filter(|held| held.summand.is_some());
+    let sums = cells.iter().flatten().flatten().filter(|contents| contents.summand.is_some());
     // The legend shows the common colour.
-    stripes(&mut body, sums.flat_map(|held| [held.version, None]));
+    stripes(&mut body, sums.flat_map(|contents| [contents.version, None]));
     let mut y = header(&mut body, heading, columns, &grid);
     for (number, line) in lines.iter().enumerate() {
         row(&mut body, (model, columns, &grid), line, &cells[number], y);
@@ -98,7 +98,7 @@ fn row(
     out: &mut String,
     (model, columns, grid): (&Model, &Columns<'_>, &Grid),
     line: &Line,
-    cells: &[Option<Held>],
+    cells: &[Option<Contents>],
     top: f64,
 ) {
     let layers = layers(model, &line.layers);
@@ -109,9 +109,9 @@ fn row(
         y += LEADING;
         text(out, SMALL, Anchor::Start, (MARGIN, y), NAMES, &layer);
     }
-    for (column, held) in cells.iter().enumerate().take(columns.ranks.len()) {
+    for (column, contents) in cells.iter().enumerate().take(columns.ranks.len()) {
         let place = Place { left: grid.left[column], top, width: grid.width, height: ROW };
-        cell(out, place, *held);
+        cell(out, place, *contents);
     }
     dots(out, grid, top + ROW / 2.0 + 4.0);
     let placements = placements(line.layout);

@@ -4,7 +4,7 @@ use lockstep_models::{AxisLayout, Dimension, Layout};
 
 use super::band::sign;
 use super::cell::{Place, cell};
-use super::held::{Held, Part};
+use super::contents::{Contents, Part};
 use super::lines::Line;
 use super::paper::{Anchor, MARGIN, PLAIN, SMALL, WIDTH, text};
 
@@ -21,7 +21,7 @@ const READING: [&str; 2] = [
 
 /// What a line of the legend shows.
 enum Entry {
-    Cell(Option<Held>),
+    Cell(Option<Contents>),
     Exchange,
     Slice,
 }
@@ -40,7 +40,7 @@ pub(super) fn legend(out: &mut String, lines: &[Line], top: f64) -> f64 {
         let line = top + 40.0 + LINE * (number % half) as f64;
         let place = Place { left, top: line, width: SIGN.0, height: SIGN.1 };
         match entry {
-            Entry::Cell(held) => cell(out, place, *held),
+            Entry::Cell(contents) => cell(out, place, *contents),
             Entry::Exchange => sign(out, place, true),
             Entry::Slice => sign(out, place, false),
         }
@@ -51,8 +51,8 @@ pub(super) fn legend(out: &mut String, lines: &[Line], top: f64) -> f64 {
 }
 
 fn entries(lines: &[Line]) -> Vec<(Entry, &'static str)> {
-    const ALL: Held =
-        Held { samples: Part::WHOLE, features: Part::WHOLE, elements: Part::WHOLE, summand: None, version: None };
+    const ALL: Contents =
+        Contents { samples: Part::WHOLE, features: Part::WHOLE, elements: Part::WHOLE, summand: None, version: None };
     const SLICE: Part = Part { at: 1, count: 1, of: 3 };
     let lies = |wanted: AxisLayout| {
         lines.iter().any(|line| line.layout.axes().iter().any(|axis| line.layout.on(axis) == wanted))
@@ -67,27 +67,27 @@ fn entries(lines: &[Line]) -> Vec<(Entry, &'static str)> {
         ),
         (
             lies(AxisLayout::Split(Dimension::Sample)),
-            Entry::Cell(Some(Held { samples: SLICE, ..ALL })),
+            Entry::Cell(Some(Contents { samples: SLICE, ..ALL })),
             "split(sample): a range of the samples",
         ),
         (
             lies(AxisLayout::Split(Dimension::Feature)),
-            Entry::Cell(Some(Held { features: SLICE, ..ALL })),
+            Entry::Cell(Some(Contents { features: SLICE, ..ALL })),
             "split(feature): a range of the features",
         ),
         (
             lies(AxisLayout::Split(Dimension::Element)),
-            Entry::Cell(Some(Held { elements: SLICE, ..ALL })),
+            Entry::Cell(Some(Contents { elements: SLICE, ..ALL })),
             "split(element): a range of a bucket's elements",
         ),
         (
             lies(AxisLayout::Partial),
-            Entry::Cell(Some(Held { summand: Some(0), ..ALL })),
+            Entry::Cell(Some(Contents { summand: Some(0), ..ALL })),
             "partial: a summand; the tensor is a + b + …",
         ),
         (
             lies(AxisLayout::Own),
-            Entry::Cell(Some(Held { version: Some(0), ..ALL })),
+            Entry::Cell(Some(Contents { version: Some(0), ..ALL })),
             "own: a version of its own, A, B, …",
         ),
         (lies(AxisLayout::First), Entry::Cell(None), "first: nothing here, the axis's first rank holds all"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_models::{Axis, AxisLayout, AxisSet, Dimension, Job, Layout, LayoutRow, Mesh, Model};
 
 use super::columns::{Columns, MOST};
-use super::held::{Held, Part, held};
+use super::contents::{Contents, Part, contents};
 use super::layout_picture;
 use super::lines::lines;
 
@@ -106,16 +106,16 @@ fn layouts(mesh: &Mesh) -> Vec<Layout> {
     })
 }
 
-/// How often each cube of samples, features and elements of a tensor is held, by version and summand; ranks that hold the same part count once.
+/// How often ranks hold each cube of samples, features and elements of a tensor, by version and summand; ranks that hold the same part count once.
 ///
 /// The cubes are of a grid fine enough for all parts.
-fn coverage(cells: &[Option<Held>]) -> BTreeMap<(Option<usize>, Option<usize>), Vec<u32>> {
-    let fine = |part: fn(&Held) -> Part| {
+fn coverage(cells: &[Option<Contents>]) -> BTreeMap<(Option<usize>, Option<usize>), Vec<u32>> {
+    let fine = |part: fn(&Contents) -> Part| {
         cells.iter().flatten().map(part).fold(1, |all, part| all * part.of / gcd(all, part.of))
     };
     let grid = [fine(|cell| cell.samples), fine(|cell| cell.features), fine(|cell| cell.elements)];
     let range = |part: Part, of: u32| (part.at * of / part.of)..((part.at + part.count) * of / part.of);
-    let mut seen: Vec<Held> = Vec::new();
+    let mut seen: Vec<Contents> = Vec::new();
     let mut counts = BTreeMap::new();
     for cell in cells.iter().flatten() {
         if seen.contains(cell) {
@@ -147,7 +147,7 @@ fn parts_tile_each_version_and_each_summand_of_a_tensor() {
         let columns = Columns::of(mesh);
         assert_eq!(columns.ranks, (0..mesh.ranks()).collect::<Vec<_>>(), "{mesh}");
         for layout in layouts(mesh) {
-            for (content, counts) in coverage(&held(&columns, layout)) {
+            for (content, counts) in coverage(&contents(&columns, layout)) {
                 assert!(counts.iter().all(|count| *count == 1), "{mesh}, {layout}: {content:?} {counts:?}");
             }
         }
@@ -159,7 +159,7 @@ fn ranks_hold_the_same_where_only_replicated_axes_tell_them_apart() {
     for mesh in meshes(MOST) {
         let columns = Columns::of(&mesh);
         for layout in layouts(&mesh) {
-            let cells = held(&columns, layout);
+            let cells = contents(&columns, layout);
             for (one, a) in cells.iter().zip(0..) {
                 for (other, b) in cells.iter().zip(0..) {
                     let differ = layout.axes().iter().any(|axis| mesh.coordinate(axis, a) != mesh.coordinate(axis, b));
@@ -188,12 +188,12 @@ fn of_many_ranks_the_first_and_the_last_are_shown() {
         assert!(columns.ranks.is_sorted() && columns.ranks.len() <= MOST as usize, "{mesh}: {:?}", columns.ranks);
         assert_eq!(columns.ranks[0], 0, "{mesh}");
         for layout in layouts(&mesh) {
-            let cells = held(&columns, layout);
+            let cells = contents(&columns, layout);
             for counts in coverage(&cells).values() {
                 assert!(counts.iter().all(|count| *count <= 1), "{mesh}, {layout}");
             }
         }
-        let split = held(&columns, Layout::new(mesh.axes(), AxisLayout::Split(Dimension::Sample)));
+        let split = contents(&columns, Layout::new(mesh.axes(), AxisLayout::Split(Dimension::Sample)));
         let (first, last) = (split[0].unwrap().samples, split[split.len() - 1].unwrap().samples);
         assert_eq!(first.at, 0, "{mesh}");
         if mesh.axes().iter().count() < 4 {
@@ -213,10 +213,10 @@ fn unequal_nodes_by_hand() {
     let columns = Columns::of(&mesh);
     let by = |axes: &[Axis]| Layout::new(AxisSet::of(axes), AxisLayout::Split(Dimension::Sample));
     let shares = |layout: Layout| {
-        let share = |cell: Option<Held>| {
+        let share = |cell: Option<Contents>| {
             cell.map(|cell| (cell.samples.at * 6 / cell.samples.of, cell.samples.count * 6 / cell.samples.of))
         };
-        held(&columns, layout).into_iter().map(share).collect::<Vec<_>>()
+        contents(&columns, layout).into_iter().map(share).collect::<Vec<_>>()
     };
     let each: Vec<Option<(u32, u32)>> = (0..6).map(|rank| Some((rank, 1))).collect();
     assert_eq!(shares(by(&[Axis::Data, Axis::Device])), each);

@@ -1,4 +1,4 @@
-//! `Held`: which part of a tensor a rank holds under a layout.
+//! `Contents`: which part of a tensor a rank holds under a layout.
 
 use lockstep_models::{Axis, AxisLayout, Dimension, Layout};
 
@@ -30,7 +30,7 @@ impl Part {
 
 /// What a rank holds of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct Contents {
     /// Its range of samples.
     pub(super) samples: Part,
     /// Its range of features.
@@ -44,7 +44,7 @@ pub(super) struct Held {
 }
 
 /// What each rank that is shown holds; `None` where that is nothing.
-pub(super) fn held(columns: &Columns<'_>, layout: Layout) -> Vec<Option<Held>> {
+pub(super) fn contents(columns: &Columns<'_>, layout: Layout) -> Vec<Option<Contents>> {
     let of = |wanted: AxisLayout| columns.axes.iter().copied().filter(move |axis| layout.on(*axis) == wanted);
     let [partial, own, first] =
         [AxisLayout::Partial, AxisLayout::Own, AxisLayout::First].map(|wanted| of(wanted).collect::<Vec<Axis>>());
@@ -53,7 +53,7 @@ pub(super) fn held(columns: &Columns<'_>, layout: Layout) -> Vec<Option<Held>> {
     };
     let of_rank = |rank: &u32| {
         let holds = first.iter().all(|axis| columns.mesh.coordinate(*axis, *rank) == 0);
-        holds.then(|| Held {
+        holds.then(|| Contents {
             samples: part(Dimension::Sample, *rank),
             features: part(Dimension::Feature, *rank),
             elements: part(Dimension::Element, *rank),
