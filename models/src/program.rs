@@ -194,7 +194,8 @@ impl Program {
     /// of which touches the next. All of them where the role has no update.
     pub fn updated(&self, role: &Role, rank: u32) -> Vec<Range<u64>> {
         if !role.tasks.iter().any(|task| matches!(task.op, Op::Update { .. })) {
-            return vec![0..self.model.parameter_elements()];
+            let all = 0..self.model.parameter_elements();
+            return vec![all];
         }
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for task in &role.tasks {
