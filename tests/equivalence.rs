@@ -271,7 +271,7 @@ fn claim(strategy: &Spread) -> Claim {
     match strategy {
         Spread::Ssgd(_) | Spread::Zero1(_) | Spread::FirstDeviceTable(_) => Claim::Bits,
         Spread::Hybrid(_) if text.contains("variable-batch") => Claim::Nothing,
-        Spread::ModelParallel(_) | Spread::Hybrid(_) => Claim::Rounding,
+        Spread::ModelParallel(_) | Spread::Megatron(_) | Spread::Hybrid(_) => Claim::Rounding,
         Spread::Sma(_) | Spread::EaSgd(_) | Spread::LocalSgd(_) => Claim::Nothing,
     }
 }
@@ -301,6 +301,7 @@ fn each_strategy_is_as_equivalent_as_it_claims() {
         ("zero-1", 1),
         ("first-device-table", 1),
         ("model-parallel", 1),
+        ("megatron", 1),
         ("hybrid:a", 1),
         ("hybrid:b", 1),
         ("hybrid:c", 1),

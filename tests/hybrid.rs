@@ -102,7 +102,7 @@ proptest! {
         net in nets(),
         ranks in 1u32..=5,
         batch_per_rank in 1u32..=5,
-        scheme in prop::sample::select(vec!["hybrid:a", "hybrid:b", "hybrid:c", "hybrid:g=2", "model-parallel"]),
+        scheme in prop::sample::select(vec!["hybrid:a", "hybrid:b", "hybrid:c", "hybrid:g=2", "model-parallel", "megatron"]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor)],
         algorithm in prop::sample::select(vec!["ring", "direct", "parameter-server:1"]),
         fuse: bool,
@@ -129,6 +129,7 @@ proptest! {
     fn layers_split_along_one_axis_and_samples_along_another_train_like_ssgd(
         net in nets(),
         (data, tensor, tensor_outside) in (1u32..=3, 1u32..=4, any::<bool>()),
+        strategy in prop::sample::select(vec!["model-parallel", "megatron"]),
         batch_per_rank in 1u32..=5,
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor)],
         algorithm in prop::sample::select(vec!["ring", "direct", "parameter-server:1", "halving-doubling"]),
@@ -142,7 +143,7 @@ proptest! {
         let axes = [(Axis::Data, data), (Axis::Tensor, tensor)];
         let mesh = Mesh::new(&if tensor_outside { [axes[1], axes[0]] } else { axes }).unwrap();
         let split = Job {
-            strategy: "model-parallel".parse().unwrap(), workers: mesh.ranks(), mesh: Some(mesh), ..ssgd.clone()
+            strategy: strategy.parse().unwrap(), workers: mesh.ranks(), mesh: Some(mesh), ..ssgd.clone()
         };
         prop_assert_eq!(split.global_batch(), ssgd.global_batch());
         let (one, other) = (train(&ssgd, STEPS, optimizer(), seed), train(&split, STEPS, optimizer(), seed));
@@ -276,7 +277,7 @@ proptest! {
         pairs in 1u32..=2,
         odd: bool,
         batch_per_rank in 1u32..=5,
-        scheme in prop::sample::select([&VARIABLE[..], &["hybrid:a", "hybrid:b", "hybrid:g=2", "model-parallel"]].concat()),
+        scheme in prop::sample::select([&VARIABLE[..], &["hybrid:a", "hybrid:b", "hybrid:g=2", "model-parallel", "megatron"]].concat()),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
         algorithm in prop::sample::select(vec!["ring", "direct", "parameter-server:1"]),
         optimizer in optimizers(),

@@ -96,7 +96,7 @@ fn assert_same(resumed: &Run, whole: &Run, what: &str) {
 }
 
 fn strategies() -> Vec<&'static str> {
-    let split = ["hybrid:a", "hybrid:b", "hybrid:c", "model-parallel"];
+    let split = ["hybrid:a", "hybrid:b", "hybrid:c", "model-parallel", "megatron"];
     let learns = ["sma", "sma:tau=2", "ea-sgd", "ea-sgd:tau=2", "sma:reference-models", "local-sgd:tau=2"];
     ["ssgd", "zero-1"].into_iter().chain(split).chain(learns).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{AxisSet, Job, Model, Op, Program, Sharding};
+use lockstep_models::{AxisLayout, AxisSet, Job, Model, Op, Program, Sharding};
 use lockstep_topology::Rank;
 
 use crate::device::cpu::Threads;
@@ -128,7 +128,7 @@ fn one_rank(
 /// The device's.
 pub(crate) fn common(program: &Program, sharding: &Sharding, replica: &mut Replica) -> Result<Vec<f32>, DeviceError> {
     let values = replica.parameters()?;
-    let kept = program.model.iter().filter(|(id, _)| !sharding.in_passes(*id));
+    let kept = program.model.iter().filter(|(id, _)| sharding.weights(*id) == AxisLayout::Replicated);
     let ranges = kept.flat_map(|(_, node)| &node.parameters).map(|parameter| parameter.range.clone());
     Ok(ranges.flat_map(|range| values[range.start as usize..range.end as usize].to_vec()).collect())
 }

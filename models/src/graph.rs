@@ -9,6 +9,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use crate::layer::FeatureRule;
-use crate::{Averaging, Axis, AxisSet, Buffer, Elementwise, LayerId, Layout, Mesh, Model, Pass, Stream};
+use crate::{Averaging, Axis, AxisLayout, AxisSet, Buffer, Elementwise, LayerId, Layout, Mesh, Model, Pass, Stream};
 use rules::{Placed, Rule};
 pub use table::{LayoutChange, LayoutRow};
 
@@ -223,6 +224,36 @@ impl Graph {
                 if edge.target() <= index {
                     return Err(LayoutError(format!("{:?} depends on a later node", self.dag[edge.target()].work)));
                 }
+            }
+        }
+        self.check_weights()
+    }
+
+    /// Proves that the gradient of a layer's weights is split as the weights are: a bucket may hold some that lie otherwise.
+    fn check_weights(&self) -> Result<(), LayoutError> {
+        let of_layer = |node: NodeIndex| match self.dag[node].work {
+            Work::Layer(id, pass) => Some((id, pass)),
+            _ => None,
+        };
+        let mut gradients: HashMap<LayerId, Layout> = HashMap::new();
+        for edge in self.dag.edge_references().filter(|edge| edge.weight().tensor == Tensor::WeightGradient) {
+            of_layer(edge.source()).map(|(id, _)| gradients.insert(id, edge.weight().layout));
+        }
+        for edge in self.dag.edge_references().filter(|edge| edge.weight().tensor == Tensor::Weight) {
+            let Some((id, _)) = of_layer(edge.target()) else { continue };
+            let Some(gradient) = gradients.get(&id) else { continue };
+            let weights = edge.weight().layout;
+            let split = |layout: Layout, axis| match layout.on(axis) {
+                AxisLayout::Split(dimension) => Some(dimension),
+                _ => None,
+            };
+            let mut axes = self.mesh.axes().iter();
+            if let Some(axis) = axes.find(|axis| split(weights, *axis) != split(*gradient, *axis)) {
+                return Err(LayoutError(format!(
+                    "on axis {axis} the weights of {id:?} are {}, and their gradient is {}",
+                    weights.on(axis),
+                    gradient.on(axis)
+                )));
             }
         }
         Ok(())

@@ -73,6 +73,7 @@ layers! {
     dense: Dense(Dense) [KIND] "Fully connected.";
     batch_norm: BatchNorm(BatchNorm) [KIND] "Batch normalisation.";
     scale: Scale(Scale) [KIND] "A factor and a summand per channel.";
+    bias: Bias [KIND] "A summand per channel.";
     relu: Relu [KIND] "max(x, 0).";
     sigmoid: Sigmoid [KIND] "1 / (1 + e⁻ˣ).";
     tanh: Tanh [KIND] "(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ).";

@@ -16,11 +16,13 @@ pub enum Dimension {
     Sample,
     /// Features of an activation; rows of a weight.
     Feature,
+    /// Features of a layer's input: columns of a weight.
+    Input,
     /// Elements of a bucket of parameters, whichever tensors they belong to.
     Element,
 }
 
-lockstep_topology::named!(Dimension, "dimension": Sample = "sample", Feature = "feature", Element = "element");
+lockstep_topology::named!(Dimension, "dimension": Sample = "sample", Feature = "feature", Input = "input", Element = "element");
 
 /// How a tensor lies over the ranks of one axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

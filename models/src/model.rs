@@ -66,6 +66,11 @@ impl Parameter {
         self.range.end - self.range.start
     }
 
+    /// Which tensor of its layer it is: `weight`, `bias`, …
+    pub fn tensor(&self) -> &str {
+        self.name.rsplit('.').next().unwrap_or(&self.name)
+    }
+
     /// Inputs that meet in one output: the product of all sizes but the first.
     pub fn fan_in(&self) -> u64 {
         self.dims.iter().skip(1).map(|size| u64::from(*size)).product()

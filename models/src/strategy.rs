@@ -1,7 +1,6 @@
 //! Strategies: each is a choice of layouts that yields the graph of one step.
 //!
 //! A new strategy is one file here and one line; simulator and executor see only the program.
-//! only the program.
 
 mod buckets;
 mod data_parallel;
@@ -105,6 +104,7 @@ strategies! {
     local_sgd: LocalSgd = "local-sgd", "local-sgd";
     hybrid: Hybrid = "hybrid", "hybrid:a, hybrid:b, hybrid:c, hybrid:g=2";
     model_parallel: ModelParallel = "model-parallel", "model-parallel";
+    megatron: Megatron = "megatron", "megatron";
     device_table: FirstDeviceTable = "first-device-table", "first-device-table";
 }
 

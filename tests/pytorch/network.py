@@ -72,6 +72,8 @@ def operation(layer: dict) -> Callable[..., torch.Tensor]:
         case "scale":
             column = (slice(None), None, None)
             return lambda xs, ps, *_: xs[0] * ps[0][column] + (ps[1][column] if len(ps) > 1 else 0)
+        case "bias":
+            return lambda xs, ps, *_: xs[0] + ps[0][:, None, None]
         case "relu":
             return lambda xs, *_: functional.relu(xs[0])
         case "silu":

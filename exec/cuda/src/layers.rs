@@ -88,6 +88,7 @@ macro_rules! layers {
 // A file beside this one each; a later one only needs its line. `cargo fmt` does not see them: `bash tests/run format` does.
 layers! {
     batch_norm
+    bias
     concat
     convolution
     curve

@@ -97,6 +97,7 @@ macro_rules! layers {
 layers! {
     activation
     batch_norm
+    bias
     convolution
     dense
     dropout

@@ -4,13 +4,14 @@ mod elementwise;
 
 use super::{Tensor, Work};
 use crate::layout::transition;
-use crate::{Axis, AxisLayout, Dimension, Pass};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Pass};
 
 /// A tensor and how it lies on the axis in question.
 pub(super) type Placed = (Tensor, AxisLayout);
 
 const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
+const COLUMNS: AxisLayout = AxisLayout::Split(Dimension::Input);
 const ELEMENTS: AxisLayout = AxisLayout::Split(Dimension::Element);
 
 /// A node, the axis on which it is looked at, and whether it is a layer that works channel by channel.
@@ -27,9 +28,16 @@ impl Rule<'_> {
         let all = |items: &[Placed], layout| items.iter().all(|(_, other)| *other == layout);
         if let Some((collective, axes)) = self.work.change() {
             let (Some((_, from)), Some((_, to))) = (inputs.first(), outputs.first()) else { return false };
+            if collective.is_some() && axes == AxisSet::default() {
+                return false;
+            }
             let led = || transition(*from, *to).as_ref().map(Option::as_ref) == Some(collective);
-            let changes = if axes.contains(self.axis) { led() } else { from == to };
-            return changes && all(inputs, *from) && all(outputs, *to);
+            // On other axes each tensor of a bucket goes on as it lies.
+            return if axes.contains(self.axis) {
+                led() && all(inputs, *from) && all(outputs, *to)
+            } else {
+                are_alike(inputs, outputs)
+            };
         }
         // Where ranks hold the same, they do the same.
         if all(inputs, AxisLayout::Replicated) && all(outputs, AxisLayout::Replicated) {
@@ -39,7 +47,11 @@ impl Rule<'_> {
             Work::Load => inputs.is_empty() && (all(outputs, SAMPLES) || all(outputs, AxisLayout::First)),
             Work::Layer(_, pass) => layer(*pass, self.by_channel, inputs, outputs),
             // Elements do not depend on each other.
-            Work::Update { .. } => [FEATURES, ELEMENTS].iter().any(|part| all(inputs, *part) && all(outputs, *part)),
+            Work::Update { .. } => {
+                let whole_or_part =
+                    |(_, layout): &Placed| matches!(*layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
+                inputs.iter().all(whole_or_part) && are_alike(inputs, outputs)
+            }
             Work::Elementwise { of, .. } => elementwise::allows(&of.formula, inputs, outputs),
             Work::Relayout { .. } | Work::Collective { .. } => false,
         }
@@ -59,6 +71,14 @@ impl Rule<'_> {
     }
 }
 
+/// Whether inputs and outputs lie in the same ways.
+fn are_alike(inputs: &[Placed], outputs: &[Placed]) -> bool {
+    let within = |some: &[Placed], others: &[Placed]| {
+        some.iter().all(|(_, layout)| others.iter().any(|(_, other)| other == layout))
+    };
+    within(inputs, outputs) && within(outputs, inputs)
+}
+
 /// The rules of a layer's pass, which is linear in its weights, its input (forward) and its gradient (backward).
 fn layer(pass: Pass, by_channel: bool, inputs: &[Placed], outputs: &[Placed]) -> bool {
     let all = |items: &[Placed], placement| items.iter().all(|(_, other)| *other == placement);
@@ -72,28 +92,40 @@ fn layer(pass: Pass, by_channel: bool, inputs: &[Placed], outputs: &[Placed]) ->
     let first = weights.is_empty() && all(&data, AxisLayout::First) && all(outputs, AxisLayout::First);
     // Channel by channel, split features stay split.
     let channels = by_channel && all(&data, FEATURES) && all(&weights, FEATURES) && all(outputs, FEATURES);
-    let rows = !by_channel && !weights.is_empty() && all(&weights, FEATURES);
+    let product = |split| !by_channel && !weights.is_empty() && all(&weights, split);
+    let (rows, columns) = (product(FEATURES), product(COLUMNS));
     match pass {
-        // y = W·x: split rows of W give split features of y.
+        // y = W·x: split rows of W give split features of y; split columns and their features of x give one part of y each.
         Pass::Forward => {
-            samples || first || channels || (rows && all(&data, AxisLayout::Replicated) && all(outputs, FEATURES))
+            let split = rows && all(&data, AxisLayout::Replicated) && all(outputs, FEATURES);
+            let parts = columns && all(&data, FEATURES) && all(outputs, AxisLayout::Partial);
+            samples || first || channels || split || parts
         }
         // dx = Wᵀ·dy: split rows of W and their features of dy give one part of dx each; a part of dy, where W and x are the
-        // same, gives a part of dx.
+        // same, gives a part of dx; split columns of W give split features of dx.
         Pass::BackwardData => {
             let parts = rows && all(&gradients, FEATURES);
             let passed_on = all(&weights, AxisLayout::Replicated) && all(&gradients, AxisLayout::Partial);
             let partial = all(&activations, AxisLayout::Replicated) && all(outputs, AxisLayout::Partial);
-            samples || first || channels || ((parts || passed_on) && partial)
+            let whole = all(&gradients, AxisLayout::Replicated) && all(&activations, FEATURES);
+            samples
+                || first
+                || channels
+                || ((parts || passed_on) && partial)
+                || (columns && whole && all(outputs, FEATURES))
         }
         // dW = Σ over samples of dy·xᵀ: split samples give partial sums, which at weights of their own are whole; split features
-        // of dy give split rows.
+        // of dy give split rows, those of x split columns.
         Pass::BackwardWeight => {
             let own = !weights.is_empty() && all(&weights, AxisLayout::Own);
             let partial = all(&weights, AxisLayout::Replicated) && all(outputs, AxisLayout::Partial);
             let activation = if by_channel { FEATURES } else { AxisLayout::Replicated };
             (all(&data, SAMPLES) && (partial || own && all(outputs, AxisLayout::Own)))
                 || (all(&gradients, FEATURES) && all(&activations, activation) && all(outputs, FEATURES))
+                || (!by_channel
+                    && all(&gradients, AxisLayout::Replicated)
+                    && all(&activations, FEATURES)
+                    && all(outputs, COLUMNS))
         }
     }
 }

@@ -75,7 +75,8 @@ impl Graph {
                     (_, Work::Layer(id, _)) => Some(*id),
                     _ => None,
                 };
-                let (kind, layout, change) = (tensor.kind(), edge.weight().layout, self.change_at(node));
+                let (kind, layout, change) =
+                    (tensor.kind(), edge.weight().layout, self.change_at(node, edge.weight().layout));
                 let same = |row: &LayoutRow| (row.tensor, row.layout, &row.change) == (kind, layout, &change);
                 let at = rows.iter().position(same).unwrap_or_else(|| {
                     rows.push(LayoutRow { tensor: kind, layout, change, layers: Vec::new(), changes: 0 });
@@ -95,10 +96,13 @@ impl Graph {
         rows
     }
 
-    /// What a node changes the layouts of its inputs to, if it does.
-    fn change_at(&self, node: NodeIndex) -> Option<LayoutChange> {
-        let (collective, axes) = self.dag[node].work.change()?;
-        let to = self.dag.edges(node).next()?.weight().layout;
+    /// What a node changes this layout of an input to, if it does.
+    fn change_at(&self, node: NodeIndex, layout: Layout) -> Option<LayoutChange> {
+        let (collective, axes) = self.dag[node].work.change().filter(|(_, axes)| *axes != AxisSet::default())?;
+        // Tensors of a bucket may lie in several ways on the other axes, on which each stays as it is.
+        let follows =
+            |to: &Layout| self.mesh.axes().iter().all(|axis| axes.contains(axis) || to.on(axis) == layout.on(axis));
+        let to = self.dag.edges(node).map(|edge| edge.weight().layout).find(follows)?;
         Some(LayoutChange { by: collective.map(|collective| collective.name()), axes, to })
     }
 }

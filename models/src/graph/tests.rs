@@ -9,7 +9,8 @@ use crate::{AxisLayout, Coefficient, Dimension, Formula, Operand};
 
 const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
-const LAYOUTS: [AxisLayout; 4] = [AxisLayout::Replicated, SAMPLES, FEATURES, AxisLayout::Partial];
+const COLUMNS: AxisLayout = AxisLayout::Split(Dimension::Input);
+const LAYOUTS: [AxisLayout; 5] = [AxisLayout::Replicated, SAMPLES, FEATURES, COLUMNS, AxisLayout::Partial];
 
 /// A graph without nodes on four ranks.
 fn graph() -> Graph {
@@ -192,7 +193,7 @@ proptest! {
         let mut rules = 0;
         for pass in [Pass::Forward, Pass::BackwardData, Pass::BackwardWeight] {
             let whole = computed(pass, by_channel, &weight, &x, &d_y).expect("whole matrices fit");
-            for [of_weight, of_data, of_output] in (0..64).map(|index| [1, 4, 16].map(|by| LAYOUTS[index / by % 4])) {
+            for [of_weight, of_data, of_output] in (0..125).map(|index| [1, 5, 25].map(|by| LAYOUTS[index / by % 5])) {
                 for of_x in LAYOUTS {
                     // A pass of the data reads weights, one of the weights reads both.
                     let (inputs, output, is_weight) = match pass {

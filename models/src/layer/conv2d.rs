@@ -131,6 +131,10 @@ impl LayerRule for Conv2d {
         Some(Layer::Conv2d(Conv2d { bias: true, ..self.clone() }))
     }
 
+    fn without_bias(&self) -> Option<(Layer, bool)> {
+        Some((Layer::Conv2d(Conv2d { bias: false, ..self.clone() }), self.bias))
+    }
+
     fn work(&self, pass: Pass, of: &Sizes) -> Work {
         product_work(pass, of)
     }

@@ -60,6 +60,10 @@ impl LayerRule for Dense {
         Some(Layer::Dense(Dense { bias: true, ..*self }))
     }
 
+    fn without_bias(&self) -> Option<(Layer, bool)> {
+        Some((Layer::Dense(Dense { bias: false, ..*self }), self.bias))
+    }
+
     /// A convolution's, with a filter as large as its input.
     fn work(&self, pass: Pass, of: &Sizes) -> Work {
         product_work(pass, of)

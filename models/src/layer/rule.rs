@@ -65,6 +65,11 @@ pub trait LayerRule: OfKind {
         None
     }
 
+    /// The same layer without a bias, and whether it has one; nothing where it has no rows.
+    fn without_bias(&self) -> Option<(Layer, bool)> {
+        None
+    }
+
     /// What its kernel keeps for the backward pass: a name, and bytes for each sample.
     fn keeps(&self, _input: Shape, _output: Shape) -> Option<(&'static str, u64)> {
         None

@@ -108,7 +108,7 @@ fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
         let gathers = model.iter().filter(|(id, _)| sharding.layers[id.index()].gather.is_some_and(wanted));
         let gathers = gathers.filter(|(id, _)| !returned || model.needs_input_gradient(*id));
         let elements = |id| match sharding.layers[LayerId::index(id)].gather {
-            Some(Gather::Samples) => samples * block(model, id),
+            Some(Gather::Samples | Gather::Sums | Gather::Returns) => samples * block(model, id),
             _ => samples * block(model, id) * u64::from(sharding.ranks),
         };
         gathers.map(|(id, _)| elements(id)).max().unwrap_or(0)
@@ -202,6 +202,10 @@ impl Rank<'_> {
                 (Some(Gather::Features | Gather::Scores), Pass::Forward) => self.gather_features(layer, pass),
                 (Some(Gather::Features), _) => self.return_features(layer, pass),
                 (Some(Gather::Scores), _) => self.take_own_scores(layer, pass),
+                (Some(Gather::Sums), Pass::Forward) => self.add_up_outputs(layer, pass),
+                (Some(Gather::Sums), _) => self.take_whole_gradient(layer, pass),
+                (Some(Gather::Returns), Pass::Forward) => self.share(layer, pass),
+                (Some(Gather::Returns), _) => self.add_up_gradients(layer, pass),
                 (Some(Gather::Node) | None, _) => unreachable!("tables of nodes are lowered apart"),
             },
             Work::Elementwise { .. } => unreachable!("learners have whole models"),

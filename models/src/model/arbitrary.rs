@@ -119,7 +119,10 @@ impl Sketch {
         match self.manners.between(0, 9) {
             0 => Layer::Sigmoid,
             1 => Layer::Tanh,
-            2 => Layer::Scale(Scale { bias: self.manners.coin() }),
+            2 => match self.manners.between(0, 3) {
+                0 => Layer::Bias,
+                draw => Layer::Scale(Scale { bias: draw % 2 == 1 }),
+            },
             3 => {
                 let (size, beta) = (2 * self.manners.between(0, 2) + 1, if self.manners.coin() { 0.75 } else { 0.5 });
                 Layer::LocalResponseNorm(LocalResponseNorm { size, alpha: 0.25, beta, k: 1.0 })

@@ -1,8 +1,9 @@
 //! The part of a model that one rank holds when layers are split by features: the same layers with fewer rows, and gathers.
 //!
 //! A layer with weights keeps ⌈rows / ranks⌉ of them, so every rank has the same model; the last ranks' rows beyond the end
-//! are zeros that stay zeros, and the slowest rank has as many rows anyway. A gather stands before each layer that needs
-//! what all ranks have; it is filled by an exchange and computes nothing.
+//! are zeros that stay zeros, and the slowest rank has as many rows anyway. A gather precedes each layer that needs
+//! what all ranks have; it is filled by an exchange and computes nothing. Or a layer keeps the columns for the features that
+//! the layer before left on its rank: then a gather behind it adds up what ranks have, and a layer for the bias follows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,10 +13,11 @@ use lockstep_topology::InputError;
 use super::build::Draft;
 use super::{LayerId, Model, Node};
 use crate::layer::FeatureRule;
-use crate::{Axis, AxisLayout, AxisSet, Dimension, Layer, Layout};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Layer, Layout, Parameter};
 
 const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
+const COLUMNS: AxisLayout = AxisLayout::Split(Dimension::Input);
 
 /// What a gather brings together, and what becomes of the gradient that comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +29,10 @@ pub enum Gather {
     /// Features of all ranks, for layers that every rank runs in full: the gradient is whole everywhere, so each rank takes
     /// its own features of it and nothing is sent.
     Scores,
+    /// Partial outputs of a layer whose columns are split, added up on every rank. The gradient is whole everywhere.
+    Sums,
+    /// What every rank has already, for layers whose rows are split: their partial gradients are added up on every rank.
+    Returns,
     /// Scores of a node's ranks on its first one, which alone takes the loss; each rank gets its samples' gradients back.
     Node,
 }
@@ -93,6 +99,16 @@ impl Sharding {
         self.layers.iter().any(|layer| layer.gather == Some(Gather::Node))
     }
 
+    /// How a layer's weights lie along the axis: by rows, by columns, or whole on every rank.
+    pub fn weights(&self, id: LayerId) -> AxisLayout {
+        let layer = &self.layers[id.index()];
+        match (layer.output.on(self.axis), layer.gather) {
+            (FEATURES, _) => FEATURES,
+            (AxisLayout::Partial, None) => COLUMNS,
+            _ => AxisLayout::Replicated,
+        }
+    }
+
     /// Whether ranks hold parts of the weights.
     pub fn splits_weights(&self) -> bool {
         self.layers.iter().any(|layer| layer.output.on(self.axis) == FEATURES)
@@ -119,12 +135,23 @@ impl Sharding {
     /// Which elements of the whole model's parameters `part` holds, each range with where it begins in `model`, the part's.
     pub fn parameters(&self, model: &Model, part: u32) -> Vec<(Range<u64>, u64)> {
         let mut pieces = Vec::new();
-        for (node, layer) in model.layers().iter().zip(&self.layers) {
-            let part = if layer.output.on(self.axis) == FEATURES { part } else { 0 };
-            for (own, all) in node.parameters.iter().zip(&self.whole.node(layer.origin).parameters) {
+        for ((id, node), layer) in model.iter().zip(&self.layers) {
+            let weights = self.weights(id);
+            for own in &node.parameters {
+                let same = |all: &&Parameter| all.tensor() == own.tensor();
+                let all = self.whole.node(layer.origin).parameters.iter().find(same).expect("a part of a tensor");
+                if weights == COLUMNS {
+                    let [row, all_row] = [own, all].map(Parameter::fan_in);
+                    let of_row = |index: u64| {
+                        let start = all.range.start + index * all_row + u64::from(part) * row;
+                        (start..start + row, own.range.start + index * row)
+                    };
+                    pieces.extend((0..u64::from(all.dims[0])).map(of_row));
+                    continue;
+                }
+                let part = if weights == FEATURES { part } else { 0 };
                 let rows = rows_of(u64::from(all.dims[0]), u64::from(own.dims[0]), part);
-                let row = all.elements() / u64::from(all.dims[0]);
-                let range = all.range.start + rows.start * row..all.range.start + rows.end * row;
+                let range = all.range.start + rows.start * all.fan_in()..all.range.start + rows.end * all.fan_in();
                 if !range.is_empty() {
                     pieces.push((range, own.range.start));
                 }
@@ -148,7 +175,7 @@ fn rows_of(all: u64, each: u64, part: u32) -> Range<u64> {
 
 /// The model of one of the `ranks` ranks along `axis` where `whole` is split behind the layers for which `front` holds: those
 /// stay as they are. Where the input itself is not in front, each of the ranks has all samples. On `outside`, other axes of the
-/// mesh, samples are split.
+/// mesh, samples are split. With `pairs`, a layer whose inputs are split keeps columns, if the ranks divide its inputs' channels.
 ///
 /// # Errors
 /// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation (its statistics would be
@@ -158,43 +185,63 @@ pub(crate) fn shard(
     (axis, ranks): (Axis, u32),
     outside: AxisSet,
     front: &dyn Fn(LayerId) -> bool,
+    pairs: bool,
 ) -> Result<(Model, Vec<ShardLayer>), InputError> {
     let placed = |origin, output, gradient, gather| {
         let [output, gradient] = [output, gradient].map(|layout| Layout::new(outside, SAMPLES).with(axis, layout));
         ShardLayer { origin, output, gradient, gather }
     };
-    let outputs = outputs(whole, ranks, front)?;
-    let gradients = gradients(whole, &outputs)?;
+    let (outputs, columns) = outputs(whole, ranks, front, pairs)?;
+    let cut = Cut { whole, outputs: &outputs, columns: &columns, pairs };
+    let gradients = gradients(&cut)?;
     let mut drafts: Vec<Draft> = Vec::new();
     let mut layers: Vec<ShardLayer> = Vec::new();
-    // By layer of the whole model: where its output and where its gathers stand among the drafts.
+    let mut push = |draft: Draft, layer: ShardLayer| {
+        drafts.push(draft);
+        layers.push(layer);
+        drafts.len() - 1
+    };
+    // By layer of the whole model: where its output and where its gathers lie among the drafts.
     let mut place: Vec<usize> = Vec::new();
     let mut gathered: Vec<(LayerId, Gather, usize)> = Vec::new();
     for (id, node) in whole.iter() {
         let mut inputs = Vec::new();
         for input in &node.inputs {
-            let Some(gather) = gather(whole, &outputs, &gradients, *input, id) else {
+            let Some(gather) = cut.gather(&gradients, *input, id) else {
                 inputs.push(place[input.index()]);
                 continue;
             };
             let known = gathered.iter().find(|(of, kind, _)| (*of, *kind) == (*input, gather)).map(|(.., at)| *at);
             inputs.push(known.unwrap_or_else(|| {
                 let from = whole.node(*input);
-                let what = if gather == Gather::Scores { "scores" } else { "gathered" };
-                let (name, layer) = (format!("{} {what}", from.name), Layer::gather(from.output));
-                drafts.push(draft(name, layer, vec![place[input.index()]], 1.0));
+                let (name, layer) = (format!("{} {}", from.name, gather.what()), Layer::gather(from.output));
                 let gradient = if gather == Gather::Scores { AxisLayout::Replicated } else { AxisLayout::Partial };
-                layers.push(placed(*input, AxisLayout::Replicated, gradient, Some(gather)));
-                gathered.push((*input, gather, drafts.len() - 1));
-                drafts.len() - 1
+                let gatherer = draft(name, layer, vec![place[input.index()]], 1.0);
+                let at = push(gatherer, placed(*input, AxisLayout::Replicated, gradient, Some(gather)));
+                gathered.push((*input, gather, at));
+                at
             }));
         }
-        place.push(drafts.len());
         let output = outputs[id.index()];
+        if columns[id.index()] {
+            const WHOLE: AxisLayout = AxisLayout::Replicated;
+            let (part, bias) = node.layer.rule().without_bias().expect("a layer whose columns are split");
+            let part = draft(node.name.clone(), part, inputs, node.loss_weight);
+            let at = push(part, placed(id, AxisLayout::Partial, WHOLE, None));
+            let sums =
+                draft(format!("{} {}", node.name, Gather::Sums.what()), Layer::gather(node.output), vec![at], 1.0);
+            let at = push(sums, placed(id, WHOLE, WHOLE, Some(Gather::Sums)));
+            place.push(at);
+            if bias {
+                let summand = draft(format!("{} bias", node.name), Layer::Bias, vec![at], 1.0);
+                place[id.index()] = push(summand, placed(id, WHOLE, WHOLE, None));
+            }
+            continue;
+        }
         let share = node.layer.rule().share(ranks).filter(|_| output == FEATURES);
         let part = share.unwrap_or_else(|| node.layer.clone());
-        drafts.push(draft(node.name.clone(), part, inputs, node.loss_weight));
-        layers.push(placed(id, output, gradients[id.index()], None));
+        let part = draft(node.name.clone(), part, inputs, node.loss_weight);
+        place.push(push(part, placed(id, output, gradients[id.index()], None)));
     }
     let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
     Ok((model, layers))
@@ -204,16 +251,28 @@ pub(super) fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight:
     Draft { name, layer, inputs, inits: Default::default(), loss_weight, place: "a rank's part of the model".into() }
 }
 
-/// How each layer's output lies.
-fn outputs(whole: &Model, ranks: u32, front: &dyn Fn(LayerId) -> bool) -> Result<Vec<AxisLayout>, InputError> {
-    let mut layouts: Vec<AxisLayout> = Vec::new();
+/// How each layer's output lies for those that take it, and whether it keeps columns.
+fn outputs(
+    whole: &Model,
+    ranks: u32,
+    front: &dyn Fn(LayerId) -> bool,
+    pairs: bool,
+) -> Result<(Vec<AxisLayout>, Vec<bool>), InputError> {
+    let (mut layouts, mut columns, mut padded): (Vec<AxisLayout>, Vec<bool>, Vec<bool>) = Default::default();
     for (id, node) in whole.iter() {
         let split_inputs = node.inputs.iter().all(|input| layouts[input.index()] == FEATURES);
         let before_vector = whole.consumers(id).iter().all(|id| whole.node(*id).layer.rule().kind().flattens);
+        let rows = node.layer.rule().share(ranks).is_some();
+        let padding = |input: &LayerId| padded[input.index()];
+        // A padded feature would have to leave its column as it is.
+        let by_columns = pairs && split_inputs && rows && !front(id) && !node.inputs.iter().any(padding);
+        padded.push(if rows { !node.output.channels.is_multiple_of(ranks) } else { node.inputs.iter().any(padding) });
+        columns.push(by_columns);
         layouts.push(if front(id) {
             SAMPLES
         } else {
             match node.layer.rule().features(split_inputs, before_vector).map_err(|why| refusal(node, why))? {
+                FeatureRule::Rows if by_columns => AxisLayout::Replicated,
                 FeatureRule::Rows if node.output.channels < ranks => return Err(too_few_rows(node, ranks)),
                 FeatureRule::Rows => FEATURES,
                 FeatureRule::Follows if split_inputs => FEATURES,
@@ -221,7 +280,7 @@ fn outputs(whole: &Model, ranks: u32, front: &dyn Fn(LayerId) -> bool) -> Result
             }
         });
     }
-    Ok(layouts)
+    Ok((layouts, columns))
 }
 
 fn too_few_rows(node: &Node, ranks: u32) -> InputError {
@@ -239,17 +298,30 @@ fn refusal(node: &Node, why: &str) -> InputError {
     InputError::flag("strategy", "model-parallel layers", message)
 }
 
+/// A model whose layers are split, before the gathers are there.
+struct Cut<'a> {
+    whole: &'a Model,
+    /// By layer: how its output lies for those that take it.
+    outputs: &'a [AxisLayout],
+    /// By layer: whether it keeps columns.
+    columns: &'a [bool],
+    /// Whether partial gradients are added up where they arise.
+    pairs: bool,
+}
+
 /// How the gradient of each layer's output lies: where a rank computes it with its own rows only, as a partial sum. It stays
 /// one through layers without weights, whose backward passes are linear in it.
-fn gradients(whole: &Model, outputs: &[AxisLayout]) -> Result<Vec<AxisLayout>, InputError> {
-    let mut layouts = outputs.to_vec();
-    for (id, node) in whole.iter().rev() {
-        if outputs[id.index()] != AxisLayout::Replicated || node.layer.is_loss() {
+fn gradients(cut: &Cut<'_>) -> Result<Vec<AxisLayout>, InputError> {
+    let mut layouts = cut.outputs.to_vec();
+    for (id, node) in cut.whole.iter().rev() {
+        if cut.outputs[id.index()] != AxisLayout::Replicated || node.layer.is_loss() {
             continue;
         }
-        let partial = |consumer: &LayerId| given_by(whole, outputs, &layouts, *consumer) == AxisLayout::Partial;
-        let count = whole.consumers(id).iter().filter(|consumer| partial(consumer)).count();
-        if count > 0 && count < whole.consumers(id).len() {
+        let consumers = cut.whole.consumers(id);
+        let partial =
+            |consumer: &LayerId| !cut.returns(id, *consumer) && cut.gives(&layouts, *consumer) == AxisLayout::Partial;
+        let count = consumers.iter().filter(|consumer| partial(consumer)).count();
+        if count > 0 && count < consumers.len() {
             return Err(refusal(node, "feeds layers that are split and a loss that is not"));
         }
         layouts[id.index()] = if count > 0 { AxisLayout::Partial } else { AxisLayout::Replicated };
@@ -257,32 +329,49 @@ fn gradients(whole: &Model, outputs: &[AxisLayout]) -> Result<Vec<AxisLayout>, I
     Ok(layouts)
 }
 
-/// What `consumer` gives as gradient of an input of which all ranks have everything.
-fn given_by(whole: &Model, outputs: &[AxisLayout], gradients: &[AxisLayout], consumer: LayerId) -> AxisLayout {
-    let split = outputs[consumer.index()] == FEATURES;
-    match whole.node(consumer).layer.is_loss() {
-        true => AxisLayout::Replicated,
-        false if split => AxisLayout::Partial,
-        false => gradients[consumer.index()],
+impl Cut<'_> {
+    /// What `consumer` gives as gradient of an input of which all ranks have everything.
+    fn gives(&self, gradients: &[AxisLayout], consumer: LayerId) -> AxisLayout {
+        let split = self.outputs[consumer.index()] == FEATURES;
+        match self.whole.node(consumer).layer.is_loss() {
+            true => AxisLayout::Replicated,
+            false if split => AxisLayout::Partial,
+            false => gradients[consumer.index()],
+        }
+    }
+
+    /// Whether the gradient that `consumer` gives of `input` is added up before it goes on.
+    fn returns(&self, input: LayerId, consumer: LayerId) -> bool {
+        let rows = self.whole.node(consumer).is_product() && self.outputs[consumer.index()] == FEATURES;
+        let learns = self.whole.needs_input_gradient(consumer);
+        self.pairs && rows && learns && self.outputs[input.index()] == AxisLayout::Replicated
+    }
+
+    /// The gather that must precede `consumer` where it takes `input`.
+    fn gather(&self, gradients: &[AxisLayout], input: LayerId, consumer: LayerId) -> Option<Gather> {
+        let weighs = self.whole.node(consumer).is_product();
+        match (self.outputs[input.index()], self.outputs[consumer.index()]) {
+            _ if self.returns(input, consumer) => Some(Gather::Returns),
+            (FEATURES, _) if self.columns[consumer.index()] => None,
+            (SAMPLES, AxisLayout::Replicated | FEATURES) => Some(Gather::Samples),
+            (FEATURES, FEATURES) if weighs => Some(Gather::Features),
+            (FEATURES, AxisLayout::Replicated) => {
+                let partial = self.gives(gradients, consumer) == AxisLayout::Partial;
+                Some(if partial { Gather::Features } else { Gather::Scores })
+            }
+            _ => None,
+        }
     }
 }
 
-/// The gather that must stand between `input` and its consumer.
-fn gather(
-    whole: &Model,
-    outputs: &[AxisLayout],
-    gradients: &[AxisLayout],
-    input: LayerId,
-    consumer: LayerId,
-) -> Option<Gather> {
-    let weighs = whole.node(consumer).is_product();
-    match (outputs[input.index()], outputs[consumer.index()]) {
-        (SAMPLES, AxisLayout::Replicated | FEATURES) => Some(Gather::Samples),
-        (FEATURES, FEATURES) if weighs => Some(Gather::Features),
-        (FEATURES, AxisLayout::Replicated) => {
-            let partial = given_by(whole, outputs, gradients, consumer) == AxisLayout::Partial;
-            Some(if partial { Gather::Features } else { Gather::Scores })
+impl Gather {
+    /// What its layer is called behind the name of the one that it gathers.
+    fn what(self) -> &'static str {
+        match self {
+            Gather::Scores => "scores",
+            Gather::Sums => "summed",
+            Gather::Returns => "shared",
+            Gather::Samples | Gather::Features | Gather::Node => "gathered",
         }
-        _ => None,
     }
 }

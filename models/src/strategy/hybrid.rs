@@ -104,6 +104,7 @@ impl Plan for Hybrid {
             front: front(&job.model)?,
             passes: self.scheme.passes(job.workers, job.batch_per_rank)?,
             variable_batch: self.variable_batch,
+            pairs: false,
         };
         layers.graph(job)
     }

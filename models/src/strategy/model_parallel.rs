@@ -5,10 +5,9 @@ use std::fmt;
 
 use lockstep_topology::InputError;
 
-use super::hybrid::everything;
 use super::split::SplitLayers;
 use super::{Plan, Shard, no_settings};
-use crate::{Axis, AxisSet, Graph, Job, Mesh};
+use crate::{Axis, AxisSet, Graph, Job};
 
 /// Ranks along `tensor` have all samples of their group and exchange activations and their gradients.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,15 +19,7 @@ impl Plan for ModelParallel {
     }
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
-        let layers = SplitLayers {
-            mesh: job.mesh.clone().map_or_else(|| Mesh::new(&[(Axis::Tensor, job.workers)]), Ok)?,
-            axis: Axis::Tensor,
-            front: vec![false; job.model.layers().len()],
-            // Without a mesh each rank brings a batch of its own, and all take all of them.
-            passes: vec![everything(if job.mesh.is_some() { 1 } else { job.workers }, job.batch_per_rank)],
-            variable_batch: false,
-        };
-        layers.graph(job)
+        SplitLayers::all(job, false)?.graph(job)
     }
 
     fn axes(&self) -> AxisSet {

@@ -9,12 +9,11 @@ use petgraph::graph::NodeIndex;
 use lockstep_topology::{Collective, ErrorPlace, InputError};
 
 use super::buckets::{Cut, cuts_of};
+use super::hybrid::everything;
 use super::{Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::model::{NODE_FIRST, shard};
-use crate::{
-    Axis, AxisLayout, AxisSet, Dimension, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Piece, Sharding,
-};
+use crate::{Axis, AxisLayout, AxisSet, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Piece, Sharding};
 
 /// Which layers ranks share, along which axis, and which samples they take through them.
 pub(super) struct SplitLayers {
@@ -28,15 +27,33 @@ pub(super) struct SplitLayers {
     pub(super) passes: Vec<Vec<Piece>>,
     /// Whether split layers are updated after each pass (Krizhevsky 2014 §4.2).
     pub(super) variable_batch: bool,
+    /// Whether a layer behind one that is split by rows is split by columns (Shoeybi et al. 2019 §3).
+    pub(super) pairs: bool,
 }
 
 impl SplitLayers {
+    /// Every layer with weights, along `tensor`.
+    ///
+    /// # Errors
+    /// More ranks than a mesh may have.
+    pub(super) fn all(job: &Job, pairs: bool) -> Result<SplitLayers, InputError> {
+        Ok(SplitLayers {
+            mesh: job.mesh.clone().map_or_else(|| Mesh::new(&[(Axis::Tensor, job.workers)]), Ok)?,
+            axis: Axis::Tensor,
+            front: vec![false; job.model.layers().len()],
+            // Without a mesh each rank brings a batch of its own, and all take all of them.
+            passes: vec![everything(if job.mesh.is_some() { 1 } else { job.workers }, job.batch_per_rank)],
+            variable_batch: false,
+            pairs,
+        })
+    }
+
     /// The graph of one step, and the model of each rank.
     ///
     /// # Errors
     /// A model that cannot be split, several micro-batches, dedicated servers, a library's allreduce.
     pub(super) fn graph(self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
-        let SplitLayers { mesh, axis, front, passes, variable_batch } = self;
+        let SplitLayers { mesh, axis, front, passes, variable_batch, pairs } = self;
         refuse(job)?;
         let ranks = mesh.size(axis);
         if ranks == 1 {
@@ -47,7 +64,8 @@ impl SplitLayers {
             ErrorPlace::Flag("ranks") if job.mesh.is_some() => error.at(ErrorPlace::Flag("mesh")),
             _ => error,
         };
-        let (model, layers) = shard(&job.model, (axis, ranks), outside, &|id| front[id.index()]).map_err(of_mesh)?;
+        let front = |id: LayerId| front[id.index()];
+        let (model, layers) = shard(&job.model, (axis, ranks), outside, &front, pairs).map_err(of_mesh)?;
         let whole = Arc::clone(&job.model);
         let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
         let graph = graph(job, &model, &sharding, mesh);
@@ -136,11 +154,7 @@ impl Builder<'_> {
         self.forward.push(input);
         for id in (1..self.model.layers().len() as u32).map(LayerId) {
             let work = match self.sharding.layers[id.index()].gather {
-                Some(gather) => {
-                    let node = gather == Gather::Node;
-                    let collective = if node { Collective::Gather { root: 0 } } else { Collective::AllGather };
-                    Work::Relayout { layer: id, pass: Pass::Forward, collective: Some(collective), axes: self.across() }
-                }
+                Some(gather) => self.relayout(id, Pass::Forward, gather),
                 None => Work::Layer(id, Pass::Forward),
             };
             let node = self.graph.node(work, self.scope(id));
@@ -153,6 +167,21 @@ impl Builder<'_> {
         }
     }
 
+    /// The change of layout of what a gather takes, forward, or of its gradient.
+    fn relayout(&self, layer: LayerId, pass: Pass, gather: Gather) -> Work {
+        let (forward, backward) = match gather {
+            Gather::Samples | Gather::Features => (Some(Collective::AllGather), Some(Collective::ReduceScatter)),
+            Gather::Scores => (Some(Collective::AllGather), None),
+            Gather::Node => (Some(Collective::Gather { root: 0 }), Some(Collective::Scatter { root: 0 })),
+            Gather::Sums => (Some(Collective::AllReduce), None),
+            Gather::Returns => (None, Some(Collective::AllReduce)),
+        };
+        let collective = if pass == Pass::Forward { forward } else { backward };
+        // Scores are cut where nothing is sent; what is whole stays so.
+        let stays = collective.is_none() && gather != Gather::Scores;
+        Work::Relayout { layer, pass, collective, axes: if stays { AxisSet::default() } else { self.across() } }
+    }
+
     fn backward_passes(&mut self, id: LayerId) {
         let (model, layer) = (self.model, &self.sharding.layers[id.index()]);
         let mut works = Vec::new();
@@ -160,14 +189,8 @@ impl Builder<'_> {
             works.push(Work::Layer(id, Pass::BackwardWeight));
         }
         if model.needs_input_gradient(id) {
-            let collective = match layer.gather {
-                Some(Gather::Samples | Gather::Features) => Some(Collective::ReduceScatter),
-                Some(Gather::Node) => Some(Collective::Scatter { root: 0 }),
-                _ => None,
-            };
             let pass = Pass::BackwardData;
-            let returns = Work::Relayout { layer: id, pass, collective, axes: self.across() };
-            works.push(if layer.gather.is_some() { returns } else { Work::Layer(id, pass) });
+            works.push(layer.gather.map_or(Work::Layer(id, pass), |gather| self.relayout(id, pass, gather)));
         }
         for work in works {
             let is_weight = matches!(work, Work::Layer(_, Pass::BackwardWeight));
@@ -193,34 +216,38 @@ impl Builder<'_> {
         let (split, whole): (Vec<LayerId>, Vec<LayerId>) =
             model.iter().map(|(id, _)| id).partition(|id| sharding.in_passes(*id));
         let by_pass = sharding.variable_batch;
-        let rows = Layout::new(self.across(), AxisLayout::Split(Dimension::Feature));
         let all = self.graph.mesh.axes();
         // Where no other axis splits the samples, the gradient of a rank's own rows is whole.
         let others = all.without(sharding.axis);
         for cut in cuts_of(model, job.bucket, &split) {
-            self.update(&cut, if by_pass { Scope::Pass } else { Scope::Step }, others, rows);
+            self.update(&cut, if by_pass { Scope::Pass } else { Scope::Step }, others);
         }
         for cut in cuts_of(model, job.bucket, &whole) {
-            self.update(&cut, Scope::Step, all, Layout::REPLICATED);
+            self.update(&cut, Scope::Step, all);
         }
     }
 
-    /// The update of weights that lie as `weights` says, and before it the sum of their gradients along `axes`.
-    fn update(&mut self, cut: &Cut, scope: Scope, axes: AxisSet, weights: Layout) {
+    /// The update of a bucket, and before it the sum of its gradients along `axes`.
+    fn update(&mut self, cut: &Cut, scope: Scope, axes: AxisSet) {
         let reduced = axes != AxisSet::default();
         let reduce = reduced.then(|| {
             let work = Work::Collective { collective: Collective::AllReduce, axes, range: cut.range.clone() };
-            let reduce = self.graph.node(work, scope);
-            let partial = axes.iter().fold(weights, |layout, axis| layout.with(axis, AxisLayout::Partial));
-            cut.layers.iter().for_each(|id| self.gradient(*id, reduce, partial));
-            reduce
+            self.graph.node(work, scope)
         });
         let update = self.graph.node(Work::Update { range: cut.range.clone() }, scope);
-        match reduce {
-            Some(reduce) => self.graph.edge(reduce, update, Tensor::WeightGradient, weights),
-            None => cut.layers.iter().for_each(|id| self.gradient(*id, update, weights)),
+        let mut layouts: Vec<Layout> = Vec::new();
+        for id in &cut.layers {
+            let weights = Layout::new(self.across(), self.sharding.weights(*id));
+            let partial = axes.iter().fold(weights, |layout, axis| layout.with(axis, AxisLayout::Partial));
+            self.gradient(*id, reduce.unwrap_or(update), partial);
+            self.weights(*id, update, weights);
+            if !layouts.contains(&weights) {
+                layouts.push(weights);
+            }
         }
-        cut.layers.iter().for_each(|id| self.weights(*id, update, weights));
+        if let Some(reduce) = reduce {
+            layouts.iter().for_each(|layout| self.graph.edge(reduce, update, Tensor::WeightGradient, *layout));
+        }
     }
 
     fn gradient(&mut self, id: LayerId, to: NodeIndex, layout: Layout) {

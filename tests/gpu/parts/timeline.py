@@ -9,8 +9,8 @@ from machine import Failed, Machine
 
 # Layers whose time is that of the bytes they move.
 MOVES = {
-    "batch_norm", "scale", "relu", "sigmoid", "tanh", "gelu", "silu", "local_response_norm", "dropout", "max_pool", "average_pool", "global_pool", "add",
-    "concat",
+    "batch_norm", "scale", "bias", "relu", "sigmoid", "tanh", "gelu", "silu", "local_response_norm", "dropout", "max_pool", "average_pool",
+    "global_pool", "add", "concat",
 }
 # An update of SGD with momentum reads weight, velocity and gradient and writes the first two, four bytes each.
 UPDATE_BYTES = 20

@@ -5,7 +5,9 @@ use std::ops::Range;
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
 use lockstep_exec::init;
-use lockstep_models::{AxisLayout, Layer, LayerId, Model, Node, Piece, Program, Shape, Sharding};
+use lockstep_models::{
+    AxisLayout, Dimension, Gather, Layer, LayerId, Model, Node, Parameter, Piece, Program, Shape, Sharding,
+};
 use lockstep_topology::{Algorithm, Bracketing, Collective, ExpressionId, Group, InputError, Schedule, check};
 
 use super::{layer_of, own_id, range};
@@ -17,6 +19,8 @@ enum Work {
     Whole(Kernel),
     /// A kernel for each rank's features.
     Split(Vec<Kernel>),
+    /// A kernel for each rank's columns, and one for the bias.
+    Columns(Vec<Kernel>, Option<Kernel>),
     Loss(CrossEntropy),
 }
 
@@ -73,6 +77,11 @@ impl<'a> Part<'a> {
                 let own = program.model.node(own_id(sharding, id));
                 debug_assert!(own.layer.kind() == layer.kind() && own.input_shapes == node.input_shapes);
                 Work::Split((0..ranks).map(|_| kernel(&own.layer, &own.input_shapes)).collect())
+            }
+            _ if sharding.weights(own_id(sharding, id)) == AxisLayout::Split(Dimension::Input) => {
+                let own = program.model.node(own_id(sharding, id));
+                let bias = node.parameters.get(1).map(|_| kernel(&Layer::Bias, &[node.output]));
+                Work::Columns((0..ranks).map(|_| kernel(&own.layer, &own.input_shapes)).collect(), bias)
             }
             layer => Work::Whole(kernel(layer, &node.input_shapes)),
         };
@@ -164,6 +173,21 @@ impl<'a> Part<'a> {
                     rows.join(&of_rank, rank, &mut output);
                 }
             }
+            Work::Columns(kernels, bias) => {
+                let columns = Columns::of(node, self.program.model.node(own_id(self.sharding, id)));
+                let part = |(rank, kernel): (usize, &mut Kernel)| {
+                    let (input, own) = (columns.cut(inputs[0], rank), columns.weights(weights, rank));
+                    let mut of_rank = vec![0.0; output.len()];
+                    kernel.forward(Mode::Train, &[&input], &own, &mut [], &mut of_rank);
+                    of_rank
+                };
+                let parts: Vec<Vec<f32>> = kernels.iter_mut().enumerate().map(part).collect();
+                output = all_reduced(&parts);
+                if let Some(bias) = bias {
+                    let (sum, bias_of) = (output.clone(), range(&node.parameters[1]));
+                    bias.forward(Mode::Train, &[&sum], &weights[bias_of], &mut [], &mut output);
+                }
+            }
         }
         self.outputs[id.index()] = output;
     }
@@ -208,6 +232,29 @@ impl<'a> Part<'a> {
                     found[0].parts.extend(values.back(kernel, &rows.cut(&sum, rank), &mut of_rank));
                     rows.put_weights(&of_rank, rank, gradient);
                 }
+                if adds_up_at_once(self.program, self.sharding, id) && wanted {
+                    let parts = std::mem::take(&mut found[0].parts);
+                    found[0].whole = Some(all_reduced(&parts));
+                }
+            }
+            Work::Columns(kernels, bias) => {
+                let columns = Columns::of(node, self.program.model.node(own_id(self.sharding, id)));
+                let slope = slope.whole.expect("the gradient of a sum is whole");
+                if let Some(bias) = bias {
+                    let of_bias = Some((&mut gradient[range(&node.parameters[1])], false));
+                    bias.backward(&[output], output, &weights[range(&node.parameters[1])], &slope, &mut [], of_bias);
+                }
+                let mut d_input = vec![0.0; inputs[0].len()];
+                for (rank, kernel) in kernels.iter_mut().enumerate() {
+                    let (input, own) = (columns.cut(inputs[0], rank), columns.weights(weights, rank));
+                    let values = Values { inputs: &[&input], output, weights: &own, wanted };
+                    let mut of_rank = vec![0.0; own.len()];
+                    for of_input in values.back(kernel, &slope, &mut of_rank) {
+                        columns.join(&of_input, rank, &mut d_input);
+                    }
+                    columns.put_weights(&of_rank, rank, gradient);
+                }
+                found.push(Slope { whole: wanted.then_some(d_input), parts: Vec::new() });
             }
         }
         self.works[id.index()] = work;
@@ -343,6 +390,69 @@ impl<'a> Rows<'a> {
             all[to].copy_from_slice(&own[from..from + length]);
         }
     }
+}
+
+/// How the columns of a layer lie over ranks: the features of its input that each has.
+struct Columns<'a> {
+    weight: &'a Parameter,
+    /// Elements of a sample of a rank's input, and of the whole one.
+    width: usize,
+    all: usize,
+    /// Elements of a row of a rank's weight, and of the whole one.
+    row: usize,
+    all_row: usize,
+}
+
+impl<'a> Columns<'a> {
+    fn of(node: &'a Node, own: &Node) -> Columns<'a> {
+        let [width, all] = [own, node].map(|node| node.input_shapes[0].elements() as usize);
+        let [row, all_row] = [own, node].map(|node| node.parameters[0].fan_in() as usize);
+        Columns { weight: &node.parameters[0], width, all, row, all_row }
+    }
+
+    /// A rank's part of the input's elements.
+    fn cut(&self, whole: &[f32], rank: usize) -> Vec<f32> {
+        whole.chunks_exact(self.all).flat_map(|sample| sample[rank * self.width..][..self.width].to_vec()).collect()
+    }
+
+    /// The reverse of [`Columns::cut`].
+    fn join(&self, own: &[f32], rank: usize, whole: &mut [f32]) {
+        let samples = own.chunks_exact(self.width).zip(whole.chunks_exact_mut(self.all));
+        samples.for_each(|(own, sample)| sample[rank * self.width..][..self.width].copy_from_slice(own));
+    }
+
+    /// A rank's part of the layer's weight.
+    fn weights(&self, all: &[f32], rank: usize) -> Vec<f32> {
+        let rows = all[range(self.weight)].chunks_exact(self.all_row);
+        rows.flat_map(|row| row[rank * self.row..][..self.row].to_vec()).collect()
+    }
+
+    /// The reverse of [`Columns::weights`].
+    fn put_weights(&self, own: &[f32], rank: usize, all: &mut [f32]) {
+        let rows = all[range(self.weight)].chunks_exact_mut(self.all_row).zip(own.chunks_exact(self.row));
+        rows.for_each(|(row, own)| row[rank * self.row..][..self.row].copy_from_slice(own));
+    }
+}
+
+/// What all ranks get of the sum of what each has.
+fn all_reduced(parts: &[Vec<f32>]) -> Vec<f32> {
+    let (group, elements) = (Group::flat(parts.len() as u32), parts[0].len() as u64);
+    let schedule =
+        Schedule::new(&Collective::AllReduce, &Algorithm::direct(), &group, elements, 0).expect("direct serves");
+    let bracketing = check(&schedule).expect("direct is proven");
+    let mut sum = vec![0.0; parts[0].len()];
+    for (range, expression) in bracketing.ranges() {
+        for at in range.start as usize..range.end as usize {
+            sum[at] = bracketing.fold(expression, |rank| parts[rank as usize][at], |a, b| a + b);
+        }
+    }
+    sum
+}
+
+/// Whether the ranks' gradients of a layer's input are added up on all of them.
+fn adds_up_at_once(program: &Program, sharding: &Sharding, id: LayerId) -> bool {
+    let own = program.model.node(own_id(sharding, id));
+    own.inputs.iter().any(|input| sharding.layers[input.index()].gather == Some(Gather::Returns))
 }
 
 /// A layer's parameters among all.

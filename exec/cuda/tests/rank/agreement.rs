@@ -41,6 +41,7 @@ fn strategies_agree(devices: &Arc<dyn Devices>, bound: f64) {
         ("hybrid:b", 2, 4),
         ("hybrid:c", 2, 4),
         ("model-parallel", 2, 4),
+        ("megatron", 2, 4),
         ("first-device-table", 4, 4),
     ] {
         let program = lenet(strategy, ranks, batch);

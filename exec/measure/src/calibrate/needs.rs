@@ -111,9 +111,10 @@ mod tests {
     use crate::host::Cores;
 
     /// Strategies, and whether three ranks do what two do not: parts of other sizes, or losses of more samples.
-    const STRATEGIES: [(&str, bool); 9] = [
+    const STRATEGIES: [(&str, bool); 10] = [
         ("ssgd", false),
         ("model-parallel", true),
+        ("megatron", true),
         ("hybrid:a", true),
         ("hybrid:b", true),
         ("hybrid:c", true),

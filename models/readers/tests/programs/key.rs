@@ -13,7 +13,7 @@ fn what_is_written_is_read() {
     for name in zoo() {
         let name = name.split([' ', ',']).next().expect("a name");
         let model = Arc::new(load_model(name).expect("in the zoo"));
-        for strategy in ["ssgd", "model-parallel"] {
+        for strategy in ["ssgd", "model-parallel", "megatron"] {
             let strategy = strategy.parse().expect("a strategy");
             let Ok(program) = (Job { strategy, ..Job::new(model.clone(), 2, 4) }).program() else { continue };
             for chain in 0..program.chains.len() {

@@ -2,23 +2,26 @@
 
 use std::sync::Arc;
 
-use lockstep_models::graph::Work;
+use lockstep_models::graph::{Tensor, Work};
 
 use super::*;
 
 /// Every gather and return is needed: without it, or with another, layouts fit no rule.
 #[test]
 fn a_collective_that_is_missing_or_another_one_is_refused() {
-    for strategy in ["hybrid:a", "hybrid:b", "hybrid:c:variable-batch", "model-parallel", "first-device-table"] {
+    for strategy in
+        ["hybrid:a", "hybrid:b", "hybrid:c:variable-batch", "model-parallel", "megatron", "first-device-table"]
+    {
         let strategy: Strategy = strategy.parse().unwrap();
         let job = Job { strategy, ..Job::new(Arc::new(load_model("lenet").unwrap()), 2, 4) };
         let (graph, _) = job.strategy.graph(&job).unwrap();
         assert_eq!(graph.check(), Ok(()), "{}", job.strategy);
         let mut changed = 0;
         for index in graph.dag.node_indices() {
-            let others = [None, Some(Collective::AllGather), Some(Collective::ReduceScatter)];
+            let collectives = [Collective::AllGather, Collective::ReduceScatter, Collective::AllReduce].map(Some);
+            let others = [None].into_iter().chain(collectives);
             let Work::Relayout { layer, pass, collective, axes } = graph.dag[index].work.clone() else { continue };
-            for other in others.into_iter().filter(|other| *other != collective) {
+            for other in others.filter(|other| *other != collective) {
                 let mut wrong = graph.clone();
                 wrong.dag[index].work = Work::Relayout { layer, pass, collective: other.clone(), axes };
                 assert!(wrong.check().is_err(), "{}: {other:?} for {collective:?}", job.strategy);
@@ -36,6 +39,52 @@ fn a_collective_that_is_missing_or_another_one_is_refused() {
             }
         }
     }
+}
+
+/// Each pair of layers sums once forward, its output, and once backward, the gradient of its input; the first pair has none.
+#[test]
+fn a_pair_of_layers_has_one_sum_each_way() {
+    for (layers, ranks) in [(2, 2), (4, 4), (6, 8), (5, 4)] {
+        let dense = "{ kind = \"dense\", out_features = 32 },\n{ kind = \"gelu\" },\n".repeat(layers - 1);
+        let last = "{ kind = \"dense\", out_features = 16 },\n{ kind = \"softmax_cross_entropy\" },\n";
+        let text = format!("name = \"m\"\ninput = [1, 4, 4]\nlayer = [\n{dense}{last}]\n");
+        let model = Arc::new(parse_model("m.toml", &text).unwrap());
+        let (strategy, batch) = ("megatron".parse().unwrap(), 3);
+        let program = Job { strategy, ..Job::new(model, ranks, batch) }.program().unwrap();
+        let sums = program.roles[0].exchanges().filter(|(_, exchange)| exchange.collective == Collective::AllReduce);
+        let pairs = layers / 2;
+        let returns = pairs - 1 + layers % 2;
+        assert_eq!(sums.count(), pairs + returns, "{layers} layers");
+        // A layer without a partner leaves its scores on all ranks.
+        let gathers = program.roles[0].exchanges().filter(|(_, exchange)| exchange.collective == Collective::AllGather);
+        assert_eq!(gathers.count(), layers % 2);
+        // Weights are shared out, the biases of second layers are on every rank.
+        let sharding = program.sharding.as_ref().unwrap();
+        let all = sharding.whole.parameter_elements();
+        let biases: u64 = (0..pairs).map(|pair| if 2 * pair + 2 == layers { 16 } else { 32 }).sum();
+        assert_eq!(program.model.parameter_elements(), (all - biases) / u64::from(ranks) + biases);
+    }
+}
+
+/// Weights and their gradient lie alike, also where a bucket holds layers that lie otherwise.
+#[test]
+fn weights_that_lie_otherwise_than_their_gradient_are_refused() {
+    let job = Job { strategy: "megatron".parse().unwrap(), ..Job::new(Arc::new(load_model("lenet").unwrap()), 2, 4) };
+    let (graph, _) = job.strategy.graph(&job).unwrap();
+    let [rows, columns] = [Dimension::Feature, Dimension::Input].map(AxisLayout::Split);
+    let mut changed = 0;
+    for edge in graph.dag.edge_indices().filter(|edge| graph.dag[*edge].tensor == Tensor::WeightGradient) {
+        let other = match graph.dag[edge].layout.on(Axis::Tensor) {
+            layout if layout == rows => columns,
+            layout if layout == columns => rows,
+            _ => continue,
+        };
+        let mut wrong = graph.clone();
+        wrong.dag[edge].layout = wrong.dag[edge].layout.with(Axis::Tensor, other);
+        assert!(wrong.check().is_err(), "{:?}", graph.dag[edge]);
+        changed += 1;
+    }
+    assert_eq!(changed, 4);
 }
 
 /// The graph does not grow with ranks.

@@ -189,6 +189,47 @@ impl Rank<'_> {
         self.take_gradient(gather, pass, buffer, |part| (u64::from(part) * elements, size), Some(sent));
     }
 
+    /// Elements of what all ranks have in full.
+    fn whole(&self, gather: LayerId) -> Vec<Rows> {
+        vec![Rows::one(self.block_elements(gather), 0, 0)]
+    }
+
+    /// Adds up the partial outputs of a layer whose columns are split.
+    pub(super) fn add_up_outputs(&mut self, gather: LayerId, pass: usize) {
+        let (label, producer) = (self.label(gather, pass), self.model.node(gather).inputs[0]);
+        let (buffer, rows) = (Area::Buffer(Buffer::Declared(FEATURES)), self.whole(gather));
+        let packed = self.copy(format!("pack {label}"), (Area::Activation(producer), buffer), rows.clone(), None);
+        let elements = self.block_elements(gather);
+        let sent = self.exchange(format!("sum {label}"), Collective::AllReduce, FEATURES, elements, packed);
+        self.copy(format!("unpack {label}"), (buffer, Area::Activation(gather)), rows, Some(sent));
+    }
+
+    /// The gradient of a sum is that of each of its parts.
+    pub(super) fn take_whole_gradient(&mut self, gather: LayerId, pass: usize) {
+        let (name, producer) =
+            (format!("unpack gradient {}", self.label(gather, pass)), self.model.node(gather).inputs[0]);
+        self.copy(name, (Area::Gradient(gather), Area::Gradient(producer)), self.whole(gather), None);
+    }
+
+    /// Takes what every rank has.
+    pub(super) fn share(&mut self, gather: LayerId, pass: usize) {
+        let (name, producer) = (format!("unpack {}", self.label(gather, pass)), self.model.node(gather).inputs[0]);
+        self.copy(name, (Area::Activation(producer), Area::Activation(gather)), self.whole(gather), None);
+    }
+
+    /// Adds up the partial gradients of what every rank has.
+    pub(super) fn add_up_gradients(&mut self, gather: LayerId, pass: usize) {
+        let (label, producer) = (self.label(gather, pass), self.model.node(gather).inputs[0]);
+        let (buffer, rows) = (Area::Buffer(Buffer::Declared(FEATURES)), self.whole(gather));
+        let name = format!("pack gradient {label}");
+        let packed = self.copy(name, (Area::Gradient(gather), buffer), rows.clone(), None);
+        let elements = self.block_elements(gather);
+        let sent = self.exchange(format!("sum gradient {label}"), Collective::AllReduce, FEATURES, elements, packed);
+        let add = self.is_written(producer, gather);
+        let copy = Copy { from: buffer, to: Area::Gradient(producer), rows, add, clear: false };
+        self.copies(format!("unpack gradient {label}"), ByCoordinate::same(copy), Some(sent));
+    }
+
     /// All ranks have the whole gradient, and each takes that of its own features.
     pub(super) fn take_own_scores(&mut self, gather: LayerId, pass: usize) {
         let (size, whole) = (block(self.model, gather), self.model.node(gather).output.elements());

@@ -34,6 +34,7 @@ impl Chain {
             }
             Layer::Dense(dense) => dense.out_features as usize * (size(self.inputs[0]) + usize::from(dense.bias)),
             Layer::BatchNorm(_) => 2 * channels as usize,
+            Layer::Bias => channels as usize,
             Layer::Scale(scale) => (1 + usize::from(scale.bias)) * channels as usize,
             _ => 0,
         };
@@ -93,7 +94,7 @@ pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
 
 /// Layers that work element by element or channel by channel, and flattening, which is free behind them.
 pub(crate) fn others() -> impl Strategy<Value = Chain> {
-    let which = (0..11u32, 2..4usize, 0..10u32, any::<[bool; 2]>());
+    let which = (0..12u32, 2..4usize, 0..10u32, any::<[bool; 2]>());
     (any_batch(), which).prop_map(|((samples, shape), (which, many, more, [relu, flat]))| {
         let wider = Shape { channels: more + 1, ..shape };
         let local = LocalResponseNorm { size: 2 * (more % 4) + 1, alpha: 0.3, beta: 0.5 + more as f32 / 20.0, k: 1.5 };
@@ -108,6 +109,7 @@ pub(crate) fn others() -> impl Strategy<Value = Chain> {
             7 => (Layer::Dropout(Dropout { rate: more as f32 / 12.0 }), vec![shape]),
             8 => (Layer::Gelu, vec![shape]),
             9 => (Layer::Silu, vec![shape]),
+            10 => (Layer::Bias, vec![shape]),
             _ => (Layer::Flatten, vec![shape]),
         };
         let relu = relu && layer == Layer::Add;

@@ -27,7 +27,7 @@ fn any_pool() -> impl Strategy<Value = Case> {
 
 fn any_other() -> impl Strategy<Value = Case> {
     let image = (1..20u32, upto(1..=5), 1..4usize).prop_map(|(c, (h, w), samples)| (shape(c, h, w), samples));
-    (image, 0..14, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
+    (image, 0..15, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
         let wider = Shape { channels: more, ..shape };
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
         let (layer, inputs) = match which {
@@ -50,6 +50,7 @@ fn any_other() -> impl Strategy<Value = Case> {
             10 => (Layer::Dropout(DropoutLayer { rate: more as f32 / 20.0 }), vec![shape]),
             11 => (Layer::Gelu, vec![shape]),
             12 => (Layer::Silu, vec![shape]),
+            13 => (Layer::Bias, vec![shape]),
             _ => (Layer::Flatten, vec![shape]),
         };
         Case { layer, inputs, samples }

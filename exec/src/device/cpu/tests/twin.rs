@@ -64,6 +64,10 @@ pub(super) fn forward(
             };
             x.iter().enumerate().map(one).collect()
         }
+        Layer::Bias => {
+            let (channels, plane) = (shape.channels as usize, (shape.height * shape.width) as usize);
+            x.iter().enumerate().map(|(i, x)| x + parameters[i / plane % channels]).collect()
+        }
         Layer::Relu => x.iter().map(|x| x.max(0.0)).collect(),
         Layer::Sigmoid => x.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
         Layer::Tanh => x.iter().map(|x| (x.exp() - (-x).exp()) / (x.exp() + (-x).exp())).collect(),

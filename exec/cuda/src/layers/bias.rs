@@ -1,0 +1,48 @@
+//! A summand per channel.
+
+use lockstep_models::Layer;
+
+use super::head::{Head, Wanted};
+use super::image::Image;
+use super::pass::{Forward, Gradients};
+use super::script::Script;
+use super::slopes;
+use crate::Activation;
+use crate::kernel::kernels;
+use crate::table::ChannelAffine;
+
+kernels! {}
+
+/// The head of such a layer.
+pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+    let Layer::Bias = of.layer else { return None };
+    Some(Box::new(Bias { image: of.image() }))
+}
+
+/// `y = x + summand` per channel.
+struct Bias {
+    image: Image,
+}
+
+impl<A: Activation> Head<A> for Bias {
+    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+        let (samples, channels, plane) = self.image.batch(samples);
+        let (x, y, summands) = (of.inputs[0], of.output, Some(of.parameters));
+        let (factors, rectified, accumulate) = (None, false, false);
+        script.launch(&ChannelAffine { x, factors, summands, y, samples, channels, plane, rectified, accumulate });
+    }
+
+    fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
+        if let Some((d_parameters, accumulate)) = of.d_parameters {
+            let sums = slopes::sums(script, of.d_output, self.image);
+            slopes::of_bias(script, &sums, (d_parameters, accumulate));
+        }
+        if let Some((d_input, accumulate)) = of.d_input() {
+            script.merge(of.d_output, d_input, accumulate);
+        }
+    }
+
+    fn parameters(&self) -> (u64, u64) {
+        (u64::from(self.image.channels), 0)
+    }
+}

@@ -1,0 +1,74 @@
+//! A summand per channel.
+
+use lockstep_models::Layer;
+
+use super::elementwise::{Sum, merge};
+use super::threads::Threads;
+use super::{Forward, Gradients, Head, Wanted};
+use crate::simd::{add_into, sum, wide};
+use crate::workspace::{Workspace, bytes};
+
+/// The head of such a layer.
+pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
+    let Layer::Bias = of.layer else { return None };
+    let (channels, plane, threads) = (of.channels(), of.plane(), of.threads.clone());
+    Some(Box::new(Bias { channels, plane, copy: Sum::new(false, of.threads), threads }))
+}
+
+/// `y = x + summand` per channel.
+struct Bias {
+    channels: usize,
+    plane: usize,
+    /// The gradient of the input is that of the output.
+    copy: Sum,
+    threads: Threads,
+}
+
+impl Head for Bias {
+    fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
+        let Forward { parameters, output, .. } = of;
+        let (input, plane) = (of.inputs[0], self.plane);
+        self.threads.each_chunk(output, self.channels * plane, |_, sample, output| {
+            let xs = &input[sample];
+            if plane == 1 {
+                return wide(
+                    #[inline(always)]
+                    || output.iter_mut().zip(xs).zip(parameters).for_each(|((y, x), summand)| *y = *x + *summand),
+                );
+            }
+            for ((ys, xs), summand) in output.chunks_exact_mut(plane).zip(xs.chunks_exact(plane)).zip(parameters) {
+                wide(
+                    #[inline(always)]
+                    || ys.iter_mut().zip(xs).for_each(|(y, x)| *y = *x + *summand),
+                );
+            }
+        });
+    }
+
+    /// Sums a sample at a time, as a dense layer does with the gradient of its bias.
+    fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+        let Gradients { d_output, d_parameters, .. } = of;
+        if let Some((d_parameters, accumulate)) = d_parameters {
+            let [total] = workspace.parts([self.channels]);
+            total.fill(0.0);
+            for sample in d_output.chunks_exact(self.channels * self.plane) {
+                if self.plane == 1 {
+                    add_into(total, sample);
+                    continue;
+                }
+                for (total, ds) in total.iter_mut().zip(sample.chunks_exact(self.plane)) {
+                    wide(
+                        #[inline(always)]
+                        || *total += sum(ds, |d| d),
+                    );
+                }
+            }
+            merge(d_parameters, total, accumulate);
+        }
+        self.copy.backward(Gradients { d_parameters: None, ..of }, workspace);
+    }
+
+    fn workspace_bytes(&self, _: usize) -> usize {
+        bytes(&[self.channels])
+    }
+}

@@ -1,0 +1,32 @@
+//! A summand per channel, where it is no part of the layer before: behind a sum over ranks.
+
+use super::*;
+
+pub(super) struct Bias;
+
+pub(super) const KIND: Kind = Kind {
+    input_use: InputUse::Never,
+    keys: &["bias_init"],
+    family: "scale",
+    ..Kind::new("bias", |_| Ok(Layer::Bias))
+};
+
+impl LayerRule for Bias {
+    /// A summand of a dense layer or a convolution, and decays as theirs do.
+    fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
+        vec![Learned { name: "bias", dims: vec![output.channels], init: Init::Constant(inits.bias), decay: true }]
+    }
+
+    /// One FLOP an element; the gradient of the input is that of the output.
+    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+        match pass {
+            Pass::Forward => Work::of(of.input, of.input + of.learned, of.output),
+            Pass::BackwardData => Work::of(0.0, of.input, of.input),
+            Pass::BackwardWeight => Work::of(of.input, of.input, of.learned),
+        }
+    }
+
+    fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {
+        if inputs_split { Ok(FeatureRule::Follows) } else { Err("adds to what every rank has in full") }
+    }
+}
