@@ -27,14 +27,29 @@ struct Net {
     dropout: bool,
     classes: u32,
     loss: &'static str,
+    /// Whether a batch norm follows each convolution, and a residual block all of them.
+    norm: bool,
 }
 
 impl Net {
     fn model(&self) -> Arc<Model> {
         let mut layers = String::new();
         for channels in &self.convolutions {
-            layers +=
-                &format!("{{ kind = \"conv2d\", out_channels = {channels}, kernel = 3 }},\n{{ kind = \"relu\" }},\n");
+            layers += &format!("{{ kind = \"conv2d\", out_channels = {channels}, kernel = 3 }},\n");
+            layers += if self.norm { "{ kind = \"batch_norm\" },\n" } else { "" };
+            layers += "{ kind = \"relu\" },\n";
+        }
+        if let (true, Some(channels)) = (self.norm, self.convolutions.last()) {
+            let inner = 2 * channels;
+            layers += &format!(
+                "{{ name = \"block\", kind = \"scale\" }},\n\
+                 {{ kind = \"conv2d\", out_channels = {inner}, kernel = 3, padding = 1, bias = false }},\n\
+                 {{ kind = \"batch_norm\" }},\n{{ kind = \"relu\" }},\n\
+                 {{ kind = \"conv2d\", out_channels = {channels}, kernel = 1 }},\n\
+                 {{ name = \"branch\", kind = \"batch_norm\" }},\n\
+                 {{ name = \"shortcut\", kind = \"conv2d\", out_channels = {channels}, kernel = 1, inputs = \"block\" }},\n\
+                 {{ kind = \"add\", inputs = [\"branch\", \"shortcut\"] }},\n{{ kind = \"relu\" }},\n"
+            );
         }
         if self.pool {
             layers += "{ kind = \"max_pool\", kernel = 2, stride = 2 },\n";
@@ -62,7 +77,7 @@ fn nets() -> impl Strategy<Value = Net> {
     let loss = prop::sample::select(vec!["softmax_cross_entropy", "logistic_cross_entropy"]);
     (sizes, any::<[bool; 3]>(), curve, loss).prop_map(|((convolutions, dense, classes), flags, curve, loss)| {
         let [pool, flatten, dropout] = flags;
-        Net { convolutions, pool, flatten, dense, curve, dropout, classes, loss }
+        Net { convolutions, pool, flatten, dense, curve, dropout, classes, loss, norm: false }
     })
 }
 
@@ -129,14 +144,14 @@ proptest! {
     fn layers_split_along_one_axis_and_samples_along_another_train_like_ssgd(
         net in nets(),
         (data, tensor, tensor_outside) in (1u32..=3, 1u32..=4, any::<bool>()),
-        strategy in prop::sample::select(vec!["model-parallel", "megatron"]),
+        (strategy, norm) in (prop::sample::select(vec!["model-parallel", "megatron"]), any::<bool>()),
         batch_per_rank in 1u32..=5,
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor)],
         algorithm in prop::sample::select(vec!["ring", "direct", "parameter-server:1", "halving-doubling"]),
         fuse: bool,
         seed: u64,
     ) {
-        let model = net.model();
+        let model = Net { norm, ..net }.model();
         let ssgd = Job {
             bucket, fuse, algorithm: algorithm.parse().unwrap(), ..Job::new(Arc::clone(&model), data, batch_per_rank)
         };
@@ -146,12 +161,16 @@ proptest! {
             strategy: strategy.parse().unwrap(), workers: mesh.ranks(), mesh: Some(mesh), ..ssgd.clone()
         };
         prop_assert_eq!(split.global_batch(), ssgd.global_batch());
-        let (one, other) = (train(&ssgd, STEPS, optimizer(), seed), train(&split, STEPS, optimizer(), seed));
+        let (mut one, mut other) = (train(&ssgd, STEPS, optimizer(), seed), train(&split, STEPS, optimizer(), seed));
         let apart = distance(&model, &one.parameters, &other.parameters);
         prop_assert!(apart < 1e-5, "{apart:e} apart");
         for (a, b) in one.losses.iter().zip(&other.losses) {
             prop_assert!((a - b).abs() < 1e-4 * a.abs(), "losses {a} and {b}");
         }
+        // Running statistics are the same means over ranks with other samples, put together from the parts.
+        let (held_out, _) = Dataset::load("synthetic:64", &model).unwrap();
+        let [alone, split_up] = [&mut one, &mut other].map(|run| run.evaluate(&held_out).unwrap().loss);
+        prop_assert!((alone - split_up).abs() < 1e-4 * alone.abs(), "evaluated to {alone} and {split_up}");
         let (samples, _) = Dataset::load("synthetic:400", &model).unwrap();
         let twin = reference::train(&split.program().unwrap(), &samples, STEPS, seed, &optimizer()).unwrap();
         let differing = other.parameters.iter().zip(&twin).filter(|(x, y)| x.to_bits() != y.to_bits()).count();

@@ -21,10 +21,10 @@ use crate::gather::{Legacy, gather};
 use crate::holdings::Memory;
 use crate::pin::Pins;
 use crate::setup::{RunOptions, Setup};
-use crate::state::{Position, State, mean};
+use crate::state::{Position, State};
 use crate::transport::{Transport, control, memory};
 use crate::watch::Guard;
-use crate::whole::{assemble, common};
+use crate::whole::{assemble, common, mean_statistics};
 use crate::worker::{Worker, losses_of};
 
 pub use check::check_run;
@@ -196,7 +196,8 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.weights));
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.reference));
     legacies[..workers].iter().for_each(|legacy| state.add(&legacy.statistics));
-    replica.set_statistics(&mean(legacies[..workers].iter().map(|legacy| legacy.statistics.as_slice())))?;
+    let statistics: Vec<&[f32]> = legacies[..workers].iter().map(|legacy| legacy.statistics.as_slice()).collect();
+    replica.set_statistics(&mean_statistics(program, &statistics))?;
     let stopped = legacies[0].outcome.stopped;
     if !stopped && options.evaluations.is_some_and(|when| when.recompute_bn) {
         replica.recompute_statistics(setup.data)?;

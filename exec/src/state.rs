@@ -77,6 +77,8 @@ impl State {
             && !self.statistics.is_empty()
             && self.weights.iter().chain(&self.references).all(|weights| long(weights, parameters))
             && self.statistics.iter().all(|of| long(of, statistics))
+            // Of parts of a model each rank takes its own back.
+            && (program.sharding.is_none() || statistics == 0 || self.statistics.len() == program.workers() as usize)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::device::{Cpus, DeviceError};
 use crate::error::ExecError;
 use crate::pool::Arenas;
 use crate::replica::{Making, Replica};
+use crate::state::mean;
 use crate::transport::{Transport, control};
 
 /// Kind of the messages that carry a rank's parameters and momentum.
@@ -34,7 +35,7 @@ fn put(program: &Program, sharding: &Sharding, rank: u32, own: &[f32], whole: &m
 }
 
 /// Puts the whole model and the optimizer's state together on rank 0, from what every worker has; nothing on the others, and
-/// nothing where every rank has both itself. Statistics are rank 0's.
+/// nothing where every rank has both itself. Running statistics are rank 0's, or those of a new model where ranks have parts of them.
 ///
 /// # Errors
 /// When the job is over.
@@ -105,7 +106,7 @@ fn assemble_state(
     one_rank(&program.model, program, replica, seed, (parameters, velocity)).map(Some)
 }
 
-/// A replica of the whole model on one rank, with the running statistics of `replica`.
+/// A replica of the whole model on one rank, with the running statistics of `replica` where that has all of them.
 fn one_rank(
     model: &Arc<Model>,
     program: &Program,
@@ -118,8 +119,27 @@ fn one_rank(
     let making = Making { devices: &Cpus, rank: 0, arenas, declared: Vec::new(), seed, threads };
     let mut whole = Replica::with_parameters(&alone, &alone.roles[0], parameters, making)?;
     whole.set_velocity(&velocity)?;
-    whole.set_statistics(&replica.statistics()?)?;
+    if program.sharding.is_none() {
+        whole.set_statistics(&replica.statistics()?)?;
+    }
     Ok(whole)
+}
+
+/// Running statistics of the whole model: of each element the mean over the workers that have it; `all` are the workers' own.
+pub(crate) fn mean_statistics(program: &Program, all: &[&[f32]]) -> Vec<f32> {
+    let Some(sharding) = &program.sharding else { return mean(all.iter().copied()) };
+    let mut whole = vec![0.0; sharding.whole.statistics_elements() as usize];
+    for part in 0..sharding.ranks {
+        let has = |rank: &usize| program.part(sharding, *rank as u32) == part;
+        let of_part: Vec<&[f32]> = (0..all.len()).filter(has).map(|rank| all[rank]).collect();
+        let own = mean(of_part.into_iter());
+        for (range, start) in sharding.statistics(&program.model, part) {
+            let length = (range.end - range.start) as usize;
+            whole[range.start as usize..range.end as usize]
+                .copy_from_slice(&own[start as usize..start as usize + length]);
+        }
+    }
+    whole
 }
 
 /// The parameters that every rank must have alike: those of the layers that are not split.

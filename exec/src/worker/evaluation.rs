@@ -8,9 +8,8 @@ use crate::error::ExecError;
 use crate::flight::Aside;
 use crate::replica::Evaluation;
 use crate::setup::Evaluations;
-use crate::state::mean;
 use crate::transport::control;
-use crate::whole::assemble;
+use crate::whole::{assemble, mean_statistics};
 
 /// Kind of the messages that carry running statistics.
 const STATISTICS: u32 = 6;
@@ -69,11 +68,14 @@ impl Worker<'_> {
         if self.transport.rank().0 == 0 {
             let learner = if averages { Some(self.memory.be_average()?) } else { None };
             if let Some(replica) = whole.as_mut().or(self.memory.replica.as_mut()) {
-                replica.set_statistics(&mean(all.iter().map(Vec::as_slice)))?;
+                let all: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
+                replica.set_statistics(&mean_statistics(self.setup.program, &all))?;
                 if when.recompute_bn {
                     replica.recompute_statistics(self.setup.data)?;
                 }
                 result = Some(replica.evaluate(when.held_out)?);
+            }
+            if let Some(replica) = self.memory.replica.as_mut().filter(|_| whole.is_none()) {
                 replica.set_statistics(&own)?;
             }
             if let Some(own) = learner {

@@ -15,7 +15,6 @@ pub(super) const KIND: Kind = Kind {
     statistics: true,
     input_use: InputUse::Always,
     takes_relu: true,
-    features: Err("has statistics of each rank's batch"),
     class: KernelClass::Planes { overlapping_maxima: false },
     keys: &["epsilon", "momentum", "gamma_init"],
     caffe: CaffeKind::new(
@@ -56,6 +55,11 @@ impl LayerRule for BatchNorm {
 
     fn weight_rule(&self, rules: &InitRules, _: bool, ends_block: bool) -> Option<Init> {
         rules.residual_gamma.filter(|_| ends_block).map(Init::Constant)
+    }
+
+    /// Channels do not depend on each other.
+    fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {
+        Ok(if inputs_split { FeatureRule::Follows } else { FeatureRule::Whole })
     }
 
     /// Forward 6 FLOPs an element (mean 1, variance 3, scale 2), backward 4 in each pass.

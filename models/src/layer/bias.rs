@@ -27,6 +27,6 @@ impl LayerRule for Bias {
     }
 
     fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        if inputs_split { Ok(FeatureRule::Follows) } else { Err("adds to what every rank has in full") }
+        Ok(if inputs_split { FeatureRule::Follows } else { FeatureRule::Whole })
     }
 }

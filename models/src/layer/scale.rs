@@ -49,6 +49,6 @@ impl LayerRule for Scale {
     }
 
     fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        if inputs_split { Ok(FeatureRule::Follows) } else { Err("scales what every rank has in full") }
+        Ok(if inputs_split { FeatureRule::Follows } else { FeatureRule::Whole })
     }
 }

@@ -160,6 +160,25 @@ impl Sharding {
         pieces
     }
 
+    /// Which elements of the whole model's running statistics `part` has, each range with where it begins in `model`'s.
+    pub fn statistics(&self, model: &Model, part: u32) -> Vec<(Range<u64>, u64)> {
+        let mut pieces = Vec::new();
+        for ((id, node), layer) in model.iter().zip(&self.layers) {
+            let (Some(own), Some(all)) = (&node.statistics, &self.whole.node(layer.origin).statistics) else {
+                continue;
+            };
+            let part = if self.splits(id) { part } else { 0 };
+            // Means, then variances.
+            let [each, channels] = [own, all].map(|range| (range.end - range.start) / 2);
+            let rows = rows_of(channels, each, part);
+            for half in 0..2 {
+                let start = all.start + half * channels;
+                pieces.push((start + rows.start..start + rows.end, own.start + half * each));
+            }
+        }
+        pieces
+    }
+
     /// Samples over which the gradient of parameters from `start` on is a mean when they are updated.
     pub fn update_batch(&self, model: &Model, start: u64, global_batch: u64) -> u64 {
         let holds = |node: &Node| node.parameters.iter().any(|p| p.range.contains(&start));
@@ -176,21 +195,32 @@ fn rows_of(all: u64, each: u64, part: u32) -> Range<u64> {
 /// The model of one of the `ranks` ranks along `axis` where `whole` is split behind the layers for which `front` holds: those
 /// stay as they are. Where the input itself is not in front, each of the ranks has all samples. On `outside`, other axes of the
 /// mesh, samples are split. With `pairs`, a layer whose inputs are split keeps columns, if the ranks divide its inputs' channels.
+/// `several`: whether samples of several ranks' batches go through the split layers at once.
 ///
 /// # Errors
-/// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation (its statistics would be
-/// other ones), and layers that need both a whole and a partial gradient.
+/// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation of several batches (its statistics
+/// would be other ones), and layers that need both a whole and a partial gradient.
 pub(crate) fn shard(
     whole: &Model,
     (axis, ranks): (Axis, u32),
     outside: AxisSet,
     front: &dyn Fn(LayerId) -> bool,
-    pairs: bool,
+    (pairs, several): (bool, bool),
 ) -> Result<(Model, Vec<ShardLayer>), InputError> {
     let placed = |origin, output, gradient, gather| {
         let [output, gradient] = [output, gradient].map(|layout| Layout::new(outside, SAMPLES).with(axis, layout));
         ShardLayer { origin, output, gradient, gather }
     };
+    let normalises = |(id, node): &(LayerId, &Node)| node.statistics.is_some() && !front(*id);
+    if let Some((_, node)) = whole.iter().find(normalises).filter(|_| several) {
+        let message = format!(
+            "{} ({}) has statistics of one rank's batch, and would take those of several: give model-parallel or megatron a mesh, \
+             e.g. data=2,tensor=4, or take ssgd",
+            node.name,
+            node.layer.kind()
+        );
+        return Err(InputError::flag("strategy", "layers split by features", message));
+    }
     let (outputs, columns) = outputs(whole, ranks, front, pairs)?;
     let cut = Cut { whole, outputs: &outputs, columns: &columns, pairs };
     let gradients = gradients(&cut)?;
@@ -295,7 +325,7 @@ fn refusal(node: &Node, why: &str) -> InputError {
         node.name,
         node.layer.kind()
     );
-    InputError::flag("strategy", "model-parallel layers", message)
+    InputError::flag("strategy", "layers split by features", message)
 }
 
 /// A model whose layers are split, before the gathers are there.
@@ -323,6 +353,9 @@ fn gradients(cut: &Cut<'_>) -> Result<Vec<AxisLayout>, InputError> {
         let count = consumers.iter().filter(|consumer| partial(consumer)).count();
         if count > 0 && count < consumers.len() {
             return Err(refusal(node, "feeds layers that are split and a loss that is not"));
+        }
+        if count > 0 && !node.parameters.is_empty() {
+            return Err(refusal(node, "has parameters, of whose gradient each rank has a part"));
         }
         layouts[id.index()] = if count > 0 { AxisLayout::Partial } else { AxisLayout::Replicated };
     }

@@ -65,7 +65,8 @@ impl SplitLayers {
             _ => error,
         };
         let front = |id: LayerId| front[id.index()];
-        let (model, layers) = shard(&job.model, (axis, ranks), outside, &front, pairs).map_err(of_mesh)?;
+        let several = passes.iter().any(|pass| pass.len() > 1);
+        let (model, layers) = shard(&job.model, (axis, ranks), outside, &front, (pairs, several)).map_err(of_mesh)?;
         let whole = Arc::clone(&job.model);
         let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
         let graph = graph(job, &model, &sharding, mesh);

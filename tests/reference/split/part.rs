@@ -6,7 +6,7 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
 use lockstep_exec::init;
 use lockstep_models::{
-    AxisLayout, Dimension, Gather, Layer, LayerId, Model, Node, Parameter, Piece, Program, Shape, Sharding,
+    AxisLayout, Dimension, Gather, Layer, LayerId, Model, Node, Parameter, Piece, Program, Shape, ShardLayer, Sharding,
 };
 use lockstep_topology::{Algorithm, Bracketing, Collective, ExpressionId, Group, InputError, Schedule, check};
 
@@ -232,14 +232,10 @@ impl<'a> Part<'a> {
                     found[0].parts.extend(values.back(kernel, &rows.cut(&sum, rank), &mut of_rank));
                     rows.put_weights(&of_rank, rank, gradient);
                 }
-                if adds_up_at_once(self.program, self.sharding, id) && wanted {
-                    let parts = std::mem::take(&mut found[0].parts);
-                    found[0].whole = Some(all_reduced(&parts));
-                }
             }
             Work::Columns(kernels, bias) => {
                 let columns = Columns::of(node, self.program.model.node(own_id(self.sharding, id)));
-                let slope = slope.whole.expect("the gradient of a sum is whole");
+                let slope = self.sum(id, slope).expect("somebody takes its output");
                 if let Some(bias) = bias {
                     let of_bias = Some((&mut gradient[range(&node.parameters[1])], false));
                     bias.backward(&[output], output, &weights[range(&node.parameters[1])], &slope, &mut [], of_bias);
@@ -265,6 +261,12 @@ impl<'a> Part<'a> {
 
     /// The gradient of a layer's output where each rank wants that of its own features.
     fn sum(&self, id: LayerId, slope: Slope) -> Option<Vec<f32>> {
+        let returns = |layer: &ShardLayer| layer.gather == Some(Gather::Returns) && layer.origin == id;
+        if self.sharding.layers.iter().any(returns) && !slope.parts.is_empty() {
+            let mut sum = all_reduced(&slope.parts);
+            slope.whole.iter().for_each(|whole| add_into(&mut sum, whole));
+            return Some(sum);
+        }
         let plane = self.model.node(id).output.height * self.model.node(id).output.width;
         let own = self.program.model.node(own_id(self.sharding, id)).output.channels;
         let (size, features) = (self.size(id), (own * plane) as usize);
@@ -447,12 +449,6 @@ fn all_reduced(parts: &[Vec<f32>]) -> Vec<f32> {
         }
     }
     sum
-}
-
-/// Whether the ranks' gradients of a layer's input are added up on all of them.
-fn adds_up_at_once(program: &Program, sharding: &Sharding, id: LayerId) -> bool {
-    let own = program.model.node(own_id(sharding, id));
-    own.inputs.iter().any(|input| sharding.layers[input.index()].gather == Some(Gather::Returns))
 }
 
 /// A layer's parameters among all.

@@ -31,9 +31,9 @@ impl Part {
 /// What a rank holds of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Contents {
-    /// Its range of samples.
+    /// Its range of samples, or of a weight's columns.
     pub(super) samples: Part,
-    /// Its range of features.
+    /// Its range of features, or of a weight's rows.
     pub(super) features: Part,
     /// Its range of the elements, one after the other, of what it has of samples and features.
     pub(super) elements: Part,
@@ -48,15 +48,16 @@ pub(super) fn contents(columns: &Columns<'_>, layout: Layout) -> Vec<Option<Cont
     let of = |wanted: AxisLayout| columns.axes.iter().copied().filter(move |axis| layout.on(*axis) == wanted);
     let [partial, own, first] =
         [AxisLayout::Partial, AxisLayout::Own, AxisLayout::First].map(|wanted| of(wanted).collect::<Vec<Axis>>());
-    let part = |dimension: Dimension, rank: u32| {
-        of(AxisLayout::Split(dimension)).fold(Part::WHOLE, |part, axis| part.cut(share(columns, axis, rank)))
+    let part = |dimensions: &[Dimension], rank: u32| {
+        let axes = dimensions.iter().flat_map(|dimension| of(AxisLayout::Split(*dimension)));
+        axes.fold(Part::WHOLE, |part, axis| part.cut(share(columns, axis, rank)))
     };
     let of_rank = |rank: &u32| {
         let holds = first.iter().all(|axis| columns.mesh.coordinate(*axis, *rank) == 0);
         holds.then(|| Contents {
-            samples: part(Dimension::Sample, *rank),
-            features: part(Dimension::Feature, *rank),
-            elements: part(Dimension::Element, *rank),
+            samples: part(&[Dimension::Sample, Dimension::Input], *rank),
+            features: part(&[Dimension::Feature], *rank),
+            elements: part(&[Dimension::Element], *rank),
             summand: number(columns, &partial, *rank),
             version: number(columns, &own, *rank),
         })

@@ -15,7 +15,7 @@ const SIGN: (f64, f64) = (36.0, 20.0);
 
 /// How a cell and a row are read.
 const READING: [&str; 2] = [
-    "A cell is the whole tensor: samples from top to bottom, features (of a weight: rows) from left to right.",
+    "A cell is the whole tensor: samples (of a weight: columns) from top to bottom, features (of a weight: rows) from left to right.",
     "Filled: what the rank holds. Equal letters in a row: the same version or summand. Rows are in the order in which a step comes to them.",
 ];
 
@@ -74,6 +74,11 @@ fn entries(lines: &[Line]) -> Vec<(Entry, &'static str)> {
             lies(AxisLayout::Split(Dimension::Feature)),
             Entry::Cell(Some(Contents { features: SLICE, ..ALL })),
             "split(feature): a range of the features",
+        ),
+        (
+            lies(AxisLayout::Split(Dimension::Input)),
+            Entry::Cell(Some(Contents { samples: SLICE, ..ALL })),
+            "split(input): a range of the columns",
         ),
         (
             lies(AxisLayout::Split(Dimension::Element)),
