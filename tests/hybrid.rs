@@ -169,7 +169,7 @@ proptest! {
         }
         // Running statistics are the same means over ranks with other samples, put together from the parts.
         let (held_out, _) = Dataset::load("synthetic:64", &model).unwrap();
-        let [alone, split_up] = [&mut one, &mut other].map(|run| run.evaluate(&held_out).unwrap().loss);
+        let [alone, split_up] = [&mut one, &mut other].map(|run| run.evaluate(&held_out).unwrap().mean_loss);
         prop_assert!((alone - split_up).abs() < 1e-4 * alone.abs(), "evaluated to {alone} and {split_up}");
         let (samples, _) = Dataset::load("synthetic:400", &model).unwrap();
         let twin = reference::train(&split.program().unwrap(), &samples, STEPS, seed, &optimizer()).unwrap();
