@@ -10,7 +10,7 @@ mod values;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::memory::{Plan, Reads};
+use lockstep_models::memory::{Gradients, Plan, Reads};
 use lockstep_models::{Area, Buffer, Copy, LayerId, Model, Op, Phase, Program, Role, SgdStep};
 
 use crate::data::Dataset;
@@ -53,6 +53,8 @@ pub struct Replica {
     /// Whether a consumer has already written its part of the gradient in this micro-batch.
     written: Vec<bool>,
     labels: Vec<u32>,
+    /// Where the gradients of parameters lie.
+    gradients: Gradients,
     /// The parameters that it updates.
     updated: Updated,
     device: Box<dyn Device>,
@@ -117,7 +119,7 @@ impl Replica {
         let Making { devices, rank, arenas, declared, seed, threads } = making;
         let begin = (parameters, init::statistics(model));
         let blueprint = Blueprint::new(program, (role, rank), (&plan, arenas), declared, begin);
-        let updated = blueprint.updated.clone();
+        let (gradients, updated) = (blueprint.gradients.clone(), blueprint.updated.clone());
         let device = devices.device(rank, blueprint, threads)?;
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let tasks = role.tasks.iter().enumerate();
@@ -140,6 +142,7 @@ impl Replica {
         let samples = program.batch_per_rank as usize;
         Ok(Replica {
             model: model.clone(),
+            gradients,
             updated,
             seed,
             samples,
@@ -149,6 +152,11 @@ impl Replica {
             labels: vec![0; samples],
             device,
         })
+    }
+
+    /// Where the elements of a buffer lie that belong to the parameters `range`.
+    pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
+        self.gradients.place_in(buffer, range)
     }
 
     /// What it lies on.
@@ -180,7 +188,7 @@ impl Replica {
     pub fn warm_gradients(&mut self, range: Range<usize>) {
         let Ok(host) = self.device.host(Buffer::Gradients) else { return };
         // SAFETY: between tasks no message is in flight and nobody writes.
-        let gradients = unsafe { host.slice(range) };
+        let gradients = unsafe { host.slice(self.gradients.place(&range)) };
         std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
     }
 

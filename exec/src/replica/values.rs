@@ -22,7 +22,7 @@ impl Replica {
         self.device.write(Values::Buffer(Buffer::Parameters), parameters)
     }
 
-    /// The parameters' gradients, summed over the micro-batches of a step.
+    /// The parameters' gradients, summed over the micro-batches of a step: what lies there now where buckets share places.
     ///
     /// # Errors
     /// The device's.
@@ -30,7 +30,7 @@ impl Replica {
         self.device.read(Values::Buffer(Buffer::Gradients))
     }
 
-    /// Replaces the gradients, by a sum that somebody else has made.
+    /// Replaces the gradients, which lie as the parameters do, by a sum that somebody else has made.
     ///
     /// # Errors
     /// The device's.
