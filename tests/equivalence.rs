@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use lockstep_exec::{Arenas, Evaluations, RunOptions, data::Dataset, run};
-use lockstep_models::memory::{Gradients, Reuse};
+use lockstep_models::memory::Reuse;
 use lockstep_models::{
-    Bucket, Decay, Job, MomentumForm, Optimizer, Program, Sampling, Scaling, Strategy as Spread, Target, WarmUp,
-    random_model,
+    Bucket, Decay, Job, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, Target, WarmUp, random_model,
 };
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Schedule};
 use proptest::prelude::*;
 
 use crate::reference;
 
-const STEPS: u32 = 3;
+pub(crate) const STEPS: u32 = 3;
 
 /// Buckets of a layer, of the whole gradient, of a tensor, of a few bytes.
 pub(crate) fn buckets() -> impl Strategy<Value = Bucket> {
@@ -37,12 +36,12 @@ fn algorithms() -> Vec<Algorithm> {
 }
 
 /// A constant rate and momentum.
-fn plain() -> Optimizer {
+pub(crate) fn plain() -> Optimizer {
     Optimizer { learning_rate: 0.05, ..Optimizer::default() }
 }
 
 /// Rates that change within the few steps of these runs, and every form of the update.
-fn optimizers() -> impl Strategy<Value = Optimizer> {
+pub(crate) fn optimizers() -> impl Strategy<Value = Optimizer> {
     let forms = [MomentumForm::Separate, MomentumForm::Absorbed, MomentumForm::Corrected];
     let decays = [Decay::Constant, Decay::Every { factor: 0.5, epochs: 0.5 }, Decay::Cosine];
     let scalings = [Scaling::None, Scaling::Linear { batch: 8 }, Scaling::SquareRoot { batch: 8 }];
@@ -62,7 +61,7 @@ fn optimizers() -> impl Strategy<Value = Optimizer> {
 }
 
 /// Learnable parameters of the distributed run and of its one-rank twin.
-fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Vec<f32>) {
+pub(crate) fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Vec<f32>) {
     let program = job.program().unwrap_or_else(|error| panic!("{job:?}: {error}"));
     let samples = program.global_batch() * 2;
     let (data, _) = Dataset::load(&format!("synthetic:{}", samples * 2), &job.model).unwrap();
@@ -79,7 +78,7 @@ fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Vec<f32>) {
     (distributed.parameters, twin)
 }
 
-fn assert_equal_bits(a: &[f32], b: &[f32], what: &str) {
+pub(crate) fn assert_equal_bits(a: &[f32], b: &[f32], what: &str) {
     assert_eq!(a.len(), b.len());
     let differing = a.iter().zip(b).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
     assert_eq!(differing, 0, "{differing} of {} parameters differ: {what}", a.len());
@@ -121,79 +120,6 @@ proptest! {
         let (distributed, twin) = both(&job, seed, &optimizer);
         assert_equal_bits(&distributed, &twin, &format!("{job:?}"));
     }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
-
-    /// A reduce-scatter and an allgather make the allreduce of a ring, and of direct messages: sharing the optimizer's state out
-    /// changes no bit, whatever the buckets, and however many parameters a rank updates; nor does it if gradients share places.
-    #[test]
-    fn shared_optimizer_state_trains_the_bits_of_ssgd(
-        model in 0u64..200,
-        with_batch_norm: bool,
-        workers in 1u32..=8,
-        batch_per_rank in 2u32..=4,
-        accumulate in 1u32..=3,
-        bucket in buckets(),
-        algorithm in prop::sample::select(vec!["ring", "direct"]),
-        chunk in prop_oneof![Just(None), (4u64..600).prop_map(|bytes| Some(Bytes(bytes)))],
-        concurrent_exchanges in 1u32..=3,
-        strategy in prop::sample::select(vec!["zero-1", "zero-2"]),
-        optimizer in optimizers(),
-        fuse: bool,
-        seed: u64,
-    ) {
-        let model = Arc::new(random_model(model, with_batch_norm));
-        // Stage 2 neither accumulates nor waits for the whole backward pass.
-        let (accumulate, bucket) = match (strategy, bucket) {
-            ("zero-2", Bucket::Tensor) => (1, Bucket::Layer),
-            ("zero-2", bucket) => (1, bucket),
-            (_, bucket) => (accumulate, bucket),
-        };
-        let ssgd = Job {
-            accumulate, bucket, chunk, concurrent_exchanges, fuse, algorithm: algorithm.parse().unwrap(),
-            ..Job::new(model, workers, batch_per_rank)
-        };
-        let zero = Job { strategy: strategy.parse().unwrap(), ..ssgd.clone() };
-        let (shared, twin) = both(&zero, seed, &optimizer);
-        assert_equal_bits(&shared, &twin, &format!("{zero:?}"));
-        // An allreduce in chunks gives every member a part of each chunk, which is added up in another order.
-        if chunk.is_none() {
-            assert_equal_bits(&shared, &both(&ssgd, seed, &optimizer).0, &format!("{zero:?} beside ssgd"));
-        }
-    }
-}
-
-/// Where an arena is smaller than the parameters, buckets do lie where others were, and weights, momentum and losses are those of a run
-/// whose gradients all have places of their own, and of stage 1.
-#[test]
-fn gradients_in_places_of_others_change_no_bit() {
-    let mut shared = 0;
-    for (seed, fuse) in (40..60).flat_map(|seed| [(seed, false), (seed, true)]) {
-        let model = Arc::new(random_model(seed, true));
-        let job = |strategy: &str| Job {
-            strategy: strategy.parse().unwrap(),
-            bucket: Bucket::Layer,
-            fuse,
-            ..Job::new(model.clone(), 3, 2)
-        };
-        let (data, _) = Dataset::load("synthetic:40", &model).unwrap();
-        let train = |program: &Program, reuse| {
-            let arenas = Arenas { reuse, poison: true, ..Arenas::default() };
-            let options = RunOptions { steps: STEPS, seed, optimizer: plain(), arenas, ..RunOptions::default() };
-            let run = run(program, &data, &options).unwrap();
-            (run.state_sha256, run.losses)
-        };
-        let (one, two) = (job("zero-1").program().unwrap(), job("zero-2").program().unwrap());
-        let elements = |reuse| Gradients::of_role(&two, &two.roles[0], reuse).elements();
-        assert_eq!(elements(Reuse::Nothing) as u64, model.parameter_elements());
-        shared += u32::from(elements(Reuse::Full) < elements(Reuse::Nothing));
-        let apart = train(&two, Reuse::Nothing);
-        assert_eq!(train(&two, Reuse::Full), apart, "model {seed}, fused: {fuse}");
-        assert_eq!(train(&one, Reuse::Full), apart, "model {seed}, fused: {fuse}, stage 1");
-    }
-    assert!(shared > 10, "{shared} programs of 40 share places");
 }
 
 /// Without the bracketing the property is false: the test above compares something.

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_models::memory::{Gradients, Plan, Reads};
-use lockstep_models::{Area, Buffer, Copy, LayerId, Model, Op, Phase, Program, Role, SgdStep};
+use lockstep_models::{Area, Copy, LayerId, Model, Op, Phase, Program, Role, SgdStep};
 
 use crate::data::Dataset;
 use crate::device::cpu::Threads;
@@ -154,11 +154,6 @@ impl Replica {
         })
     }
 
-    /// Where the elements of a buffer lie that belong to the parameters `range`.
-    pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
-        self.gradients.place_in(buffer, range)
-    }
-
     /// What it lies on.
     pub(crate) fn device(&mut self) -> &mut dyn Device {
         &mut *self.device
@@ -182,14 +177,6 @@ impl Replica {
             _ => vec![self.gradient(of.output)],
         };
         self.device.warm(&places);
-    }
-
-    /// Reads the gradients of a range where messages would, as [`Replica::warm_inputs`] does for a chain.
-    pub fn warm_gradients(&mut self, range: Range<usize>) {
-        let Ok(host) = self.device.host(Buffer::Gradients) else { return };
-        // SAFETY: between tasks no message is in flight and nobody writes.
-        let gradients = unsafe { host.slice(self.gradients.place(&range)) };
-        std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
     }
 
     /// Takes the next micro-batch: the samples of `data` named by `indices`, the first of which is the `place`-th of all since

@@ -97,8 +97,8 @@ impl Gradients {
     }
 }
 
-/// The lives of all gradients of a role, in ascending order of their parameters: the smallest ranges that no task cuts in two. Nothing where
-/// some are needed for longer than from a backward pass to an update of the same iteration.
+/// The lives of all gradients of a role, in ascending order of their parameters: the smallest ranges that no task cuts in two. Nothing
+/// where some are needed for longer than from a backward pass to an update of the same iteration.
 pub fn lives(program: &Program, role: &Role) -> Option<Vec<GradientLife>> {
     let uses = uses(program, role)?;
     let mut lives: Vec<(Range<u64>, Vec<TaskId>)> = Vec::new();

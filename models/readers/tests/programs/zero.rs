@@ -3,9 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use proptest::prelude::{
-    Just, ProptestConfig, Strategy, TestCaseError, prop_assert, prop_assert_eq, prop_oneof, proptest,
-};
+use proptest::prelude::{Just, Strategy, TestCaseError, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 use super::*;
 
