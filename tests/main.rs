@@ -34,4 +34,5 @@ mod stalls;
 mod sweeps;
 mod symmetry;
 mod tuning;
+mod zero;
 mod zoo;

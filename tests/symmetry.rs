@@ -87,4 +87,21 @@ proptest! {
         prop_assert_eq!(one.0, other.0);
         prop_assert_eq!(one.1, other.1);
     }
+
+    /// Reduce-scatters and allgathers, behind the backward pass and beside it.
+    #[test]
+    fn shared_optimizer_state_sends_the_same_messages_on_both_sides(
+        seed in 0u64..1000,
+        workers in 1u32..6,
+        strategy in proptest::sample::select(vec!["zero-1", "zero-2"]),
+        algorithm in proptest::sample::select(vec!["ring", "direct"]),
+        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Size(Bytes(64)))],
+        concurrent_exchanges in 1u32..4,
+    ) {
+        let (strategy, algorithm) = (strategy.parse().unwrap(), algorithm.parse().unwrap());
+        let model = Arc::new(random_model(seed, false));
+        let job = Job { strategy, algorithm, bucket, concurrent_exchanges, ..Job::new(model, workers, 2) };
+        let program = job.program().unwrap();
+        prop_assert_eq!(simulated(&program), executed(&program));
+    }
 }

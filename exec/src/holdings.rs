@@ -1,5 +1,7 @@
 //! What a rank holds: its replica or its server's sums, and scratch; it outlives the rank's end of the wires.
 
+use std::ops::Range;
+
 use lockstep_models::{Area, Averaging, Buffer, Copy, Role, Stream};
 
 use crate::arena::Arena;
@@ -97,6 +99,11 @@ impl Memory {
             Some(replica) => replica.device(),
             None => &mut self.server,
         }
+    }
+
+    /// Where elements of a buffer lie that belong to the parameters `range`; what a server sums lies as the parameters do.
+    pub(crate) fn place(&self, buffer: Buffer, range: Range<usize>) -> Range<usize> {
+        self.replica.as_ref().map_or(range.clone(), |replica| replica.place(buffer, &range))
     }
 
     /// Does what a copy says; activations and gradients are those of the replica.

@@ -10,8 +10,8 @@ mod values;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::memory::{Plan, Reads};
-use lockstep_models::{Area, Buffer, Copy, LayerId, Model, Op, Phase, Program, Role, SgdStep};
+use lockstep_models::memory::{Gradients, Plan, Reads};
+use lockstep_models::{Area, Copy, LayerId, Model, Op, Phase, Program, Role, SgdStep};
 
 use crate::data::Dataset;
 use crate::device::cpu::Threads;
@@ -53,6 +53,8 @@ pub struct Replica {
     /// Whether a consumer has already written its part of the gradient in this micro-batch.
     written: Vec<bool>,
     labels: Vec<u32>,
+    /// Where the gradients of parameters lie.
+    gradients: Gradients,
     /// The parameters that it updates.
     updated: Updated,
     device: Box<dyn Device>,
@@ -117,7 +119,7 @@ impl Replica {
         let Making { devices, rank, arenas, declared, seed, threads } = making;
         let begin = (parameters, init::statistics(model));
         let blueprint = Blueprint::new(program, (role, rank), (&plan, arenas), declared, begin);
-        let updated = blueprint.updated.clone();
+        let (gradients, updated) = (blueprint.gradients.clone(), blueprint.updated.clone());
         let device = devices.device(rank, blueprint, threads)?;
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let tasks = role.tasks.iter().enumerate();
@@ -140,6 +142,7 @@ impl Replica {
         let samples = program.batch_per_rank as usize;
         Ok(Replica {
             model: model.clone(),
+            gradients,
             updated,
             seed,
             samples,
@@ -174,14 +177,6 @@ impl Replica {
             _ => vec![self.gradient(of.output)],
         };
         self.device.warm(&places);
-    }
-
-    /// Reads the gradients of a range where messages would, as [`Replica::warm_inputs`] does for a chain.
-    pub fn warm_gradients(&mut self, range: Range<usize>) {
-        let Ok(host) = self.device.host(Buffer::Gradients) else { return };
-        // SAFETY: between tasks no message is in flight and nobody writes.
-        let gradients = unsafe { host.slice(range) };
-        std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
     }
 
     /// Takes the next micro-batch: the samples of `data` named by `indices`, the first of which is the `place`-th of all since

@@ -58,6 +58,8 @@ impl Job {
         };
         self.check_partition(&program)?;
         let program = if self.fuse { passes::fuse(program) } else { program };
+        let early = self.strategy.updates_early() && self.workers > 1;
+        let program = if early { passes::update_early(program, self.concurrent_exchanges) } else { program };
         program.check()?;
         Ok(program)
     }

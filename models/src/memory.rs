@@ -5,6 +5,7 @@
 
 mod activations;
 mod arrange;
+mod gradients;
 mod plan;
 
 use lockstep_topology::InputError;
@@ -12,6 +13,7 @@ use lockstep_topology::InputError;
 use crate::{Op, Program, Role, TaskId};
 pub use activations::{Content, Reads, Tensor, activations};
 pub use arrange::{Arrangement, Storage, arrange, live_bytes};
+pub use gradients::{GradientLife, Gradients, lives};
 pub use plan::{Activations, Flattening, Plan, Reuse};
 
 /// Bytes of an fp32 element, and of a label.
@@ -24,7 +26,7 @@ const LINE_BYTES: u64 = 64;
 pub struct Memory {
     /// Learnable parameters, and batch norm's running statistics.
     pub weights: u64,
-    /// Their gradients; on a server the sums that it makes.
+    /// Their gradients as [`Gradients`] lays them out; on a server the sums that it makes.
     pub gradients: u64,
     /// What the optimizer keeps for each parameter.
     pub optimizer: u64,
@@ -65,10 +67,11 @@ impl Memory {
             return Ok(Memory { gradients: parameters, communication, buffers, ..Memory::default() });
         };
         let activations = Activations::of_role(program, role);
+        let gradients = Gradients::of_role(program, role, Reuse::Full).elements() as u64 * ELEMENT_BYTES;
         let updated: u64 = program.updated(role, role.ranks.first).iter().map(|range| range.end - range.start).sum();
         Ok(Memory {
             weights: parameters + model.statistics_elements() * ELEMENT_BYTES,
-            gradients: parameters,
+            gradients,
             optimizer: updated * optimizer_elements * ELEMENT_BYTES,
             input: u64::from(samples) * (model.input().elements() + 1) * ELEMENT_BYTES,
             activations: activations.planned,

@@ -44,6 +44,11 @@ trait Plan: fmt::Display {
         false
     }
 
+    /// Whether updates come as soon as their gradients are there rather than behind the whole backward pass.
+    fn updates_early(&self) -> bool {
+        false
+    }
+
     /// Batches of a rank from one synchronisation to the next: τ.
     fn period(&self) -> u32 {
         1
@@ -99,6 +104,7 @@ macro_rules! strategies {
 strategies! {
     ssgd: Ssgd = "ssgd", "ssgd";
     zero: Zero1 = "zero-1", "zero-1";
+    zero_2: Zero2 = "zero-2", "zero-2";
     sma: Sma = "sma", "sma";
     ea_sgd: EaSgd = "ea-sgd", "ea-sgd";
     local_sgd: LocalSgd = "local-sgd", "local-sgd";
@@ -136,6 +142,11 @@ impl Strategy {
     /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.
     pub fn trains_apart(&self) -> bool {
         self.plan().trains_apart()
+    }
+
+    /// Whether updates come as soon as their gradients are there rather than behind the whole backward pass.
+    pub(crate) fn updates_early(&self) -> bool {
+        self.plan().updates_early()
     }
 
     /// Batches of a rank from one synchronisation to the next: τ.

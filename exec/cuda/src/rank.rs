@@ -40,6 +40,7 @@ use std::sync::Arc;
 use lockstep_exec::device::{Arrival, DeviceError, Place, Spot, Updated, Values};
 use lockstep_exec::transport::Port;
 use lockstep_models::Buffer;
+use lockstep_models::memory::Gradients;
 
 use self::due::{Due, bytes};
 use self::gpus::{Gpu, Lent};
@@ -67,6 +68,8 @@ enum Work<A> {
 struct Chain<A> {
     work: Work<A>,
     parameters: Range<usize>,
+    /// Where their gradients lie.
+    gradients: Range<usize>,
     statistics: Range<usize>,
     /// Whether nobody reads its output but one other chain.
     feeds_one: bool,
@@ -94,6 +97,8 @@ pub(crate) struct Rank<A> {
     chains: Vec<Chain<A>>,
     parameters: Held,
     gradients: Held,
+    /// Where in them those of which parameters lie.
+    places: Gradients,
     declared: Vec<Held>,
     velocity: Held,
     /// The parameters that it updates.

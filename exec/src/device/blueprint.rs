@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lockstep_models::memory::Plan;
+use lockstep_models::memory::{Gradients, Plan};
 use lockstep_models::{LayerId, Op, Program, Role};
 
 use crate::pool::Arenas;
@@ -18,6 +18,8 @@ pub struct ChainPlan {
     pub samples: usize,
     /// Its parameters among all.
     pub parameters: Range<usize>,
+    /// Where their gradients lie.
+    pub gradients: Range<usize>,
     /// Its running statistics among all.
     pub statistics: Range<usize>,
 }
@@ -36,6 +38,8 @@ pub struct Blueprint<'a> {
     pub chains: Vec<ChainPlan>,
     /// Elements of the buffers that the program declares, as far as this rank holds them.
     pub declared: Vec<usize>,
+    /// Where the gradients of all parameters lie.
+    pub gradients: Gradients,
     /// The parameters that it updates.
     pub updated: Updated,
     /// Learnable parameters to begin with.
@@ -59,19 +63,22 @@ impl<'a> Blueprint<'a> {
                 _ => 0..0,
             }
         };
+        let gradients = Gradients::of_role(program, role, arenas.reuse);
         let chain = |layers: &Vec<LayerId>| {
             let nodes = || layers.iter().map(|id| program.model.node(*id));
+            let parameters = span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect());
             ChainPlan {
                 layers: layers.clone(),
                 samples: program.samples_in(role, layers[0]) as usize,
-                parameters: span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect()),
+                gradients: gradients.place(&parameters),
+                parameters,
                 statistics: span(nodes().filter_map(|node| node.statistics.clone()).collect()),
             }
         };
         let chains = program.chains.iter().map(chain).collect();
         let ranges = program.updated(role, rank).into_iter().map(|range| range.start as usize..range.end as usize);
         let updated = Updated::new(ranges.collect());
-        Blueprint { program, role, plan, arenas, chains, declared, updated, parameters, statistics }
+        Blueprint { program, role, plan, arenas, chains, declared, gradients, updated, parameters, statistics }
     }
 
     /// Samples of a micro-batch, as it is loaded.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use lockstep_models::memory::Gradients;
 use lockstep_models::{Buffer, Copy};
 
 use crate::arena::Arena;
@@ -14,6 +15,8 @@ pub(crate) struct Buffers {
     /// `None` on ranks that only serve, which sum what others send into one place.
     parameters: Option<Arena>,
     gradients: Arena,
+    /// Where in it the gradients of which parameters lie.
+    places: Gradients,
     declared: Vec<Arena>,
     /// The optimizer's momentum, of the parameters that the rank updates.
     pub(super) velocity: Arena,
@@ -27,16 +30,17 @@ impl Buffers {
         parameters: Vec<f32>,
         statistics: Vec<f32>,
         declared: &[usize],
-        updated: &Updated,
+        (places, updated): (Gradients, &Updated),
     ) -> Buffers {
-        let (gradients, velocity) = (zeros(parameters.len()), zeros(updated.elements()));
-        Buffers { parameters: Some(Arena::new(parameters)), gradients, declared: all(declared), velocity, statistics }
+        let (gradients, velocity) = (zeros(places.elements()), zeros(updated.elements()));
+        let (parameters, declared) = (Some(Arena::new(parameters)), all(declared));
+        Buffers { parameters, gradients, places, declared, velocity, statistics }
     }
 
     /// Those of a rank that only serves.
     pub(crate) fn of_server(elements: usize, declared: &[usize]) -> Buffers {
-        let (gradients, declared) = (zeros(elements), all(declared));
-        Buffers { parameters: None, gradients, declared, velocity: zeros(0), statistics: Vec::new() }
+        let (gradients, places, declared) = (zeros(elements), Gradients::as_parameters(elements as u64), all(declared));
+        Buffers { parameters: None, gradients, places, declared, velocity: zeros(0), statistics: Vec::new() }
     }
 
     /// The memory of a buffer.
@@ -46,6 +50,11 @@ impl Buffers {
             Buffer::Gradients => &self.gradients,
             Buffer::Parameters => self.parameters.as_ref().unwrap_or(&self.gradients),
         }
+    }
+
+    /// Where the elements of a buffer lie that belong to the parameters `range`.
+    pub(super) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
+        self.places.place_in(buffer, range)
     }
 
     /// The parameters that a chain reads, and its running statistics, which it moves.

@@ -31,7 +31,7 @@ impl Null {
             input: vec![0.0; of.input_elements()],
             samples: 0,
             judges: (0..of.chains.len()).map(is_loss).collect(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, &of.updated),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.gradients, &of.updated)),
         }
     }
 

@@ -1,4 +1,6 @@
-//! What a replica's training has made so far, read and replaced as a whole.
+//! What a replica's training has made so far, read and replaced as a whole; and where gradients lie.
+
+use std::ops::Range;
 
 use lockstep_models::Buffer;
 
@@ -22,7 +24,7 @@ impl Replica {
         self.device.write(Values::Buffer(Buffer::Parameters), parameters)
     }
 
-    /// The parameters' gradients, summed over the micro-batches of a step.
+    /// The parameters' gradients, summed over the micro-batches of a step: what lies there now where buckets share places.
     ///
     /// # Errors
     /// The device's.
@@ -30,12 +32,25 @@ impl Replica {
         self.device.read(Values::Buffer(Buffer::Gradients))
     }
 
-    /// Replaces the gradients, by a sum that somebody else has made.
+    /// Replaces the gradients, which lie as the parameters do, by a sum that somebody else has made.
     ///
     /// # Errors
     /// The device's.
     pub fn set_gradients(&mut self, gradients: &[f32]) -> Result<(), DeviceError> {
         self.device.write(Values::Buffer(Buffer::Gradients), gradients)
+    }
+
+    /// Where the elements of a buffer lie that belong to the parameters `range`.
+    pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
+        self.gradients.place_in(buffer, range)
+    }
+
+    /// Reads the gradients of a range where messages would, as [`Replica::warm_inputs`] does for a chain.
+    pub fn warm_gradients(&mut self, range: Range<usize>) {
+        let Ok(host) = self.device.host(Buffer::Gradients) else { return };
+        // SAFETY: between tasks no message is in flight and nobody writes.
+        let gradients = unsafe { host.slice(self.gradients.place(&range)) };
+        std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
     }
 
     /// The optimizer's momentum buffer, by parameter: zero for those that this rank does not update.

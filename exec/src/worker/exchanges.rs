@@ -70,7 +70,7 @@ impl Worker<'_> {
             0
         };
         let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
-        let part = (start - offset) as usize..(end - offset) as usize;
+        let part = self.memory.place(exchange.buffer, (start - offset) as usize..(end - offset) as usize);
         let is_direct = !by_devices && self.is_direct(exchange, &group)?;
         let on_device = if is_direct { self.memory.device().region(exchange.buffer, part.clone()) } else { None };
         let (data, scratch) = match on_device {

@@ -16,7 +16,7 @@ use crate::graph::{Scope, Tensor, Work};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
 
 /// All ranks.
-const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
+pub(super) const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
 
 /// Stage 1: each rank keeps the optimizer's state of a part of the parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,9 +28,7 @@ impl Plan for Zero1 {
     }
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
-        // One rank keeps all of it.
-        let graph = if job.workers == 1 { ssgd::graph(job)? } else { graph(job)? };
-        Ok((graph, None))
+        Ok((graph(job)?, None))
     }
 
     fn axes(&self) -> AxisSet {
@@ -44,8 +42,14 @@ impl fmt::Display for Zero1 {
     }
 }
 
-/// The graph of one step.
-fn graph(job: &Job) -> Result<Graph, InputError> {
+/// The graph of one step; one rank keeps all of the state.
+///
+/// # Errors
+/// No workers.
+pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
+    if job.workers == 1 {
+        return ssgd::graph(job);
+    }
     let model = &job.model;
     let mut graph = Graph::new(model, Mesh::new(&[(Axis::Data, job.workers)])?);
     let [samples, partial, part] =

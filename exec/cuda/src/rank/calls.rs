@@ -123,7 +123,7 @@ impl<'a, A: Activation> Passes<'a, A> {
         for adds in [false, true] {
             let gradient = |id: &LayerId| self.gradient(*id).filter(|_| phase != Phase::BackwardWeight);
             let d_inputs: Vec<_> = self.inputs.iter().map(|id| gradient(id).map(|view| (view, adds))).collect();
-            let gradient_of_own = || (own(GRADIENTS, parameters), adds);
+            let gradient_of_own = || (own(GRADIENTS, &self.chain.gradients), adds);
             let gradients = Gradients {
                 inputs: &inputs,
                 output: output.view(),

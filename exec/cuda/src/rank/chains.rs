@@ -62,9 +62,10 @@ pub(super) fn chains<A: Activation>(
             );
             return Err(DeviceError::Refused { call: "a kernel".to_owned(), reason });
         };
-        let (parameters, statistics) = (plan.parameters.clone(), plan.statistics.clone());
+        let (parameters, gradients) = (plan.parameters.clone(), plan.gradients.clone());
+        let statistics = plan.statistics.clone();
         let output = plan.layers[plan.layers.len() - 1];
-        all.push(Chain { work, parameters, statistics, feeds_one: model.consumers(output).len() == 1 });
+        all.push(Chain { work, parameters, gradients, statistics, feeds_one: model.consumers(output).len() == 1 });
     }
     Ok((all, space.next - first))
 }

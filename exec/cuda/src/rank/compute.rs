@@ -94,7 +94,7 @@ impl<A: Activation> Compute for Rank<A> {
                 }
             }
             Work::Kernel(kernel) => {
-                let own = |adds| (self.gradients.view_mut(&of.parameters), adds);
+                let own = |adds| (self.gradients.view_mut(&of.gradients), adds);
                 let gradients = Gradients {
                     inputs: &inputs,
                     output,

@@ -42,6 +42,7 @@ impl Needs {
             |chain: &Chain<A>| if let Work::Kernel(kernel) = &chain.work { kernel.scratch_bytes() } else { 0 };
         let declared: u64 = of.declared.iter().map(|elements| *elements as u64).sum();
         let (parameters, input) = (of.parameters.len() as u64, share.of(of.input_elements() as u64));
+        let beside = (of.gradients.elements() + of.updated.elements() + of.statistics.len()) as u64;
         // Two bits for each parameter say whether it decays.
         let masks = 2 * parameters.div_ceil(32) * 4;
         Ok(Needs {
@@ -49,7 +50,7 @@ impl Needs {
             input: 2 * input * ELEMENT + arranged_bytes(input, of.program.model.input(), form),
             kept,
             scratch: chains.iter().map(scratch).max().unwrap_or(0),
-            buffers: (3 * parameters + of.statistics.len() as u64 + declared) * ELEMENT + masks,
+            buffers: (parameters + beside + declared) * ELEMENT + masks,
             workspace: executor.map_or(Ok(0), |executor| executor.choose(&calls(of, &chains, share)))?,
         })
     }

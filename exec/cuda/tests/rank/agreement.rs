@@ -6,15 +6,18 @@ use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::Devices;
 use lockstep_exec::{Evaluations, Run, RunOptions, run};
-use lockstep_models::{Job, Optimizer, Precision, Program, Target};
+use lockstep_models::{Bucket, Job, Optimizer, Precision, Program, Target};
+use lockstep_topology::Bytes;
 
 use crate::{cpus, gentle, gpus, near, same, scene};
 
 fn lenet(strategy: &str, ranks: u32, batch: u32) -> Program {
     let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
+    // Of several buckets, so that gradients lie where others were.
+    let bucket = if strategy == "zero-2" { Bucket::Layer } else { Bucket::Size(Bytes(25 << 20)) };
     let strategy = strategy.parse().expect("a strategy");
     let nodes = if ranks == 4 { Some(vec![2, 2]) } else { None };
-    Job { strategy, node_sizes: nodes, ..Job::new(model, ranks, batch) }.program().expect("a program")
+    Job { strategy, bucket, node_sizes: nodes, ..Job::new(model, ranks, batch) }.program().expect("a program")
 }
 
 fn digits(program: &Program) -> (Dataset, Dataset) {
@@ -33,6 +36,8 @@ fn train(program: &Program, options: &RunOptions<'_>) -> Run {
 fn strategies_agree(devices: &Arc<dyn Devices>, bound: f64) {
     for (strategy, ranks, batch) in [
         ("ssgd", 2, 8),
+        ("zero-1", 2, 8),
+        ("zero-2", 3, 4),
         ("sma", 3, 4),
         ("sma:reference-models", 4, 4),
         ("ea-sgd", 2, 4),

@@ -8,7 +8,8 @@ use lockstep_cuda::driver::{Context, DeviceMemory, Fill};
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Mode};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Job, Model, Op, Phase, Precision, Program, SgdStep, random_model};
+use lockstep_models::memory::Memory;
+use lockstep_models::{Bucket, Job, Model, Op, Phase, Precision, Program, SgdStep, random_model};
 
 use crate::{gpus, scene};
 
@@ -115,6 +116,33 @@ fn the_plan_is_what_is_taken() {
                 drop(others);
             }
         }
+    });
+}
+
+/// Gradients that share places take that much less.
+#[test]
+fn shared_places_are_not_taken_twice() {
+    scene("memory::shared_places_are_not_taken_twice", &[("PRETEND_FAULT", "")], || {
+        let (context, devices) = (context(), gpus(Precision::F32));
+        let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
+        let program = |strategy: &str| {
+            let strategy = strategy.parse().expect("a strategy");
+            Job { strategy, bucket: Bucket::Layer, ..Job::new(model.clone(), 2, 16) }.program().expect("a program")
+        };
+        let taken = |program: &Program| {
+            let all = context.memory().expect("an answer").0;
+            let replica = Replica::of_rank(&*devices, 0, program, 1).expect("memory enough");
+            let taken = all - context.memory().expect("an answer").0;
+            drop(replica);
+            devices.clear();
+            taken
+        };
+        let (one, two) = (program("zero-1"), program("zero-2"));
+        let gradients = |program: &Program| Memory::of_role(program, 0, 1).expect("a plan").gradients;
+        let saved = gradients(&one) - gradients(&two);
+        assert!(saved > 4096, "{saved} bytes");
+        // Pieces begin at multiples of 256 bytes.
+        assert!((taken(&one) - taken(&two)).abs_diff(saved) < 512, "{} for {saved}", taken(&one) - taken(&two));
     });
 }
 

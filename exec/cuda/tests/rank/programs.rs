@@ -116,6 +116,30 @@ fn so_they_do_on_several_gpus() {
     scene("programs::so_they_do_on_several_gpus", &settings, || ranks_accumulate(Precision::F32));
 }
 
+/// Sharing out the optimizer's state, and laying gradients where others were, changes no bit on several GPUs either.
+#[test]
+fn shared_state_and_places_train_the_bits_of_one_rank() {
+    let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_SEED", "6")];
+    scene("programs::shared_state_and_places_train_the_bits_of_one_rank", &settings, || {
+        let devices = gpus(Precision::F32);
+        let sizes = (0u64..200, any::<bool>(), 2u32..=4, 2u32..=3);
+        let cuts = (prop::sample::select(vec!["zero-1", "zero-2"]), buckets(), 1u32..=3, any::<bool>(), any::<u64>());
+        property(
+            (sizes, cuts),
+            16,
+            |((model, norm, workers, batch), (text, bucket, concurrent_exchanges, fuse, seed))| {
+                let (strategy, model) = (text.parse().expect("a strategy"), Arc::new(random_model(model, norm)));
+                let job = Job { strategy, bucket, concurrent_exchanges, fuse, ..Job::new(model, workers, batch) };
+                let distributed = trained(&job, seed, &devices);
+                let program = job.program().expect("a program");
+                let twin =
+                    reference::train_on(&*devices, &program, &data(&job), STEPS, seed, &gentle(), &[]).expect("a twin");
+                same(&distributed.parameters, &twin, text);
+            },
+        );
+    });
+}
+
 #[test]
 fn learners_on_a_gpu_equal_the_flat_algorithm() {
     scene("programs::learners_on_a_gpu_equal_the_flat_algorithm", &[("PRETEND_SEED", "5")], || {

@@ -20,6 +20,8 @@ pub(super) struct Chain {
     pub(super) inputs: Vec<LayerId>,
     pub(super) output: LayerId,
     pub(super) parameters: Range<usize>,
+    /// Where their gradients lie.
+    pub(super) gradients: Range<usize>,
     pub(super) statistics: Range<usize>,
 }
 
@@ -38,6 +40,7 @@ impl Chain {
             inputs: head.inputs.clone(),
             output: last,
             parameters: plan.parameters.clone(),
+            gradients: plan.gradients.clone(),
             statistics: plan.statistics.clone(),
         }
     }

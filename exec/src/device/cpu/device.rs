@@ -45,7 +45,7 @@ impl Cpu {
             places: Vec::new(),
             decays: Decays::of(&of.program.model),
             threads: threads.clone(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, &of.updated),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.gradients, &of.updated)),
             updated: of.updated,
         }
     }
@@ -109,11 +109,13 @@ impl Compute for Cpu {
                     |(slice, wanted): (_, &Option<(_, bool)>)| wanted.as_ref().map(|(_, adds)| (slice, *adds));
                 let mut d_inputs: Vec<Option<(&mut [f32], bool)>> = wanted.map(with_flag).collect();
                 let (w, g) = (self.buffers.arena(Buffer::Parameters), self.buffers.arena(Buffer::Gradients));
-                // SAFETY: no message is in flight on parameters; exchanges of this gradient range start after this task,
-                // by the program's order, and those of the previous step ended before its update.
-                let (w, g) = unsafe { (w.slice(of.parameters.clone()), g.slice_mut(of.parameters.clone())) };
+                // SAFETY: no message is in flight on parameters.
+                let w = unsafe { w.slice(of.parameters.clone()) };
+                // SAFETY: exchanges of these gradients start after this task, by the program's order, and those of whatever lay here
+                // before ended before its update, behind which this task stands.
+                let own = |adds| (unsafe { g.slice_mut(of.gradients.clone()) }, adds);
                 kernel.swap_workspace(&mut workspace);
-                kernel.backward(inputs, y, w, d_output, &mut d_inputs, pass.d_parameters.map(|adds| (g, adds)));
+                kernel.backward(inputs, y, w, d_output, &mut d_inputs, pass.d_parameters.map(own));
                 kernel.swap_workspace(&mut workspace);
             }
         }
@@ -151,9 +153,9 @@ impl Compute for Cpu {
             let (part, decays) = (&tiles[tile].0, tiles[tile].1);
             // SAFETY: no two tiles overlap, and a formula's buffers are several. By the program's order no exchange is in flight
             // on what a task writes, nor writes what it reads.
-            let read = |buffer| unsafe { buffers.arena(buffer).slice(part.clone()) };
+            let read = |buffer| unsafe { buffers.arena(buffer).slice(buffers.place(buffer, part)) };
             // SAFETY: as above.
-            let write = |buffer| unsafe { buffers.arena(buffer).slice_mut(part.clone()) };
+            let write = |buffer| unsafe { buffers.arena(buffer).slice_mut(buffers.place(buffer, part)) };
             match step {
                 Step::Sgd(step) => {
                     // SAFETY: as above.

@@ -10,6 +10,7 @@ mod straggling;
 mod strategy;
 mod table_first;
 mod timeline;
+mod zero;
 
 use std::sync::Arc;
 

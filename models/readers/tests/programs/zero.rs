@@ -1,0 +1,194 @@
+//! ZeRO, stage 2: updates behind the backward passes that exchanges overlap, and gradients in places that others have left.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use proptest::prelude::{Just, Strategy, TestCaseError, prop_assert, prop_assert_eq, prop_oneof, proptest};
+
+use super::*;
+
+fn job(strategy: &str, model: Model, workers: u32) -> Job {
+    Job { strategy: strategy.parse().unwrap(), bucket: Bucket::Layer, ..Job::new(Arc::new(model), workers, 3) }
+}
+
+/// `layers` dense layers of 16 × 16 weights and 16 biases: 272 parameters each, 17 cache lines.
+fn equal_layers(layers: usize) -> Model {
+    let dense = "{ kind = \"dense\", out_features = 16 },\n".repeat(layers);
+    let text =
+        format!("name = \"m\"\ninput = [1, 4, 4]\nlayer = [\n{dense}{{ kind = \"softmax_cross_entropy\" }},\n]\n");
+    parse_model("m.toml", &text).unwrap()
+}
+
+fn gradients(program: &Program) -> Gradients {
+    Gradients::of_role(program, &program.roles[0], Reuse::Full)
+}
+
+fn parameters_of(program: &Program, chain: usize) -> impl Iterator<Item = Range<u64>> {
+    program.chains[chain].iter().flat_map(|id| program.model.node(*id).parameters.iter().map(|p| p.range.clone()))
+}
+
+fn buckets() -> impl Strategy<Value = Bucket> {
+    let sizes = (1u64..4000).prop_map(|bytes| Bucket::Size(Bytes(bytes)));
+    prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), sizes]
+}
+
+/// Runs the tasks of a role on the numbers of parameters: who exchanges or updates gradients finds those of its own parameters where they
+/// should be, and who reads parameters those that are not updated yet.
+fn run(program: &Program) -> Result<(), String> {
+    let (gradients, role) = (gradients(program), &program.roles[0]);
+    let mut arena: Vec<Option<u64>> = vec![None; gradients.elements()];
+    let mut updated = vec![false; program.model.parameter_elements() as usize];
+    let place = |parameter: u64| gradients.place(&(parameter as usize..parameter as usize + 1)).start;
+    for task in &role.tasks {
+        match &task.op {
+            Op::Compute { chain, phase, .. } => {
+                for parameter in parameters_of(program, *chain).flatten() {
+                    if updated[parameter as usize] {
+                        return Err(format!("{} reads parameter {parameter} behind its update", task.name));
+                    }
+                    if matches!(phase, Phase::Backward | Phase::BackwardWeight) {
+                        arena[place(parameter)] = Some(parameter);
+                    }
+                }
+            }
+            // An exchange is under way from here to its update: in between nobody may write what it sums.
+            Op::Exchange(Exchange { buffer: Buffer::Gradients, range, .. }) | Op::Update { range, .. } => {
+                if let Some(lost) = range.clone().find(|parameter| arena[place(*parameter)] != Some(*parameter)) {
+                    return Err(format!("{} finds another gradient in the place of {lost}", task.name));
+                }
+                if matches!(task.op, Op::Update { .. }) {
+                    updated[range.start as usize..range.end as usize].fill(true);
+                }
+            }
+            _ => {}
+        }
+    }
+    if updated.iter().all(|updated| *updated) { Ok(()) } else { Err("some parameters are not updated".to_owned()) }
+}
+
+proptest! {
+    #[test]
+    fn every_task_finds_its_gradients(
+        seed in 0u64..400,
+        with_batch_norm: bool,
+        workers in 1u32..6,
+        bucket in buckets(),
+        concurrent_exchanges in 1u32..4,
+        fuse: bool,
+    ) {
+        let model = random_model(seed, with_batch_norm);
+        let program = Job { bucket, concurrent_exchanges, fuse, ..job("zero-2", model, workers) }.program().unwrap();
+        run(&program).map_err(TestCaseError::fail)?;
+        // No plan is below what is live, and none above the parameters.
+        let lives = lives(&program, &program.roles[0]).unwrap();
+        let elements = |life: &GradientLife| life.range.end - life.range.start;
+        let live = |at: usize| lives.iter().filter(|life| (life.first..=life.last).contains(&at)).map(elements).sum::<u64>();
+        let most = (0..program.roles[0].tasks.len()).map(live).max().unwrap_or(0);
+        prop_assert!(most <= gradients(&program).elements() as u64);
+        prop_assert!(gradients(&program).elements() as u64 <= program.model.parameter_elements());
+        prop_assert_eq!(lives.iter().map(elements).sum::<u64>(), program.model.parameter_elements());
+    }
+
+    /// Stage 2 does the tasks of stage 1, and waits for the same.
+    #[test]
+    fn stages_differ_in_their_order_alone(seed in 0u64..400, bucket in buckets(), concurrent_exchanges in 1u32..4, fuse: bool) {
+        let of = |strategy: &str| {
+            let job = Job { bucket, concurrent_exchanges, fuse, ..job(strategy, random_model(seed, true), 3) };
+            let program = job.program().unwrap();
+            let tasks = &program.roles[0].tasks;
+            let named = |after: &After| (tasks[after.task].name.clone(), after.lag);
+            let all = tasks.iter().map(|task| (task.name.clone(), task.op.clone(), task.after.iter().map(named).collect::<Vec<_>>()));
+            let exchanges: Vec<String> = program.roles[0].exchanges().map(|(id, _)| tasks[id].name.clone()).collect();
+            let mut all: Vec<_> = all.collect();
+            all.iter_mut().for_each(|(_, _, after)| after.sort());
+            all.sort_by(|a, b| a.0.cmp(&b.0));
+            (all, exchanges)
+        };
+        prop_assert_eq!(of("zero-2"), of("zero-1"));
+    }
+}
+
+/// c + 1 buckets: the one that is written, and those whose exchanges it overlaps.
+#[test]
+fn of_equal_buckets_as_many_live_as_are_exchanged_at_once_and_one_more() {
+    for layers in 1..8 {
+        for concurrent_exchanges in 1..5 {
+            let program = Job { concurrent_exchanges, ..job("zero-2", equal_layers(layers), 4) }.program().unwrap();
+            let live = layers.min(concurrent_exchanges as usize + 1);
+            assert_eq!(gradients(&program).elements(), 272 * live, "{layers} layers, {concurrent_exchanges} at once");
+            let memory = Memory::of_role(&program, 0, 1).unwrap();
+            assert_eq!(memory.gradients, 4 * 272 * live as u64);
+            // The twin with a place for each gradient, and stage 1, have as many as there are parameters.
+            let apart = Gradients::of_role(&program, &program.roles[0], Reuse::Nothing);
+            assert_eq!(apart, Gradients::as_parameters(272 * layers as u64));
+            let one = Job { concurrent_exchanges, ..job("zero-1", equal_layers(layers), 4) }.program().unwrap();
+            let one = Memory::of_role(&one, 0, 1).unwrap();
+            assert_eq!((one.gradients, one.optimizer), (4 * 272 * layers as u64, memory.optimizer));
+        }
+    }
+}
+
+/// Where updates follow the whole backward pass, gradients lie as parameters do, on servers too.
+#[test]
+fn other_strategies_keep_all_gradients() {
+    let strategies = [
+        "ssgd",
+        "zero-1",
+        "first-device-table",
+        "model-parallel",
+        "hybrid:a",
+        "hybrid:b",
+        "hybrid:c",
+        "hybrid:g=2",
+        "hybrid:b:variable-batch",
+        "sma",
+        "sma:tau=2",
+        "ea-sgd",
+        "local-sgd:tau=2",
+    ];
+    let mut seen = 0;
+    for strategy in strategies {
+        for (bucket, fuse, accumulate, algorithm) in [
+            (Bucket::Layer, true, 1, "ring"),
+            (Bucket::Layer, false, 2, "ring"),
+            (Bucket::Tensor, true, 1, "ring"),
+            (Bucket::Whole, false, 1, "parameter-server:1:dedicated"),
+        ] {
+            let algorithm = algorithm.parse().unwrap();
+            let lenet = load_model("lenet").unwrap();
+            let job = Job { bucket, fuse, accumulate, algorithm, ..job(strategy, lenet, 4) };
+            // Not every strategy serves all of them.
+            let Ok(program) = job.program() else { continue };
+            let as_parameters = Gradients::as_parameters(program.model.parameter_elements());
+            for role in &program.roles {
+                let what = format!("{strategy} {bucket} {} {}", role.name, job.algorithm);
+                assert_eq!(Gradients::of_role(&program, role, Reuse::Full), as_parameters, "{what}");
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 2 * strategies.len(), "{seen}");
+}
+
+#[test]
+fn what_keeps_gradients_until_the_end_is_refused() {
+    let refused = |change: fn(&mut Job)| {
+        let mut job = job("zero-2", load_model("lenet").unwrap(), 4);
+        change(&mut job);
+        job.program().unwrap_err().to_string()
+    };
+    let told = refused(|job| job.accumulate = 2);
+    assert!(told.contains("accumulate") && told.contains("take one micro-batch, or --strategy zero-1"), "{told}");
+    let told = refused(|job| job.bucket = Bucket::Tensor);
+    assert!(told.contains("bucket") && told.contains("take layer or a size, or --strategy zero-1"), "{told}");
+    // What stage 1 refuses: dedicated servers do not scatter.
+    for strategy in ["zero-1", "zero-2"] {
+        let algorithm = "parameter-server:1:dedicated".parse().unwrap();
+        assert!(Job { algorithm, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().is_err(), "{strategy}");
+    }
+    assert_eq!("zero-2".parse::<lockstep_models::Strategy>().unwrap().to_string(), "zero-2");
+    assert!("zero-2:a".parse::<lockstep_models::Strategy>().unwrap_err().contains("zero-2 has no settings"));
+    // One rank has nothing to scatter.
+    let alone = |strategy: &str| Job { accumulate: 2, ..job(strategy, load_model("lenet").unwrap(), 1) }.program();
+    assert_eq!(alone("zero-2").unwrap().roles, alone("ssgd").unwrap().roles);
+}

@@ -1,0 +1,61 @@
+//! ZeRO, stage 2: as stage 1, and gradients that have been used up leave their memory to others (Rajbhandari et al. 2020 §5.2).
+//!
+//! The layouts are those of stage 1. A bucket is updated as soon as its gradients are there, beside the reduce-scatters of later ones, so
+//! the memory plan finds room for the gradients of early layers where those of late ones were.
+
+use std::fmt;
+
+use lockstep_topology::{ErrorPlace, InputError};
+
+use super::{Plan, Shard, no_settings, zero};
+use crate::{AxisSet, Bucket, Graph, Job};
+
+/// Stage 2: each rank keeps the optimizer's state of a part of the parameters, and gradients until they are updated with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Zero2;
+
+impl Plan for Zero2 {
+    fn parse(settings: &str) -> Result<Zero2, String> {
+        no_settings("zero-2", settings, Zero2)
+    }
+
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+        if job.workers > 1 {
+            check(job)?;
+        }
+        Ok((zero::graph(job)?, None))
+    }
+
+    fn axes(&self) -> AxisSet {
+        zero::AXES
+    }
+
+    fn updates_early(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Display for Zero2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("zero-2")
+    }
+}
+
+/// Refuses what keeps all gradients until the backward pass has ended.
+fn check(job: &Job) -> Result<(), InputError> {
+    let strategy = ErrorPlace::Flag("strategy");
+    if job.accumulate > 1 {
+        let message = format!(
+            "zero-2 would scatter its gradients in every micro-batch: take one micro-batch, or {strategy} zero-1, which keeps them"
+        );
+        return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
+    }
+    if job.bucket == Bucket::Tensor {
+        let message = format!(
+            "exchanges of tensors wait for the whole backward pass, and zero-2 lets go of gradients during it: take layer or a size, or \
+             {strategy} zero-1"
+        );
+        return Err(InputError::flag("bucket", job.bucket.to_string(), message));
+    }
+    Ok(())
+}
