@@ -1,4 +1,4 @@
-//! Early updates: each stands right behind the backward passes that its exchange overlaps, instead of behind all of them.
+//! Early updates: each comes right behind the backward passes that its exchange overlaps, instead of behind all of them.
 //!
 //! Updates and backward passes queue on one stream, so from there on a later bucket's gradients may lie where the updated ones were
 //! (Rajbhandari et al. 2020 §5.2).

@@ -112,7 +112,7 @@ impl Compute for Cpu {
                 // SAFETY: no message is in flight on parameters.
                 let w = unsafe { w.slice(of.parameters.clone()) };
                 // SAFETY: exchanges of these gradients start after this task, by the program's order, and those of whatever lay here
-                // before ended before its update, behind which this task stands.
+                // before ended before its update, which comes before this task.
                 let own = |adds| (unsafe { g.slice_mut(of.gradients.clone()) }, adds);
                 kernel.swap_workspace(&mut workspace);
                 kernel.backward(inputs, y, w, d_output, &mut d_inputs, pass.d_parameters.map(own));

@@ -51,7 +51,7 @@ fn run(program: &Program) -> Result<(), String> {
                     }
                 }
             }
-            // An exchange is under way from here to its update: in between nobody may write what it sums.
+            // An exchange is under way from here to its update: in between no task may write what it sums.
             Op::Exchange(Exchange { buffer: Buffer::Gradients, range, .. }) | Op::Update { range, .. } => {
                 if let Some(lost) = range.clone().find(|parameter| arena[place(*parameter)] != Some(*parameter)) {
                     return Err(format!("{} finds another gradient in the place of {lost}", task.name));
