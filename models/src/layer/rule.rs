@@ -23,8 +23,9 @@ pub trait OfKind {
 
 /// The rules of a layer. A new kind implements what differs from a layer that changes each element by itself.
 pub trait LayerRule: OfKind {
-    /// The cost of each [`Pass`] in fp32, in their order, a multiply-add being two FLOPs; nothing for a pass that does not exist. Without a formula of its own
-    /// each element costs what its kind says, and backward reads the gradient with the input or the output.
+    /// The cost of each [`Pass`](super::Pass) in fp32, in their order, a multiply-add being two FLOPs; nothing for a pass that does not
+    /// exist. Without a formula of its own each element costs what its kind says, and backward reads the gradient with the input or
+    /// the output.
     fn work(&self, of: &Sizes) -> [Work; 3] {
         let (forward, backward) = self.kind().flops;
         [
