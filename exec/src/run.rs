@@ -75,9 +75,9 @@ fn setup<'a>(
     options: &'a RunOptions<'a>,
     here: impl Iterator<Item = u32>,
 ) -> Result<Setup<'a>, InputError> {
-    let batches = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
+    let sampler = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
     Parts::new(program, data.len() as u32, options.seed)?;
-    let (global_batch, steps_per_epoch) = (program.global_batch(), batches.batches_per_epoch());
+    let (global_batch, steps_per_epoch) = (program.global_batch(), sampler.batches_per_epoch());
     let first = match options.start {
         Some(state) if !state.fits(program) => {
             let message = "is of another model or another kind of strategy: go on with what the run before had";
@@ -97,6 +97,7 @@ fn setup<'a>(
     Ok(Setup {
         program,
         data,
+        sampler,
         options,
         course,
         guard: Guard::new(Flights::new(program, first, here), options.stall_limit, options.observer),

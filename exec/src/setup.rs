@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockstep_models::{Claim, Course, Driver, Judge, Optimizer, Program, Target};
 
-use crate::data::Dataset;
+use crate::data::{Dataset, Sampler};
 use crate::device::{Cpus, Devices};
 use crate::observer::Observer;
 use crate::pool::Arenas;
@@ -67,6 +67,8 @@ impl Default for RunOptions<'_> {
 pub(crate) struct Setup<'a> {
     pub program: &'a Program,
     pub data: &'a Dataset,
+    /// Which samples each micro-batch of each rank has.
+    pub sampler: Sampler,
     pub options: &'a RunOptions<'a>,
     /// The sizes that the optimizer's rate follows.
     pub course: Course,

@@ -4,9 +4,20 @@
 //! compiler vectorises; here they are compiled once more for AVX2 and AVX-512. Rust never fuses a multiplication and an
 //! addition by itself, so all versions give the same bits.
 
-/// Calls `work` in a function compiled for the widest vectors at hand. `work` and what it calls must be `#[inline(always)]`.
+/// Computes an expression in a function compiled for the widest vectors at hand. What it calls must be `#[inline(always)]`.
+macro_rules! wide {
+    ($work:expr) => {
+        $crate::simd::in_widest(
+            #[inline(always)]
+            || $work,
+        )
+    };
+}
+pub(crate) use wide;
+
+/// Calls `work`, which must be `#[inline(always)]`, in a function compiled for the widest vectors at hand: see [`wide`].
 #[inline]
-pub(crate) fn wide<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn in_widest<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx512f")
@@ -48,10 +59,7 @@ pub(crate) fn has_sixteens() -> bool {
 /// `destination += source`, element by element.
 pub fn add_into(destination: &mut [f32], source: &[f32]) {
     assert_eq!(destination.len(), source.len(), "two slices of one length");
-    wide(
-        #[inline(always)]
-        || destination.iter_mut().zip(source).for_each(|(d, s)| *d += *s),
-    );
+    wide!(destination.iter_mut().zip(source).for_each(|(d, s)| *d += *s));
 }
 
 /// Values as a new gradient, or added to what is there.

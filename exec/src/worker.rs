@@ -20,7 +20,6 @@ use std::time::Instant;
 use lockstep_models::{Decision, Driver, Judge, Judgement, Observation, Op, Program, Role, Span, Stream, TaskId};
 use lockstep_topology::Time;
 
-use crate::data::Sampler;
 use crate::error::ExecError;
 use crate::exchange::Traffic;
 use crate::flight::Recorder;
@@ -166,17 +165,7 @@ impl<'a> Worker<'a> {
     pub(crate) fn run(mut self) -> Result<Outcome, ExecError> {
         let program = self.setup.program;
         let rank = self.transport.rank().0;
-        let mut sampler = match self.memory.replica {
-            None => None,
-            Some(_) => Some(Sampler::new(
-                self.setup.data.len(),
-                program.batch_per_rank,
-                program.accumulate,
-                &program.pools,
-                self.setup.options.seed,
-            )?),
-        };
-        if sampler.is_some() {
+        if self.memory.replica.is_some() {
             self.store = Store::load(self.setup, rank, self.setup.first)?;
         }
         let (mut log, mut stopped) = (Log::default(), false);
@@ -190,7 +179,7 @@ impl<'a> Worker<'a> {
             (self.samples, self.learned) = (0, false);
             self.losses.resize(self.losses.len() + losses_of(program, rank), 0.0);
             self.shuffle_before(batch)?;
-            self.iterate(sampler.as_mut(), batch)?;
+            self.iterate(batch)?;
             self.seal(batch)?;
             self.settle(1)?;
             self.iteration += 1;
@@ -225,7 +214,7 @@ impl<'a> Worker<'a> {
         Ok(Outcome { sent, direct, spans: self.spans, losses, evaluations, restarts, judge, moves, stopped })
     }
 
-    fn iterate(&mut self, mut sampler: Option<&mut Sampler>, batch: u64) -> Result<(), ExecError> {
+    fn iterate(&mut self, batch: u64) -> Result<(), ExecError> {
         let tasks = &self.role.tasks;
         let mut task = 0;
         while task < tasks.len() {
@@ -236,7 +225,7 @@ impl<'a> Worker<'a> {
                         break;
                     }
                     for inner in task + 1..=task + body {
-                        self.step(inner, repetition, repetition + 1 == count, sampler.as_deref_mut(), batch)?;
+                        self.step(inner, repetition, repetition + 1 == count, batch)?;
                     }
                 }
                 task += body;
@@ -245,7 +234,7 @@ impl<'a> Worker<'a> {
                 if let Op::Load { .. } = tasks[task].op {
                     self.begin_repetition(0, false)?;
                 }
-                self.step(task, 0, true, sampler.as_deref_mut(), batch)?;
+                self.step(task, 0, true, batch)?;
             }
             task += 1;
         }
@@ -253,14 +242,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Waits for what a compute task is after, then runs it.
-    fn step(
-        &mut self,
-        task: TaskId,
-        repetition: u32,
-        last: bool,
-        sampler: Option<&mut Sampler>,
-        batch: u64,
-    ) -> Result<(), ExecError> {
+    fn step(&mut self, task: TaskId, repetition: u32, last: bool, batch: u64) -> Result<(), ExecError> {
         if repetition == 0 && self.role.tasks[task].op.skips_first() {
             return Ok(());
         }
@@ -276,7 +258,7 @@ impl<'a> Worker<'a> {
         {
             fault.strike();
         }
-        self.execute(task, repetition, sampler, batch)?;
+        self.execute(task, repetition, batch)?;
         let end = self.note_span(task, (iteration, repetition), ready, start, record);
         self.note_marks(from)?;
         if last {
@@ -286,7 +268,6 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Asks the driver of this process.
     /// Notes that a task which began as `record` is over, and says when.
     fn note_span(
         &mut self,
@@ -302,6 +283,7 @@ impl<'a> Worker<'a> {
         end
     }
 
+    /// Asks the driver of this process.
     fn driver<T>(&self, ask: impl FnOnce(&mut Driver) -> T) -> T {
         ask(&mut self.setup.driver.lock().unwrap_or_else(PoisonError::into_inner))
     }

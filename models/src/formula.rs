@@ -162,11 +162,6 @@ impl Formula {
         self.terms.iter().any(|term| term.to == Operand::Buffer(buffer))
     }
 
-    /// Whether it changes no more than a rank's own parameters, and reads no more than these and their gradients.
-    pub fn is_of_parameters(&self) -> bool {
-        self.buffers().iter().all(|buffer| !matches!(buffer, Buffer::Declared(_)))
-    }
-
     /// fp32 elements read and written for each element: one for each buffer that is read and one for each that is written.
     pub fn accesses(&self) -> u64 {
         let of = |buffer: &Buffer| u64::from(self.reads(*buffer)) + u64::from(self.writes(*buffer));

@@ -22,7 +22,6 @@ pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, Kind, Matri
 pub use pool2d::PoolKind;
 pub use rule::{LayerRule, Learned, OfKind};
 pub use shape::Shape;
-pub(crate) use work::ELEMENT_BYTES;
 pub use work::{Pass, Sizes, Work};
 
 /// Makes the layers of their files: `file: Variant(its settings, if it has any) [kinds in files] "what it is";`.

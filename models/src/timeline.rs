@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lockstep_topology::Time;
 
-use crate::{Op, Program, Span, Stream, TaskId, Total, Totals};
+use crate::{Op, Program, Span, Stream, TaskId, Totals};
 
 /// One optimizer step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,18 +76,14 @@ impl Timeline {
     /// Median over counted steps of the time in which a worker's compute stream stood still, averaged over workers: what
     /// communication costs beyond what computation hides.
     pub fn exposed_comm_s(&self, program: &Program) -> f64 {
-        let ends = self.ends();
         let mut busy: BTreeMap<u32, f64> = BTreeMap::new();
         let totals = self.totals(program);
         let workers = f64::from(workers(program, &totals));
         for (iteration, _, _, total) in totals.iter().filter(|run| computes(program, run.1, run.2)) {
             *busy.entry(iteration).or_default() += total.busy_s();
         }
-        let first = if ends.len() > self.warm_up.max(1) as usize { self.warm_up.max(1) as usize } else { 0 };
-        let exposed = (first..ends.len()).map(|i| {
-            let step = (ends[i] - if i == 0 { Time::ZERO } else { ends[i - 1] }).as_secs_f64();
-            (step - busy.get(&(i as u32)).copied().unwrap_or(0.0) / workers).max(0.0)
-        });
+        let busy = |step: &Step| busy.get(&step.iteration).copied().unwrap_or(0.0) / workers;
+        let exposed = self.steps().into_iter().map(|step| (step.seconds() - busy(&step)).max(0.0));
         median(exposed.collect())
     }
 
@@ -126,20 +122,6 @@ impl Timeline {
             kinds
         };
         self.steps().into_iter().map(of_step).collect()
-    }
-
-    /// Median seconds of one task of a role over counted iterations and ranks; the mean, where spans were not kept.
-    pub fn task_seconds(&self, program: &Program, role: usize, task: TaskId) -> f64 {
-        if !self.totals.is_empty() {
-            let of = self.totals.iter().filter(|run| run.0 >= self.warm_up && (run.1, run.2) == (role, task));
-            let mut all = Total::default();
-            of.for_each(|run| all.add(run.3));
-            return all.busy_s() / all.runs.max(1) as f64;
-        }
-        let range = program.roles[role].ranks;
-        let of =
-            |span: &&Span| range.contains(span.rank) && span.task as usize == task && span.iteration >= self.warm_up;
-        median(self.spans.iter().filter(of).map(|span| (span.end - span.start).as_secs_f64()).collect())
     }
 
     /// When the last rank ended each iteration.

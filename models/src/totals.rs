@@ -2,8 +2,6 @@
 //!
 //! A run of more than a million tasks is kept so. Sums are whole picoseconds, so they do not depend on the order.
 
-use std::collections::BTreeMap;
-
 use lockstep_topology::Time;
 
 use crate::{Program, Span};
@@ -144,15 +142,6 @@ impl Totals {
             roles.iter().enumerate().flat_map(of_role)
         };
         (0..).zip(&self.runs).flat_map(tasks).filter(|(.., total)| total.runs > 0)
-    }
-
-    /// Totals by role and kind of task, over iterations from `first` on.
-    pub fn by_role_and_kind(&self, program: &Program, first: u32) -> BTreeMap<(usize, &'static str), Total> {
-        let mut kinds: BTreeMap<(usize, &'static str), Total> = BTreeMap::new();
-        for (_, role, task, total) in self.iter().filter(|(iteration, ..)| *iteration >= first) {
-            kinds.entry((role, program.roles[role].tasks[task].op.kind())).or_default().add(total);
-        }
-        kinds
     }
 
     /// One more than the last rank of `role` that ran something.

@@ -75,9 +75,8 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
         let mut plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), &run.algorithm, schedule, window);
         plan.represent(ranks);
         let jobs = vec![0; plan.ranks() as usize];
-        let resources = Resources::new(platform.cluster, orbits);
-        let (fluid, jobs_of_none) = (System::new(), vec![vec![None]]);
-        let mut engine = Engine::new(&plan, platform, Driver::fixed(1), fluid, resources, jobs_of_none, &jobs);
+        let resources = Resources::new(platform, System::new(), orbits);
+        let mut engine = Engine::new(&plan, Driver::fixed(1), resources, vec![vec![None]], &jobs);
         engine.long_way = run.long_way;
         engine.run()
     })?;

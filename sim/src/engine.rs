@@ -88,8 +88,7 @@ pub(crate) struct Engine<'a, F> {
     plan: &'a Plan,
     platform: &'a Platform<'a>,
     driver: Driver,
-    fluid: F,
-    resources: Resources,
+    resources: Resources<'a, F>,
     /// For each rank the index of its jobs, and the jobs of each role on each device.
     job_lists: Vec<Jobs>,
     events: Events<Event>,
@@ -137,19 +136,17 @@ impl<'a, F: Fluid> Engine<'a, F> {
     /// Everything at its start; `jobs` gives, by rank, which of `job_lists` is its own.
     pub(crate) fn new(
         plan: &'a Plan,
-        platform: &'a Platform<'a>,
         driver: Driver,
-        fluid: F,
-        resources: Resources,
+        resources: Resources<'a, F>,
         job_lists: Vec<Jobs>,
         jobs: &[u32],
     ) -> Engine<'a, F> {
+        let platform = resources.platform;
         let ranks = rank::all(plan, platform, jobs);
         Engine {
             plan,
             platform,
             driver,
-            fluid,
             resources,
             job_lists,
             events: Events::new(),
@@ -187,7 +184,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
         }
         self.dispatch()?;
         let mut finished: Vec<Finished> = Vec::new();
-        while let Some(time) = self.events.next_time().into_iter().chain(self.fluid.next_completion()).min() {
+        while let Some(time) = self.events.next_time().into_iter().chain(self.resources.fluid.next_completion()).min() {
             if time == Time::MAX {
                 return Err(overflow().into());
             }
@@ -195,7 +192,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
                 self.look_back();
             }
             self.now = time;
-            self.fluid.advance(time, &mut finished);
+            self.resources.fluid.advance(time, &mut finished);
             for done in finished.drain(..) {
                 let index = done.token as u32;
                 match done.token & (MESSAGE | background::BACKGROUND) {
@@ -219,7 +216,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             self.dispatch()?;
         }
         self.end_background();
-        if self.fluid.active() > 0 {
+        if self.resources.fluid.active() > 0 {
             return Err(overflow().into());
         }
         self.finish()

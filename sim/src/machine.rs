@@ -4,7 +4,7 @@
 //! as on four. What passes through each is added up, for the answer to what bounds a step.
 
 use lockstep_topology::cluster::{Device, DeviceId, DeviceKind, Link, LinkId};
-use lockstep_topology::{Cluster, InputError, Time};
+use lockstep_topology::{InputError, Time};
 
 use crate::costs::{Cost, MessageCost};
 use crate::fluid::{ClassId, Fluid, ResourceId, Use};
@@ -32,9 +32,10 @@ struct DeviceResources {
     beside: Option<ResourceId>,
 }
 
-/// All resources of a run.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Resources {
+/// All resources of a run, and the solver that shares them out.
+pub(crate) struct Resources<'a, F> {
+    pub(crate) platform: &'a Platform<'a>,
+    pub(crate) fluid: F,
     all: Vec<Resource>,
     devices: Vec<Option<DeviceResources>>,
     wires: Vec<Option<ResourceId>>,
@@ -70,14 +71,19 @@ pub struct Utilisation {
     pub share: f64,
 }
 
-impl Resources {
-    /// Nothing in use yet; `orbits` says which ranks will use it.
-    pub(crate) fn new(cluster: &Cluster, orbits: Orbits) -> Resources {
+impl<'a, F: Fluid> Resources<'a, F> {
+    /// Nothing in use yet of `platform`, and `fluid` empty; `orbits` says which ranks will use it.
+    pub(crate) fn new(platform: &'a Platform<'a>, fluid: F, orbits: Orbits) -> Resources<'a, F> {
         Resources {
+            platform,
+            fluid,
+            all: Vec::new(),
+            devices: vec![None; platform.cluster.devices().len()],
+            wires: vec![None; platform.cluster.wires() as usize],
+            uses: Vec::new(),
+            taken: Vec::new(),
+            caps: Vec::new(),
             orbits,
-            devices: vec![None; cluster.devices().len()],
-            wires: vec![None; cluster.wires() as usize],
-            ..Resources::default()
         }
     }
 
@@ -86,14 +92,8 @@ impl Resources {
         &self.orbits
     }
 
-    fn add(
-        &mut self,
-        name: String,
-        part: Option<Part>,
-        capacity: f64,
-        fluid: &mut dyn Fluid,
-    ) -> Result<ResourceId, InputError> {
-        let id = fluid.add_resource(capacity).map_err(|error| error.at(&name))?;
+    fn add(&mut self, name: String, part: Option<Part>, capacity: f64) -> Result<ResourceId, InputError> {
+        let id = self.fluid.add_resource(capacity).map_err(|error| error.at(&name))?;
         self.all.push(Resource { name, part, capacity, shares: Vec::new() });
         Ok(id)
     }
@@ -102,8 +102,8 @@ impl Resources {
     ///
     /// # Errors
     /// What the solver refuses.
-    pub(crate) fn class(&mut self, cap: f64, uses: &[Use], fluid: &mut dyn Fluid) -> Result<ClassId, InputError> {
-        let class = fluid.class(cap, uses)?;
+    fn class(&mut self, cap: f64, uses: &[Use]) -> Result<ClassId, InputError> {
+        let class = self.fluid.class(cap, uses)?;
         self.note(class, cap, uses);
         Ok(class)
     }
@@ -123,19 +123,15 @@ impl Resources {
     ///
     /// # Errors
     /// A bandwidth that the solver refuses.
-    pub(crate) fn wire(
-        &mut self,
-        cluster: &Cluster,
-        link: &Link,
-        fluid: &mut dyn Fluid,
-    ) -> Result<ResourceId, InputError> {
+    pub(crate) fn wire(&mut self, link: &Link) -> Result<ResourceId, InputError> {
+        let cluster = self.platform.cluster;
         let (link, crowd) = self.orbits.link(cluster, link);
         if let Some(id) = self.wires[link.wire.0 as usize] {
             return Ok(id);
         }
         let name = format!("{} > {}", cluster.vertex(link.from).name, cluster.vertex(link.to).name);
         let capacity = link.payload().bytes_per_s() / crowd;
-        let id = self.add(name, Some(Part::Link(link.id)), capacity, fluid)?;
+        let id = self.add(name, Some(Part::Link(link.id)), capacity)?;
         self.wires[link.wire.0 as usize] = Some(id);
         Ok(id)
     }
@@ -146,13 +142,7 @@ impl Resources {
     ///
     /// # Errors
     /// A share that leaves nothing.
-    pub(crate) fn set_share(
-        &mut self,
-        id: ResourceId,
-        cause: &'static str,
-        share: f64,
-        fluid: &mut dyn Fluid,
-    ) -> Result<(), InputError> {
+    pub(crate) fn set_share(&mut self, id: ResourceId, cause: &'static str, share: f64) -> Result<(), InputError> {
         let resource = &mut self.all[id.0 as usize];
         resource.shares.retain(|(other, _)| *other != cause);
         if share != 1.0 {
@@ -160,15 +150,11 @@ impl Resources {
         }
         let left: f64 = resource.shares.iter().map(|(_, share)| share).product();
         let place = || format!("{}, {cause}", resource.name);
-        fluid.set_capacity(id, resource.capacity * left).map_err(|error| error.at(place()))
+        self.fluid.set_capacity(id, resource.capacity * left).map_err(|error| error.at(place()))
     }
 
-    fn device(
-        &mut self,
-        cluster: &Cluster,
-        device: &Device,
-        fluid: &mut dyn Fluid,
-    ) -> Result<DeviceResources, InputError> {
+    fn device(&mut self, device: &Device) -> Result<DeviceResources, InputError> {
+        let cluster = self.platform.cluster;
         let (id, crowd) = self.orbits.device(cluster, device);
         let device = &cluster.devices()[id.0 as usize];
         if let Some(known) = self.devices[device.id.0 as usize] {
@@ -178,14 +164,13 @@ impl Resources {
             DeviceKind::Cpu(cpu) => ("cores", f64::from(cpu.cores)),
             DeviceKind::Gpu(_) => ("multiprocessors", 1.0),
         };
-        let cores =
-            self.add(format!("{} {unit}", device.name), Some(Part::Compute(device.id)), capacity / crowd, fluid)?;
-        let memory = self.add(format!("{} memory", device.name), Some(Part::Memory(device.id)), 1.0 / crowd, fluid)?;
+        let cores = self.add(format!("{} {unit}", device.name), Some(Part::Compute(device.id)), capacity / crowd)?;
+        let memory = self.add(format!("{} memory", device.name), Some(Part::Memory(device.id)), 1.0 / crowd)?;
         let beside = match &device.kind {
             DeviceKind::Cpu(_) => None,
             DeviceKind::Gpu(_) => {
                 let name = format!("{} memory beside transfers", device.name);
-                Some(self.add(name, None, 1.0 / crowd, fluid)?)
+                Some(self.add(name, None, 1.0 / crowd)?)
             }
         };
         let all = DeviceResources { cores, memory, beside };
@@ -198,15 +183,8 @@ impl Resources {
     ///
     /// # Errors
     /// What the solver refuses.
-    pub(crate) fn task(
-        &mut self,
-        cluster: &Cluster,
-        device: &Device,
-        cost: Cost,
-        threads: u32,
-        fluid: &mut dyn Fluid,
-    ) -> Result<ClassId, InputError> {
-        let DeviceResources { cores, memory, beside } = self.device(cluster, device, fluid)?;
+    pub(crate) fn task(&mut self, device: &Device, cost: Cost, threads: u32) -> Result<ClassId, InputError> {
+        let DeviceResources { cores, memory, beside } = self.device(device)?;
         let (cap, fills) = match device.kind {
             DeviceKind::Cpu(_) => (f64::from(threads.max(1)), 1.0),
             DeviceKind::Gpu(_) => (1.0, cost.occupancy),
@@ -214,7 +192,7 @@ impl Resources {
         let mut uses = vec![Use { resource: cores, per_speed: fills }];
         let memories = [Some(memory), beside].into_iter().flatten();
         uses.extend(memories.map(|resource| Use { resource, per_speed: cost.memory }));
-        self.class(cap, &uses, fluid)
+        self.class(cap, &uses)
     }
 
     /// What transfers between two devices take, byte by byte, of the memory that kernels of GPUs work in. CPUs have none
@@ -222,16 +200,11 @@ impl Resources {
     ///
     /// # Errors
     /// What the solver refuses.
-    pub(crate) fn taps(
-        &mut self,
-        platform: &Platform<'_>,
-        ends: [&Device; 2],
-        fluid: &mut dyn Fluid,
-    ) -> Result<Vec<Use>, InputError> {
+    pub(crate) fn taps(&mut self, ends: [&Device; 2]) -> Result<Vec<Use>, InputError> {
         let mut taps = Vec::new();
         for device in ends {
-            if let Some(resource) = self.device(platform.cluster, device, fluid)?.beside {
-                taps.push(Use { resource, per_speed: platform.costs.traffic(device) });
+            if let Some(resource) = self.device(device)?.beside {
+                taps.push(Use { resource, per_speed: self.platform.costs.traffic(device) });
             }
         }
         Ok(taps)
@@ -241,14 +214,8 @@ impl Resources {
     ///
     /// # Errors
     /// What the solver refuses.
-    pub(crate) fn transfer(
-        &mut self,
-        cap: f64,
-        uses: &[Use],
-        taps: &[Use],
-        fluid: &mut dyn Fluid,
-    ) -> Result<ClassId, InputError> {
-        let class = fluid.tapping(cap, uses, taps)?;
+    pub(crate) fn transfer(&mut self, cap: f64, uses: &[Use], taps: &[Use]) -> Result<ClassId, InputError> {
+        let class = self.fluid.tapping(cap, uses, taps)?;
         self.note(class, cap, uses);
         Ok(class)
     }
@@ -258,20 +225,14 @@ impl Resources {
     ///
     /// # Errors
     /// What the solver refuses.
-    pub(crate) fn receive(
-        &mut self,
-        cluster: &Cluster,
-        device: &Device,
-        cost: &MessageCost,
-        fluid: &mut dyn Fluid,
-    ) -> Result<ClassId, InputError> {
-        let DeviceResources { cores, memory, .. } = self.device(cluster, device, fluid)?;
+    pub(crate) fn receive(&mut self, device: &Device, cost: &MessageCost) -> Result<ClassId, InputError> {
+        let DeviceResources { cores, memory, .. } = self.device(device)?;
         let fills = match device.kind {
             DeviceKind::Cpu(_) => 1.0,
             DeviceKind::Gpu(_) => cost.occupancy,
         };
         let uses = [Use { resource: cores, per_speed: fills }, Use { resource: memory, per_speed: cost.memory }];
-        self.class(1.0, &uses, fluid)
+        self.class(1.0, &uses)
     }
 
     /// Whether activities of these classes, all at once, would slow each other down.

@@ -9,8 +9,8 @@ mod slow_start;
 
 pub(crate) use connection::{Connections, Terms};
 
+use lockstep_topology::InputError;
 use lockstep_topology::cluster::{Route, Sharing};
-use lockstep_topology::{Cluster, InputError};
 
 use crate::fluid::{ClassId, Fluid, Use};
 use crate::machine::Resources;
@@ -25,7 +25,7 @@ pub(crate) enum Carrier {
     Shared(ClassId),
 }
 
-impl NetworkModel {
+impl<F: Fluid> Resources<'_, F> {
     /// Prepares the transfers over `route`, none faster than `cap` bytes per second (infinite: only the route's own caps),
     /// which take `taps` of the memories at its ends; asked once for each route, when its first message comes along.
     ///
@@ -35,27 +35,27 @@ impl NetworkModel {
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.
-    pub(crate) fn carrier(
-        self,
-        cluster: &Cluster,
-        route: &Route,
-        cap: f64,
-        taps: &[Use],
-        resources: &mut Resources,
-        fluid: &mut dyn Fluid,
-    ) -> Result<Carrier, InputError> {
-        if self == NetworkModel::AlphaBeta {
-            return Ok(Carrier::Alone(route.transport.rate.bytes_per_s().min(cap)));
+    pub(crate) fn carrier(&mut self, route: &Route, cap: f64, taps: &[Use]) -> Result<Carrier, InputError> {
+        match self.platform.network {
+            NetworkModel::AlphaBeta => Ok(Carrier::Alone(route.transport.rate.bytes_per_s().min(cap))),
+            NetworkModel::MaxMin => self.sharing(route, cap, taps).map(Carrier::Shared),
         }
+    }
+
+    /// The class of transfers over `route` that share its links, as under max-min.
+    ///
+    /// # Errors
+    /// As for [`Resources::carrier`].
+    pub(crate) fn sharing(&mut self, route: &Route, cap: f64, taps: &[Use]) -> Result<ClassId, InputError> {
         let mut cap = route.transport.cap.map_or(cap, |own| own.bytes_per_s().min(cap));
         let mut uses = Vec::with_capacity(route.links.len());
         for id in &route.links {
-            let link = cluster.link(*id);
+            let link = self.platform.cluster.link(*id);
             match link.sharing {
                 Sharing::PerTransfer => cap = cap.min(link.payload().bytes_per_s()),
-                Sharing::Shared => uses.push(Use::one(resources.wire(cluster, link, fluid)?)),
+                Sharing::Shared => uses.push(Use::one(self.wire(link)?)),
             }
         }
-        resources.transfer(cap, &uses, taps, fluid).map(Carrier::Shared)
+        self.transfer(cap, &uses, taps)
     }
 }

@@ -107,9 +107,9 @@ pub fn simulate_with<F: Fluid + Clone>(
         // Padded buffers are worth their price only where ranks fold.
         let padded = options.fold == FoldRule::Padded && orbits.fold().is_some();
         let plan = Plan::new(program, orbits.count(program.ranks()), padded)?;
-        let (mut fluid, mut resources) = (fluid.clone(), Resources::new(platform.cluster, orbits));
-        let (lists, of_rank) = jobs(program, platform, options, &mut resources, &mut fluid)?;
-        let mut engine = Engine::new(&plan, platform, driver.clone(), fluid, resources, lists, &of_rank);
+        let mut resources = Resources::new(platform, fluid.clone(), orbits);
+        let (lists, of_rank) = jobs(program, options, &mut resources)?;
+        let mut engine = Engine::new(&plan, driver.clone(), resources, lists, &of_rank);
         engine.long_way = options.long_way;
         let feed = |stages: &Option<Stages>| Some(Feed::new((*stages)?, input?));
         engine.feeds = stages.iter().take(plan.ranks() as usize).map(feed).collect();
@@ -140,13 +140,12 @@ fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -
 }
 
 /// The jobs of each role on each device in use, and which list is each rank's.
-fn jobs(
+fn jobs<F: Fluid>(
     program: &Program,
-    platform: &Platform<'_>,
     options: &SimOptions,
-    resources: &mut Resources,
-    fluid: &mut dyn Fluid,
+    resources: &mut Resources<'_, F>,
 ) -> Result<(Vec<Jobs>, Vec<u32>), InputError> {
+    let platform = resources.platform;
     let mut lists: Vec<Jobs> = Vec::new();
     let mut of_rank = Vec::with_capacity(program.ranks() as usize);
     for role in &program.roles {
@@ -170,7 +169,7 @@ fn jobs(
                     continue;
                 };
                 check(&task.name, cost)?;
-                let class = resources.task(platform.cluster, device, cost, options.threads_per_rank, fluid)?;
+                let class = resources.task(device, cost, options.threads_per_rank)?;
                 list.push(Some(Job { class, seconds: cost.seconds }));
             }
             here.push((coordinate, lists.len() as u32));

@@ -37,12 +37,12 @@
 //! assert_eq!(commands.len(), 5); // the ReLU, dW, two kernels for the bias
 //! ```
 
+mod curve;
 mod head;
 mod image;
 mod joining;
 mod kernel;
 mod loss;
-mod of_input;
 mod pass;
 mod script;
 mod slopes;
@@ -91,13 +91,14 @@ layers! {
     bias
     concat
     convolution
-    curve
     dense
     dropout
     gelu
     local_response
     pooling
     scale
+    sigmoid
     silu
     sum
+    tanh
 }

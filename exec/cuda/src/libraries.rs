@@ -8,82 +8,68 @@ use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_NOW};
 
-/// A library that the device needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NvidiaLibrary {
+/// Declares the libraries: what each is, its name, its file, what to do where it is missing, and its bindings.
+macro_rules! libraries {
+    ($($(#[$doc:meta])* $library:ident: $name:literal, $file:literal, $cure:literal, $bindings:ident;)*) => {
+        /// A library that the device needs.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum NvidiaLibrary {
+            $($(#[$doc])* $library,)*
+        }
+
+        impl NvidiaLibrary {
+            /// All of them.
+            pub const ALL: [NvidiaLibrary; { [$($name),*].len() }] = [$(NvidiaLibrary::$library),*];
+
+            /// Its name, the file of the version that the bindings are for, and what to do where it is missing.
+            fn told(self) -> [&'static str; 3] {
+                match self {
+                    $(NvidiaLibrary::$library => [$name, $file, $cure],)*
+                }
+            }
+
+            /// Whether the bindings will find it too.
+            fn is_bound(self) -> bool {
+                // SAFETY: it is loaded already, so nothing new is run.
+                unsafe {
+                    match self {
+                        $(NvidiaLibrary::$library => cudarc::$bindings::sys::is_culib_present(),)*
+                    }
+                }
+            }
+        }
+    };
+}
+
+libraries! {
     /// The driver, which comes with the GPU's kernel module.
-    Driver,
+    Driver: "driver", "libcuda.so.1", "install NVIDIA's driver, 580 or newer, on a machine with a GPU", driver;
     /// Compiles the project's kernels.
-    Nvrtc,
+    Nvrtc: "NVRTC", "libnvrtc.so.13", "pip install nvidia-cuda-nvrtc", nvrtc;
     /// Matrix products.
-    Cublas,
+    Cublas: "cuBLAS", "libcublas.so.13", "pip install nvidia-cublas", cublas;
     /// Matrix products with what follows them.
-    CublasLt,
+    CublasLt: "cuBLASLt", "libcublasLt.so.13", "pip install nvidia-cublas", cublaslt;
     /// Convolutions.
-    Cudnn,
+    Cudnn: "cuDNN", "libcudnn.so.9", "pip install nvidia-cudnn-cu13", cudnn;
     /// Collectives among GPUs; a single one needs none.
-    Nccl,
+    Nccl: "NCCL", "libnccl.so.2", "only for several GPUs: pip install nvidia-nccl-cu13", nccl;
 }
 
 impl NvidiaLibrary {
-    /// All of them.
-    pub const ALL: [NvidiaLibrary; 6] = [
-        NvidiaLibrary::Driver,
-        NvidiaLibrary::Nvrtc,
-        NvidiaLibrary::Cublas,
-        NvidiaLibrary::CublasLt,
-        NvidiaLibrary::Cudnn,
-        NvidiaLibrary::Nccl,
-    ];
-
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            NvidiaLibrary::Driver => "driver",
-            NvidiaLibrary::Nvrtc => "NVRTC",
-            NvidiaLibrary::Cublas => "cuBLAS",
-            NvidiaLibrary::CublasLt => "cuBLASLt",
-            NvidiaLibrary::Cudnn => "cuDNN",
-            NvidiaLibrary::Nccl => "NCCL",
-        }
+        self.told()[0]
     }
 
     /// The file, of the version that the bindings are for.
     pub fn file(self) -> &'static str {
-        match self {
-            NvidiaLibrary::Driver => "libcuda.so.1",
-            NvidiaLibrary::Nvrtc => "libnvrtc.so.13",
-            NvidiaLibrary::Cublas => "libcublas.so.13",
-            NvidiaLibrary::CublasLt => "libcublasLt.so.13",
-            NvidiaLibrary::Cudnn => "libcudnn.so.9",
-            NvidiaLibrary::Nccl => "libnccl.so.2",
-        }
+        self.told()[1]
     }
 
     /// What to do where it is missing.
     pub fn cure(self) -> &'static str {
-        match self {
-            NvidiaLibrary::Driver => "install NVIDIA's driver, 580 or newer, on a machine with a GPU",
-            NvidiaLibrary::Nvrtc => "pip install nvidia-cuda-nvrtc",
-            NvidiaLibrary::Cublas | NvidiaLibrary::CublasLt => "pip install nvidia-cublas",
-            NvidiaLibrary::Cudnn => "pip install nvidia-cudnn-cu13",
-            NvidiaLibrary::Nccl => "only for several GPUs: pip install nvidia-nccl-cu13",
-        }
-    }
-
-    /// Whether the bindings will find it too.
-    fn is_bound(self) -> bool {
-        // SAFETY: it is loaded already, so nothing new is run.
-        unsafe {
-            match self {
-                NvidiaLibrary::Driver => cudarc::driver::sys::is_culib_present(),
-                NvidiaLibrary::Nvrtc => cudarc::nvrtc::sys::is_culib_present(),
-                NvidiaLibrary::Cublas => cudarc::cublas::sys::is_culib_present(),
-                NvidiaLibrary::CublasLt => cudarc::cublaslt::sys::is_culib_present(),
-                NvidiaLibrary::Cudnn => cudarc::cudnn::sys::is_culib_present(),
-                NvidiaLibrary::Nccl => cudarc::nccl::sys::is_culib_present(),
-            }
-        }
+        self.told()[2]
     }
 }
 

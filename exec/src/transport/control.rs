@@ -20,9 +20,9 @@ pub(crate) fn value(words: &[f32]) -> u64 {
 }
 
 /// Polls until `done` says so, asleep between the looks.
-fn until<T: Transport + ?Sized>(
-    end: &mut T,
-    mut done: impl FnMut(&mut T) -> Result<bool, TransportError>,
+fn until(
+    end: &mut dyn Transport,
+    mut done: impl FnMut(&mut dyn Transport) -> Result<bool, TransportError>,
 ) -> Result<(), TransportError> {
     loop {
         end.poll()?;
@@ -34,8 +34,8 @@ fn until<T: Transport + ?Sized>(
 }
 
 /// Sends to one rank while it receives from another, where either is wanted; returns what has come when both are done.
-fn pass<T: Transport + ?Sized>(
-    end: &mut T,
+fn pass(
+    end: &mut dyn Transport,
     outgoing: Option<(Rank, Vec<f32>)>,
     incoming: Option<(Rank, usize)>,
     kind: u32,
@@ -67,7 +67,7 @@ fn pass<T: Transport + ?Sized>(
 ///
 /// # Errors
 /// When the job is over.
-pub fn send<T: Transport + ?Sized>(end: &mut T, to: Rank, kind: u32, value: u64) -> Result<(), TransportError> {
+pub fn send(end: &mut dyn Transport, to: Rank, kind: u32, value: u64) -> Result<(), TransportError> {
     send_elements(end, to, kind, words(value).to_vec())
 }
 
@@ -75,7 +75,7 @@ pub fn send<T: Transport + ?Sized>(end: &mut T, to: Rank, kind: u32, value: u64)
 ///
 /// # Errors
 /// When the job is over.
-pub fn receive<T: Transport + ?Sized>(end: &mut T, from: Rank, kind: u32) -> Result<u64, TransportError> {
+pub fn receive(end: &mut dyn Transport, from: Rank, kind: u32) -> Result<u64, TransportError> {
     receive_elements(end, from, kind, 2).map(|words| value(&words))
 }
 
@@ -83,12 +83,7 @@ pub fn receive<T: Transport + ?Sized>(end: &mut T, from: Rank, kind: u32) -> Res
 ///
 /// # Errors
 /// When the job is over.
-pub fn send_elements<T: Transport + ?Sized>(
-    end: &mut T,
-    to: Rank,
-    kind: u32,
-    values: Vec<f32>,
-) -> Result<(), TransportError> {
+pub fn send_elements(end: &mut dyn Transport, to: Rank, kind: u32, values: Vec<f32>) -> Result<(), TransportError> {
     pass(end, Some((to, values)), None, kind).map(drop)
 }
 
@@ -96,8 +91,8 @@ pub fn send_elements<T: Transport + ?Sized>(
 ///
 /// # Errors
 /// When the job is over.
-pub fn receive_elements<T: Transport + ?Sized>(
-    end: &mut T,
+pub fn receive_elements(
+    end: &mut dyn Transport,
     from: Rank,
     kind: u32,
     count: usize,
@@ -109,13 +104,7 @@ pub fn receive_elements<T: Transport + ?Sized>(
 ///
 /// # Errors
 /// When the job is over.
-pub fn swap<T: Transport + ?Sized>(
-    end: &mut T,
-    to: Rank,
-    from: Rank,
-    kind: u32,
-    value: u64,
-) -> Result<u64, TransportError> {
+pub fn swap(end: &mut dyn Transport, to: Rank, from: Rank, kind: u32, value: u64) -> Result<u64, TransportError> {
     pass(end, Some((to, words(value).to_vec())), Some((from, 2)), kind).map(|words| self::value(&words))
 }
 
@@ -144,7 +133,7 @@ pub(crate) fn collect(
 ///
 /// # Errors
 /// When the job is over.
-pub fn barrier<T: Transport + ?Sized>(end: &mut T) -> Result<(), TransportError> {
+pub fn barrier(end: &mut dyn Transport) -> Result<(), TransportError> {
     let (rank, ranks) = (u64::from(end.rank().0), u64::from(end.ranks()));
     let mut distance = 1;
     let mut kind = FIRST_RESERVED_KIND;

@@ -1,21 +1,14 @@
 //! What a worker's compute tasks do to its replica.
 
-use lockstep_models::{Buffer, Op, Phase, Piece, Program, SgdStep, Task, TaskId};
+use lockstep_models::{Buffer, Op, Phase, Piece, SgdStep, Task, TaskId};
 
-use super::{Worker, losses_of};
-use crate::data::Sampler;
+use super::{Setup, Worker, losses_of};
 use crate::device::{Loss, Mode, Values};
 use crate::error::ExecError;
 
 impl Worker<'_> {
     /// Runs a task of the compute stream; `batch` is the number of the step since training began.
-    pub(super) fn execute(
-        &mut self,
-        task: TaskId,
-        repetition: u32,
-        sampler: Option<&mut Sampler>,
-        batch: u64,
-    ) -> Result<(), ExecError> {
+    pub(super) fn execute(&mut self, task: TaskId, repetition: u32, batch: u64) -> Result<(), ExecError> {
         match &self.role.tasks[task].op {
             Op::Elementwise(of) => return self.evaluate_formula(of, self.iteration, batch),
             Op::Copy(copies) => {
@@ -25,7 +18,7 @@ impl Worker<'_> {
             Op::Callback { .. } | Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } => return Ok(()),
             _ => {}
         }
-        let (Some(replica), Some(sampler)) = (&mut self.memory.replica, sampler) else {
+        let Some(replica) = &mut self.memory.replica else {
             unreachable!("check: ranks that only serve have no compute tasks");
         };
         if let Op::Compute { phase: Phase::Forward, pass, .. } = self.role.tasks[task].op
@@ -33,7 +26,7 @@ impl Worker<'_> {
         {
             // Every rank has the data set, so labels need no message.
             let own = self.transport.rank().0;
-            let (indices, places) = samples_of(self.setup.program, sampler, batch, pass, own);
+            let (indices, places) = samples_of(self.setup, batch, pass, own);
             let labels: Vec<u32> = indices.iter().map(|index| self.setup.data.labels()[*index as usize]).collect();
             replica.device().turn_to(&labels, &places)?;
             self.turned = Some((batch, pass));
@@ -42,7 +35,7 @@ impl Worker<'_> {
             Op::Load { pass: Some(pass), into, .. } => {
                 // Workers' micro-batches, one behind the other.
                 let own = self.transport.rank().0;
-                let (indices, places) = samples_of(self.setup.program, sampler, batch, Some(*pass), own);
+                let (indices, places) = samples_of(self.setup, batch, Some(*pass), own);
                 match into {
                     None => replica.load(self.setup.data, &indices, places[0])?,
                     Some(buffer) => {
@@ -59,7 +52,7 @@ impl Worker<'_> {
                 let mut indices = Vec::new();
                 let each = self.setup.program.accumulate;
                 let (worker, repetition) = (self.micro_batch / each, self.micro_batch % each);
-                let place = sampler.micro_batch(batch, worker, repetition, &mut indices);
+                let place = self.setup.sampler.micro_batch(batch, worker, repetition, &mut indices);
                 let data = match &self.store {
                     Some(store) => {
                         indices = store.drawn(batch, worker, repetition);
@@ -151,13 +144,8 @@ impl Worker<'_> {
 }
 
 /// The samples of a pass in global batch `batch`, or those of worker `own`, and their places among all since training began.
-fn samples_of(
-    program: &Program,
-    sampler: &mut Sampler,
-    batch: u64,
-    pass: Option<u32>,
-    own: u32,
-) -> (Vec<u32>, Vec<u64>) {
+fn samples_of(setup: &Setup<'_>, batch: u64, pass: Option<u32>, own: u32) -> (Vec<u32>, Vec<u64>) {
+    let Setup { program, sampler, .. } = setup;
     let (mut indices, mut places, mut of_worker) = (Vec::new(), Vec::new(), Vec::new());
     let pieces = match (pass, &program.sharding) {
         (Some(pass), Some(sharding)) => program.pieces(sharding, pass, own),

@@ -26,11 +26,7 @@ impl LayerRule for Add {
     }
 
     /// Of m inputs m − 1 FLOPs an output; backward copies.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        match pass {
-            Pass::Forward => Work::of(of.input - of.output, of.input, of.output),
-            Pass::BackwardData => Work::of(0.0, of.output, of.input),
-            Pass::BackwardWeight => Work::default(),
-        }
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        [Work::of(of.input - of.output, of.input, of.output), Work::of(0.0, of.output, of.input), Work::default()]
     }
 }

@@ -63,11 +63,11 @@ impl LayerRule for BatchNorm {
     }
 
     /// Forward 6 FLOPs an element (mean 1, variance 3, scale 2), backward 4 in each pass.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        match pass {
-            Pass::Forward => Work::of(6.0 * of.input, of.input + 4.0 * of.channels, of.output + 2.0 * of.channels),
-            Pass::BackwardData => Work::of(4.0 * of.input, 2.0 * of.input + of.channels, of.input),
-            Pass::BackwardWeight => Work::of(4.0 * of.input, 2.0 * of.input, 2.0 * of.channels),
-        }
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        [
+            Work::of(6.0 * of.input, of.input + 4.0 * of.channels, of.output + 2.0 * of.channels),
+            Work::of(4.0 * of.input, 2.0 * of.input + of.channels, of.input),
+            Work::of(4.0 * of.input, 2.0 * of.input, 2.0 * of.channels),
+        ]
     }
 }

@@ -18,12 +18,12 @@ impl LayerRule for Bias {
     }
 
     /// One FLOP an element; the gradient of the input is that of the output.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        match pass {
-            Pass::Forward => Work::of(of.input, of.input + of.learned, of.output),
-            Pass::BackwardData => Work::of(0.0, of.input, of.input),
-            Pass::BackwardWeight => Work::of(of.input, of.input, of.learned),
-        }
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        [
+            Work::of(of.input, of.input + of.learned, of.output),
+            Work::of(0.0, of.input, of.input),
+            Work::of(of.input, of.input, of.learned),
+        ]
     }
 
     fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {

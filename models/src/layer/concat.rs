@@ -37,11 +37,7 @@ impl LayerRule for Concat {
     }
 
     /// Copies.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        match pass {
-            Pass::Forward => Work::of(0.0, of.input, of.output),
-            Pass::BackwardData => Work::of(0.0, of.output, of.input),
-            Pass::BackwardWeight => Work::default(),
-        }
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        [Work::of(0.0, of.input, of.output), Work::of(0.0, of.output, of.input), Work::default()]
     }
 }

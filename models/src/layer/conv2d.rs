@@ -135,8 +135,8 @@ impl LayerRule for Conv2d {
         Some((Layer::Conv2d(Conv2d { bias: false, ..self.clone() }), self.bias))
     }
 
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        product_work(pass, of)
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        product_work(of)
     }
 
     fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
@@ -167,11 +167,11 @@ pub(super) fn weight_and_bias(dims: Vec<u32>, bias: bool, inits: &Inits) -> Vec<
 }
 
 /// 2·fan-in FLOPs for each output element and pass; reads inputs and parameters and writes outputs, and back.
-pub(super) fn product_work(pass: Pass, of: &Sizes) -> Work {
-    let flops = 2.0 * of.output * of.fan_in;
-    match pass {
-        Pass::Forward => Work::of(flops, of.input + of.learned, of.output),
-        Pass::BackwardData => Work::of(flops, of.output + of.weight, of.input),
-        Pass::BackwardWeight => Work::of(flops, of.input + of.output, of.learned),
-    }
+pub(super) fn product_work(of: &Sizes) -> [Work; 3] {
+    let work = |read, written| Work::of(2.0 * of.output * of.fan_in, read, written);
+    [
+        work(of.input + of.learned, of.output),
+        work(of.output + of.weight, of.input),
+        work(of.input + of.output, of.learned),
+    ]
 }

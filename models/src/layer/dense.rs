@@ -65,8 +65,8 @@ impl LayerRule for Dense {
     }
 
     /// A convolution's, with a filter as large as its input.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        product_work(pass, of)
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        product_work(of)
     }
 
     fn joins(&self, chain: &[&Layer]) -> bool {

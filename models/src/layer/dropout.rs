@@ -38,12 +38,9 @@ impl LayerRule for Dropout {
     }
 
     /// One FLOP an element, and a byte of the mask written or read.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        match pass {
-            Pass::Forward => Work::of(of.input, of.input, of.output + of.input * MASK_ELEMENTS),
-            Pass::BackwardData => Work::of(of.input, of.input + of.input * MASK_ELEMENTS, of.input),
-            Pass::BackwardWeight => Work::default(),
-        }
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        let (input, mask) = (of.input, of.input * MASK_ELEMENTS);
+        [Work::of(input, input, of.output + mask), Work::of(input, input + mask, input), Work::default()]
     }
 
     fn keeps(&self, _: Shape, output: Shape) -> Option<(&'static str, u64)> {

@@ -20,8 +20,8 @@ impl LayerRule for Flatten {
         Ok(Shape::flat(u32::try_from(elements).map_err(|_| format!("{elements} features are too many"))?))
     }
 
-    fn work(&self, _: Pass, _: &Sizes) -> Work {
-        Work::default()
+    fn work(&self, _: &Sizes) -> [Work; 3] {
+        [Work::default(); 3]
     }
 
     /// What dense layers flatten needs all channels, and is no copy then.

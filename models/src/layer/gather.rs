@@ -27,7 +27,7 @@ impl LayerRule for Gathered {
         Samples(self.0).settings()
     }
 
-    fn work(&self, _: Pass, _: &Sizes) -> Work {
-        Work::default()
+    fn work(&self, _: &Sizes) -> [Work; 3] {
+        [Work::default(); 3]
     }
 }

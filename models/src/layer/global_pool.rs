@@ -17,11 +17,7 @@ impl LayerRule for GlobalPool {
     }
 
     /// One FLOP an element of the input forward, of the output backward.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        match pass {
-            Pass::Forward => Work::of(of.input, of.input, of.output),
-            Pass::BackwardData => Work::of(of.output, of.output, of.input),
-            Pass::BackwardWeight => Work::default(),
-        }
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        [Work::of(of.input, of.input, of.output), Work::of(of.output, of.output, of.input), Work::default()]
     }
 }

@@ -27,7 +27,7 @@ impl LayerRule for Samples {
         format!(", shape = [{}, {}, {}]", self.0.channels, self.0.height, self.0.width)
     }
 
-    fn work(&self, _: Pass, _: &Sizes) -> Work {
-        Work::default()
+    fn work(&self, _: &Sizes) -> [Work; 3] {
+        [Work::default(); 3]
     }
 }

@@ -79,12 +79,8 @@ impl LayerRule for LocalResponseNorm {
     }
 
     /// With a sum over s channels (s + 4) FLOPs an element forward and (2s + 8) backward, which reads gradient, input and output.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        let size = f64::from(self.size);
-        match pass {
-            Pass::Forward => Work::of((size + 4.0) * of.input, of.input, of.output),
-            Pass::BackwardData => Work::of((2.0 * size + 8.0) * of.input, 3.0 * of.input, of.input),
-            Pass::BackwardWeight => Work::default(),
-        }
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        let (input, each) = (of.input, f64::from(self.size) + 4.0);
+        [Work::of(each * input, input, of.output), Work::of(2.0 * each * input, 3.0 * input, input), Work::default()]
     }
 }

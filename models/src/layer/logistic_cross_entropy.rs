@@ -26,8 +26,8 @@ impl LayerRule for LogisticCrossEntropy {
         SoftmaxCrossEntropy.shape(inputs)
     }
 
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        SoftmaxCrossEntropy.work(pass, of)
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        SoftmaxCrossEntropy.work(of)
     }
 
     fn keeps(&self, input: Shape, output: Shape) -> Option<(&'static str, u64)> {

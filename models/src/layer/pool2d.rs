@@ -120,14 +120,13 @@ impl LayerRule for Pool2d {
 
     /// With windows of k places k FLOPs an output forward; backward as many for means and one for maxima, which also reads
     /// the places of the maxima.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        let places = f64::from(self.kernel.0) * f64::from(self.kernel.1);
-        match (pass, self.kind) {
-            (Pass::Forward, _) => Work::of(places * of.output, of.input, of.output),
-            (Pass::BackwardData, PoolKind::Max) => Work::of(of.output, of.input + of.output, of.input),
-            (Pass::BackwardData, PoolKind::Average) => Work::of(places * of.output, of.output, of.input),
-            (Pass::BackwardWeight, _) => Work::default(),
-        }
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        let flops = f64::from(self.kernel.0) * f64::from(self.kernel.1) * of.output;
+        let data = match self.kind {
+            PoolKind::Max => Work::of(of.output, of.input + of.output, of.input),
+            PoolKind::Average => Work::of(flops, of.output, of.input),
+        };
+        [Work::of(flops, of.input, of.output), data, Work::default()]
     }
 
     fn keeps(&self, _: Shape, output: Shape) -> Option<(&'static str, u64)> {

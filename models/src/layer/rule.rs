@@ -1,6 +1,6 @@
 //! What every kind of layer answers about itself: shapes, parameters, work, memory, splitting, fusion and costs.
 
-use super::{FeatureRule, Init, InitRules, Inits, KernelClass, Kind, Layer, Pass, Shape, Sizes, Work};
+use super::{FeatureRule, Init, InitRules, Inits, KernelClass, Kind, Layer, Shape, Sizes, Work};
 
 /// A learnable tensor of a layer, before the model gives it a place.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,15 +23,16 @@ pub trait OfKind {
 
 /// The rules of a layer. A new kind implements what differs from a layer that changes each element by itself.
 pub trait LayerRule: OfKind {
-    /// The cost of a pass in fp32, a multiply-add being two FLOPs; nothing for a pass that does not exist. Without a formula of its own
-    /// each element costs what its kind says, and backward reads the gradient with the input or the output.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+    /// The cost of each [`Pass`](super::Pass) in fp32, in their order, a multiply-add being two FLOPs; nothing for a pass that does not
+    /// exist. Without a formula of its own each element costs what its kind says, and backward reads the gradient with the input or
+    /// the output.
+    fn work(&self, of: &Sizes) -> [Work; 3] {
         let (forward, backward) = self.kind().flops;
-        match pass {
-            Pass::Forward => Work::of(forward * of.input, of.input, of.output),
-            Pass::BackwardData => Work::of(backward * of.input, 2.0 * of.input, of.input),
-            Pass::BackwardWeight => Work::default(),
-        }
+        [
+            Work::of(forward * of.input, of.input, of.output),
+            Work::of(backward * of.input, 2.0 * of.input, of.input),
+            Work::default(),
+        ]
     }
 
     /// Shape of one sample of the output, from as many inputs as it takes; the error says what does not fit and the cure.

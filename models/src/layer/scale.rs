@@ -39,13 +39,13 @@ impl LayerRule for Scale {
     }
 
     /// One FLOP an element, with a bias two except for the gradient of the input.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
+    fn work(&self, of: &Sizes) -> [Work; 3] {
         let flops = if self.bias { 2.0 * of.input } else { of.input };
-        match pass {
-            Pass::Forward => Work::of(flops, of.input + of.learned, of.output),
-            Pass::BackwardData => Work::of(of.input, of.input + of.channels, of.input),
-            Pass::BackwardWeight => Work::of(flops, 2.0 * of.input, of.learned),
-        }
+        [
+            Work::of(flops, of.input + of.learned, of.output),
+            Work::of(of.input, of.input + of.channels, of.input),
+            Work::of(flops, 2.0 * of.input, of.learned),
+        ]
     }
 
     fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {

@@ -32,12 +32,9 @@ impl LayerRule for SoftmaxCrossEntropy {
     }
 
     /// Forward 5 FLOPs a score, from scores and labels to probabilities and losses; backward one.
-    fn work(&self, pass: Pass, of: &Sizes) -> Work {
-        match pass {
-            Pass::Forward => Work::of(5.0 * of.input, of.input + of.samples, of.input + of.samples),
-            Pass::BackwardData => Work::of(of.input + of.samples, of.input + of.samples, of.input),
-            Pass::BackwardWeight => Work::default(),
-        }
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        let scores = of.input + of.samples;
+        [Work::of(5.0 * of.input, scores, scores), Work::of(scores, scores, of.input), Work::default()]
     }
 
     fn keeps(&self, input: Shape, _: Shape) -> Option<(&'static str, u64)> {

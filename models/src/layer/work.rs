@@ -6,7 +6,7 @@
 //! The formula of each kind is in its file.
 
 /// Bytes of one fp32 element.
-pub(crate) const ELEMENT_BYTES: f64 = 4.0;
+const ELEMENT_BYTES: f64 = 4.0;
 
 /// One of the three computations of a layer in a training step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

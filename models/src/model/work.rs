@@ -1,7 +1,7 @@
-//! What the passes and the update of a layer of a model cost.
+//! What the passes of a layer of a model cost.
 
 use super::Node;
-use crate::layer::{ELEMENT_BYTES, KernelClass, Pass, Sizes, Work};
+use crate::layer::{KernelClass, Pass, Sizes, Work};
 
 impl Node {
     /// The cost of `pass` over `samples` samples in fp32.
@@ -11,18 +11,16 @@ impl Node {
     pub fn work(&self, pass: Pass, samples: u32) -> Work {
         let samples = f64::from(samples);
         let weight = self.parameters.first();
-        self.layer.rule().work(
-            pass,
-            &Sizes {
-                samples,
-                input: samples * self.input_shapes.iter().map(|shape| shape.elements() as f64).sum::<f64>(),
-                output: samples * self.output.elements() as f64,
-                channels: f64::from(self.output.channels),
-                learned: self.parameters.iter().map(|parameter| parameter.elements() as f64).sum::<f64>(),
-                weight: weight.map_or(0.0, |weight| weight.elements() as f64),
-                fan_in: weight.map_or(0.0, |weight| weight.fan_in() as f64),
-            },
-        )
+        let sizes = Sizes {
+            samples,
+            input: samples * self.input_shapes.iter().map(|shape| shape.elements() as f64).sum::<f64>(),
+            output: samples * self.output.elements() as f64,
+            channels: f64::from(self.output.channels),
+            learned: self.parameters.iter().map(|parameter| parameter.elements() as f64).sum::<f64>(),
+            weight: weight.map_or(0.0, |weight| weight.elements() as f64),
+            fan_in: weight.map_or(0.0, |weight| weight.fan_in() as f64),
+        };
+        self.layer.rule().work(&sizes)[pass as usize]
     }
 
     /// Whether it is a product with a matrix of weights: a convolution or a dense layer.
@@ -33,18 +31,5 @@ impl Node {
     /// How its kernels work, as costs tell them apart.
     pub fn kernel_class(&self) -> KernelClass {
         self.layer.rule().kernel_class(self.input_shapes.first().copied().unwrap_or(self.output), self.output)
-    }
-
-    /// The cost of one step of SGD with momentum on the layer's parameters in fp32:
-    /// v ← µ·v + g + λ·w, w ← w − η·v. Reads w, g and v, writes w and v; 6 FLOPs an element, 4 where nothing decays.
-    pub fn update_work(&self) -> Work {
-        let mut work = Work::default();
-        for parameter in &self.parameters {
-            let elements = parameter.elements() as f64;
-            work.flops += if parameter.decay { 6.0 } else { 4.0 } * elements;
-            work.bytes_read += 3.0 * elements * ELEMENT_BYTES;
-            work.bytes_written += 2.0 * elements * ELEMENT_BYTES;
-        }
-        work
     }
 }

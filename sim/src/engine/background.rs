@@ -5,8 +5,6 @@ use lockstep_topology::{InputError, Time};
 use super::{Engine, MESSAGE};
 use crate::conditions::Load;
 use crate::fluid::{ActivityId, ClassId, Fluid};
-use crate::network::Carrier;
-use crate::platform::NetworkModel;
 
 /// Tokens of background flows have this bit, and the flow's number below it.
 pub(super) const BACKGROUND: u64 = MESSAGE << 1;
@@ -31,10 +29,7 @@ impl<F: Fluid> Engine<'_, F> {
                 Load::Always(bytes_per_s) | Load::Forward(bytes_per_s) => bytes_per_s,
                 Load::PerIteration(_) => f64::INFINITY,
             };
-            let (resources, fluid) = (&mut self.resources, &mut self.fluid);
-            let (network, cluster) = (NetworkModel::MaxMin, self.platform.cluster);
-            let carrier = network.carrier(cluster, &route, cap, &[], resources, fluid)?;
-            let Carrier::Shared(class) = carrier else { continue };
+            let class = self.resources.sharing(&route, cap, &[])?;
             self.background.push(Flow { class, load: background.load, running: None, asked: 0, carried: 0 });
             if let Load::Always(_) = background.load {
                 self.run_flow(self.background.len() - 1)?;
@@ -50,7 +45,7 @@ impl<F: Fluid> Engine<'_, F> {
             Load::PerIteration(bytes) => bytes as f64,
             Load::Always(bytes_per_s) | Load::Forward(bytes_per_s) => 2.0 * bytes_per_s * Time::MAX.as_secs_f64(),
         };
-        let activity = self.fluid.start(flow.class, bytes, BACKGROUND | index as u64)?;
+        let activity = self.resources.fluid.start(flow.class, bytes, BACKGROUND | index as u64)?;
         flow.running = Some((activity, bytes));
         Ok(())
     }
@@ -59,7 +54,7 @@ impl<F: Fluid> Engine<'_, F> {
     fn stop_flow(&mut self, index: usize) {
         let flow = &mut self.background[index];
         if let Some((activity, bytes)) = flow.running.take() {
-            let left = self.fluid.cancel(activity).unwrap_or(0.0);
+            let left = self.resources.fluid.cancel(activity).unwrap_or(0.0);
             self.resources.take(flow.class, bytes - left);
         }
     }

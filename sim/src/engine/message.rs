@@ -162,7 +162,7 @@ impl<F: Fluid> Engine<'_, F> {
             return Ok(());
         }
         if let Some(port) = self.paths.at(path).terms.incast {
-            self.connections.incasts.enter(port, &mut self.resources, &mut self.fluid)?;
+            self.connections.incasts.enter(port, &mut self.resources)?;
         }
         self.flow(message)
     }
@@ -183,7 +183,7 @@ impl<F: Fluid> Engine<'_, F> {
             }
             Carrier::Shared(class) => {
                 self.resources.take(class, bytes);
-                self.fluid.start(class, bytes, MESSAGE | u64::from(message))?;
+                self.resources.fluid.start(class, bytes, MESSAGE | u64::from(message))?;
             }
         }
         Ok(())
@@ -211,7 +211,7 @@ impl<F: Fluid> Engine<'_, F> {
         if let Some(next) = peer.line.front().copied() {
             self.flow(next)?;
         } else if let Some(port) = incast {
-            self.connections.incasts.leave(port, &mut self.resources, &mut self.fluid)?;
+            self.connections.incasts.leave(port, &mut self.resources)?;
         }
         if counted { self.tell_sender(from_rank, from_flight, lane) } else { Ok(()) }
     }

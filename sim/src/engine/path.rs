@@ -10,8 +10,7 @@ use lockstep_topology::{Action, InputError, Rank as RankId, Time};
 use super::Engine;
 use crate::costs::{MessageCost, Pair};
 use crate::fluid::{ClassId, Fluid};
-use crate::machine::Resources;
-use crate::network::{Carrier, Connections, Terms};
+use crate::network::{Carrier, Terms};
 use crate::platform::Platform;
 
 /// A way between two devices.
@@ -95,16 +94,50 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     pub(super) fn path(&mut self, from: u32, to: u32) -> Result<u32, InputError> {
-        let platform = self.platform;
-        let key = key(platform, from, to);
+        let key = key(self.platform, from, to);
         if let Some(known) = self.paths.known.get(&key) {
             return Ok(*known);
         }
-        let path = path_between(platform, (from, to), &mut self.resources, &mut self.connections, &mut self.fluid)?;
+        let path = self.path_between(key)?;
         self.paths.paths.push(path);
         let path = (self.paths.paths.len() - 1) as u32;
         self.paths.known.insert(key, path);
         Ok(path)
+    }
+
+    /// The way from one device to another.
+    ///
+    /// # Errors
+    /// Devices that cannot reach each other, costs that are no numbers, a route that does not fold.
+    fn path_between(&mut self, (sender, receiver, pair): Key) -> Result<Path, InputError> {
+        let (platform, resources) = (self.platform, &mut self.resources);
+        let receiver = &platform.cluster.devices()[receiver.0 as usize];
+        let route = platform.cluster.route(sender, receiver.id)?;
+        if pair == Pair::Wire {
+            resources.orbits().check(platform.cluster, &route.links)?;
+        }
+        let cost = platform.costs.message(pair, receiver, &route);
+        let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
+        if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
+            let value = format!("message to {}: {cost:?}", receiver.name);
+            return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
+        }
+        let (carrier, terms) = match pair {
+            Pair::Wire => {
+                let sender = &platform.cluster.devices()[sender.0 as usize];
+                let taps = resources.taps([sender, receiver])?;
+                self.connections.over(&route, &cost, &taps, resources)?
+            }
+            // The receiver's thread carries the bytes, so nothing else limits them.
+            Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
+        };
+        let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
+        let sleeps =
+            matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.placement.ranks_on(receiver.id) > cpu.cores);
+        let wake = if sleeps { cost.wake } else { 0.0 };
+        let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
+        let receive = resources.receive(receiver, &cost)?;
+        Ok(Path { pair, latency, cost, carrier, terms, receive })
     }
 }
 
@@ -122,44 +155,4 @@ fn key(platform: &Platform<'_>, from: u32, to: u32) -> Key {
         (false, _) => Pair::Wire,
     };
     (sender, receiver, pair)
-}
-
-/// The way from one rank to another, in these resources and connections.
-///
-/// # Errors
-/// Devices that cannot reach each other, costs that are no numbers, a route that does not fold.
-fn path_between(
-    platform: &Platform<'_>,
-    (from, to): (u32, u32),
-    resources: &mut Resources,
-    connections: &mut Connections,
-    fluid: &mut dyn Fluid,
-) -> Result<Path, InputError> {
-    let (sender, receiver, pair) = key(platform, from, to);
-    let receiver = &platform.cluster.devices()[receiver.0 as usize];
-    let route = platform.cluster.route(sender, receiver.id)?;
-    if pair == Pair::Wire {
-        resources.orbits().check(platform.cluster, &route.links)?;
-    }
-    let cost = platform.costs.message(pair, receiver, &route);
-    let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
-    if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
-        let value = format!("message to {}: {cost:?}", receiver.name);
-        return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
-    }
-    let (carrier, terms) = match pair {
-        Pair::Wire => {
-            let sender = &platform.cluster.devices()[sender.0 as usize];
-            let taps = resources.taps(platform, [sender, receiver], fluid)?;
-            connections.over(platform, &route, &cost, &taps, resources, fluid)?
-        }
-        // The receiver's thread carries the bytes, so nothing else limits them.
-        Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
-    };
-    let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
-    let sleeps = matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.placement.ranks_on(receiver.id) > cpu.cores);
-    let wake = if sleeps { cost.wake } else { 0.0 };
-    let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
-    let receive = resources.receive(platform.cluster, receiver, &cost, fluid)?;
-    Ok(Path { pair, latency, cost, carrier, terms, receive })
 }

@@ -138,7 +138,7 @@ impl<F: Fluid> Engine<'_, F> {
     /// The present state, if it is small; all have begun `iteration`.
     fn state(&self, iteration: u32) -> Option<State> {
         let computing = self.units.iter().filter(|unit| matches!(unit.busy, Some(Busy::Compute(_)))).count();
-        if self.flights.len() > 0 || self.messages.len() > 0 || self.fluid.active() != computing {
+        if self.flights.len() > 0 || self.messages.len() > 0 || self.resources.fluid.active() != computing {
             return None;
         }
         let last = self.last_transfers();

@@ -117,7 +117,7 @@ impl<F: Fluid> Engine<'_, F> {
         if !steady || announces || sleeps || how != longer {
             return None;
         }
-        let mut span = |class: ClassId, work: f64| self.fluid.span_alone(class, work).0;
+        let mut span = |class: ClassId, work: f64| self.resources.fluid.span_alone(class, work).0;
         let flow = bytes.map(|bytes| match path.carrier {
             _ if !wire => 0,
             Carrier::Alone(bytes_per_s) => Time::from_secs_f64(bytes as f64 / bytes_per_s).0,

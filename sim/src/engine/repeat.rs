@@ -92,7 +92,7 @@ impl<F: Fluid> Engine<'_, F> {
         let mut spans = Vec::with_capacity(slots.len());
         for slot in slots {
             let Some(Job { class, seconds }) = jobs[slot.task as usize] else { continue };
-            let (start, end) = (at, at + self.fluid.span_of(class, seconds, crowd));
+            let (start, end) = (at, at + self.resources.fluid.span_of(class, seconds, crowd));
             spans.push(Span { rank, task: slot.task, iteration, repetition, ready: start, start, end });
             at = end;
         }

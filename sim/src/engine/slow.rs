@@ -39,10 +39,10 @@ impl<F: Fluid> Engine<'_, F> {
             }
             for unit in [2 * rank, 2 * rank + 1] {
                 let Some((activity, class)) = self.units[unit as usize].activity else { continue };
-                let Some(left) = self.fluid.cancel(activity) else { continue };
+                let Some(left) = self.resources.fluid.cancel(activity) else { continue };
                 let work = left * factor / before;
                 self.resources.take(class, work - left);
-                let activity = self.fluid.start(class, work, u64::from(unit))?;
+                let activity = self.resources.fluid.start(class, work, u64::from(unit))?;
                 self.units[unit as usize].activity = Some((activity, class));
             }
         }

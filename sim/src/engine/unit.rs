@@ -131,7 +131,7 @@ impl<F: Fluid> Engine<'_, F> {
         let seconds = self.with_noise(unit / 2, busy, seconds) * self.ranks[unit as usize / 2].slowdown;
         if seconds > 0.0 {
             self.resources.take(class, seconds);
-            let activity = self.fluid.start(class, seconds, u64::from(unit))?;
+            let activity = self.resources.fluid.start(class, seconds, u64::from(unit))?;
             self.units[unit as usize].activity = Some((activity, class));
         } else {
             self.events.push(self.now, Event::Done(unit));

@@ -19,7 +19,6 @@ use super::slow_start::{Ramp, Windows};
 use crate::costs::MessageCost;
 use crate::fluid::{Fluid, Use};
 use crate::machine::Resources;
-use crate::platform::Platform;
 
 /// What the messages of one path pay.
 #[derive(Debug, Default)]
@@ -49,23 +48,19 @@ impl Connections {
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.
-    pub(crate) fn over(
+    pub(crate) fn over<F: Fluid>(
         &mut self,
-        platform: &Platform<'_>,
         route: &Route,
         cost: &MessageCost,
         taps: &[Use],
-        resources: &mut Resources,
-        fluid: &mut dyn Fluid,
+        resources: &mut Resources<'_, F>,
     ) -> Result<(Carrier, Terms), InputError> {
-        let (cluster, network) = (platform.cluster, platform.network);
-        let transport = &route.transport;
-        let carrier = network.carrier(cluster, route, f64::INFINITY, taps, resources, fluid)?;
+        let (cluster, transport) = (resources.platform.cluster, &route.transport);
+        let carrier = resources.carrier(route, f64::INFINITY, taps)?;
         let mut ramp = None;
         if let Some(first) = transport.protocol.slow_start {
             let (round_trip, rate) = (2.0 * route.latency.as_secs_f64(), transport.rate.bytes_per_s());
-            let capped = |cap| network.carrier(cluster, route, cap, taps, resources, fluid);
-            ramp = Ramp::new(first.0, round_trip, rate, capped)?;
+            ramp = Ramp::new(first.0, round_trip, rate, |cap| resources.carrier(route, cap, taps))?;
         }
         let receiver = cluster.link(transport.receiver);
         if cost.send > 0.0 {
@@ -76,7 +71,7 @@ impl Connections {
         }
         let incast = match (receiver.protocol.incast, carrier) {
             (Some(incast), Carrier::Shared(_)) => {
-                let wire = resources.wire(cluster, receiver, fluid)?;
+                let wire = resources.wire(receiver)?;
                 Some(self.incasts.of(wire, incast))
             }
             // Without contention nobody meets anybody.

@@ -42,30 +42,20 @@ impl Incasts {
     ///
     /// # Errors
     /// What the solver refuses.
-    pub(crate) fn enter(
-        &mut self,
-        port: u32,
-        resources: &mut Resources,
-        fluid: &mut dyn Fluid,
-    ) -> Result<(), InputError> {
+    pub(crate) fn enter<F: Fluid>(&mut self, port: u32, resources: &mut Resources<'_, F>) -> Result<(), InputError> {
         let Port { wire, incast, senders } = &mut self.ports[port as usize];
         *senders += 1;
-        if *senders == incast.senders + 1 { resources.set_share(*wire, CAUSE, incast.goodput, fluid) } else { Ok(()) }
+        if *senders == incast.senders + 1 { resources.set_share(*wire, CAUSE, incast.goodput) } else { Ok(()) }
     }
 
     /// A connection has no bytes on their way any more.
     ///
     /// # Errors
     /// What the solver refuses.
-    pub(crate) fn leave(
-        &mut self,
-        port: u32,
-        resources: &mut Resources,
-        fluid: &mut dyn Fluid,
-    ) -> Result<(), InputError> {
+    pub(crate) fn leave<F: Fluid>(&mut self, port: u32, resources: &mut Resources<'_, F>) -> Result<(), InputError> {
         let Port { wire, incast, senders } = &mut self.ports[port as usize];
         *senders -= 1;
-        if *senders == incast.senders { resources.set_share(*wire, CAUSE, 1.0, fluid) } else { Ok(()) }
+        if *senders == incast.senders { resources.set_share(*wire, CAUSE, 1.0) } else { Ok(()) }
     }
 }
 

@@ -185,9 +185,9 @@ fn passes(world: &World, costs: &dyn Costs, algorithm: &str, elements: u64, chun
     let window = schedule.window();
     let plan = Plan::meeting("allreduce".into(), &Algorithm::ring(), schedule, window);
     let platform = world.platform(costs, NetworkModel::MaxMin);
-    let resources = Resources::new(&world.cluster, Orbits::all());
+    let resources = Resources::new(&platform, System::new(), Orbits::all());
     let jobs = vec![0; plan.ranks() as usize];
-    Engine::new(&plan, &platform, Driver::fixed(1), System::new(), resources, vec![vec![None]], &jobs).is_pipeline(0)
+    Engine::new(&plan, Driver::fixed(1), resources, vec![vec![None]], &jobs).is_pipeline(0)
 }
 
 #[test]

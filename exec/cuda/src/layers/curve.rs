@@ -1,58 +1,56 @@
-//! Sigmoid and tanh.
+//! Layers that are a function of each element whose slope follows from the input or from the output.
 
-use lockstep_models::Layer;
+/// Makes such a layer: its variant, its file of kernels, a struct for each of its two kernels, and which tensor of a backward pass the
+/// slope follows from, by the kernel's name for it.
+macro_rules! curve {
+    ($layer:ident, $file:literal: $forward:ident = $value:ident, $backward:ident = $slope:ident, $at:ident = $tensor:expr) => {
+        use $crate::kernel::{Source, kernels, source};
+        use $crate::layers::head::{Head, Wanted};
+        use $crate::layers::pass::{Forward, Gradients};
+        use $crate::layers::script::{Script, count};
+        use $crate::{Activation, Geometry, View, ViewMut};
 
-use super::head::{Head, Wanted};
-use super::pass::{Forward, Gradients};
-use super::script::{Script, count};
-use crate::kernel::{Source, kernels, source};
-use crate::{Activation, Geometry, View, ViewMut};
+        const SOURCE: Source = source!($file);
 
-const SOURCE: Source = source!("curve.cu");
+        kernels! {
+            #[doc = concat!("Output of the layer `", stringify!($layer), "` from its input.")]
+            $forward<A> = SOURCE::$value on Geometry::groups(all), all = u64::from(elements); {
+                x: View<A>[all],
+                y: ViewMut<A>[all],
+                elements: u32,
+            }
 
-kernels! {
-    /// Sigmoid, or tanh.
-    CurveForward<A> = SOURCE::curve_forward on Geometry::groups(all), all = u64::from(elements); {
-        x: View<A>[all],
-        y: ViewMut<A>[all],
-        elements: u32,
-        hyperbolic: bool,
-    }
+            #[doc = concat!("The gradient before the layer `", stringify!($layer), "` from its input or its output.")]
+            $backward<A> = SOURCE::$slope on Geometry::groups(all), all = u64::from(elements); {
+                d_y: View<A>[all],
+                $at: View<A>[all],
+                d_x: ViewMut<A>[all],
+                elements: u32,
+                accumulate: bool,
+            }
+        }
 
-    /// The gradient before a sigmoid or tanh from its output.
-    CurveBackward<A> = SOURCE::curve_backward on Geometry::groups(all), all = u64::from(elements); {
-        d_y: View<A>[all],
-        y: View<A>[all],
-        d_x: ViewMut<A>[all],
-        elements: u32,
-        hyperbolic: bool,
-        accumulate: bool,
-    }
+        /// The head of such a layer.
+        pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+            matches!(of.layer, lockstep_models::Layer::$layer).then(|| Box::new($layer) as Box<dyn Head<A>>)
+        }
+
+        /// The layer.
+        struct $layer;
+
+        impl<A: Activation> Head<A> for $layer {
+            fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {
+                let (x, y, elements) = (of.inputs[0], of.output, count(of.output.elements()));
+                script.launch(&$forward { x, y, elements });
+            }
+
+            fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
+                let Some((d_x, accumulate)) = of.d_input() else { return };
+                let at: fn(&Gradients<'_, A>) -> View<A> = $tensor;
+                let (d_y, $at, elements) = (of.d_output, at(of), count(d_x.elements()));
+                script.launch(&$backward { d_y, $at, d_x, elements, accumulate });
+            }
+        }
+    };
 }
-
-/// The head of such a layer.
-pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
-    match of.layer {
-        Layer::Sigmoid => Some(Box::new(Curve { hyperbolic: false })),
-        Layer::Tanh => Some(Box::new(Curve { hyperbolic: true })),
-        _ => None,
-    }
-}
-
-/// Sigmoid, or tanh.
-struct Curve {
-    hyperbolic: bool,
-}
-
-impl<A: Activation> Head<A> for Curve {
-    fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {
-        let (x, y, elements, hyperbolic) = (of.inputs[0], of.output, count(of.output.elements()), self.hyperbolic);
-        script.launch(&CurveForward { x, y, elements, hyperbolic });
-    }
-
-    fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
-        let Some((d_x, accumulate)) = of.d_input() else { return };
-        let (d_y, y, elements, hyperbolic) = (of.d_output, of.output, count(d_x.elements()), self.hyperbolic);
-        script.launch(&CurveBackward { d_y, y, d_x, elements, hyperbolic, accumulate });
-    }
-}
+pub(super) use curve;

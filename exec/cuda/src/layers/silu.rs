@@ -1,3 +1,3 @@
 //! SiLU.
 
-super::of_input::of_input!(Silu, "silu.cu": SiluForward = silu_forward, SiluBackward = silu_backward);
+super::curve::curve!(Silu, "silu.cu": SiluForward = silu_forward, SiluBackward = silu_backward, x = |of| of.inputs[0]);

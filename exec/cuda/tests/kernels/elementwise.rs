@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use lockstep_cuda::Bf16;
 use lockstep_cuda::layers::kernels::{
-    CurveBackward, CurveForward, GeluBackward, GeluForward, SiluBackward, SiluForward,
+    GeluBackward, GeluForward, SigmoidBackward, SigmoidForward, SiluBackward, SiluForward, TanhBackward, TanhForward,
 };
 use lockstep_cuda::table::{Add, AddInto, ReluBackward, ReluForward};
 use lockstep_exec::device::cpu::add_into;
@@ -20,14 +20,16 @@ pub(crate) const THEME: Theme = Theme {
     kernels: &[
         "add",
         "add_into",
-        "curve_backward",
-        "curve_forward",
         "gelu_backward",
         "gelu_forward",
         "relu_backward",
         "relu_forward",
+        "sigmoid_backward",
+        "sigmoid_forward",
         "silu_backward",
         "silu_forward",
+        "tanh_backward",
+        "tanh_forward",
     ],
     play,
 };
@@ -107,15 +109,25 @@ fn curves<A: Real>(
     let x = memory.hold::<A>(&values);
     let y = if in_place { x } else { memory.space(elements) };
     let count = elements as u32;
-    twin.play(memory, &CurveForward { x: x.read(), y: y.write(), elements: count, hyperbolic });
+    if hyperbolic {
+        twin.play(memory, &TanhForward { x: x.read(), y: y.write(), elements: count });
+    } else {
+        twin.play(memory, &SigmoidForward { x: x.read(), y: y.write(), elements: count });
+    }
     near_in(memory, y, &expected.output, "curve");
 
     expected.output = memory.wide(y);
     let before = memory.reals::<A>(elements);
     let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
-    let launch =
-        CurveBackward { d_y: d_y.read(), y: y.read(), d_x: d_x.write(), elements: count, hyperbolic, accumulate };
-    twin.play(memory, &launch);
+    if hyperbolic {
+        twin.play(
+            memory,
+            &TanhBackward { d_y: d_y.read(), y: y.read(), d_x: d_x.write(), elements: count, accumulate },
+        );
+    } else {
+        let launch = SigmoidBackward { d_y: d_y.read(), y: y.read(), d_x: d_x.write(), elements: count, accumulate };
+        twin.play(memory, &launch);
+    }
     let (slopes, _) = expected.backward(&d);
     near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "curve's gradient");
 }

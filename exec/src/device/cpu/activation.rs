@@ -96,13 +96,10 @@ impl<C: Curve> Head for Activation<C> {
         let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
         let from = if C::FROM_INPUT { of.inputs[0] } else { of.output };
         self.threads.each_chunk(d_input, TILE, |_, range, d_input| {
-            wide(
-                #[inline(always)]
-                || {
-                    let slopes = of.d_output[range.clone()].iter().zip(&from[range]);
-                    put(d_input, accumulate, slopes.map(|(d_y, at)| *d_y * C::slope(*at)));
-                },
-            );
+            wide!({
+                let slopes = of.d_output[range.clone()].iter().zip(&from[range]);
+                put(d_input, accumulate, slopes.map(|(d_y, at)| *d_y * C::slope(*at)));
+            });
         });
     }
 }

@@ -100,18 +100,15 @@ impl Head for BatchNorm {
             };
             if let Some(keep) = keep {
                 let (mut total, mut squares) = ([0.0f64; SMALL], [0.0f64; SMALL]);
-                wide(
-                    #[inline(always)]
-                    || {
-                        for (channel, part) in parts() {
-                            this.add_sums(&mut total[channel - range.start], &input[part], None);
-                        }
-                        for (channel, part) in parts() {
-                            let mean = (total[channel - range.start] / count) as f32;
-                            this.add_sums(&mut squares[channel - range.start], &input[part], Some(mean));
-                        }
-                    },
-                );
+                wide!({
+                    for (channel, part) in parts() {
+                        this.add_sums(&mut total[channel - range.start], &input[part], None);
+                    }
+                    for (channel, part) in parts() {
+                        let mean = (total[channel - range.start] / count) as f32;
+                        this.add_sums(&mut squares[channel - range.start], &input[part], Some(mean));
+                    }
+                });
                 for at in 0..range.len() {
                     let (mean, variance) = (total[at] / count, squares[at] / count);
                     let unbiased = if count > 1.0 { squares[at] / (count - 1.0) } else { variance };
@@ -125,21 +122,18 @@ impl Head for BatchNorm {
                     batch[at] = (means[at], (1.0 / deviation) as f32);
                 }
             }
-            wide(
-                #[inline(always)]
-                || {
-                    for (channel, part) in parts() {
-                        let (mean, inverse) = batch[channel - range.start];
-                        let (scale, shift) = (gamma[channel] * inverse, beta[channel]);
-                        // SAFETY: channels belong to one tile.
-                        let ys = unsafe { output.part(part.clone()) };
-                        for (y, x) in ys.iter_mut().zip(&input[part]) {
-                            let value = (*x - mean) * scale + shift;
-                            *y = if this.relu { relu(value) } else { value };
-                        }
+            wide!({
+                for (channel, part) in parts() {
+                    let (mean, inverse) = batch[channel - range.start];
+                    let (scale, shift) = (gamma[channel] * inverse, beta[channel]);
+                    // SAFETY: channels belong to one tile.
+                    let ys = unsafe { output.part(part.clone()) };
+                    for (y, x) in ys.iter_mut().zip(&input[part]) {
+                        let value = (*x - mean) * scale + shift;
+                        *y = if this.relu { relu(value) } else { value };
                     }
-                },
-            );
+                }
+            });
         });
         self.batch = batch;
     }
@@ -159,35 +153,32 @@ impl Head for BatchNorm {
             let range = tile_range(index, tile, channels);
             let parts = || self.parts(range.clone(), elements);
             let (mut d_gamma, mut d_beta) = ([0.0f64; SMALL], [0.0f64; SMALL]);
-            wide(
-                #[inline(always)]
-                || {
-                    for (channel, part) in parts() {
-                        let (at, (mean, inverse)) = (channel - range.start, batch[channel]);
-                        let rectified = self.relu.then(|| (gamma[channel] * inverse, beta[channel]));
-                        let mut add = |products: f32, sum: f32| {
-                            d_gamma[at] += f64::from(products * inverse);
-                            d_beta[at] += f64::from(sum);
-                        };
-                        match self.layout {
-                            Layout::Planes => {
-                                let (ds, xs) = (&of.d_output[part.clone()], &input[part]);
-                                let before_relu = |d: f32, x: f32| match rectified {
-                                    Some((scale, shift)) if (x - mean) * scale + shift <= 0.0 => 0.0,
-                                    _ => d,
-                                };
-                                let products = sum_pairs(ds, xs, |d, x| before_relu(d, x) * (x - mean));
-                                add(products, sum_pairs(ds, xs, before_relu));
-                            }
-                            Layout::Sixteens => {
-                                let (ds, xs) = (lines(&of.d_output[part.clone()]), lines(&input[part]));
-                                let [products, sums] = slopes(ds, xs, mean, rectified);
-                                products.iter().zip(sums).for_each(|(products, sum)| add(*products, sum));
-                            }
+            wide!({
+                for (channel, part) in parts() {
+                    let (at, (mean, inverse)) = (channel - range.start, batch[channel]);
+                    let rectified = self.relu.then(|| (gamma[channel] * inverse, beta[channel]));
+                    let mut add = |products: f32, sum: f32| {
+                        d_gamma[at] += f64::from(products * inverse);
+                        d_beta[at] += f64::from(sum);
+                    };
+                    match self.layout {
+                        Layout::Planes => {
+                            let (ds, xs) = (&of.d_output[part.clone()], &input[part]);
+                            let before_relu = |d: f32, x: f32| match rectified {
+                                Some((scale, shift)) if (x - mean) * scale + shift <= 0.0 => 0.0,
+                                _ => d,
+                            };
+                            let products = sum_pairs(ds, xs, |d, x| before_relu(d, x) * (x - mean));
+                            add(products, sum_pairs(ds, xs, before_relu));
+                        }
+                        Layout::Sixteens => {
+                            let (ds, xs) = (lines(&of.d_output[part.clone()]), lines(&input[part]));
+                            let [products, sums] = slopes(ds, xs, mean, rectified);
+                            products.iter().zip(sums).for_each(|(products, sum)| add(*products, sum));
                         }
                     }
-                },
-            );
+                }
+            });
             if let Some((gammas, betas, adds)) = &d_parameters {
                 let d_gamma = d_gamma.map(|d| d as f32);
                 let d_beta = d_beta.map(|d| d as f32);
@@ -197,28 +188,25 @@ impl Head for BatchNorm {
                 merge(betas, &d_beta[..range.len()], *adds);
             }
             let Some((d_input, adds)) = &d_input else { return };
-            wide(
-                #[inline(always)]
-                || {
-                    for (channel, part) in parts() {
-                        let (mean, inverse) = batch[channel];
-                        let (scale, shift) = (gamma[channel] * inverse, beta[channel]);
-                        let along = (d_gamma[channel - range.start] / count) as f32 * inverse;
-                        let level = (d_beta[channel - range.start] / count) as f32;
-                        let slope = |d: f32, x: f32| (d - level - (x - mean) * along) * scale;
-                        // SAFETY: channels belong to one tile.
-                        let target = unsafe { d_input.part(part.clone()) };
-                        let (ds, xs) = (&of.d_output[part.clone()], &input[part]);
-                        let all = ds.iter().zip(xs);
-                        if self.relu {
-                            let falls = |x: f32| (x - mean) * scale + shift <= 0.0;
-                            put(target, *adds, all.map(|(d, x)| slope(if falls(*x) { 0.0 } else { *d }, *x)));
-                        } else {
-                            put(target, *adds, all.map(|(d, x)| slope(*d, *x)));
-                        }
+            wide!({
+                for (channel, part) in parts() {
+                    let (mean, inverse) = batch[channel];
+                    let (scale, shift) = (gamma[channel] * inverse, beta[channel]);
+                    let along = (d_gamma[channel - range.start] / count) as f32 * inverse;
+                    let level = (d_beta[channel - range.start] / count) as f32;
+                    let slope = |d: f32, x: f32| (d - level - (x - mean) * along) * scale;
+                    // SAFETY: channels belong to one tile.
+                    let target = unsafe { d_input.part(part.clone()) };
+                    let (ds, xs) = (&of.d_output[part.clone()], &input[part]);
+                    let all = ds.iter().zip(xs);
+                    if self.relu {
+                        let falls = |x: f32| (x - mean) * scale + shift <= 0.0;
+                        put(target, *adds, all.map(|(d, x)| slope(if falls(*x) { 0.0 } else { *d }, *x)));
+                    } else {
+                        put(target, *adds, all.map(|(d, x)| slope(*d, *x)));
                     }
-                },
-            );
+                }
+            });
         });
     }
 

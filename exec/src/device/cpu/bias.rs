@@ -31,16 +31,12 @@ impl Head for Bias {
         self.threads.each_chunk(output, self.channels * plane, |_, sample, output| {
             let xs = &input[sample];
             if plane == 1 {
-                return wide(
-                    #[inline(always)]
-                    || output.iter_mut().zip(xs).zip(parameters).for_each(|((y, x), summand)| *y = *x + *summand),
+                return wide!(
+                    output.iter_mut().zip(xs).zip(parameters).for_each(|((y, x), summand)| *y = *x + *summand)
                 );
             }
             for ((ys, xs), summand) in output.chunks_exact_mut(plane).zip(xs.chunks_exact(plane)).zip(parameters) {
-                wide(
-                    #[inline(always)]
-                    || ys.iter_mut().zip(xs).for_each(|(y, x)| *y = *x + *summand),
-                );
+                wide!(ys.iter_mut().zip(xs).for_each(|(y, x)| *y = *x + *summand));
             }
         });
     }
@@ -57,10 +53,7 @@ impl Head for Bias {
                     continue;
                 }
                 for (total, ds) in total.iter_mut().zip(sample.chunks_exact(self.plane)) {
-                    wide(
-                        #[inline(always)]
-                        || *total += sum(ds, |d| d),
-                    );
+                    wide!(*total += sum(ds, |d| d));
                 }
             }
             merge(d_parameters, total, accumulate);

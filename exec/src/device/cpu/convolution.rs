@@ -160,16 +160,13 @@ impl Convolution {
         if images.len() == 1 && self.window.is_pointwise() {
             return Matrix::rows(&input[group * channels * plane + rows.start * self.window.output.1..], plane);
         }
-        wide(
-            #[inline(always)]
-            || {
-                for (index, image) in images.enumerate() {
-                    let image = &image[group * channels * plane..(group + 1) * channels * plane];
-                    let offset = index * rows.len() * self.window.output.1;
-                    self.window.unfold(image, rows.clone(), columns, distance, offset);
-                }
-            },
-        );
+        wide!({
+            for (index, image) in images.enumerate() {
+                let image = &image[group * channels * plane..(group + 1) * channels * plane];
+                let offset = index * rows.len() * self.window.output.1;
+                self.window.unfold(image, rows.clone(), columns, distance, offset);
+            }
+        });
         Matrix::rows(columns, distance)
     }
 
@@ -177,20 +174,17 @@ impl Convolution {
     fn before_tail(&self, images: std::ops::Range<usize>, d_output: &[f32], output: &[f32], d_products: &mut [f32]) {
         let (plane, out_plane) = (self.window.output_size(), self.out_size / self.out_channels);
         let distance = images.len() * plane;
-        wide(
-            #[inline(always)]
-            || {
-                for index in 0..images.len() * self.out_channels {
-                    let (image, channel) = (index / self.out_channels, index % self.out_channels);
-                    let from = (images.start * self.out_channels + index) * out_plane;
-                    let out = from..from + out_plane;
-                    let best = if self.best.is_empty() { &[] } else { &self.best[out.clone()] };
-                    let d_plane = &mut d_products[channel * distance + image * plane..][..plane];
-                    let output = if self.tail.relu { &output[out.clone()] } else { &[] };
-                    self.tail.backward(&d_output[out], output, best, d_plane);
-                }
-            },
-        );
+        wide!({
+            for index in 0..images.len() * self.out_channels {
+                let (image, channel) = (index / self.out_channels, index % self.out_channels);
+                let from = (images.start * self.out_channels + index) * out_plane;
+                let out = from..from + out_plane;
+                let best = if self.best.is_empty() { &[] } else { &self.best[out.clone()] };
+                let d_plane = &mut d_products[channel * distance + image * plane..][..plane];
+                let output = if self.tail.relu { &output[out.clone()] } else { &[] };
+                self.tail.backward(&d_output[out], output, best, d_plane);
+            }
+        });
     }
 
     /// Adds a group's part to `partial`, or starts it when `first`.
@@ -206,15 +200,12 @@ impl Convolution {
         let distance = images * self.window.output_size();
         let (depth, out) = (self.depth(), self.out_channels / self.groups);
         let (weights, biases) = partial.split_at_mut(self.weights());
-        wide(
-            #[inline(always)]
-            || {
-                for (bias, row) in biases.iter_mut().zip(d_products.chunks_exact(distance)) {
-                    let gradient = sum(row, |d| d);
-                    *bias = if first { gradient } else { *bias + gradient };
-                }
-            },
-        );
+        wide!({
+            for (bias, row) in biases.iter_mut().zip(d_products.chunks_exact(distance)) {
+                let gradient = sum(row, |d| d);
+                *bias = if first { gradient } else { *bias + gradient };
+            }
+        });
         for (group, weights) in weights.chunks_exact_mut(out * depth).enumerate() {
             for rows in self.blocks() {
                 let (start, add) = (rows.start * self.window.output.1, !first || rows.start > 0);
@@ -240,16 +231,13 @@ impl Convolution {
                 let count = images * rows.len() * self.window.output.1;
                 let d_products = Matrix::rows(&d_products[group * out * distance + start..], distance);
                 multiply((depth, count, out), columns, count, false, weights, d_products);
-                wide(
-                    #[inline(always)]
-                    || {
-                        for (index, image) in d_images.chunks_exact_mut(self.channels * plane).enumerate() {
-                            let image = &mut image[group * channels * plane..(group + 1) * channels * plane];
-                            let offset = index * rows.len() * self.window.output.1;
-                            self.window.fold(columns, count, offset, rows.clone(), image);
-                        }
-                    },
-                );
+                wide!({
+                    for (index, image) in d_images.chunks_exact_mut(self.channels * plane).enumerate() {
+                        let image = &mut image[group * channels * plane..(group + 1) * channels * plane];
+                        let offset = index * rows.len() * self.window.output.1;
+                        self.window.fold(columns, count, offset, rows.clone(), image);
+                    }
+                });
             }
         }
     }
@@ -280,19 +268,15 @@ impl Head for Convolution {
                 let (columns, products) = scratch.split_at_mut(columns_len);
                 this.product(&input[range.start * in_size..range.end * in_size], parameters, columns, products);
                 let (distance, out_plane) = (range.len() * plane, this.out_size / this.out_channels);
-                wide(
-                    #[inline(always)]
-                    || {
-                        for (index, out) in output.chunks_exact_mut(out_plane).enumerate() {
-                            let (image, channel) = (index / this.out_channels, index % this.out_channels);
-                            let bias = if this.bias { parameters[this.weights() + channel] } else { 0.0 };
-                            let best =
-                                if best.is_empty() { &mut [] } else { &mut best[index * out_plane..][..out_plane] };
-                            let from = channel * distance + image * plane;
-                            this.tail.forward(&products[from..from + plane], bias, out, best);
-                        }
-                    },
-                );
+                wide!({
+                    for (index, out) in output.chunks_exact_mut(out_plane).enumerate() {
+                        let (image, channel) = (index / this.out_channels, index % this.out_channels);
+                        let bias = if this.bias { parameters[this.weights() + channel] } else { 0.0 };
+                        let best = if best.is_empty() { &mut [] } else { &mut best[index * out_plane..][..out_plane] };
+                        let from = channel * distance + image * plane;
+                        this.tail.forward(&products[from..from + plane], bias, out, best);
+                    }
+                });
             });
         }
         self.best = best;

@@ -89,10 +89,7 @@ impl Head for Dense {
         let (tile_rows, per_worker) = (self.weight_rows(), self.per_worker(samples));
         let [scratch, masked, summed] = workspace.parts(self.workspace(samples));
         if self.relu {
-            wide(
-                #[inline(always)]
-                || put(masked, false, before_relu(of.d_output, of.output)),
-            );
+            wide!(put(masked, false, before_relu(of.d_output, of.output)));
         }
         let d_products = if self.relu { &*masked } else { of.d_output };
         let scratch = Disjoint::new(scratch);

@@ -65,15 +65,12 @@ impl Head for Sum {
             for next in others {
                 add_into(output, last.replace(next).unwrap_or_default());
             }
-            wide(
-                #[inline(always)]
-                || match (last, self.relu) {
-                    (Some(last), true) => output.iter_mut().zip(last).for_each(|(y, x)| *y = relu(*y + *x)),
-                    (Some(last), false) => output.iter_mut().zip(last).for_each(|(y, x)| *y += *x),
-                    (None, true) => output.iter_mut().for_each(|y| *y = relu(*y)),
-                    (None, false) => {}
-                },
-            );
+            wide!(match (last, self.relu) {
+                (Some(last), true) => output.iter_mut().zip(last).for_each(|(y, x)| *y = relu(*y + *x)),
+                (Some(last), false) => output.iter_mut().zip(last).for_each(|(y, x)| *y += *x),
+                (None, true) => output.iter_mut().for_each(|y| *y = relu(*y)),
+                (None, false) => {}
+            });
         });
     }
 
@@ -93,10 +90,7 @@ impl Head for Sum {
                     continue;
                 }
                 let output = &of.output[range.clone()];
-                wide(
-                    #[inline(always)]
-                    || put(target, *accumulate, before_relu(d_output, output)),
-                );
+                wide!(put(target, *accumulate, before_relu(d_output, output)));
             }
         });
     }

@@ -63,22 +63,19 @@ pub fn evaluate(formula: &BoundFormula, decays: bool, buffers: &mut [Slice<'_>])
     let alike = buffers.iter().all(|values| values.all().len() == elements);
     assert!(alike && buffers.len() == formula.buffers.len(), "a slice for each buffer, of one length");
     let mut locals = [[0.0f32; BLOCK]; Formula::MOST_OPERANDS];
-    wide(
-        #[inline(always)]
-        || {
-            for start in (0..elements).step_by(BLOCK) {
-                let end = elements.min(start + BLOCK);
-                let mut operands: [Slice<'_>; OPERANDS] = Default::default();
-                let of_buffers = buffers.iter_mut().map(|values| values.part(start, end));
-                let of_locals = locals.iter_mut().map(|values| Slice::Written(&mut values[..end - start]));
-                operands.iter_mut().zip(of_buffers.chain(of_locals)).for_each(|(operand, values)| *operand = values);
-                for term in &formula.terms {
-                    let factor = if term.decays && !decays { 0.0 } else { term.factor };
-                    multiply_add(term, factor, &mut operands);
-                }
+    wide!({
+        for start in (0..elements).step_by(BLOCK) {
+            let end = elements.min(start + BLOCK);
+            let mut operands: [Slice<'_>; OPERANDS] = Default::default();
+            let of_buffers = buffers.iter_mut().map(|values| values.part(start, end));
+            let of_locals = locals.iter_mut().map(|values| Slice::Written(&mut values[..end - start]));
+            operands.iter_mut().zip(of_buffers.chain(of_locals)).for_each(|(operand, values)| *operand = values);
+            for term in &formula.terms {
+                let factor = if term.decays && !decays { 0.0 } else { term.factor };
+                multiply_add(term, factor, &mut operands);
             }
-        },
-    );
+        }
+    });
 }
 
 /// One multiply-add on a block.

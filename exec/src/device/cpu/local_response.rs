@@ -66,16 +66,13 @@ impl Head for LocalResponse {
         let LocalResponseNorm { alpha, beta, k, .. } = self.layer;
         self.threads.each_chunk(output, size, |_, range, ys| {
             let xs = &input[range];
-            wide(
-                #[inline(always)]
-                || {
-                    for (channel, ys) in ys.chunks_exact_mut(self.plane).enumerate() {
-                        self.sum(channel, xs, |x| x * x, ys);
-                        let xs = &xs[channel * self.plane..];
-                        ys.iter_mut().zip(xs).for_each(|(y, x)| *y = *x * power(k + alpha * *y, beta));
-                    }
-                },
-            );
+            wide!({
+                for (channel, ys) in ys.chunks_exact_mut(self.plane).enumerate() {
+                    self.sum(channel, xs, |x| x * x, ys);
+                    let xs = &xs[channel * self.plane..];
+                    ys.iter_mut().zip(xs).for_each(|(y, x)| *y = *x * power(k + alpha * *y, beta));
+                }
+            });
         });
     }
 
@@ -92,32 +89,29 @@ impl Head for LocalResponse {
             let scratch = unsafe { places.part(worker * own..(worker + 1) * own) };
             let (powers, rest) = scratch.split_at_mut(size);
             let (ratios, d_plane) = rest.split_at_mut(size);
-            wide(
-                #[inline(always)]
-                || {
-                    for channel in 0..self.channels {
-                        let part = channel * plane..(channel + 1) * plane;
-                        let ratios = &mut ratios[part.clone()];
-                        self.sum(channel, xs, |x| x * x, ratios);
-                        let slopes = ds[part.clone()].iter().zip(&ys[part.clone()]);
-                        for ((ratio, power_of), (d, y)) in ratios.iter_mut().zip(&mut powers[part]).zip(slopes) {
-                            let s = k + alpha * *ratio;
-                            *power_of = power(s, beta);
-                            *ratio = *d * *y / s;
-                        }
+            wide!({
+                for channel in 0..self.channels {
+                    let part = channel * plane..(channel + 1) * plane;
+                    let ratios = &mut ratios[part.clone()];
+                    self.sum(channel, xs, |x| x * x, ratios);
+                    let slopes = ds[part.clone()].iter().zip(&ys[part.clone()]);
+                    for ((ratio, power_of), (d, y)) in ratios.iter_mut().zip(&mut powers[part]).zip(slopes) {
+                        let s = k + alpha * *ratio;
+                        *power_of = power(s, beta);
+                        *ratio = *d * *y / s;
                     }
-                    for (channel, target) in d_xs.chunks_exact_mut(plane).enumerate() {
-                        let part = channel * plane..(channel + 1) * plane;
-                        self.sum(channel, ratios, |ratio| ratio, d_plane);
-                        let known = ds[part.clone()].iter().zip(&xs[part.clone()]).zip(&powers[part]);
-                        let slopes = d_plane.iter().zip(known);
-                        let slope = |(sum, ((d, x), power)): (&f32, ((&f32, &f32), &f32))| {
-                            *d * *power - 2.0 * alpha * beta * *x * *sum
-                        };
-                        put(target, accumulate, slopes.map(slope));
-                    }
-                },
-            );
+                }
+                for (channel, target) in d_xs.chunks_exact_mut(plane).enumerate() {
+                    let part = channel * plane..(channel + 1) * plane;
+                    self.sum(channel, ratios, |ratio| ratio, d_plane);
+                    let known = ds[part.clone()].iter().zip(&xs[part.clone()]).zip(&powers[part]);
+                    let slopes = d_plane.iter().zip(known);
+                    let slope = |(sum, ((d, x), power)): (&f32, ((&f32, &f32), &f32))| {
+                        *d * *power - 2.0 * alpha * beta * *x * *sum
+                    };
+                    put(target, accumulate, slopes.map(slope));
+                }
+            });
         });
     }
 

@@ -97,10 +97,7 @@ impl CrossEntropy {
         for ((row, label), target) in rows.zip(d_logits.chunks_exact_mut(self.classes)) {
             let label = *label as usize;
             let slope = |(class, p): (usize, &f32)| if class == label { (*p - 1.0) * scale } else { *p * scale };
-            wide(
-                #[inline(always)]
-                || put(target, accumulate, row.iter().enumerate().map(slope)),
-            );
+            wide!(put(target, accumulate, row.iter().enumerate().map(slope)));
         }
     }
 }

@@ -92,19 +92,16 @@ impl Head for Pooling {
             let input = &input[outputs.start / out_plane * in_plane..outputs.end / out_plane * in_plane];
             // SAFETY: as chunks lie apart, these do.
             let best = unsafe { best.part(if kind == Kind::Max { outputs } else { 0..0 }) };
-            wide(
-                #[inline(always)]
-                || {
-                    for (index, plane) in input.chunks_exact(in_plane).enumerate() {
-                        let part = index * out_plane..(index + 1) * out_plane;
-                        match kind {
-                            Kind::Max => max_forward(&window, plane, |x| x, &mut output[part.clone()], &mut best[part]),
-                            Kind::Average => average_forward(&window, plane, &mut output[part]),
-                            Kind::Global => output[index] = sum(plane, |x| x) / in_plane as f32,
-                        }
+            wide!({
+                for (index, plane) in input.chunks_exact(in_plane).enumerate() {
+                    let part = index * out_plane..(index + 1) * out_plane;
+                    match kind {
+                        Kind::Max => max_forward(&window, plane, |x| x, &mut output[part.clone()], &mut best[part]),
+                        Kind::Average => average_forward(&window, plane, &mut output[part]),
+                        Kind::Global => output[index] = sum(plane, |x| x) / in_plane as f32,
                     }
-                },
-            );
+                }
+            });
         });
     }
 
@@ -124,14 +121,11 @@ impl Head for Pooling {
             for (plane, d_input) in (inputs.start / in_plane..).zip(d_input.chunks_exact_mut(in_plane)) {
                 let part = plane * out_plane..(plane + 1) * out_plane;
                 let d_output = &of.d_output[part.clone()];
-                wide(
-                    #[inline(always)]
-                    || match kind {
-                        Kind::Max => tail.backward(d_output, &[], &best[part], d_plane),
-                        Kind::Average => average_backward(&window, d_output, d_plane),
-                        Kind::Global => d_plane.fill(d_output[0] / in_plane as f32),
-                    },
-                );
+                wide!(match kind {
+                    Kind::Max => tail.backward(d_output, &[], &best[part], d_plane),
+                    Kind::Average => average_backward(&window, d_output, d_plane),
+                    Kind::Global => d_plane.fill(d_output[0] / in_plane as f32),
+                });
                 merge(d_input, d_plane, accumulate);
             }
         });

@@ -44,10 +44,7 @@ impl Head for Scale {
             for part in self.planes(channel, elements) {
                 // SAFETY: planes of a channel belong to one tile.
                 let ys = unsafe { output.part(part.clone()) };
-                wide(
-                    #[inline(always)]
-                    || ys.iter_mut().zip(&input[part]).for_each(|(y, x)| *y = factor * *x + summand),
-                );
+                wide!(ys.iter_mut().zip(&input[part]).for_each(|(y, x)| *y = factor * *x + summand));
             }
         });
     }
@@ -62,13 +59,10 @@ impl Head for Scale {
                 let (mut d_factor, mut d_summand) = (0.0f64, 0.0f64);
                 for part in self.planes(channel, elements) {
                     let ds = &of.d_output[part.clone()];
-                    wide(
-                        #[inline(always)]
-                        || {
-                            d_factor += f64::from(sum_pairs(ds, &input[part], |d, x| d * x));
-                            d_summand += f64::from(sum(ds, |d| d));
-                        },
-                    );
+                    wide!({
+                        d_factor += f64::from(sum_pairs(ds, &input[part], |d, x| d * x));
+                        d_summand += f64::from(sum(ds, |d| d));
+                    });
                 }
                 // SAFETY: one factor and one summand per channel.
                 merge(unsafe { d_parameters.part(channel..channel + 1) }, &[d_factor as f32], *adds);
@@ -83,10 +77,7 @@ impl Head for Scale {
             for part in self.planes(channel, elements) {
                 // SAFETY: planes of a channel belong to one tile.
                 let d_input = unsafe { d_input.part(part.clone()) };
-                wide(
-                    #[inline(always)]
-                    || put(d_input, *adds, of.d_output[part].iter().map(|d| factor * *d)),
-                );
+                wide!(put(d_input, *adds, of.d_output[part].iter().map(|d| factor * *d)));
             }
         });
     }

@@ -8,6 +8,9 @@ use crate::workspace::Sixteen;
 /// Images and places of a block.
 const BLOCK: usize = 16;
 
+/// A plane of each image that there is.
+type Rows<'a> = [Option<&'a [f32]>; BLOCK];
+
 /// `target[places[p]][image] = input[image · size + start + p]`, 0 for images that `input` lacks.
 pub(crate) fn side_by_side(input: &[f32], size: usize, start: usize, places: &[u32], target: &mut [Sixteen]) {
     gather(rows(input, size, start, places.len()), None, places, target);
@@ -47,21 +50,16 @@ pub(crate) fn apart<'a>(
 }
 
 /// The plane of each image that there is.
-fn rows(input: &[f32], size: usize, start: usize, len: usize) -> [Option<&[f32]>; BLOCK] {
+fn rows(input: &[f32], size: usize, start: usize, len: usize) -> Rows<'_> {
     let images = input.len() / size;
     std::array::from_fn(|image| (image < images).then(|| &input[image * size + start..][..len]))
 }
 
-fn gather(
-    rows: [Option<&[f32]>; BLOCK],
-    rectified: Option<[Option<&[f32]>; BLOCK]>,
-    places: &[u32],
-    target: &mut [Sixteen],
-) {
+fn gather(rows: Rows<'_>, rectified: Option<Rows<'_>>, places: &[u32], target: &mut [Sixteen]) {
     assert!(places.iter().all(|place| (*place as usize) < target.len()), "a place outside the plane");
     #[cfg(target_arch = "x86_64")]
     if has_sixteens() {
-        let starts = |rows: [Option<&[f32]>; BLOCK]| rows.map(|row| row.map_or(std::ptr::null(), <[f32]>::as_ptr));
+        let starts = |rows: Rows<'_>| rows.map(|row| row.map_or(std::ptr::null(), <[f32]>::as_ptr));
         // SAFETY: the processor has AVX-512; rows have an element for each place, and places were asserted.
         unsafe { avx512::gather(starts(rows), rectified.map(starts), places, target) };
         return;
@@ -69,12 +67,7 @@ fn gather(
     gather_slowly(rows, rectified, places, target);
 }
 
-fn gather_slowly(
-    rows: [Option<&[f32]>; BLOCK],
-    rectified: Option<[Option<&[f32]>; BLOCK]>,
-    places: &[u32],
-    target: &mut [Sixteen],
-) {
+fn gather_slowly(rows: Rows<'_>, rectified: Option<Rows<'_>>, places: &[u32], target: &mut [Sixteen]) {
     for (p, place) in places.iter().enumerate() {
         target[*place as usize] = Sixteen(std::array::from_fn(|image| {
             let falls = rectified.and_then(|of| of[image]).is_some_and(|y| y[p] <= 0.0);

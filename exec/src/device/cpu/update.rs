@@ -20,25 +20,22 @@ use crate::simd::wide;
 pub fn sgd_step(step: &SgdStep, weights: &mut [f32], velocity: &mut [f32], gradient: &[f32]) {
     assert!(weights.len() == velocity.len() && weights.len() == gradient.len(), "three slices of one length");
     let SgdStep { rate, gradient: part, keep, momentum, absorbed, nesterov, weight_decay, .. } = *step;
-    wide(
-        #[inline(always)]
-        || {
-            let all = weights.iter_mut().zip(velocity.iter_mut()).zip(gradient);
-            if absorbed {
-                for ((w, v), g) in all {
-                    let slope = rate * (part * *g + weight_decay * *w);
-                    *v = keep * *v + slope;
-                    *w -= if nesterov { slope + momentum * *v } else { *v };
-                }
-            } else {
-                for ((w, v), g) in all {
-                    let slope = part * *g + weight_decay * *w;
-                    *v = keep * *v + slope;
-                    *w -= rate * if nesterov { slope + momentum * *v } else { *v };
-                }
+    wide!({
+        let all = weights.iter_mut().zip(velocity.iter_mut()).zip(gradient);
+        if absorbed {
+            for ((w, v), g) in all {
+                let slope = rate * (part * *g + weight_decay * *w);
+                *v = keep * *v + slope;
+                *w -= if nesterov { slope + momentum * *v } else { *v };
             }
-        },
-    );
+        } else {
+            for ((w, v), g) in all {
+                let slope = part * *g + weight_decay * *w;
+                *v = keep * *v + slope;
+                *w -= rate * if nesterov { slope + momentum * *v } else { *v };
+            }
+        }
+    });
 }
 
 #[cfg(test)]

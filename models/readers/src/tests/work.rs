@@ -24,8 +24,6 @@ fn convolution() {
     // 6,048 FLOPs a sample. Weight 6·2·3·2 = 72, bias 6. Three samples.
     let wanted = [(18_144.0, 768.0 + 78.0, 756.0), (18_144.0, 756.0 + 72.0, 768.0), (18_144.0, 768.0 + 756.0, 78.0)];
     assert_eq!(costs(&model, "c", 3), wanted);
-    // Weight 4·1·1·1 and bias 4: 6 FLOPs an element for both, since both decay; w, g, v in, w, v out.
-    assert_eq!(named(&model, "a").1.update_work(), Work { flops: 48.0, bytes_read: 96.0, bytes_written: 64.0 });
 }
 
 #[test]
@@ -42,8 +40,6 @@ fn batch_norm() {
     // One channel of 64, ten samples: 640 elements; γ, β, running mean and variance are 4 elements.
     let wanted = [(3_840.0, 644.0, 642.0), (2_560.0, 1_281.0, 640.0), (2_560.0, 1_280.0, 2.0)];
     assert_eq!(costs(&model, "n", 10), wanted);
-    // Two elements that do not decay.
-    assert_eq!(named(&model, "n").1.update_work(), Work { flops: 8.0, bytes_read: 24.0, bytes_written: 16.0 });
 }
 
 #[test]
@@ -76,7 +72,6 @@ fn layers_without_parameters() {
         assert_eq!(costs(&model, name, 1), [forward, backward, nothing], "{name}");
         let scaled = |(flops, read, written)| (7.0 * flops, 7.0 * read, 7.0 * written);
         assert_eq!(costs(&model, name, 7), [scaled(forward), scaled(backward), nothing], "{name}");
-        assert_eq!(named(&model, name).1.update_work(), Work::default());
     }
 }
 

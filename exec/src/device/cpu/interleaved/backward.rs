@@ -109,26 +109,17 @@ impl Interleaved {
                         rectified_side_by_side(d_output, output, out_size, start, places, target);
                     }
                     (Layout::Planes, false) => side_by_side(d_output, out_size, start, places, target),
-                    (Layout::Sixteens, true) => wide(
-                        #[inline(always)]
-                        || masked(lie(d_output), lie(output), target),
-                    ),
+                    (Layout::Sixteens, true) => wide!(masked(lie(d_output), lie(output), target)),
                     (Layout::Sixteens, false) => target[..out_plane].copy_from_slice(lie(d_output)),
                 }
                 if let Some(pool) = &self.tail.pool {
                     let best = &self.best[(sixteen * self.out_channels + channel) * out_plane..][..out_plane];
-                    wide(
-                        #[inline(always)]
-                        || to_maxima(pool, plane, best, products),
-                    );
+                    wide!(to_maxima(pool, plane, best, products));
                 }
                 if let (Some((_, _, d_bias)), true) = (&parameters, self.bias) {
                     // SAFETY: channels belong to one tile.
                     let d_bias = unsafe { d_bias.part(channel..channel + 1) };
-                    let sum = wide(
-                        #[inline(always)]
-                        || total(products),
-                    );
+                    let sum = wide!(total(products));
                     d_bias[0] = if sixteen == 0 { sum } else { d_bias[0] + sum };
                 }
             }
@@ -177,10 +168,7 @@ impl Interleaved {
                 if self.input == Layout::Sixteens {
                     // SAFETY: channels belong to one tile.
                     let target = unsafe { in_sixteens.part(channel * in_plane..(channel + 1) * in_plane) };
-                    wide(
-                        #[inline(always)]
-                        || collect(d_plane, &self.inside, accumulate, target),
-                    );
+                    wide!(collect(d_plane, &self.inside, accumulate, target));
                     continue;
                 }
                 let part = |image: usize| {

@@ -74,12 +74,9 @@ impl Interleaved {
         }
         self.threads.each_chunk(output, self.out_plane, |_, range, plane| {
             let bias = self.bias_of(range.start / self.out_plane, parameters);
-            wide(
-                #[inline(always)]
-                || {
-                    after_products(&self.tail, plane, bias, &mut [], &mut []);
-                },
-            );
+            wide!({
+                after_products(&self.tail, plane, bias, &mut [], &mut []);
+            });
         });
     }
 
@@ -115,12 +112,7 @@ impl Interleaved {
                 let bias = self.bias_of(channel, parameters);
                 // SAFETY: channels belong to one tile.
                 let best = unsafe { best.part(if pools { of_channel.clone() } else { 0..0 }) };
-                let tail = |products, pooled, best| {
-                    wide(
-                        #[inline(always)]
-                        || after_products(&self.tail, products, bias, pooled, best),
-                    )
-                };
+                let tail = |products, pooled, best| wide!(after_products(&self.tail, products, bias, pooled, best));
                 match outputs {
                     Outputs::Planes(outputs, images) => {
                         let found = tail(products, &mut *plane, best);

@@ -61,10 +61,7 @@ impl Pooling {
             // SAFETY: a worker's scratch is its own.
             let scratch = unsafe { scratch.part(start..start + in_plane + out_plane) };
             let (inner, outer) = scratch.split_at_mut(in_plane);
-            wide(
-                #[inline(always)]
-                || work(tile / self.channels, tile % self.channels, inner, outer),
-            );
+            wide!(work(tile / self.channels, tile % self.channels, inner, outer));
         });
     }
 

@@ -1,0 +1,3 @@
+//! Sigmoid.
+
+super::curve::curve!(Sigmoid, "curve.cu": SigmoidForward = sigmoid_forward, SigmoidBackward = sigmoid_backward, y = |of| of.output);

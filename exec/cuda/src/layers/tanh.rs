@@ -1,0 +1,3 @@
+//! Tanh.
+
+super::curve::curve!(Tanh, "curve.cu": TanhForward = tanh_forward, TanhBackward = tanh_backward, y = |of| of.output);
