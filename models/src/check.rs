@@ -1,6 +1,6 @@
 //! `Program::check`: what must hold before a program is simulated or executed, from indices to the meaning of its exchanges.
 
-use lockstep_topology::{InputError, check as check_schedule};
+use lockstep_topology::{Collective, InputError, check as check_schedule};
 
 use crate::{Area, Buffer, ByCoordinate, Copy, Exchange, Members, Op, Program, Role, Stream, TaskId};
 
@@ -98,22 +98,28 @@ impl Program {
     /// Samples that come into a buffer must find room there.
     fn check_load(&self, role: &Role, name: &str, samples: u32, buffer: usize) -> Result<(), InputError> {
         let needed = u64::from(samples) * self.model.input().elements();
-        let short = |rank: u32| {
-            let held = self.held(buffer, rank);
-            held.end - held.start < needed
-        };
-        if role.ranks.iter().any(short) {
+        if self.least_room(role, buffer) < needed {
             return Err(fault(role, name, "loads more samples than its buffer has room for"));
         }
         Ok(())
     }
 
+    /// The fewest elements of a declared buffer that a rank of `role` has room for.
+    fn least_room(&self, role: &Role, index: usize) -> u64 {
+        let all = Buffer::Declared(index);
+        let rooted =
+            |exchange: &Exchange| matches!(exchange.collective, Collective::Scatter { .. } | Collective::Gather { .. });
+        // Only scatters and gathers leave ranks with parts, so without them there is no need to ask each rank.
+        if !role.exchanges().any(|(_, exchange)| exchange.buffer == all && rooted(exchange)) {
+            return self.elements(all);
+        }
+        let rooms = role.ranks.iter().map(|rank| self.held(index, rank));
+        rooms.map(|room| room.end - room.start).min().unwrap_or(0)
+    }
+
     fn check_copies(&self, role: &Role, name: &str, copies: &ByCoordinate<Copy>) -> Result<(), InputError> {
         let elements = |area| match area {
-            Area::Buffer(Buffer::Declared(index)) => {
-                let held = role.ranks.iter().map(|rank| self.held(index, rank));
-                held.map(|held| held.end - held.start).min().unwrap_or(0)
-            }
+            Area::Buffer(Buffer::Declared(index)) => self.least_room(role, index),
             Area::Buffer(buffer) => self.elements(buffer),
             Area::Activation(id) | Area::Gradient(id) => match self.model.layers().get(id.index()) {
                 Some(node) => node.output.elements() * u64::from(self.samples_in(role, id)),

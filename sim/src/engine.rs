@@ -20,6 +20,7 @@ mod recurrence;
 mod repeat;
 mod slab;
 mod slow;
+mod steady;
 mod unit;
 mod waiting;
 mod whole;
@@ -48,6 +49,7 @@ use pipeline::Pipeline;
 use rank::Rank;
 use record::Record;
 use slab::Slab;
+use steady::Steady;
 use unit::Unit;
 use whole::Wholes;
 
@@ -76,6 +78,10 @@ enum Event {
     Done(u32),
     /// The flight of a pipeline, or of what was measured as a whole, has ended.
     Through(u32),
+    /// The rank of a ring goes on by events.
+    Resume(u32),
+    /// The last message from a rank that was worked out without events is there.
+    Cleared(u32),
     /// Some rank becomes slower or faster.
     Pace,
 }
@@ -102,6 +108,8 @@ pub(crate) struct Engine<'a, F> {
     started_flights: u64,
     /// By meeting, where that was asked: what passes without events.
     pipelines: BTreeMap<u32, Option<Pipeline>>,
+    /// Rings that need no events for a while.
+    steady: Steady,
     /// The same of what was measured as a whole.
     wholes: Wholes,
     messages: Slab<Message>,
@@ -159,6 +167,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             flights: Slab::new(),
             started_flights: 0,
             pipelines: BTreeMap::new(),
+            steady: Steady::default(),
             wholes: Wholes::default(),
             messages: Slab::new(),
             paths: Paths::default(),
@@ -210,10 +219,15 @@ impl<'a, F: Fluid> Engine<'a, F> {
                     Event::Wake(unit) => self.touch(unit),
                     Event::Done(unit) => self.done(unit)?,
                     Event::Through(flight) => self.through(flight)?,
+                    Event::Resume(flight) => self.resume(flight)?,
+                    Event::Cleared(rank) => self.cleared(rank)?,
                     Event::Pace => self.change_paces()?,
                 }
             }
             self.dispatch()?;
+            if self.steady.wants_a_look(self.ranks.len()) {
+                self.look_at_rings()?;
+            }
         }
         self.end_background();
         if self.resources.fluid.active() > 0 {

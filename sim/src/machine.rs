@@ -260,6 +260,12 @@ impl<'a, F: Fluid> Resources<'a, F> {
         self.taken[class.0 as usize] += work;
     }
 
+    /// Notes that `count` activities of `class` do `work` each: one is added after the other, as if they were events.
+    pub(crate) fn take_often(&mut self, class: ClassId, work: f64, count: u32) {
+        let taken = &mut self.taken[class.0 as usize];
+        *taken = (0..count).fold(*taken, |taken, _| taken + work);
+    }
+
     /// Work that activities of each class have done.
     pub(crate) fn taken(&self) -> &[f64] {
         &self.taken

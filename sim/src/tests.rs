@@ -18,6 +18,7 @@ mod programs;
 mod properties;
 mod protocols;
 mod repetitions;
+mod rings;
 mod stated_noise;
 pub(crate) mod world;
 

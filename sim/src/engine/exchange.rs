@@ -94,6 +94,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.meetings.remove(meeting, self.plan.meetings[meeting as usize].member(rank), run);
         self.flights.at_mut(id).open = false;
         self.flights.drop(id);
+        self.forget_rings();
         self.ranks[rank as usize].flights.retain(|other| *other != id);
         self.complete(rank, Span { rank, task, iteration, repetition, ready: start, start, end: self.now });
     }
@@ -122,11 +123,23 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The message that a lane stood at is in its buffer.
     pub(super) fn received(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
-        let Some(run) = self.flights.at_mut(id).lane(lane) else { return Ok(()) };
+        let flight = self.flights.at_mut(id);
+        flight.received += 1;
+        let marked = flight.received == flight.mark;
+        let Some(run) = flight.lane(lane) else { return Ok(()) };
         run.waiting = None;
         if let Some(message) = run.matched.take() {
+            let passed = self.messages.at(message).passed();
             self.consume(message)?;
+            if marked && self.marked(id, passed)? {
+                return Ok(());
+            }
         }
+        self.go_on(id, lane)
+    }
+
+    /// A lane that waited for nothing more goes on, and others start where it is through.
+    pub(super) fn go_on(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
         if self.step(id, lane)? {
             self.flights.at_mut(id).retire();
             self.fill(id)?;

@@ -32,6 +32,11 @@ impl LaneRun {
         self.steps.next()
     }
 
+    /// Leaves out the next `rounds` rounds of a ring.
+    pub(super) fn pass_over(&mut self, rounds: u32) {
+        self.steps.pass_over(2 * rounds);
+    }
+
     /// Whether nothing is left to do.
     pub(crate) fn through(&self) -> bool {
         self.ended && self.outstanding == 0
@@ -60,6 +65,9 @@ pub(crate) struct Flight {
     pub(crate) inbox: Inbox,
     /// The member that it has last sent to, and that one's flight.
     pub(super) sent_to: (u32, u32),
+    /// Messages that were taken in, and after how many of them that is looked at (`steady.rs`); 0: never.
+    pub(super) received: u32,
+    pub(super) mark: u32,
     /// Whether it has not ended.
     pub(super) open: bool,
 }

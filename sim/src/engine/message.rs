@@ -44,9 +44,22 @@ pub(crate) struct Message {
     matched: bool,
     /// Whether the sender's lane still counts it.
     counted: bool,
+    /// When it, or its announcement, was through the sender's port.
+    through: Time,
     /// How much later than its latency says it is there, and the factor on its bytes.
     noise: (Time, f64),
 }
+
+impl Message {
+    /// When it was there, once it is, and when it was through the sender's port.
+    pub(super) fn passed(&self) -> (Time, Time) {
+        let there = if let State::There { posted, .. } = self.state { posted } else { Time::ZERO };
+        (there, self.through)
+    }
+}
+
+/// What takes the place of messages in their line that were worked out without events.
+pub(super) const WORKED_OUT: u32 = u32::MAX;
 
 impl<F: Fluid> Engine<'_, F> {
     /// Posts the message of a send.
@@ -64,11 +77,12 @@ impl<F: Fluid> Engine<'_, F> {
         let latency = if from_rank == to_rank { Time::ZERO } else { costs.latency };
         let eager = wire && bytes <= costs.cost.eager_bytes;
         let counted = !(buffered || eager);
+        let mut through = self.now;
         let state = match wire {
             true if eager || costs.terms.rendezvous == Rendezvous::None => State::Held { announced: self.now },
             true => {
-                let sent = self.connections.ports.pass(costs.terms.port, self.now, costs.terms.send);
-                State::Held { announced: sent + costs.latency }
+                through = self.connections.ports.pass(costs.terms.port, self.now, costs.terms.send);
+                State::Held { announced: through + costs.latency }
             }
             false => State::There { posted: self.now, wakes: self.now + latency },
         };
@@ -83,9 +97,11 @@ impl<F: Fluid> Engine<'_, F> {
             state,
             matched: false,
             counted,
+            through,
             noise: self.platform.conditions.noise.message(self.platform.conditions.trial, from_rank, to_rank, earlier),
         };
         let message = self.messages.put(message);
+        self.steady.posted += 1;
         if counted && let Some(run) = self.flights.at_mut(id).lane(lane) {
             run.outstanding += 1;
         }
@@ -144,8 +160,8 @@ impl<F: Fluid> Engine<'_, F> {
         let state = self.messages.at_mut(message);
         state.state = State::UnderWay;
         let path = self.paths.at(state.path);
-        let through = self.connections.ports.pass(path.terms.port, self.now, path.terms.send);
-        let departs = through + path.latency + state.noise.0;
+        state.through = self.connections.ports.pass(path.terms.port, self.now, path.terms.send);
+        let departs = state.through + path.latency + state.noise.0;
         if departs == self.now {
             return self.depart(message);
         }
@@ -214,6 +230,17 @@ impl<F: Fluid> Engine<'_, F> {
             self.connections.incasts.leave(port, &mut self.resources)?;
         }
         if counted { self.tell_sender(from_rank, from_flight, lane) } else { Ok(()) }
+    }
+
+    /// The last of the messages from `rank` that were worked out without events is there: the line behind it moves on.
+    pub(super) fn cleared(&mut self, rank: u32) -> Result<(), InputError> {
+        let peers = &mut self.ranks[rank as usize].peers;
+        let Some(peer) = peers.iter_mut().find(|peer| peer.line.front() == Some(&WORKED_OUT)) else { return Ok(()) };
+        peer.line.pop_front();
+        match peer.line.front().copied() {
+            Some(next) => self.flow(next),
+            None => Ok(()),
+        }
     }
 
     /// Gives a message that is there to the unit of the rank that waits for it.

@@ -19,7 +19,7 @@ use crate::network::Carrier;
 use crate::plan::Apart;
 
 /// Longer rings are left to the event loop, which knows what to say about them: 53 days, a quarter of what can be counted.
-const LONGEST_S: f64 = (1_u64 << 62) as f64 * 1e-12;
+pub(super) const LONGEST_S: f64 = (1_u64 << 62) as f64 * 1e-12;
 
 /// A meeting that passes without events.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// What a path makes of the blocks of `phases`; `None` where messages of one length do not always take the same.
-    fn edge(&mut self, path: u32, phases: &[PipelinePhase], at_once: bool) -> Option<Edge> {
+    pub(super) fn edge(&mut self, path: u32, phases: &[PipelinePhase], at_once: bool) -> Option<Edge> {
         let path = self.paths.at(path);
         let bytes = [0, 1].map(|more| ELEMENT_BYTES * (phases[0].elements + more));
         let wire = path.pair == Pair::Wire;
@@ -131,7 +131,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// Whether two of these paths queue at one port.
-    fn share_ports(&self, paths: &[u32]) -> bool {
+    pub(super) fn share_ports(&self, paths: &[u32]) -> bool {
         let on_links = paths.iter().map(|path| self.paths.at(*path)).filter(|path| path.pair == Pair::Wire);
         let mut ports: Vec<(u32, Time)> = on_links.map(|path| (path.terms.port, path.terms.send)).collect();
         ports.sort_unstable();
@@ -170,49 +170,80 @@ impl<F: Fluid> Engine<'_, F> {
             let done = Time(states[own].done);
             let end = if schedule.buffered_sends() { done } else { done.max(Time(rid)) };
             self.events.push(end, Event::Through(flight));
-            self.leave_behind(pipeline, (member, members), states[own])?;
+            let between = hop(member, ranks as u32, members);
+            let passed = Passed { phases: &pipeline.phases, path: pipeline.paths[own], between, member, members };
+            self.leave_behind(&passed, states[own])?;
+            self.take(&passed);
         }
         Ok(())
     }
 
-    /// What the event loop would leave behind of the messages to `member`: what was sent and worked, and where line and port
-    /// stand.
-    fn leave_behind(
-        &mut self,
-        pipeline: &Pipeline,
-        (member, members): (u32, u32),
-        state: State,
-    ) -> Result<(), InputError> {
-        let path = self.paths.at(pipeline.paths[member as usize]);
-        let (mut messages, mut bytes, mut seconds) = (0, 0, 0.0);
-        for phase in &pipeline.phases {
-            let longer = phase.longer_taken_in(member, members);
-            for (count, elements) in [(phase.rounds - longer, phase.elements), (longer, phase.elements + 1)] {
-                let each = ELEMENT_BYTES * elements;
-                messages += u64::from(count);
-                bytes += u64::from(count) * each;
-                seconds += f64::from(count) * path.receive_seconds(phase.action, each);
-            }
+    /// What the event loop would leave behind of messages that passed: what was sent, and where line and port stand.
+    pub(super) fn leave_behind(&mut self, passed: &Passed<'_>, state: State) -> Result<(), InputError> {
+        let &Passed { phases, path, between: (from, to), member, members } = passed;
+        let (mut messages, mut bytes) = (0, 0);
+        for phase in phases {
+            let longer = u64::from(phase.longer_taken_in(member, members));
+            messages += u64::from(phase.rounds);
+            bytes += ELEMENT_BYTES * (u64::from(phase.rounds) * phase.elements + longer);
         }
-        self.resources.take(path.receive, seconds);
-        if path.pair == Pair::Wire {
-            if let Carrier::Shared(class) = path.carrier {
-                self.resources.take(class, bytes as f64);
-            }
-            if path.terms.send > Time::ZERO {
-                self.connections.ports.pass(path.terms.port, Time(state.port), Time::ZERO);
-            }
+        let terms = &self.paths.at(path).terms;
+        if self.paths.at(path).pair == Pair::Wire && terms.send > Time::ZERO {
+            self.connections.ports.pass(terms.port, Time(state.port), Time::ZERO);
         }
-        let (from, to) = hop(member, self.ranks.len() as u32, members);
         let peer = self.peer(from, to)?;
         (peer.messages, peer.bytes) = (peer.messages + messages, peer.bytes + bytes);
         peer.there = Time(state.there);
         Ok(())
     }
+
+    /// Notes the work of such messages.
+    fn take(&mut self, passed: &Passed<'_>) {
+        let path = self.paths.at(passed.path);
+        let (mut bytes, mut seconds) = (0, 0.0);
+        for phase in passed.phases {
+            let longer = phase.longer_taken_in(passed.member, passed.members);
+            for (count, elements) in [(phase.rounds - longer, phase.elements), (longer, phase.elements + 1)] {
+                let each = ELEMENT_BYTES * elements;
+                bytes += u64::from(count) * each;
+                seconds += f64::from(count) * path.receive_seconds(phase.action, each);
+            }
+        }
+        self.resources.take(path.receive, seconds);
+        if let (Carrier::Shared(class), Pair::Wire) = (path.carrier, path.pair) {
+            self.resources.take(class, bytes as f64);
+        }
+    }
+
+    /// The same message by message, so that the sums are those of the event loop.
+    pub(super) fn take_one_by_one(&mut self, passed: &Passed<'_>) {
+        let path = self.paths.at(passed.path);
+        for phase in passed.phases {
+            // Of equal blocks all rounds are one run.
+            let runs = if phase.longer == 0 { 1 } else { phase.rounds };
+            for round in 0..runs {
+                let each = ELEMENT_BYTES * phase.taken_in(passed.member, round, passed.members);
+                let count = phase.rounds / runs;
+                self.resources.take_often(path.receive, path.receive_seconds(phase.action, each), count);
+                if let (Carrier::Shared(class), Pair::Wire) = (path.carrier, path.pair) {
+                    self.resources.take_often(class, each as f64, count);
+                }
+            }
+        }
+    }
+}
+
+/// Rounds in which `member` of `members` took in what came along a path from one rank to another.
+pub(super) struct Passed<'p> {
+    pub(super) phases: &'p [PipelinePhase],
+    pub(super) path: u32,
+    pub(super) between: (u32, u32),
+    pub(super) member: u32,
+    pub(super) members: u32,
 }
 
 /// Who sends, and to whom, what the representative `rank` takes in: its image may be another member.
-fn hop(rank: u32, ranks: u32, members: u32) -> (u32, u32) {
+pub(super) fn hop(rank: u32, ranks: u32, members: u32) -> (u32, u32) {
     let from = (rank + ranks - 1) % ranks;
     (from, (from + 1) % members)
 }

@@ -32,6 +32,11 @@ impl Lane {
         Lane { sent: Some(sent), ..self }
     }
 
+    /// Leaves out the next `steps` steps, empty ones included.
+    pub fn pass_over(&mut self, steps: u32) {
+        self.at = self.at.saturating_add(steps).min(self.end);
+    }
+
     /// Number of steps, empty ones included.
     pub(super) fn len(&self) -> u32 {
         self.end

@@ -1,5 +1,7 @@
 //! Rounds in which every member sends a block to the next one.
 
+use std::ops::Range;
+
 use super::step::Action;
 
 /// Rounds of a [`Schedule::pipeline`](super::Schedule::pipeline) that do the same with the blocks that go round.
@@ -24,8 +26,20 @@ impl PipelinePhase {
         self.elements + u64::from(ahead % u64::from(members) < u64::from(self.longer))
     }
 
-    /// How many of the blocks that `member` of `members` takes in are longer: one of all does not come by.
+    /// How many of the blocks that `member` of `members` takes in are longer; there are fewer rounds than members.
     pub fn longer_taken_in(&self, member: u32, members: u32) -> u32 {
-        self.longer - (self.taken_in(member, self.rounds, members) - self.elements) as u32
+        // Blocks come in descending order: down to 0, and then from the last one on.
+        let ahead = (u64::from(member) + 2 * u64::from(members) - u64::from(self.back)) % u64::from(members);
+        let (first, longer) = (ahead as u32 + 1, self.longer);
+        let down = longer.min(first) - longer.min(first.saturating_sub(self.rounds));
+        let lowest = members - self.rounds.saturating_sub(first);
+        down + longer.max(lowest) - lowest
+    }
+
+    /// These rounds of the phase, which `members` have, as a phase of its own.
+    #[must_use]
+    pub fn part(&self, rounds: Range<u32>, members: u32) -> PipelinePhase {
+        let back = (u64::from(self.back) + u64::from(rounds.start)) % u64::from(members);
+        PipelinePhase { rounds: rounds.end - rounds.start, back: back as u32, ..*self }
     }
 }

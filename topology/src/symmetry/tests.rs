@@ -169,6 +169,14 @@ proptest! {
                 for phase in &phases {
                     let blocks = (0..phase.rounds).map(|k| phase.taken_in(member, k, members) - phase.elements);
                     prop_assert_eq!(blocks.sum::<u64>(), u64::from(phase.longer_taken_in(member, members)));
+                    for (start, end) in (0..=phase.rounds).flat_map(|start| (start..=phase.rounds).map(move |end| (start, end))) {
+                        let part = phase.part(start..end, members);
+                        let taken: Vec<u64> = (0..part.rounds).map(|k| part.taken_in(member, k, members)).collect();
+                        let same: Vec<u64> = (start..end).map(|k| phase.taken_in(member, k, members)).collect();
+                        prop_assert_eq!(&taken, &same);
+                        let longer = taken.iter().filter(|taken| **taken > part.elements).count();
+                        prop_assert_eq!(longer as u32, part.longer_taken_in(member, members));
+                    }
                 }
             }
         }

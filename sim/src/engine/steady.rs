@@ -1,0 +1,282 @@
+//! Rings that are all that is under way: a recurrence in place of events, until shortly before the first of them ends.
+//!
+//! A ring that starts while its ranks compute is left to the event loop. Once each rank is in one ring and nothing else can
+//! start before some ring ends, messages take what they take alone, if no resource can be filled by all of them and no two
+//! queue at one port; all later rounds then follow from one (`recurrence.rs`). So a round is noted as ranks pass it. When
+//! the last one has, the rest is known, and it is decided: where every rank is past a round K before the first ring ends,
+//! and later than all are now, ranks pause at the next round that none has reached, and go on by events from round K.
+//! What ends and starts, and what is still on its way when something starts, remains with the event loop.
+
+mod course;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lockstep_topology::{InputError, Permutations, Time};
+
+use super::message::WORKED_OUT;
+use super::pipeline::{LONGEST_S, Passed, hop};
+use super::recurrence::State;
+use super::unit::Busy;
+use super::{Engine, Event};
+use crate::costs::Pair;
+use crate::fluid::{ClassId, Fluid};
+use crate::network::Carrier;
+use course::{Course, Ring};
+
+/// Rounds for which this is worth the effort.
+const WORTHWHILE: u32 = 32;
+
+/// Messages per rank between two looks at the rings.
+const PATIENCE: u64 = 4;
+
+/// What is known of the rings.
+#[derive(Debug, Default)]
+pub(super) struct Steady {
+    /// Messages posted since the last look, and how many times longer than usual the next one is away.
+    pub(super) posted: u64,
+    factor: u64,
+    /// Whether plan and conditions allow it at all, once that was asked.
+    possible: Option<bool>,
+    /// By meeting, where that was asked.
+    rings: BTreeMap<u32, Option<Arc<Ring>>>,
+    /// By the meetings that are under way together: whether they leave each other alone.
+    together: BTreeMap<Vec<u32>, bool>,
+    watch: Option<Watch>,
+}
+
+/// Rings whose ranks note a round, or pause after one.
+#[derive(Debug)]
+struct Watch {
+    /// By meeting, in ascending order.
+    courses: Vec<Course>,
+    /// Ranks that have not got there.
+    left: usize,
+    /// Whether they pause.
+    decided: bool,
+}
+
+impl Steady {
+    /// Whether it is time to look at the rings of `ranks` ranks.
+    pub(super) fn wants_a_look(&self, ranks: usize) -> bool {
+        self.posted >= PATIENCE * ranks as u64 * self.factor.max(1) && self.watch.is_none()
+    }
+}
+
+impl<F: Fluid> Engine<'_, F> {
+    /// Looks whether rings are all that is under way; then their ranks are to note the next round that none of them has reached.
+    pub(super) fn look_at_rings(&mut self) -> Result<(), InputError> {
+        self.steady.posted = 0;
+        let possible = self.steady.possible.unwrap_or_else(|| self.plan_is_steady());
+        self.steady.possible = Some(possible);
+        if !possible || self.flights.len() != self.ranks.len() || !self.all_exchange() {
+            return Ok(());
+        }
+        let Some(mut courses) = self.courses()? else { return Ok(()) };
+        for course in &mut courses {
+            course.at = 1 + course.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
+            if course.at + WORTHWHILE > course.ring.rounds {
+                return Ok(());
+            }
+        }
+        self.watch(courses, false);
+        Ok(())
+    }
+
+    /// Whether nothing but exchanges and compute tasks ever happens.
+    fn plan_is_steady(&self) -> bool {
+        let plain = self.plan.roles.iter().all(|role| {
+            role.synchronisation.is_empty() && !role.claims() && role.tasks.iter().all(|task| !task.skips_first)
+        });
+        let conditions = self.platform.conditions;
+        let timeless = conditions.apart().is_none() && conditions.input.is_none();
+        plain && timeless && !self.long_way && self.ranks.iter().all(|rank| rank.noise.is_none())
+    }
+
+    /// Whether each rank is in one exchange that has started, and nothing else can start before that ends.
+    fn all_exchange(&self) -> bool {
+        let exchanges = |unit: &super::Unit| matches!(unit.busy, None | Some(Busy::Receive { .. }));
+        self.units.iter().all(exchanges)
+            && (0..self.ranks.len() as u32).all(|rank| {
+                let (state, role) = (&self.ranks[rank as usize], self.role(rank));
+                let next = state.compute.task(&role.compute).filter(|_| state.compute.iteration < state.begun);
+                let ready = next.is_some_and(|task| state.missing(role, task, state.compute).next().is_none());
+                let flight = |id: &u32| self.flights.at(*id).serial.is_some() && self.flights.at(*id).span() == 1;
+                state.ready.is_none() && !ready && state.flights.len() == 1 && state.flights.iter().all(flight)
+            })
+    }
+
+    /// The rings under way, if that is what all ranks are in and they leave each other alone.
+    fn courses(&mut self) -> Result<Option<Vec<Course>>, InputError> {
+        let mut members: BTreeMap<(u32, u64), Vec<(u32, u32)>> = BTreeMap::new();
+        for state in &self.ranks {
+            let Some(id) = state.flights.first() else { return Ok(None) };
+            let flight = self.flights.at(*id);
+            let member = self.plan.meetings[flight.meeting as usize].member(flight.rank);
+            members.entry((flight.meeting, flight.run)).or_default().push((member, *id));
+        }
+        let mut courses: Vec<Course> = Vec::with_capacity(members.len());
+        for ((meeting, _), mut flights) in members {
+            let Some(ring) = self.ring(meeting)? else { return Ok(None) };
+            flights.sort_unstable();
+            if flights.len() != ring.edges.len() || courses.last().is_some_and(|course| course.meeting == meeting) {
+                return Ok(None);
+            }
+            let flights: Vec<u32> = flights.into_iter().map(|(_, id)| id).collect();
+            courses.push(Course::new(meeting, ring, flights));
+        }
+        let meetings: Vec<u32> = courses.iter().map(|course| course.meeting).collect();
+        let together = match self.steady.together.get(&meetings) {
+            Some(known) => *known,
+            None => {
+                let paths: Vec<u32> = courses.iter().flat_map(|course| &course.ring.paths).copied().collect();
+                let classes: Vec<ClassId> = courses.iter().flat_map(|course| &course.ring.classes).copied().collect();
+                let apart = !self.resources.crowded(&classes) && !self.share_ports(&paths);
+                self.steady.together.insert(meetings, apart);
+                apart
+            }
+        };
+        Ok(together.then_some(courses))
+    }
+
+    /// The ring of a meeting, worked out when it is first asked for.
+    fn ring(&mut self, meeting: u32) -> Result<Option<Arc<Ring>>, InputError> {
+        if !self.steady.rings.contains_key(&meeting) {
+            let ring = self.ring_of(meeting)?.map(Arc::new);
+            self.steady.rings.insert(meeting, ring);
+        }
+        Ok(self.steady.rings[&meeting].clone())
+    }
+
+    fn ring_of(&mut self, meeting: u32) -> Result<Option<Ring>, InputError> {
+        let plan = self.plan;
+        let plan = &plan.meetings[meeting as usize];
+        let members = plan.schedule.members();
+        let Some(phases) = plan.schedule.pipeline() else { return Ok(None) };
+        let rounds: u32 = phases.iter().map(|phase| phase.rounds).sum();
+        let orbits = self.resources.orbits();
+        let turns = orbits.fold().is_none_or(|fold| matches!(fold.group(), Permutations::Rotations { .. }));
+        // The first members are simulated, and stand for the others in turn.
+        let own = |member: u32| plan.members.rank(member);
+        let simulated = (0..members).take_while(|member| own(*member) < self.ranks.len() as u32).count() as u32;
+        if rounds < WORTHWHILE || !turns || simulated == 0 || !members.is_multiple_of(simulated) {
+            return Ok(None);
+        }
+        if (simulated..members).any(|member| orbits.representative(own(member)) != own(member % simulated)) {
+            return Ok(None);
+        }
+        let mut ring = Ring { members, rounds, phases, ..Ring::default() };
+        for member in 0..simulated {
+            let (from, to) = hop(member, simulated, members);
+            let path = self.path(own(from), own(to))?;
+            let Some(edge) = self.edge(path, &ring.phases, true) else { return Ok(None) };
+            let known = self.paths.at(path);
+            ring.classes.push(known.receive);
+            if let (Carrier::Shared(class), Pair::Wire) = (known.carrier, known.pair) {
+                ring.classes.push(class);
+            }
+            ring.edges.push(edge);
+            ring.paths.push(path);
+        }
+        let fits = ring.edges.iter().all(|edge| edge.slowest_s() * f64::from(rounds) < LONGEST_S);
+        Ok(fits.then_some(ring))
+    }
+
+    /// From now on it is looked at when ranks have taken in as many messages as their courses say.
+    fn watch(&mut self, courses: Vec<Course>, decided: bool) {
+        let mut left = 0;
+        for course in &courses {
+            left += course.flights.len();
+            course.flights.iter().for_each(|id| self.flights.at_mut(*id).mark = course.at);
+        }
+        self.steady.watch = Some(Watch { courses, left, decided });
+    }
+
+    /// An exchange ends, so that something else may start: rings are left to the event loop.
+    pub(super) fn forget_rings(&mut self) {
+        let Some(watch) = self.steady.watch.take() else { return };
+        debug_assert!(!watch.decided, "ranks go on by events before any of them is through");
+        watch.courses.iter().flat_map(|course| &course.flights).for_each(|id| self.flights.at_mut(*id).mark = 0);
+    }
+
+    /// The rank of a flight has taken in the message that is looked at, which was there, and through its sender's port, at
+    /// these times; whether the rank pauses.
+    pub(super) fn marked(&mut self, id: u32, (there, through): (Time, Time)) -> Result<bool, InputError> {
+        let flight = self.flights.at(id);
+        let member = self.plan.meetings[flight.meeting as usize].member(flight.rank) as usize;
+        let Some(watch) = &mut self.steady.watch else { return Ok(false) };
+        let Ok(at) = watch.courses.binary_search_by_key(&flight.meeting, |course| course.meeting) else {
+            return Ok(false);
+        };
+        let (course, decided) = (&mut watch.courses[at], watch.decided);
+        if decided {
+            debug_assert_eq!(course.states[member].done, self.now.0, "the recurrence is what happens");
+        } else {
+            let path = self.paths.at(course.ring.paths[member]);
+            // Where sending takes no time a port is always free.
+            let port = if path.terms.send > Time::ZERO { through.0 } else { 0 };
+            course.states[member] = State { done: self.now.0, there: there.0, port };
+        }
+        watch.left -= 1;
+        if watch.left == 0
+            && let Some(watch) = self.steady.watch.take()
+        {
+            if decided { self.hand_back(watch.courses)? } else { self.decide(watch.courses) }
+        }
+        Ok(decided)
+    }
+
+    /// All ranks have noted a round: works out what follows, and lets them pause if that leads anywhere.
+    fn decide(&mut self, mut courses: Vec<Course>) {
+        for course in &mut courses {
+            let reached = course.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
+            course.advance(reached + 1);
+        }
+        if self.now.0 < u64::MAX / 2 && course::choose(&mut courses) {
+            self.steady.factor = 1;
+            self.watch(courses, true);
+        } else {
+            // Looking costs about as much as the events between two looks.
+            self.steady.factor = (self.steady.factor.max(1) * 4).min(1 << 20);
+        }
+    }
+
+    /// All ranks pause: each goes on by events when it is through the last round that was worked out.
+    fn hand_back(&mut self, courses: Vec<Course>) -> Result<(), InputError> {
+        for course in courses {
+            let (ring, passed) = (&course.ring, course.until - course.at);
+            let phases = ring.between(course.at..course.until);
+            let phases: Vec<_> = phases.into_iter().map(|(_, phase)| phase).collect();
+            let members = &self.plan.meetings[course.meeting as usize].members;
+            for (member, (id, state)) in (0..).zip(course.flights.iter().zip(&course.then)) {
+                let (from, to) = hop(member, ring.edges.len() as u32, ring.members);
+                let between = (members.rank(from), members.rank(to));
+                let path = ring.paths[member as usize];
+                let what = Passed { phases: &phases, path, between, member, members: ring.members };
+                self.leave_behind(&what, *state)?;
+                self.take_one_by_one(&what);
+                if self.paths.at(path).pair == Pair::Wire && Time(state.there) > self.now {
+                    self.known_peer(between.0, between.1).line.push_back(WORKED_OUT);
+                    self.events.push(Time(state.there), Event::Cleared(between.0));
+                }
+                let flight = self.flights.at_mut(*id);
+                (flight.received, flight.mark) = (flight.received + passed, 0);
+                if let Some(run) = flight.lane(0) {
+                    run.pass_over(passed);
+                }
+                self.events.push(Time(state.done), Event::Resume(*id));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rank of a flight is through the last round that was worked out, as if it had just taken in a message.
+    pub(super) fn resume(&mut self, id: u32) -> Result<(), InputError> {
+        let rank = self.flights.at(id).rank;
+        let unit = self.exchange_unit(rank);
+        self.units[unit as usize].idle_since = Some(self.now);
+        self.touch(unit);
+        self.go_on(id, 0)?;
+        self.settle(rank)
+    }
+}
