@@ -50,6 +50,8 @@ use rank::Rank;
 use record::Record;
 use slab::Slab;
 use steady::Steady;
+#[cfg(test)]
+pub(crate) use steady::worked_out;
 use unit::Unit;
 use whole::Wholes;
 

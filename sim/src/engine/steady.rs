@@ -30,6 +30,17 @@ const WORTHWHILE: u32 = 32;
 /// Messages per rank between two looks at the rings.
 const PATIENCE: u64 = 4;
 
+#[cfg(test)]
+thread_local! {
+    static WORKED_OUT_TIMES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// How often this thread has worked rings out without events.
+#[cfg(test)]
+pub(crate) fn worked_out() -> u32 {
+    WORKED_OUT_TIMES.get()
+}
+
 /// What is known of the rings.
 #[derive(Debug, Default)]
 pub(super) struct Steady {
@@ -243,6 +254,8 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// All ranks pause: each goes on by events when it is through the last round that was worked out.
     fn hand_back(&mut self, courses: Vec<Course>) -> Result<(), InputError> {
+        #[cfg(test)]
+        WORKED_OUT_TIMES.set(WORKED_OUT_TIMES.get() + 1);
         for course in courses {
             let (ring, passed) = (&course.ring, course.until - course.at);
             let phases = ring.between(course.at..course.until);

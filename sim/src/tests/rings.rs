@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::world::tree;
 use super::*;
+use crate::engine::worked_out;
 
 /// Hosts of one core on a switch; hosts of two GPUs on two levels of switches; one host of a core for every second rank.
 fn world(which: usize, ranks: u32) -> World {
@@ -13,6 +14,25 @@ fn world(which: usize, ranks: u32) -> World {
         1 => World::new(tree(2, ranks.div_ceil(8), 2, 2), ranks, &HostingRule::PerHost),
         _ => World::host(ranks.div_ceil(2), ranks),
     }
+}
+
+/// The same program on the same platform the short way and the long one; how often rings were worked out.
+fn both(world: &World, program: &Program, costs: &Flat) -> ([Prediction; 2], u32) {
+    let before = worked_out();
+    let run = |long_way| {
+        let options = SimOptions { warm_up: 0, counted: 2, long_way, fold: FoldRule::Never, ..SimOptions::default() };
+        world.predict(program, costs, &options).expect("runs")
+    };
+    let short = run(false);
+    let times = worked_out() - before;
+    ([short, run(true)], times)
+}
+
+/// Spans by rank, iteration and task.
+fn sorted(prediction: &Prediction) -> Vec<lockstep_models::Span> {
+    let mut spans = prediction.timeline.spans.clone();
+    spans.sort_by_key(|span| (span.rank, span.iteration, span.repetition, span.task));
+    spans
 }
 
 proptest! {
@@ -33,16 +53,46 @@ proptest! {
         let program = program(&job);
         let message = MessageCost { latency, sum, send, eager_bytes, ..MessageCost::default() };
         let costs = Flat { forward, backward, update: forward, memory, message };
-        let world = world(which, ranks);
-        let [short, long] = [false, true].map(|long_way| {
-            let options = SimOptions { warm_up: 0, counted: 2, long_way, fold: FoldRule::Never, ..SimOptions::default() };
-            world.predict(&program, &costs, &options).expect("runs")
-        });
+        let ([short, long], _) = both(&world(which, ranks), &program, &costs);
         prop_assert_eq!(&short.timeline, &long.timeline);
         prop_assert_eq!(&short.traffic, &long.traffic);
         prop_assert_eq!(short.utilisation.len(), long.utilisation.len());
         for (a, b) in short.utilisation.iter().zip(&long.utilisation) {
             prop_assert!((a.share - b.share).abs() < 1e-9, "{a:?}, {b:?}");
+        }
+    }
+}
+
+/// Groups of a mesh, each in a ring of its own, in blocks that are equal.
+#[test]
+fn the_rings_of_a_mesh_pass_side_by_side() {
+    let text = "name = \"m\"\ninput = [1, 16, 16]\nlayer = [\n{ name = \"one\", kind = \"dense\", out_features = 256 },\n\
+                { kind = \"relu\" },\n{ name = \"two\", kind = \"dense\", out_features = 256 },\n\
+                { name = \"loss\", kind = \"softmax_cross_entropy\" },\n]\n";
+    let model = Arc::new(lockstep_readers::parse_model("m.toml", text).expect("a model"));
+    // Hosts of one GPU on one switch, of which any may change places; and hosts of eight with a NIC each, four on a leaf.
+    let worlds = [
+        ("data=64,tensor=2", World::new(tree(1, 128, 1, 1), 128, &HostingRule::PerHost)),
+        ("data=32,tensor=8", World::new(Cluster::load("dgx-h100:32").expect("a preset"), 256, &HostingRule::PerHost)),
+    ];
+    for (mesh, world) in &worlds {
+        for (bucket, eager_bytes) in [(Bucket::Whole, 1 << 20), (Bucket::Layer, 0)] {
+            let job = Job {
+                strategy: "model-parallel".parse().expect("known"),
+                mesh: Some(mesh.parse().expect("a mesh")),
+                algorithm: "ring".parse().expect("known"),
+                concurrent_exchanges: 1,
+                bucket,
+                ..Job::new(Arc::clone(&model), world.placement.ranks(), 8)
+            };
+            let message = MessageCost { sum: 1e-10, send: 2e-7, eager_bytes, ..MessageCost::default() };
+            let costs = Flat { forward: 3e-5, backward: 5e-5, update: 1e-5, memory: 1.0, message };
+            let program = program(&job);
+            let ([short, long], times) = both(world, &program, &costs);
+            let what = format!("{mesh}, {bucket}, {eager_bytes}");
+            assert!(times >= 2, "each of two iterations has a ring at least: {times} worked out, {what}");
+            assert_eq!(sorted(&short), sorted(&long), "{what}");
+            assert_eq!(short.traffic, long.traffic, "{what}");
         }
     }
 }
