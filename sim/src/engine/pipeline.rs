@@ -178,7 +178,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// What the event loop would leave behind of messages that passed: what was sent, and where line and port stand.
+    /// What the event loop would leave behind of messages that passed: what was sent, and the state of line and port.
     pub(super) fn leave_behind(&mut self, passed: &Passed<'_>, state: State) -> Result<(), InputError> {
         let &Passed { phases, path, between: (from, to), member, members } = passed;
         let (mut messages, mut bytes) = (0, 0);

@@ -235,7 +235,7 @@ impl<'a> Part<'a> {
             }
             Work::Columns(kernels, bias) => {
                 let columns = Columns::of(node, self.program.model.node(own_id(self.sharding, id)));
-                let slope = self.sum(id, slope).expect("somebody takes its output");
+                let slope = self.sum(id, slope).expect("its output is used");
                 if let Some(bias) = bias {
                     let of_bias = Some((&mut gradient[range(&node.parameters[1])], false));
                     bias.backward(&[output], output, &weights[range(&node.parameters[1])], &slope, &mut [], of_bias);
