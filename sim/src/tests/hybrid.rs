@@ -76,7 +76,9 @@ fn what_is_hidden_follows_from_the_timeline() {
 /// The simulated bytes are those of the exchanges' closed forms.
 #[test]
 fn traffic_is_what_the_exchanges_send() {
-    for strategy in ["hybrid:a", "hybrid:b", "hybrid:c", "hybrid:g=2", "hybrid:b:variable-batch", "model-parallel", "megatron"] {
+    for strategy in
+        ["hybrid:a", "hybrid:b", "hybrid:c", "hybrid:g=2", "hybrid:b:variable-batch", "model-parallel", "megatron"]
+    {
         let program = program(&job(strategy, 4, 6));
         let prediction = predicted(&program, &Flat::default());
         let bytes = |exchange| {
