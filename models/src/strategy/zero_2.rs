@@ -52,7 +52,7 @@ fn check(job: &Job) -> Result<(), InputError> {
     }
     if job.bucket == Bucket::Tensor {
         let message = format!(
-            "exchanges of tensors wait for the whole backward pass, and zero-2 lets go of gradients during it: take layer or a size, or \
+            "exchanges of tensors wait for the whole backward pass, and zero-2 frees gradients during it: take layer or a size, or \
              {strategy} zero-1"
         );
         return Err(InputError::flag("bucket", job.bucket.to_string(), message));
