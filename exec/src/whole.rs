@@ -129,8 +129,8 @@ fn one_rank(
 pub(crate) fn mean_statistics(program: &Program, all: &[&[f32]]) -> Vec<f32> {
     let Some(sharding) = &program.sharding else { return mean(all.iter().copied()) };
     let mut whole = vec![0.0; sharding.whole.statistics_elements() as usize];
-    for part in 0..sharding.ranks {
-        let has = |rank: &usize| program.part(sharding, *rank as u32) == part;
+    for part in std::iter::once(None).chain((0..sharding.ranks).map(Some)) {
+        let has = |rank: &usize| part.is_none_or(|part| program.part(sharding, *rank as u32) == part);
         let of_part: Vec<&[f32]> = (0..all.len()).filter(has).map(|rank| all[rank]).collect();
         let own = mean(of_part.into_iter());
         for (range, start) in sharding.statistics(&program.model, part) {

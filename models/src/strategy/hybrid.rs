@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use lockstep_topology::{InputError, shard};
 
-use super::split::SplitLayers;
+use super::split::{SplitLayers, everything};
 use super::{Plan, Shard};
 use crate::{Axis, AxisSet, Graph, Job, LayerId, Mesh, Model, Piece};
 
@@ -133,11 +133,6 @@ fn parse(settings: &str) -> Result<Hybrid, String> {
         }
         (_, Some(more)) => Err(format!("{more:?} says nothing: only :variable-batch may follow a scheme")),
     }
-}
-
-/// All samples of all ranks.
-pub(super) fn everything(ranks: u32, samples: u32) -> Vec<Piece> {
-    (0..ranks).map(|worker| Piece { worker, first: 0, count: samples }).collect()
 }
 
 /// By layer: whether it stands before the first dense layer, where one tensor passes on to all that is behind.

@@ -9,7 +9,6 @@ use petgraph::graph::NodeIndex;
 use lockstep_topology::{Collective, ErrorPlace, InputError};
 
 use super::buckets::{Cut, cuts_of};
-use super::hybrid::everything;
 use super::{Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::model::{NODE_FIRST, shard};
@@ -72,6 +71,11 @@ impl SplitLayers {
         let graph = graph(job, &model, &sharding, mesh);
         Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
     }
+}
+
+/// All samples of all ranks.
+pub(super) fn everything(ranks: u32, samples: u32) -> Vec<Piece> {
+    (0..ranks).map(|worker| Piece { worker, first: 0, count: samples }).collect()
 }
 
 /// Settings that strategies with split layers do not serve.

@@ -7,6 +7,7 @@
 //! is as many kernels as ranks, and sums over ranks are bracketed as the symbolic checker reports it.
 
 mod part;
+mod rows;
 
 use std::ops::Range;
 

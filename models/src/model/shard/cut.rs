@@ -1,0 +1,124 @@
+//! How the outputs and gradients of a model's layers lie when some are split, and which gathers that takes.
+
+use lockstep_topology::InputError;
+
+use super::super::{LayerId, Model, Node};
+use super::{FEATURES, Gather, SAMPLES};
+use crate::AxisLayout;
+use crate::layer::FeatureRule;
+
+/// How each layer's output lies for those that take it, and whether it keeps columns.
+pub(super) fn outputs(
+    whole: &Model,
+    ranks: u32,
+    front: &dyn Fn(LayerId) -> bool,
+    pairs: bool,
+) -> Result<(Vec<AxisLayout>, Vec<bool>), InputError> {
+    let (mut layouts, mut columns, mut padded): (Vec<AxisLayout>, Vec<bool>, Vec<bool>) = Default::default();
+    for (id, node) in whole.iter() {
+        let split_inputs = node.inputs.iter().all(|input| layouts[input.index()] == FEATURES);
+        let before_vector = whole.consumers(id).iter().all(|id| whole.node(*id).layer.rule().kind().flattens);
+        let rows = node.layer.rule().share(ranks).is_some();
+        let padding = |input: &LayerId| padded[input.index()];
+        // A padded feature would have to leave its column as it is.
+        let by_columns = pairs && split_inputs && rows && !front(id) && !node.inputs.iter().any(padding);
+        padded.push(if rows { !node.output.channels.is_multiple_of(ranks) } else { node.inputs.iter().any(padding) });
+        columns.push(by_columns);
+        layouts.push(if front(id) {
+            SAMPLES
+        } else {
+            match node.layer.rule().features(split_inputs, before_vector).map_err(|why| refusal(node, why))? {
+                FeatureRule::Rows if by_columns => AxisLayout::Replicated,
+                FeatureRule::Rows if node.output.channels < ranks => return Err(too_few_rows(node, ranks)),
+                FeatureRule::Rows => FEATURES,
+                FeatureRule::Follows if split_inputs => FEATURES,
+                FeatureRule::Follows | FeatureRule::Whole => AxisLayout::Replicated,
+            }
+        });
+    }
+    Ok((layouts, columns))
+}
+
+fn too_few_rows(node: &Node, ranks: u32) -> InputError {
+    let rows = node.output.channels;
+    let message = format!("{} has {rows} rows, too few for {ranks} ranks: take at most {rows}", node.name);
+    InputError::flag("ranks", ranks.to_string(), message)
+}
+
+fn refusal(node: &Node, why: &str) -> InputError {
+    let message = format!(
+        "{} ({}) {why}, so that it cannot be split by features: take another model, or ssgd",
+        node.name,
+        node.layer.kind()
+    );
+    InputError::flag("strategy", "layers split by features", message)
+}
+
+/// A model whose layers are split, before the gathers are there.
+pub(super) struct Cut<'a> {
+    pub(super) whole: &'a Model,
+    /// By layer: how its output lies for those that take it.
+    pub(super) outputs: &'a [AxisLayout],
+    /// By layer: whether it keeps columns.
+    pub(super) columns: &'a [bool],
+    /// Whether partial gradients are added up where they arise.
+    pub(super) pairs: bool,
+}
+
+/// How the gradient of each layer's output lies: where a rank computes it with its own rows only, as a partial sum. It stays
+/// one through layers without weights, whose backward passes are linear in it.
+pub(super) fn gradients(cut: &Cut<'_>) -> Result<Vec<AxisLayout>, InputError> {
+    let mut layouts = cut.outputs.to_vec();
+    for (id, node) in cut.whole.iter().rev() {
+        if cut.outputs[id.index()] != AxisLayout::Replicated || node.layer.is_loss() {
+            continue;
+        }
+        let consumers = cut.whole.consumers(id);
+        let partial =
+            |consumer: &LayerId| !cut.returns(id, *consumer) && cut.gives(&layouts, *consumer) == AxisLayout::Partial;
+        let count = consumers.iter().filter(|consumer| partial(consumer)).count();
+        if count > 0 && count < consumers.len() {
+            return Err(refusal(node, "feeds layers that are split and a loss that is not"));
+        }
+        if count > 0 && !node.parameters.is_empty() {
+            return Err(refusal(node, "has parameters, of whose gradient each rank has a part"));
+        }
+        layouts[id.index()] = if count > 0 { AxisLayout::Partial } else { AxisLayout::Replicated };
+    }
+    Ok(layouts)
+}
+
+impl Cut<'_> {
+    /// What `consumer` gives as gradient of an input of which all ranks have everything.
+    fn gives(&self, gradients: &[AxisLayout], consumer: LayerId) -> AxisLayout {
+        let split = self.outputs[consumer.index()] == FEATURES;
+        match self.whole.node(consumer).layer.is_loss() {
+            true => AxisLayout::Replicated,
+            false if split => AxisLayout::Partial,
+            false => gradients[consumer.index()],
+        }
+    }
+
+    /// Whether the gradient that `consumer` gives of `input` is added up before it goes on.
+    fn returns(&self, input: LayerId, consumer: LayerId) -> bool {
+        let rows = self.whole.node(consumer).is_product() && self.outputs[consumer.index()] == FEATURES;
+        let learns = self.whole.needs_input_gradient(consumer);
+        self.pairs && rows && learns && self.outputs[input.index()] == AxisLayout::Replicated
+    }
+
+    /// The gather that must precede `consumer` where it takes `input`.
+    pub(super) fn gather(&self, gradients: &[AxisLayout], input: LayerId, consumer: LayerId) -> Option<Gather> {
+        let weighs = self.whole.node(consumer).is_product();
+        match (self.outputs[input.index()], self.outputs[consumer.index()]) {
+            _ if self.returns(input, consumer) => Some(Gather::Returns),
+            (FEATURES, _) if self.columns[consumer.index()] => None,
+            (SAMPLES, AxisLayout::Replicated | FEATURES) => Some(Gather::Samples),
+            (FEATURES, FEATURES) if weighs => Some(Gather::Features),
+            (FEATURES, AxisLayout::Replicated) => {
+                let partial = self.gives(gradients, consumer) == AxisLayout::Partial;
+                Some(if partial { Gather::Features } else { Gather::Scores })
+            }
+            _ => None,
+        }
+    }
+}
