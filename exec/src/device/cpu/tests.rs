@@ -41,6 +41,7 @@ fn parameters_of(layer: &Layer, inputs: &[Shape]) -> usize {
         }
         Layer::Dense(dense) => dense.out_features as usize * (size(inputs[0]) + usize::from(dense.bias)),
         Layer::BatchNorm(_) => 2 * inputs[0].channels as usize,
+        Layer::Bias => inputs[0].channels as usize,
         Layer::Scale(scale) => (1 + usize::from(scale.bias)) * inputs[0].channels as usize,
         _ => 0,
     }
