@@ -32,7 +32,7 @@ impl Replica {
         self.device.read(Values::Buffer(Buffer::Gradients))
     }
 
-    /// Replaces the gradients, which lie as the parameters do, by a sum that somebody else has made.
+    /// Replaces the gradients, which lie as the parameters do, by a sum made elsewhere.
     ///
     /// # Errors
     /// The device's.
@@ -48,7 +48,7 @@ impl Replica {
     /// Reads the gradients of a range where messages would, as [`Replica::warm_inputs`] does for a chain.
     pub fn warm_gradients(&mut self, range: Range<usize>) {
         let Ok(host) = self.device.host(Buffer::Gradients) else { return };
-        // SAFETY: between tasks no message is in flight and nobody writes.
+        // SAFETY: between tasks no message is in flight and nothing writes.
         let gradients = unsafe { host.slice(self.gradients.place(&range)) };
         std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
     }
