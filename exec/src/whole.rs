@@ -1,5 +1,6 @@
 //! The whole model of ranks that each hold a part of it: cut for them at the start, put together on rank 0 at the end.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_models::{AxisLayout, AxisSet, Job, Model, Op, Program, Sharding};
@@ -26,11 +27,11 @@ pub(crate) fn part(program: &Program, sharding: &Sharding, rank: u32, whole: &[f
     own
 }
 
-/// Puts a rank's part back into its place in the whole.
-fn put(program: &Program, sharding: &Sharding, rank: u32, own: &[f32], whole: &mut [f32]) {
-    for (range, start) in sharding.parameters(&program.model, program.part(sharding, rank)) {
-        let length = (range.end - range.start) as usize;
-        whole[range.start as usize..range.end as usize].copy_from_slice(&own[start as usize..start as usize + length]);
+/// Puts a rank's own values into their places in the whole; pieces are ranges of the whole, each with where it begins in `own`.
+fn put(pieces: &[(Range<u64>, u64)], own: &[f32], whole: &mut [f32]) {
+    for (range, start) in pieces {
+        let (range, start) = (range.start as usize..range.end as usize, *start as usize);
+        whole[range.clone()].copy_from_slice(&own[start..start + range.len()]);
     }
 }
 
@@ -65,8 +66,9 @@ pub(crate) fn assemble(
             values = control::receive_elements(end, Rank(rank), PART, 2 * elements)?;
         }
         let (own, own_velocity) = values.split_at(elements);
-        put(program, sharding, rank, own, &mut parameters);
-        put(program, sharding, rank, own_velocity, &mut velocity);
+        let pieces = sharding.parameters(&program.model, program.part(sharding, rank));
+        put(&pieces, own, &mut parameters);
+        put(&pieces, own_velocity, &mut velocity);
     }
     one_rank(&sharding.whole, program, replica, seed, (parameters, velocity)).map(Some)
 }
@@ -132,12 +134,7 @@ pub(crate) fn mean_statistics(program: &Program, all: &[&[f32]]) -> Vec<f32> {
     for part in std::iter::once(None).chain((0..sharding.ranks).map(Some)) {
         let has = |rank: &usize| part.is_none_or(|part| program.part(sharding, *rank as u32) == part);
         let of_part: Vec<&[f32]> = (0..all.len()).filter(has).map(|rank| all[rank]).collect();
-        let own = mean(of_part.into_iter());
-        for (range, start) in sharding.statistics(&program.model, part) {
-            let length = (range.end - range.start) as usize;
-            whole[range.start as usize..range.end as usize]
-                .copy_from_slice(&own[start as usize..start as usize + length]);
-        }
+        put(&sharding.statistics(&program.model, part), &mean(of_part.into_iter()), &mut whole);
     }
     whole
 }

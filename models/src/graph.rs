@@ -232,15 +232,15 @@ impl Graph {
     /// Proves that the gradient of a layer's weights is split as the weights are: a bucket may hold some that lie otherwise.
     fn check_weights(&self) -> Result<(), LayoutError> {
         let of_layer = |node: NodeIndex| match self.dag[node].work {
-            Work::Layer(id, pass) => Some((id, pass)),
+            Work::Layer(id, _) => Some(id),
             _ => None,
         };
         let mut gradients: HashMap<LayerId, Layout> = HashMap::new();
         for edge in self.dag.edge_references().filter(|edge| edge.weight().tensor == Tensor::WeightGradient) {
-            of_layer(edge.source()).map(|(id, _)| gradients.insert(id, edge.weight().layout));
+            of_layer(edge.source()).map(|id| gradients.insert(id, edge.weight().layout));
         }
         for edge in self.dag.edge_references().filter(|edge| edge.weight().tensor == Tensor::Weight) {
-            let Some((id, _)) = of_layer(edge.target()) else { continue };
+            let Some(id) = of_layer(edge.target()) else { continue };
             let Some(gradient) = gradients.get(&id) else { continue };
             let weights = edge.weight().layout;
             let split = |layout: Layout, axis| match layout.on(axis) {

@@ -19,7 +19,7 @@ use crate::{Averaging, Axis, AxisSet, Graph, Model, Sampling, Sharding};
 pub use job::{Bucket, Job};
 
 /// A strategy with its settings: which layouts tensors have, and which settings it takes.
-trait Plan: fmt::Display {
+trait Plan {
     /// Reads what follows the colon of its name.
     ///
     /// # Errors
@@ -27,6 +27,12 @@ trait Plan: fmt::Display {
     fn parse(settings: &str) -> Result<Self, String>
     where
         Self: Sized;
+
+    /// Writes its name and settings as they are read.
+    ///
+    /// # Errors
+    /// The writer's.
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
     /// The graph of one optimizer step, or of one iteration of learners, and the model of each rank where that is a part of the job's.
     ///
@@ -58,6 +64,22 @@ trait Plan: fmt::Display {
     fn averaging(&self, _learners: u32, _each: u32) -> Option<Averaging> {
         None
     }
+}
+
+/// Reads and writes a strategy that is a name without settings.
+macro_rules! name_alone {
+    ($name:expr) => {
+        fn parse(settings: &str) -> Result<Self, String> {
+            match settings {
+                "" => Ok(Self),
+                _ => Err(format!("{settings:?} says nothing: {} has no settings", $name)),
+            }
+        }
+
+        fn write(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str($name)
+        }
+    };
 }
 
 /// Makes the strategies of their files, each with the name before its settings and the forms that errors list.
@@ -183,11 +205,6 @@ impl Strategy {
 
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.plan().fmt(f)
+        self.plan().write(f)
     }
-}
-
-/// Refuses settings behind a name that has none.
-fn no_settings<T>(name: &str, settings: &str, strategy: T) -> Result<T, String> {
-    if settings.is_empty() { Ok(strategy) } else { Err(format!("{settings:?} says nothing: {name} has no settings")) }
 }

@@ -235,7 +235,7 @@ pub(crate) fn shard(
             node.name,
             node.layer.kind()
         );
-        return Err(InputError::flag("strategy", "layers split by features", message));
+        return Err(InputError::flag("strategy", "", message));
     }
     let (outputs, columns) = outputs(whole, ranks, front, pairs)?;
     let cut = Cut { whole, outputs: &outputs, columns: &columns, pairs };

@@ -5,12 +5,11 @@
 //! taken over all of them by this one rank, and its gradients are scattered. What follows is that of `ssgd`, which is the
 //! optimised table (Fig. 4: every rank takes its own samples and its own loss).
 
-use std::fmt;
 use std::sync::Arc;
 
 use lockstep_topology::InputError;
 
-use super::{Plan, Shard, no_settings, split, ssgd};
+use super::{Plan, Shard, split, ssgd};
 use crate::model::node_first;
 use crate::{Axis, Graph, Job, Mesh, Piece, Sampling, Sharding};
 
@@ -19,18 +18,10 @@ use crate::{Axis, Graph, Job, Mesh, Piece, Sampling, Sharding};
 pub struct FirstDeviceTable;
 
 impl Plan for FirstDeviceTable {
-    fn parse(settings: &str) -> Result<FirstDeviceTable, String> {
-        no_settings(NAME, settings, FirstDeviceTable)
-    }
+    name_alone!(NAME);
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         graph(job)
-    }
-}
-
-impl fmt::Display for FirstDeviceTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(NAME)
     }
 }
 

@@ -41,6 +41,11 @@ impl Plan for EaSgd {
         Ok(EaSgd { period, alpha, assignment: settings.assignment()? })
     }
 
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ea-sgd")?;
+        super::settings::write_common(f, self.period, self.alpha, self.assignment)
+    }
+
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         self.sma().graph(job)
     }
@@ -55,12 +60,5 @@ impl Plan for EaSgd {
 
     fn averaging(&self, learners: u32, each: u32) -> Option<Averaging> {
         self.sma().averaging(learners, each)
-    }
-}
-
-impl fmt::Display for EaSgd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ea-sgd")?;
-        super::settings::write_common(f, self.period, self.alpha, self.assignment)
     }
 }

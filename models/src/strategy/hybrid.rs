@@ -97,6 +97,10 @@ impl Plan for Hybrid {
         parse(settings)
     }
 
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hybrid:{}{}", self.scheme, if self.variable_batch { ":variable-batch" } else { "" })
+    }
+
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         let layers = SplitLayers {
             mesh: Mesh::new(&[(Axis::Data, job.workers)])?,
@@ -111,12 +115,6 @@ impl Plan for Hybrid {
 
     fn axes(&self) -> AxisSet {
         AxisSet::of(&[Axis::Data])
-    }
-}
-
-impl fmt::Display for Hybrid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "hybrid:{}{}", self.scheme, if self.variable_batch { ":variable-batch" } else { "" })
     }
 }
 

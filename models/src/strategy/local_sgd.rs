@@ -48,6 +48,11 @@ impl Plan for LocalSgd {
         self.period
     }
 
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("local-sgd")?;
+        write_common(f, self.period, None, Assignment::Own)
+    }
+
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         let model = &job.model;
         let mut graph = Graph::new(model, Mesh::new(&[(Axis::Learner, job.workers)])?);
@@ -82,12 +87,5 @@ impl Plan for LocalSgd {
 
     fn trains_apart(&self) -> bool {
         true
-    }
-}
-
-impl fmt::Display for LocalSgd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("local-sgd")?;
-        write_common(f, self.period, None, Assignment::Own)
     }
 }

@@ -1,12 +1,10 @@
 //! Megatron's pairs of layers: the first is split by its output's features, the second by its input's, so that what is between
 //! them stays on its rank (Shoeybi et al. 2019 §3).
 
-use std::fmt;
-
 use lockstep_topology::InputError;
 
 use super::split::SplitLayers;
-use super::{Plan, Shard, no_settings};
+use super::{Plan, Shard};
 use crate::{Axis, AxisSet, Graph, Job};
 
 /// Rows of a weight, then columns along `tensor`: each pair has one allreduce forward, of its output, and one backward, of its input's
@@ -15,9 +13,7 @@ use crate::{Axis, AxisSet, Graph, Job};
 pub struct Megatron;
 
 impl Plan for Megatron {
-    fn parse(settings: &str) -> Result<Megatron, String> {
-        no_settings("megatron", settings, Megatron)
-    }
+    name_alone!("megatron");
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         SplitLayers::all(job, true)?.graph(job)
@@ -25,11 +21,5 @@ impl Plan for Megatron {
 
     fn axes(&self) -> AxisSet {
         AxisSet::of(&[Axis::Data, Axis::Tensor])
-    }
-}
-
-impl fmt::Display for Megatron {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("megatron")
     }
 }

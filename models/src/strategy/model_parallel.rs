@@ -1,12 +1,10 @@
 //! Model parallelism: every layer with weights is split by rows along `tensor` (Iandola et al. 2016 §4), and samples along `data`, where
 //! a mesh has that axis too (as Shoeybi et al. 2019 §3 combine them).
 
-use std::fmt;
-
 use lockstep_topology::InputError;
 
 use super::split::SplitLayers;
-use super::{Plan, Shard, no_settings};
+use super::{Plan, Shard};
 use crate::{Axis, AxisSet, Graph, Job};
 
 /// Ranks along `tensor` have all samples of their group and exchange activations and their gradients.
@@ -14,9 +12,7 @@ use crate::{Axis, AxisSet, Graph, Job};
 pub struct ModelParallel;
 
 impl Plan for ModelParallel {
-    fn parse(settings: &str) -> Result<ModelParallel, String> {
-        no_settings("model-parallel", settings, ModelParallel)
-    }
+    name_alone!("model-parallel");
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         SplitLayers::all(job, false)?.graph(job)
@@ -24,11 +20,5 @@ impl Plan for ModelParallel {
 
     fn axes(&self) -> AxisSet {
         AxisSet::of(&[Axis::Data, Axis::Tensor])
-    }
-}
-
-impl fmt::Display for ModelParallel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("model-parallel")
     }
 }

@@ -44,6 +44,14 @@ impl Plan for Sma {
         Ok(sma)
     }
 
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sma")?;
+        self.momentum.map_or(Ok(()), |momentum| write!(f, ":momentum={momentum}"))?;
+        let word = if self.reference_models { ":reference-models" } else { "" };
+        f.write_str(word)?;
+        super::settings::write_common(f, self.period, self.alpha, self.assignment)
+    }
+
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         Ok((learners::graph(job, &self.numbers(job.workers, job.learners))?, None))
     }
@@ -72,15 +80,5 @@ impl Sma {
             return one_level;
         }
         Averaging { alpha: alpha(each), reference_alpha: Some(alpha(learners / each)), ..one_level }
-    }
-}
-
-impl fmt::Display for Sma {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sma")?;
-        self.momentum.map_or(Ok(()), |momentum| write!(f, ":momentum={momentum}"))?;
-        let word = if self.reference_models { ":reference-models" } else { "" };
-        f.write_str(word)?;
-        super::settings::write_common(f, self.period, self.alpha, self.assignment)
     }
 }

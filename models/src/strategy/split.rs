@@ -59,13 +59,14 @@ impl SplitLayers {
             return Ok((ssgd::graph(job)?, None)); // each rank has every layer whole
         }
         let outside = mesh.axes().without(axis);
-        let of_mesh = |error: InputError| match error.place {
+        let told = |error: InputError| match error.place {
             ErrorPlace::Flag("ranks") if job.mesh.is_some() => error.at(ErrorPlace::Flag("mesh")),
+            ErrorPlace::Flag("strategy") => InputError { value: job.strategy.to_string(), ..error },
             _ => error,
         };
         let front = |id: LayerId| front[id.index()];
         let several = passes.iter().any(|pass| pass.len() > 1);
-        let (model, layers) = shard(&job.model, (axis, ranks), outside, &front, (pairs, several)).map_err(of_mesh)?;
+        let (model, layers) = shard(&job.model, (axis, ranks), outside, &front, (pairs, several)).map_err(told)?;
         let whole = Arc::clone(&job.model);
         let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
         let graph = graph(job, &model, &sharding, mesh);

@@ -3,15 +3,13 @@
 //! A bucket's allreduce depends only on the backward passes of its own layers, so it overlaps the rest of the backward pass
 //! (Goyal et al. 2017 §4).
 
-use std::fmt;
-
 use petgraph::graph::NodeIndex;
 
 use lockstep_topology::{Collective, InputError};
 
 use super::buckets::cuts;
 use super::data_parallel::passes;
-use super::{Plan, Shard, no_settings};
+use super::{Plan, Shard};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
 
@@ -24,9 +22,7 @@ const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
 pub struct Ssgd;
 
 impl Plan for Ssgd {
-    fn parse(settings: &str) -> Result<Ssgd, String> {
-        no_settings("ssgd", settings, Ssgd)
-    }
+    name_alone!("ssgd");
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         Ok((graph(job)?, None))
@@ -34,12 +30,6 @@ impl Plan for Ssgd {
 
     fn axes(&self) -> AxisSet {
         AXES
-    }
-}
-
-impl fmt::Display for Ssgd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ssgd")
     }
 }
 

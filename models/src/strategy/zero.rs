@@ -3,15 +3,13 @@
 //! A bucket's gradients are reduce-scattered, each rank updates the part of the parameters for which it keeps the momentum, and the parts
 //! are gathered before the next step. Gathers come in forward order, so that the next step begins while they go on.
 
-use std::fmt;
-
 use petgraph::graph::NodeIndex;
 
 use lockstep_topology::{Collective, InputError};
 
 use super::buckets::{Cut, cuts};
 use super::data_parallel::passes;
-use super::{Plan, Shard, no_settings, ssgd};
+use super::{Plan, Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
 
@@ -23,9 +21,7 @@ pub(super) const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
 pub struct Zero1;
 
 impl Plan for Zero1 {
-    fn parse(settings: &str) -> Result<Zero1, String> {
-        no_settings("zero-1", settings, Zero1)
-    }
+    name_alone!("zero-1");
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         Ok((graph(job)?, None))
@@ -33,12 +29,6 @@ impl Plan for Zero1 {
 
     fn axes(&self) -> AxisSet {
         AXES
-    }
-}
-
-impl fmt::Display for Zero1 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("zero-1")
     }
 }
 

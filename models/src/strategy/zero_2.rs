@@ -3,11 +3,9 @@
 //! The layouts are those of stage 1. A bucket is updated as soon as its gradients are there, beside the reduce-scatters of later ones, so
 //! the memory plan finds room for the gradients of early layers where those of late ones were.
 
-use std::fmt;
-
 use lockstep_topology::{ErrorPlace, InputError};
 
-use super::{Plan, Shard, no_settings, zero};
+use super::{Plan, Shard, zero};
 use crate::{AxisSet, Bucket, Graph, Job};
 
 /// Stage 2: each rank keeps the optimizer's state of a part of the parameters, and gradients until they are updated with.
@@ -15,9 +13,7 @@ use crate::{AxisSet, Bucket, Graph, Job};
 pub struct Zero2;
 
 impl Plan for Zero2 {
-    fn parse(settings: &str) -> Result<Zero2, String> {
-        no_settings("zero-2", settings, Zero2)
-    }
+    name_alone!("zero-2");
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         if job.workers > 1 {
@@ -32,12 +28,6 @@ impl Plan for Zero2 {
 
     fn updates_early(&self) -> bool {
         true
-    }
-}
-
-impl fmt::Display for Zero2 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("zero-2")
     }
 }
 

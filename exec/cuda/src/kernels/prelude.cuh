@@ -210,6 +210,31 @@ __device__ inline void merge(R* into, const Group& group, float (&values)[4], bo
     store(into, group, values);
 }
 
+// y ← curve(x), element by element. y may be x.
+template <class R, class Curve>
+__device__ inline void each_value(const R* x, R* y, u32 elements, Curve curve) {
+    each_group(elements, [&](const Group& group) {
+        float values[4];
+        load(x, group, values);
+#pragma unroll
+        for (u32 lane = 0; lane < 4; ++lane) values[lane] = curve(values[lane]);
+        store(y, group, values);
+    }, y, x);
+}
+
+// d_x ← d_y · slope(at), element by element, or adds that. d_x may be d_y.
+template <class R, class Slope>
+__device__ inline void each_slope(const R* d_y, const R* at, R* d_x, u32 elements, bool accumulate, Slope slope) {
+    each_group(elements, [&](const Group& group) {
+        float slopes[4], values[4];
+        load(d_y, group, slopes);
+        load(at, group, values);
+#pragma unroll
+        for (u32 lane = 0; lane < 4; ++lane) slopes[lane] *= slope(values[lane]);
+        merge(d_x, group, slopes, accumulate);
+    }, d_x, d_y, at);
+}
+
 template <class R>
 __device__ inline void merge(R* into, float value, bool accumulate) {
     store(into, accumulate ? load(into) + value : value);

@@ -50,7 +50,7 @@ fn a_pair_of_layers_has_one_sum_each_way() {
         let text = format!("name = \"m\"\ninput = [1, 4, 4]\nlayer = [\n{dense}{last}]\n");
         let model = Arc::new(parse_model("m.toml", &text).unwrap());
         let (strategy, batch) = ("megatron".parse().unwrap(), 3);
-        let program = Job { strategy, ..Job::new(model, ranks, batch) }.program().unwrap();
+        let program = Job { strategy, ..Job::new(Arc::clone(&model), ranks, batch) }.program().unwrap();
         let sums = program.roles[0].exchanges().filter(|(_, exchange)| exchange.collective == Collective::AllReduce);
         let pairs = layers / 2;
         let returns = pairs - 1 + layers % 2;
@@ -58,6 +58,16 @@ fn a_pair_of_layers_has_one_sum_each_way() {
         // A layer without a partner leaves its scores on all ranks.
         let gathers = program.roles[0].exchanges().filter(|(_, exchange)| exchange.collective == Collective::AllGather);
         assert_eq!(gathers.count(), layers % 2);
+        // Of layers of one width about as many bytes are sent as where features are gathered, in half as many exchanges.
+        let strategy = "model-parallel".parse().unwrap();
+        let gathering = Job { strategy, ..Job::new(Arc::clone(&model), ranks, batch) }.program().unwrap();
+        let sent = |program: &Program| -> (usize, u64) {
+            let of = |(_, exchange)| program.schedule(exchange, 0).unwrap().bytes_sent(0);
+            (program.roles[0].exchanges().count(), program.roles[0].exchanges().map(of).sum())
+        };
+        let ((sums, summed), (gathers, gathered)) = (sent(&program), sent(&gathering));
+        assert_eq!((sums, gathers), (layers - 1 + layers % 2, 2 * layers - 1));
+        assert!(summed <= gathered, "{summed} bytes beside {gathered}");
         // Weights are shared out, the biases of second layers are on every rank.
         let sharding = program.sharding.as_ref().unwrap();
         let all = sharding.whole.parameter_elements();

@@ -197,11 +197,24 @@ impl Rank<'_> {
     /// Adds up the partial outputs of a layer whose columns are split.
     pub(super) fn add_up_outputs(&mut self, gather: LayerId, pass: usize) {
         let (label, producer) = (self.label(gather, pass), self.model.node(gather).inputs[0]);
-        let (buffer, rows) = (Area::Buffer(Buffer::Declared(FEATURES)), self.whole(gather));
-        let packed = self.copy(format!("pack {label}"), (Area::Activation(producer), buffer), rows.clone(), None);
-        let elements = self.block_elements(gather);
-        let sent = self.exchange(format!("sum {label}"), Collective::AllReduce, FEATURES, elements, packed);
-        self.copy(format!("unpack {label}"), (buffer, Area::Activation(gather)), rows, Some(sent));
+        self.add_up(gather, &label, (Area::Activation(producer), Area::Activation(gather)), false);
+    }
+
+    /// Adds up the partial gradients of what every rank has.
+    pub(super) fn add_up_gradients(&mut self, gather: LayerId, pass: usize) {
+        let (label, producer) = (self.label(gather, pass), self.model.node(gather).inputs[0]);
+        let add = self.is_written(producer, gather);
+        self.add_up(gather, &format!("gradient {label}"), (Area::Gradient(gather), Area::Gradient(producer)), add);
+    }
+
+    /// The sum over ranks of what lies in one area, in another or added there.
+    fn add_up(&mut self, gather: LayerId, what: &str, (from, to): (Area, Area), add: bool) {
+        let (buffer, rows, elements) =
+            (Area::Buffer(Buffer::Declared(FEATURES)), self.whole(gather), self.block_elements(gather));
+        let packed = self.copy(format!("pack {what}"), (from, buffer), rows.clone(), None);
+        let sent = self.exchange(format!("sum {what}"), Collective::AllReduce, FEATURES, elements, packed);
+        let copy = Copy { from: buffer, to, rows, add, clear: false };
+        self.copies(format!("unpack {what}"), ByCoordinate::same(copy), Some(sent));
     }
 
     /// The gradient of a sum is that of each of its parts.
@@ -215,19 +228,6 @@ impl Rank<'_> {
     pub(super) fn share(&mut self, gather: LayerId, pass: usize) {
         let (name, producer) = (format!("unpack {}", self.label(gather, pass)), self.model.node(gather).inputs[0]);
         self.copy(name, (Area::Activation(producer), Area::Activation(gather)), self.whole(gather), None);
-    }
-
-    /// Adds up the partial gradients of what every rank has.
-    pub(super) fn add_up_gradients(&mut self, gather: LayerId, pass: usize) {
-        let (label, producer) = (self.label(gather, pass), self.model.node(gather).inputs[0]);
-        let (buffer, rows) = (Area::Buffer(Buffer::Declared(FEATURES)), self.whole(gather));
-        let name = format!("pack gradient {label}");
-        let packed = self.copy(name, (Area::Gradient(gather), buffer), rows.clone(), None);
-        let elements = self.block_elements(gather);
-        let sent = self.exchange(format!("sum gradient {label}"), Collective::AllReduce, FEATURES, elements, packed);
-        let add = self.is_written(producer, gather);
-        let copy = Copy { from: buffer, to: Area::Gradient(producer), rows, add, clear: false };
-        self.copies(format!("unpack gradient {label}"), ByCoordinate::same(copy), Some(sent));
     }
 
     /// All ranks have the whole gradient, and each takes that of its own features.

@@ -51,7 +51,7 @@ fn refusal(node: &Node, why: &str) -> InputError {
         node.name,
         node.layer.kind()
     );
-    InputError::flag("strategy", "layers split by features", message)
+    InputError::flag("strategy", "", message)
 }
 
 /// A model whose layers are split, before the gathers are there.
