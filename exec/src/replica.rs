@@ -50,8 +50,10 @@ pub struct Replica {
     chains: Vec<Chain>,
     /// Where outputs of chains and their gradients lie.
     plan: Plan,
-    /// Whether a consumer has already written its part of the gradient in this micro-batch.
-    written: Vec<bool>,
+    /// By micro-batch in flight: whether a consumer has already written its part of each gradient.
+    written: Vec<Vec<bool>>,
+    /// Which of them is at hand.
+    context: usize,
     labels: Vec<u32>,
     /// Where the gradients of parameters lie.
     gradients: Gradients,
@@ -148,7 +150,8 @@ impl Replica {
             samples,
             chains: program.chains.iter().enumerate().map(chain).collect(),
             plan,
-            written: vec![false; model.layers().len()],
+            written: vec![vec![false; model.layers().len()]; role.micro_batches_in_flight() as usize],
+            context: 0,
             labels: vec![0; samples],
             device,
         })
@@ -189,8 +192,17 @@ impl Replica {
         data.draw(indices, self.seed, place, self.device.input()?, &mut self.labels);
         self.device.load()?;
         let places: Vec<u64> = (place..).take(indices.len()).collect();
-        self.written.fill(false);
+        self.written[self.context].fill(false);
         self.device.turn_to(&self.labels, &places)
+    }
+
+    /// Turns to another of the micro-batches in flight.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn turn_to_context(&mut self, context: usize) -> Result<(), DeviceError> {
+        self.context = context;
+        self.device.turn_to_context(context)
     }
 
     /// Lets dropout layers draw as layers of a whole model do: by layer, that one's number and the first of its features here.
@@ -231,8 +243,8 @@ impl Replica {
         self.device.copy(of, &from, &to)?;
         // A gradient is there now, or an activation for which there is none yet.
         match of.to {
-            Area::Activation(id) => self.written[id.index()] = false,
-            Area::Gradient(id) => self.written[id.index()] = true,
+            Area::Activation(id) => self.written[self.context][id.index()] = false,
+            Area::Gradient(id) => self.written[self.context][id.index()] = true,
             Area::Buffer(_) => {}
         }
         Ok(())
@@ -253,7 +265,7 @@ impl Replica {
         let draw = Draw { seed: self.seed, layer, first: 0, offset };
         let pass = Forward { chain, mode, draw, inputs: &inputs, output: self.output(of.output) };
         let found = self.device.forward(&pass)?;
-        self.written[of.output.index()] = false;
+        self.written[self.context][of.output.index()] = false;
         let position = of.position(Phase::Forward);
         self.done(position)?;
         Ok(found.filter(|_| self.is_last(chain)))
@@ -284,7 +296,7 @@ impl Replica {
         let inputs: Vec<Place> = of.inputs.iter().map(|id| held(needed.input, *id)).collect();
         let gradient = |id: &LayerId| {
             let wanted = phase != Phase::BackwardWeight && self.plan.gradients[id.index()].is_some();
-            wanted.then(|| (self.gradient(*id), self.written[id.index()]))
+            wanted.then(|| (self.gradient(*id), self.written[self.context][id.index()]))
         };
         let d_inputs: Vec<Option<(Place, bool)>> = of.inputs.iter().map(gradient).collect();
         self.device.backward(&Backward {
@@ -297,7 +309,7 @@ impl Replica {
             scale,
         })?;
         for (id, _) in of.inputs.iter().zip(&d_inputs).filter(|(_, wanted)| wanted.is_some()) {
-            self.written[id.index()] = true;
+            self.written[self.context][id.index()] = true;
         }
         let position = of.position(phase);
         self.done(position)?;
@@ -329,6 +341,10 @@ impl Replica {
     pub(crate) fn first_not_finite(&mut self) -> Result<Option<usize>, DeviceError> {
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
         if self.defers() && !finite(&self.parameters()?) {
+            return Ok(None);
+        }
+        // A stage of a pipeline has not all of them.
+        if self.chains.iter().any(|chain| chain.position(Phase::Forward).is_none()) {
             return Ok(None);
         }
         for chain in 0..self.chains.len() - 1 {

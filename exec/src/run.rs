@@ -8,7 +8,7 @@ mod result;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use lockstep_models::{Averaging, Course, Driver, Judge, Program, Target, Timeline};
+use lockstep_models::{Averaging, Axis, Course, Driver, Judge, Program, Target, Timeline};
 use lockstep_topology::InputError;
 
 use crate::clock;
@@ -137,10 +137,18 @@ fn body(
         let model = memory.model(averages)?;
         let Some(replica) = &mut memory.replica else { unreachable!("just seen") };
         statistics = replica.statistics()?;
+        let role = &setup.program.roles[setup.program.role_of(end.rank().0)];
         fingerprint = Some(match &setup.program.sharding {
             Some(sharding) => {
                 part_fingerprint = Some(Fingerprint::of(&model).words());
                 Fingerprint::of(&common(setup.program, sharding, replica)?).words()
+            }
+            None if role.order().is_some() => {
+                let own =
+                    setup.program.parameters_of(role).into_iter().map(|range| range.start as usize..range.end as usize);
+                let own: Vec<f32> = own.flat_map(|range| model[range].to_vec()).collect();
+                part_fingerprint = Some(Fingerprint::of(&own).words());
+                Fingerprint::of(&[]).words()
             }
             None => Fingerprint::of(&model).words(),
         });
@@ -174,7 +182,9 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
     let (mut replica, average) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers() as usize;
     let clock_residual_s = legacies.iter().map(|legacy| legacy.clock_residual_s).fold(0.0, f64::max);
-    let axes = program.sharding.as_ref().map(|sharding| program.mesh.axes().without(sharding.axis));
+    let split = program.sharding.as_ref().map(|sharding| sharding.axis);
+    let split = split.or(program.roles[0].order().map(|_| Axis::Pipeline));
+    let axes = split.map(|axis| program.mesh.axes().without(axis));
     for (rank, own) in (0..).zip(&legacies[..workers]) {
         // Ranks that differ on other axes alone have the same part.
         let alike = axes.filter(|axes| program.mesh.has_groups(*axes));

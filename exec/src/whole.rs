@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{AxisLayout, AxisSet, Job, Model, Op, Program, Sharding};
+use lockstep_models::{Axis, AxisLayout, AxisSet, Job, Members, Model, Op, Program, Sharding, Task};
 use lockstep_topology::Rank;
 
 use crate::device::cpu::Threads;
@@ -27,7 +27,10 @@ pub(crate) fn part(program: &Program, sharding: &Sharding, rank: u32, whole: &[f
     own
 }
 
-/// Puts a rank's own values into their places in the whole; pieces are ranges of the whole, each with where it begins in `own`.
+/// Ranges of the whole model's parameters, each with where it begins among a rank's own values.
+type Pieces = Vec<(Range<u64>, u64)>;
+
+/// Puts a rank's own values into their places in the whole.
 fn put(pieces: &[(Range<u64>, u64)], own: &[f32], whole: &mut [f32]) {
     for (range, start) in pieces {
         let (range, start) = (range.start as usize..range.end as usize, *start as usize);
@@ -35,8 +38,35 @@ fn put(pieces: &[(Range<u64>, u64)], own: &[f32], whole: &mut [f32]) {
     }
 }
 
+/// Which parameters of the whole model, and of which the optimizer's state, rank 0 has from `rank`.
+fn pieces(program: &Program, rank: u32) -> [Pieces; 2] {
+    if let Some(sharding) = &program.sharding {
+        let pieces = sharding.parameters(&program.model, program.part(sharding, rank));
+        return [pieces.clone(), pieces];
+    }
+    let role = &program.roles[program.role_of(rank)];
+    let in_place = |ranges: Vec<Range<u64>>| ranges.into_iter().map(|range| (range.clone(), range.start)).collect();
+    // Ranks that share out the optimizer's state have the same parameters.
+    let first = shared(program).iter().all(|axis| program.mesh.coordinate(axis, rank) == 0);
+    let parameters = if first { program.parameters_of(role) } else { Vec::new() };
+    [in_place(parameters), in_place(program.updated(role, rank))]
+}
+
+/// The axes along which ranks share out the optimizer's state.
+fn shared(program: &Program) -> AxisSet {
+    let of = |task: &Task| if let Op::Update { shared, .. } = task.op { shared } else { AxisSet::default() };
+    program.roles.iter().flat_map(|role| &role.tasks).map(of).fold(AxisSet::default(), AxisSet::or)
+}
+
+/// The ranks that have the whole model and the optimizer's state between them; rank 0 alone where it has all.
+fn holders(program: &Program) -> Members {
+    let split = program.sharding.as_ref().filter(|sharding| sharding.splits_weights());
+    let split = split.map_or(AxisSet::default(), |sharding| AxisSet::of(&[sharding.axis]));
+    program.mesh.group_of(split.or(shared(program)).or(AxisSet::of(&[Axis::Pipeline])), 0)
+}
+
 /// Puts the whole model and the optimizer's state together on rank 0, from what every worker has; nothing on the others, and
-/// nothing where every rank has both itself. Running statistics are rank 0's, or those of a new model where ranks have parts of them.
+/// nothing where rank 0 has both. Running statistics are those of a new model where ranks have parts of them, else rank 0's.
 ///
 /// # Errors
 /// When the job is over.
@@ -46,66 +76,43 @@ pub(crate) fn assemble(
     replica: &mut Replica,
     seed: u64,
 ) -> Result<Option<Replica>, ExecError> {
-    let Some(sharding) = &program.sharding else { return assemble_state(end, program, replica, seed) };
-    let mut values = replica.parameters()?;
-    let elements = values.len();
-    values.extend_from_slice(&replica.velocity()?);
-    // The ranks that have all parts between them; rank 0 has them all where weights are not split.
-    let axes = if sharding.splits_weights() { AxisSet::of(&[sharding.axis]) } else { AxisSet::default() };
-    let parts = program.mesh.group_of(axes, 0);
-    if end.rank().0 != 0 {
-        if parts.contains(end.rank().0) {
-            control::send_elements(end, Rank(0), PART, values)?;
-        }
+    let (rank, holders) = (end.rank().0, holders(program));
+    if program.sharding.is_none() && holders.count() == 1 {
         return Ok(None);
     }
-    let all = sharding.whole.parameter_elements() as usize;
-    let (mut parameters, mut velocity) = (vec![0.0; all], vec![0.0; all]);
-    for rank in parts.iter() {
-        if rank > 0 {
-            values = control::receive_elements(end, Rank(rank), PART, 2 * elements)?;
-        }
-        let (own, own_velocity) = values.split_at(elements);
-        let pieces = sharding.parameters(&program.model, program.part(sharding, rank));
-        put(&pieces, own, &mut parameters);
-        put(&pieces, own_velocity, &mut velocity);
-    }
-    one_rank(&sharding.whole, program, replica, seed, (parameters, velocity)).map(Some)
-}
-
-/// The same where all ranks have the whole model, and each the optimizer's state of the parameters that it updates.
-fn assemble_state(
-    end: &mut dyn Transport,
-    program: &Program,
-    replica: &mut Replica,
-    seed: u64,
-) -> Result<Option<Replica>, ExecError> {
-    let role = &program.roles[0];
-    let shared = role.tasks.iter().find_map(|task| match task.op {
-        Op::Update { shared, .. } if shared != AxisSet::default() => Some(shared),
-        _ => None,
-    });
-    let Some(shared) = shared else { return Ok(None) };
-    let (rank, sharing) = (end.rank().0, program.mesh.group_of(shared, 0));
-    let mut velocity = replica.velocity()?;
-    let ranges = |rank| program.updated(role, rank).into_iter().map(|range| range.start as usize..range.end as usize);
+    let values = [replica.parameters()?, replica.velocity()?];
     if rank != 0 {
-        if sharing.contains(rank) {
-            let own = ranges(rank).flat_map(|range| velocity[range].to_vec()).collect();
-            control::send_elements(end, Rank(0), PART, own)?;
+        if holders.contains(rank) {
+            let cut = |(of, values): (&Pieces, &Vec<f32>)| -> Vec<f32> {
+                let range =
+                    |(range, start): &(Range<u64>, u64)| *start as usize..(*start + range.end - range.start) as usize;
+                of.iter().flat_map(|piece| values[range(piece)].iter().copied()).collect()
+            };
+            let own = pieces(program, rank);
+            control::send_elements(end, Rank(0), PART, own.iter().zip(&values).flat_map(cut).collect())?;
         }
         return Ok(None);
     }
-    for other in sharing.iter().filter(|other| *other != 0) {
-        let mut own = control::receive_elements(end, Rank(other), PART, ranges(other).map(|range| range.len()).sum())?;
-        for range in ranges(other) {
-            let rest = own.split_off(range.len());
-            velocity[range].copy_from_slice(&own);
-            own = rest;
+    let model = program.whole_model();
+    let mut whole = [(); 2].map(|()| vec![0.0; model.parameter_elements() as usize]);
+    for (of, (own, whole)) in pieces(program, 0).iter().zip(values.iter().zip(&mut whole)) {
+        put(of, own, whole);
+    }
+    for other in holders.iter().filter(|other| *other != 0) {
+        let of = pieces(program, other);
+        let count = |pieces: &Pieces| pieces.iter().map(|(range, _)| range.end - range.start).sum::<u64>() as usize;
+        let received = control::receive_elements(end, Rank(other), PART, of.iter().map(count).sum())?;
+        let mut at = 0;
+        for (of, whole) in of.iter().zip(&mut whole) {
+            for (range, _) in of {
+                let elements = (range.end - range.start) as usize;
+                whole[range.start as usize..range.end as usize].copy_from_slice(&received[at..at + elements]);
+                at += elements;
+            }
         }
     }
-    let parameters = replica.parameters()?;
-    one_rank(&program.model, program, replica, seed, (parameters, velocity)).map(Some)
+    let [parameters, velocity] = whole;
+    one_rank(model, program, replica, seed, (parameters, velocity)).map(Some)
 }
 
 /// A replica of the whole model on one rank, with the running statistics of `replica` where that has all of them.
@@ -129,7 +136,24 @@ fn one_rank(
 
 /// Running statistics of the whole model: of each element the mean over the workers that have it; `all` are the workers' own.
 pub(crate) fn mean_statistics(program: &Program, all: &[&[f32]]) -> Vec<f32> {
-    let Some(sharding) = &program.sharding else { return mean(all.iter().copied()) };
+    let in_stages = program.roles[0].order().is_some();
+    let Some(sharding) = &program.sharding else {
+        if !in_stages {
+            return mean(all.iter().copied());
+        }
+        let mut whole = vec![0.0; program.model.statistics_elements() as usize];
+        // The stages of a pipeline have layers of their own.
+        for role in &program.roles {
+            let of_role: Vec<&[f32]> = role.ranks.iter().map(|rank| all[rank as usize]).collect();
+            let own = program.layers_of(role).filter_map(|id| program.model.node(id).statistics.clone());
+            put(
+                &own.map(|range| (range.clone(), range.start)).collect::<Vec<_>>(),
+                &mean(of_role.into_iter()),
+                &mut whole,
+            );
+        }
+        return whole;
+    };
     let mut whole = vec![0.0; sharding.whole.statistics_elements() as usize];
     for part in std::iter::once(None).chain((0..sharding.ranks).map(Some)) {
         let has = |rank: &usize| part.is_none_or(|part| program.part(sharding, *rank as u32) == part);

@@ -17,7 +17,7 @@ mod waiting;
 use std::sync::PoisonError;
 use std::time::Instant;
 
-use lockstep_models::{Decision, Driver, Judge, Judgement, Observation, Op, Program, Role, Span, Stream, TaskId};
+use lockstep_models::{Decision, Driver, Judge, Judgement, Need, Observation, Op, Program, Role, Span, Stream, TaskId};
 use lockstep_topology::Time;
 
 use crate::error::ExecError;
@@ -73,8 +73,10 @@ pub(crate) struct Worker<'a> {
     flight: &'a Recorder,
     memory: &'a mut Memory,
     slots: Vec<Slot>,
-    /// Iterations that each task has completed.
-    done: Vec<u32>,
+    /// Runs that each task has completed, over iterations and repetitions.
+    done: Vec<u64>,
+    /// What each task waits for, and how often it runs in an iteration.
+    needs: Vec<(Vec<Need>, u32)>,
     /// When each task was last completed.
     ended: Vec<Time>,
     iteration: u32,
@@ -101,8 +103,8 @@ pub(crate) struct Worker<'a> {
     orders: Orders,
     /// By task: whether its gradients are added to those of an earlier pass.
     adds: Vec<bool>,
-    /// The step and the pass (none: its own micro-batch) whose samples the replica has turned to.
-    turned: Option<(u64, Option<u32>)>,
+    /// The step, the pass (none: its own micro-batch) and the micro-batch whose samples the replica has turned to.
+    turned: Option<(u64, Option<u32>, u32)>,
     /// Its part of the samples, where ranks hold parts, and what shuffles have sent to each rank.
     store: Option<Store>,
     shuffled: Vec<Traffic>,
@@ -134,6 +136,7 @@ impl<'a> Worker<'a> {
             memory,
             slots: Vec::new(),
             done: vec![0; role.tasks.len()],
+            needs: (0..role.tasks.len()).map(|task| (role.needs(task), role.runs_of(task))).collect(),
             ended: vec![Time::ZERO; role.tasks.len()],
             iteration: 0,
             granted: 0,
@@ -154,8 +157,9 @@ impl<'a> Worker<'a> {
             shuffled: vec![Traffic::default(); program.ranks() as usize],
         };
         worker.meet_groups()?;
-        for (number, (task, exchange)) in role.exchanges().enumerate() {
-            worker.prepare(number as u32, task, exchange)?;
+        let numbers = program.meetings().swap_remove(program.role_of(worker.transport.rank().0));
+        for (task, exchange) in role.exchanges() {
+            worker.prepare(numbers[task].unwrap_or_default(), task, exchange)?;
         }
         worker.open_desk()?;
         Ok(worker)
@@ -185,7 +189,7 @@ impl<'a> Worker<'a> {
             self.iteration += 1;
             // A rank with nothing to compute must not run ahead of its exchanges.
             let iteration = self.iteration;
-            self.wait_until(|worker| worker.slots.iter().all(|slot| slot.started == iteration))?;
+            self.wait_until(|worker| worker.slots.iter().all(|slot| slot.started == slot.until(iteration)))?;
             let order = self.heed()?;
             let (evaluation, judgement) = self.review(batch + 1)?;
             log.evaluations.extend(evaluation);
@@ -218,14 +222,27 @@ impl<'a> Worker<'a> {
         let tasks = &self.role.tasks;
         let mut task = 0;
         while task < tasks.len() {
-            if let Op::Repeat { count, body, claimed } = tasks[task].op {
+            if let Op::Schedule(order) = &tasks[task].op {
+                for (step, context) in order.steps.iter().zip(order.contexts()) {
+                    self.begin_repetition(step.micro_batch, false)?;
+                    if let Some(replica) = &mut self.memory.replica {
+                        replica.turn_to_context(context as usize)?;
+                    }
+                    for inner in order.tasks_of(step).map(|inner| task + 1 + inner) {
+                        if tasks[inner].stream == Stream::Compute {
+                            self.step(inner, step.micro_batch, batch)?;
+                        }
+                    }
+                }
+                task += order.tasks();
+            } else if let Op::Repeat { count, body, claimed } = tasks[task].op {
                 for repetition in 0..count {
                     if !self.begin_repetition(repetition, claimed)? {
                         self.leave_out(task + 1..=task + body);
                         break;
                     }
                     for inner in task + 1..=task + body {
-                        self.step(inner, repetition, repetition + 1 == count, batch)?;
+                        self.step(inner, repetition, batch)?;
                     }
                 }
                 task += body;
@@ -234,7 +251,7 @@ impl<'a> Worker<'a> {
                 if let Op::Load { .. } = tasks[task].op {
                     self.begin_repetition(0, false)?;
                 }
-                self.step(task, 0, true, batch)?;
+                self.step(task, 0, batch)?;
             }
             task += 1;
         }
@@ -242,13 +259,14 @@ impl<'a> Worker<'a> {
     }
 
     /// Waits for what a compute task is after, then runs it.
-    fn step(&mut self, task: TaskId, repetition: u32, last: bool, batch: u64) -> Result<(), ExecError> {
+    fn step(&mut self, task: TaskId, repetition: u32, batch: u64) -> Result<(), ExecError> {
         if repetition == 0 && self.role.tasks[task].op.skips_first() {
+            self.done[task] += 1;
             return Ok(());
         }
         while self.progress()? {}
         let iteration = self.iteration;
-        self.wait_until(|worker| worker.satisfied(task, iteration))?;
+        self.wait_until(|worker| worker.satisfied(task, iteration, repetition))?;
         let start = self.now();
         let ready = self.ready(task);
         let record = self.flight.begin(task, iteration, start);
@@ -261,10 +279,8 @@ impl<'a> Worker<'a> {
         self.execute(task, repetition, batch)?;
         let end = self.note_span(task, (iteration, repetition), ready, start, record);
         self.note_marks(from)?;
-        if last {
-            self.done[task] = iteration + 1;
-            self.ended[task] = end;
-        }
+        self.done[task] += 1;
+        self.ended[task] = end;
         Ok(())
     }
 

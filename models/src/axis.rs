@@ -5,6 +5,8 @@ use std::fmt;
 /// A direction of the mesh of ranks: along it, ranks differ in what they hold or do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Axis {
+    /// Layers are divided among stages along it.
+    Pipeline,
     /// Samples are split along it; where devices are an axis too, it counts their nodes.
     Data,
     /// Features and rows of weights are split along it.
@@ -15,7 +17,7 @@ pub enum Axis {
     Learner,
 }
 
-lockstep_topology::named!(Axis, "axis": Data = "data", Tensor = "tensor", Device = "device", Learner = "learner");
+lockstep_topology::named!(Axis, "axis": Pipeline = "pipeline", Data = "data", Tensor = "tensor", Device = "device", Learner = "learner");
 
 /// Some of the axes.
 ///

@@ -2,7 +2,9 @@
 
 use lockstep_topology::{Collective, InputError, check as check_schedule};
 
-use crate::{Area, Buffer, ByCoordinate, Copy, Exchange, Members, Op, Program, Role, Stream, TaskId};
+use crate::{
+    Area, Buffer, ByCoordinate, Copy, Exchange, Members, Op, PipelinePass, Program, Role, Stream, TaskId, pipeline,
+};
 
 /// Groups up to this size are expanded and proved; larger ones use the same code with more members.
 const PROVED_MEMBERS: u32 = 64;
@@ -30,7 +32,17 @@ impl Program {
             ));
         }
         self.roles.iter().try_for_each(|role| self.check_role(role))?;
+        self.check_pipeline()?;
         self.check_exchanges()
+    }
+
+    /// The stages of a pipeline take all passes of all micro-batches, wait for each other in no circle and add gradients in order.
+    fn check_pipeline(&self) -> Result<(), InputError> {
+        let orders: Vec<_> = self.roles.iter().filter_map(Role::order).collect();
+        let Some(first) = orders.first() else { return Ok(()) };
+        let lists: Vec<_> = orders.iter().map(|order| order.steps.clone()).collect();
+        pipeline::check(&lists, first.bodies.len() as u32 / PipelinePass::ALL.len() as u32, first.micro_batches)
+            .map(|_| ())
     }
 
     fn check_role(&self, role: &Role) -> Result<(), InputError> {
@@ -58,7 +70,7 @@ impl Program {
                         return Err(fault(role, &task.name, "repeats nothing, or reaches past the end of its role"));
                     }
                     let body = &role.tasks[id + 1..=id + body];
-                    if body.iter().any(|task| matches!(task.op, Op::Repeat { .. })) {
+                    if body.iter().any(|task| matches!(task.op, Op::Repeat { .. } | Op::Schedule(_))) {
                         return Err(fault(role, &task.name, "bodies do not nest"));
                     }
                     if *claimed != self.claims() {
@@ -67,6 +79,18 @@ impl Program {
                             &task.name,
                             "claims batches that are assigned, or the other way round",
                         ));
+                    }
+                }
+                Op::Schedule(order) => {
+                    if id + order.tasks() >= role.tasks.len() {
+                        return Err(fault(role, &task.name, "reaches past the end of its role"));
+                    }
+                    let bodies = &role.tasks[id + 1..=id + order.tasks()];
+                    if bodies.iter().any(|task| matches!(task.op, Op::Repeat { .. } | Op::Schedule(_))) {
+                        return Err(fault(role, &task.name, "bodies do not nest"));
+                    }
+                    if order.micro_batches != self.accumulate {
+                        return Err(fault(role, &task.name, "has other micro-batches than the program"));
                     }
                 }
                 Op::Load { samples, into: Some(buffer), .. } => self.check_load(role, &task.name, *samples, *buffer)?,
@@ -157,7 +181,14 @@ impl Program {
         if exchange.range.end > self.elements(exchange.buffer) || exchange.range.start > exchange.range.end {
             return Err(fault(role, &task.name, "exchanges elements that its buffer does not have"));
         }
-        if task.stream != Stream::Exchange {
+        if let Some((low, high)) = exchange.between {
+            let several = exchange.axes.iter().count() != 1 || self.ranks() > self.workers();
+            let size = exchange.axes.iter().map(|axis| self.mesh.size(axis)).product::<u32>();
+            if several || low >= high || high >= size {
+                return Err(fault(role, &task.name, "an exchange of two is between two coordinates of one axis"));
+            }
+        }
+        if !matches!(task.stream, Stream::Exchange | Stream::Receive) {
             return Err(fault(role, &task.name, "an exchange belongs on the exchange stream"));
         }
         // MPI's call stalls whatever else its process has in flight, and NCCL's must come in the same order everywhere.
@@ -170,7 +201,8 @@ impl Program {
 
     /// Whether each exchange of the role waits for the one before it, so that never two are in flight.
     fn alone(&self, role: &Role, id: TaskId) -> bool {
-        let before: Vec<TaskId> = role.exchanges().map(|(id, _)| id).collect();
+        // What goes to one stage of a pipeline is no call of the library.
+        let before: Vec<TaskId> = role.exchanges().filter(|(_, of)| of.between.is_none()).map(|(id, _)| id).collect();
         let position = before.iter().position(|other| *other == id).unwrap_or(0);
         let (earlier, lag) = if position == 0 { (before[before.len() - 1], 1) } else { (before[position - 1], 0) };
         role.tasks[id].after.iter().any(|after| after.task == earlier && after.lag == lag)
@@ -180,7 +212,7 @@ impl Program {
     fn check_exchanges(&self) -> Result<(), InputError> {
         let mut along: Vec<&Exchange> = Vec::new();
         for (_, exchange) in self.roles.iter().flat_map(Role::exchanges) {
-            if !along.iter().any(|other| other.axes == exchange.axes) {
+            if !along.iter().any(|other| (other.axes, other.between) == (exchange.axes, exchange.between)) {
                 along.push(exchange);
             }
         }
@@ -193,7 +225,8 @@ impl Program {
     /// Checks the groups along the axes of `exchange`.
     fn check_groups(&self, exchange: &Exchange) -> Result<(), InputError> {
         let along = |role| -> Vec<&Exchange> {
-            Role::exchanges(role).map(|(_, other)| other).filter(|other| other.axes == exchange.axes).collect()
+            let same = |other: &&Exchange| (other.axes, other.between) == (exchange.axes, exchange.between);
+            Role::exchanges(role).map(|(_, other)| other).filter(same).collect()
         };
         let of_role: Vec<Vec<&Exchange>> = self.roles.iter().map(along).collect();
         // By group: the first role that has ranks in it.
@@ -201,7 +234,8 @@ impl Program {
         let mut leaders = Vec::new();
         for (number, role) in self.roles.iter().enumerate() {
             let mut equal_to = number;
-            for rank in role.ranks.iter() {
+            let takes_part = |rank: &u32| exchange.between.is_none() || self.group_of(exchange, *rank).contains(*rank);
+            for rank in role.ranks.iter().filter(takes_part) {
                 let group = self.group_number(exchange, rank) as usize;
                 let leader = *first[group].get_or_insert_with(|| {
                     leaders.push(rank);

@@ -7,11 +7,12 @@ use std::ops::Range;
 
 use lockstep_topology::Collective;
 
-use crate::{Buffer, Program};
+use crate::{Buffer, Exchange, Program, Role};
 
 impl Program {
     /// What `rank` holds of a declared buffer: all of it, unless it meets others there in scatters and gathers alone. Then it is
-    /// what they cover where the rank is their root, and else the rank's own part. Copies count from its first element.
+    /// what they cover where the rank is their root, and else the rank's own part. Copies count from its first element. Nothing of
+    /// what stages of a pipeline pass on, unless the rank's sends or receives it.
     pub fn held(&self, index: usize, rank: u32) -> Range<u64> {
         let all = 0..self.elements(Buffer::Declared(index));
         let mut held: Option<Range<u64>> = None;
@@ -31,6 +32,8 @@ impl Program {
             };
             held = Some(held.map_or(part.clone(), |held| held.start.min(part.start)..held.end.max(part.end)));
         }
-        held.unwrap_or(all)
+        let sends = |exchange: &Exchange| exchange.buffer == Buffer::Declared(index) && exchange.between.is_some();
+        let others = || self.roles.iter().flat_map(Role::exchanges).any(|(_, exchange)| sends(exchange));
+        held.unwrap_or_else(|| if others() { 0..0 } else { all })
     }
 }

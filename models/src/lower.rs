@@ -6,6 +6,7 @@
 
 mod devices;
 mod split;
+mod stages;
 
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ use crate::graph::{Scope, Tensor, Work};
 use crate::program::chain_name;
 use crate::{
     After, Averaging, Axis, AxisSet, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
-    RankRange, Role, Shard, Stream, Task, TaskId, passes,
+    RankRange, Role, Shard, Stages, Stream, Task, TaskId, passes,
 };
 
 use split::{lower as lower_split, lower_table};
@@ -51,13 +52,14 @@ impl Job {
     /// As [`Job::graph`], or an algorithm that cannot serve the group.
     pub fn program(&self) -> Result<Program, InputError> {
         let (graph, shard) = self.graph()?;
+        let stages = self.stages()?;
         let program = match shard {
-            None => lower(&graph, self)?,
+            None => lower(&graph, self, stages.as_ref())?,
             Some((model, sharding)) if sharding.by_node() => lower_table(&graph, self, &model, &sharding)?,
             Some((model, sharding)) => lower_split(&graph, self, &model, &sharding)?,
         };
         self.check_partition(&program)?;
-        let program = if self.fuse { passes::fuse(program) } else { program };
+        let program = if self.fuse { passes::fuse(program, stages.as_ref()) } else { program };
         let early = self.strategy.updates_early() && self.workers > 1;
         let program = if early { passes::update_early(program, self.concurrent_exchanges) } else { program };
         program.check()?;
@@ -69,13 +71,16 @@ impl Job {
 ///
 /// # Errors
 /// When the allreduce algorithm cannot serve the group.
-fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
+fn lower(graph: &Graph, job: &Job, stages: Option<&Stages>) -> Result<Program, InputError> {
     let (chains, _) = chain_of_layers(&job.model);
-    let mut worker = Lowering { job, graph, tasks: Vec::new(), task_of: vec![None; graph.dag.node_count()] };
-    worker.run();
-
-    let workers = RankRange { first: 0, count: job.workers };
-    let mut roles = vec![Role { name: "worker".into(), ranks: workers, tasks: worker.tasks }];
+    let mut roles = match stages {
+        Some(stages) => stages::roles(graph, job, stages)?,
+        None => {
+            let mut worker = Lowering::new(job, graph);
+            worker.run();
+            vec![Role { name: "worker".into(), ranks: RankRange { first: 0, count: job.workers }, tasks: worker.tasks }]
+        }
+    };
     if job.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some()) {
         roles = devices::apart(&roles[0], graph.mesh.size(Axis::Learner));
     }
@@ -90,10 +95,14 @@ fn lower(graph: &Graph, job: &Job) -> Result<Program, InputError> {
         machines: job.machines(),
         batch_per_rank: job.batch_per_rank,
         accumulate: job.micro_batches(),
-        buffers: job.averaging().map_or(Vec::new(), |averaging| averaging.buffers(job.model.parameter_elements())),
+        buffers: match (job.averaging(), stages) {
+            (Some(averaging), _) => averaging.buffers(job.model.parameter_elements()),
+            (None, Some(stages)) => stages::buffers(job, stages),
+            (None, None) => Vec::new(),
+        },
         averaging: job.averaging(),
         sharding: None,
-        pools: job.sampling.pools(job.workers, job.node_sizes.as_deref()),
+        pools: job.sampling.pools(job.sources(), job.node_sizes.as_deref()),
         partition: job.sampling.partition(job.workers, job.node_sizes.as_deref())?,
     })
 }
@@ -103,14 +112,23 @@ struct Lowering<'a> {
     graph: &'a Graph,
     tasks: Vec<Task>,
     task_of: Vec<Option<TaskId>>,
+    /// By node: whether it is that of another stage.
+    left_out: Vec<bool>,
 }
 
-impl Lowering<'_> {
+impl<'a> Lowering<'a> {
+    fn new(job: &'a Job, graph: &'a Graph) -> Lowering<'a> {
+        let count = graph.dag.node_count();
+        Lowering { job, graph, tasks: Vec::new(), task_of: vec![None; count], left_out: vec![false; count] }
+    }
+
+    fn of_scope(&self, scope: Scope) -> Vec<NodeIndex> {
+        let dag = &self.graph.dag;
+        dag.node_indices().filter(|node| dag[*node].scope == scope && !self.left_out[node.index()]).collect()
+    }
+
     fn run(&mut self) {
-        let of_scope = |scope| -> Vec<NodeIndex> {
-            self.graph.dag.node_indices().filter(|node| self.graph.dag[*node].scope == scope).collect()
-        };
-        let (micro, step) = (of_scope(Scope::MicroBatch), of_scope(Scope::Step));
+        let (micro, step) = (self.of_scope(Scope::MicroBatch), self.of_scope(Scope::Step));
         let claimed = self.job.claims();
         let repetitions = |averaging: Averaging| averaging.repetitions(self.job.workers);
         let count = self.job.averaging().map_or(self.job.micro_batches(), repetitions);
@@ -121,9 +139,15 @@ impl Lowering<'_> {
         for node in micro.into_iter().chain(step) {
             self.push(node);
         }
+        self.finish();
+    }
+
+    /// Adds dependencies between streams, and the limit on exchanges in flight.
+    fn finish(&mut self) {
         for index in 0..self.task_of.len() {
             if let Some(task) = self.task_of[index] {
-                self.tasks[task].after = self.after(NodeIndex::new(index), self.tasks[task].stream);
+                let after = self.after(NodeIndex::new(index), self.tasks[task].stream);
+                self.tasks[task].after = after;
             }
         }
         if self.job.bucket == Bucket::Tensor {
@@ -149,7 +173,7 @@ impl Lowering<'_> {
                 (op, Stream::Compute, format!("{} {}", phase.name(), chain_name(&self.job.model, &[*id])))
             }
             // One rank's partial sum is the whole sum: its readers wait for whoever made it.
-            Work::Collective { .. } if self.job.workers == 1 => return,
+            Work::Collective { axes, .. } if axes.iter().all(|axis| self.graph.mesh.size(axis) == 1) => return,
             Work::Collective { collective, axes, range } => {
                 let (verb, exchange) = self.exchange(node, collective, *axes, range);
                 (Op::Exchange(exchange), Stream::Exchange, bucket_name(&self.job.model, verb, range))
@@ -184,6 +208,7 @@ impl Lowering<'_> {
             collective: collective.clone(),
             algorithm: self.job.algorithm.clone(),
             axes,
+            between: None,
             node_axes: AxisSet::default(),
             buffer: tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients),
             range: range.clone(),
@@ -217,6 +242,7 @@ impl Lowering<'_> {
     fn made_by(&self, node: NodeIndex) -> Vec<TaskId> {
         match self.task_of[node.index()] {
             Some(task) => vec![task],
+            None if self.left_out[node.index()] => Vec::new(),
             None => self
                 .graph
                 .dag
@@ -253,8 +279,9 @@ fn chain_of_layers(model: &Model) -> (Vec<Vec<LayerId>>, Vec<Option<usize>>) {
     (chains, chain_of)
 }
 
+/// Whether a task exchanges with a whole group, and not with one stage of a pipeline.
 fn is_exchange(task: &Task) -> bool {
-    matches!(task.op, Op::Exchange(_))
+    matches!(&task.op, Op::Exchange(exchange) if exchange.between.is_none())
 }
 
 /// At most `limit` of the exchanges that count in flight: the n-th waits for the (n − limit)-th, the first ones for the last of the previous

@@ -26,6 +26,11 @@ impl Members {
         Members { first, inner: (count, 1), outer: Vec::new(), servers: RankRange { first: 0, count: 0 } }
     }
 
+    /// Two ranks, the lower one first.
+    pub(crate) fn two(low: u32, high: u32) -> Members {
+        Members { inner: (2, high - low), ..Members::range(low, 1) }
+    }
+
     /// With `count` dedicated servers from rank `first` on.
     pub fn and_servers(self, first: u32, count: u32) -> Members {
         Members { servers: RankRange { first, count }, ..self }

@@ -53,7 +53,8 @@ impl Memory {
     pub fn of_role(program: &Program, role: usize, optimizer_elements: u64) -> Result<Memory, InputError> {
         let role = &program.roles[role];
         let model = &program.model;
-        let parameters = model.parameter_elements() * ELEMENT_BYTES;
+        let parameters =
+            program.parameters_of(role).iter().map(|range| range.end - range.start).sum::<u64>() * ELEMENT_BYTES;
         let communication = in_flight(program, role)?;
         let held = (0..program.buffers.len()).map(|index| program.held(index, role.ranks.first));
         let buffers = held.map(|held| (held.end - held.start) * ELEMENT_BYTES).sum();
@@ -67,16 +68,17 @@ impl Memory {
             return Ok(Memory { gradients: parameters, communication, buffers, ..Memory::default() });
         };
         let activations = Activations::of_role(program, role);
+        let in_flight = u64::from(role.micro_batches_in_flight());
         let gradients = Gradients::of_role(program, role, Reuse::Full).elements() as u64 * ELEMENT_BYTES;
         let updated: u64 = program.updated(role, role.ranks.first).iter().map(|range| range.end - range.start).sum();
         Ok(Memory {
             weights: parameters + model.statistics_elements() * ELEMENT_BYTES,
             gradients,
             optimizer: updated * optimizer_elements * ELEMENT_BYTES,
-            input: u64::from(samples) * (model.input().elements() + 1) * ELEMENT_BYTES,
-            activations: activations.planned,
-            activations_unplanned: activations.unplanned,
-            activations_live: activations.live,
+            input: in_flight * u64::from(samples) * (model.input().elements() + 1) * ELEMENT_BYTES,
+            activations: in_flight * activations.planned,
+            activations_unplanned: in_flight * activations.unplanned,
+            activations_live: in_flight * activations.live,
             communication,
             buffers,
         })

@@ -261,7 +261,7 @@ mod tests {
     proptest! {
         /// Coordinates and groups are those of the list that counts all coordinates up.
         #[test]
-        fn groups_are_the_ranks_that_differ_along_their_axes(axes in meshes(), chosen in 0u8..16) {
+        fn groups_are_the_ranks_that_differ_along_their_axes(axes in meshes(), chosen in 0u8..32) {
             let (mesh, all) = (Mesh::new(&axes).unwrap(), coordinates(&axes));
             prop_assert_eq!(mesh.ranks() as usize, all.len());
             let set: Vec<Axis> = Axis::ALL.into_iter().enumerate().filter(|(at, _)| chosen & 1 << at != 0).map(|(_, a)| a).collect();

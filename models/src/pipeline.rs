@@ -5,6 +5,7 @@
 
 mod check;
 mod cut;
+mod order;
 mod schedule;
 mod stages;
 mod step;
@@ -14,6 +15,7 @@ mod times;
 
 pub use check::{check, check_within};
 pub use cut::StageCut;
+pub use order::{StageBody, StageOrder};
 pub use schedule::PipelineSchedule;
 pub use stages::{StageChunk, Stages};
 pub use step::{PipelinePass, PipelineStep};

@@ -12,7 +12,7 @@ use lockstep_topology::{Collective, Group, InputError, Schedule};
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
     Assignment, Averaging, Axis, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, Piece, RankRange,
-    Sharding,
+    Sharding, StageOrder,
 };
 
 /// Ranks that do the same, and what they do in one iteration.
@@ -27,14 +27,6 @@ pub struct Role {
 }
 
 impl Role {
-    /// The `Repeat` whose body holds `task`, if any; bodies do not nest.
-    pub fn repeat_of(&self, task: TaskId) -> Option<(TaskId, u32)> {
-        self.tasks[..task].iter().enumerate().rev().find_map(|(id, t)| match t.op {
-            Op::Repeat { count, body, .. } if task <= id + body => Some((id, count)),
-            _ => None,
-        })
-    }
-
     /// Whether the gradients that `task`, a backward pass, makes are added to those of an earlier pass of this iteration,
     /// because no update has used those up yet.
     pub fn adds_gradients(&self, task: TaskId) -> bool {
@@ -43,6 +35,16 @@ impl Role {
             |other: &Task| matches!(other.op, Op::Compute { chain: c, phase: p, .. } if (c, p) == (chain, phase));
         let Some(earlier) = self.tasks[..task].iter().rposition(makes) else { return false };
         phase != Phase::Forward && !self.tasks[earlier..task].iter().any(|task| matches!(task.op, Op::Update { .. }))
+    }
+
+    /// The order in which it takes the passes of micro-batches, where it is a stage of a pipeline.
+    pub fn order(&self) -> Option<&Arc<StageOrder>> {
+        self.tasks.iter().find_map(|task| if let Op::Schedule(order) = &task.op { Some(order) } else { None })
+    }
+
+    /// Micro-batches whose activations are there at once.
+    pub fn micro_batches_in_flight(&self) -> u32 {
+        self.order().map_or(1, |order| order.in_flight())
     }
 
     /// The exchanges in program order.
@@ -103,6 +105,9 @@ impl Program {
 
     /// Samples in the output of a layer in `role`; what no task computes has as many as its consumers take.
     pub fn samples_in(&self, role: &Role, id: LayerId) -> u32 {
+        if role.order().is_some() {
+            return self.batch_per_rank;
+        }
         let of_layer = |id| {
             let chain = self.chains.iter().position(|chain| chain.contains(&id))?;
             Some(self.samples_of(role, chain))
@@ -190,12 +195,43 @@ impl Program {
         range.start + part.start..range.start + part.end
     }
 
-    /// The parameters for which `rank` of `role` has the optimizer's state, those that it updates: ranges in ascending order, none
-    /// of which touches the next. All of them where the role has no update.
-    pub fn updated(&self, role: &Role, rank: u32) -> Vec<Range<u64>> {
-        if !role.tasks.iter().any(|task| matches!(task.op, Op::Update { .. })) {
+    /// The parameters of the layers that `role` computes, all of them where it has all: ranges in ascending order, none of which touches the
+    /// next.
+    pub fn parameters_of(&self, role: &Role) -> Vec<Range<u64>> {
+        if role.order().is_none() {
             let all = 0..self.model.parameter_elements();
             return vec![all];
+        }
+        let layers = self.layers_of(role);
+        merged(layers.flat_map(|id| &self.model.node(id).parameters).map(|parameter| parameter.range.clone()).collect())
+    }
+
+    /// The layers that `role` computes in forward passes.
+    pub fn layers_of(&self, role: &Role) -> impl Iterator<Item = LayerId> {
+        let computes = |task: &Task| match task.op {
+            Op::Compute { chain, phase: Phase::Forward, .. } => Some(chain),
+            _ => None,
+        };
+        role.tasks.iter().filter_map(computes).flat_map(|chain| self.chains[chain].iter().copied())
+    }
+
+    /// The first rank that computes the last loss.
+    pub fn first_with_loss(&self) -> u32 {
+        let last = LayerId(self.model.layers().len() as u32 - 1);
+        let has = |role: &&Role| role.order().is_none() || self.layers_of(role).any(|id| id == last);
+        self.roles.iter().find(has).map_or(0, |role| role.ranks.first)
+    }
+
+    /// Which of those who draw samples `rank` draws as.
+    pub fn source(&self, rank: u32) -> u32 {
+        if self.mesh.axes().contains(Axis::Pipeline) { self.mesh.coordinate(Axis::Data, rank) } else { rank }
+    }
+
+    /// The parameters for which `rank` of `role` has the optimizer's state, those that it updates: ranges in ascending order, none
+    /// of which touches the next. All that it has where the role has no update.
+    pub fn updated(&self, role: &Role, rank: u32) -> Vec<Range<u64>> {
+        if !role.tasks.iter().any(|task| matches!(task.op, Op::Update { .. })) {
+            return self.parameters_of(role);
         }
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for task in &role.tasks {
@@ -203,20 +239,33 @@ impl Program {
                 ranges.push(self.own_part(range, *shared, rank));
             }
         }
-        ranges.sort_by_key(|range| range.start);
-        let mut merged: Vec<Range<u64>> = Vec::new();
-        for range in ranges.into_iter().filter(|range| !range.is_empty()) {
-            match merged.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => merged.push(range),
-            }
-        }
-        merged
+        merged(ranges)
     }
 
     /// Index of the role of `rank`.
     pub fn role_of(&self, rank: u32) -> usize {
         self.roles.iter().position(|role| role.ranks.contains(rank)).expect("check: every rank has a role")
+    }
+
+    /// Exchanges numbered alike in all roles, by role and task: the n-th of equal ones meets the n-th. `None` for other tasks.
+    pub fn meetings(&self) -> Vec<Vec<Option<u32>>> {
+        let mut known: Vec<(&Exchange, usize)> = Vec::new();
+        let mut all = Vec::with_capacity(self.roles.len());
+        for role in &self.roles {
+            let mut mine: Vec<&Exchange> = Vec::new();
+            let mut numbers = vec![None; role.tasks.len()];
+            for (id, exchange) in role.exchanges() {
+                let key = (exchange, mine.iter().filter(|other| **other == exchange).count());
+                mine.push(exchange);
+                let number = known.iter().position(|other| *other == key).unwrap_or_else(|| {
+                    known.push(key);
+                    known.len() - 1
+                });
+                numbers[id] = Some(number as u32);
+            }
+            all.push(numbers);
+        }
+        all
     }
 
     /// How many groups of ranks run an exchange, each for itself.
@@ -232,6 +281,9 @@ impl Program {
     /// The members of a group by its number.
     pub fn group(&self, exchange: &Exchange, number: u32) -> Members {
         let members = self.mesh.group(exchange.axes, number);
+        if let Some((low, high)) = exchange.between {
+            return Members::two(members.rank(low), members.rank(high));
+        }
         match self.ranks() - self.workers() {
             0 => members,
             servers => members.and_servers(self.workers(), servers),
@@ -293,6 +345,19 @@ impl Program {
     pub fn chain_name(&self, chain: usize) -> String {
         chain_name(&self.model, &self.chains[chain])
     }
+}
+
+/// The same elements in ascending order, ranges that touch as one.
+fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
 }
 
 /// Names of the layers joined by `+`.

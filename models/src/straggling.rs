@@ -14,7 +14,7 @@ pub fn straggling_s(program: &Program, timeline: &Timeline) -> Option<f64> {
     let mut busy: BTreeMap<(u32, u32), f64> = BTreeMap::new();
     for span in timeline.spans.iter().filter(|span| span.rank < program.workers() && span.iteration >= first) {
         let task = &program.roles[program.role_of(span.rank)].tasks[span.task as usize];
-        if task.stream == Stream::Compute && !matches!(task.op, Op::Repeat { .. }) {
+        if task.stream == Stream::Compute && !matches!(task.op, Op::Repeat { .. } | Op::Schedule(_)) {
             *busy.entry((span.iteration, span.rank)).or_default() += (span.end - span.start).as_secs_f64();
         }
     }

@@ -193,11 +193,22 @@ impl Strategy {
             let other = if axis == Axis::Tensor { "; model-parallel splits layers along tensor" } else { "" };
             return refused(format!("{self} has no axis {axis}: {cure}{other}"));
         }
-        if job.sampling != Sampling::OneShuffle && mesh.axes().contains(Axis::Tensor) {
+        let sharing = [Axis::Pipeline, Axis::Tensor].into_iter().find(|axis| mesh.axes().contains(*axis));
+        if let Some(axis) = sharing.filter(|_| job.sampling != Sampling::OneShuffle) {
+            let sampling = job.sampling;
             return refused(format!(
-                "ranks along tensor share samples, which {} does not serve: take one-shuffle",
-                job.sampling
+                "ranks along {axis} share samples, which {sampling} does not serve: take one-shuffle"
             ));
+        }
+        if mesh.size(Axis::Pipeline) > 1 {
+            if mesh.outer_first().next() != Some(Axis::Pipeline) {
+                return refused(
+                    "ranks of a stage follow each other: write pipeline first, as in pipeline=2,data=4".to_owned(),
+                );
+            }
+            if job.servers() > 0 {
+                return refused(format!("{} has dedicated servers, which serve no stages: take ring", job.algorithm));
+            }
         }
         Ok(())
     }

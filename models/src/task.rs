@@ -1,10 +1,11 @@
 //! Tasks of a program: what they do, on which memory, where they queue, and what they wait for.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Collective};
 
-use crate::{AxisSet, Buffer, ByCoordinate, Copy, Elementwise, Pass};
+use crate::{AxisSet, Buffer, ByCoordinate, Copy, Elementwise, Pass, StageOrder};
 
 /// Index of a task in its role.
 pub type TaskId = usize;
@@ -51,17 +52,20 @@ pub enum Stream {
     Compute,
     /// Exchanges; several may be in flight, each starts when what it is `after` is done.
     Exchange,
+    /// Receives from other stages of a pipeline, posted ahead of what is sent: exchanges in an order of their own.
+    Receive,
     /// What updates shared state beside the compute stream, as soon as what it is `after` is done: on a GPU a kernel beside
     /// others, on a CPU between two compute tasks.
     Synchronisation,
 }
 
-/// What a task waits for: the completion of `task` on the same rank, `lag` iterations ago.
+/// What a task waits for: the completion of `task` on the same rank, `lag` iterations ago, or `lag` micro-batches ago where both
+/// are in one `Repeat` or one `Schedule`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct After {
-    /// The task waited for; if it stands in a `Repeat` that does not hold the waiting task, its last repetition.
+    /// The task waited for; if it is in a `Repeat` or `Schedule` that does not hold the waiting task, its last run.
     pub task: TaskId,
-    /// 0: of this iteration, 1: of the previous one (satisfied in the first).
+    /// 0: the run of this iteration (micro-batch), 1: that before it (satisfied in the first).
     pub lag: u32,
 }
 
@@ -74,6 +78,8 @@ pub struct Exchange {
     pub algorithm: Algorithm,
     /// The axes along which its members lie: each rank exchanges with those that differ from it on these axes alone.
     pub axes: AxisSet,
+    /// The coordinates of its only two members on the only one of `axes`, the lower first; `None`: all are members.
+    pub between: Option<(u32, u32)>,
     /// Those of `axes` along which members count as one node of a hierarchical algorithm; none: the machines are its nodes.
     pub node_axes: AxisSet,
     /// What is exchanged.
@@ -127,6 +133,8 @@ pub enum Op {
         /// Whether the driver is asked for a batch before each repetition; where it has none, the rest take no time.
         claimed: bool,
     },
+    /// Runs the bodies that follow it, passes of micro-batches through chunks of layers, in the order of a pipeline's stage.
+    Schedule(Arc<StageOrder>),
     /// Meets other ranks.
     Exchange(Exchange),
     /// Moves elements inside the rank's memory: all ranks from the same area to the same area, each its own rows.
@@ -148,6 +156,7 @@ impl Op {
             Op::Update { .. } => "update",
             Op::Elementwise(of) => of.formula.name(),
             Op::Repeat { .. } => "repeat",
+            Op::Schedule(_) => "schedule",
             Op::Exchange(_) => "exchange",
             Op::Copy(_) => "copy",
             Op::Callback { .. } => "callback",

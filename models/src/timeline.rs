@@ -157,7 +157,9 @@ fn is_worker(program: &Program, role: usize) -> bool {
 /// Whether this is a worker's task on its compute stream.
 fn computes(program: &Program, role: usize, task: TaskId) -> bool {
     let plan = &program.roles[role].tasks[task];
-    is_worker(program, role) && plan.stream == Stream::Compute && !matches!(plan.op, Op::Repeat { .. })
+    is_worker(program, role)
+        && plan.stream == Stream::Compute
+        && !matches!(plan.op, Op::Repeat { .. } | Op::Schedule(_))
 }
 
 /// The middle value, the mean of the two middle ones, or zero of none.

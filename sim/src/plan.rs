@@ -7,7 +7,7 @@ mod apart;
 
 use std::sync::Arc;
 
-use lockstep_models::{AxisSet, Exchange, Members, Op, Phase, Program, Role, Stream, TaskId};
+use lockstep_models::{AxisSet, Exchange, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
 use lockstep_topology::{Algorithm, InputError, Library, Schedule};
 
 /// What a rank of some role does in one iteration.
@@ -19,6 +19,7 @@ pub(crate) struct RolePlan {
     /// The tasks of each stream in program order.
     pub(crate) compute: Vec<Slot>,
     pub(crate) exchange: Vec<Slot>,
+    pub(crate) receive: Vec<Slot>,
     pub(crate) synchronisation: Vec<Slot>,
     /// Whether no exchange stands in a `Repeat`.
     pub(crate) repeats_alone: bool,
@@ -57,17 +58,6 @@ impl Meets {
     }
 }
 
-/// That a task waits for another of its rank.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Need {
-    pub(crate) task: u32,
-    lag: u32,
-    /// How often that other task runs in an iteration.
-    per_iteration: u32,
-    /// Both stand in one `Repeat`, and repetition waits for repetition.
-    together: bool,
-}
-
 /// A task's place in its stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
@@ -76,6 +66,8 @@ pub(crate) struct Slot {
     pub(crate) repeat: Option<(u32, u32)>,
     /// At the beginning of such a part: whether the driver is asked for a batch first.
     pub(crate) claims: bool,
+    /// In the list of a pipeline's stage: of which micro-batch it is.
+    micro_batch: Option<u32>,
 }
 
 /// Where a stream of a rank stands: the next run of which task.
@@ -122,18 +114,6 @@ pub(crate) struct Plan {
     pub(crate) meetings: Vec<Meeting>,
 }
 
-impl Need {
-    /// How many runs of the other task must be done before a run of this one in `iteration` and `repetition`.
-    pub(crate) fn runs(self, iteration: u32, repetition: u32) -> u64 {
-        let per = u64::from(self.per_iteration);
-        match iteration.checked_sub(self.lag) {
-            None => 0,
-            Some(_) if self.together && self.lag == 0 => u64::from(iteration) * per + u64::from(repetition) + 1,
-            Some(earlier) => (u64::from(earlier) + 1) * per,
-        }
-    }
-}
-
 impl TaskPlan {
     /// The number of a run, counted over iterations and repetitions.
     pub(crate) fn run(&self, iteration: u32, repetition: u32) -> u64 {
@@ -173,10 +153,12 @@ impl Cursor {
             }
             at_end => {
                 // Inside a body the repetition goes on; behind it counting starts again.
-                if at_end.is_some() {
-                    self.repetition = 0;
-                }
+                let listed = stream[self.position as usize].micro_batch.is_some();
                 self.position += 1;
+                let next = stream.get(self.position as usize).and_then(|slot| slot.micro_batch);
+                if at_end.is_some() || listed || next.is_some() {
+                    self.repetition = next.unwrap_or(0);
+                }
             }
         }
         if self.position as usize == stream.len() {
@@ -255,7 +237,8 @@ impl Plan {
             count: ranks,
             tasks: vec![task],
             compute: Vec::new(),
-            exchange: vec![Slot { task: 0, repeat: None, claims: false }],
+            exchange: vec![Slot { task: 0, repeat: None, claims: false, micro_batch: None }],
+            receive: Vec::new(),
             synchronisation: Vec::new(),
             repeats_alone: true,
         };
@@ -289,33 +272,16 @@ fn groups_of(program: &Program, exchange: &Exchange, ranks: u32) -> u32 {
 }
 
 fn role_plan(role: &Role, meets: &[Option<Meets>]) -> RolePlan {
-    let count = |id: TaskId| role.repeat_of(id).map_or(1, |(_, count)| count);
     let task = |(id, task): (usize, &lockstep_models::Task)| {
-        // What a Repeat waits for, each task of its body waits for.
-        let around = role.repeat_of(id).map(|(repeat, _)| repeat);
-        let inherited = around.iter().flat_map(|repeat| &role.tasks[*repeat].after);
-        let mut needs = Vec::new();
-        for after in task.after.iter().chain(inherited) {
-            let body = match role.tasks[after.task].op {
-                Op::Repeat { body, .. } => after.task + 1..after.task + 1 + body,
-                _ => after.task..after.task + 1,
-            };
-            needs.extend(body.map(|other| Need {
-                task: other as u32,
-                lag: after.lag,
-                per_iteration: count(other),
-                together: around.is_some() && role.repeat_of(other).map(|(repeat, _)| repeat) == around,
-            }));
-        }
         let forward = matches!(task.op, Op::Compute { phase: Phase::Forward, .. });
         TaskPlan {
             name: task.name.clone(),
-            per_iteration: count(id),
+            per_iteration: role.runs_of(id),
             forward,
             loads: matches!(task.op, Op::Load { .. }),
             skips_first: task.op.skips_first(),
             meets: meets[id].clone(),
-            needs,
+            needs: role.needs(id),
         }
     };
     RolePlan {
@@ -323,8 +289,9 @@ fn role_plan(role: &Role, meets: &[Option<Meets>]) -> RolePlan {
         count: role.ranks.count,
         tasks: role.tasks.iter().enumerate().map(task).collect(),
         compute: stream(role, Stream::Compute),
-        repeats_alone: !role.exchanges().any(|(id, _)| role.repeat_of(id).is_some()),
+        repeats_alone: !role.exchanges().any(|(id, _)| role.loop_of(id).is_some()),
         exchange: stream(role, Stream::Exchange),
+        receive: stream(role, Stream::Receive),
         synchronisation: stream(role, Stream::Synchronisation),
     }
 }
@@ -333,11 +300,24 @@ fn role_plan(role: &Role, meets: &[Option<Meets>]) -> RolePlan {
 fn stream(role: &Role, stream: Stream) -> Vec<Slot> {
     let mut slots: Vec<Slot> = Vec::new();
     let mut part: Option<(TaskId, usize)> = None;
+    let is_of = |id: &TaskId| {
+        role.tasks[*id].stream == stream && !matches!(role.tasks[*id].op, Op::Repeat { .. } | Op::Schedule(_))
+    };
+    let mut scheduled = 0;
     for (id, task) in role.tasks.iter().enumerate() {
-        if task.stream != stream || matches!(task.op, Op::Repeat { .. }) {
+        if let Op::Schedule(order) = &task.op {
+            scheduled = id + 1 + order.tasks();
+            for step in &order.steps {
+                let tasks = order.tasks_of(step).map(|task| id + 1 + task).filter(is_of);
+                let slot =
+                    |task| Slot { task: task as u32, repeat: None, claims: false, micro_batch: Some(step.micro_batch) };
+                slots.extend(tasks.map(slot));
+            }
+        }
+        if id < scheduled || !is_of(&id) {
             continue;
         }
-        let repeat = role.repeat_of(id);
+        let repeat = role.loop_of(id);
         let first = match (repeat, part) {
             (Some((repeat, _)), Some((open, first))) if open == repeat => first,
             _ => slots.len(),
@@ -349,7 +329,8 @@ fn stream(role: &Role, stream: Stream) -> Vec<Slot> {
         }
         let opens = repeat.filter(|_| first == slots.len()).map(|(repeat, _)| &role.tasks[repeat].op);
         let claims = stream == Stream::Compute && matches!(opens, Some(Op::Repeat { claimed: true, .. }));
-        slots.push(Slot { task: id as u32, repeat: repeat.map(|(_, count)| (first as u32, count)), claims });
+        let repeat = repeat.map(|(_, count)| (first as u32, count));
+        slots.push(Slot { task: id as u32, repeat, claims, micro_batch: None });
     }
     slots
 }
@@ -369,21 +350,20 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_goes_round_bodies_and_iterations() {
-        // task 0, then twice (tasks 2, 3), then task 4; task 1 is the Repeat itself.
-        let slot = |task, repeat| Slot { task, repeat, claims: false };
-        let slots = [slot(0, None), slot(2, None), slot(3, Some((1, 2))), slot(4, None)];
-        let expected = [(0, 0, 0), (0, 0, 2), (0, 0, 3), (0, 1, 2), (0, 1, 3), (0, 0, 4), (1, 0, 0), (1, 0, 2)];
-        assert_eq!(walk(&slots, 8), expected);
+    fn a_cursor_follows_a_list_of_micro_batches() {
+        // Forward 0, forward 1, backward 0, backward 1, then a task of its own.
+        let slot = |task, micro_batch| Slot { task, repeat: None, claims: false, micro_batch };
+        let slots = [slot(1, Some(0)), slot(1, Some(1)), slot(2, Some(0)), slot(2, Some(1)), slot(3, None)];
+        let expected = [(0, 0, 1), (0, 1, 1), (0, 0, 2), (0, 1, 2), (0, 0, 3), (1, 0, 1), (1, 1, 1)];
+        assert_eq!(walk(&slots, 7), expected);
     }
 
     #[test]
-    fn needs_count_runs() {
-        // Waits for a task that runs four times an iteration: in the second iteration the eighth run must be done.
-        let need = Need { task: 0, lag: 0, per_iteration: 4, together: false };
-        assert_eq!(need.runs(1, 0), 8);
-        assert_eq!(Need { lag: 1, ..need }.runs(1, 0), 4);
-        assert_eq!(Need { lag: 1, ..need }.runs(0, 0), 0);
-        assert_eq!(Need { together: true, ..need }.runs(1, 2), 7);
+    fn a_cursor_goes_round_bodies_and_iterations() {
+        // task 0, then twice (tasks 2, 3), then task 4; task 1 is the Repeat itself.
+        let slot = |task, repeat| Slot { task, repeat, claims: false, micro_batch: None };
+        let slots = [slot(0, None), slot(2, None), slot(3, Some((1, 2))), slot(4, None)];
+        let expected = [(0, 0, 0), (0, 0, 2), (0, 0, 3), (0, 1, 2), (0, 1, 3), (0, 0, 4), (1, 0, 0), (1, 0, 2)];
+        assert_eq!(walk(&slots, 8), expected);
     }
 }

@@ -196,7 +196,7 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Callback { jobs } => callback(platform, *jobs),
         Op::Copy(copies) => costs.moved(device, copies.at(&program.mesh, rank).moved()),
         Op::Elementwise(of) => costs.moved(device, of.accesses()),
-        Op::Repeat { .. } | Op::Exchange(_) => return None,
+        Op::Repeat { .. } | Op::Schedule(_) | Op::Exchange(_) => return None,
     };
     Some(cost)
 }

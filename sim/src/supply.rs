@@ -123,7 +123,7 @@ fn loads(program: &Program) -> Vec<(u32, u32)> {
     let mut all = Vec::with_capacity(program.ranks() as usize);
     for role in &program.roles {
         let load = role.tasks.iter().enumerate().find_map(|(id, task)| match task.op {
-            Op::Load { samples, .. } => Some((samples, role.repeat_of(id).map_or(1, |(_, count)| count))),
+            Op::Load { samples, .. } => Some((samples, role.runs_of(id))),
             _ => None,
         });
         let RankRange { count, .. } = role.ranks;

@@ -64,18 +64,18 @@ impl<'a> Blueprint<'a> {
             }
         };
         let gradients = Gradients::of_role(program, role, arenas.reuse);
-        let chain = |layers: &Vec<LayerId>| {
+        let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let nodes = || layers.iter().map(|id| program.model.node(*id));
             let parameters = span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect());
             ChainPlan {
                 layers: layers.clone(),
-                samples: program.samples_in(role, layers[0]) as usize,
+                samples: program.samples_of(role, index) as usize,
                 gradients: gradients.place(&parameters),
                 parameters,
                 statistics: span(nodes().filter_map(|node| node.statistics.clone()).collect()),
             }
         };
-        let chains = program.chains.iter().map(chain).collect();
+        let chains = program.chains.iter().enumerate().map(chain).collect();
         let ranges = program.updated(role, rank).into_iter().map(|range| range.start as usize..range.end as usize);
         let updated = Updated::new(ranges.collect());
         Blueprint { program, role, plan, arenas, chains, declared, gradients, updated, parameters, statistics }
@@ -88,6 +88,11 @@ impl<'a> Blueprint<'a> {
             _ => None,
         });
         loaded.unwrap_or(self.program.batch_per_rank) as usize
+    }
+
+    /// Micro-batches whose activations it has at once.
+    pub fn contexts(&self) -> usize {
+        self.role.micro_batches_in_flight() as usize
     }
 
     /// Elements of it.

@@ -84,6 +84,10 @@ impl Compute for Null {
 }
 
 impl Storage for Null {
+    fn turn_to_context(&mut self, _: usize) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError> {
         Ok(self.buffers.read(values))
     }

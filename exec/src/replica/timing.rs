@@ -48,7 +48,12 @@ impl Replica {
                 let own = self.updated.within(range.start as usize..range.end as usize);
                 self.update(own, &SgdStep::plain(1e-9, 0.9))
             }
-            Op::Elementwise(_) | Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Callback { .. } => Ok(()),
+            Op::Elementwise(_)
+            | Op::Repeat { .. }
+            | Op::Schedule(_)
+            | Op::Exchange(_)
+            | Op::Copy(_)
+            | Op::Callback { .. } => Ok(()),
         }
     }
 

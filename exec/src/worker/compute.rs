@@ -22,20 +22,23 @@ impl Worker<'_> {
             unreachable!("check: ranks that only serve have no compute tasks");
         };
         if let Op::Compute { phase: Phase::Forward, pass, .. } = self.role.tasks[task].op
-            && self.turned != Some((batch, pass))
+            && self.turned != Some((batch, pass, self.micro_batch))
         {
             // Every rank has the data set, so labels need no message.
             let own = self.transport.rank().0;
-            let (indices, places) = samples_of(self.setup, batch, pass, own);
+            let (indices, places) = samples_of(self.setup, batch, pass, (own, self.micro_batch));
             let labels: Vec<u32> = indices.iter().map(|index| self.setup.data.labels()[*index as usize]).collect();
             replica.device().turn_to(&labels, &places)?;
-            self.turned = Some((batch, pass));
+            if !self.role.tasks.iter().any(|task| matches!(task.op, Op::Load { .. })) {
+                self.samples += labels.len();
+            }
+            self.turned = Some((batch, pass, self.micro_batch));
         }
         match &self.role.tasks[task].op {
             Op::Load { pass: Some(pass), into, .. } => {
                 // Workers' micro-batches, one behind the other.
                 let own = self.transport.rank().0;
-                let (indices, places) = samples_of(self.setup, batch, Some(*pass), own);
+                let (indices, places) = samples_of(self.setup, batch, Some(*pass), (own, 0));
                 match into {
                     None => replica.load(self.setup.data, &indices, places[0])?,
                     Some(buffer) => {
@@ -61,7 +64,7 @@ impl Worker<'_> {
                     None => self.setup.data,
                 };
                 replica.load(data, &indices, place)?;
-                self.turned = Some((batch, None));
+                self.turned = Some((batch, None, self.micro_batch));
                 self.samples += indices.len();
                 self.setup.options.observer.loaded(self.transport.rank().0);
             }
@@ -93,7 +96,12 @@ impl Worker<'_> {
                 let own = program.own_part(range, *shared, self.transport.rank().0);
                 replica.update(own.start as usize..own.end as usize, &SgdStep { gradient, keep, ..step })?;
             }
-            Op::Repeat { .. } | Op::Exchange(_) | Op::Copy(_) | Op::Elementwise(_) | Op::Callback { .. } => {
+            Op::Repeat { .. }
+            | Op::Schedule(_)
+            | Op::Exchange(_)
+            | Op::Copy(_)
+            | Op::Elementwise(_)
+            | Op::Callback { .. } => {
                 unreachable!("not a task that the replica does")
             }
         }
@@ -143,16 +151,23 @@ impl Worker<'_> {
     }
 }
 
-/// The samples of a pass in global batch `batch`, or those of worker `own`, and their places among all since training began.
-fn samples_of(setup: &Setup<'_>, batch: u64, pass: Option<u32>, own: u32) -> (Vec<u32>, Vec<u64>) {
+/// The samples of a pass of `rank` in global batch `batch`, or those of `micro_batch`, and their places among all since training
+/// began.
+fn samples_of(
+    setup: &Setup<'_>,
+    batch: u64,
+    pass: Option<u32>,
+    (rank, micro_batch): (u32, u32),
+) -> (Vec<u32>, Vec<u64>) {
     let Setup { program, sampler, .. } = setup;
     let (mut indices, mut places, mut of_worker) = (Vec::new(), Vec::new(), Vec::new());
     let pieces = match (pass, &program.sharding) {
-        (Some(pass), Some(sharding)) => program.pieces(sharding, pass, own),
-        _ => vec![Piece { worker: own, first: 0, count: program.batch_per_rank }],
+        (Some(pass), Some(sharding)) => program.pieces(sharding, pass, rank),
+        _ => vec![Piece { worker: micro_batch / program.accumulate, first: 0, count: program.batch_per_rank }],
     };
     for piece in pieces {
-        let place = sampler.micro_batch(batch, piece.worker, 0, &mut of_worker) + u64::from(piece.first);
+        let place = sampler.micro_batch(batch, piece.worker, micro_batch % program.accumulate, &mut of_worker)
+            + u64::from(piece.first);
         let range = piece.first as usize..(piece.first + piece.count) as usize;
         indices.extend_from_slice(&of_worker[range]);
         places.extend((place..).take(piece.count as usize));

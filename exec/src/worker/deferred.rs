@@ -116,7 +116,8 @@ impl Worker<'_> {
     /// Tells who wants to know of an iteration's mean local loss.
     fn report(&self, of: &Handed) {
         let rank = self.transport.rank().0;
-        if rank == 0 {
+        // Of a pipeline the first rank that has the loss says it.
+        if rank == self.setup.program.first_with_loss() {
             let each = losses_of(self.setup.program, rank);
             let own = &self.losses[of.iteration as usize * each..][..each];
             self.setup.options.observer.stepped(of.iteration, own.iter().sum::<f64>() / of.samples.max(1) as f64);

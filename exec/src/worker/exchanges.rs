@@ -24,8 +24,9 @@ pub(super) struct Slot {
     buffer: Buffer,
     /// Its part of the buffer.
     part: Range<usize>,
-    /// Iterations that have been started.
+    /// Runs that have been started, and how many an iteration has.
     pub(super) started: u32,
+    each: u32,
     ready: Time,
     start: Time,
     /// Its number in the flight recorder.
@@ -44,8 +45,15 @@ enum Way {
     Devices(usize),
 }
 
+impl Slot {
+    /// How many runs so many iterations have.
+    pub(super) fn until(&self, iterations: u32) -> u32 {
+        iterations * self.each
+    }
+}
+
 impl Worker<'_> {
-    /// `number` counts the role's exchanges: members of other roles meet in the same ones, under other task ids.
+    /// `number` is the exchange's in the program: members of other roles meet in the same ones, under other task ids.
     pub(super) fn prepare(
         &mut self,
         number: u32,
@@ -98,6 +106,7 @@ impl Worker<'_> {
             buffer: exchange.buffer,
             part,
             started: 0,
+            each: self.needs[task].1,
             ready: Time::ZERO,
             start: Time::ZERO,
             record: 0,
@@ -128,14 +137,16 @@ impl Worker<'_> {
         self.transport.poll()?;
         let mut moved = self.attend_desk()?;
         for index in 0..self.slots.len() {
-            let (task, started) = (self.slots[index].task, self.slots[index].started);
-            let due = !self.slots[index].running && started < self.granted && self.satisfied(task, started);
+            let slot = &self.slots[index];
+            let (task, started) = (slot.task, slot.started);
+            let (iteration, repetition) = (started / slot.each, started % slot.each);
+            let due = !slot.running && iteration < self.granted && self.satisfied(task, iteration, repetition);
             if due && !self.is_left_out(index) {
                 let (ready, start) = (self.ready(task), self.now());
                 let slot = &mut self.slots[index];
                 slot.exchange.restart();
                 (slot.running, slot.started, slot.ready, slot.start) = (true, started + 1, ready, start);
-                slot.record = self.flight.begin_exchange(index, task, started, start);
+                slot.record = self.flight.begin_exchange(index, task, iteration, start);
                 match slot.way {
                     Way::Devices(group) => self.memory.device().sum(group, slot.buffer, slot.part.clone())?,
                     Way::Direct => slot.arrival = self.memory.device().expose()?,
@@ -160,9 +171,10 @@ impl Worker<'_> {
                     self.memory.device().bring_in(slot.buffer, slot.part.clone())?;
                 }
                 slot.running = false;
-                let (iteration, ready, start, record) = (slot.started - 1, slot.ready, slot.start, slot.record);
-                let end = self.note_span(task, (iteration, 0), ready, start, record);
-                (self.done[task], self.ended[task]) = (iteration + 1, end);
+                let run = ((slot.started - 1) / slot.each, (slot.started - 1) % slot.each);
+                let (ready, start, record) = (slot.ready, slot.start, slot.record);
+                let end = self.note_span(task, run, ready, start, record);
+                (self.done[task], self.ended[task]) = (self.done[task] + 1, end);
                 moved = true;
             }
         }
@@ -201,7 +213,7 @@ impl Worker<'_> {
     /// Whether a fault on purpose keeps the role's `index`th exchange from beginning; makes the first two change places if
     /// that is the fault.
     fn is_left_out(&mut self, index: usize) -> bool {
-        let step = self.setup.first + u64::from(self.slots[index].started);
+        let step = self.setup.first + u64::from(self.slots[index].started / self.slots[index].each);
         let Some(fault) =
             self.setup.options.observer.fault().filter(|fault| fault.strikes(self.transport.rank().0, step))
         else {

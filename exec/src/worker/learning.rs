@@ -40,7 +40,7 @@ impl Worker<'_> {
         let mut moved = false;
         while let Some(&task) = self.beside.tasks.get(self.beside.next) {
             let iteration = self.beside.iteration;
-            if iteration >= self.granted || !self.satisfied(task, iteration) {
+            if iteration >= self.granted || !self.satisfied(task, iteration, 0) {
                 break;
             }
             let (ready, start) = (self.ready(task), self.now());
@@ -51,7 +51,7 @@ impl Worker<'_> {
             };
             self.evaluate_formula(of, iteration, self.setup.first + u64::from(iteration))?;
             let end = self.note_span(task, (iteration, 0), ready, start, record);
-            (self.done[task], self.ended[task]) = (iteration + 1, end);
+            (self.done[task], self.ended[task]) = (self.done[task] + 1, end);
             self.beside.step();
             moved = true;
         }
@@ -82,7 +82,7 @@ impl Worker<'_> {
             let Some(micro_batch) = self.claim()? else { return Ok(false) };
             micro_batch
         } else {
-            rank * self.setup.program.accumulate + repetition
+            self.setup.program.source(rank) * self.setup.program.accumulate + repetition
         };
         self.learned = true;
         Ok(true)
@@ -90,6 +90,7 @@ impl Worker<'_> {
 
     /// Leaves out the repetitions that are left of `body`.
     pub(super) fn leave_out(&mut self, body: impl Iterator<Item = TaskId>) {
-        body.for_each(|task| self.done[task] = self.iteration + 1);
+        let iterations = u64::from(self.iteration) + 1;
+        body.for_each(|task| self.done[task] = iterations * u64::from(self.needs[task].1));
     }
 }

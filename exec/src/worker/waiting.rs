@@ -13,13 +13,13 @@ pub(super) const NAP: Duration = Duration::from_millis(500);
 
 impl Worker<'_> {
     /// Whether what `task` is after is done.
-    pub(super) fn satisfied(&self, task: TaskId, iteration: u32) -> bool {
-        self.role.tasks[task].after.iter().all(|after| self.done[after.task] + after.lag > iteration)
+    pub(super) fn satisfied(&self, task: TaskId, iteration: u32, repetition: u32) -> bool {
+        self.needs[task].0.iter().all(|need| self.done[need.task] >= need.runs(iteration, repetition))
     }
 
     /// When the last thing that `task` is after ended, or the task before it on its stream.
     pub(super) fn ready(&self, task: TaskId) -> Time {
-        let after = self.role.tasks[task].after.iter().map(|after| self.ended[after.task]).max().unwrap_or(Time::ZERO);
+        let after = self.needs[task].0.iter().map(|need| self.ended[need.task]).max().unwrap_or(Time::ZERO);
         let before = self.spans.last().map_or(Time::ZERO, |span| span.end);
         if self.role.tasks[task].stream == Stream::Compute { after.max(before) } else { after }
     }

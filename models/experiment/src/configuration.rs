@@ -231,6 +231,8 @@ impl Experiment {
                 fuse: self.fuse,
                 sampling: self.sampling,
                 mesh: self.mesh.clone(),
+                cut: self.cut.clone(),
+                schedule: self.schedule,
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },
             learners: self.learners,

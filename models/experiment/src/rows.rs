@@ -54,6 +54,21 @@ macro_rules! rows {
             value: "AXIS=N,…", how: &One(word(), |e, mesh| e.mesh = Some(mesh)), flag_of: PREDICT | RUN,
             trained: Some((Trained::As, |run| run.configuration.job.mesh.as_ref().map(|mesh| mesh.to_string()))),
         }
+        "schedule" schedule: PipelineSchedule = PipelineSchedule::OneForwardOneBackward,
+        "In which order the stages of the mesh's axis pipeline take the passes of --accumulate micro-batches: gpipe, 1f1b or \
+         interleaved:V, with V chunks of layers a stage", {
+            value: "S", default: "1f1b", how: &One(word(), |e, schedule| e.schedule = schedule), flag_of: PREDICT | RUN,
+            trained: Some((Trained::As, |run| in_stages(run, |job| job.schedule.to_string()))),
+            axis: Some(Axis {
+                value: "S,…", how: &list(word(), |e| vec![e.schedule], |e, schedule| e.schedule = schedule), ..AXIS
+            }),
+        }
+        "cut" cut: StageCut = StageCut::Work,
+        "Where layers are cut into the stages of the mesh's axis pipeline: layers (equal numbers of them), work (least FLOPs in the \
+         slowest), or the first layer of each chunk but the first, e.g. at=conv3,fc1", {
+            value: "C", default: "work", how: &One(word(), |e, cut| e.cut = cut), flag_of: PREDICT | RUN,
+            trained: Some((Trained::As, |run| in_stages(run, |job| job.cut.to_string()))),
+        }
         "learners",
         "Learners on each device: each rank of --ranks becomes this number of ranks; auto raises it as long as the throughput \
          grows (sma, ea-sgd)", {

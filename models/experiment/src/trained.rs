@@ -1,5 +1,7 @@
 //! `Trained`: which trainings a setting tells apart, and `TrainedRun`: a training that is told from others.
 
+use lockstep_models::{Axis, Job};
+
 use crate::configuration::Configuration;
 use crate::experiment::Experiment;
 
@@ -33,4 +35,11 @@ impl TrainedRun<'_> {
     pub fn recipe(&self) -> String {
         format!("{}; initial values: {}", self.experiment.optimizer, self.configuration.job.model.inits())
     }
+}
+
+/// What a job says of the stages of its pipeline, where it has some.
+pub(crate) fn in_stages(run: &TrainedRun<'_>, says: impl Fn(&Job) -> String) -> Option<String> {
+    let job = &run.configuration.job;
+    let has_stages = job.mesh.as_ref().is_some_and(|mesh| mesh.size(Axis::Pipeline) > 1);
+    has_stages.then(|| says(job))
 }

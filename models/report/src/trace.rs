@@ -46,7 +46,7 @@ impl Trace {
                 let task = &role.tasks[span.task as usize];
                 let track = match task.stream {
                     Stream::Compute => COMPUTE,
-                    Stream::Exchange | Stream::Synchronisation => {
+                    Stream::Exchange | Stream::Receive | Stream::Synchronisation => {
                         let found = (COMPUTE + 1..free.len()).find(|track| free[*track] <= span.start);
                         found.unwrap_or_else(|| {
                             free.push(Time::ZERO);
@@ -132,7 +132,7 @@ mod tests {
         for rank in 0..program.ranks() {
             let role = &program.roles[program.role_of(rank)];
             for (task, at) in role.tasks.iter().enumerate() {
-                let length = if at.stream == Stream::Exchange { 25 } else { 10 };
+                let length = if matches!(at.stream, Stream::Exchange | Stream::Receive) { 25 } else { 10 };
                 let start = Time(1_000_003 * 10 * task as u64);
                 let end = start + Time(1_000_003 * length);
                 let task = task as u32;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lockstep_topology::Time;
 
-use crate::{Exchange, Op, Program, Role, Span, Step, Stream, TaskId, Timeline};
+use crate::{Program, Role, Span, Step, Stream, Timeline};
 
 /// What something waited for: the end of a span, or that it had started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl<'a> Runs<'a> {
             by_run: BTreeMap::new(),
             compute: BTreeMap::new(),
             exchange: BTreeMap::new(),
-            meeting: meetings(program),
+            meeting: program.meetings(),
             members: BTreeMap::new(),
             spans,
         };
@@ -51,7 +51,9 @@ impl<'a> Runs<'a> {
             runs.by_run.insert((span.rank, span.task, span.iteration, span.repetition), index);
             match program.roles[role].tasks[span.task as usize].stream {
                 Stream::Compute => runs.compute.entry(span.rank).or_default().push(index),
-                Stream::Exchange | Stream::Synchronisation => runs.exchange.entry(span.rank).or_default().push(index),
+                Stream::Exchange | Stream::Receive | Stream::Synchronisation => {
+                    runs.exchange.entry(span.rank).or_default().push(index)
+                }
             }
             if let Some(meeting) = runs.meeting[role][span.task as usize] {
                 runs.members.entry((meeting, span.iteration, span.repetition)).or_default().push(index);
@@ -94,7 +96,7 @@ impl<'a> Runs<'a> {
         let mut causes: Vec<Moment> = Vec::new();
         let (own, other) = match task.stream {
             Stream::Compute => (&self.compute, &self.exchange),
-            Stream::Exchange | Stream::Synchronisation => (&self.exchange, &self.compute),
+            Stream::Exchange | Stream::Receive | Stream::Synchronisation => (&self.exchange, &self.compute),
         };
         let position = own.get(&span.rank).and_then(|list| Some((list, list.iter().position(|i| *i == index)?)));
         if let Some((list, position)) = position {
@@ -102,7 +104,9 @@ impl<'a> Runs<'a> {
             match task.stream {
                 Stream::Compute => causes.extend(before.map(Moment::End)),
                 // Exchanges of a rank start in program order and may be in flight together.
-                Stream::Exchange | Stream::Synchronisation => causes.extend(before.map(Moment::Start)),
+                Stream::Exchange | Stream::Receive | Stream::Synchronisation => {
+                    causes.extend(before.map(Moment::Start))
+                }
             }
         }
         // An iteration begins when the one before is computed and its exchanges have started.
@@ -110,7 +114,7 @@ impl<'a> Runs<'a> {
         let earlier = earlier.filter(|other| self.spans[*other].iteration < span.iteration);
         match task.stream {
             Stream::Compute => causes.extend(earlier.map(Moment::Start)),
-            Stream::Exchange => causes.extend(earlier.map(Moment::End)),
+            Stream::Exchange | Stream::Receive => causes.extend(earlier.map(Moment::End)),
             // It is free whenever what it is after is done.
             Stream::Synchronisation => {}
         }
@@ -141,49 +145,15 @@ impl<'a> Runs<'a> {
 /// The runs that a run is `after`, its own previous one among them.
 fn waits_for(role: &Role, span: Span) -> Vec<Run> {
     let task = span.task as usize;
-    let count = |id: TaskId| role.repeat_of(id).map_or(1, |(_, count)| count);
-    let around = role.repeat_of(task).map(|(repeat, _)| repeat);
     let mut runs = Vec::new();
     match (span.repetition.checked_sub(1), span.iteration.checked_sub(1)) {
         (Some(repetition), _) => runs.push((span.rank, span.task, span.iteration, repetition)),
-        (None, Some(iteration)) => runs.push((span.rank, span.task, iteration, count(task) - 1)),
+        (None, Some(iteration)) => runs.push((span.rank, span.task, iteration, role.runs_of(task) - 1)),
         (None, None) => {}
     }
-    // What a Repeat waits for, each task of its body waits for.
-    let inherited = around.iter().flat_map(|repeat| &role.tasks[*repeat].after);
-    for after in role.tasks[task].after.iter().chain(inherited) {
-        let Some(iteration) = span.iteration.checked_sub(after.lag) else { continue };
-        let body = match role.tasks[after.task].op {
-            Op::Repeat { body, .. } => after.task + 1..after.task + 1 + body,
-            _ => after.task..after.task + 1,
-        };
-        for other in body {
-            let together = around.is_some() && role.repeat_of(other).map(|(repeat, _)| repeat) == around;
-            let repetition = if together && after.lag == 0 { span.repetition } else { count(other) - 1 };
-            runs.push((span.rank, other as u32, iteration, repetition));
-        }
+    for need in role.needs(task) {
+        let run = need.last_run(span.iteration, span.repetition);
+        runs.extend(run.map(|(iteration, repetition)| (span.rank, need.task as u32, iteration, repetition)));
     }
     runs
-}
-
-/// Exchanges numbered alike in all roles: the n-th of equal ones meets the n-th.
-fn meetings(program: &Program) -> Vec<Vec<Option<u32>>> {
-    let mut known: Vec<(&Exchange, usize)> = Vec::new();
-    let of_role = |role| {
-        let mut mine: Vec<&Exchange> = Vec::new();
-        let role: &Role = role;
-        let mut numbers = vec![None; role.tasks.len()];
-        for (id, exchange) in role.exchanges() {
-            let key = (exchange, mine.iter().filter(|other| **other == exchange).count());
-            mine.push(exchange);
-            let number = known.iter().position(|other| *other == key).unwrap_or_else(|| {
-                known.push(key);
-                known.len() - 1
-            });
-            numbers[id] = Some(number as u32);
-        }
-        numbers
-    };
-    let roles: Vec<&'_ Role> = program.roles.iter().collect();
-    roles.into_iter().map(of_role).collect()
 }

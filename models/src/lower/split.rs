@@ -215,6 +215,7 @@ impl Rank<'_> {
                     collective,
                     algorithm: self.job.algorithm.clone(),
                     axes,
+                    between: None,
                     node_axes: AxisSet::default(),
                     buffer: Buffer::Gradients,
                     range: range.clone(),

@@ -44,6 +44,8 @@ pub(super) struct Chains {
     pub(super) of_layer: Vec<Option<usize>>,
     last_backward: Vec<Option<usize>>,
     samples: Vec<u32>,
+    /// Samples of a micro-batch, in a stage of a pipeline.
+    in_stage: Option<u32>,
 }
 
 impl Chains {
@@ -60,7 +62,8 @@ impl Chains {
         for (chain, layers) in program.chains.iter().enumerate() {
             layers.iter().for_each(|id| of_layer[id.index()] = Some(chain));
         }
-        Chains { forward, of_layer, last_backward, samples }
+        let in_stage = role.order().map(|_| program.batch_per_rank);
+        Chains { forward, of_layer, last_backward, samples, in_stage }
     }
 
     /// The last task that is of the layer or takes in its output.
@@ -71,6 +74,9 @@ impl Chains {
 
     /// Samples in the output of a layer, as [`Program::samples_in`].
     pub(super) fn samples_in(&self, model: &Model, id: LayerId) -> u64 {
+        if let Some(samples) = self.in_stage {
+            return u64::from(samples);
+        }
         let of = |id: &LayerId| self.of_layer[id.index()].map(|chain| self.samples[chain]);
         let consumed = || model.consumers(id).iter().filter_map(of).max();
         u64::from(of(&id).or_else(consumed).unwrap_or(0))

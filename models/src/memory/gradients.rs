@@ -147,7 +147,7 @@ fn uses(program: &Program, role: &Role) -> Option<Vec<(Range<u64>, TaskId)>> {
             Op::Exchange(exchange) if exchange.buffer == Buffer::Gradients => uses.push((exchange.range.clone(), id)),
             Op::Elementwise(of) if of.formula.buffers().contains(&Buffer::Gradients) => return None,
             Op::Copy(copies) if is_gradients(copies.first().from) || is_gradients(copies.first().to) => return None,
-            Op::Repeat { .. } => return None,
+            Op::Repeat { .. } | Op::Schedule(_) => return None,
             _ => {}
         }
     }

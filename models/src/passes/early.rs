@@ -15,7 +15,7 @@ pub(crate) fn update_early(program: Program, delay: u32) -> Program {
 }
 
 fn of_role(program: &Program, role: &Role, delay: usize) -> Role {
-    if role.tasks.iter().any(|task| matches!(task.op, Op::Repeat { .. })) {
+    if role.tasks.iter().any(|task| matches!(task.op, Op::Repeat { .. } | Op::Schedule(_))) {
         return role.clone();
     }
     let anchors = anchors(program, role, delay);

@@ -3,11 +3,14 @@
 //! Fused are convolution, dense, batch norm or add with a ReLU behind it, a convolution with the max pooling behind that, and
 //! flatten with the dense layer behind it; both backward passes of a chain become one task. Fused and unfused programs give the same bits.
 
-use crate::{After, Layer, LayerId, Model, Op, Phase, Program, Role, Task, TaskId};
+use std::sync::Arc;
 
-/// Fuses chains and their backward passes.
-pub(crate) fn fuse(program: Program) -> Program {
-    let chains = fused_chains(&program.model);
+use crate::{After, Layer, LayerId, Model, Op, Phase, Program, Role, Stages, Task, TaskId};
+
+/// Fuses chains and their backward passes, none of them over the border between two chunks of a pipeline.
+pub(crate) fn fuse(program: Program, stages: Option<&Stages>) -> Program {
+    let chunk = |id: LayerId| stages.map_or(0, |stages| stages.chunk_of(id));
+    let chains = chains(&program.model, chunk);
     let mut chain_of = vec![0; program.model.layers().len()];
     for (chain, layers) in chains.iter().enumerate() {
         layers.iter().for_each(|id| chain_of[id.0 as usize] = chain);
@@ -28,6 +31,11 @@ pub(crate) fn fuse(program: Program) -> Program {
 
 /// The partition of all layers that compute into chains, in the order of their first layers; neither the input nor gathers do.
 pub fn fused_chains(model: &Model) -> Vec<Vec<LayerId>> {
+    chains(model, |_| 0)
+}
+
+/// The same, where the layers of a chain belong to one chunk.
+fn chains(model: &Model, chunk: impl Fn(LayerId) -> u32) -> Vec<Vec<LayerId>> {
     let mut chains: Vec<Vec<LayerId>> = Vec::new();
     let mut placed = vec![false; model.layers().len()];
     for id in (1..model.layers().len() as u32).map(LayerId) {
@@ -35,7 +43,7 @@ pub fn fused_chains(model: &Model) -> Vec<Vec<LayerId>> {
             continue;
         }
         let mut chain = vec![id];
-        while let Some(next) = follower(model, &chain) {
+        while let Some(next) = follower(model, &chain).filter(|next| chunk(*next) == chunk(id)) {
             chain.push(next);
         }
         chain.iter().for_each(|id| placed[id.0 as usize] = true);
@@ -64,7 +72,7 @@ fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
     };
     let mut target: Vec<TaskId> = vec![0; role.tasks.len()];
     let mut tasks: Vec<Task> = Vec::new();
-    let mut merged_from: Vec<Vec<TaskId>> = Vec::new();
+    let (mut merged_from, mut places): (Vec<Vec<TaskId>>, Vec<TaskId>) = Default::default();
     for (id, task) in role.tasks.iter().enumerate() {
         let group = match key(task) {
             None => vec![id],
@@ -76,6 +84,7 @@ fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
             group.iter().for_each(|member| target[*member] = tasks.len());
             tasks.push(Task { op: merged(role, &group, new_chain), ..task.clone() });
             merged_from.push(group);
+            places.push(id);
         }
     }
     for (id, task) in tasks.iter_mut().enumerate() {
@@ -86,12 +95,18 @@ fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
         task.after = after;
     }
     for id in 0..tasks.len() {
-        if let Op::Repeat { body, .. } = role.tasks[merged_from[id][0]].op {
-            let old_end = merged_from[id][0] + body;
-            let new_body = merged_from.iter().skip(id + 1).filter(|group| group[0] <= old_end).count();
-            if let Op::Repeat { body, .. } = &mut tasks[id].op {
-                *body = new_body;
+        let mut left = places[id] + 1;
+        let mut count = |old: usize| {
+            let of = left..left + old;
+            left = of.end;
+            places.iter().filter(|place| of.contains(place)).count()
+        };
+        match &mut tasks[id].op {
+            Op::Repeat { body, .. } => *body = count(*body),
+            Op::Schedule(order) => {
+                Arc::make_mut(order).bodies.iter_mut().for_each(|body| body.tasks = count(body.tasks))
             }
+            _ => {}
         }
     }
     Role { tasks, ..role.clone() }

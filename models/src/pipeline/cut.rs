@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use lockstep_topology::{InputError, nearest, shard};
 
-use crate::Model;
+use crate::{LayerId, Model};
 
 /// How the layers of a model are divided among chunks.
 ///
@@ -21,7 +21,7 @@ pub enum StageCut {
     /// Equal numbers of layers, one more in some where they cannot be equal.
     Layers,
     /// The least FLOPs of forward and backward in the chunk that has most. Among such cuts the last chunks get as much as they may:
-    /// the first ones hold the activations of more micro-batches.
+    /// the first ones hold the activations of more micro-batches. Layers that read the samples are in the first chunk.
     Work,
     /// The layers of these names begin the second chunk and those after it.
     At(Vec<String>),
@@ -62,7 +62,17 @@ impl StageCut {
             StageCut::Layers => {
                 Ok((0..chunks as u64).map(|chunk| shard(layers as u64, chunks as u64, chunk).start as usize).collect())
             }
-            StageCut::Work => Ok(least_maximum(work, chunks)),
+            StageCut::Work => {
+                // Layers that read the samples stay with the input, where the others are enough.
+                let readers = model.consumers(LayerId(0)).iter().max().map_or(0, |last| last.index());
+                let head = if chunks + readers <= layers { readers } else { 0 };
+                let first = work[..=head].iter().sum();
+                let units: Vec<f64> = std::iter::once(first).chain(work[head + 1..].iter().copied()).collect();
+                Ok(least_maximum(&units, chunks)
+                    .into_iter()
+                    .map(|begin| if begin == 0 { 0 } else { begin + head })
+                    .collect())
+            }
             StageCut::At(names) => self.at(names, model, chunks),
         }
     }

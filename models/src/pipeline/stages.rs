@@ -92,6 +92,18 @@ impl Stages {
         self.chunks[..exists].iter().skip(stage as usize).step_by(self.stages as usize)
     }
 
+    /// The chunk that a layer belongs to.
+    pub fn chunk_of(&self, id: LayerId) -> u32 {
+        self.chunks.partition_point(|chunk| chunk.layers.end <= id.0) as u32
+    }
+
+    /// The layers whose outputs cross from `chunk` to the next: those of it or of an earlier chunk that a later one reads.
+    pub fn crossing(&self, model: &Model, chunk: u32) -> Vec<LayerId> {
+        let end = self.chunks[chunk as usize].layers.end;
+        let crosses = |id: &LayerId| model.consumers(*id).iter().any(|consumer| consumer.0 >= end);
+        (0..end).map(LayerId).filter(crosses).collect()
+    }
+
     /// Elements of activations of one sample that a stage sends in a forward pass, those of all its chunks; nothing if it is the only
     /// stage.
     pub fn sent_elements(&self, stage: u32) -> u64 {

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use crate::{Bucket, LayerId, Model};
+use lockstep_topology::InputError;
+
+use crate::{Bucket, Job, LayerId, Model};
 
 /// Layers of a bucket, in backward order, and their range of the gradient arena.
 pub(super) struct Cut {
@@ -10,10 +12,16 @@ pub(super) struct Cut {
     pub(super) range: Range<u64>,
 }
 
-/// Cuts the gradient arena from its end, as backward passes fill it.
-pub(super) fn cuts(model: &Model, bucket: Bucket) -> Vec<Cut> {
-    let all: Vec<LayerId> = model.iter().map(|(id, _)| id).collect();
-    cuts_of(model, bucket, &all)
+/// Cuts the gradient arena from its end, as backward passes fill it; no bucket holds layers of two chunks of a pipeline.
+///
+/// # Errors
+/// As [`Job::stages`].
+pub(super) fn cuts(job: &Job) -> Result<Vec<Cut>, InputError> {
+    let layers = job.model.layers().len() as u32;
+    let chunks =
+        job.stages()?.map_or(vec![0..layers], |stages| stages.chunks().iter().map(|of| of.layers.clone()).collect());
+    let of_chunk = |chunk: Range<u32>| cuts_of(&job.model, job.bucket, &chunk.map(LayerId).collect::<Vec<_>>());
+    Ok(chunks.into_iter().rev().flat_map(of_chunk).collect())
 }
 
 /// The same of the gradients of `layers`, which follow each other.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, Group, InputError};
 
 use super::Strategy;
-use crate::{Assignment, Averaging, Axis, Mesh, Model, Program, Sampling};
+use crate::{Assignment, Averaging, Axis, LayerId, Mesh, Model, PipelineSchedule, Program, Sampling, StageCut, Stages};
 
 /// How gradients are cut into exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,10 @@ pub struct Job {
     pub workers: u32,
     /// The axes of the workers; `None`: those that the strategy gives them.
     pub mesh: Option<Mesh>,
+    /// Where the layers are cut into the stages of the mesh's axis `pipeline`.
+    pub cut: StageCut,
+    /// In which order its stages take the passes of micro-batches.
+    pub schedule: PipelineSchedule,
     /// Workers on each device, which are neighbours; only learners share one.
     pub learners: u32,
     /// Samples per worker and micro-batch: n in Goyal et al. 2017. Where a mesh is given, those of each coordinate on its axis
@@ -94,6 +98,8 @@ impl Job {
             strategy: Strategy::default(),
             workers,
             mesh: None,
+            cut: StageCut::Work,
+            schedule: PipelineSchedule::OneForwardOneBackward,
             learners: 1,
             batch_per_rank,
             accumulate: 1,
@@ -105,6 +111,38 @@ impl Job {
             sampling: Sampling::OneShuffle,
             fuse: true,
         }
+    }
+
+    /// The workers' axes: those that are given, with `data` among them, else `data` alone.
+    ///
+    /// # Errors
+    /// No workers.
+    pub(super) fn data_mesh(&self) -> Result<Mesh, InputError> {
+        let Some(mesh) = &self.mesh else { return Mesh::new(&[(Axis::Data, self.workers)]) };
+        let given = mesh.outer_first().map(|axis| (axis, mesh.size(axis)));
+        let data = (Axis::Data, 1);
+        Mesh::new(&given.chain((!mesh.axes().contains(Axis::Data)).then_some(data)).collect::<Vec<_>>())
+    }
+
+    /// The stages among which layers are divided; `None` where each rank has all layers.
+    ///
+    /// # Errors
+    /// More chunks than layers, a list of cuts that does not fit, a first cut that leaves the samples to a later stage.
+    pub fn stages(&self) -> Result<Option<Stages>, InputError> {
+        let stages = self.mesh.as_ref().map_or(1, |mesh| mesh.size(Axis::Pipeline));
+        if stages == 1 {
+            return Ok(None);
+        }
+        let cut = Stages::new(&self.model, stages, self.schedule.chunks(), &self.cut)?;
+        let last = |chunk: u32| chunk as usize + 1 == cut.chunks().len();
+        let reads_samples =
+            (0..).take_while(|chunk| !last(*chunk)).any(|chunk| cut.crossing(&self.model, chunk).contains(&LayerId(0)));
+        if reads_samples {
+            let message =
+                "leaves layers that read the samples to a later stage: cut behind all of them, or take fewer stages";
+            return Err(InputError::flag("cut", self.cut.to_string(), message));
+        }
+        Ok(Some(cut))
     }
 
     /// How its learners average their models; `None` where all ranks train one.

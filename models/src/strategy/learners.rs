@@ -101,7 +101,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
             }
         }
     }
-    for cut in cuts(model, job.bucket) {
+    for cut in cuts(job)? {
         let correct = graph.node(on_learner(correct(averaging.alpha, consensus), cut.range.clone()), Scope::Step);
         for id in &cut.layers {
             if let Some(weight) = passes.weight[id.index()] {

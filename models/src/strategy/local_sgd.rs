@@ -59,7 +59,7 @@ impl Plan for LocalSgd {
         let [own, partial, samples] = [AxisLayout::Own, AxisLayout::Partial, AxisLayout::Split(Dimension::Sample)]
             .map(|of| Layout::new(LEARNERS, of));
         let passes = passes(&mut graph, model, samples);
-        for cut in cuts(model, job.bucket) {
+        for cut in cuts(job)? {
             let on = |formula| Work::Elementwise {
                 of: Elementwise { formula, range: cut.range.clone(), skips_first: false },
                 stream: Stream::Compute,

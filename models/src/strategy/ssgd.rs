@@ -11,7 +11,7 @@ use super::buckets::cuts;
 use super::data_parallel::passes;
 use super::{Plan, Shard};
 use crate::graph::{Scope, Tensor, Work};
-use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
 
 /// All ranks.
 const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
@@ -29,7 +29,7 @@ impl Plan for Ssgd {
     }
 
     fn axes(&self) -> AxisSet {
-        AXES
+        AXES.or(AxisSet::of(&[Axis::Pipeline]))
     }
 }
 
@@ -39,9 +39,9 @@ impl Plan for Ssgd {
 /// No workers.
 pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     let model = &job.model;
-    let mut graph = Graph::new(model, Mesh::new(&[(Axis::Data, job.workers)])?);
+    let mut graph = Graph::new(model, job.data_mesh()?);
     let passes = passes(&mut graph, model, Layout::new(AXES, AxisLayout::Split(Dimension::Sample)));
-    for cut in cuts(model, job.bucket) {
+    for cut in cuts(job)? {
         let producers: Vec<NodeIndex> = cut.layers.iter().filter_map(|id| passes.weight[id.index()]).collect();
         let (collective, axes, range) = (Collective::AllReduce, AXES, cut.range.clone());
         let reduce = graph.node(Work::Collective { collective, axes, range }, Scope::Step);

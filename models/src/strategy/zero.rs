@@ -11,7 +11,7 @@ use super::buckets::{Cut, cuts};
 use super::data_parallel::passes;
 use super::{Plan, Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
-use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
 
 /// All ranks.
 pub(super) const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
@@ -28,7 +28,7 @@ impl Plan for Zero1 {
     }
 
     fn axes(&self) -> AxisSet {
-        AXES
+        AXES.or(AxisSet::of(&[Axis::Pipeline]))
     }
 }
 
@@ -37,17 +37,17 @@ impl Plan for Zero1 {
 /// # Errors
 /// No workers.
 pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
-    if job.workers == 1 {
+    if job.sources() == 1 {
         return ssgd::graph(job);
     }
     let model = &job.model;
-    let mut graph = Graph::new(model, Mesh::new(&[(Axis::Data, job.workers)])?);
+    let mut graph = Graph::new(model, job.data_mesh()?);
     let [samples, partial, part] =
         [AxisLayout::Split(Dimension::Sample), AxisLayout::Partial, AxisLayout::Split(Dimension::Element)]
             .map(|layout| Layout::new(AXES, layout));
     let passes = passes(&mut graph, model, samples);
     let change = |collective, range| Work::Collective { collective, axes: AXES, range };
-    let cuts = cuts(model, job.bucket);
+    let cuts = cuts(job)?;
     // Scatters before updates, which follow the whole backward pass: an exchange behind them in the queue would wait as well.
     let scatter = |graph: &mut Graph, cut: &Cut| {
         let scatter = graph.node(change(Collective::ReduceScatter, cut.range.clone()), Scope::Step);

@@ -167,7 +167,9 @@ impl<F: Fluid> Engine<'_, F> {
         let (state, role) = (&self.ranks[rank as usize], self.role(rank));
         let fresh = Cursor { iteration, ..Cursor::default() };
         let fresh = |cursor, stream: &[Slot]| stream.is_empty() || cursor == fresh;
-        let starts = fresh(state.exchange, &role.exchange) && fresh(state.synchronisation, &role.synchronisation);
+        let starts = fresh(state.exchange, &role.exchange)
+            && fresh(state.receive, &role.receive)
+            && fresh(state.synchronisation, &role.synchronisation);
         if state.stopped || state.noise.is_some() || !starts {
             return None;
         }

@@ -5,7 +5,7 @@
 //! this one and all its exchanges have started; so it never runs ahead of its exchanges, and those may overlap iterations.
 //! What synchronises beside the compute stream runs as soon as what it is `after` is done, where messages are handled.
 
-use lockstep_models::{Answer, Decision, Observation, Span};
+use lockstep_models::{Answer, Decision, Need, Observation, Span};
 use lockstep_topology::cluster::{DeviceId, DeviceKind};
 use lockstep_topology::{InputError, Rank as RankId, Time};
 
@@ -13,7 +13,7 @@ use super::path::Peer;
 use super::{Engine, Job};
 use crate::fluid::Fluid;
 use crate::noise::{Noise, Place};
-use crate::plan::{Cursor, Need, Plan, RolePlan, Slot};
+use crate::plan::{Cursor, Plan, RolePlan, Slot};
 use crate::platform::Platform;
 
 /// A rank's state.
@@ -35,6 +35,7 @@ pub(crate) struct Rank {
     pub(super) stopped: bool,
     pub(crate) compute: Cursor,
     pub(crate) exchange: Cursor,
+    pub(crate) receive: Cursor,
     pub(crate) synchronisation: Cursor,
     /// When the next compute task could have begun.
     pub(super) ready: Option<Time>,
@@ -73,6 +74,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 stopped: false,
                 compute: Cursor::default(),
                 exchange: Cursor::default(),
+                receive: Cursor::default(),
                 synchronisation: Cursor::default(),
                 ready: None,
                 synchronisation_ready: None,
@@ -122,8 +124,8 @@ impl Rank {
         cursor: Cursor,
     ) -> impl Iterator<Item = u32> + 'p {
         let needs = &role.tasks[task as usize].needs;
-        let open = move |need: &&Need| self.done[need.task as usize] < need.runs(cursor.iteration, cursor.repetition);
-        needs.iter().filter(open).map(|need| need.task)
+        let open = move |need: &&Need| self.done[need.task] < need.runs(cursor.iteration, cursor.repetition);
+        needs.iter().filter(open).map(|need| need.task as u32)
     }
 
     /// Whether it did all that the driver let it begin.
@@ -139,13 +141,14 @@ impl Rank {
     /// Whether it has computed, and has started to exchange, all that.
     fn through(&self, role: &RolePlan) -> bool {
         let through = |cursor: Cursor, stream: &[Slot]| stream.is_empty() || cursor.iteration >= self.begun;
-        through(self.compute, &role.compute) && through(self.exchange, &role.exchange)
+        through(self.compute, &role.compute)
+            && through(self.exchange, &role.exchange)
+            && through(self.receive, &role.receive)
     }
 
-    /// The exchange that starts next, if it can start now.
-    fn next_exchange(&self, role: &RolePlan) -> Option<u32> {
-        let cursor = self.exchange;
-        let task = cursor.task(&role.exchange)?;
+    /// The exchange of a stream that starts next, if it can start now.
+    fn next_exchange(&self, role: &RolePlan, (cursor, stream): (Cursor, &[Slot])) -> Option<u32> {
+        let task = cursor.task(stream)?;
         let previous = role.tasks[task as usize].run(cursor.iteration, cursor.repetition);
         let free = cursor.iteration < self.begun && self.done[task as usize] == previous;
         (free && self.missing(role, task, cursor).next().is_none()).then_some(task)
@@ -185,7 +188,11 @@ impl<F: Fluid> Engine<'_, F> {
         while std::mem::take(&mut self.ranks[rank as usize].changed) {
             loop {
                 let state = &mut self.ranks[rank as usize];
-                if let Some(task) = state.next_exchange(role) {
+                if let Some(task) = state.next_exchange(role, (state.receive, &role.receive)) {
+                    let cursor = state.receive;
+                    state.receive.step(&role.receive);
+                    self.start_exchange(rank, task, cursor)?;
+                } else if let Some(task) = state.next_exchange(role, (state.exchange, &role.exchange)) {
                     let cursor = state.exchange;
                     state.exchange.step(&role.exchange);
                     self.start_exchange(rank, task, cursor)?;

@@ -25,6 +25,7 @@ impl<F: Fluid> Engine<'_, F> {
         let streams = [
             (state.compute, &role.compute),
             (state.exchange, &role.exchange),
+            (state.receive, &role.receive),
             (state.synchronisation, &role.synchronisation),
         ];
         streams.into_iter().find_map(|(cursor, stream)| {

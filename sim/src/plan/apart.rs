@@ -3,7 +3,9 @@
 //! Then nobody else wants what such an exchange takes of the platform, and how it passes follows from when its members start
 //! it. That is known from the plan alone, before anything runs.
 
-use super::{Apart, Need, RolePlan, Slot};
+use lockstep_models::Need;
+
+use super::{Apart, RolePlan, Slot};
 
 /// Whether all other tasks of the only role come before the exchange `task` or after it, and how it starts then.
 ///
@@ -26,14 +28,14 @@ pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
     let mut slots = role.compute.iter().chain(&role.exchange);
     let apart = slots.all(sorted) && next_waits && role.exchange.iter().all(|slot| over(slot.task));
     let needs = &role.tasks[task as usize].needs;
-    let computed = |need: &Need| need.lag == 0 && role.tasks[need.task as usize].meets.is_none();
+    let computed = |need: &Need| need.is_of_this_iteration() && role.tasks[need.task as usize].meets.is_none();
     let at_once = role.exchange.len() == 1 && !needs.is_empty() && needs.iter().all(computed);
     apart.then_some(if at_once || role.tasks.len() == 1 { Apart::AtOnce } else { Apart::Sometime })
 }
 
 /// What `task` waits for of its own iteration.
 fn needs(role: &RolePlan, task: u32) -> impl Iterator<Item = u32> {
-    role.tasks[task as usize].needs.iter().filter(|need| need.lag == 0).map(|need| need.task)
+    role.tasks[task as usize].needs.iter().filter(|need| need.is_of_this_iteration()).map(|need| need.task as u32)
 }
 
 /// The slot before that of `task` in a stream.

@@ -22,7 +22,7 @@ fn computed(program: &Program, costs: &Flat) -> f64 {
     let role = &program.roles[0];
     let mut seconds = 0.0;
     for (id, task) in role.tasks.iter().enumerate() {
-        let runs = f64::from(role.repeat_of(id).map_or(1, |(_, count)| count));
+        let runs = f64::from(role.runs_of(id));
         seconds += runs
             * match &task.op {
                 Op::Compute { phase: Phase::Forward, .. } => costs.forward,

@@ -78,7 +78,7 @@ proptest! {
                 let role = &program.roles[program.role_of(rank)];
                 let spans: Vec<_> = timeline.spans.iter().filter(|span| span.rank == rank).collect();
                 for (id, task) in role.tasks.iter().enumerate() {
-                    let runs = if matches!(task.op, Op::Repeat { .. }) { 0 } else { 3 * role.repeat_of(id).map_or(1, |r| r.1) };
+                    let runs = if matches!(task.op, Op::Repeat { .. }) { 0 } else { 3 * role.runs_of(id) };
                     prop_assert_eq!(spans.iter().filter(|span| span.task as usize == id).count() as u32, runs, "{}", task.name);
                 }
                 prop_assert!(spans.iter().all(|span| span.ready <= span.start && span.start <= span.end));

@@ -19,14 +19,38 @@ use crate::device::{
 /// Elements of a step that one thread moves at once; half of a core's second cache holds their four tensors.
 const TILE: usize = 1 << 14;
 
-/// One rank's memory and kernels.
-pub struct Cpu {
+/// What a micro-batch in flight has of its own.
+struct Context {
+    /// Kernels, with what they keep between their passes.
     chains: Vec<Chain>,
-    buffers: Buffers,
     tensors: Tensors,
     labels: Vec<u32>,
     /// Places of the samples among all since training began.
     places: Vec<u64>,
+}
+
+impl Context {
+    fn new(of: &Blueprint<'_>, threads: &Threads) -> Context {
+        let mut chains: Vec<Chain> = (0..of.chains.len()).map(|index| Chain::new(of, index, threads)).collect();
+        layouts::lay(of.program, of.role, &mut chains);
+        let tensors = Tensors::new(of.plan.elements, of.input_elements(), of.arenas);
+        Context { chains, tensors, labels: Vec::new(), places: Vec::new() }
+    }
+
+    /// One of no micro-batch.
+    fn empty(of: &Blueprint<'_>) -> Context {
+        Context { chains: Vec::new(), tensors: Tensors::new(0, 0, of.arenas), labels: Vec::new(), places: Vec::new() }
+    }
+}
+
+/// One rank's memory and kernels.
+pub struct Cpu {
+    buffers: Buffers,
+    /// The micro-batch at hand, and which of those in flight that is.
+    at_hand: Context,
+    context: usize,
+    /// The others in flight; empty in the place of the one at hand.
+    others: Vec<Context>,
     decays: Decays,
     /// The parameters that the rank updates.
     updated: Updated,
@@ -36,13 +60,11 @@ pub struct Cpu {
 impl Cpu {
     /// The device of a rank, whose kernels run on `threads`.
     pub fn new(of: Blueprint<'_>, threads: &Threads) -> Cpu {
-        let mut chains: Vec<Chain> = (0..of.chains.len()).map(|index| Chain::new(&of, index, threads)).collect();
-        layouts::lay(of.program, of.role, &mut chains);
+        let others = (1..of.contexts()).map(|_| Context::new(&of, threads));
         Cpu {
-            chains,
-            tensors: Tensors::new(of.plan.elements, of.input_elements(), of.arenas),
-            labels: Vec::new(),
-            places: Vec::new(),
+            others: std::iter::once(Context::empty(&of)).chain(others).collect(),
+            at_hand: Context::new(&of, threads),
+            context: 0,
             decays: Decays::of(&of.program.model),
             threads: threads.clone(),
             buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.gradients, &of.updated)),
@@ -53,31 +75,31 @@ impl Cpu {
 
 impl Compute for Cpu {
     fn input(&mut self) -> Result<&mut [f32], DeviceError> {
-        Ok(&mut self.tensors.input)
+        Ok(&mut self.at_hand.tensors.input)
     }
 
     fn load(&mut self) -> Result<(), DeviceError> {
-        self.tensors.begin();
+        self.at_hand.tensors.begin();
         Ok(())
     }
 
     fn turn_to(&mut self, labels: &[u32], places: &[u64]) -> Result<(), DeviceError> {
-        self.labels.clear();
-        self.labels.extend_from_slice(labels);
-        self.places.clear();
-        self.places.extend_from_slice(places);
+        self.at_hand.labels.clear();
+        self.at_hand.labels.extend_from_slice(labels);
+        self.at_hand.places.clear();
+        self.at_hand.places.extend_from_slice(places);
         Ok(())
     }
 
     fn forward(&mut self, pass: &Forward<'_>) -> Result<Option<Loss>, DeviceError> {
-        let of = &mut self.chains[pass.chain];
-        let mut workspace = std::mem::take(self.tensors.workspace());
+        let of = &mut self.at_hand.chains[pass.chain];
+        let mut workspace = std::mem::take(self.at_hand.tensors.workspace());
         let reads: Vec<&Place> = pass.inputs.iter().collect();
-        let (inputs, mut outputs) = self.tensors.views(&reads, &[&pass.output]);
+        let (inputs, mut outputs) = self.at_hand.tensors.views(&reads, &[&pass.output]);
         let found = match &mut of.work {
-            Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.labels)),
+            Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.at_hand.labels)),
             Work::Kernel(kernel) => {
-                kernel.draw(pass.draw, &self.places);
+                kernel.draw(pass.draw, &self.at_hand.places);
                 let (parameters, statistics) = self.buffers.of_chain(of.parameters.clone(), of.statistics.clone());
                 kernel.swap_workspace(&mut workspace);
                 kernel.forward(pass.mode, &inputs, parameters, statistics, outputs[0]);
@@ -85,17 +107,17 @@ impl Compute for Cpu {
                 None
             }
         };
-        *self.tensors.workspace() = workspace;
+        *self.at_hand.tensors.workspace() = workspace;
         Ok(found)
     }
 
     fn backward(&mut self, pass: &Backward<'_>) -> Result<(), DeviceError> {
-        let of = &mut self.chains[pass.chain];
-        let mut workspace = std::mem::take(self.tensors.workspace());
+        let of = &mut self.at_hand.chains[pass.chain];
+        let mut workspace = std::mem::take(self.at_hand.tensors.workspace());
         let reads: Vec<&Place> = pass.inputs.iter().chain([&pass.output, &pass.d_output]).collect();
         let wanted = pass.d_inputs.iter().map(|d| d.as_ref().map_or(&Place::Nothing, |(place, _)| place));
         let writes: Vec<&Place> = wanted.collect();
-        let (tensors, mut d_inputs) = self.tensors.views(&reads, &writes);
+        let (tensors, mut d_inputs) = self.at_hand.tensors.views(&reads, &writes);
         let (inputs, y, d_output) =
             (&tensors[..pass.inputs.len()], tensors[pass.inputs.len()], tensors[pass.inputs.len() + 1]);
         match &mut of.work {
@@ -119,19 +141,19 @@ impl Compute for Cpu {
                 kernel.swap_workspace(&mut workspace);
             }
         }
-        *self.tensors.workspace() = workspace;
+        *self.at_hand.tensors.workspace() = workspace;
         Ok(())
     }
 
     fn judge(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
-        let Work::Loss(loss, _) = &mut self.chains[chain].work else { return Ok(Loss::default()) };
-        let logits = self.tensors.tensor(logits);
-        let each = logits.len() / self.labels.len();
-        Ok(loss.forward(&logits[..samples * each], &self.labels[..samples]))
+        let Work::Loss(loss, _) = &mut self.at_hand.chains[chain].work else { return Ok(Loss::default()) };
+        let logits = self.at_hand.tensors.tensor(logits);
+        let each = logits.len() / self.at_hand.labels.len();
+        Ok(loss.forward(&logits[..samples * each], &self.at_hand.labels[..samples]))
     }
 
     fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
-        Ok(match &self.chains[chain].work {
+        Ok(match &self.at_hand.chains[chain].work {
             Work::Loss(loss, _) => loss.losses().to_vec(),
             Work::Kernel(_) => Vec::new(),
         })
@@ -184,15 +206,15 @@ impl Compute for Cpu {
             (Spot::Buffer(from), Spot::Tensor(to)) => {
                 // SAFETY: no message is in flight on what a copy writes, and nobody writes what it reads, by the program's order.
                 let from = unsafe { self.buffers.arena(*from).slice(0..read as usize) };
-                move_rows(of, from, self.tensors.tensor_mut(to));
+                move_rows(of, from, self.at_hand.tensors.tensor_mut(to));
             }
             (Spot::Tensor(from), Spot::Buffer(to)) => {
                 // SAFETY: as above.
                 let to = unsafe { self.buffers.arena(*to).slice_mut(0..written as usize) };
-                move_rows(of, self.tensors.tensor(from), to);
+                move_rows(of, self.at_hand.tensors.tensor(from), to);
             }
             (Spot::Tensor(from), Spot::Tensor(to)) => {
-                let (from, mut to) = self.tensors.views(&[from], &[to]);
+                let (from, mut to) = self.at_hand.tensors.views(&[from], &[to]);
                 move_rows(of, from[0], to[0]);
             }
         }
@@ -216,27 +238,34 @@ impl Storage for Cpu {
     }
 
     fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError> {
-        Ok(self.tensors.tensor(place).to_vec())
+        Ok(self.at_hand.tensors.tensor(place).to_vec())
     }
 
     fn forget(&mut self, ranges: &[Range<usize>]) -> Result<(), DeviceError> {
-        self.tensors.forget(ranges);
+        self.at_hand.tensors.forget(ranges);
+        Ok(())
+    }
+
+    fn turn_to_context(&mut self, context: usize) -> Result<(), DeviceError> {
+        std::mem::swap(&mut self.at_hand, &mut self.others[self.context]);
+        std::mem::swap(&mut self.at_hand, &mut self.others[context]);
+        self.context = context;
         Ok(())
     }
 
     fn release(&mut self) {
-        self.tensors.end();
+        self.at_hand.tensors.end();
     }
 
     fn warm(&mut self, places: &[Place]) {
-        let sum = |place: &Place| self.tensors.tensor(place).iter().step_by(16).sum::<f32>();
+        let sum = |place: &Place| self.at_hand.tensors.tensor(place).iter().step_by(16).sum::<f32>();
         std::hint::black_box(places.iter().map(sum).sum::<f32>());
     }
 
     fn scratch_bytes(&mut self) -> (usize, usize) {
-        let workspace = self.tensors.workspace().bytes();
-        let arena = size_of_val(self.tensors.begin().as_slice());
-        self.tensors.end();
+        let workspace = self.at_hand.tensors.workspace().bytes();
+        let arena = size_of_val(self.at_hand.tensors.begin().as_slice());
+        self.at_hand.tensors.end();
         (arena, workspace)
     }
 }

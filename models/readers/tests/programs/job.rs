@@ -110,8 +110,8 @@ fn accumulation_repeats_compute_and_nothing_else() {
     let Op::Repeat { count, body, claimed: false } = four.roles[0].tasks[0].op else { panic!("a repeat first") };
     assert_eq!((count, body), (4, 11));
     assert_eq!(four.global_batch(), 128);
-    assert_eq!(four.roles[0].repeat_of(11), Some((0, 4)));
-    assert_eq!(four.roles[0].repeat_of(12), None);
+    assert_eq!(four.roles[0].loop_of(11), Some((0, 4)));
+    assert_eq!(four.roles[0].loop_of(12), None);
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl Rank<'_> {
             collective,
             algorithm: Algorithm::direct(),
             axes: AxisSet::of(&[self.sharding.axis]),
+            between: None,
             node_axes: AxisSet::default(),
             buffer: Buffer::Declared(buffer),
             range: 0..elements,

@@ -154,6 +154,7 @@ impl Rank<'_> {
             collective,
             algorithm: lockstep_topology::Algorithm::direct(),
             axes: AxisSet::of(&[Axis::Device]),
+            between: None,
             node_axes: AxisSet::default(),
             buffer: Buffer::Declared(buffer),
             range: 0..all,

@@ -25,6 +25,13 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
+impl Algorithm {
+    /// `binomial-tree`: among two members one message.
+    pub fn binomial_tree() -> Algorithm {
+        Algorithm::new(&ENTRY, [])
+    }
+}
+
 /// A member's place in a binomial tree.
 #[derive(Debug)]
 struct Binomial(Numbered);

@@ -1,0 +1,212 @@
+//! Graph → the roles of a pipeline: each stage has the tasks of its chunks of layers, and sends what crosses to its neighbours.
+//!
+//! What crosses from one chunk to the next is packed into a buffer, sent to the one rank of the next stage with the same other
+//! coordinates, and unpacked there; gradients go back in the same way. A receive is posted as soon as its buffer is free.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lockstep_topology::{Algorithm, Collective, InputError};
+use petgraph::graph::NodeIndex;
+
+use super::Lowering;
+use crate::graph::{Scope, Work};
+use crate::{
+    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Graph, Job, LayerId, Model, Op, Pass,
+    PipelinePass, RankRange, Role, Rows, StageBody, StageOrder, Stages, Stream, Task, TaskId, pipeline,
+};
+
+/// Buffers of a border between two chunks: activations on their way forward, and gradients on their way back.
+const EACH: usize = 2;
+
+/// A role for each stage.
+///
+/// # Errors
+/// Micro-batches that the schedule does not serve.
+pub(super) fn roles(graph: &Graph, job: &Job, stages: &Stages) -> Result<Vec<Role>, InputError> {
+    let count = job.workers / stages.stages();
+    let lists = job.schedule.lists(stages.stages(), job.micro_batches())?;
+    pipeline::check(&lists, job.schedule.chunks(), job.micro_batches())?;
+    let role = |(stage, steps): (u32, _)| {
+        let ranks = RankRange { first: stage * count, count };
+        Role { name: format!("stage {stage}"), ranks, tasks: tasks(graph, job, (stages, stage), steps) }
+    };
+    Ok((0..).zip(lists).map(role).collect())
+}
+
+/// For each border between two chunks: room for a micro-batch of what crosses it forward, and back.
+pub(super) fn buffers(job: &Job, stages: &Stages) -> Vec<Declared> {
+    let borders = 0..stages.chunks().len() as u32 - 1;
+    let declared = |border: u32| {
+        PipelinePass::ALL.map(|pass| {
+            let border = Border::new(job, stages, border, pass);
+            let elements = border.layers.iter().map(|id| border.elements(*id)).sum();
+            Declared { name: border.name(), elements }
+        })
+    };
+    borders.flat_map(declared).collect()
+}
+
+/// The tasks of a stage, whose chunks take the passes of micro-batches as `steps` say.
+fn tasks(graph: &Graph, job: &Job, (stages, stage): (&Stages, u32), steps: Vec<crate::PipelineStep>) -> Vec<Task> {
+    let chunk_of = |node: NodeIndex| match &graph.dag[node].work {
+        Work::Load | Work::Relayout { .. } => 0,
+        Work::Layer(id, _) => stages.chunk_of(*id),
+        Work::Collective { range, .. } | Work::Update { range } => chunk_of_parameters(&job.model, stages, range),
+        Work::Elementwise { of, .. } => chunk_of_parameters(&job.model, stages, &of.range),
+    };
+    let mut lowering = Lowering::new(job, graph);
+    for node in graph.dag.node_indices() {
+        lowering.left_out[node.index()] = chunk_of(node) % stages.stages() != stage;
+    }
+    let (micro, step) = (lowering.of_scope(Scope::MicroBatch), lowering.of_scope(Scope::Step));
+    lowering.tasks.push(Task {
+        name: "schedule".into(),
+        op: Op::Callback { jobs: 0 },
+        stream: Stream::Compute,
+        after: Vec::new(),
+    });
+    let own: Vec<u32> = (stage..stages.chunks().len() as u32).step_by(stages.stages() as usize).collect();
+    let passes = own.iter().map(|chunk| (*chunk, PipelinePass::Forward));
+    let passes = passes.chain(own.iter().rev().map(|chunk| (*chunk, PipelinePass::Backward)));
+    let (mut bodies, mut edges) = (Vec::new(), Vec::new());
+    for (chunk, pass) in passes {
+        let first = lowering.tasks.len();
+        let is_of = |node: &NodeIndex| {
+            let forward = !matches!(graph.dag[*node].work, Work::Layer(_, of) if of != Pass::Forward);
+            chunk_of(*node) == chunk && forward == (pass == PipelinePass::Forward)
+        };
+        let (before, behind) =
+            (chunk.checked_sub(1), Some(chunk).filter(|chunk| *chunk as usize + 1 < stages.chunks().len()));
+        let (from, to) = if pass == PipelinePass::Forward { (before, behind) } else { (behind, before) };
+        let border = |border: Option<u32>| {
+            border.map(|border| Border::new(job, stages, border, pass)).filter(|border| !border.layers.is_empty())
+        };
+        edges.extend(border(from).and_then(|border| border.receive(&mut lowering.tasks)));
+        micro.iter().copied().filter(is_of).for_each(|node| lowering.push(node));
+        edges.extend(border(to).and_then(|border| border.send(&mut lowering.tasks)));
+        bodies.push(StageBody { chunk, pass, tasks: lowering.tasks.len() - first });
+    }
+    let order = StageOrder { bodies, steps, micro_batches: job.micro_batches() };
+    lowering.tasks[0].op = Op::Schedule(Arc::new(order));
+    step.into_iter().for_each(|node| lowering.push(node));
+    lowering.finish();
+    for (task, after) in edges.into_iter().flatten() {
+        lowering.tasks[task].after.push(after);
+    }
+    lowering.tasks
+}
+
+fn chunk_of_parameters(model: &Model, stages: &Stages, range: &Range<u64>) -> u32 {
+    let holds = |(_, node): &(LayerId, &crate::Node)| node.parameters.iter().any(|p| p.range.contains(&range.start));
+    model.iter().find(holds).map_or(0, |(id, _)| stages.chunk_of(id))
+}
+
+/// What crosses the border behind a chunk in one direction.
+struct Border<'a> {
+    job: &'a Job,
+    border: u32,
+    pass: PipelinePass,
+    /// The stages on both sides, the lower one first, and whether the lower one sends.
+    between: (u32, u32),
+    upwards: bool,
+    /// Layers whose outputs cross, or whose gradients do.
+    layers: Vec<LayerId>,
+}
+
+/// Dependencies to be added to tasks.
+type Edges = Vec<(TaskId, After)>;
+
+impl<'a> Border<'a> {
+    fn new(job: &'a Job, stages: &Stages, border: u32, pass: PipelinePass) -> Border<'a> {
+        let (model, end) = (&job.model, stages.chunks()[border as usize].layers.end);
+        let wanted = |id: &LayerId| {
+            let reads = |consumer: &LayerId| consumer.0 >= end && model.needs_input_gradient(*consumer);
+            pass == PipelinePass::Forward || model.consumers(*id).iter().any(reads)
+        };
+        let layers = stages.crossing(model, border).into_iter().filter(wanted).collect();
+        let (from, to) = (border % stages.stages(), (border + 1) % stages.stages());
+        let (from, to) = if pass == PipelinePass::Forward { (from, to) } else { (to, from) };
+        Border { job, border, pass, between: (from.min(to), from.max(to)), upwards: from < to, layers }
+    }
+
+    /// Elements of a layer's output over a micro-batch.
+    fn elements(&self, id: LayerId) -> u64 {
+        self.job.model.node(id).output.elements() * u64::from(self.job.batch_per_rank)
+    }
+
+    /// `activations of conv2`, or `gradients of conv1..conv2`.
+    fn name(&self) -> String {
+        let what = if self.pass == PipelinePass::Forward { "activations" } else { "gradients" };
+        let name = |id: &LayerId| &self.job.model.node(*id).name;
+        match self.layers.as_slice() {
+            [] => format!("no {what} {}", self.border),
+            [only] => format!("{what} of {}", name(only)),
+            [first, .., last] => format!("{what} of {}..{}", name(first), name(last)),
+        }
+    }
+
+    fn buffer(&self) -> Buffer {
+        Buffer::Declared(EACH * self.border as usize + self.pass as usize)
+    }
+
+    fn exchange(&self) -> Exchange {
+        let elements = self.layers.iter().map(|id| self.elements(*id)).sum();
+        Exchange {
+            collective: Collective::Broadcast { root: u32::from(!self.upwards) },
+            algorithm: Algorithm::binomial_tree(),
+            axes: AxisSet::of(&[Axis::Pipeline]),
+            between: Some(self.between),
+            node_axes: AxisSet::default(),
+            buffer: self.buffer(),
+            range: 0..elements,
+            // One message.
+            chunk: elements,
+            window: 0,
+        }
+    }
+
+    /// Copies between the buffer and the layers' own places; the first and the last of them.
+    fn copies(&self, tasks: &mut Vec<Task>, verb: &str, packs: bool) -> Range<TaskId> {
+        let first = tasks.len();
+        let mut at = 0;
+        for id in &self.layers {
+            let place = if self.pass == PipelinePass::Forward { Area::Activation(*id) } else { Area::Gradient(*id) };
+            let (buffer, elements) = (Area::Buffer(self.buffer()), self.elements(*id));
+            let (from, to, rows) = match packs {
+                true => (place, buffer, Rows::one(elements, 0, at)),
+                false => (buffer, place, Rows::one(elements, at, 0)),
+            };
+            at += elements;
+            let what = if self.pass == PipelinePass::Forward { "activations" } else { "gradients" };
+            let name = format!("{verb} {what} of {}", self.job.model.node(*id).name);
+            let copy = Copy { from, to, rows: vec![rows], add: false, clear: false };
+            tasks.push(Task {
+                name,
+                op: Op::Copy(ByCoordinate::same(copy)),
+                stream: Stream::Compute,
+                after: Vec::new(),
+            });
+        }
+        first..tasks.len()
+    }
+
+    /// The tasks that receive.
+    fn receive(&self, tasks: &mut Vec<Task>) -> Option<Edges> {
+        let receive = tasks.len();
+        let (name, op) = (format!("receive {}", self.name()), Op::Exchange(self.exchange()));
+        tasks.push(Task { name, op, stream: Stream::Receive, after: Vec::new() });
+        let copies = self.copies(tasks, "unpack", false);
+        let last = copies.clone().last()?;
+        Some(vec![(copies.start, After { task: receive, lag: 0 }), (receive, After { task: last, lag: 1 })])
+    }
+
+    /// The tasks that send.
+    fn send(&self, tasks: &mut Vec<Task>) -> Option<Edges> {
+        let copies = self.copies(tasks, "pack", true);
+        let (send, last) = (tasks.len(), copies.clone().last()?);
+        let (name, op) = (format!("send {}", self.name()), Op::Exchange(self.exchange()));
+        tasks.push(Task { name, op, stream: Stream::Exchange, after: Vec::new() });
+        Some(vec![(copies.start, After { task: send, lag: 1 }), (send, After { task: last, lag: 0 })])
+    }
+}

@@ -1,0 +1,86 @@
+//! What a run of a task waits for, counted in runs: the rule that simulator, executor and critical path share.
+
+use crate::{Op, Role, TaskId};
+
+/// That a task waits for another of its rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// The other task.
+    pub task: TaskId,
+    /// How many runs ago, as [`After::lag`](crate::After::lag).
+    lag: u32,
+    /// How often that other task runs in an iteration.
+    per_iteration: u32,
+    /// Both are in one loop, and run waits for run.
+    together: bool,
+}
+
+impl Need {
+    /// How many runs of the other task must be done before a run of this one in `iteration` and `repetition`.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockstep_models::{Job, random_model};
+    /// let job = Job { accumulate: 4, ..Job::new(Arc::new(random_model(7, false)), 2, 8) };
+    /// let program = job.program().unwrap();
+    /// let role = &program.roles[0];
+    /// let (exchange, _) = role.exchanges().next().unwrap();
+    /// // The gradients of the second iteration are there after eight micro-batches.
+    /// assert_eq!(role.needs(exchange)[0].runs(1, 0), 8);
+    /// ```
+    pub fn runs(self, iteration: u32, repetition: u32) -> u64 {
+        let per = u64::from(self.per_iteration);
+        if self.together {
+            return (u64::from(iteration) * per + u64::from(repetition) + 1).saturating_sub(u64::from(self.lag));
+        }
+        iteration.checked_sub(self.lag).map_or(0, |earlier| (u64::from(earlier) + 1) * per)
+    }
+
+    /// Whether it waits for runs of its own iteration.
+    pub fn is_of_this_iteration(self) -> bool {
+        self.lag == 0
+    }
+
+    /// The last of those runs, as iteration and repetition.
+    pub fn last_run(self, iteration: u32, repetition: u32) -> Option<(u32, u32)> {
+        let (last, per) = (self.runs(iteration, repetition).checked_sub(1)?, u64::from(self.per_iteration));
+        Some(((last / per) as u32, (last % per) as u32))
+    }
+}
+
+impl Role {
+    /// The `Repeat` or `Schedule` that `task` is in, if any, and how often it runs the task in an iteration; loops do not nest.
+    pub fn loop_of(&self, task: TaskId) -> Option<(TaskId, u32)> {
+        self.tasks[..task].iter().enumerate().rev().find_map(|(id, t)| match &t.op {
+            Op::Repeat { count, body, .. } if task <= id + body => Some((id, *count)),
+            Op::Schedule(order) if task <= id + order.tasks() => Some((id, order.micro_batches)),
+            _ => None,
+        })
+    }
+
+    /// How often a task runs in an iteration.
+    pub fn runs_of(&self, task: TaskId) -> u32 {
+        self.loop_of(task).map_or(1, |(_, count)| count)
+    }
+
+    /// What each run of `task` waits for. What a loop waits for, each task in it waits for; who waits for a loop waits for all of it.
+    pub fn needs(&self, task: TaskId) -> Vec<Need> {
+        let around = self.loop_of(task).map(|(of, _)| of);
+        let inherited = around.iter().flat_map(|of| &self.tasks[*of].after);
+        let mut needs = Vec::new();
+        for after in self.tasks[task].after.iter().chain(inherited) {
+            let tasks = match &self.tasks[after.task].op {
+                Op::Repeat { body, .. } => after.task + 1..after.task + 1 + body,
+                Op::Schedule(order) => after.task + 1..after.task + 1 + order.tasks(),
+                _ => after.task..after.task + 1,
+            };
+            needs.extend(tasks.map(|other| Need {
+                task: other,
+                lag: after.lag,
+                per_iteration: self.runs_of(other),
+                together: around.is_some() && self.loop_of(other).map(|(of, _)| of) == around,
+            }));
+        }
+        needs
+    }
+}
