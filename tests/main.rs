@@ -30,6 +30,7 @@ mod reference;
 mod reference_models;
 mod resume;
 mod scenarios;
+mod stages;
 mod stalls;
 mod sweeps;
 mod symmetry;

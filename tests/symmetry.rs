@@ -88,6 +88,21 @@ proptest! {
         prop_assert_eq!(one.1, other.1);
     }
 
+    /// Stages send each other what crosses their borders, and gradients along `data`.
+    #[test]
+    fn pipelines_send_the_same_messages_on_both_sides(
+        seed in 0u64..1000,
+        (stages, data, accumulate) in (2u32..=3, 1u32..=2, 1u32..=4),
+        schedule in crate::stages::schedules(),
+        strategy in proptest::sample::select(vec!["ssgd", "zero-1"]),
+        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
+    ) {
+        let job = crate::stages::job(seed, false, (stages, data), (schedule, accumulate, 2));
+        let job = Job { strategy: strategy.parse().unwrap(), bucket, ..job };
+        let Ok(program) = job.program() else { return Ok(()) };
+        prop_assert_eq!(simulated(&program), executed(&program));
+    }
+
     /// Reduce-scatters and allgathers, behind the backward pass and beside it.
     #[test]
     fn shared_optimizer_state_sends_the_same_messages_on_both_sides(

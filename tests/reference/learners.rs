@@ -60,7 +60,7 @@ pub(super) fn train(
                 let place = sampler.micro_batch(u64::from(step), *batch / tau, *batch % tau, &mut indices);
                 replica.load(data, &indices, place)?;
                 replica.set_parameters(w)?;
-                let gradient = gradients(program, &mut replica)?;
+                let gradient = gradients(program, program.gradient_samples(), &mut replica)?;
                 (0..elements).for_each(|i| g[i] = rate * (gradient[i] + decays[i] * w[i]));
             }
             let device = (learner / each) as usize;

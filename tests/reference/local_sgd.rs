@@ -38,7 +38,7 @@ pub(super) fn train(
                 let place = sampler.micro_batch(u64::from(step), rank, repetition, &mut indices);
                 replica.load(data, &indices, place)?;
                 replica.set_parameters(w)?;
-                let gradient = gradients(program, &mut replica)?;
+                let gradient = gradients(program, program.gradient_samples(), &mut replica)?;
                 (0..w.len()).for_each(|i| w[i] -= rate * (gradient[i] + decays[i] * w[i]));
             }
         }

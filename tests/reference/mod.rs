@@ -17,7 +17,7 @@ use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::device::{Cpus, DeviceError, Devices, Mode};
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
-use lockstep_models::{AxisSet, Claim, Course, Exchange, Op, Optimizer, Phase, Program};
+use lockstep_models::{AxisSet, Claim, Course, Exchange, Job, Op, Optimizer, Phase, Program};
 use lockstep_topology::{Collective, InputError, check};
 
 /// Learnable parameters after `steps` steps of `program` on one rank.
@@ -77,15 +77,16 @@ pub(crate) fn train_on(
         let message = "has layers that ranks share, whose twin computes on the CPU alone: compare with that";
         return Err(InputError::new("reference", program.model.name(), message));
     }
-    let (workers, accumulate) = (program.workers(), program.accumulate);
+    let (workers, accumulate) = (program.pools.iter().sum::<u32>(), program.accumulate);
     let samples = program.batch_per_rank;
     let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;
     let parts = Parts::new(program, data.len() as u32, seed)?;
-    // One rank keeps the optimizer's state of all parameters.
-    let program = &updating_all(program);
+    // One rank has all layers, and keeps the optimizer's state of all parameters.
+    let alone = Job::new(program.model.clone(), 1, samples).program()?;
+    let whole = if program.roles[0].order().is_some() { alone } else { updating_all(program) };
     // Every tensor has a place of its own: what a memory plan gets wrong shows in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
-    let mut replica = Replica::on(devices, program, &program.roles[0], &apart, seed, &Threads::one())?;
+    let mut replica = Replica::on(devices, &whole, &whole.roles[0], &apart, seed, &Threads::one())?;
     let course = Course {
         global_batch: program.global_batch(),
         steps_per_epoch: sampler.batches_per_epoch(),
@@ -103,12 +104,14 @@ pub(crate) fn train_on(
                     indices = parts.samples(u64::from(step), worker, repetition);
                 }
                 replica.load(data, &indices, place)?;
-                let gradient = gradients(program, &mut replica)?;
+                let gradient = gradients(&whole, program.gradient_samples(), &mut replica)?;
                 if repetition == 0 { sum = gradient } else { add_into(&mut sum, &gradient) }
             }
             sums.push(sum);
         }
-        let total = bracketed(program, program.roles[0].exchanges().map(|(_, exchange)| exchange), &sums)?;
+        let all = program.roles.iter().filter(|role| role.ranks.first < program.workers());
+        let exchanges = all.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
+        let total = bracketed(program, exchanges.filter(|exchange| exchange.between.is_none()), &sums)?;
         replica.set_gradients(&total)?;
         replica.update(0..elements, &optimizer.step(u64::from(step), &course))?;
     }
@@ -126,9 +129,9 @@ fn updating_all(program: &Program) -> Program {
     program
 }
 
-/// Forward and backward of one micro-batch, its gradient alone.
-fn gradients(program: &Program, replica: &mut Replica) -> Result<Vec<f32>, DeviceError> {
-    let scale = 1.0 / program.gradient_samples() as f32;
+/// Forward and backward of one micro-batch of a step over `samples`, its gradient alone.
+fn gradients(program: &Program, samples: u64, replica: &mut Replica) -> Result<Vec<f32>, DeviceError> {
+    let scale = 1.0 / samples as f32;
     for task in &program.roles[0].tasks {
         match task.op {
             Op::Compute { chain, phase: Phase::Forward, .. } => {

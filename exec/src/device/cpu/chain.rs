@@ -12,6 +12,8 @@ pub(super) enum Work {
     Kernel(Kernel),
     /// A loss, and what it counts in the sum of losses.
     Loss(CrossEntropy, f32),
+    /// Nothing here: other ranks run it.
+    Elsewhere,
 }
 
 /// One kernel or loss, what it reads and gives, and where its parameters are.
@@ -30,7 +32,9 @@ impl Chain {
     pub(super) fn new(of: &Blueprint<'_>, index: usize, threads: &Threads) -> Chain {
         let (plan, model): (_, &Model) = (&of.chains[index], &of.program.model);
         let (head, last) = (model.node(plan.layers[0]), plan.layers[plan.layers.len() - 1]);
-        let work = if head.layer.is_loss() {
+        let work = if plan.samples == 0 {
+            Work::Elsewhere
+        } else if head.layer.is_loss() {
             Work::Loss(CrossEntropy::new(&head.layer, model.classes() as usize, plan.samples), head.loss_weight)
         } else {
             Work::Kernel(Kernel::new(&of.members(index), plan.samples, threads))

@@ -97,6 +97,7 @@ impl Compute for Cpu {
         let reads: Vec<&Place> = pass.inputs.iter().collect();
         let (inputs, mut outputs) = self.at_hand.tensors.views(&reads, &[&pass.output]);
         let found = match &mut of.work {
+            Work::Elsewhere => None,
             Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.at_hand.labels)),
             Work::Kernel(kernel) => {
                 kernel.draw(pass.draw, &self.at_hand.places);
@@ -121,6 +122,7 @@ impl Compute for Cpu {
         let (inputs, y, d_output) =
             (&tensors[..pass.inputs.len()], tensors[pass.inputs.len()], tensors[pass.inputs.len() + 1]);
         match &mut of.work {
+            Work::Elsewhere => {}
             Work::Loss(loss, weight) => {
                 let adds = pass.d_inputs[0].as_ref().is_some_and(|(_, adds)| *adds);
                 loss.backward(pass.scale * *weight, d_inputs[0], adds);
@@ -155,7 +157,7 @@ impl Compute for Cpu {
     fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
         Ok(match &self.at_hand.chains[chain].work {
             Work::Loss(loss, _) => loss.losses().to_vec(),
-            Work::Kernel(_) => Vec::new(),
+            Work::Kernel(_) | Work::Elsewhere => Vec::new(),
         })
     }
 

@@ -27,7 +27,11 @@ pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
     // The samples themselves come as they are.
     found[0] = Layout::Planes;
     let demand = |chain: &Chain| {
-        let fit = if let Work::Kernel(kernel) = &chain.work { kernel.head.fit() } else { Fit::Planes };
+        let fit = match &chain.work {
+            Work::Kernel(kernel) => kernel.head.fit(),
+            Work::Loss(..) => Fit::Planes,
+            Work::Elsewhere => Fit::Free,
+        };
         Demand { inputs: chain.inputs.clone(), output: chain.output, fit }
     };
     settle(&mut found, &chains.iter().map(demand).collect::<Vec<_>>());

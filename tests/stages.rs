@@ -1,0 +1,140 @@
+//! Pipelines train like one rank that accumulates, to the bit, whatever the cut, the schedule and the other axes.
+
+use std::sync::Arc;
+
+use lockstep_exec::{Arenas, Evaluations, RunOptions, data::Dataset, run};
+use lockstep_models::{
+    Axis, Bucket, Job, Mesh, PipelineSchedule, PipelineStep, StageCut, Target, pipeline, random_model,
+};
+use proptest::prelude::*;
+
+use crate::equivalence::{assert_equal_bits, both, buckets, optimizers, plain};
+
+/// The schedules that papers name.
+pub(crate) fn schedules() -> impl Strategy<Value = PipelineSchedule> {
+    let all = ["gpipe", "1f1b", "interleaved:2", "interleaved:3"].map(|schedule| schedule.parse().unwrap());
+    prop::sample::select(all.to_vec())
+}
+
+/// Synchronous SGD of a random model over `stages` × `data` ranks; micro-batches fill the chunks of interleaved stages.
+pub(crate) fn job(
+    model: u64,
+    with_batch_norm: bool,
+    (stages, data): (u32, u32),
+    (schedule, accumulate, batch): (PipelineSchedule, u32, u32),
+) -> Job {
+    let mesh = Mesh::new(&[(Axis::Pipeline, stages), (Axis::Data, data)]).unwrap();
+    let accumulate = if schedule.chunks() > 1 { accumulate * stages } else { accumulate };
+    let model = Arc::new(random_model(model, with_batch_norm));
+    Job { mesh: Some(mesh), schedule, accumulate, ..Job::new(model, stages * data, batch) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn stages_train_like_one_rank_that_accumulates(
+        model in 0u64..300,
+        with_batch_norm: bool,
+        (stages, data) in (2u32..=4, 1u32..=4),
+        schedule in schedules(),
+        accumulate in 1u32..=5,
+        cut in prop::sample::select(vec![StageCut::Work, StageCut::Layers]),
+        strategy in prop::sample::select(vec!["ssgd", "zero-1"]),
+        algorithm in prop::sample::select(vec!["ring", "direct"]),
+        bucket in buckets(),
+        concurrent_exchanges in 1u32..=3,
+        optimizer in optimizers(),
+        fuse: bool,
+        seed: u64,
+    ) {
+        let job = Job {
+            strategy: strategy.parse().unwrap(), algorithm: algorithm.parse().unwrap(), cut, bucket, concurrent_exchanges, fuse,
+            ..job(model, with_batch_norm, (stages, data), (schedule, accumulate, 2))
+        };
+        // Small models have not layers enough for all cuts.
+        prop_assume!(job.stages().is_ok());
+        let (distributed, twin) = both(&job, seed, &optimizer);
+        assert_equal_bits(&distributed, &twin, &format!("{job:?}"));
+    }
+}
+
+/// With one rank on each stage nothing is added up between ranks: weights, momentum, running statistics, losses and evaluations are
+/// those of one rank, whatever the schedule.
+#[test]
+fn a_column_of_stages_is_one_rank() {
+    for (model, stages) in [(21, 2), (23, 3), (27, 2), (31, 3)] {
+        let alone = Job { accumulate: 6, ..Job::new(Arc::new(random_model(model, true)), 1, 3) };
+        let (data, held_out) = Dataset::load("synthetic:120", &alone.model).unwrap();
+        let train = |job: &Job| {
+            let when =
+                Evaluations { held_out: &held_out, last_epochs: 1, recompute_bn: false, target: Target::default() };
+            let arenas = Arenas { poison: true, ..Arenas::default() };
+            let options =
+                RunOptions { steps: 6, optimizer: plain(), evaluations: Some(when), arenas, ..RunOptions::default() };
+            let run = run(&job.program().unwrap(), &data, &options).unwrap();
+            let losses: Vec<u64> = run.losses.iter().map(|loss| loss.to_bits()).collect();
+            (run.weights_sha256, losses, run.evaluations)
+        };
+        let one = train(&alone);
+        assert!(!one.2.is_empty());
+        for schedule in ["gpipe", "1f1b", "interleaved:2"] {
+            let mesh = Some(Mesh::new(&[(Axis::Pipeline, stages)]).unwrap());
+            let schedule: PipelineSchedule = schedule.parse().unwrap();
+            let job = Job { mesh, schedule, workers: stages, ..alone.clone() };
+            if job.stages().is_ok() {
+                assert_eq!(train(&job), one, "model {model}, {stages} stages, {schedule}");
+            }
+        }
+    }
+}
+
+/// The program's own lists are checked, not those that a schedule would have given.
+#[test]
+fn lists_that_deadlock_or_lack_a_pass_are_refused() {
+    let job = job(21, false, (2, 1), ("1f1b".parse().unwrap(), 3, 2));
+    let broken = |change: fn(&mut Vec<PipelineStep>)| {
+        let mut program = job.program().unwrap();
+        for task in &mut program.roles[1].tasks {
+            if let lockstep_models::Op::Schedule(order) = &mut task.op {
+                change(&mut Arc::make_mut(order).steps);
+            }
+        }
+        program.check().unwrap_err().to_string()
+    };
+    let swapped = broken(|steps| steps.swap(0, 1));
+    assert!(swapped.contains("stage 1") && swapped.contains("waits for ever"), "{swapped}");
+    let shorter = broken(|steps| steps.truncate(5));
+    assert!(shorter.contains("is not in the list"), "{shorter}");
+    assert!(pipeline::check(&job.schedule.lists(2, 3).unwrap(), 1, 3).is_ok());
+}
+
+/// What a pipeline does not serve is refused with the cure.
+#[test]
+fn meshes_that_no_pipeline_serves_are_refused() {
+    let refused = |job: Job| job.program().unwrap_err().to_string();
+    let base = |schedule: &str| job(21, false, (2, 2), (schedule.parse().unwrap(), 1, 2));
+    let mesh = |axes: &[(Axis, u32)]| Some(Mesh::new(axes).unwrap());
+    let outer = refused(Job { mesh: mesh(&[(Axis::Data, 2), (Axis::Pipeline, 2)]), ..base("1f1b") });
+    assert!(outer.contains("write pipeline first"), "{outer}");
+    let servers = refused(Job { algorithm: "parameter-server:1:dedicated".parse().unwrap(), ..base("1f1b") });
+    assert!(servers.contains("dedicated servers"), "{servers}");
+    let micro_batches = refused(Job { accumulate: 3, ..base("interleaved:2") });
+    assert!(micro_batches.contains("multiple of 2"), "{micro_batches}");
+    let deep = Job { mesh: mesh(&[(Axis::Pipeline, 64)]), workers: 64, ..base("1f1b") };
+    assert!(refused(deep).contains("64 stages need 64 layers"));
+    let split = Job { strategy: "megatron".parse().unwrap(), ..base("1f1b") };
+    assert!(refused(split).contains("has no axis pipeline"));
+    let sampling = Job { sampling: "per-node".parse().unwrap(), ..base("1f1b") };
+    assert!(refused(sampling).contains("take one-shuffle"));
+}
+
+/// A stage has room for its own layers and for the micro-batches in flight: those of 1F1B shrink from stage to stage, GPipe keeps all.
+#[test]
+fn memory_counts_the_micro_batches_in_flight() {
+    let in_flight = |schedule: &str| -> Vec<u32> {
+        let job = Job { bucket: Bucket::Layer, ..job(21, false, (3, 1), (schedule.parse().unwrap(), 8, 2)) };
+        job.program().unwrap().roles.iter().map(|role| role.micro_batches_in_flight()).collect()
+    };
+    assert_eq!((in_flight("1f1b"), in_flight("gpipe")), (vec![3, 2, 1], vec![8, 8, 8]));
+}
