@@ -135,6 +135,12 @@ impl Exchange {
         (self.first, self.next) = (0, 0);
     }
 
+    /// Lets the run that begins have its elements at `data`.
+    pub(crate) fn turn_to(&mut self, data: RegionMut) {
+        debug_assert!(self.buffers.in_place && data.len() == self.buffers.output.len());
+        (self.buffers.input, self.buffers.output) = (data.read(), data);
+    }
+
     /// Does what can be done without waiting.
     ///
     /// # Errors

@@ -152,7 +152,7 @@ impl Replica {
             plan,
             written: vec![vec![false; model.layers().len()]; role.micro_batches_in_flight() as usize],
             context: 0,
-            labels: vec![0; samples],
+            labels: Vec::new(),
             device,
         })
     }

@@ -178,7 +178,9 @@ impl Program {
         if self.ranks() > self.workers() && self.group_count(exchange) > 1 {
             return Err(fault(role, &task.name, "dedicated servers serve one group alone"));
         }
-        if exchange.range.end > self.elements(exchange.buffer) || exchange.range.start > exchange.range.end {
+        if exchange.range.end + exchange.turns.end() > self.elements(exchange.buffer)
+            || exchange.range.start > exchange.range.end
+        {
             return Err(fault(role, &task.name, "exchanges elements that its buffer does not have"));
         }
         if let Some((low, high)) = exchange.between {

@@ -3,7 +3,7 @@
 //! Exchanges work on contiguous blocks of one member each, layers on samples with all their features; a copy packs the one
 //! into the other or back. It is a task like any other, so that simulator and executor both count its bytes.
 
-use crate::{Buffer, LayerId};
+use crate::{Buffer, LayerId, Turns};
 
 /// A piece of a rank's memory that a copy reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,6 +63,8 @@ pub struct Copy {
     pub add: bool,
     /// Whether what the rows leave out of the area written becomes zero.
     pub clear: bool,
+    /// Where other runs of an iteration have their part of the buffer that is read or written.
+    pub turns: Turns,
 }
 
 impl Copy {
@@ -79,7 +81,22 @@ impl Copy {
     /// Elements that the areas read and written must have at least.
     pub fn extents(&self) -> (u64, u64) {
         let ends = self.rows.iter().map(Rows::ends);
-        ends.fold((0, 0), |(from, to), (a, b)| (from.max(a), to.max(b)))
+        let (from, to) = ends.fold((0, 0), |(from, to), (a, b)| (from.max(a), to.max(b)));
+        let behind = |area| if matches!(area, Area::Buffer(_)) { self.turns.end() } else { 0 };
+        (from + behind(self.from), to + behind(self.to))
+    }
+
+    /// What a run does.
+    pub fn of_run(&self, run: u32) -> Copy {
+        let by = self.turns.first(run);
+        let behind =
+            |area, first: (u64, u64)| if matches!(area, Area::Buffer(_)) { (first.0 + by, first.1) } else { first };
+        let rows = self.rows.iter().map(|rows| Rows {
+            from: behind(self.from, rows.from),
+            to: behind(self.to, rows.to),
+            ..*rows
+        });
+        Copy { rows: rows.collect(), turns: Turns::ONE, ..self.clone() }
     }
 }
 
@@ -93,7 +110,14 @@ mod tests {
         let rows = Rows { count: 2, length: 3, from: (1, 5), to: (0, 3) };
         assert_eq!((rows.at(0), rows.at(1)), ((1, 0), (6, 3)));
         let area = |index| Area::Buffer(Buffer::Declared(index));
-        let copy = Copy { from: area(0), to: area(1), rows: vec![rows, Rows::one(4, 20, 6)], add: false, clear: false };
+        let copy = Copy {
+            from: area(0),
+            to: area(1),
+            rows: vec![rows, Rows::one(4, 20, 6)],
+            add: false,
+            clear: false,
+            turns: Turns::ONE,
+        };
         assert_eq!((copy.elements(), copy.moved(), copy.extents()), (10, 20, (24, 10)));
         assert_eq!(Copy { add: true, ..copy.clone() }.moved(), 30);
         assert_eq!(Copy { rows: Vec::new(), ..copy }.extents(), (0, 0));

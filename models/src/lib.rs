@@ -41,6 +41,7 @@ mod task;
 mod timeline;
 mod totals;
 mod tuner;
+mod turns;
 
 pub use augmentation::Augmentation;
 pub use averaging::{Assignment, Averaging};
@@ -79,3 +80,4 @@ pub use task::{After, Exchange, Op, Phase, Stream, Task, TaskId};
 pub use timeline::{Step, Timeline, WAIT, median, quantile};
 pub use totals::{Total, Totals};
 pub use tuner::{DEFAULT_THRESHOLD, Trial, Tuner, Verdict};
+pub use turns::Turns;

@@ -19,7 +19,7 @@ use crate::graph::{Scope, Tensor, Work};
 use crate::program::chain_name;
 use crate::{
     After, Averaging, Axis, AxisSet, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
-    RankRange, Role, Shard, Stages, Stream, Task, TaskId, passes,
+    RankRange, Role, Shard, Stages, Stream, Task, TaskId, Turns, passes,
 };
 
 use split::{lower as lower_split, lower_table};
@@ -209,6 +209,7 @@ impl<'a> Lowering<'a> {
             algorithm: self.job.algorithm.clone(),
             axes,
             between: None,
+            turns: Turns::ONE,
             node_axes: AxisSet::default(),
             buffer: tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients),
             range: range.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Collective};
 
-use crate::{AxisSet, Buffer, ByCoordinate, Copy, Elementwise, Pass, StageOrder};
+use crate::{AxisSet, Buffer, ByCoordinate, Copy, Elementwise, Pass, StageOrder, Turns};
 
 /// Index of a task in its role.
 pub type TaskId = usize;
@@ -84,8 +84,10 @@ pub struct Exchange {
     pub node_axes: AxisSet,
     /// What is exchanged.
     pub buffer: Buffer,
-    /// Elements of the buffer.
+    /// Elements of the buffer, in the first run.
     pub range: Range<u64>,
+    /// Where other runs of an iteration have theirs.
+    pub turns: Turns,
     /// Elements per lane; 0: the algorithm's own choice.
     pub chunk: u64,
     /// Lanes in flight; 0: the algorithm's own choice.

@@ -19,6 +19,7 @@ mod properties;
 mod protocols;
 mod repetitions;
 mod rings;
+mod stages;
 mod stated_noise;
 pub(crate) mod world;
 

@@ -134,7 +134,7 @@ pub(super) fn move_rows(of: &Copy, from: &[f32], to: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_models::{Area, Rows};
+    use lockstep_models::{Area, Rows, Turns};
 
     use super::*;
 
@@ -143,14 +143,18 @@ mod tests {
         let area = |index| Area::Buffer(Buffer::Declared(index));
         // Columns 1 and 2 of a 2 × 3 matrix become a block, and go back to where they were.
         let rows = vec![Rows { count: 2, length: 2, from: (1, 3), to: (0, 2) }];
-        let pack = Copy { from: area(0), to: area(1), rows, add: false, clear: false };
+        let pack = Copy { from: area(0), to: area(1), rows, add: false, clear: false, turns: Turns::ONE };
         let matrix = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let mut block = [0.0; 4];
         move_rows(&pack, &matrix, &mut block);
         assert_eq!(block, [2.0, 3.0, 5.0, 6.0]);
         let rows = vec![Rows { count: 2, length: 2, from: (0, 2), to: (1, 3) }];
         let mut sum = matrix;
-        move_rows(&Copy { from: area(1), to: area(0), rows, add: true, clear: false }, &block, &mut sum);
+        move_rows(
+            &Copy { from: area(1), to: area(0), rows, add: true, clear: false, turns: Turns::ONE },
+            &block,
+            &mut sum,
+        );
         assert_eq!(sum, [1.0, 4.0, 6.0, 4.0, 10.0, 12.0]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Area, Copy, LayerId, Op, Phase, Program, Rows, SgdStep};
+use lockstep_models::{Area, Copy, LayerId, Op, Phase, Program, Rows, SgdStep, Turns};
 
 use super::{Making, Replica};
 use crate::data::Dataset;
@@ -107,7 +107,7 @@ impl Replica {
             (0..whole).step_by(own.max(1) as usize).map(block).collect()
         };
         let (from, to) = (Area::Activation(from), Area::Activation(to));
-        self.copy(&Copy { from, to, rows, add: false, clear: false })
+        self.copy(&Copy { from, to, rows, add: false, clear: false, turns: Turns::ONE })
     }
 
     /// Takes as much of the gradient of `from` for that of `to`, before it, as goes into it.
@@ -118,7 +118,7 @@ impl Replica {
         let count = (given / whole.max(1)).min(taken / own.max(1));
         let rows = vec![Rows { count, length: own.min(whole), from: (0, whole), to: (0, own) }];
         let (from, to) = (Area::Gradient(from), Area::Gradient(to));
-        self.copy(&Copy { from, to, rows, add: false, clear: false })
+        self.copy(&Copy { from, to, rows, add: false, clear: false, turns: Turns::ONE })
     }
 
     /// Notes when the device has done all that it was told so far; the n-th of an iteration is the n-th of its times.

@@ -1,6 +1,6 @@
 //! What a worker's compute tasks do to its replica.
 
-use lockstep_models::{Buffer, Op, Phase, Piece, SgdStep, Task, TaskId};
+use lockstep_models::{Buffer, Op, Phase, Piece, SgdStep, Task, TaskId, Turns};
 
 use super::{Setup, Worker, losses_of};
 use crate::device::{Loss, Mode, Values};
@@ -13,7 +13,11 @@ impl Worker<'_> {
             Op::Elementwise(of) => return self.evaluate_formula(of, self.iteration, batch),
             Op::Copy(copies) => {
                 let own = self.transport.rank().0;
-                return Ok(self.memory.copy(copies.at(&self.setup.program.mesh, own))?);
+                let copy = copies.at(&self.setup.program.mesh, own);
+                return match copy.turns {
+                    Turns::ONE => Ok(self.memory.copy(copy)?),
+                    _ => Ok(self.memory.copy(&copy.of_run(repetition))?),
+                };
             }
             Op::Callback { .. } | Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } => return Ok(()),
             _ => {}

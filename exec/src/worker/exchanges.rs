@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Buffer, Members, Program, Stream, TaskId};
+use lockstep_models::{Buffer, Members, Program, Stream, TaskId, Turns};
 use lockstep_topology::{Library, Rank, Time};
 
 use super::Worker;
@@ -22,8 +22,9 @@ pub(super) struct Slot {
     /// What it sums is still on its way from the device.
     arrival: Option<Arrival>,
     buffer: Buffer,
-    /// Its part of the buffer.
+    /// Its part of the buffer in the first run, and where those of others are.
     part: Range<usize>,
+    turns: Turns,
     /// Runs that have been started, and how many an iteration has.
     pub(super) started: u32,
     each: u32,
@@ -49,6 +50,12 @@ impl Slot {
     /// How many runs so many iterations have.
     pub(super) fn until(&self, iterations: u32) -> u32 {
         iterations * self.each
+    }
+
+    /// Its part of the buffer in the run that was started last.
+    fn part(&self) -> Range<usize> {
+        let by = self.turns.first((self.started - 1) % self.each) as usize;
+        self.part.start + by..self.part.end + by
     }
 }
 
@@ -105,6 +112,7 @@ impl Worker<'_> {
             arrival: None,
             buffer: exchange.buffer,
             part,
+            turns: exchange.turns,
             started: 0,
             each: self.needs[task].1,
             ready: Time::ZERO,
@@ -146,11 +154,20 @@ impl Worker<'_> {
                 let slot = &mut self.slots[index];
                 slot.exchange.restart();
                 (slot.running, slot.started, slot.ready, slot.start) = (true, started + 1, ready, start);
+                let (buffer, part) = (slot.buffer, slot.part());
+                if slot.turns != Turns::ONE {
+                    let device = self.memory.device();
+                    let data = match (&slot.way, device.region(buffer, part.clone())) {
+                        (Way::Direct, Some(data)) => data,
+                        _ => device.host(buffer)?.region(part.clone()),
+                    };
+                    slot.exchange.turn_to(data);
+                }
                 slot.record = self.flight.begin_exchange(index, task, iteration, start);
                 match slot.way {
-                    Way::Devices(group) => self.memory.device().sum(group, slot.buffer, slot.part.clone())?,
+                    Way::Devices(group) => self.memory.device().sum(group, buffer, part)?,
                     Way::Direct => slot.arrival = self.memory.device().expose()?,
-                    _ => slot.arrival = self.memory.device().bring_out(slot.buffer, slot.part.clone())?,
+                    _ => slot.arrival = self.memory.device().bring_out(buffer, part)?,
                 }
                 moved = true;
             }
@@ -168,7 +185,7 @@ impl Worker<'_> {
             };
             if ended {
                 if !matches!(slot.way, Way::Devices(_) | Way::Direct) {
-                    self.memory.device().bring_in(slot.buffer, slot.part.clone())?;
+                    self.memory.device().bring_in(slot.buffer, slot.part())?;
                 }
                 slot.running = false;
                 let run = ((slot.started - 1) / slot.each, (slot.started - 1) % slot.each);

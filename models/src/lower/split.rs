@@ -23,7 +23,7 @@ use crate::graph::{Scope, Work};
 use crate::program::chain_name;
 use crate::{
     After, AxisSet, Bucket, Buffer, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
-    RankRange, Role, Sharding, Stream, Task, TaskId,
+    RankRange, Role, Sharding, Stream, Task, TaskId, Turns,
 };
 
 /// Samples on their way to the split layers, their gradients on the way back, and whatever is gathered between split layers.
@@ -216,6 +216,7 @@ impl Rank<'_> {
                     algorithm: self.job.algorithm.clone(),
                     axes,
                     between: None,
+                    turns: Turns::ONE,
                     node_axes: AxisSet::default(),
                     buffer: Buffer::Gradients,
                     range: range.clone(),

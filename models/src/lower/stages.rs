@@ -13,7 +13,7 @@ use super::Lowering;
 use crate::graph::{Scope, Work};
 use crate::{
     After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Graph, Job, LayerId, Model, Op, Pass,
-    PipelinePass, RankRange, Role, Rows, StageBody, StageOrder, Stages, Stream, Task, TaskId, pipeline,
+    PipelinePass, RankRange, Role, Rows, StageBody, StageOrder, Stages, Stream, Task, TaskId, Turns, pipeline,
 };
 
 /// Buffers of a border between two chunks: activations on their way forward, and gradients on their way back.
@@ -40,8 +40,8 @@ pub(super) fn buffers(job: &Job, stages: &Stages) -> Vec<Declared> {
     let declared = |border: u32| {
         PipelinePass::ALL.map(|pass| {
             let border = Border::new(job, stages, border, pass);
-            let elements = border.layers.iter().map(|id| border.elements(*id)).sum();
-            Declared { name: border.name(), elements }
+            let turns = border.turns();
+            Declared { name: border.name(), elements: u64::from(turns.count) * turns.elements }
         })
     };
     borders.flat_map(declared).collect()
@@ -112,6 +112,9 @@ struct Border<'a> {
     upwards: bool,
     /// Layers whose outputs cross, or whose gradients do.
     layers: Vec<LayerId>,
+    /// Micro-batches that may be on their way at once: those that the chunk before the border has in flight, so that neither side
+    /// waits for room.
+    in_flight: u32,
 }
 
 /// Dependencies to be added to tasks.
@@ -127,7 +130,10 @@ impl<'a> Border<'a> {
         let layers = stages.crossing(model, border).into_iter().filter(wanted).collect();
         let (from, to) = (border % stages.stages(), (border + 1) % stages.stages());
         let (from, to) = if pass == PipelinePass::Forward { (from, to) } else { (to, from) };
-        Border { job, border, pass, between: (from.min(to), from.max(to)), upwards: from < to, layers }
+        let lists = job.schedule.steps(border % stages.stages(), stages.stages(), job.micro_batches());
+        let of = |steps| StageOrder { bodies: Vec::new(), steps, micro_batches: job.micro_batches() }.in_flight();
+        let in_flight = lists.map_or(1, of);
+        Border { job, border, pass, between: (from.min(to), from.max(to)), upwards: from < to, layers, in_flight }
     }
 
     /// Elements of a layer's output over a micro-batch.
@@ -146,12 +152,16 @@ impl<'a> Border<'a> {
         }
     }
 
+    fn turns(&self) -> Turns {
+        Turns { count: self.in_flight, elements: self.layers.iter().map(|id| self.elements(*id)).sum() }
+    }
+
     fn buffer(&self) -> Buffer {
         Buffer::Declared(EACH * self.border as usize + self.pass as usize)
     }
 
     fn exchange(&self) -> Exchange {
-        let elements = self.layers.iter().map(|id| self.elements(*id)).sum();
+        let turns = self.turns();
         Exchange {
             collective: Collective::Broadcast { root: u32::from(!self.upwards) },
             algorithm: Algorithm::binomial_tree(),
@@ -159,9 +169,10 @@ impl<'a> Border<'a> {
             between: Some(self.between),
             node_axes: AxisSet::default(),
             buffer: self.buffer(),
-            range: 0..elements,
+            range: 0..turns.elements,
+            turns,
             // One message.
-            chunk: elements,
+            chunk: turns.elements,
             window: 0,
         }
     }
@@ -180,7 +191,7 @@ impl<'a> Border<'a> {
             at += elements;
             let what = if self.pass == PipelinePass::Forward { "activations" } else { "gradients" };
             let name = format!("{verb} {what} of {}", self.job.model.node(*id).name);
-            let copy = Copy { from, to, rows: vec![rows], add: false, clear: false };
+            let copy = Copy { from, to, rows: vec![rows], add: false, clear: false, turns: self.turns() };
             tasks.push(Task {
                 name,
                 op: Op::Copy(ByCoordinate::same(copy)),
@@ -198,7 +209,10 @@ impl<'a> Border<'a> {
         tasks.push(Task { name, op, stream: Stream::Receive, after: Vec::new() });
         let copies = self.copies(tasks, "unpack", false);
         let last = copies.clone().last()?;
-        Some(vec![(copies.start, After { task: receive, lag: 0 }), (receive, After { task: last, lag: 1 })])
+        Some(vec![
+            (copies.start, After { task: receive, lag: 0 }),
+            (receive, After { task: last, lag: self.in_flight }),
+        ])
     }
 
     /// The tasks that send.
@@ -207,6 +221,6 @@ impl<'a> Border<'a> {
         let (send, last) = (tasks.len(), copies.clone().last()?);
         let (name, op) = (format!("send {}", self.name()), Op::Exchange(self.exchange()));
         tasks.push(Task { name, op, stream: Stream::Exchange, after: Vec::new() });
-        Some(vec![(copies.start, After { task: send, lag: 1 }), (send, After { task: last, lag: 0 })])
+        Some(vec![(copies.start, After { task: send, lag: self.in_flight }), (send, After { task: last, lag: 0 })])
     }
 }

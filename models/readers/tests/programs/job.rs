@@ -3,6 +3,7 @@
 use super::*;
 use lockstep_models::{
     After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Mesh, Op, Phase, RankRange, Role, Rows, Task,
+    Turns,
 };
 
 fn job(workers: u32) -> Job {
@@ -186,7 +187,8 @@ fn a_program_that_could_not_run_is_refused() {
         move |p: &mut Program| {
             p.buffers.push(Declared { name: "here".into(), elements: 10 });
             let rows = vec![Rows::one(elements, 0, 0)];
-            let copy = Copy { from, to: Area::Buffer(Buffer::Declared(0)), rows, add: false, clear: false };
+            let copy =
+                Copy { from, to: Area::Buffer(Buffer::Declared(0)), rows, add: false, clear: false, turns: Turns::ONE };
             let load = p.roles[0].tasks[0].clone();
             p.roles[0].tasks.push(Task { name: "copy".into(), op: Op::Copy(ByCoordinate::same(copy)), ..load });
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use lockstep_models::{Bucket, ByCoordinate, Job, random_model};
+use lockstep_models::{Bucket, ByCoordinate, Job, Turns, random_model};
 
 mod symbolic;
 
@@ -171,7 +171,7 @@ fn what_a_repetition_reads_outlasts_it() {
     let again = |op| Task { op, ..tasks[0].clone() };
     let (repeat, from) = (again(Op::Repeat { count: 2, body: 4, claimed: false }), LayerId(2));
     let to = Area::Buffer(Buffer::Declared(0));
-    let copy = Copy { from: Area::Activation(from), to, rows: Vec::new(), add: false, clear: false };
+    let copy = Copy { from: Area::Activation(from), to, rows: Vec::new(), add: false, clear: false, turns: Turns::ONE };
     let copy = again(Op::Copy(ByCoordinate::same(copy)));
     tasks.insert(2, repeat);
     tasks.push(copy);

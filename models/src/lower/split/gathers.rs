@@ -6,7 +6,7 @@ use lockstep_topology::{Algorithm, Collective};
 
 use super::{FEATURES, RETURNS, Rank, SAMPLES, block};
 use crate::{
-    After, Area, AxisSet, Buffer, ByCoordinate, Copy, Exchange, Gather, LayerId, Op, Piece, Rows, Task, TaskId,
+    After, Area, AxisSet, Buffer, ByCoordinate, Copy, Exchange, Gather, LayerId, Op, Piece, Rows, Task, TaskId, Turns,
 };
 
 impl Rank<'_> {
@@ -19,7 +19,7 @@ impl Rank<'_> {
 
     /// A copy of the same rows on all ranks.
     fn copy(&mut self, name: String, (from, to): (Area, Area), rows: Vec<Rows>, after: Option<TaskId>) -> TaskId {
-        let copy = ByCoordinate::same(Copy { from, to, rows, add: false, clear: false });
+        let copy = ByCoordinate::same(Copy { from, to, rows, add: false, clear: false, turns: Turns::ONE });
         self.copies(name, copy, after)
     }
 
@@ -31,7 +31,14 @@ impl Rank<'_> {
         rows: impl Fn(u32) -> Option<Rows>,
         after: Option<TaskId>,
     ) -> TaskId {
-        let of = |part| Copy { from, to, rows: rows(part).into_iter().collect(), add: false, clear: false };
+        let of = |part| Copy {
+            from,
+            to,
+            rows: rows(part).into_iter().collect(),
+            add: false,
+            clear: false,
+            turns: Turns::ONE,
+        };
         let copy = self.by_part(of);
         self.copies(name, copy, after)
     }
@@ -59,6 +66,7 @@ impl Rank<'_> {
             algorithm: Algorithm::direct(),
             axes: AxisSet::of(&[self.sharding.axis]),
             between: None,
+            turns: Turns::ONE,
             node_axes: AxisSet::default(),
             buffer: Buffer::Declared(buffer),
             range: 0..elements,
@@ -214,7 +222,7 @@ impl Rank<'_> {
             (Area::Buffer(Buffer::Declared(FEATURES)), self.whole(gather), self.block_elements(gather));
         let packed = self.copy(format!("pack {what}"), (from, buffer), rows.clone(), None);
         let sent = self.exchange(format!("sum {what}"), Collective::AllReduce, FEATURES, elements, packed);
-        let copy = Copy { from: buffer, to, rows, add, clear: false };
+        let copy = Copy { from: buffer, to, rows, add, clear: false, turns: Turns::ONE };
         self.copies(format!("unpack {what}"), ByCoordinate::same(copy), Some(sent));
     }
 
@@ -254,7 +262,7 @@ impl Rank<'_> {
             let rows = if length > 0 { vec![rows] } else { Vec::new() };
             // Padding learns nothing.
             let clear = !add && length < size;
-            Copy { from: area, to: Area::Gradient(producer), rows, add, clear }
+            Copy { from: area, to: Area::Gradient(producer), rows, add, clear, turns: Turns::ONE }
         });
         self.copies(format!("unpack gradient {}", self.label(gather, pass)), copy, after);
     }

@@ -9,7 +9,7 @@ use lockstep_topology::{Collective, InputError};
 use super::{Lowering, Rank, chain_of_layers};
 use crate::{
     After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op,
-    Pass, Program, RankRange, Role, Rows, Sharding, TaskId,
+    Pass, Program, RankRange, Role, Rows, Sharding, TaskId, Turns,
 };
 
 /// A node's samples on their way to its ranks, its scores on the way to the first one, their gradients on the way back.
@@ -155,6 +155,7 @@ impl Rank<'_> {
             algorithm: lockstep_topology::Algorithm::direct(),
             axes: AxisSet::of(&[Axis::Device]),
             between: None,
+            turns: Turns::ONE,
             node_axes: AxisSet::default(),
             buffer: Buffer::Declared(buffer),
             range: 0..all,
@@ -167,5 +168,5 @@ impl Rank<'_> {
 
 /// A copy on all ranks of a role.
 fn moved(from: Area, to: Area, rows: Vec<Rows>) -> Op {
-    Op::Copy(ByCoordinate::same(Copy { from, to, rows, add: false, clear: false }))
+    Op::Copy(ByCoordinate::same(Copy { from, to, rows, add: false, clear: false, turns: Turns::ONE }))
 }
