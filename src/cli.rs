@@ -5,6 +5,7 @@
 
 mod calibrate;
 mod clusters;
+mod clusters_import;
 mod compare;
 mod doctor;
 mod driver_flags;
@@ -67,7 +68,7 @@ enum Command {
     /// List, show and check models
     #[command(subcommand)]
     Models(models::Models),
-    /// List, show and check clusters
+    /// List, show, check and import clusters
     #[command(subcommand)]
     Clusters(clusters::Clusters),
     /// Look at what this machine offers, and say what to do where something is missing

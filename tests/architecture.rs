@@ -42,6 +42,7 @@ fn crates_depend_in_one_direction() {
             "lockstep",
             vec![
                 "lockstep-topology",
+                "lockstep-machines",
                 "lockstep-models",
                 "lockstep-readers",
                 "lockstep-report",
@@ -92,6 +93,7 @@ fn crates_depend_in_one_direction() {
         ("lockstep-exec", vec!["lockstep-topology", "lockstep-models", "lockstep-readers"]),
         ("lockstep-readers", vec!["lockstep-topology", "lockstep-models"]),
         ("lockstep-models", vec!["lockstep-topology"]),
+        ("lockstep-machines", vec!["lockstep-topology"]),
         ("lockstep-topology", vec![]),
         (
             "lockstep-benches",

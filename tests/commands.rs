@@ -71,6 +71,7 @@ fn every_command_has_help_with_an_example() {
         "clusters list",
         "clusters show",
         "clusters check",
+        "clusters import",
         "doctor",
         "schema",
     ] {

@@ -157,6 +157,11 @@ fn clusters() {
 }
 
 #[test]
+fn machines() {
+    holds("machine", readers::machine, &files("topology/readers/src/tests", ".xml"), INPUTS / 4);
+}
+
+#[test]
 fn experiments() {
     holds("experiment", readers::experiment, &files("experiments", ".toml"), INPUTS / 4);
 }

@@ -1,9 +1,10 @@
-//! `lockstep clusters list`, `show` and `check`.
+//! `lockstep clusters list`, `show`, `gpus` and `check`.
 
 use clap::Subcommand;
 use lockstep_topology::cluster::{CatalogueGpu, DeviceKind, GpuSpec, Lanes, Precision, Table, catalogue};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
+use super::clusters_import::ClustersImport;
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, ClusterRow, DetailRow, Format, Report, aligned, print};
 
@@ -47,6 +48,8 @@ pub(super) enum Clusters {
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
     },
+    /// Write a cluster file from what a machine says of its topology
+    Import(ClustersImport),
 }
 
 impl Clusters {
@@ -66,6 +69,7 @@ impl Clusters {
                 Report::new(rows, Vec::new()).print(format)
             }
             Clusters::Gpus { format } => gpus(format),
+            Clusters::Import(import) => import.run(),
             Clusters::Check { clusters, format } => {
                 let check = |name: String| Ok(CheckRow::ok(&name, summary(&load(&name)?)));
                 let rows: Result<Vec<CheckRow>, InputError> = clusters.into_iter().map(check).collect();

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use lockstep_experiment::Experiment;
+use lockstep_machines::{Import, import_machine};
 use lockstep_measure::checkpoint::Checkpoint;
 use lockstep_measure::flight::{Record, account};
 use lockstep_models::{Driver, Job, Model, Pass};
@@ -35,6 +36,14 @@ pub(crate) fn cluster(input: &[u8]) -> bool {
     let Ok(cluster) = Cluster::parse("c.toml", &text(input)) else { return false };
     let last = DeviceId(cluster.devices().len() as u32 - 1);
     let _ = (cluster.describe().len(), cluster.route(DeviceId(0), last));
+    true
+}
+
+/// What a machine says of its topology, as the cluster file that is written of it.
+pub(crate) fn machine(input: &[u8]) -> bool {
+    let import = Import { name: "m".into(), gpu: Some("a100-80-sxm".into()), hosts: 1, network: None };
+    let Ok(written) = import_machine("m.xml", &text(input), &import) else { return false };
+    assert!(Cluster::parse("m.toml", &written).is_ok(), "{written}");
     true
 }
 

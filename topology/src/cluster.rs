@@ -38,8 +38,7 @@ mod wire_table;
 
 use std::path::Path;
 
-use crate::document::near_or;
-use crate::{DESCRIPTION, ErrorPlace, InputError, read_text};
+use crate::{DESCRIPTION, ErrorPlace, InputError, nearest, read_text};
 pub use copy::HostBuffer;
 pub use describe::Table;
 use fabric::Fabric;
@@ -66,19 +65,36 @@ pub use transport::Transport;
 pub const MOST_DEVICES: u64 = 4_000_000;
 
 /// The clusters that ship with the project: name and TOML text, by name.
-const PRESETS: [(&str, &str); 15] = [
+const PRESETS: [(&str, &str); 32] = [
+    ("a3-highgpu-8g", include_str!("../clusters/a3-highgpu-8g.toml")),
+    ("a3-megagpu-8g", include_str!("../clusters/a3-megagpu-8g.toml")),
     ("big-basin-50gbe", include_str!("../clusters/big-basin-50gbe.toml")),
+    ("dgx-2", include_str!("../clusters/dgx-2.toml")),
     ("dgx-a100", include_str!("../clusters/dgx-a100.toml")),
+    ("dgx-b200", include_str!("../clusters/dgx-b200.toml")),
     ("dgx-h100", include_str!("../clusters/dgx-h100.toml")),
     ("dgx-h200", include_str!("../clusters/dgx-h200.toml")),
     ("dgx1-p100", include_str!("../clusters/dgx1-p100.toml")),
     ("dgx1-v100", include_str!("../clusters/dgx1-v100.toml")),
     ("ethernet-4", include_str!("../clusters/ethernet-4.toml")),
     ("ethernet-gpu-8", include_str!("../clusters/ethernet-gpu-8.toml")),
+    ("gb200-nvl72", include_str!("../clusters/gb200-nvl72.toml")),
+    ("gb300-nvl72", include_str!("../clusters/gb300-nvl72.toml")),
     ("k20x8-pcie2", include_str!("../clusters/k20x8-pcie2.toml")),
+    ("mi300x-8", include_str!("../clusters/mi300x-8.toml")),
     ("minsky-edr", include_str!("../clusters/minsky-edr.toml")),
+    ("nd-h100-v5", include_str!("../clusters/nd-h100-v5.toml")),
+    ("nd-h200-v5", include_str!("../clusters/nd-h200-v5.toml")),
+    ("nd40rs-v2", include_str!("../clusters/nd40rs-v2.toml")),
+    ("nd96amsr-a100-v4", include_str!("../clusters/nd96amsr-a100-v4.toml")),
+    ("p2.16xlarge", include_str!("../clusters/p2.16xlarge.toml")),
     ("p2.8xlarge", include_str!("../clusters/p2.8xlarge.toml")),
     ("p3.16xlarge", include_str!("../clusters/p3.16xlarge.toml")),
+    ("p4d.24xlarge", include_str!("../clusters/p4d.24xlarge.toml")),
+    ("p4de.24xlarge", include_str!("../clusters/p4de.24xlarge.toml")),
+    ("p5.48xlarge", include_str!("../clusters/p5.48xlarge.toml")),
+    ("p5en.48xlarge", include_str!("../clusters/p5en.48xlarge.toml")),
+    ("p6-b200.48xlarge", include_str!("../clusters/p6-b200.48xlarge.toml")),
     ("titan-gemini", include_str!("../clusters/titan-gemini.toml")),
     ("titanx8-pcie3", include_str!("../clusters/titanx8-pcie3.toml")),
     ("workstation", include_str!("../clusters/workstation.toml")),
@@ -129,9 +145,12 @@ impl Cluster {
             return stamp::parse(&format!("clusters/{name}.toml"), text, &order).map_err(asked);
         }
         if !name.ends_with(".toml") {
-            let names = PRESETS.map(|(name, _)| name);
-            let cure = near_or(name, names, || names.to_vec());
-            let message = format!("no such cluster; did you mean {cure}? A file's path must end in .toml");
+            let near = nearest(name, PRESETS.map(|(name, _)| name));
+            let cure = match near.is_empty() {
+                true => "lockstep clusters list shows those that there are.".to_owned(),
+                false => format!("did you mean {}?", near.join(", ")),
+            };
+            let message = format!("no such cluster; {cure} A file's path must end in .toml");
             return Err(InputError::flag("cluster", name_or_path, message));
         }
         match read_text(Path::new(name), DESCRIPTION) {

@@ -93,7 +93,8 @@ pub struct Lanes {
 
 impl Lanes {
     /// Bytes per second in each direction as PCI Express (PCI Express base specifications: 2.5, 5, 8, 16, 32, 64 GT/s a
-    /// lane, 8b/10b up to 2.0, 128b/130b from 3.0); `None` for an unknown generation.
+    /// lane, 8b/10b up to 2.0, 128b/130b from 3.0, of 6.0's flits of 256 bytes 14 are checks); `None` for an unknown
+    /// generation.
     ///
     /// ```
     /// # use lockstep_topology::cluster::Lanes;
@@ -104,17 +105,19 @@ impl Lanes {
         let lane = match self.generation {
             1 | 2 => 2.5e9 * f64::from(self.generation) * 0.8 / 8.0,
             3..=5 => 1e9 * f64::from(1 << self.generation) * (128.0 / 130.0) / 8.0,
+            6 => 64e9 * (242.0 / 256.0) / 8.0,
             _ => return None,
         };
         Bandwidth::new(lane * f64::from(self.count))
     }
 
-    /// Bytes per second in each direction as NVLink (NVIDIA's whitepapers on P100, V100, A100, H100: 20, 25, 25, 25 GB/s
-    /// a link); `None` for an unknown generation.
+    /// Bytes per second in each direction as NVLink (NVIDIA's whitepapers on P100, V100, A100, H100, Blackwell: 20, 25, 25, 25,
+    /// 50 GB/s a link); `None` for an unknown generation.
     pub fn nvlink(self) -> Option<Bandwidth> {
         let link = match self.generation {
             1 => 20e9,
             2..=4 => 25e9,
+            5 => 50e9,
             _ => return None,
         };
         Bandwidth::new(link * f64::from(self.count))
@@ -148,13 +151,13 @@ mod tests {
 
     #[test]
     fn generations_and_lanes_give_the_rates_of_the_specifications() {
-        for (text, rate) in [("1.0 x1", 0.25e9), ("2.0 x16", 8e9), ("3.0 x16", 15.7538e9), ("4.0 x8", 15.7538e9)] {
+        for (text, rate) in [("1.0 x1", 0.25e9), ("2.0 x16", 8e9), ("3.0 x16", 15.7538e9), ("4.0 x8", 15.7538e9), ("6.0 x16", 121e9)] {
             let lanes: Lanes = text.parse().unwrap();
             assert!((lanes.pcie().unwrap().bytes_per_s() / rate - 1.0).abs() < 1e-5, "{text}");
             assert_eq!(lanes.to_string(), text);
         }
-        // NVIDIA counts both directions: 160, 300, 600 and 900 GB/s.
-        for (text, both) in [("1.0 x4", 160e9), ("2.0 x6", 300e9), ("3.0 x12", 600e9), ("4.0 x18", 900e9)] {
+        // NVIDIA counts both directions: 160, 300, 600, 900 and 1,800 GB/s.
+        for (text, both) in [("1.0 x4", 160e9), ("2.0 x6", 300e9), ("3.0 x12", 600e9), ("4.0 x18", 900e9), ("5.0 x18", 1800e9)] {
             assert_eq!(text.parse::<Lanes>().unwrap().nvlink().unwrap().bytes_per_s() * 2.0, both);
         }
         for text in ["", "x16", "3.0", "3.0x16", "3.0 x0", "3.0 x-1", "3.0 x9999999", "3.5 x16", "-1 x2"] {

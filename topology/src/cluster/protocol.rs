@@ -16,6 +16,8 @@ pub enum Stack {
     Tcp,
     /// RDMA over converged Ethernet, version 2.
     Roce,
+    /// AWS Elastic Fabric Adapter: scalable reliable datagrams.
+    Efa,
     /// InfiniBand verbs.
     InfiniBand,
     /// Cray Gemini.
@@ -108,6 +110,8 @@ impl Stack {
             Stack::Tcp => (38, 52),
             // The same around IPv4 20, UDP 8, base transport header 12, check 4; the MTU is the payload's.
             Stack::Roce => (38 + 44, 0),
+            // As RoCE (assumed).
+            Stack::Efa => (38 + 44, 0),
             // Local route header 8, base transport header 12, checks 4 and 2 (InfiniBand Architecture 1.3, chapter 9).
             Stack::InfiniBand => (26, 0),
             // Header and end of a packet and the check of its data: 32 phits of 3 bytes for 64 bytes (assumed).
@@ -127,6 +131,8 @@ impl Stack {
             Stack::Plain | Stack::Memory | Stack::Peer => None,
             Stack::Tcp => Some(1_500),
             Stack::Roce | Stack::InfiniBand => Some(4_096),
+            // Below EC2's jumbo frame of 9,001 bytes (assumed).
+            Stack::Efa => Some(8_928),
             Stack::Gemini | Stack::HostBridge => Some(64),
             Stack::NvLink | Stack::Pcie => Some(256),
         }
@@ -159,6 +165,10 @@ impl Stack {
                 let source = "a doorbell and a completion a message; eager size is Open MPI's default \
                               (btl_openib_eager_limit)";
                 (200, 200, Bytes(12 << 10), Rendezvous::Read, None, source)
+            }
+            Stack::Efa => {
+                let source = "a descriptor and a completion a message; eager size as InfiniBand's";
+                (500, 500, Bytes(12 << 10), Rendezvous::Read, None, source)
             }
             Stack::Gemini => {
                 let source = "a descriptor and a completion a message; eager size is Cray MPICH's default \
@@ -207,7 +217,7 @@ impl Protocol {
 }
 
 crate::named!(Stack, "protocol":
-    Plain = "plain", Tcp = "tcp", Roce = "roce", InfiniBand = "infiniband", Gemini = "gemini", NvLink = "nvlink", Pcie = "pcie",
+    Plain = "plain", Tcp = "tcp", Roce = "roce", Efa = "efa", InfiniBand = "infiniband", Gemini = "gemini", NvLink = "nvlink", Pcie = "pcie",
     HostBridge = "host-bridge", Memory = "memory"; Peer = "peer");
 
 crate::named!(Rendezvous, "rendezvous": None = "none", Read = "read", Write = "write");

@@ -21,8 +21,8 @@ pub(super) struct Rate {
 /// The rate that exactly one of `bandwidth`, `pcie` and `nvlink` gives.
 pub(super) fn rate(table: &Table<'_>, inherited: &Arc<Provenance>) -> Result<Rate, InputError> {
     let plain = table.read("bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?;
-    let pcie = table.read("pcie", "\"3.0 x16\"", |text| lanes(text, "PCI Express", 5, Lanes::pcie))?;
-    let nvlink = table.read("nvlink", "\"2.0 x1\"", |text| lanes(text, "NVLink", 4, Lanes::nvlink))?;
+    let pcie = table.read("pcie", "\"3.0 x16\"", |text| lanes(text, "PCI Express", 6, Lanes::pcie))?;
+    let nvlink = table.read("nvlink", "\"2.0 x1\"", |text| lanes(text, "NVLink", 5, Lanes::nvlink))?;
     let by_lanes = |(bandwidth, lanes): (Bandwidth, Lanes), kind, maker, what| {
         let Lanes { generation, count } = lanes;
         let sheet = format!("{maker} {generation}.0, {count} {what} (bandwidth); latency {inherited}");

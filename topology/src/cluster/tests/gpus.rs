@@ -22,7 +22,7 @@ fn the_catalogue_is_whole_and_every_figure_is_cited_or_marked() {
     let names: Vec<&str> = gpus.iter().map(|gpu| gpu.name.as_str()).collect();
     let expected = "k20 k20x k40 k80 m40 titan-x-maxwell titan-x-pascal p100-pcie p100-sxm2 v100-pcie v100-sxm2 \
                     v100-pcie-32 v100-sxm2-32 t4 a100-40-pcie a100-80-pcie a100-40-sxm a100-80-sxm a10 l4 h100-pcie \
-                    h100-sxm h200-sxm";
+                    h100-sxm h200-sxm b200-sxm gb200 gb300 mi300x";
     assert_eq!(names.join(" "), expected);
     for gpu in &gpus {
         assert_eq!(gpu.provenance.kind, Origin::Datasheet, "{}", gpu.name);
@@ -102,7 +102,7 @@ fn links_take_their_rate_from_generation_and_lanes() {
     assert_eq!(link.provenance.to_string(), "datasheet: PCI Express 4.0, 8 lanes (bandwidth); latency assumed");
     for (keys, expected) in [
         ("pcie = \"4.0 x8\"\nbandwidth = \"1GB/s\"", "c.toml:38: [[host.link]]: has more than one of bandwidth, pcie"),
-        ("pcie = \"9.0 x8\"", "c.toml:42: pcie = \"9.0 x8\": is no generation of PCI Express; there are 1.0 to 5.0"),
+        ("pcie = \"9.0 x8\"", "c.toml:42: pcie = \"9.0 x8\": is no generation of PCI Express; there are 1.0 to 6.0"),
         ("nvlink = \"2.0 x2\"", "c.toml:39: kind = \"pcie\": is nvlink by the key that gives its rate"),
         ("", "c.toml:38: [[host.link]]: lacks the key bandwidth: add bandwidth = \"10Gbit/s\""),
     ] {

@@ -44,7 +44,10 @@ fn every_preset_loads_in_any_number_and_every_figure_has_a_source() {
             }
         }
     }
-    for name in ["dgx1-p100", "dgx1-v100", "dgx-a100", "dgx-h100", "dgx-h200", "p2.8xlarge", "p3.16xlarge"] {
+    // Those of one host that names a network: the machines that are to be had in any number.
+    let machines =
+        Cluster::presets().iter().filter(|(_, text)| text.contains("\ncount = 1\n") && text.contains("\nnetwork = "));
+    for name in machines.map(|(name, _)| name) {
         for network in networks().unwrap() {
             let cluster = load(&format!("{name}:3@{network}"));
             assert_eq!((cluster.hosts().len(), cluster.fabrics[0].name.as_str()), (3, network.as_str()));
@@ -134,6 +137,60 @@ fn each_gpu_takes_the_nic_beside_it() {
         minsky.vertex(minsky.link(links[1]).to).name.clone()
     });
     assert_eq!(nics, ["node0.ib0", "node0.ib1"]);
+}
+
+#[test]
+fn machines_have_the_gpus_links_and_nics_of_their_data_sheets() {
+    // GPUs of a host, NICs, GB/s of a GPU by its links to other GPUs, Gbit/s of a NIC.
+    for (name, gpus, nics, gpu_gb, nic_gbit) in [
+        ("dgx-2", 16, 8, 150, 100),
+        ("dgx-b200", 8, 8, 900, 400),
+        ("gb200-nvl72", 72, 72, 900, 400),
+        ("gb300-nvl72", 72, 72, 900, 800),
+        ("mi300x-8", 8, 8, 448, 400),
+        ("p2.16xlarge", 16, 1, 0, 25),
+        ("p4d.24xlarge", 8, 4, 300, 100),
+        ("p4de.24xlarge", 8, 4, 300, 100),
+        ("p5.48xlarge", 8, 32, 450, 100),
+        ("p5en.48xlarge", 8, 16, 450, 200),
+        ("p6-b200.48xlarge", 8, 8, 900, 400),
+        ("a3-highgpu-8g", 8, 4, 450, 200),
+        ("a3-megagpu-8g", 8, 8, 450, 200),
+        ("nd40rs-v2", 8, 1, 150, 100),
+        ("nd96amsr-a100-v4", 8, 8, 300, 200),
+        ("nd-h100-v5", 8, 8, 450, 400),
+        ("nd-h200-v5", 8, 8, 450, 400),
+    ] {
+        let cluster = load(&format!("{name}:2"));
+        assert_eq!(cluster.hosts()[0].devices.len(), 1 + gpus, "{name}");
+        let host = cluster.hosts()[0].id;
+        let ports: Vec<&Link> = cluster
+            .links()
+            .iter()
+            .filter(|link| {
+                let from = cluster.vertex(link.from);
+                from.host == Some(host) && from.kind == VertexKind::Nic && cluster.vertex(link.to).host.is_none()
+            })
+            .collect();
+        assert_eq!(ports.len(), nics, "{name}");
+        assert!(ports.iter().all(|port| port.bandwidth.bytes_per_s() == f64::from(nic_gbit) / 8.0 * 1e9), "{name}");
+        let first = cluster.devices()[1].vertex;
+        let to_gpus = |link: &&Link| {
+            let far = cluster.vertex(link.to);
+            link.from == first
+                && (far.name.ends_with("nvswitch") || link.from != link.to && matches!(far.kind, VertexKind::Gpu(_)))
+        };
+        let rate: f64 = cluster.links().iter().filter(to_gpus).map(|link| link.bandwidth.bytes_per_s() * 1e-9).sum();
+        assert_eq!(rate.round(), f64::from(gpu_gb), "{name}");
+        // No way between GPUs of a host leads through its CPU, but where a cube mesh has no link.
+        let last = format!("node0.gpu{}", gpus - 1);
+        let way = names(&cluster, "node0.gpu0", &last);
+        assert!(name == "nd40rs-v2" || !way.contains(&"node0.cpu".to_owned()), "{name}: {way:?}");
+        // A GPU leaves its host by a NIC beside it, through no CPU.
+        let way = names(&cluster, "node0.gpu0", "node1.gpu0");
+        let by_cpu = way.contains(&"node0.cpu".to_owned());
+        assert_eq!(by_cpu, name == "p2.16xlarge", "{name}: {way:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! Tests of the readers: what they write is a cluster with the devices and links that the file says, and nonsense is refused.
+
+mod bad_matrix;
+mod bad_xml;
+mod matrices;
+mod xml_files;
+
+use lockstep_topology::cluster::{DeviceKind, LinkKind, Route};
+use lockstep_topology::{Cluster, InputError};
+
+use crate::{Import, import_machine};
+
+const DGX_A100: &str = include_str!("tests/dgx-a100.xml");
+
+fn import(gpu: Option<&str>) -> Import {
+    Import { name: "mine".to_owned(), gpu: gpu.map(str::to_owned), hosts: 1, network: None }
+}
+
+/// What the file says, as a cluster of one host.
+fn cluster(text: &str, gpu: Option<&str>) -> Result<Cluster, InputError> {
+    let toml = import_machine("t.txt", text, &import(gpu))?;
+    Ok(Cluster::parse("written.toml", &toml).unwrap_or_else(|error| panic!("{error}\n{toml}")))
+}
+
+fn refused(text: &str, gpu: Option<&str>) -> String {
+    cluster(text, gpu).map(|cluster| panic!("{} is taken", cluster.name())).unwrap_err().to_string()
+}
+
+fn route(cluster: &Cluster, from: &str, to: &str) -> Route {
+    let device = |name: &str| {
+        let found = cluster.devices().iter().find(|device| device.name == name);
+        found.unwrap_or_else(|| panic!("there is no {name}")).id
+    };
+    cluster.route(device(from), device(to)).expect("a way")
+}
+
+/// The parts that a route comes to.
+fn way(cluster: &Cluster, from: &str, to: &str) -> Vec<String> {
+    let links = route(cluster, from, to).links;
+    links.iter().map(|link| cluster.vertex(cluster.link(*link).to).name.replace("node0.", "")).collect()
+}
+
+fn gpu_model(cluster: &Cluster) -> &str {
+    match &cluster.devices()[1].kind {
+        DeviceKind::Gpu(spec) => &spec.model,
+        DeviceKind::Cpu(_) => panic!("no GPU"),
+    }
+}
+
+/// Bandwidths in GB/s of the links of a kind from a part.
+fn rates(cluster: &Cluster, name: &str, kind: LinkKind) -> Vec<f64> {
+    let own = cluster.links().iter().filter(|link| cluster.vertex(link.from).name == format!("node0.{name}"));
+    own.filter(|link| link.kind == kind).map(|link| (link.bandwidth.bytes_per_s() * 1e-6).round() * 1e-3).collect()
+}

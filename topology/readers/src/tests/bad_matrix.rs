@@ -1,0 +1,50 @@
+//! Every way to get the matrix wrong is refused with its line and cure, and nothing panics.
+
+use super::*;
+use proptest::prelude::*;
+
+const GOOD: &str =
+    "     GPU0 GPU1 NIC0 CPU Affinity NUMA Affinity\nGPU0 X PIX PHB 0-7 0\nGPU1 PIX X PHB 0-7 0\nNIC0 PHB PHB X\n";
+
+#[test]
+fn what_makes_no_sense_is_named_with_its_line_and_cure() {
+    assert_eq!(cluster(GOOD, Some("t4")).unwrap().devices().len(), 3);
+    for (old, new, expected) in [
+        ("GPU1 PIX", "GPU1 WARP", "t.txt:3: WARP: is no way that is known here"),
+        ("GPU1 PIX", "GPU1 NV-3", "t.txt:3: NV-3: is no way that is known here"),
+        ("GPU1 PIX", "GPU1 NV99999", "t.txt:3: NV99999: is no way that is known here"),
+        ("GPU1 PIX", "GPU1 N/A", "t.txt:3: N/A: leaves open how GPU1 reaches GPU0"),
+        ("GPU1 PIX", "GPU1 SYS", "t.txt:3: GPU1 - GPU0: is another way than in the other's row"),
+        ("GPU0 X PIX", "GPU0 PIX PIX", "t.txt:2: PIX: is where GPU0 meets itself"),
+        ("GPU1 PIX X PHB 0-7 0\n", "", "t.txt:3: NIC0: is not the row of GPU1, which comes next"),
+        ("NIC0 PHB PHB X\n", "", "t.txt:3: GPU1: is the last of 2 rows, of 3: the text was cut"),
+        ("NIC0 PHB PHB X\n", "NIC0 PHB\n", "t.txt:4: NIC0: has 1 of 3 cells"),
+        ("NIC0 PHB PHB X\n", "NIC0 PHB PHB X\nNIC0 PHB PHB X\n", "t.txt:5: NIC0: is a row more than there are columns"),
+    ] {
+        assert!(GOOD.contains(old), "{old}");
+        let error = refused(&GOOD.replacen(old, new, 1), Some("t4"));
+        assert!(error.starts_with(expected), "\n     got {error}\nexpected {expected}");
+    }
+    // Two devices by one bridge with a third, and far from each other.
+    let far = "GPU0 GPU1 GPU2 CPU\nGPU0 X PIX PIX\nGPU1 PIX X SYS\nGPU2 PIX SYS X\n";
+    assert!(refused(far, Some("t4")).starts_with("t.txt:4: GPU2 - GPU1: is farther than by way of a third device"));
+    assert!(refused(GOOD, None).starts_with("--gpu: is needed, since t.txt does not say which GPUs"));
+    assert!(refused("", Some("t4")).starts_with("t.txt:1: has no line that starts with GPU0"));
+    let twice = "GPU0 GPU0 CPU\nGPU0 X PIX\nGPU0 PIX X\n";
+    assert!(refused(twice, Some("t4")).starts_with("t.txt:3: GPU0: is there twice"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    /// Whatever happens to the text: a cluster, or an error with a place.
+    #[test]
+    fn damaged_matrices_never_panic(at in 0..GOOD.len(), length in 0..20usize, with in "[ -~\n\u{1b}\t]{0,12}") {
+        let mut text = GOOD.to_owned();
+        let end = (at + length).min(text.len());
+        text.replace_range(at..end, &with);
+        if let Err(error) = import_machine("t.txt", &text, &import(Some("v100-sxm2"))) {
+            prop_assert!(!error.place.to_string().is_empty() && !error.message.is_empty(), "{}", error);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A `Machine` as a cluster file in TOML, every figure with where it comes from.
+
+use std::fmt::Write;
+
+use lockstep_topology::Bandwidth;
+
+use crate::Import;
+use crate::machine::{Link, Machine, NVSWITCH, Rate};
+
+/// The file's text.
+pub(crate) fn toml(machine: &Machine, import: &Import) -> String {
+    let mut text = String::new();
+    let origin = plain(&machine.origin);
+    let mut line = |of: String| writeln!(text, "{of}").expect("strings take all");
+    line(format!("name = \"{}\"", plain(&import.name)));
+    line(format!("description = \"{} x {}, as {origin} says\"", machine.gpus, machine.model));
+    line(format!("provenance = \"datasheet: {origin}; latencies assumed\""));
+    if let Some(network) = &import.network {
+        line(format!("network = \"{}\"", plain(network)));
+    }
+    line(format!("\n[[host]]\nname = \"node\"\ncount = {}", import.hosts.max(1)));
+    if machine.sockets.len() > 1 {
+        line("peer_to_peer = \"host-memory\"".to_owned());
+    }
+    line(format!("\n{}", cpu(machine)));
+    line(format!("[[host.gpu]]\nname = \"gpu\"\ncount = {}\nmodel = \"{}\"", machine.gpus, machine.model));
+    for nic in &machine.nics {
+        let speed = nic.gbit_per_s.map_or(String::new(), |gbit| format!("    # {gbit} Gbit/s"));
+        line(format!("\n[[host.nic]]\nname = \"{}\"{speed}", nic.name));
+    }
+    for switch in &machine.switches {
+        line(format!("\n[[host.switch]]\nname = \"{switch}\""));
+    }
+    if let [first, _, ..] = machine.sockets.as_slice() {
+        line(format!("\n[[host.switch]]\nname = \"socket\"\ncount = {}", machine.sockets.len()));
+        line(format!(
+            "\n[[host.link]]\nkind = \"host-bridge\"\nbetween = [\"cpu\", \"socket*\"]\nlatency = \"200ns\"\nbandwidth = \"{}\"\n\
+             provenance = \"assumed: as NCCL does for {}\"",
+            rate(first.bridge),
+            first.maker
+        ));
+    }
+    for wire in &machine.links {
+        line(format!("\n{}", link(wire, &origin)));
+    }
+    text
+}
+
+/// The table of the CPU: what nothing says of it is assumed.
+fn cpu(machine: &Machine) -> String {
+    let threads: u32 = machine.sockets.iter().map(|socket| socket.threads).fold(0, u32::saturating_add);
+    // Two threads a core; what no file says is that of a middling server.
+    let (cores, of) = match threads {
+        0 => (64, "cores, ".to_owned()),
+        threads => ((threads / 2).clamp(1, 1_000_000), format!("two of the {threads} hardware threads a core, ")),
+    };
+    format!(
+        "[host.cpu]\ncores = {cores}\nflops_per_core = \"64GFLOP/s\"\nmemory_bandwidth = \"200GB/s\"\nmemory = \"512GiB\"\n\
+         message_latency = \"1us\"\nmessage_bandwidth = \"8GB/s\"\n\
+         provenance = \"assumed: {of}rates and memory, which the topology does not say\"\n"
+    )
+}
+
+fn link(link: &Link, origin: &str) -> String {
+    let [one, other] = &link.between;
+    let head = |latency: &str| format!("between = [\"{one}\", \"{other}\"]\nlatency = \"{latency}\"");
+    let assumed = "provenance = \"assumed: the topology leaves the lanes open\"";
+    match link.rate {
+        Rate::Pcie(lanes) => {
+            let source = if link.is_assumed { format!("\n{assumed}") } else { String::new() };
+            format!("[[host.link]]\n{}\npcie = \"{lanes}\"{source}", head("500ns"))
+        }
+        Rate::NvLink(lanes) => {
+            let latency = if one == NVSWITCH || other == NVSWITCH { "350ns" } else { "700ns" };
+            format!("[[host.link]]\n{}\nnvlink = \"{lanes}\"", head(latency))
+        }
+        Rate::C2c(bandwidth) => format!(
+            "[[host.link]]\nkind = \"host-bridge\"\n{}\nbandwidth = \"{}\"\nprovenance = \"datasheet: {origin}; latency assumed\"",
+            head("500ns"),
+            rate(bandwidth)
+        ),
+    }
+}
+
+fn rate(bandwidth: Bandwidth) -> String {
+    format!("{}GB/s", bandwidth.bytes_per_s() * 1e-9)
+}
+
+/// The text without what would end it in TOML.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || matches!(c, '"' | '\\') { '_' } else { c }).collect()
+}
