@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use lockstep_topology::Collective;
 
+use crate::memory::BufferPlaces;
 use crate::{Buffer, Program};
 
 impl Program {
@@ -32,5 +33,11 @@ impl Program {
             held = Some(held.map_or(part.clone(), |held| held.start.min(part.start)..held.end.max(part.end)));
         }
         held.unwrap_or(all)
+    }
+
+    /// The elements of memory that `rank` has for what it holds of a declared buffer, room behind padded exchanges included.
+    pub fn held_elements(&self, places: &BufferPlaces, index: usize, rank: u32) -> u64 {
+        let (held, buffer) = (self.held(index, rank), Buffer::Declared(index));
+        held.end - held.start + places.of(buffer).elements() as u64 - self.elements(buffer)
     }
 }

@@ -84,6 +84,8 @@ pub struct Exchange {
     pub chunk: u64,
     /// Lanes in flight; 0: the algorithm's own choice.
     pub window: u32,
+    /// Whether it is rounded up to equal parts, by elements behind its range that lie in memory and that no task reads.
+    pub padded: bool,
 }
 
 /// What a task is.

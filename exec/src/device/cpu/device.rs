@@ -45,7 +45,7 @@ impl Cpu {
             places: Vec::new(),
             decays: Decays::of(&of.program.model),
             threads: threads.clone(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.gradients, &of.updated)),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.places, &of.updated)),
             updated: of.updated,
         }
     }
