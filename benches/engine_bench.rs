@@ -118,6 +118,7 @@ fn ring(cluster: &Cluster, order: &PlacementRule, network: NetworkModel) -> Resu
         chunk: 0,
         window: 0,
         fold: FoldRule::Never,
+        padded: false,
         long_way: false,
     };
     simulate_collective(&run, &platform)

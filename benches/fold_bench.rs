@@ -137,7 +137,7 @@ fn main() -> Result<(), SimError> {
             node_sizes: Some(sizes),
             ..Job::new(Arc::new(lockstep_readers::load_model("resnet-32")?), ranks, 32)
         };
-        let options = SimOptions { fold: FoldRule::Padded, ..SimOptions::default() };
+        let options = SimOptions::default();
         let prediction = simulate(&job.program()?, &platform, options.driver(), &options)?;
         (prediction.timeline.step_time_s(), prediction.folding)
     } else {
@@ -148,8 +148,17 @@ fn main() -> Result<(), SimError> {
         };
         let collective = Collective::AllReduce;
         let fold = FoldRule::Exact;
-        let run =
-            CollectiveRun { collective, algorithm, group, elements: ELEMENTS, chunk, window: 0, fold, long_way: false };
+        let run = CollectiveRun {
+            collective,
+            algorithm,
+            group,
+            elements: ELEMENTS,
+            chunk,
+            window: 0,
+            fold,
+            padded: false,
+            long_way: false,
+        };
         let time = simulate_collective(&run, &platform)?;
         (time.time.as_secs_f64(), time.folding)
     };

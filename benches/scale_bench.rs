@@ -119,6 +119,7 @@ fn allreduce(cluster: &Cluster, algorithm: Algorithm, order: Vec<u32>) -> Result
         chunk: 0,
         window: 0,
         fold: FoldRule::Never,
+        padded: false,
         long_way: false,
     };
     simulate_collective(&run, &platform).map(|run| run.time)

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockstep_models::{Bucket, Job, Model};
-use lockstep_sim::{
-    Conditions, FoldRule, NetworkModel, Platform, Prediction, Roofline, SimError, SimOptions, simulate,
-};
+use lockstep_sim::{Conditions, NetworkModel, Platform, Prediction, Roofline, SimError, SimOptions, simulate};
 use lockstep_topology::{Bytes, Cluster, Hosting, HostingRule, InputError, Placement, PlacementRule};
 
 /// Hosts of eight GPUs on PCIe behind one 100 Gbit/s port each.
@@ -87,23 +85,24 @@ fn milliseconds(mut run: impl FnMut() -> Result<Prediction, SimError>) -> Result
 }
 
 /// The job with these exchanges.
-fn job(model: &Arc<Model>, algorithm: &str, bucket: Bytes) -> Result<Job, InputError> {
+fn job(model: &Arc<Model>, algorithm: &str, bucket: Bytes, pad: bool) -> Result<Job, InputError> {
     Ok(Job {
         algorithm: algorithm.parse()?,
         bucket: Bucket::Size(bucket),
         node_sizes: Some(vec![8; 32]),
+        pad,
         ..Job::new(model.clone(), 256, 32)
     })
 }
 
 /// One line for each algorithm and size of buckets.
-fn steps(model: &Arc<Model>, fold: FoldRule) -> Result<(), SimError> {
+fn steps(model: &Arc<Model>, pad: bool) -> Result<(), SimError> {
     let gpus = cluster(32, 100.0)?;
     for algorithm in ["hierarchical:halving-doubling", "hierarchical:ring", "ring", "halving-doubling"] {
         for bucket in [Bytes(25 << 20), Bytes(4 << 20)] {
-            let job = job(model, algorithm, bucket)?;
+            let job = job(model, algorithm, bucket, pad)?;
             let time = |warm_up, counted, accumulate| {
-                let options = SimOptions { warm_up, counted, fold, ..SimOptions::default() };
+                let options = SimOptions { warm_up, counted, ..SimOptions::default() };
                 milliseconds(|| predict(&Job { accumulate, ..job.clone() }, &gpus, &options))
             };
             let (one, first) = time(0, 1, 1)?;
@@ -121,12 +120,12 @@ fn steps(model: &Arc<Model>, fold: FoldRule) -> Result<(), SimError> {
 }
 
 /// So many points of a sweep over bandwidths, batches and buckets, no two alike, on two threads.
-fn sweep(model: &Arc<Model>, fold: FoldRule, points: u32) -> Result<(), SimError> {
+fn sweep(model: &Arc<Model>, pad: bool, points: u32) -> Result<(), SimError> {
     let start = Instant::now();
     let point = |point: u32| {
         let gpus = cluster(32, 50.0 + f64::from(point % 50))?;
-        let job = job(model, "hierarchical:halving-doubling", Bytes(u64::from(4 + point / 50) << 20))?;
-        predict(&job, &gpus, &SimOptions { fold, ..SimOptions::default() })
+        let job = job(model, "hierarchical:halving-doubling", Bytes(u64::from(4 + point / 50) << 20), pad)?;
+        predict(&job, &gpus, &SimOptions::default())
     };
     std::thread::scope(|scope| {
         let worker = |first: u32| scope.spawn(move || (first..points).step_by(2).try_for_each(|p| point(p).map(drop)));
@@ -140,18 +139,18 @@ fn sweep(model: &Arc<Model>, fold: FoldRule, points: u32) -> Result<(), SimError
 fn main() -> Result<(), SimError> {
     let usage = || InputError::new("", "", "usage: step_bench exact|padded [POINTS of a sweep]");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let fold = match arguments.first().map(String::as_str) {
-        Some("exact") => FoldRule::Exact,
-        Some("padded") => FoldRule::Padded,
+    let pad = match arguments.first().map(String::as_str) {
+        Some("exact") => false,
+        Some("padded") => true,
         _ => return Err(usage().into()),
     };
     let model = Arc::new(lockstep_readers::load_model("resnet-50")?);
     match arguments.get(1) {
-        Some(points) => sweep(&model, fold, points.parse().map_err(|_| usage())?),
+        Some(points) => sweep(&model, pad, points.parse().map_err(|_| usage())?),
         None => {
             let tensors: usize = model.layers().iter().map(|node| node.parameters.len()).sum();
             println!("resnet-50: {tensors} gradient tensors, {} parameters", model.parameter_elements());
-            steps(&model, fold)
+            steps(&model, pad)
         }
     }
 }

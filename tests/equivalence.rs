@@ -102,6 +102,7 @@ proptest! {
         sampling in prop_oneof![Just(Sampling::OneShuffle), Just(Sampling::PerNode)],
         optimizer in optimizers(),
         fuse: bool,
+        pad: bool,
         seed: u64,
     ) {
         let servers = if workers > 1 { algorithm.servers() } else { 0 };
@@ -114,7 +115,7 @@ proptest! {
         let node_sizes = if first == ranks { vec![ranks] } else { vec![first, ranks - first] };
         let model = Arc::new(random_model(model, with_batch_norm));
         let job = Job {
-            accumulate, bucket, algorithm, chunk, concurrent_exchanges, fuse, sampling, node_sizes: Some(node_sizes),
+            accumulate, bucket, algorithm, chunk, concurrent_exchanges, fuse, pad, sampling, node_sizes: Some(node_sizes),
             ..Job::new(model, workers, batch_per_rank)
         };
         let (distributed, twin) = both(&job, seed, &optimizer);

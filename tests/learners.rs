@@ -71,6 +71,7 @@ proptest! {
         decays: bool,
         assignment in prop::sample::select(vec!["", ":first-come", ":round-robin"]),
         fuse: bool,
+        pad: bool,
         seed: u64,
     ) {
         let algorithm: Algorithm = algorithm.parse().unwrap();
@@ -82,7 +83,7 @@ proptest! {
         let strategy = format!("{one_after_the_other}{assignment}");
         let job = Job {
             strategy: strategy.parse().unwrap(),
-            bucket, algorithm, concurrent_exchanges, fuse, node_sizes: Some(node_sizes),
+            bucket, algorithm, concurrent_exchanges, fuse, pad, node_sizes: Some(node_sizes),
             ..Job::new(Arc::new(random_model(model, with_batch_norm)), learners, batch_per_rank)
         };
         let decay = if decays { Decay::Every { factor: 0.5, epochs: 0.5 } } else { Decay::Constant };

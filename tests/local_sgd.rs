@@ -34,11 +34,12 @@ proptest! {
         ]),
         concurrent_exchanges in 1u32..=3,
         fuse: bool,
+        pad: bool,
         seed: u64,
     ) {
         let job = Job {
             strategy: format!("local-sgd:tau={tau}").parse().unwrap(),
-            bucket, concurrent_exchanges, fuse, algorithm: algorithm.parse().unwrap(),
+            bucket, concurrent_exchanges, fuse, pad, algorithm: algorithm.parse().unwrap(),
             ..Job::new(Arc::new(random_model(model, with_batch_norm)), workers, batch_per_rank)
         };
         let decay = Decay::Every { factor: 0.5, epochs: 0.5 };

@@ -74,10 +74,11 @@ proptest! {
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Size(Bytes(64)))],
         chunk in prop_oneof![Just(None), Just(Some(Bytes(32)))],
         concurrent in 1u32..4,
+        pad: bool,
     ) {
         let model = Arc::new(random_model(seed, false));
         let hierarchical = algorithm.by_nodes();
-        let mut job = Job { accumulate, bucket, chunk, algorithm, ..Job::new(model, workers, batch) };
+        let mut job = Job { accumulate, bucket, chunk, algorithm, pad, ..Job::new(model, workers, batch) };
         job.concurrent_exchanges = concurrent;
         if hierarchical {
             job.node_sizes = Some(if workers > 2 { vec![2, workers - 2] } else { vec![workers] });
@@ -112,10 +113,11 @@ proptest! {
         algorithm in proptest::sample::select(vec!["ring", "direct"]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Size(Bytes(64)))],
         concurrent_exchanges in 1u32..4,
+        pad: bool,
     ) {
         let (strategy, algorithm) = (strategy.parse().unwrap(), algorithm.parse().unwrap());
         let model = Arc::new(random_model(seed, false));
-        let job = Job { strategy, algorithm, bucket, concurrent_exchanges, ..Job::new(model, workers, 2) };
+        let job = Job { strategy, algorithm, bucket, concurrent_exchanges, pad, ..Job::new(model, workers, 2) };
         let program = job.program().unwrap();
         prop_assert_eq!(simulated(&program), executed(&program));
     }

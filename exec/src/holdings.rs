@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
+use lockstep_models::memory::BufferPlaces;
 use lockstep_models::{Area, Averaging, Buffer, Copy, Role, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
-use crate::device::{Compute, Device, DeviceError, Null, Spot, Values};
+use crate::device::{Compute, Device, DeviceError, Null, Spot, Storage, Values};
 use crate::error::ExecError;
 use crate::init;
 use crate::replica::{Making, Replica};
@@ -33,12 +34,13 @@ impl Memory {
         let program = setup.program;
         let role = &program.roles[program.role_of(rank)];
         let trains = role.tasks.iter().any(|task| task.stream == Stream::Compute);
-        let held = |index| program.held(index, rank);
-        let declared = (0..program.buffers.len()).map(held).map(|held| (held.end - held.start) as usize).collect();
+        let places = BufferPlaces::of_role(program, role, setup.options.arenas.reuse);
+        let declared = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, rank) as usize);
+        let declared = declared.collect();
         let (replica, server) = if trains {
-            (Some(replica_of(setup, role, rank, declared)?), Null::of_server(0, &[]))
+            (Some(replica_of(setup, role, rank, declared)?), Null::of_server(places, &[]))
         } else {
-            (None, Null::of_server(program.model.parameter_elements() as usize, &declared))
+            (None, Null::of_server(places, &declared))
         };
         let orders = Arena::new(ORDER_ELEMENTS.to_vec());
         let mut memory = Memory { replica, server, scratch: Vec::new(), orders };
@@ -62,20 +64,20 @@ impl Memory {
                 replica.set_velocity(&own(&state.velocity))?;
             }
         }
-        let device = replica.device();
         let reference = setup.program.reference_of(rank as u32);
         match setup.options.start.map(|state| &state.average) {
             _ if setup.program.averaging.is_none() => {}
             Some(Some((average, previous))) => {
-                device.write(Values::Buffer(Averaging::AVERAGE), average)?;
+                replica.set_values_of(Averaging::AVERAGE, average)?;
                 if let Some((reference, state)) = reference.zip(setup.options.start) {
-                    device.write(Values::Buffer(Averaging::REFERENCE), state.reference_of(reference))?;
+                    replica.set_values_of(Averaging::REFERENCE, state.reference_of(reference))?;
                 }
                 if let Some(previous) = previous {
-                    device.write(Values::Buffer(Averaging::PREVIOUS), previous)?;
+                    replica.set_values_of(Averaging::PREVIOUS, previous)?;
                 }
             }
             _ => {
+                let device = replica.device();
                 device.assign(Averaging::AVERAGE, Buffer::Parameters)?;
                 if reference.is_some() {
                     device.assign(Averaging::REFERENCE, Buffer::Parameters)?;
@@ -101,9 +103,9 @@ impl Memory {
         }
     }
 
-    /// Where elements of a buffer lie that belong to the parameters `range`; what a server sums lies as the parameters do.
-    pub(crate) fn place(&self, buffer: Buffer, range: Range<usize>) -> Range<usize> {
-        self.replica.as_ref().map_or(range.clone(), |replica| replica.place(buffer, &range))
+    /// Where elements `range` of a buffer lie.
+    pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
+        self.replica.as_ref().map_or_else(|| self.server.place(buffer, range), |replica| replica.place(buffer, range))
     }
 
     /// Does what a copy says; activations and gradients are those of the replica.
@@ -120,8 +122,9 @@ impl Memory {
         }
     }
 
-    fn trained(&mut self) -> &mut Replica {
-        self.replica.as_mut().expect("check: models are averaged where there are some")
+    /// The replica of a rank that trains.
+    pub(crate) fn trained(&mut self) -> &mut Replica {
+        self.replica.as_mut().expect("check: models are averaged, and moved, where there are some")
     }
 
     /// Begins again at the average model, the reference model too where there is one.
@@ -145,7 +148,10 @@ impl Memory {
 
     /// A model that learners share, between iterations.
     pub(crate) fn shared(&mut self, model: Buffer) -> Result<Vec<f32>, DeviceError> {
-        self.device().read(Values::Buffer(model))
+        match &mut self.replica {
+            Some(replica) => replica.values_of(model),
+            None => self.server.read(Values::Buffer(model)),
+        }
     }
 
     /// The model that a run is about: the average model where learners have models of their own.

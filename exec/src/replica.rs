@@ -10,7 +10,7 @@ mod values;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::memory::{Gradients, Plan, Reads};
+use lockstep_models::memory::{BufferPlaces, Plan, Reads};
 use lockstep_models::{Area, Copy, LayerId, Model, Op, Phase, Program, Role, SgdStep};
 
 use crate::data::Dataset;
@@ -55,8 +55,8 @@ pub struct Replica {
     /// Which of them is at hand.
     context: usize,
     labels: Vec<u32>,
-    /// Where the gradients of parameters lie.
-    gradients: Gradients,
+    /// Where the elements of buffers lie.
+    places: BufferPlaces,
     /// The parameters that it updates.
     updated: Updated,
     device: Box<dyn Device>,
@@ -121,7 +121,7 @@ impl Replica {
         let Making { devices, rank, arenas, declared, seed, threads } = making;
         let begin = (parameters, init::statistics(model));
         let blueprint = Blueprint::new(program, (role, rank), (&plan, arenas), declared, begin);
-        let (gradients, updated) = (blueprint.gradients.clone(), blueprint.updated.clone());
+        let (places, updated) = (blueprint.places.clone(), blueprint.updated.clone());
         let device = devices.device(rank, blueprint, threads)?;
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let tasks = role.tasks.iter().enumerate();
@@ -144,7 +144,7 @@ impl Replica {
         let samples = program.batch_per_rank as usize;
         Ok(Replica {
             model: model.clone(),
-            gradients,
+            places,
             updated,
             seed,
             samples,
@@ -329,7 +329,7 @@ impl Replica {
     /// # Errors
     /// The device's.
     pub fn update(&mut self, range: Range<usize>, step: &SgdStep) -> Result<(), DeviceError> {
-        self.device.step(range, &Step::Sgd(*step))
+        self.step(range, &Step::Sgd(*step))
     }
 
     /// The first chain whose output for the micro-batch at hand is not finite everywhere, of those before the loss. Runs them

@@ -273,8 +273,8 @@ impl Program {
         let mut proved: Vec<&Exchange> = Vec::new();
         let elements = |exchange: &Exchange| exchange.range.end - exchange.range.start;
         for exchange in exchanges.iter().filter(|exchange| exchange.algorithm.library().is_none()) {
-            let key = (elements(exchange), &exchange.collective, &exchange.algorithm, exchange.chunk);
-            if proved.iter().any(|e| (elements(e), &e.collective, &e.algorithm, e.chunk) == key) {
+            let key = |e: &Exchange| (elements(e), e.collective.clone(), e.algorithm.clone(), e.chunk, e.padded);
+            if proved.iter().any(|other| key(other) == key(exchange)) {
                 continue;
             }
             check_schedule(&self.schedule_among(exchange, members)?).map_err(|fault| {

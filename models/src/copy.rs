@@ -63,7 +63,7 @@ pub struct Copy {
     pub add: bool,
     /// Whether what the rows leave out of the area written becomes zero.
     pub clear: bool,
-    /// Where other runs of an iteration have their part of the buffer that is read or written.
+    /// Where other runs have their part of the buffer that is read or written.
     pub turns: Turns,
 }
 
@@ -87,7 +87,7 @@ impl Copy {
     }
 
     /// What a run does.
-    pub fn of_run(&self, run: u32) -> Copy {
+    pub fn of_run(&self, run: u64) -> Copy {
         let by = self.turns.first(run);
         let behind =
             |area, first: (u64, u64)| if matches!(area, Area::Buffer(_)) { (first.0 + by, first.1) } else { first };

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use lockstep_topology::Collective;
 
+use crate::memory::BufferPlaces;
 use crate::{Buffer, Exchange, Program, Role};
 
 impl Program {
@@ -35,5 +36,11 @@ impl Program {
         let sends = |exchange: &Exchange| exchange.buffer == Buffer::Declared(index) && exchange.between.is_some();
         let others = || self.roles.iter().flat_map(Role::exchanges).any(|(_, exchange)| sends(exchange));
         held.unwrap_or_else(|| if others() { 0..0 } else { all })
+    }
+
+    /// The elements of memory that `rank` has for what it holds of a declared buffer, room behind padded exchanges included.
+    pub fn held_elements(&self, places: &BufferPlaces, index: usize, rank: u32) -> u64 {
+        let (held, buffer) = (self.held(index, rank), Buffer::Declared(index));
+        held.end - held.start + places.of(buffer).elements() as u64 - self.elements(buffer)
     }
 }

@@ -62,6 +62,7 @@ impl Job {
         let program = if self.fuse { passes::fuse(program, stages.as_ref()) } else { program };
         let early = self.strategy.updates_early() && self.workers > 1;
         let program = if early { passes::update_early(program, self.concurrent_exchanges) } else { program };
+        let program = if self.pad { passes::pad(program) } else { program };
         program.check()?;
         Ok(program)
     }
@@ -215,6 +216,7 @@ impl<'a> Lowering<'a> {
             range: range.clone(),
             chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,
+            padded: false,
         };
         if averaging.is_some_and(|averaging| averaging.reference_alpha.is_some()) {
             devices::level(whole)

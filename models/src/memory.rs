@@ -6,14 +6,16 @@
 mod activations;
 mod arrange;
 mod gradients;
+mod places;
 mod plan;
 
 use lockstep_topology::InputError;
 
-use crate::{Op, Program, Role, TaskId};
+use crate::{Buffer, Op, Program, Role, TaskId};
 pub use activations::{Content, Reads, Tensor, activations};
 pub use arrange::{Arrangement, Storage, arrange, live_bytes};
-pub use gradients::{GradientLife, Gradients, lives};
+pub use gradients::{GradientLife, lives};
+pub use places::{BufferPlaces, Places};
 pub use plan::{Activations, Flattening, Plan, Reuse};
 
 /// Bytes of an fp32 element, and of a label.
@@ -26,7 +28,7 @@ const LINE_BYTES: u64 = 64;
 pub struct Memory {
     /// Learnable parameters, and batch norm's running statistics.
     pub weights: u64,
-    /// Their gradients as [`Gradients`] lays them out; on a server the sums that it makes.
+    /// Their gradients as [`Places::of_gradients`] lays them out; on a server the sums that it makes.
     pub gradients: u64,
     /// What the optimizer keeps for each parameter.
     pub optimizer: u64,
@@ -53,11 +55,12 @@ impl Memory {
     pub fn of_role(program: &Program, role: usize, optimizer_elements: u64) -> Result<Memory, InputError> {
         let role = &program.roles[role];
         let model = &program.model;
-        let parameters =
-            program.parameters_of(role).iter().map(|range| range.end - range.start).sum::<u64>() * ELEMENT_BYTES;
         let communication = in_flight(program, role)?;
-        let held = (0..program.buffers.len()).map(|index| program.held(index, role.ranks.first));
-        let buffers = held.map(|held| (held.end - held.start) * ELEMENT_BYTES).sum();
+        let places = BufferPlaces::of_role(program, role, Reuse::Full);
+        let [parameters, gradients] =
+            [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements() as u64 * ELEMENT_BYTES);
+        let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first));
+        let buffers = held.map(|elements| elements * ELEMENT_BYTES).sum();
         // What comes into a buffer counts there; the first layers read what they find at their own place.
         let samples = role.tasks.iter().filter_map(|task| match task.op {
             Op::Load { into: Some(_), .. } => Some(program.batch_per_rank),
@@ -65,11 +68,10 @@ impl Memory {
             _ => None,
         });
         let Some(samples) = samples.max() else {
-            return Ok(Memory { gradients: parameters, communication, buffers, ..Memory::default() });
+            return Ok(Memory { gradients: gradients.max(parameters), communication, buffers, ..Memory::default() });
         };
         let activations = Activations::of_role(program, role);
         let in_flight = u64::from(role.micro_batches_in_flight());
-        let gradients = Gradients::of_role(program, role, Reuse::Full).elements() as u64 * ELEMENT_BYTES;
         let updated: u64 = program.updated(role, role.ranks.first).iter().map(|range| range.end - range.start).sum();
         Ok(Memory {
             weights: parameters + model.statistics_elements() * ELEMENT_BYTES,

@@ -2,7 +2,9 @@
 
 mod early;
 mod fuse;
+mod pad;
 
 pub(crate) use early::update_early;
 pub(crate) use fuse::fuse;
 pub use fuse::fused_chains;
+pub(crate) use pad::pad;

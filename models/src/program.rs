@@ -185,14 +185,19 @@ impl Program {
     }
 
     /// The elements of `range` that are `rank`'s own where the ranks along `axes` share them out; all of them where there are none.
+    /// Where their exchanges are padded, the last ranks have fewer than others, or none.
     pub fn own_part(&self, range: &Range<u64>, axes: AxisSet, rank: u32) -> Range<u64> {
         if axes == AxisSet::default() {
             return range.clone();
         }
         let members = self.mesh.group_of(axes, rank);
         let member = members.member(rank).expect("a rank belongs to its group");
-        let part = Collective::ReduceScatter.part(range.end - range.start, members.count(), member);
-        range.start + part.start..range.start + part.end
+        let elements = range.end - range.start;
+        let mut exchanges = self.roles.iter().flat_map(Role::exchanges);
+        let padded = exchanges.any(|(_, of)| of.padded && of.axes == axes && of.range == *range);
+        let rounded = if padded { elements.next_multiple_of(members.count().into()) } else { elements };
+        let part = Collective::ReduceScatter.part(rounded, members.count(), member);
+        range.start + part.start.min(elements)..range.start + part.end.min(elements)
     }
 
     /// The parameters of the layers that `role` computes, all of them where it has all: ranges in ascending order, none of which touches the
@@ -310,7 +315,22 @@ impl Program {
     pub fn schedule_among(&self, exchange: &Exchange, members: &Members) -> Result<Schedule, InputError> {
         let elements = exchange.range.end - exchange.range.start;
         let group = self.nodes_of(exchange, members);
-        Schedule::new(&exchange.collective, &exchange.algorithm, &group, elements, exchange.chunk)
+        let schedule = Schedule::new(&exchange.collective, &exchange.algorithm, &group, elements, exchange.chunk)?;
+        Ok(if exchange.padded { schedule.padded() } else { schedule })
+    }
+
+    /// The most elements that an exchange is rounded up by, in any of the groups that run it.
+    pub(crate) fn padding(&self, exchange: &Exchange) -> u64 {
+        if !exchange.padded {
+            return 0;
+        }
+        // Groups are alike but for the nodes that they lie on.
+        let alike = !exchange.algorithm.by_nodes() && self.mesh.outermost().is_some();
+        let groups = if alike { 1 } else { self.group_count(exchange) };
+        let schedules =
+            (0..groups).filter_map(|number| self.schedule_among(exchange, &self.group(exchange, number)).ok());
+        let added = schedules.map(|schedule| schedule.elements() - (exchange.range.end - exchange.range.start));
+        added.max().unwrap_or(0)
     }
 
     /// How members of an exchange lie on nodes: on coordinates of its node axes, or on machines where the algorithm asks for them.

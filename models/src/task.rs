@@ -86,12 +86,14 @@ pub struct Exchange {
     pub buffer: Buffer,
     /// Elements of the buffer, in the first run.
     pub range: Range<u64>,
-    /// Where other runs of an iteration have theirs.
+    /// Where other runs have theirs.
     pub turns: Turns,
     /// Elements per lane; 0: the algorithm's own choice.
     pub chunk: u64,
     /// Lanes in flight; 0: the algorithm's own choice.
     pub window: u32,
+    /// Whether it is rounded up to equal parts, by elements behind its range that lie in memory and that no task reads.
+    pub padded: bool,
 }
 
 /// What a task is.

@@ -1,6 +1,6 @@
 //! Lets runs of a task use parts of a buffer in turn, so that one can begin before another's part is free.
 
-/// Parts of a buffer, one behind the other, that the runs of an iteration take in turn.
+/// Parts of a buffer, one behind the other, that the runs of a task take in turn, counted over iterations and micro-batches.
 ///
 /// ```
 /// # use lockstep_models::Turns;
@@ -21,8 +21,8 @@ impl Turns {
     pub const ONE: Turns = Turns { count: 1, elements: 0 };
 
     /// How far behind the first part that of a run is.
-    pub fn first(self, run: u32) -> u64 {
-        u64::from(run % self.count.max(1)) * self.elements
+    pub fn first(self, run: u64) -> u64 {
+        run % u64::from(self.count.max(1)) * self.elements
     }
 
     /// How far the last part is behind the first.

@@ -29,6 +29,8 @@ pub struct CollectiveRun {
     pub window: u32,
     /// Whether members that a declared symmetry makes equal are simulated once.
     pub fold: FoldRule,
+    /// Whether it is rounded up to equal parts where members then fold.
+    pub padded: bool,
     /// Whether every message is an event even where times follow by recurrence; they are equal, to the picosecond.
     pub long_way: bool,
 }
@@ -36,8 +38,8 @@ pub struct CollectiveRun {
 impl CollectiveRun {
     /// A run in lanes of the algorithm's own choice, folded where that changes nothing.
     pub fn new(collective: Collective, algorithm: Algorithm, group: Group, elements: u64) -> CollectiveRun {
-        let (chunk, window, fold, long_way) = (0, 0, FoldRule::Exact, false);
-        CollectiveRun { collective, algorithm, group, elements, chunk, window, fold, long_way }
+        let (chunk, window, fold) = (0, 0, FoldRule::Exact);
+        CollectiveRun { collective, algorithm, group, elements, chunk, window, fold, padded: false, long_way: false }
     }
 }
 
@@ -67,10 +69,11 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
     let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk)?;
     let contributors = schedule.contributors();
     let window = if run.window == 0 { schedule.window() } else { run.window };
-    let orbits = fold::of_schedule(&schedule, platform, run.fold);
+    let padded = if run.padded { schedule.padded() } else { schedule.clone() };
+    let orbits = fold::of_schedule(&padded, run.elements, platform, run.fold);
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
-        let padded = run.fold == FoldRule::Padded && orbits.fold().is_some();
-        let schedule = if padded { schedule.padded() } else { schedule.clone() };
+        // Rounding up is worth its price only where members fold.
+        let schedule = if orbits.fold().is_some() { padded.clone() } else { schedule.clone() };
         let ranks = orbits.count(schedule.members());
         let mut plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), &run.algorithm, schedule, window);
         plan.represent(ranks);

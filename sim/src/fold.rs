@@ -36,11 +36,9 @@ pub enum FoldRule {
     /// Only where that changes nothing.
     #[default]
     Exact,
-    /// Also where exchanges must be rounded up to equal parts first, which makes them a little longer.
-    Padded,
 }
 
-lockstep_topology::named!(FoldRule, "rule of folding": Never = "never", Exact = "exact", Padded = "padded");
+lockstep_topology::named!(FoldRule, "rule of folding": Never = "never", Exact = "exact");
 
 /// Which ranks were simulated.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +55,7 @@ pub enum Folding {
         ranks: u32,
         /// What takes a rank to those that it stands for.
         group: Permutations,
-        /// Elements that padding added to exchanges, per element.
+        /// Elements that exchanges are rounded up by, per element.
         padding: f64,
     },
 }
@@ -120,19 +118,26 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     }
     let met = |exchange: &Exchange, rank: u32| {
         let schedule = program.schedule(exchange, rank).ok()?;
-        Some(Met { schedule, block: exchange.axes.contains(axis).then(|| group_block(program, exchange, axis)) })
+        let elements = exchange.range.end - exchange.range.start;
+        Some(Met {
+            schedule,
+            elements,
+            block: exchange.axes.contains(axis).then(|| group_block(program, exchange, axis)),
+        })
     };
     let all = role.exchanges().flat_map(|(_, exchange)| {
         // Groups may lie on nodes in different ways, each of which must be symmetric.
         let groups = if exchange.algorithm.by_nodes() { program.group_count(exchange).min(block) } else { 1 };
         (0..groups).map(move |group| met(exchange, program.group(exchange, group).first()))
     });
-    fold(all.collect(), (ranks, block), platform, rule)
+    fold(all.collect(), (ranks, block), platform)
 }
 
 /// An exchange as folding sees it.
 struct Met {
     schedule: Schedule,
+    /// Elements before it was rounded up.
+    elements: u64,
     /// Members of a group at one coordinate of the outermost axis; `None` where a group lies within one.
     block: Option<u32>,
 }
@@ -142,31 +147,30 @@ fn group_block(program: &Program, exchange: &Exchange, axis: Axis) -> u32 {
     exchange.axes.without(axis).iter().map(|inner| program.mesh.size(inner)).product()
 }
 
-/// How one collective folds on `platform`.
-pub(crate) fn of_schedule(schedule: &Schedule, platform: &Platform<'_>, rule: FoldRule) -> (Orbits, Folding) {
-    if schedule.members() < 2 || rule == FoldRule::Never {
-        return (Orbits::all(), Folding::Off);
-    }
-    fold(vec![Some(Met { schedule: schedule.clone(), block: Some(1) })], (schedule.members(), 1), platform, rule)
-}
-
-/// How ranks fold that meet in these exchanges and do the same otherwise, in blocks of `block` ranks.
-fn fold(
-    exchanges: Vec<Option<Met>>,
-    (ranks, block): (u32, u32),
+/// How one collective of `elements` folds on `platform`, rounded up or not.
+pub(crate) fn of_schedule(
+    schedule: &Schedule,
+    elements: u64,
     platform: &Platform<'_>,
     rule: FoldRule,
 ) -> (Orbits, Folding) {
+    if schedule.members() < 2 || rule == FoldRule::Never {
+        return (Orbits::all(), Folding::Off);
+    }
+    let met = Met { schedule: schedule.clone(), elements, block: Some(1) };
+    fold(vec![Some(met)], (schedule.members(), 1), platform)
+}
+
+/// How ranks fold that meet in these exchanges and do the same otherwise, in blocks of `block` ranks.
+fn fold(exchanges: Vec<Option<Met>>, (ranks, block): (u32, u32), platform: &Platform<'_>) -> (Orbits, Folding) {
     let (mut group, mut elements, mut added) = (None, 0u64, 0u64);
     for met in exchanges {
-        let padded = |exact: &Schedule| if rule == FoldRule::Padded { exact.padded() } else { exact.clone() };
-        let schedule = met.as_ref().map(|met| (padded(&met.schedule), met.schedule.elements(), met.block));
-        let own = match schedule {
+        let own = match met {
             None => Some(Permutations::Identity),
-            Some((schedule, exact, block)) => {
-                elements += exact;
-                added += schedule.elements() - exact;
-                block.map(|members| schedule.symmetry().among_blocks(members))
+            Some(met) => {
+                elements += met.elements;
+                added += met.schedule.elements() - met.elements;
+                met.block.map(|members| met.schedule.symmetry().among_blocks(members))
             }
         };
         // Whatever permutes blocks takes groups within them to each other.

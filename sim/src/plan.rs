@@ -168,12 +168,11 @@ impl Cursor {
 }
 
 impl Plan {
-    /// The tables of `program`, of which the first `ranks` ranks are simulated; where `padded`, its exchanges are rounded up to equal
-    /// parts.
+    /// The tables of `program`, of which the first `ranks` ranks are simulated.
     ///
     /// # Errors
     /// An algorithm that cannot serve its group.
-    pub(crate) fn new(program: &Program, ranks: u32, padded: bool) -> Result<Plan, InputError> {
+    pub(crate) fn new(program: &Program, ranks: u32) -> Result<Plan, InputError> {
         let mut meetings = Vec::new();
         let mut known: Vec<((&Exchange, usize), u32)> = Vec::new();
         let mut roles = Vec::new();
@@ -191,7 +190,6 @@ impl Plan {
                         for group in 0..groups_of(program, exchange, ranks) {
                             let members = program.group(exchange, group);
                             let schedule = program.schedule_among(exchange, &members)?;
-                            let schedule = if padded { schedule.padded() } else { schedule };
                             let window = Program::window(exchange, &schedule);
                             let library = exchange.algorithm.library();
                             meetings.push(Meeting { schedule, window, members, library, apart: None });

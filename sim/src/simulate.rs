@@ -104,9 +104,7 @@ pub fn simulate_with<F: Fluid + Clone>(
     let stages = input.map(|input| supply::stages(input, program, platform)).transpose()?.unwrap_or_default();
     let orbits = fold::of_program(program, platform, options.fold);
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
-        // Padded buffers are worth their price only where ranks fold.
-        let padded = options.fold == FoldRule::Padded && orbits.fold().is_some();
-        let plan = Plan::new(program, orbits.count(program.ranks()), padded)?;
+        let plan = Plan::new(program, orbits.count(program.ranks()))?;
         let mut resources = Resources::new(platform, fluid.clone(), orbits);
         let (lists, of_rank) = jobs(program, options, &mut resources)?;
         let mut engine = Engine::new(&plan, driver.clone(), resources, lists, &of_rank);

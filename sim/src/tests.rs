@@ -87,6 +87,7 @@ impl World {
             chunk,
             window: 0,
             fold: FoldRule::Never,
+            padded: false,
             long_way: false,
         };
         simulate_collective(&run, &self.platform(costs, network)).expect("a collective that works")

@@ -25,6 +25,12 @@ fn flags(command: Commands) -> impl Iterator<Item = Flag> {
     settings().filter_map(move |setting| setting.flag(command))
 }
 
+/// Choices that are made unless a flag denies them, with that flag's name.
+fn denied(command: Commands) -> impl Iterator<Item = (Flag, String)> {
+    let denied = |flag: &Flag| matches!(flag.how.style(), Style::Choice) && flag.setting.default == "true";
+    flags(command).filter(denied).map(|flag| (flag, format!("no-{}", flag.setting.key.replace('_', "-"))))
+}
+
 impl<const COMMAND: Commands> SettingFlags<COMMAND> {
     /// The experiment in the file, or the default one, with what the flags say.
     ///
@@ -57,7 +63,12 @@ impl<const COMMAND: Commands> Display for SettingFlags<COMMAND> {
 
 impl<const COMMAND: Commands> Args for SettingFlags<COMMAND> {
     fn augment_args(command: Command) -> Command {
-        flags(COMMAND).fold(command, |command, flag| command.arg(argument(flag)))
+        let command = flags(COMMAND).fold(command, |command, flag| command.arg(argument(flag)));
+        denied(COMMAND).fold(command, |command, (flag, name)| {
+            let help = format!("The same as --{}=false", flag.setting.key.replace('_', "-"));
+            let argument = Arg::new(name.clone()).long(name).help(help).action(ArgAction::SetTrue);
+            command.arg(argument.conflicts_with(flag.setting.key))
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -74,7 +85,10 @@ impl<const COMMAND: Commands> FromArgMatches for SettingFlags<COMMAND> {
                 _ => (key, matches.get_many::<String>(key).into_iter().flatten().cloned().collect()),
             })
         };
-        Ok(SettingFlags { given: flags(COMMAND).filter_map(texts).collect() })
+        let no = |(flag, name): (Flag, String)| {
+            matches.get_flag(&name).then(|| (flag.setting.key, vec!["false".to_owned()]))
+        };
+        Ok(SettingFlags { given: flags(COMMAND).filter_map(texts).chain(denied(COMMAND).filter_map(no)).collect() })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -112,19 +126,15 @@ pub(super) struct FoldFlags {
     /// Simulate every rank, also those that symmetry makes equal to others
     #[arg(long)]
     no_fold: bool,
-    /// Round exchanges up to equal parts where ranks are equal but for that
+    /// Round exchanges up to equal parts, so that ranks fold: of training steps the same as --pad
     #[arg(long, conflicts_with = "no_fold")]
-    fold_padded: bool,
+    pub(super) fold_padded: bool,
 }
 
 impl FoldFlags {
     /// The rule that the flags ask for.
     pub(super) fn rule(self) -> FoldRule {
-        match (self.no_fold, self.fold_padded) {
-            (true, _) => FoldRule::Never,
-            (_, true) => FoldRule::Padded,
-            _ => FoldRule::Exact,
-        }
+        if self.no_fold { FoldRule::Never } else { FoldRule::Exact }
     }
 }
 

@@ -61,7 +61,11 @@ impl SimCollective {
         let mut notes = vec![site.basis.clone()];
         let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
         for bytes in &flags.bytes {
-            let run = CollectiveRun { fold: self.fold.rule(), ..collective_run(flags, &group, *bytes)? };
+            let run = CollectiveRun {
+                fold: self.fold.rule(),
+                padded: self.fold.fold_padded,
+                ..collective_run(flags, &group, *bytes)?
+            };
             let failed = |error| match error {
                 SimError::Input(error) => Failure::Input(at_algorithm(error)),
                 other => Failure::Run(other.to_string()),

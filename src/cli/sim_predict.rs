@@ -87,6 +87,7 @@ pub(super) struct Predict {
 impl Predict {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
+        experiment.pad |= self.fold.fold_padded;
         if let Some(trials) = self.trials {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));

@@ -63,7 +63,9 @@ pub(super) struct SimSweep {
 impl SimSweep {
     pub(super) fn run(self) -> Result<(), Failure> {
         check_outputs(&[("--out", self.out.as_deref()), ("--plot", self.plot.as_deref())])?;
-        let sweep = Sweep::new(self.settings.resolve(self.experiment.as_deref())?)?;
+        let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
+        experiment.pad |= self.fold.fold_padded;
+        let sweep = Sweep::new(experiment)?;
         check(&sweep)?;
         let plan = sweep.plan()?;
         let how = How { network: self.network.into(), fold: self.fold.rule(), profile: self.profile.clone() };

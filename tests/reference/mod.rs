@@ -9,8 +9,6 @@ mod learners;
 mod local_sgd;
 mod split;
 
-use std::ops::Range;
-
 use lockstep_exec::Arenas;
 use lockstep_exec::data::{Dataset, Parts, Sampler};
 use lockstep_exec::device::cpu::{Threads, add_into};
@@ -155,8 +153,9 @@ fn bracketed<'p>(
         let bracketing = check(&program.schedule(exchange, 0)?)
             .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;
         for (part, expression) in bracketing.ranges() {
-            let range: Range<usize> =
-                (exchange.range.start + part.start) as usize..(exchange.range.start + part.end) as usize;
+            // Behind the range lies what it is rounded up by.
+            let at = |element: u64| (exchange.range.start + element).min(exchange.range.end) as usize;
+            let range = at(part.start)..at(part.end);
             let leaf = |member: u32| sums[member as usize][range.clone()].to_vec();
             let value = bracketing.fold(expression, leaf, |mut a: Vec<f32>, b: Vec<f32>| {
                 add_into(&mut a, &b);

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use lockstep_exec::device::{Arrival, DeviceError, Place, Spot, Updated, Values};
 use lockstep_exec::transport::Port;
 use lockstep_models::Buffer;
-use lockstep_models::memory::Gradients;
+use lockstep_models::memory::BufferPlaces;
 
 use self::due::{Due, bytes};
 use self::gpus::{Gpu, Lent};
@@ -97,8 +97,8 @@ pub(crate) struct Rank<A> {
     chains: Vec<Chain<A>>,
     parameters: Held,
     gradients: Held,
-    /// Where in them those of which parameters lie.
-    places: Gradients,
+    /// Where the elements of buffers lie.
+    places: BufferPlaces,
     declared: Vec<Held>,
     velocity: Held,
     /// The parameters that it updates.

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use lockstep_models::memory::{Gradients, Plan};
-use lockstep_models::{LayerId, Op, Program, Role};
+use lockstep_models::memory::{BufferPlaces, Plan};
+use lockstep_models::{Buffer, LayerId, Op, Program, Role};
 
 use crate::pool::Arenas;
 
@@ -16,7 +16,7 @@ pub struct ChainPlan {
     pub layers: Vec<LayerId>,
     /// The most samples that it sees at once.
     pub samples: usize,
-    /// Its parameters among all.
+    /// Where its parameters lie.
     pub parameters: Range<usize>,
     /// Where their gradients lie.
     pub gradients: Range<usize>,
@@ -36,13 +36,13 @@ pub struct Blueprint<'a> {
     pub arenas: &'a Arenas,
     /// The program's chains.
     pub chains: Vec<ChainPlan>,
-    /// Elements of the buffers that the program declares, as far as this rank holds them.
+    /// Elements of memory for the buffers that the program declares, as far as this rank holds them.
     pub declared: Vec<usize>,
-    /// Where the gradients of all parameters lie.
-    pub gradients: Gradients,
+    /// Where the elements of buffers lie.
+    pub places: BufferPlaces,
     /// The parameters that it updates.
     pub updated: Updated,
-    /// Learnable parameters to begin with.
+    /// Learnable parameters to begin with, as they lie.
     pub parameters: Vec<f32>,
     /// Running statistics to begin with.
     pub statistics: Vec<f32>,
@@ -63,22 +63,26 @@ impl<'a> Blueprint<'a> {
                 _ => 0..0,
             }
         };
-        let gradients = Gradients::of_role(program, role, arenas.reuse);
+        let places = BufferPlaces::of_role(program, role, arenas.reuse);
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let nodes = || layers.iter().map(|id| program.model.node(*id));
             let parameters = span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect());
+            // What other roles compute has no place here.
+            let samples = program.samples_of(role, index) as usize;
+            let place = |buffer| if samples > 0 { places.place(buffer, &parameters) } else { 0..0 };
             ChainPlan {
                 layers: layers.clone(),
-                samples: program.samples_of(role, index) as usize,
-                gradients: gradients.place(&parameters),
-                parameters,
+                gradients: place(Buffer::Gradients),
+                parameters: place(Buffer::Parameters),
+                samples,
                 statistics: span(nodes().filter_map(|node| node.statistics.clone()).collect()),
             }
         };
         let chains = program.chains.iter().enumerate().map(chain).collect();
         let ranges = program.updated(role, rank).into_iter().map(|range| range.start as usize..range.end as usize);
         let updated = Updated::new(ranges.collect());
-        Blueprint { program, role, plan, arenas, chains, declared, gradients, updated, parameters, statistics }
+        let parameters = places.of(Buffer::Parameters).spread(&parameters);
+        Blueprint { program, role, plan, arenas, chains, declared, places, updated, parameters, statistics }
     }
 
     /// Samples of a micro-batch, as it is loaded.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lockstep_models::memory::Gradients;
+use lockstep_models::memory::BufferPlaces;
 use lockstep_models::{Buffer, Copy};
 
 use crate::arena::Arena;
@@ -15,8 +15,8 @@ pub(crate) struct Buffers {
     /// `None` on ranks that only serve, which sum what others send into one place.
     parameters: Option<Arena>,
     gradients: Arena,
-    /// Where in it the gradients of which parameters lie.
-    places: Gradients,
+    /// Where in buffers their elements lie.
+    places: BufferPlaces,
     declared: Vec<Arena>,
     /// The optimizer's momentum, of the parameters that the rank updates.
     pub(super) velocity: Arena,
@@ -25,21 +25,22 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Those of a rank that trains, with its parameters and running statistics.
+    /// Those of a rank that trains, with its parameters as they lie and running statistics.
     pub(super) fn of_worker(
         parameters: Vec<f32>,
         statistics: Vec<f32>,
         declared: &[usize],
-        (places, updated): (Gradients, &Updated),
+        (places, updated): (BufferPlaces, &Updated),
     ) -> Buffers {
-        let (gradients, velocity) = (zeros(places.elements()), zeros(updated.elements()));
+        let (gradients, velocity) = (zeros(places.of(Buffer::Gradients).elements()), zeros(updated.elements()));
         let (parameters, declared) = (Some(Arena::new(parameters)), all(declared));
         Buffers { parameters, gradients, places, declared, velocity, statistics }
     }
 
     /// Those of a rank that only serves.
-    pub(crate) fn of_server(elements: usize, declared: &[usize]) -> Buffers {
-        let (gradients, places, declared) = (zeros(elements), Gradients::as_parameters(elements as u64), all(declared));
+    pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Buffers {
+        let elements = [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements());
+        let (gradients, declared) = (zeros(elements[0].max(elements[1])), all(declared));
         Buffers { parameters: None, gradients, places, declared, velocity: zeros(0), statistics: Vec::new() }
     }
 
@@ -52,9 +53,9 @@ impl Buffers {
         }
     }
 
-    /// Where the elements of a buffer lie that belong to the parameters `range`.
-    pub(super) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
-        self.places.place_in(buffer, range)
+    /// Where elements `range` of a buffer lie.
+    pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
+        self.places.place(buffer, range)
     }
 
     /// The parameters that a chain reads, and its running statistics, which it moves.

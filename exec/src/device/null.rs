@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use lockstep_models::memory::BufferPlaces;
 use lockstep_models::{Buffer, Copy};
 
 use crate::arena::Arena;
@@ -31,13 +32,18 @@ impl Null {
             input: vec![0.0; of.input_elements()],
             samples: 0,
             judges: (0..of.chains.len()).map(is_loss).collect(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.gradients, &of.updated)),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.places, &of.updated)),
         }
     }
 
-    /// The device of a rank that only serves: `elements` of a model's gradients, and the buffers that its program declares.
-    pub(crate) fn of_server(elements: usize, declared: &[usize]) -> Null {
-        Null { buffers: Buffers::of_server(elements, declared), input: Vec::new(), samples: 0, judges: Vec::new() }
+    /// The device of a rank that only serves: what lies so, and the buffers that its program declares.
+    pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Null {
+        Null { buffers: Buffers::of_server(places, declared), input: Vec::new(), samples: 0, judges: Vec::new() }
+    }
+
+    /// Where elements `range` of a buffer lie.
+    pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
+        self.buffers.place(buffer, range)
     }
 }
 

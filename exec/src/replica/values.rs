@@ -1,11 +1,11 @@
-//! What a replica's training has made so far, read and replaced as a whole; and where gradients lie.
+//! What a replica's training has made so far, read and replaced as a whole; and where buffers lie.
 
 use std::ops::Range;
 
 use lockstep_models::Buffer;
 
 use super::Replica;
-use crate::device::{DeviceError, Values};
+use crate::device::{DeviceError, Step, Values};
 
 impl Replica {
     /// Learnable parameters.
@@ -13,7 +13,7 @@ impl Replica {
     /// # Errors
     /// The device's.
     pub fn parameters(&mut self) -> Result<Vec<f32>, DeviceError> {
-        self.device.read(Values::Buffer(Buffer::Parameters))
+        self.values_of(Buffer::Parameters)
     }
 
     /// Replaces the learnable parameters.
@@ -21,7 +21,7 @@ impl Replica {
     /// # Errors
     /// The device's.
     pub fn set_parameters(&mut self, parameters: &[f32]) -> Result<(), DeviceError> {
-        self.device.write(Values::Buffer(Buffer::Parameters), parameters)
+        self.set_values_of(Buffer::Parameters, parameters)
     }
 
     /// The parameters' gradients, summed over the micro-batches of a step: what lies there now where buckets share places.
@@ -29,27 +29,56 @@ impl Replica {
     /// # Errors
     /// The device's.
     pub fn gradients(&mut self) -> Result<Vec<f32>, DeviceError> {
-        self.device.read(Values::Buffer(Buffer::Gradients))
+        self.values_of(Buffer::Gradients)
     }
 
-    /// Replaces the gradients, which lie as the parameters do, by a sum made elsewhere.
+    /// Replaces the gradients, which share no places, by a sum made elsewhere.
     ///
     /// # Errors
     /// The device's.
     pub fn set_gradients(&mut self, gradients: &[f32]) -> Result<(), DeviceError> {
-        self.device.write(Values::Buffer(Buffer::Gradients), gradients)
+        self.set_values_of(Buffer::Gradients, gradients)
     }
 
-    /// Where the elements of a buffer lie that belong to the parameters `range`.
+    /// The elements of a buffer in their order.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn values_of(&mut self, buffer: Buffer) -> Result<Vec<f32>, DeviceError> {
+        Ok(self.places.of(buffer).gather(&self.device.read(Values::Buffer(buffer))?))
+    }
+
+    /// Replaces the elements of a buffer.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn set_values_of(&mut self, buffer: Buffer, values: &[f32]) -> Result<(), DeviceError> {
+        self.device.write(Values::Buffer(buffer), &self.places.of(buffer).spread(values))
+    }
+
+    /// Where elements `range` of a buffer lie.
     pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
-        self.gradients.place_in(buffer, range)
+        self.places.place(buffer, range)
+    }
+
+    /// Moves a range of the parameters or of other buffers, piece by piece where parts of it lie apart.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
+        let buffers = match step {
+            Step::Sgd(_) => vec![Buffer::Parameters, Buffer::Gradients],
+            Step::Elementwise(formula) => formula.buffers.iter().map(|of| of.buffer).collect(),
+        };
+        let pieces = self.places.pieces(&buffers, &range);
+        pieces.into_iter().try_for_each(|piece| self.device.step(piece, step))
     }
 
     /// Reads the gradients of a range where messages would, as [`Replica::warm_inputs`] does for a chain.
     pub fn warm_gradients(&mut self, range: Range<usize>) {
         let Ok(host) = self.device.host(Buffer::Gradients) else { return };
         // SAFETY: between tasks no message is in flight and nothing writes.
-        let gradients = unsafe { host.slice(self.gradients.place(&range)) };
+        let gradients = unsafe { host.slice(self.places.place(Buffer::Gradients, &range)) };
         std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
     }
 

@@ -16,7 +16,10 @@ impl Worker<'_> {
                 let copy = copies.at(&self.setup.program.mesh, own);
                 return match copy.turns {
                     Turns::ONE => Ok(self.memory.copy(copy)?),
-                    _ => Ok(self.memory.copy(&copy.of_run(repetition))?),
+                    _ => {
+                        let run = u64::from(self.iteration) * u64::from(self.needs[task].1) + u64::from(repetition);
+                        Ok(self.memory.copy(&copy.of_run(run))?)
+                    }
                 };
             }
             Op::Callback { .. } | Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } => return Ok(()),

@@ -54,7 +54,7 @@ impl Slot {
 
     /// Its part of the buffer in the run that was started last.
     fn part(&self) -> Range<usize> {
-        let by = self.turns.first((self.started - 1) % self.each) as usize;
+        let by = self.turns.first(u64::from(self.started) - 1) as usize;
         self.part.start + by..self.part.end + by
     }
 }
@@ -85,7 +85,9 @@ impl Worker<'_> {
             0
         };
         let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
-        let part = self.memory.place(exchange.buffer, (start - offset) as usize..(end - offset) as usize);
+        let mut part = self.memory.place(exchange.buffer, &((start - offset) as usize..(end - offset) as usize));
+        // Behind it lies what it is rounded up by.
+        part.end += schedule.elements().saturating_sub(exchange.range.end - exchange.range.start) as usize;
         let is_direct = !by_devices && self.is_direct(exchange, &group)?;
         let on_device = if is_direct { self.memory.device().region(exchange.buffer, part.clone()) } else { None };
         let (data, scratch) = match on_device {

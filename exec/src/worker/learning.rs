@@ -64,7 +64,7 @@ impl Worker<'_> {
         let sgd = options.optimizer.step(batch, course);
         let numbers = StepNumbers { sgd, learned: self.learned, moved: iteration != self.without_momentum };
         let range = of.range.start as usize..of.range.end as usize;
-        Ok(self.memory.device().step(range, &Step::Elementwise(of.formula.bind(&numbers)))?)
+        Ok(self.memory.trained().step(range, &Step::Elementwise(of.formula.bind(&numbers)))?)
     }
 
     /// The model that this learner is corrected against.

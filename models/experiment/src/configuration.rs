@@ -229,6 +229,7 @@ impl Experiment {
                 chunk: self.chunk,
                 concurrent_exchanges: self.concurrent_exchanges,
                 fuse: self.fuse,
+                pad: self.pad,
                 sampling: self.sampling,
                 mesh: self.mesh.clone(),
                 cut: self.cut.clone(),

@@ -119,6 +119,13 @@ macro_rules! rows {
                 how: &list(word(), |e| vec![e.bucket], |e, bucket| e.bucket = bucket), ..AXIS
             }),
         }
+        "pad" pad: bool = true,
+        "Whether exchanges are rounded up to equal parts of all members; --no-pad, or --pad=false, leaves them as long as their buckets", {
+            default: "true", how: &One(CHOICE, |e, pad| e.pad = pad), flag_of: PREDICT | RUN | SWEEP,
+            // Nothing is what rows and checkpoints of builds that knew no padding say.
+            trained: Some((Trained::With, |run| run.configuration.job.pad.then(|| "true".to_owned()))),
+            identify: |e, all| all.set_some("pad", e.pad.then_some(true)),
+        }
         "chunk" chunk: Option<Bytes> = None,
         "Bytes per lane of an exchange, e.g. 256KiB; else the algorithm's own choice", {
             value: "SIZE", how: &One(CHUNK, |e, chunk| e.chunk = Some(chunk)), flag_of: PREDICT | RUN,

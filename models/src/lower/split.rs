@@ -222,6 +222,7 @@ impl Rank<'_> {
                     range: range.clone(),
                     chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
                     window: 0,
+                    padded: false,
                 };
                 let mut after = self.sources(node);
                 after.extend(jobs.map(|task| After { task, lag: 0 }));

@@ -173,6 +173,7 @@ impl<'a> Border<'a> {
             turns,
             // One message.
             chunk: turns.elements,
+            padded: false,
             window: 0,
         }
     }

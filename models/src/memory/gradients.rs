@@ -1,14 +1,14 @@
 //! Where the gradients of parameters lie: buckets whose lives do not meet share a place (Rajbhandari et al. 2020 §5.2).
 //!
 //! A bucket's gradients live from the first backward pass that writes them to the update that uses them up. Where updates follow the
-//! whole backward pass all lives meet, and the arena is the parameters' own: the same offsets, the same size.
+//! whole backward pass all lives meet, and each bucket has a place of its own.
 
 use std::ops::Range;
 
 use crate::{Area, Buffer, Op, Phase, Program, Role, Stream, TaskId};
 
 use super::arrange::{Storage, arrange, live_bytes};
-use super::plan::Reuse;
+use super::places::{Places, rooms};
 use super::{ELEMENT_BYTES, LINE_BYTES};
 
 /// Parameters whose gradients are made, exchanged and used up together.
@@ -22,79 +22,30 @@ pub struct GradientLife {
     pub last: TaskId,
 }
 
-/// Where in the gradient arena the gradient of each parameter lies.
-///
-/// Ranges are fp32 elements. A range that a task names lies in one piece.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gradients {
-    /// Ranges of the parameters in ascending order, each with where it begins in the arena.
-    pieces: Vec<(Range<usize>, usize)>,
-    elements: usize,
-}
-
-impl Gradients {
-    /// An arena of `elements` elements in which each gradient lies where its parameter does.
-    pub fn as_parameters(elements: u64) -> Gradients {
-        let elements = elements as usize;
-        let all = 0..elements;
-        Gradients { pieces: vec![(all, 0)], elements }
-    }
-
-    /// The arena of the ranks of a role: as the parameters lie, unless `reuse` lets tensors share places and that takes less.
-    pub fn of_role(program: &Program, role: &Role, reuse: Reuse) -> Gradients {
-        let parameters = program.model.parameter_elements();
-        let shares = matches!(reuse, Reuse::Shared | Reuse::Counted | Reuse::Full);
-        let lives = lives(program, role).filter(|_| shares);
-        lives.and_then(|lives| Gradients::sharing(&lives, parameters)).unwrap_or(Gradients::as_parameters(parameters))
-    }
-
-    /// Those lives arranged; nothing where they take as much as the parameters.
-    fn sharing(lives: &[GradientLife], parameters: u64) -> Option<Gradients> {
-        let storage = |life: &GradientLife| Storage {
-            bytes: ((life.range.end - life.range.start) * ELEMENT_BYTES).next_multiple_of(LINE_BYTES),
+/// The gradients of a role with buckets in places that others have left; nothing where they take as much as `apart` elements do.
+pub(super) fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
+    let lives = lives(program, role)?;
+    let rooms = rooms(program, role, Buffer::Gradients);
+    let storage = |life: &GradientLife| {
+        let room = rooms.get(&life.range.end).copied().unwrap_or(0);
+        Storage {
+            bytes: ((life.range.end - life.range.start + room) * ELEMENT_BYTES).next_multiple_of(LINE_BYTES),
             first: life.first,
             last: life.last,
-        };
-        let pieces: Vec<Storage> = lives.iter().map(storage).collect();
-        let all = parameters * ELEMENT_BYTES;
-        if live_bytes(&pieces) >= all {
-            return None;
         }
-        let arrangement = arrange(&pieces);
-        let place = |(life, offset): (&GradientLife, &u64)| {
-            (life.range.start as usize..life.range.end as usize, (offset / ELEMENT_BYTES) as usize)
-        };
-        let elements = (arrangement.bytes / ELEMENT_BYTES) as usize;
-        let pieces = lives.iter().zip(&arrangement.offsets).map(place).collect();
-        (arrangement.bytes < all).then_some(Gradients { pieces, elements })
+    };
+    let pieces: Vec<Storage> = lives.iter().map(storage).collect();
+    let all = apart as u64 * ELEMENT_BYTES;
+    if live_bytes(&pieces) >= all {
+        return None;
     }
-
-    /// Elements of the arena.
-    pub fn elements(&self) -> usize {
-        self.elements
-    }
-
-    /// Where the gradients of the parameters `range` lie, which are of one task.
-    ///
-    /// # Panics
-    /// When no task names the range: parts of it lie apart.
-    pub fn place(&self, range: &Range<usize>) -> Range<usize> {
-        if range.is_empty() {
-            return 0..0;
-        }
-        let at = self.pieces.partition_point(|(piece, _)| piece.end <= range.start);
-        let within = self.pieces.get(at).filter(|(piece, _)| piece.start <= range.start && range.end <= piece.end);
-        let Some((piece, start)) = within else { panic!("gradients {range:?} do not lie in one piece") };
-        start + range.start - piece.start..start + range.end - piece.start
-    }
-
-    /// Where elements `range` lie in `buffer`, whose elements are numbered as parameters are; only gradients lie elsewhere.
-    ///
-    /// # Panics
-    /// As [`Gradients::place`].
-    pub fn place_in(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
-        if buffer == Buffer::Gradients { self.place(range) } else { range.clone() }
-    }
+    let arrangement = arrange(&pieces);
+    let place = |(life, offset): (&GradientLife, &u64)| {
+        (life.range.start as usize..life.range.end as usize, (offset / ELEMENT_BYTES) as usize)
+    };
+    let elements = (arrangement.bytes / ELEMENT_BYTES) as usize;
+    let pieces = lives.iter().zip(&arrangement.offsets).map(place).collect();
+    (arrangement.bytes < all).then(|| Places::new(pieces, elements, program.model.parameter_elements() as usize))
 }
 
 /// The lives of all gradients of a role, in ascending order of their parameters: the smallest ranges that no task cuts in two. Nothing

@@ -88,10 +88,12 @@ pub struct Job {
     pub sampling: Sampling,
     /// Whether neighbouring layers are fused into one kernel.
     pub fuse: bool,
+    /// Whether exchanges are rounded up to equal parts.
+    pub pad: bool,
 }
 
 impl Job {
-    /// A job with one exchange at a time, one micro-batch, 25 MiB buckets, ring and fusion.
+    /// A job with one exchange at a time, one micro-batch, 25 MiB buckets, ring, fusion and padding.
     pub fn new(model: Arc<Model>, workers: u32, batch_per_rank: u32) -> Job {
         Job {
             model,
@@ -110,6 +112,7 @@ impl Job {
             node_sizes: None,
             sampling: Sampling::OneShuffle,
             fuse: true,
+            pad: true,
         }
     }
 

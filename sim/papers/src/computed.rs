@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockstep_models::memory::{Plan, Reuse};
 use lockstep_models::{Job, Model, Pass, Strategy};
-use lockstep_sim::{CollectiveRun, FoldRule, Held, Platform, Roofline, SimError};
+use lockstep_sim::{CollectiveRun, Held, Platform, Roofline, SimError};
 use lockstep_sim::{shuffle_time, simulate_collective};
 use lockstep_topology::document::{Entry, Table};
 use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};
@@ -284,7 +284,7 @@ fn among_hosts(cluster: &Cluster, of: &Given, algorithm: &Algorithm) -> Result<f
     let mut seconds = 0.0;
     for elements in elements {
         let run = CollectiveRun::new(Collective::AllReduce, algorithm.clone(), Group::flat(workers), elements);
-        let time = simulate_collective(&CollectiveRun { fold: FoldRule::Padded, ..run }, &platform);
+        let time = simulate_collective(&CollectiveRun { padded: true, ..run }, &platform);
         seconds += time.map_err(|error| of_simulation(error, cluster))?.time.as_secs_f64();
     }
     Ok(seconds)

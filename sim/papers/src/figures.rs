@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use lockstep_models::{Exchange, Op, overlap};
 use lockstep_sim::answer::Bound;
-use lockstep_sim::{Costs, FoldRule, NetworkModel};
+use lockstep_sim::{Costs, NetworkModel};
 use lockstep_topology::{Collective, InputError};
 
 use lockstep_experiment::{Configuration, Experiment};
@@ -79,8 +79,6 @@ impl Figure {
 /// As [`Setup::of`].
 pub(super) fn setup(experiment: &Experiment, site: &Site) -> Result<Setup, InputError> {
     let mut setup = Setup::of(experiment, site, NetworkModel::MaxMin)?;
-    // Exchanges are rounded up to equal parts where ranks then fold.
-    setup.options.fold = FoldRule::Padded;
     // What is asked of a run follows from totals.
     setup.options.max_spans = MOST_SPANS;
     if setup.conditions.noise.is_empty() && site.costs.noise().is_none() {

@@ -45,6 +45,7 @@ fn both(world: &World, collective: &Collective, algorithm: &str, elements: u64, 
         chunk,
         window: 0,
         fold: FoldRule::Exact,
+        padded: false,
         long_way: false,
     };
     let time = |(fold, long_way)| {
@@ -100,6 +101,19 @@ layer = [
     { name = "hidden", kind = "dense", out_features = 64 },
     { kind = "relu" },
     { name = "scores", kind = "dense", out_features = 32 },
+    { name = "loss", kind = "softmax_cross_entropy" },
+]
+"#;
+
+/// 61·67 and 68·31 parameters: no group of ranks has equal shards.
+const ODD: &str = r#"
+name = "odd"
+source = "a test"
+input = [1, 1, 60]
+layer = [
+    { name = "hidden", kind = "dense", out_features = 67 },
+    { kind = "relu" },
+    { name = "scores", kind = "dense", out_features = 31 },
     { name = "loss", kind = "softmax_cross_entropy" },
 ]
 "#;

@@ -82,7 +82,7 @@ mod tests {
     /// The exchanges of a job that stand apart, of how many.
     fn apart(job: Job) -> (usize, usize) {
         let program = job.program().expect("a program");
-        let plan = Plan::new(&program, program.ranks(), false).expect("a plan");
+        let plan = Plan::new(&program, program.ranks()).expect("a plan");
         (plan.meetings.iter().filter(|meeting| meeting.apart.is_some()).count(), plan.meetings.len())
     }
 

@@ -82,6 +82,7 @@ fn a_collective_alone_by_hand() {
             chunk: 0,
             window: 0,
             fold: FoldRule::Never,
+            padded: false,
             long_way: false,
         };
         let time = simulate_collective(&run, &platform).expect("runs");

@@ -86,6 +86,7 @@ fn ring_on(world: &World, conditions: &Conditions) -> f64 {
         chunk: 1_000_000,
         window: 0,
         fold: FoldRule::Exact,
+        padded: false,
         long_way: false,
     };
     let flat = Flat::default();

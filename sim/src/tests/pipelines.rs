@@ -137,6 +137,7 @@ proptest! {
             chunk: if lanes == 1 { 0 } else { elements.div_ceil(lanes) },
             window: 0,
             fold: FoldRule::Never,
+            padded: false,
             long_way: false,
         };
         let platform = world.platform(&costs, network);

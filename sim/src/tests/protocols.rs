@@ -30,6 +30,7 @@ fn timed(world: &World, collective: Collective, algorithm: &str, bytes: u64, net
         chunk: bytes / 4,
         window: 0,
         fold: FoldRule::Never,
+        padded: false,
         long_way: false,
     };
     simulate_collective(&run, &world.platform(&Roofline, network)).expect("runs").time.as_secs_f64()
@@ -154,6 +155,7 @@ fn slow_start_doubles_each_round_trip() {
         chunk: 32_000 / 4,
         window: 2,
         fold: FoldRule::Never,
+        padded: false,
         long_way: false,
     };
     let time = simulate_collective(&run, &world.platform(&Roofline, NetworkModel::MaxMin)).expect("runs").time;

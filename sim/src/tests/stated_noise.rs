@@ -85,6 +85,7 @@ fn ring(conditions: &Conditions, network: NetworkModel) -> f64 {
         chunk: 1_000_000,
         window: 0,
         fold: FoldRule::Exact,
+        padded: false,
         long_way: false,
     };
     let flat = Flat::default();

@@ -77,6 +77,7 @@ fn seconds(collective: &Collective, algorithm: &str, ranks: u32, elements: u64, 
         chunk: 0,
         window: 0,
         fold: FoldRule::Never,
+        padded: false,
         long_way: false,
     };
     simulate_collective(&run, &platform).expect("it runs").time.as_secs_f64()

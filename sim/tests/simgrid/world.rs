@@ -52,7 +52,8 @@ impl Exchange {
     pub(crate) fn ends(&self, cluster: &Cluster, places: &[DeviceId], costs: &Flat) -> Vec<f64> {
         let ranks = places.len() as u32;
         let model = Arc::new(lockstep_readers::load_model("mlp").expect("in the zoo"));
-        let mut program = Job { bucket: Bucket::Whole, ..Job::new(model, ranks, 1) }.program().expect("a job");
+        let mut program =
+            Job { bucket: Bucket::Whole, pad: false, ..Job::new(model, ranks, 1) }.program().expect("a job");
         // Of a step only its first computation and its exchange are left, and that is ours.
         let role = &mut program.roles[0];
         let compute = role.tasks.iter().find(|task| matches!(task.op, Op::Compute { .. })).expect("there is one");

@@ -184,9 +184,11 @@ impl Schedule {
     }
 
     /// The same schedule on a buffer that is longer by as little as gives it the symmetry of its algorithm: all parts are
-    /// then as long as the longest ones are here.
+    /// then as long as the longest ones are here. What members scatter or gather has equal parts by any algorithm.
     pub fn padded(&self) -> Schedule {
         let (_, multiple) = self.lanes.symmetry(&self.split);
+        let in_parts = matches!(self.collective, Collective::ReduceScatter | Collective::AllGather);
+        let multiple = if in_parts { self.members.into() } else { multiple };
         let elements = self.split.elements.checked_next_multiple_of(multiple).unwrap_or(self.split.elements);
         Schedule { split: Split { elements, ..self.split }, ..self.clone() }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_exec::device::{Blueprint, DeviceError};
+use lockstep_models::Buffer;
 
 use super::calls::Share;
 use super::chains::{chains, form};
@@ -41,8 +42,8 @@ impl<A: Activation> Rank<A> {
             beside,
             chains,
             parameters: Held::new(context, "parameters", elements)?,
-            gradients: Held::new(context, "gradients", of.gradients.elements())?,
-            places: of.gradients.clone(),
+            gradients: Held::new(context, "gradients", of.places.of(Buffer::Gradients).elements())?,
+            places: of.places.clone(),
             declared: declared.collect::<Result<_, _>>()?,
             velocity: Held::new(context, "the optimizer's momentum", of.updated.elements())?,
             updated: of.updated.clone(),

@@ -13,8 +13,8 @@ use crate::{Activation, Command, View, ViewMut};
 impl<A: Activation> Rank<A> {
     /// The launch that moves a range of the parameters.
     pub(super) fn move_of(&self, range: Range<usize>, step: &Step) -> Command {
-        let write = |buffer| self.held(buffer).view_mut(&self.places.place_in(buffer, &range));
-        let read = |buffer| self.held(buffer).view(&self.places.place_in(buffer, &range));
+        let write = |buffer| self.held(buffer).view_mut(&self.places.place(buffer, &range));
+        let read = |buffer| self.held(buffer).view(&self.places.place(buffer, &range));
         let (first, elements) = (range.start as u64, range.len() as u64);
         let call = match step {
             Step::Sgd(step) => {

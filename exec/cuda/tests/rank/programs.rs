@@ -69,11 +69,12 @@ fn trained(job: &Job, seed: u64, devices: &Arc<dyn Devices>) -> Run {
 fn ranks_accumulate(precision: Precision) {
     let devices = gpus(precision);
     let sizes = (0u64..200, any::<bool>(), 1u32..=4, 2u32..=4, 1u32..=3);
-    let cuts = (buckets(), algorithms(), 1u32..=3, any::<bool>(), any::<u64>());
+    let cuts = (buckets(), algorithms(), 1u32..=3, any::<(bool, bool)>(), any::<u64>());
     property((sizes, cuts), 24, |((model, norm, workers, batch, accumulate), cut)| {
-        let (bucket, algorithm, concurrent_exchanges, fuse, seed) = cut;
+        let (bucket, algorithm, concurrent_exchanges, (fuse, pad), seed) = cut;
         let model = Arc::new(random_model(model, norm));
-        let job = Job { accumulate, bucket, algorithm, concurrent_exchanges, fuse, ..Job::new(model, workers, batch) };
+        let job =
+            Job { accumulate, bucket, algorithm, concurrent_exchanges, fuse, pad, ..Job::new(model, workers, batch) };
         let distributed = trained(&job, seed, &devices);
         let program = job.program().expect("a program");
         let twin = reference::train_on(&*devices, &program, &data(&job), STEPS, seed, &gentle(), &[]).expect("a twin");
@@ -123,13 +124,14 @@ fn shared_state_and_places_train_the_bits_of_one_rank() {
     scene("programs::shared_state_and_places_train_the_bits_of_one_rank", &settings, || {
         let devices = gpus(Precision::F32);
         let sizes = (0u64..200, any::<bool>(), 2u32..=4, 2u32..=3);
-        let cuts = (prop::sample::select(vec!["zero-1", "zero-2"]), buckets(), 1u32..=3, any::<bool>(), any::<u64>());
+        let cuts =
+            (prop::sample::select(vec!["zero-1", "zero-2"]), buckets(), 1u32..=3, any::<(bool, bool)>(), any::<u64>());
         property(
             (sizes, cuts),
             16,
-            |((model, norm, workers, batch), (text, bucket, concurrent_exchanges, fuse, seed))| {
+            |((model, norm, workers, batch), (text, bucket, concurrent_exchanges, (fuse, pad), seed))| {
                 let (strategy, model) = (text.parse().expect("a strategy"), Arc::new(random_model(model, norm)));
-                let job = Job { strategy, bucket, concurrent_exchanges, fuse, ..Job::new(model, workers, batch) };
+                let job = Job { strategy, bucket, concurrent_exchanges, fuse, pad, ..Job::new(model, workers, batch) };
                 let distributed = trained(&job, seed, &devices);
                 let program = job.program().expect("a program");
                 let twin =

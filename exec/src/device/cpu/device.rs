@@ -67,7 +67,7 @@ impl Cpu {
             context: 0,
             decays: Decays::of(&of.program.model),
             threads: threads.clone(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.gradients, &of.updated)),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.places, &of.updated)),
             updated: of.updated,
         }
     }

@@ -4,6 +4,7 @@ mod critical_path;
 mod job;
 mod key;
 mod memory;
+mod padding;
 mod split;
 mod split_graph;
 mod straggling;

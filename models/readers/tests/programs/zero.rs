@@ -19,8 +19,8 @@ fn equal_layers(layers: usize) -> Model {
     parse_model("m.toml", &text).unwrap()
 }
 
-fn gradients(program: &Program) -> Gradients {
-    Gradients::of_role(program, &program.roles[0], Reuse::Full)
+fn gradients(program: &Program) -> Places {
+    Places::of_gradients(program, &program.roles[0], Reuse::Full)
 }
 
 fn parameters_of(program: &Program, chain: usize) -> impl Iterator<Item = Range<u64>> {
@@ -85,7 +85,8 @@ proptest! {
         let live = |at: usize| lives.iter().filter(|life| (life.first..=life.last).contains(&at)).map(elements).sum::<u64>();
         let most = (0..program.roles[0].tasks.len()).map(live).max().unwrap_or(0);
         prop_assert!(most <= gradients(&program).elements() as u64);
-        prop_assert!(gradients(&program).elements() as u64 <= program.model.parameter_elements());
+        let apart = Places::of_gradients(&program, &program.roles[0], Reuse::Nothing);
+        prop_assert!(gradients(&program).elements() <= apart.elements());
         prop_assert_eq!(lives.iter().map(elements).sum::<u64>(), program.model.parameter_elements());
     }
 
@@ -119,8 +120,8 @@ fn of_equal_buckets_as_many_live_as_are_exchanged_at_once_and_one_more() {
             let memory = Memory::of_role(&program, 0, 1).unwrap();
             assert_eq!(memory.gradients, 4 * 272 * live as u64);
             // The twin with a place for each gradient, and stage 1, have as many as there are parameters.
-            let apart = Gradients::of_role(&program, &program.roles[0], Reuse::Nothing);
-            assert_eq!(apart, Gradients::as_parameters(272 * layers as u64));
+            let apart = Places::of_gradients(&program, &program.roles[0], Reuse::Nothing);
+            assert_eq!(apart, Places::dense(272 * layers as u64));
             let one = Job { concurrent_exchanges, ..job("zero-1", equal_layers(layers), 4) }.program().unwrap();
             let one = Memory::of_role(&one, 0, 1).unwrap();
             assert_eq!((one.gradients, one.optimizer), (4 * 272 * layers as u64, memory.optimizer));
@@ -128,7 +129,7 @@ fn of_equal_buckets_as_many_live_as_are_exchanged_at_once_and_one_more() {
     }
 }
 
-/// Where updates follow the whole backward pass, gradients lie as parameters do, on servers too.
+/// Where updates follow the whole backward pass, each gradient has a place of its own, on servers too.
 #[test]
 fn other_strategies_keep_all_gradients() {
     let strategies = [
@@ -159,10 +160,11 @@ fn other_strategies_keep_all_gradients() {
             let job = Job { bucket, fuse, accumulate, algorithm, ..job(strategy, lenet, 4) };
             // Not every strategy serves all of them.
             let Ok(program) = job.program() else { continue };
-            let as_parameters = Gradients::as_parameters(program.model.parameter_elements());
             for role in &program.roles {
                 let what = format!("{strategy} {bucket} {} {}", role.name, job.algorithm);
-                assert_eq!(Gradients::of_role(&program, role, Reuse::Full), as_parameters, "{what}");
+                let [shared, apart] =
+                    [Reuse::Full, Reuse::Nothing].map(|reuse| Places::of_gradients(&program, role, reuse));
+                assert_eq!(shared, apart, "{what}");
             }
             seen += 1;
         }

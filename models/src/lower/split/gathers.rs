@@ -72,6 +72,7 @@ impl Rank<'_> {
             range: 0..elements,
             chunk: 0,
             window: 0,
+            padded: false,
         };
         self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
     }

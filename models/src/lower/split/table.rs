@@ -161,6 +161,7 @@ impl Rank<'_> {
             range: 0..all,
             chunk: 0,
             window: 0,
+            padded: false,
         };
         self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
     }

@@ -25,7 +25,8 @@ impl Exchange {
         let elements = self.bytes / ELEMENT_BYTES;
         let run = CollectiveRun {
             chunk: job.chunk.map_or(0, |chunk| chunk.0 / ELEMENT_BYTES),
-            fold: FoldRule::Padded,
+            fold: FoldRule::Exact,
+            padded: true,
             ..CollectiveRun::new(Collective::AllReduce, job.algorithm.clone(), job.group(), elements)
         };
         let time = simulate_collective(&run, &platform).map_err(|error| match error {

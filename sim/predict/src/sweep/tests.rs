@@ -307,8 +307,9 @@ fn what_decides_rows_decides_the_identity() {
     for (old, new) in [("mlp", "lenet"), ("1..8", "1..4"), ("1MiB", "3MiB"), ("nic = [1, 2]", "nic = [2, 1]")] {
         assert_ne!(own, of(&SMALL.replace(old, new)), "{new}");
     }
-    let padded = How { fold: lockstep_sim::FoldRule::Padded, ..How::default() };
-    assert_ne!(own, identity(&sweep(SMALL), &padded));
+    let unfolded = How { fold: lockstep_sim::FoldRule::Never, ..How::default() };
+    assert_ne!(own, identity(&sweep(SMALL), &unfolded));
+    assert_ne!(own, of(&format!("pad = false\n{SMALL}")));
 }
 
 #[test]

@@ -60,15 +60,15 @@ fn other_collectives() {
 #[test]
 fn padding_rounds_up_and_says_so() {
     let world = World::of(tree(2, 2, 2, 2), 16, &HostingRule::PerRank).expect("places");
-    let run = |elements, fold| {
+    let run = |elements, padded, fold| {
         let algorithm = Algorithm::ring();
         let group = Group::flat(16);
         let collective = Collective::AllReduce;
-        let run = CollectiveRun { collective, algorithm, group, elements, chunk: 0, window: 0, fold, long_way: false };
+        let run = CollectiveRun { fold, padded, ..CollectiveRun::new(collective, algorithm, group, elements) };
         crate::simulate_collective(&run, &platform(&world)).expect("a collective that works")
     };
-    let (padded, even) = (run(1001, FoldRule::Padded), run(1008, FoldRule::Never));
+    let (padded, even) = (run(1001, true, FoldRule::Exact), run(1008, false, FoldRule::Never));
     assert_eq!((padded.time, &padded.traffic), (even.time, &even.traffic));
     assert!(padded.folding.to_string().contains("rounded up by 0.70 %"), "{}", padded.folding);
-    assert!(matches!(run(1001, FoldRule::Exact).folding, Folding::Refused(_)));
+    assert!(matches!(run(1001, false, FoldRule::Exact).folding, Folding::Refused(_)));
 }

@@ -26,6 +26,28 @@ fn programs_are_equal_task_by_task() {
     assert_eq!(folded, 36, "of 72 programs");
 }
 
+/// Parts that are unequal fold once they are padded, and folding changes nothing then either.
+#[test]
+fn padded_programs_fold() {
+    let mut folded = 0;
+    for (cluster, ranks) in [(tree(2, 2, 2, 2), 16), (Cluster::load("ethernet-gpu-8").expect("a preset"), 32)] {
+        let world = World::new(cluster, ranks, &HostingRule::PerHost);
+        for (algorithm, bucket) in ALGORITHMS.iter().flat_map(|a| [(a, Bucket::Layer), (a, Bucket::Size(Bytes(64)))]) {
+            let what = format!("{algorithm} {bucket} on {}", world.cluster.name());
+            let padded = Job { bucket, ..job(&world, ODD, algorithm, 4 << 10) };
+            let bare = Job { pad: false, ..padded.clone() }.program().expect("a program");
+            let (padded, bare) = (
+                same_tasks(&world, &padded.program().expect("a program"), 3, &what),
+                same_tasks(&world, &bare, 3, &what),
+            );
+            assert!(!bare, "{what} folds as it is");
+            folded += u32::from(padded);
+        }
+    }
+    // As without padding; MPI sends buffers of this length in segments of its own.
+    assert_eq!(folded, 16, "four of nine algorithms");
+}
+
 /// Every position of a rank along the outermost axis is equal: those along inner axes are simulated apart.
 #[test]
 fn meshes_are_equal_task_by_task() {

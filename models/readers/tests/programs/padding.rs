@@ -1,0 +1,162 @@
+//! Padding: exchanges with equal parts, and the room behind their ranges.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
+
+use super::*;
+
+const STRATEGIES: [&str; 9] = [
+    "ssgd",
+    "zero-1",
+    "zero-2",
+    "local-sgd:tau=2",
+    "sma",
+    "sma:reference-models",
+    "hybrid:b",
+    "hybrid:g=2",
+    "model-parallel",
+];
+
+/// Jobs of random models, some of which their strategy or their algorithm does not serve.
+fn jobs() -> impl Strategy<Value = Job> {
+    let strategies = proptest::sample::select(STRATEGIES.to_vec());
+    let algorithms = proptest::sample::select(Algorithm::all().collect::<Vec<_>>());
+    let sizes = (1u64..4000).prop_map(|bytes| Bucket::Size(Bytes(bytes)));
+    let buckets = prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor), sizes];
+    let chunks = prop_oneof![Just(None), (4u64..600).prop_map(|bytes| Some(Bytes(bytes)))];
+    let ranks = (2u32..10, 1u32..10);
+    (0u64..400, ranks, strategies, algorithms, buckets, chunks, any::<bool>()).prop_map(
+        |(seed, (workers, first), strategy, algorithm, bucket, chunk, fuse)| {
+            let strategy = strategy.parse().unwrap();
+            let first = first.min(workers);
+            let nodes: Vec<u32> = [first, workers - first].into_iter().filter(|ranks| *ranks > 0).collect();
+            let model = Arc::new(random_model(seed, true));
+            let node_sizes = Some(nodes).filter(|_| algorithm.servers() == 0);
+            Job { strategy, algorithm, bucket, chunk, fuse, node_sizes, ..Job::new(model, workers, 4) }
+        },
+    )
+}
+
+/// The exchanges of a role with their ranks' first group.
+fn exchanges<'a>(program: &'a Program, role: &'a Role) -> impl Iterator<Item = (&'a Exchange, Schedule)> {
+    role.exchanges().map(|(_, of)| (of, program.schedule(of, role.ranks.first).unwrap()))
+}
+
+fn elements(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
+proptest! {
+    /// A padded exchange needs no more elements for equal parts, and fewer than a part of each lane of each member has been added; where
+    /// its algorithm treats members alike, all of them send as much. Only a tensor that does not end its layer goes without.
+    #[test]
+    fn padded_exchanges_have_equal_parts(job in jobs()) {
+        let Ok(program) = job.program() else { return Ok(()) };
+        for role in &program.roles {
+            for (exchange, schedule) in exchanges(&program, role) {
+                let whole = !matches!(exchange.buffer, Buffer::Declared(_)) && job.bucket != Bucket::Tensor;
+                let sums = matches!(exchange.collective, Collective::AllReduce | Collective::ReduceScatter);
+                prop_assert!(exchange.padded || !(whole && sums), "{exchange:?}");
+                let added = schedule.elements() - elements(&exchange.range);
+                if !exchange.padded {
+                    prop_assert_eq!(added, 0);
+                    continue;
+                }
+                prop_assert_eq!(schedule.padded().elements(), schedule.elements());
+                prop_assert!(added < u64::from(schedule.members()) * u64::from(schedule.lanes().max(1)));
+                if schedule.symmetry() == (Permutations::Rotations { unit: 1 }) {
+                    let sent = |member| (schedule.messages(member), schedule.bytes_sent(member));
+                    prop_assert!((1..schedule.members()).all(|member| sent(member) == sent(0)), "{exchange:?}");
+                }
+            }
+        }
+    }
+
+    /// Without padding the tasks are the same, and every element lies at its own number.
+    #[test]
+    fn padding_changes_exchanges_alone(job in jobs()) {
+        let Ok(mut program) = job.program() else { return Ok(()) };
+        let bare = Job { pad: false, ..job }.program().unwrap();
+        for exchange in program.roles.iter_mut().flat_map(|role| &mut role.tasks) {
+            if let Op::Exchange(exchange) = &mut exchange.op {
+                exchange.padded = false;
+            }
+        }
+        prop_assert_eq!(&program.roles, &bare.roles);
+        for role in &bare.roles {
+            let places = BufferPlaces::of_role(&bare, role, Reuse::Nothing);
+            let declared = (0..bare.buffers.len()).map(Buffer::Declared);
+            for buffer in declared.chain([Buffer::Parameters, Buffer::Gradients]) {
+                prop_assert_eq!(places.of(buffer), &Places::dense(bare.elements(buffer)));
+            }
+        }
+    }
+
+    /// Behind the range of an exchange lie as many elements as it is rounded up by, and none that belongs to another range.
+    #[test]
+    fn nothing_else_lies_in_the_room_behind_a_range(job in jobs(), shared: bool) {
+        let Ok(program) = job.program() else { return Ok(()) };
+        let reuse = if shared { Reuse::Full } else { Reuse::Nothing };
+        for (number, role) in program.roles.iter().enumerate() {
+            let places = BufferPlaces::of_role(&program, role, reuse);
+            for (exchange, schedule) in exchanges(&program, role) {
+                let (buffer, range) = (exchange.buffer, exchange.range.start as usize..exchange.range.end as usize);
+                let all = 0..program.elements(buffer) as usize;
+                if range.is_empty() || matches!(exchange.collective, Collective::Scatter { .. } | Collective::Gather { .. }) {
+                    continue;
+                }
+                let place = places.place(buffer, &range);
+                let end = place.end + (schedule.elements() - elements(&exchange.range)) as usize;
+                prop_assert!(end <= places.of(buffer).elements());
+                // Buckets that share places take turns there.
+                if buffer != Buffer::Gradients || !shared {
+                    let beyond = all.filter(|element| !range.contains(element));
+                    let at = |element| places.place(buffer, &(element..element + 1)).start;
+                    prop_assert!(beyond.map(at).all(|at| !(place.start..end).contains(&at)));
+                }
+            }
+            let values: Vec<f32> = (0..program.elements(Buffer::Parameters)).map(|value| value as f32).collect();
+            let parameters = places.of(Buffer::Parameters);
+            prop_assert_eq!(parameters.gather(&parameters.spread(&values)), values);
+            // Memory counts what is behind ranges.
+            let memory = Memory::of_role(&program, number, 1).unwrap();
+            let full = BufferPlaces::of_role(&program, role, Reuse::Full);
+            let bytes = |buffer| 4 * full.of(buffer).elements() as u64;
+            if memory.weights > 0 {
+                let statistics = 4 * program.model.statistics_elements();
+                prop_assert_eq!((memory.weights, memory.gradients), (bytes(Buffer::Parameters) + statistics, bytes(Buffer::Gradients)));
+            }
+        }
+    }
+
+    /// What ranks update are the parts that a reduce-scatter leaves them, without the elements behind the range.
+    #[test]
+    fn own_parts_are_those_of_the_exchange(job in jobs()) {
+        let Ok(program) = job.program() else { return Ok(()) };
+        for role in &program.roles {
+            let updates = role.tasks.iter().filter_map(|task| match &task.op {
+                Op::Update { range, shared } if *shared != AxisSet::default() => Some((range, *shared)),
+                _ => None,
+            });
+            for (range, shared) in updates {
+                let mut parts = 0;
+                for (exchange, schedule) in exchanges(&program, role).filter(|(of, _)| of.range == *range) {
+                    parts += 1;
+                    let mut covered = range.start;
+                    for rank in role.ranks.iter() {
+                        let part = exchange.collective.part(schedule.elements(), schedule.members(), rank);
+                        let end = |element: u64| (range.start + element).min(range.end);
+                        let own = program.own_part(range, shared, rank);
+                        prop_assert_eq!(&own, &(end(part.start)..end(part.end)));
+                        prop_assert_eq!(own.start, covered);
+                        covered = own.end;
+                    }
+                    prop_assert_eq!(covered, range.end);
+                }
+                prop_assert_eq!(parts, 2, "a reduce-scatter and an allgather");
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Where the elements of buffers lie in a rank's memory: in their order, with room behind each range whose exchange is padded.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::{Buffer, Program, Role};
+
+use super::gradients;
+use super::plan::Reuse;
+
+/// Where the elements of one buffer lie.
+///
+/// Ranges are fp32 elements. A range that a task names lies in one piece, unless it is one of arithmetic element by element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Ranges of the buffer in ascending order, each with where it begins in memory.
+    pieces: Vec<(Range<usize>, usize)>,
+    elements: usize,
+    /// Elements of the buffer, those among them that ranks of other roles have.
+    all: usize,
+}
+
+impl Places {
+    /// Memory of `elements` elements in which each lies at its own number.
+    pub fn dense(elements: u64) -> Places {
+        let elements = elements as usize;
+        let all = 0..elements;
+        Places { pieces: vec![(all, 0)], elements, all: elements }
+    }
+
+    /// Those pieces, in ascending order of their ranges, which are `all` of the buffer, in memory of `elements` elements.
+    pub(super) fn new(pieces: Vec<(Range<usize>, usize)>, elements: usize, all: usize) -> Places {
+        Places { pieces, elements, all }
+    }
+
+    /// The gradients of the ranks of a role: in their order, unless `reuse` lets buckets share places and that takes less.
+    pub fn of_gradients(program: &Program, role: &Role, reuse: Reuse) -> Places {
+        let apart = Places::of(program, role, Buffer::Gradients);
+        let shares = matches!(reuse, Reuse::Shared | Reuse::Counted | Reuse::Full);
+        let shared = if shares { gradients::sharing(program, role, apart.elements) } else { None };
+        shared.unwrap_or(apart)
+    }
+
+    /// A buffer of the ranks of a role, every element in a place of its own; of parameters and gradients those of the role's layers.
+    fn of(program: &Program, role: &Role, buffer: Buffer) -> Places {
+        let all = program.elements(buffer);
+        let whole = 0..all;
+        let own = if let Buffer::Declared(_) = buffer { vec![whole] } else { program.parameters_of(role) };
+        let rooms = rooms(program, role, buffer);
+        let (mut pieces, mut at) = (Vec::new(), 0);
+        for range in own {
+            let mut start = range.start;
+            for (end, room) in rooms.range(range.start..=range.end).map(|(end, room)| (*end, *room)) {
+                pieces.push((start as usize..end as usize, at as usize));
+                at += end - start + room;
+                start = end;
+            }
+            if start < range.end || range.is_empty() {
+                pieces.push((start as usize..range.end as usize, at as usize));
+                at += range.end - start;
+            }
+        }
+        Places { pieces, elements: at as usize, all: all as usize }
+    }
+
+    /// Elements of the memory.
+    pub fn elements(&self) -> usize {
+        self.elements
+    }
+
+    /// Where elements `range` lie, which are of one task.
+    ///
+    /// # Panics
+    /// When no task names the range: parts of it lie apart.
+    pub fn place(&self, range: &Range<usize>) -> Range<usize> {
+        if range.is_empty() {
+            return 0..0;
+        }
+        let at = self.pieces.partition_point(|(piece, _)| piece.end <= range.start);
+        let within = self.pieces.get(at).filter(|(piece, _)| piece.start <= range.start && range.end <= piece.end);
+        let Some((piece, start)) = within else { panic!("elements {range:?} do not lie in one piece") };
+        start + range.start - piece.start..start + range.end - piece.start
+    }
+
+    /// What lies in `memory`, in the order of the buffer's elements; zeros are where ranks of other roles have some.
+    pub fn gather(&self, memory: &[f32]) -> Vec<f32> {
+        let mut values = vec![0.0; self.all];
+        for (piece, start) in &self.pieces {
+            values[piece.clone()].copy_from_slice(&memory[*start..start + piece.len()]);
+        }
+        values
+    }
+
+    /// The memory in which `values`, in the order of the buffer's elements, lie; zeros are behind them.
+    pub fn spread(&self, values: &[f32]) -> Vec<f32> {
+        let mut memory = vec![0.0; self.elements];
+        for (piece, start) in &self.pieces {
+            memory[*start..start + piece.len()].copy_from_slice(&values[piece.clone()]);
+        }
+        memory
+    }
+}
+
+/// Where all buffers of a rank lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BufferPlaces {
+    parameters: Places,
+    gradients: Places,
+    declared: Vec<Places>,
+}
+
+impl BufferPlaces {
+    /// Those of the ranks of a role, gradients as `reuse` has them. Of a declared buffer ranks may hold less.
+    pub fn of_role(program: &Program, role: &Role, reuse: Reuse) -> BufferPlaces {
+        let declared = (0..program.buffers.len()).map(|index| Places::of(program, role, Buffer::Declared(index)));
+        BufferPlaces {
+            parameters: Places::of(program, role, Buffer::Parameters),
+            gradients: Places::of_gradients(program, role, reuse),
+            declared: declared.collect(),
+        }
+    }
+
+    /// Those of one buffer.
+    pub fn of(&self, buffer: Buffer) -> &Places {
+        match buffer {
+            Buffer::Parameters => &self.parameters,
+            Buffer::Gradients => &self.gradients,
+            Buffer::Declared(index) => &self.declared[index],
+        }
+    }
+
+    /// Where elements `range` of a buffer lie.
+    ///
+    /// # Panics
+    /// As [`Places::place`].
+    pub fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
+        self.of(buffer).place(range)
+    }
+
+    /// The parts of `range` that lie in one piece each, in all of the `buffers`.
+    pub fn pieces(&self, buffers: &[Buffer], range: &Range<usize>) -> Vec<Range<usize>> {
+        let ends = buffers.iter().flat_map(|buffer| &self.of(*buffer).pieces).map(|(piece, _)| piece.end);
+        let mut cuts: Vec<usize> = ends.filter(|end| range.start < *end && *end < range.end).collect();
+        cuts.push(range.end);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let mut start = range.start;
+        cuts.into_iter().map(|end| std::mem::replace(&mut start, end)..end).collect()
+    }
+}
+
+/// By where a range ends whose exchange is padded: the elements behind it.
+pub(super) fn rooms(program: &Program, role: &Role, buffer: Buffer) -> BTreeMap<u64, u64> {
+    let mut rooms: BTreeMap<u64, u64> = BTreeMap::new();
+    for (_, exchange) in role.exchanges().filter(|(_, exchange)| exchange.padded && exchange.buffer == buffer) {
+        let padding = program.padding(exchange);
+        if padding > 0 {
+            let room = rooms.entry(exchange.range.end).or_default();
+            *room = padding.max(*room);
+        }
+    }
+    rooms
+}

@@ -1,0 +1,61 @@
+//! Padding: exchanges rounded up to equal parts, so that all members do the same and no block is an element longer than others.
+
+use std::ops::Range;
+
+use lockstep_topology::Collective;
+
+use crate::{Area, Buffer, Exchange, Op, Program};
+
+/// Rounds up each exchange behind whose range there may be room: nothing that lies in one piece goes on beyond its end.
+pub(crate) fn pad(mut program: Program) -> Program {
+    let wholes = wholes(&program);
+    for task in program.roles.iter_mut().flat_map(|role| &mut role.tasks) {
+        if let Op::Exchange(exchange) = &mut task.op {
+            let end = exchange.range.end;
+            let goes_on =
+                |(of, range): &(Buffer, Range<u64>)| *of == exchange.buffer && range.start < end && end < range.end;
+            exchange.padded = pads(exchange) && !wholes.iter().any(goes_on);
+        }
+    }
+    program
+}
+
+/// Whether padding changes only elements that nobody reads. Of declared buffers, copies know which parts are whose.
+fn pads(exchange: &Exchange) -> bool {
+    match exchange.collective {
+        Collective::AllReduce | Collective::AllReduceOfNodes => true,
+        Collective::ReduceScatter | Collective::AllGather => !matches!(exchange.buffer, Buffer::Declared(_)),
+        _ => false,
+    }
+}
+
+/// The ranges of buffers that kernels, exchanges and copies want in one piece.
+fn wholes(program: &Program) -> Vec<(Buffer, Range<u64>)> {
+    let mut wholes = Vec::new();
+    for chain in &program.chains {
+        let parameters = || chain.iter().flat_map(|id| &program.model.node(*id).parameters).map(|p| &p.range);
+        if let (Some(first), Some(last)) = (parameters().next(), parameters().last()) {
+            let range = first.start..last.end;
+            wholes.extend([Buffer::Parameters, Buffer::Gradients].map(|buffer| (buffer, range.clone())));
+        }
+    }
+    for task in program.roles.iter().flat_map(|role| &role.tasks) {
+        match &task.op {
+            Op::Exchange(exchange) => wholes.push((exchange.buffer, exchange.range.clone())),
+            Op::Copy(copies) => {
+                for copy in copies.values() {
+                    let (read, written) = copy.extents();
+                    for (area, extent) in [(copy.from, read), (copy.to, written)] {
+                        if let Area::Buffer(buffer) = area {
+                            wholes.push((buffer, 0..extent));
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    wholes.sort_by_key(|(buffer, range)| (*buffer, range.start, range.end));
+    wholes.dedup();
+    wholes
+}
