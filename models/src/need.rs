@@ -1,6 +1,6 @@
-//! What a run of a task waits for, counted in runs: the rule that simulator, executor and critical path share.
+//! What a run of a task waits for, counted in runs, and where roles meet: the rules that simulator, executor and critical path share.
 
-use crate::{Op, Role, TaskId};
+use crate::{Exchange, Op, Program, Role, TaskId};
 
 /// That a task waits for another of its rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,5 +82,28 @@ impl Role {
             }));
         }
         needs
+    }
+}
+
+impl Program {
+    /// Exchanges numbered alike in all roles, by role and task: the n-th of equal ones meets the n-th. `None` for other tasks.
+    pub fn meetings(&self) -> Vec<Vec<Option<u32>>> {
+        let mut known: Vec<(&Exchange, usize)> = Vec::new();
+        let mut all = Vec::with_capacity(self.roles.len());
+        for role in &self.roles {
+            let mut mine: Vec<&Exchange> = Vec::new();
+            let mut numbers = vec![None; role.tasks.len()];
+            for (id, exchange) in role.exchanges() {
+                let key = (exchange, mine.iter().filter(|other| **other == exchange).count());
+                mine.push(exchange);
+                let number = known.iter().position(|other| *other == key).unwrap_or_else(|| {
+                    known.push(key);
+                    known.len() - 1
+                });
+                numbers[id] = Some(number as u32);
+            }
+            all.push(numbers);
+        }
+        all
     }
 }

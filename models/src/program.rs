@@ -252,27 +252,6 @@ impl Program {
         self.roles.iter().position(|role| role.ranks.contains(rank)).expect("check: every rank has a role")
     }
 
-    /// Exchanges numbered alike in all roles, by role and task: the n-th of equal ones meets the n-th. `None` for other tasks.
-    pub fn meetings(&self) -> Vec<Vec<Option<u32>>> {
-        let mut known: Vec<(&Exchange, usize)> = Vec::new();
-        let mut all = Vec::with_capacity(self.roles.len());
-        for role in &self.roles {
-            let mut mine: Vec<&Exchange> = Vec::new();
-            let mut numbers = vec![None; role.tasks.len()];
-            for (id, exchange) in role.exchanges() {
-                let key = (exchange, mine.iter().filter(|other| **other == exchange).count());
-                mine.push(exchange);
-                let number = known.iter().position(|other| *other == key).unwrap_or_else(|| {
-                    known.push(key);
-                    known.len() - 1
-                });
-                numbers[id] = Some(number as u32);
-            }
-            all.push(numbers);
-        }
-        all
-    }
-
     /// How many groups of ranks run an exchange, each for itself.
     pub fn group_count(&self, exchange: &Exchange) -> u32 {
         self.mesh.group_count(exchange.axes)
