@@ -6,6 +6,7 @@
 mod calibrate;
 mod clusters;
 mod clusters_import;
+mod collective_beside;
 mod compare;
 mod doctor;
 mod driver_flags;
@@ -19,6 +20,7 @@ mod flags;
 mod models;
 mod models_layouts;
 mod models_plan;
+mod nccl_table;
 mod operation_flags;
 mod papers;
 mod schema;

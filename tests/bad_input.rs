@@ -213,6 +213,13 @@ const CASES: &[(&str, &[&str])] = &[
     ("exec run library.toml", &["library.toml:4", "library:mpi", "mpirun -n", "ring"]),
     ("compare library.toml", &["library.toml:4", "library:mpi", "mpirun -n", "ring"]),
     ("exec collective --ranks 2 --bytes 0", &["--bytes", "0", "a buffer has at least one element", "4B"]),
+    ("sim collective --ranks 2 --bytes 8MiB..1MiB", &["--bytes", "8MiB..1MiB", "the smaller size first"]),
+    ("sim collective --ranks 2 --beside absent.txt --cluster ethernet-4", &["--beside", "absent.txt", "nccl-tests"]),
+    (
+        "sim collective --ranks 2 --beside bandwidth.toml --cluster ethernet-4",
+        &["bandwidth.toml", "no size with a time"],
+    ),
+    ("sim collective --ranks 2 --beside a.txt --bytes 1MiB --cluster ethernet-4", &["--beside", "--bytes"]),
     ("sim collective --ranks 2 --bytes 3B", &["--bytes", "3B", "a buffer has at least one element"]),
     ("sim sweep --model mlp --cluster workstation --ranks 1..99999999999", &["--ranks", "too large", "4294967295"]),
     ("sim sweep --model mlp --cluster workstation --ranks 8..4", &["--ranks", "8..4", "smaller number first"]),

@@ -16,6 +16,7 @@ mod fixtures;
 mod folding;
 mod fuzz;
 mod hybrid;
+mod imports;
 mod in_memory;
 mod large_minibatch;
 mod learners;

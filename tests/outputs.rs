@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::commands::{folder, lockstep};
 
 /// Commands that are soon done, with `@` where the file goes.
-const QUICK: [&str; 12] = [
+const QUICK: [&str; 13] = [
     "sim predict --model mlp --cluster ethernet-4 --ranks 2 --trace @.json",
     "sim predict --model mlp --cluster ethernet-4 --ranks 2 --strategy sma:first-come --driver-log @.jsonl",
     "sim sweep --model mlp --cluster workstation --ranks 1..2 --out @.csv",
@@ -21,6 +21,7 @@ const QUICK: [&str; 12] = [
     "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --strategy sma --learners auto --tuner-log @.json",
     "exec sweep epochs.toml --data mnist:64+10 --out @.csv",
     "models layouts lenet --plot @.svg",
+    "clusters import topo.xml --output @.toml",
 ];
 
 /// The same of those that take minutes, or a GPU: what they refuse, they refuse at once.
@@ -33,6 +34,7 @@ fn prepared(name: &str) -> PathBuf {
     let write = |file: &str, text: &str| fs::write(folder.join(file), text).expect("a file");
     write("tiny.toml", "name = \"tiny\"\nmodel = \"mlp\"\nsteps = 2\n");
     write("epochs.toml", "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nbatch_per_rank = 8\nepochs = 1\n");
+    write("topo.xml", include_str!("../topology/readers/src/tests/dgx-a100.xml"));
     write("paper.toml", include_str!("../experiments/papers/krizhevsky2014.toml"));
     folder
 }
@@ -133,7 +135,7 @@ fn standard_output_takes_a_file_and_the_report() {
 #[test]
 fn what_cannot_be_written_is_refused_before_the_work() {
     let folder = prepared("outputs-refused");
-    for ending in ["json", "jsonl", "csv", "svg", "html"] {
+    for ending in ["json", "jsonl", "csv", "svg", "html", "toml"] {
         fs::create_dir(folder.join(format!("taken.{ending}"))).unwrap();
     }
     let before = names(&folder);

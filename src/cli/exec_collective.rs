@@ -65,8 +65,8 @@ impl ExecCollective {
         let here = launch.here(flags.ranks).len() as u64;
         launch.all(check_threads(here, 1))?;
         let mut meant = Vec::new();
-        for bytes in &flags.bytes {
-            let run = collective_run(flags, &group, *bytes)?;
+        for bytes in flags.sizes() {
+            let run = collective_run(flags, &group, bytes)?;
             let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);
             let schedule = schedule.map_err(at_algorithm)?;
             launch.all(check_buffers("bytes", &bytes.to_string(), here, Meeting::bytes(&schedule), CURE))?;

@@ -152,9 +152,9 @@ pub struct CollectiveFlags {
     /// Members of the group
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     pub ranks: u32,
-    /// Sizes of the buffer, e.g. 4KiB,1MiB,100MiB
-    #[arg(long, value_delimiter = ',', value_parser = buffer, value_name = "SIZE,…", default_value = "1MiB")]
-    pub bytes: Vec<Bytes>,
+    /// Sizes of the buffer, e.g. 4KiB,1MiB,100MiB; 8..1GiB is 8 bytes and every double of it up to 1GiB
+    #[arg(long, value_delimiter = ',', value_parser = sizes, value_name = "SIZE,…", default_value = "1MiB")]
+    bytes: Vec<Sizes>,
     /// Bytes per lane; else the algorithm's own choice
     #[arg(long, value_parser = parse_chunk, value_name = "SIZE")]
     pub chunk: Option<Bytes>,
@@ -164,6 +164,11 @@ pub struct CollectiveFlags {
 }
 
 impl CollectiveFlags {
+    /// The buffer's sizes, in the order in which they were given.
+    pub fn sizes(&self) -> Vec<Bytes> {
+        self.bytes.iter().flat_map(|sizes| sizes.0.iter().copied()).collect()
+    }
+
     /// The collective itself, over `elements` elements; an alltoallv has equal blocks.
     ///
     /// # Errors
@@ -185,6 +190,21 @@ impl CollectiveFlags {
     }
 }
 
+/// A size, or all of a range.
+#[derive(Debug, Clone)]
+struct Sizes(Vec<Bytes>);
+
+/// Reads `1MiB`, or `8..1GiB` by doubling.
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let Some((first, last)) = text.split_once("..") else { return buffer(text).map(|size| Sizes(vec![size])) };
+    let (first, last) = (buffer(first)?, buffer(last)?);
+    if first > last {
+        return Err(format!("{text:?}: write the smaller size first"));
+    }
+    let doubles = std::iter::successors(Some(first), |size| size.0.checked_mul(2).map(Bytes));
+    Ok(Sizes(doubles.take_while(|size| *size <= last).collect()))
+}
+
 /// The size of a buffer.
 fn buffer(text: &str) -> Result<Bytes, String> {
     match text.parse::<Bytes>()? {
@@ -196,4 +216,21 @@ fn buffer(text: &str) -> Result<Bytes, String> {
 /// The algorithms of the registry, shown by `show`.
 fn algorithms(show: impl Fn((String, &'static str)) -> String, between: &str) -> String {
     Algorithm::forms().map(show).collect::<Vec<_>>().join(between)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_sizes_double_up_to_their_end() {
+        let read = |text: &str| sizes(text).map(|sizes| sizes.0.iter().map(|size| size.0).collect::<Vec<_>>());
+        assert_eq!(read("8..64"), Ok(vec![8, 16, 32, 64]));
+        assert_eq!(read("5..19B"), Ok(vec![5, 10]));
+        assert_eq!(read("1KiB..1KiB"), Ok(vec![1024]));
+        assert_eq!(read("8..1GiB").map(|sizes| sizes.len()), Ok(28));
+        for text in ["64..8", "..8", "8..", "0..8", "8..16..32", "8-16"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 }

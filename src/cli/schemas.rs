@@ -8,6 +8,7 @@ use lockstep_report::{
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
+use super::collective_beside::BesideRow;
 use crate::compare::CompareRow;
 
 /// Name and schema of the JSON form of each command; they stand in `docs/schema/NAME.json`.
@@ -22,6 +23,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("compare", schema::<CompareRow>()),
         ("calibrate", schema::<CalibrationRow>()),
         ("collective", schema::<CollectiveRow>()),
+        ("collective-beside", schema::<BesideRow>()),
         ("models-list", schema::<ModelRow>()),
         ("models-show", schema::<LayerRow>()),
         ("models-memory", schema::<MemoryRow>()),

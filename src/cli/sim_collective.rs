@@ -1,13 +1,17 @@
 //! `lockstep sim collective`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, simulate_collective};
-use lockstep_topology::{Bytes, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule};
+use lockstep_topology::{
+    Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule, RECORD, read_text,
+};
 
+use super::collective_beside::{beside, note};
 use super::flags::{CollectiveFlags, FoldFlags};
+use super::nccl_table;
 use super::sim_predict::Network;
 use lockstep_experiment::{Experiment, THIS_MACHINE};
 use lockstep_predict::Site;
@@ -20,7 +24,9 @@ use lockstep_report::{CollectiveRow, Format, Report, print};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lockstep sim collective --collective allreduce --algorithm ring --ranks 64 --bytes 100MiB --cluster ethernet-4
-  lockstep sim collective --algorithm hierarchical:ring --ranks 32 --bytes 1MiB,100MiB --cluster ethernet-gpu-8 --explain")]
+  lockstep sim collective --algorithm hierarchical:ring --ranks 32 --bytes 1MiB,100MiB --cluster ethernet-gpu-8 --explain
+  lockstep sim collective --ranks 8 --bytes 8..1GiB --cluster dgx-a100 --format nccl-tests
+  lockstep sim collective --ranks 8 --beside all_reduce_perf.txt --cluster dgx-a100")]
 pub(super) struct SimCollective {
     #[command(flatten)]
     collective: CollectiveFlags,
@@ -36,17 +42,54 @@ pub(super) struct SimCollective {
     /// Say what stands behind each time: resources in use, and what the time reacts to
     #[arg(long)]
     explain: bool,
+    /// The sizes of this table, as nccl-tests printed it, and how far predictions are from its times
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bytes", "explain"])]
+    beside: Option<PathBuf>,
     #[command(flatten)]
     fold: FoldFlags,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
-    format: Format,
+    format: CollectiveFormat,
+}
+
+/// How predictions of collectives are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CollectiveFormat {
+    /// Aligned columns for people, rounded
+    Table,
+    /// A header and a line per row, in full precision
+    Csv,
+    /// `{"version": 1, "rows": [...]}`, in full precision
+    Json,
+    /// The columns of nccl-tests
+    NcclTests,
+}
+
+impl CollectiveFormat {
+    /// The form that all reports have, if it is one.
+    fn common(self) -> Option<Format> {
+        match self {
+            CollectiveFormat::Table => Some(Format::Table),
+            CollectiveFormat::Csv => Some(Format::Csv),
+            CollectiveFormat::Json => Some(Format::Json),
+            CollectiveFormat::NcclTests => None,
+        }
+    }
 }
 
 impl SimCollective {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = &self.collective;
         flags.collective(1)?;
+        let measured = self.beside.as_deref().map(measured).transpose()?;
+        if measured.is_some() && self.format == CollectiveFormat::NcclTests {
+            let message = "has no column for what was measured: take table, csv or json";
+            return Err(InputError::flag("format", "nccl-tests", message).into());
+        }
+        let sizes: Vec<Bytes> = match &measured {
+            Some(measured) => measured.iter().map(|row| row.bytes).collect(),
+            None => flags.sizes(),
+        };
         let experiment =
             Experiment { cluster: self.cluster.clone(), transport: flags.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
@@ -55,12 +98,12 @@ impl SimCollective {
         let platform = Platform::new(&site.cluster, &placement, &hosting, site.costs.as_ref());
         let platform = Platform { network: self.network.into(), ..platform };
         let members: Vec<_> = placement.all().collect();
-        let sizes = || placement.node_sizes(&members);
-        let group = if flags.algorithm.by_nodes() { Group::nodes(&sizes()) } else { Group::flat(flags.ranks) };
+        let nodes = || placement.node_sizes(&members);
+        let group = if flags.algorithm.by_nodes() { Group::nodes(&nodes()) } else { Group::flat(flags.ranks) };
         let mut rows = Vec::new();
         let mut notes = vec![site.basis.clone()];
         let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
-        for bytes in &flags.bytes {
+        for bytes in &sizes {
             let run = CollectiveRun {
                 fold: self.fold.rule(),
                 padded: self.fold.fold_padded,
@@ -71,13 +114,13 @@ impl SimCollective {
                 other => Failure::Run(other.to_string()),
             };
             let what = format!("{} of {bytes} among {} ranks", run.collective, flags.ranks);
-            estimate.show(rows.len() as f64 / flags.bytes.len() as f64, &what);
+            estimate.show(rows.len() as f64 / sizes.len() as f64, &what);
             let time = estimate.beside(|| simulate_collective(&run, &platform)).map_err(failed)?;
             let bound = collective_bound(&site.cluster, &time);
             let answer = match self.explain {
                 true => {
                     let mut progress = |of_this: f64| {
-                        let share = (rows.len() as f64 + of_this) / flags.bytes.len() as f64;
+                        let share = (rows.len() as f64 + of_this) / sizes.len() as f64;
                         estimate.show(share, &what);
                     };
                     let answer = explain_collective(&run, &platform, &site, &time, &bound, &mut progress);
@@ -113,10 +156,28 @@ impl SimCollective {
             }
         }
         estimate.end();
+        if let Some(measured) = measured {
+            let rows = beside(&rows, &measured);
+            notes.push(note(&rows));
+            return Report::new(rows, notes).print(self.format.common().unwrap_or_default());
+        }
+        let Some(format) = self.format.common() else {
+            let collective = |row: CollectiveRow| Ok((flags.collective(row.bytes / 4)?, row));
+            let rows: Result<Vec<(Collective, CollectiveRow)>, InputError> = rows.into_iter().map(collective).collect();
+            return print(&nccl_table::render(&rows?));
+        };
         let explained: String = rows.iter().map(collective_text).collect();
-        Report::new(rows, notes).print(self.format)?;
-        if self.format == Format::Table { print(&explained) } else { Ok(()) }
+        Report::new(rows, notes).print(format)?;
+        if format == Format::Table { print(&explained) } else { Ok(()) }
     }
+}
+
+/// What nccl-tests measured.
+fn measured(path: &Path) -> Result<Vec<nccl_table::MeasuredSize>, InputError> {
+    let file = path.display().to_string();
+    let text = read_text(path, RECORD)
+        .map_err(|error| InputError::flag("beside", &file, error.told("name what nccl-tests printed")))?;
+    nccl_table::parse(&file, &text)
 }
 
 /// The collective over a buffer of `bytes`, whole elements.

@@ -93,5 +93,5 @@ impl Machine {
     }
 }
 
-/// All NVSwitches together carry every GPU at full rate, so one stands for all.
+/// All NVSwitches together carry every GPU at full rate, so here they are one.
 pub(crate) const NVSWITCH: &str = "nvswitch";

@@ -15,7 +15,7 @@ pub(crate) enum Relation {
     Node,
     /// From one NUMA node to another.
     Sys,
-    /// By so many NVLinks.
+    /// By this number of NVLinks.
     NvLinks(u32),
 }
 

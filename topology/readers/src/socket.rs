@@ -4,7 +4,7 @@ use lockstep_topology::Bandwidth;
 
 use crate::machine::Socket;
 
-/// The socket of a CPU with so many hardware threads; family and model are those of x86's CPUID.
+/// The socket of a CPU with `threads` hardware threads; family and model are those of x86's CPUID.
 pub(crate) fn socket(arch: &str, vendor: &str, model: Option<u32>, threads: u32) -> Socket {
     let (gb_per_s, maker) = match (arch, vendor, model) {
         ("x86_64", "AuthenticAMD", _) => (16.0, "AMD"),

@@ -14,7 +14,8 @@ pub(crate) fn toml(machine: &Machine, import: &Import) -> String {
     let mut line = |of: String| writeln!(text, "{of}").expect("strings take all");
     line(format!("name = \"{}\"", plain(&import.name)));
     line(format!("description = \"{} x {}, as {origin} says\"", machine.gpus, machine.model));
-    line(format!("provenance = \"datasheet: {origin}; latencies assumed\""));
+    // Figures have sources of their own, but for latencies.
+    line(format!("provenance = \"assumed: {origin} has none\""));
     if let Some(network) = &import.network {
         line(format!("network = \"{}\"", plain(network)));
     }

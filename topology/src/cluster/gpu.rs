@@ -151,13 +151,17 @@ mod tests {
 
     #[test]
     fn generations_and_lanes_give_the_rates_of_the_specifications() {
-        for (text, rate) in [("1.0 x1", 0.25e9), ("2.0 x16", 8e9), ("3.0 x16", 15.7538e9), ("4.0 x8", 15.7538e9), ("6.0 x16", 121e9)] {
+        for (text, rate) in
+            [("1.0 x1", 0.25e9), ("2.0 x16", 8e9), ("3.0 x16", 15.7538e9), ("4.0 x8", 15.7538e9), ("6.0 x16", 121e9)]
+        {
             let lanes: Lanes = text.parse().unwrap();
             assert!((lanes.pcie().unwrap().bytes_per_s() / rate - 1.0).abs() < 1e-5, "{text}");
             assert_eq!(lanes.to_string(), text);
         }
         // NVIDIA counts both directions: 160, 300, 600, 900 and 1,800 GB/s.
-        for (text, both) in [("1.0 x4", 160e9), ("2.0 x6", 300e9), ("3.0 x12", 600e9), ("4.0 x18", 900e9), ("5.0 x18", 1800e9)] {
+        for (text, both) in
+            [("1.0 x4", 160e9), ("2.0 x6", 300e9), ("3.0 x12", 600e9), ("4.0 x18", 900e9), ("5.0 x18", 1800e9)]
+        {
             assert_eq!(text.parse::<Lanes>().unwrap().nvlink().unwrap().bytes_per_s() * 2.0, both);
         }
         for text in ["", "x16", "3.0", "3.0x16", "3.0 x0", "3.0 x-1", "3.0 x9999999", "3.5 x16", "-1 x2"] {

@@ -48,7 +48,7 @@ fn what_makes_no_sense_is_named_with_its_line_and_cure() {
         let error = refused(&DGX_A100.replacen(old, new, 1), None);
         assert!(error.starts_with(expected), "\n     got {error}\nexpected {expected}");
     }
-    // All GPUs alike, but of a kind that nobody knows.
+    // All GPUs alike, but of an unknown kind.
     let error = refused(&DGX_A100.replace("sm=\"80\"", "sm=\"12\""), None);
     assert!(error.contains("sm=\"12\": is of no GPU in the catalogue"), "{error}");
     let error = refused(DGX_A100, Some("h100-smx"));
