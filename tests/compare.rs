@@ -114,6 +114,7 @@ fn a_note_that_holds_for_some_rows_names_them() {
         "1,8",
         "--algorithm",
         "ring,direct",
+        "--no-pad",
     ];
     let text = stdout(&folder, &arguments);
     let notes: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("note: ")).collect();

@@ -5,6 +5,7 @@
 
 mod activations;
 mod arrange;
+mod buffer_places;
 mod gradients;
 mod places;
 mod plan;
@@ -14,8 +15,9 @@ use lockstep_topology::InputError;
 use crate::{Buffer, Op, Program, Role, TaskId};
 pub use activations::{Content, Reads, Tensor, activations};
 pub use arrange::{Arrangement, Storage, arrange, live_bytes};
+pub use buffer_places::BufferPlaces;
 pub use gradients::{GradientLife, lives};
-pub use places::{BufferPlaces, Places};
+pub use places::Places;
 pub use plan::{Activations, Flattening, Plan, Reuse};
 
 /// Bytes of an fp32 element, and of a label.

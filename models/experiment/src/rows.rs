@@ -123,7 +123,10 @@ macro_rules! rows {
         "Whether exchanges are rounded up to equal parts of all members; --no-pad, or --pad=false, leaves them as long as their buckets", {
             default: "true", how: &One(CHOICE, |e, pad| e.pad = pad), flag_of: PREDICT | RUN | SWEEP,
             // Nothing is what rows and checkpoints of builds that knew no padding say.
-            trained: Some((Trained::With, |run| run.configuration.job.pad.then(|| "true".to_owned()))),
+            trained: Some((Trained::With, |run| {
+                let job = &run.configuration.job;
+                (job.pad && job.workers > 1).then(|| "true".to_owned())
+            })),
             identify: |e, all| all.set_some("pad", e.pad.then_some(true)),
         }
         "chunk" chunk: Option<Bytes> = None,

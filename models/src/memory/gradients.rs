@@ -9,6 +9,7 @@ use crate::{Area, Buffer, Op, Phase, Program, Role, Stream, TaskId};
 
 use super::arrange::{Storage, arrange, live_bytes};
 use super::places::{Places, rooms};
+use super::plan::Reuse;
 use super::{ELEMENT_BYTES, LINE_BYTES};
 
 /// Parameters whose gradients are made, exchanged and used up together.
@@ -22,8 +23,18 @@ pub struct GradientLife {
     pub last: TaskId,
 }
 
+impl Places {
+    /// The gradients of the ranks of a role: in their order, unless `reuse` lets buckets share places and that takes less.
+    pub fn of_gradients(program: &Program, role: &Role, reuse: Reuse) -> Places {
+        let apart = Places::of(program, role, Buffer::Gradients);
+        let shares = matches!(reuse, Reuse::Shared | Reuse::Counted | Reuse::Full);
+        let shared = if shares { sharing(program, role, apart.elements()) } else { None };
+        shared.unwrap_or(apart)
+    }
+}
+
 /// The gradients of a role with buckets in places that others have left; nothing where they take as much as `apart` elements do.
-pub(super) fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
+fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
     let lives = lives(program, role)?;
     let rooms = rooms(program, role, Buffer::Gradients);
     let storage = |life: &GradientLife| {

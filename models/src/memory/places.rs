@@ -1,12 +1,9 @@
-//! Where the elements of buffers lie in a rank's memory: in their order, with room behind each range whose exchange is padded.
+//! Where the elements of a buffer lie in a rank's memory: in their order, with room behind each range whose exchange is padded.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::{Buffer, Program, Role};
-
-use super::gradients;
-use super::plan::Reuse;
 
 /// Where the elements of one buffer lie.
 ///
@@ -33,16 +30,8 @@ impl Places {
         Places { pieces, elements, all }
     }
 
-    /// The gradients of the ranks of a role: in their order, unless `reuse` lets buckets share places and that takes less.
-    pub fn of_gradients(program: &Program, role: &Role, reuse: Reuse) -> Places {
-        let apart = Places::of(program, role, Buffer::Gradients);
-        let shares = matches!(reuse, Reuse::Shared | Reuse::Counted | Reuse::Full);
-        let shared = if shares { gradients::sharing(program, role, apart.elements) } else { None };
-        shared.unwrap_or(apart)
-    }
-
     /// A buffer of the ranks of a role, every element in a place of its own; of parameters and gradients those of the role's layers.
-    fn of(program: &Program, role: &Role, buffer: Buffer) -> Places {
+    pub(super) fn of(program: &Program, role: &Role, buffer: Buffer) -> Places {
         let all = program.elements(buffer);
         let whole = 0..all;
         let own = if let Buffer::Declared(_) = buffer { vec![whole] } else { program.parameters_of(role) };
@@ -61,6 +50,11 @@ impl Places {
             }
         }
         Places { pieces, elements: at as usize, all: all as usize }
+    }
+
+    /// Its pieces, each with where it begins.
+    pub(super) fn pieces(&self) -> &[(Range<usize>, usize)] {
+        &self.pieces
     }
 
     /// Elements of the memory.
@@ -98,54 +92,6 @@ impl Places {
             memory[*start..start + piece.len()].copy_from_slice(&values[piece.clone()]);
         }
         memory
-    }
-}
-
-/// Where all buffers of a rank lie.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BufferPlaces {
-    parameters: Places,
-    gradients: Places,
-    declared: Vec<Places>,
-}
-
-impl BufferPlaces {
-    /// Those of the ranks of a role, gradients as `reuse` has them. Of a declared buffer ranks may hold less.
-    pub fn of_role(program: &Program, role: &Role, reuse: Reuse) -> BufferPlaces {
-        let declared = (0..program.buffers.len()).map(|index| Places::of(program, role, Buffer::Declared(index)));
-        BufferPlaces {
-            parameters: Places::of(program, role, Buffer::Parameters),
-            gradients: Places::of_gradients(program, role, reuse),
-            declared: declared.collect(),
-        }
-    }
-
-    /// Those of one buffer.
-    pub fn of(&self, buffer: Buffer) -> &Places {
-        match buffer {
-            Buffer::Parameters => &self.parameters,
-            Buffer::Gradients => &self.gradients,
-            Buffer::Declared(index) => &self.declared[index],
-        }
-    }
-
-    /// Where elements `range` of a buffer lie.
-    ///
-    /// # Panics
-    /// As [`Places::place`].
-    pub fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
-        self.of(buffer).place(range)
-    }
-
-    /// The parts of `range` that lie in one piece each, in all of the `buffers`.
-    pub fn pieces(&self, buffers: &[Buffer], range: &Range<usize>) -> Vec<Range<usize>> {
-        let ends = buffers.iter().flat_map(|buffer| &self.of(*buffer).pieces).map(|(piece, _)| piece.end);
-        let mut cuts: Vec<usize> = ends.filter(|end| range.start < *end && *end < range.end).collect();
-        cuts.push(range.end);
-        cuts.sort_unstable();
-        cuts.dedup();
-        let mut start = range.start;
-        cuts.into_iter().map(|end| std::mem::replace(&mut start, end)..end).collect()
     }
 }
 

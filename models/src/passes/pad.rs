@@ -8,22 +8,23 @@ use crate::{Area, Buffer, Exchange, Op, Program};
 
 /// Rounds up each exchange behind whose range there may be room: nothing that lies in one piece goes on beyond its end.
 pub(crate) fn pad(mut program: Program) -> Program {
-    let wholes = wholes(&program);
+    let (wholes, averages) = (wholes(&program), program.averaging.is_some());
     for task in program.roles.iter_mut().flat_map(|role| &mut role.tasks) {
         if let Op::Exchange(exchange) = &mut task.op {
             let end = exchange.range.end;
             let goes_on =
                 |(of, range): &(Buffer, Range<u64>)| *of == exchange.buffer && range.start < end && end < range.end;
-            exchange.padded = pads(exchange) && !wholes.iter().any(goes_on);
+            exchange.padded = pads(exchange, averages) && !wholes.iter().any(goes_on);
         }
     }
     program
 }
 
-/// Whether padding changes only elements that nobody reads. Of declared buffers, copies know which parts are whose.
-fn pads(exchange: &Exchange) -> bool {
+/// Whether it is of what parameters are numbered by: buffers that programs declare for other uses hold activations and samples.
+fn pads(exchange: &Exchange, averages: bool) -> bool {
+    let of_parameters = averages || !matches!(exchange.buffer, Buffer::Declared(_));
     match exchange.collective {
-        Collective::AllReduce | Collective::AllReduceOfNodes => true,
+        Collective::AllReduce | Collective::AllReduceOfNodes => of_parameters,
         Collective::ReduceScatter | Collective::AllGather => !matches!(exchange.buffer, Buffer::Declared(_)),
         _ => false,
     }

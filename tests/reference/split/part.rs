@@ -4,8 +4,7 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
 use lockstep_exec::init;
 use lockstep_models::{
-    AxisLayout, Buffer, Dimension, Exchange, Gather, Layer, LayerId, Model, Node, Piece, Program, Shape, ShardLayer,
-    Sharding,
+    AxisLayout, Dimension, Gather, Layer, LayerId, Model, Node, Piece, Program, Shape, ShardLayer, Sharding,
 };
 use lockstep_topology::{Algorithm, Bracketing, Collective, ExpressionId, Group, InputError, Schedule, check};
 
@@ -182,7 +181,7 @@ impl<'a> Part<'a> {
                     of_rank
                 };
                 let parts: Vec<Vec<f32>> = kernels.iter_mut().enumerate().map(part).collect();
-                output = all_reduced(self.program, &parts);
+                output = all_reduced(&parts);
                 if let Some(bias) = bias {
                     let (sum, bias_of) = (output.clone(), range(&node.parameters[1]));
                     bias.forward(Mode::Train, &[&sum], &weights[bias_of], &mut [], &mut output);
@@ -263,7 +262,7 @@ impl<'a> Part<'a> {
     fn sum(&self, id: LayerId, slope: Slope) -> Option<Vec<f32>> {
         let returns = |layer: &ShardLayer| layer.gather == Some(Gather::Returns) && layer.origin == id;
         if self.sharding.layers.iter().any(returns) && !slope.parts.is_empty() {
-            let mut sum = all_reduced(self.program, &slope.parts);
+            let mut sum = all_reduced(&slope.parts);
             slope.whole.iter().for_each(|whole| add_into(&mut sum, whole));
             return Some(sum);
         }
@@ -326,16 +325,14 @@ impl Values<'_> {
 }
 
 /// What all ranks get of the sum of what each has.
-fn all_reduced(program: &Program, parts: &[Vec<f32>]) -> Vec<f32> {
+fn all_reduced(parts: &[Vec<f32>]) -> Vec<f32> {
     let (group, elements) = (Group::flat(parts.len() as u32), parts[0].len() as u64);
     let schedule =
         Schedule::new(&Collective::AllReduce, &Algorithm::direct(), &group, elements, 0).expect("direct serves");
-    let pads = |exchange: &Exchange| exchange.padded && matches!(exchange.buffer, Buffer::Declared(_));
-    let schedule = if program.roles[0].exchanges().any(|(_, of)| pads(of)) { schedule.padded() } else { schedule };
     let bracketing = check(&schedule).expect("direct is proven");
     let mut sum = vec![0.0; parts[0].len()];
     for (range, expression) in bracketing.ranges() {
-        for at in range.start as usize..sum.len().min(range.end as usize) {
+        for at in range.start as usize..range.end as usize {
             sum[at] = bracketing.fold(expression, |rank| parts[rank as usize][at], |a, b| a + b);
         }
     }

@@ -1,0 +1,56 @@
+//! Where the elements of all buffers lie in a rank's memory.
+
+use std::ops::Range;
+
+use crate::{Buffer, Program, Role};
+
+use super::places::Places;
+use super::plan::Reuse;
+
+/// Where all buffers of a rank lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BufferPlaces {
+    parameters: Places,
+    gradients: Places,
+    declared: Vec<Places>,
+}
+
+impl BufferPlaces {
+    /// Those of the ranks of a role, gradients as `reuse` has them. Of a declared buffer ranks may hold less.
+    pub fn of_role(program: &Program, role: &Role, reuse: Reuse) -> BufferPlaces {
+        let declared = (0..program.buffers.len()).map(|index| Places::of(program, role, Buffer::Declared(index)));
+        BufferPlaces {
+            parameters: Places::of(program, role, Buffer::Parameters),
+            gradients: Places::of_gradients(program, role, reuse),
+            declared: declared.collect(),
+        }
+    }
+
+    /// Those of one buffer.
+    pub fn of(&self, buffer: Buffer) -> &Places {
+        match buffer {
+            Buffer::Parameters => &self.parameters,
+            Buffer::Gradients => &self.gradients,
+            Buffer::Declared(index) => &self.declared[index],
+        }
+    }
+
+    /// Where elements `range` of a buffer lie.
+    ///
+    /// # Panics
+    /// As [`Places::place`].
+    pub fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
+        self.of(buffer).place(range)
+    }
+
+    /// The parts of `range` that lie in one piece each, in all of the `buffers`.
+    pub fn pieces(&self, buffers: &[Buffer], range: &Range<usize>) -> Vec<Range<usize>> {
+        let ends = buffers.iter().flat_map(|buffer| self.of(*buffer).pieces()).map(|(piece, _)| piece.end);
+        let mut cuts: Vec<usize> = ends.filter(|end| range.start < *end && *end < range.end).collect();
+        cuts.push(range.end);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let mut start = range.start;
+        cuts.into_iter().map(|end| std::mem::replace(&mut start, end)..end).collect()
+    }
+}
