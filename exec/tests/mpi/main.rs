@@ -8,6 +8,7 @@ mod cases;
 mod claims;
 mod launch;
 mod pins;
+mod stages;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,11 +51,13 @@ fn main() -> ExitCode {
 fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for hosts in HOSTS {
-        for name in ["each", "together", "small", "library", "claims"] {
+        for name in ["each", "together", "small", "library", "claims", "stages"] {
             // The library serves one rank in each process; of claims of one process there is nothing to be said here.
             let runs = match name {
                 "library" => hosts.is_sorted_by(|a, b| a < b),
                 "claims" => hosts.iter().any(|host| *host > 0),
+                // A stage for each rank, or half as many; the model has layers for three.
+                "stages" => [2, 3, 4, 6].contains(&hosts.len()),
                 _ => true,
             };
             if runs {
@@ -79,6 +82,10 @@ fn in_process(scenario: &str, hosts: &str) -> ExitCode {
     match scenario {
         "claims" => {
             claims::claims(&mut processes, &hosts);
+            return ExitCode::SUCCESS;
+        }
+        "stages" => {
+            stages::stages(&mut processes, &hosts);
             return ExitCode::SUCCESS;
         }
         "pins" => {

@@ -1,0 +1,42 @@
+//! Pipelines over processes train the bits that they train on threads, for every mesh of the ranks and every schedule.
+
+use std::sync::Arc;
+
+use lockstep_exec::data::Dataset;
+use lockstep_exec::transport::mpi::Processes;
+use lockstep_exec::{RunOptions, run, run_processes};
+use lockstep_models::{Axis, Job, Mesh, random_model};
+
+/// Micro-batches for each stage of a pipeline in a step.
+const EACH: u32 = 2;
+
+/// One process's part.
+pub(crate) fn stages(processes: &mut Processes, hosts: &[u32]) {
+    let ranks = hosts.len() as u32;
+    let mut trained = 0;
+    for stages in (2..=ranks).filter(|stages| ranks.is_multiple_of(*stages)) {
+        for (schedule, strategy) in [("gpipe", "ssgd"), ("1f1b", "zero-1"), ("1f1b", "ssgd"), ("interleaved:2", "ssgd")]
+        {
+            let mesh = Some(Mesh::new(&[(Axis::Pipeline, stages), (Axis::Data, ranks / stages)]).unwrap());
+            let (schedule, strategy) = (schedule.parse().unwrap(), strategy.parse().unwrap());
+            let model = Arc::new(random_model(31, true));
+            let job = Job { mesh, schedule, strategy, accumulate: EACH * stages, ..Job::new(model, ranks, 2) };
+            if job.stages().is_err() {
+                continue;
+            }
+            let program = job.program().unwrap();
+            let (data, _) = Dataset::load("synthetic:400", &program.model).unwrap();
+            let options = RunOptions { steps: 4, warm_up: 0, seed: 3, ..RunOptions::default() };
+            let done = run_processes(processes, hosts, &program, &data, &options).unwrap();
+            trained += 1;
+            let Some(done) = done else { continue };
+            let on_threads = run(&program, &data, &options).unwrap();
+            assert_eq!(
+                (&done.weights_sha256, &done.losses),
+                (&on_threads.weights_sha256, &on_threads.losses),
+                "{job:?}"
+            );
+        }
+    }
+    assert!(trained >= 4, "{trained} on {ranks} ranks");
+}
