@@ -74,6 +74,23 @@ const CASES: &[(&str, &[&str])] = &[
     ("models layouts lenet --strategy hybrid:g=3", &["hybrid:g=3", "divisor of 4"]),
     ("models layouts lenet --plot layouts.png", &["--plot", "layouts.png", "must end in .svg"]),
     ("models layouts lenet --plot no/layouts.svg", &["--plot", "no/layouts.svg", "folder that does not exist"]),
+    (
+        "sim predict --model lenet --cluster workstation --mesh pipeline=64",
+        &["--mesh", "pipeline=64", "need 64 layers", "at most 11"],
+    ),
+    (
+        "sim predict --model lenet --cluster workstation --mesh pipeline=2 --schedule interleaved:2 --accumulate 3",
+        &["--accumulate", "3", "take 2 or 4, or 1f1b"],
+    ),
+    (
+        "sim predict --model lenet --cluster workstation --mesh pipeline=2 --cut at=convv2",
+        &["--cut", "did you mean conv2"],
+    ),
+    ("sim predict --model lenet --cluster workstation --mesh data=2,pipeline=2", &["--mesh", "write pipeline first"]),
+    (
+        "sim predict --model lenet --cluster workstation --mesh pipeline=2 --strategy megatron",
+        &["--mesh", "has no axis pipeline"],
+    ),
     ("models plan lenet", &["--stages is missing"]),
     ("models plan lennet --stages 2", &["MODEL", "lenet"]),
     ("models plan lenet --stages 0", &["--stages", "0", "from 1"]),

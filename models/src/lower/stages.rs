@@ -25,7 +25,7 @@ const EACH: usize = 2;
 /// Micro-batches that the schedule does not serve.
 pub(super) fn roles(graph: &Graph, job: &Job, stages: &Stages) -> Result<Vec<Role>, InputError> {
     let count = job.workers / stages.stages();
-    let lists = job.schedule.lists(stages.stages(), job.micro_batches())?;
+    let lists = job.schedule.lists(stages.stages(), job.micro_batches()).map_err(|error| job.of_mesh(error))?;
     pipeline::check(&lists, job.schedule.chunks(), job.micro_batches())?;
     let role = |(stage, steps): (u32, _)| {
         let ranks = RankRange { first: stage * count, count };

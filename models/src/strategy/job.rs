@@ -127,6 +127,18 @@ impl Job {
         Mesh::new(&given.chain((!mesh.axes().contains(Axis::Data)).then_some(data)).collect::<Vec<_>>())
     }
 
+    /// An error of a pipeline's numbers, as one of the settings that a job has for them.
+    pub(crate) fn of_mesh(&self, error: InputError) -> InputError {
+        match error.place {
+            ErrorPlace::Flag("stages") => {
+                let mesh = self.mesh.as_ref().map_or_else(String::new, Mesh::to_string);
+                InputError::flag("mesh", mesh, error.message)
+            }
+            ErrorPlace::Flag("micro_batches") => InputError::flag("accumulate", error.value, error.message),
+            _ => error,
+        }
+    }
+
     /// The stages among which layers are divided; `None` where each rank has all layers.
     ///
     /// # Errors
@@ -136,7 +148,7 @@ impl Job {
         if stages == 1 {
             return Ok(None);
         }
-        let cut = Stages::new(&self.model, stages, self.schedule.chunks(), &self.cut)?;
+        let cut = Stages::new(&self.model, stages, self.schedule.chunks(), &self.cut).map_err(|error| self.of_mesh(error))?;
         let last = |chunk: u32| chunk as usize + 1 == cut.chunks().len();
         let reads_samples =
             (0..).take_while(|chunk| !last(*chunk)).any(|chunk| cut.crossing(&self.model, chunk).contains(&LayerId(0)));
