@@ -52,7 +52,7 @@ impl<'a> Runs<'a> {
             match program.roles[role].tasks[span.task as usize].stream {
                 Stream::Compute => runs.compute.entry(span.rank).or_default().push(index),
                 Stream::Exchange | Stream::Receive | Stream::Synchronisation => {
-                    runs.exchange.entry(span.rank).or_default().push(index)
+                    runs.exchange.entry(span.rank).or_default().push(index);
                 }
             }
             if let Some(meeting) = runs.meeting[role][span.task as usize] {
@@ -105,7 +105,7 @@ impl<'a> Runs<'a> {
                 Stream::Compute => causes.extend(before.map(Moment::End)),
                 // Exchanges of a rank start in program order and may be in flight together.
                 Stream::Exchange | Stream::Receive | Stream::Synchronisation => {
-                    causes.extend(before.map(Moment::Start))
+                    causes.extend(before.map(Moment::Start));
                 }
             }
         }

@@ -104,7 +104,7 @@ fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
         match &mut tasks[id].op {
             Op::Repeat { body, .. } => *body = count(*body),
             Op::Schedule(order) => {
-                Arc::make_mut(order).bodies.iter_mut().for_each(|body| body.tasks = count(body.tasks))
+                Arc::make_mut(order).bodies.iter_mut().for_each(|body| body.tasks = count(body.tasks));
             }
             _ => {}
         }

@@ -35,7 +35,7 @@ fn wholes(program: &Program) -> Vec<(Buffer, Range<u64>)> {
     let mut wholes = Vec::new();
     for chain in &program.chains {
         let parameters = || chain.iter().flat_map(|id| &program.model.node(*id).parameters).map(|p| &p.range);
-        if let (Some(first), Some(last)) = (parameters().next(), parameters().last()) {
+        if let (Some(first), Some(last)) = (parameters().next(), parameters().next_back()) {
             let range = first.start..last.end;
             wholes.extend([Buffer::Parameters, Buffer::Gradients].map(|buffer| (buffer, range.clone())));
         }

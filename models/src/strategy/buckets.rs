@@ -17,9 +17,9 @@ pub(super) struct Cut {
 /// # Errors
 /// As [`Job::stages`].
 pub(super) fn cuts(job: &Job) -> Result<Vec<Cut>, InputError> {
-    let layers = job.model.layers().len() as u32;
+    let whole = 0..job.model.layers().len() as u32;
     let chunks =
-        job.stages()?.map_or(vec![0..layers], |stages| stages.chunks().iter().map(|of| of.layers.clone()).collect());
+        job.stages()?.map_or(Vec::from([whole]), |stages| stages.chunks().iter().map(|of| of.layers.clone()).collect());
     let of_chunk = |chunk: Range<u32>| cuts_of(&job.model, job.bucket, &chunk.map(LayerId).collect::<Vec<_>>());
     Ok(chunks.into_iter().rev().flat_map(of_chunk).collect())
 }

@@ -148,7 +148,8 @@ impl Job {
         if stages == 1 {
             return Ok(None);
         }
-        let cut = Stages::new(&self.model, stages, self.schedule.chunks(), &self.cut).map_err(|error| self.of_mesh(error))?;
+        let cut =
+            Stages::new(&self.model, stages, self.schedule.chunks(), &self.cut).map_err(|error| self.of_mesh(error))?;
         let last = |chunk: u32| chunk as usize + 1 == cut.chunks().len();
         let reads_samples =
             (0..).take_while(|chunk| !last(*chunk)).any(|chunk| cut.crossing(&self.model, chunk).contains(&LayerId(0)));

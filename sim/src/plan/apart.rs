@@ -28,7 +28,7 @@ pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
     let mut slots = role.compute.iter().chain(&role.exchange);
     let apart = slots.all(sorted) && next_waits && role.exchange.iter().all(|slot| over(slot.task));
     let needs = &role.tasks[task as usize].needs;
-    let computed = |need: &Need| need.is_of_this_iteration() && role.tasks[need.task as usize].meets.is_none();
+    let computed = |need: &Need| need.is_of_this_iteration() && role.tasks[need.task].meets.is_none();
     let at_once = role.exchange.len() == 1 && !needs.is_empty() && needs.iter().all(computed);
     apart.then_some(if at_once || role.tasks.len() == 1 { Apart::AtOnce } else { Apart::Sometime })
 }
