@@ -47,7 +47,7 @@ enum Way {
 }
 
 impl Slot {
-    /// How many runs so many iterations have.
+    /// The number of runs in `iterations`.
     pub(super) fn until(&self, iterations: u32) -> u32 {
         iterations * self.each
     }

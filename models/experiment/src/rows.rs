@@ -59,9 +59,6 @@ macro_rules! rows {
          interleaved:V, with V chunks of layers a stage", {
             value: "S", default: "1f1b", how: &One(word(), |e, schedule| e.schedule = schedule), flag_of: PREDICT | RUN,
             trained: Some((Trained::As, |run| in_stages(run, |job| job.schedule.to_string()))),
-            axis: Some(Axis {
-                value: "S,…", how: &list(word(), |e| vec![e.schedule], |e, schedule| e.schedule = schedule), ..AXIS
-            }),
         }
         "cut" cut: StageCut = StageCut::Work,
         "Where layers are cut into the stages of the mesh's axis pipeline: layers (equal numbers of them), work (least FLOPs in the \
@@ -121,7 +118,7 @@ macro_rules! rows {
         }
         "pad" pad: bool = true,
         "Whether exchanges are rounded up to equal parts of all members; --no-pad, or --pad=false, leaves them as long as their buckets", {
-            default: "true", how: &One(CHOICE, |e, pad| e.pad = pad), flag_of: PREDICT | RUN | SWEEP,
+            value: "true|false", default: "true", how: &One(CHOICE, |e, pad| e.pad = pad), flag_of: PREDICT | RUN | SWEEP,
             // Nothing is what rows and checkpoints of builds that knew no padding say.
             trained: Some((Trained::With, |run| {
                 let job = &run.configuration.job;
