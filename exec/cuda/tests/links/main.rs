@@ -13,7 +13,8 @@ use lockstep_cuda::Gpus;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{Cpus, Devices, Nulls};
 use lockstep_exec::{ExecError, Run, RunOptions, run};
-use lockstep_models::{Bucket, Job, Precision, random_model};
+use lockstep_models::memory::{BufferPlaces, Reuse};
+use lockstep_models::{Bucket, Buffer, Job, Precision, Program, random_model};
 
 /// In a scene's own process.
 const SCENE: &str = "LOCKSTEP_LINKS_SCENE";
@@ -43,11 +44,15 @@ fn train(algorithm: &str, ranks: u32, devices: impl Devices + 'static) -> Result
     train_by("ssgd", algorithm, ranks, devices)
 }
 
-fn train_by(strategy: &str, algorithm: &str, ranks: u32, devices: impl Devices + 'static) -> Result<Run, ExecError> {
+fn program_of(strategy: &str, algorithm: &str, ranks: u32) -> Program {
     let model = Arc::new(random_model(5, true));
     let (strategy, algorithm) = (strategy.parse().expect("a strategy"), algorithm.parse().expect("a known algorithm"));
     let job = Job { strategy, algorithm, bucket: Bucket::Layer, ..Job::new(model, ranks, 4) };
-    let program = job.program().expect("a program");
+    job.program().expect("a program")
+}
+
+fn train_by(strategy: &str, algorithm: &str, ranks: u32, devices: impl Devices + 'static) -> Result<Run, ExecError> {
+    let program = program_of(strategy, algorithm, ranks);
     let (data, _) = Dataset::load("synthetic:200", &program.model).expect("data");
     run(
         &program,
@@ -139,8 +144,12 @@ fn the_host_holds_what_messages_read_there_alone() {
         };
         train_by("ssgd", "ring", 4, gpus()).expect("a run");
         let direct = most();
-        let run = train_by("ssgd", "ring", 4, gpus().by_host()).expect("a run");
-        let gradients = (4 * run.parameters.len() as u64).next_multiple_of(256);
+        train_by("ssgd", "ring", 4, gpus().by_host()).expect("a run");
+        let program = program_of("ssgd", "ring", 4);
+        let elements = BufferPlaces::of_role(&program, &program.roles[0], Reuse::default())
+            .of(Buffer::Gradients)
+            .elements() as u64;
+        let gradients = (4 * elements).next_multiple_of(256);
         assert_eq!((direct > 0, most() - direct), (true, 4 * gradients));
     });
 }
