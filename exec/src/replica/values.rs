@@ -71,7 +71,8 @@ impl Replica {
             Step::Elementwise(formula) => formula.buffers.iter().map(|of| of.buffer).collect(),
         };
         let pieces = self.places.pieces(&buffers, &range);
-        pieces.into_iter().try_for_each(|piece| self.device.step(piece, step))
+        // Of a padded bucket the last ranks may have no part.
+        pieces.into_iter().filter(|piece| !piece.is_empty()).try_for_each(|piece| self.device.step(piece, step))
     }
 
     /// Reads the gradients of a range where messages would, as [`Replica::warm_inputs`] does for a chain.

@@ -37,13 +37,16 @@ const NDR: &str = "@infiniband-ndr";
 fn steps_of_2048_ranks() {
     // On their own networks the others have leaves of 18 or 20 ports, routes by hash, or a torus.
     let folded = steps_on_presets(2048, "", &["halving-doubling", "hierarchical:halving-doubling"]);
-    let own: Vec<String> = ["dgx-h100", "dgx-h200", "ethernet-4", "ethernet-gpu-8"]
-        .iter()
-        .flat_map(|name| [format!("halving-doubling on {name}"), format!("hierarchical:halving-doubling on {name}")])
-        .collect();
+    let own: Vec<String> =
+        ["dgx-b200", "dgx-h100", "dgx-h200", "ethernet-4", "ethernet-gpu-8", "nd-h100-v5", "nd-h200-v5"]
+            .iter()
+            .flat_map(|name| {
+                [format!("halving-doubling on {name}"), format!("hierarchical:halving-doubling on {name}")]
+            })
+            .collect();
     assert_eq!(folded, own);
-    // Half-duplex wires at both ends of a route, NICs on a torus, one host.
-    let apart = ["k20x8-pcie2", "titan-gemini", "workstation"];
+    // Half-duplex wires at both ends of a route, NICs on a torus, one host, racks that the ranks do not fill.
+    let apart = ["gb200-nvl72", "gb300-nvl72", "k20x8-pcie2", "titan-gemini", "workstation"];
     let all = Cluster::presets().iter().map(|(name, _)| *name).filter(|name| !apart.contains(name));
     let folded = steps_on_presets(2048, NDR, &["hierarchical:halving-doubling"]);
     assert_eq!(folded, all.map(|name| format!("hierarchical:halving-doubling on {name}{NDR}")).collect::<Vec<_>>());
@@ -55,7 +58,7 @@ fn steps_of_128_ranks() {
     for preset in ["big-basin-50gbe", "dgx-h100", "ethernet-4", "k20x8-pcie2", "p2.8xlarge", "titanx8-pcie3"] {
         assert!(folded.contains(&format!("ring on {preset}")), "{folded:#?}");
     }
-    assert_eq!(folded.len(), 40, "{folded:#?}");
+    assert_eq!(folded.len(), 64, "{folded:#?}");
 }
 
 /// Eight million messages a preset.
