@@ -80,6 +80,8 @@ pub(crate) struct Worker<'a> {
     /// When each task was last completed.
     ended: Vec<Time>,
     iteration: u32,
+    /// By step of its list, the context of the micro-batch, where it is a stage of a pipeline.
+    contexts: Vec<u32>,
     /// Iterations that the driver has granted; no exchange may start beyond them.
     granted: u32,
     /// The synchronisation stream.
@@ -139,6 +141,7 @@ impl<'a> Worker<'a> {
             needs: (0..role.tasks.len()).map(|task| (role.needs(task), role.runs_of(task))).collect(),
             ended: vec![Time::ZERO; role.tasks.len()],
             iteration: 0,
+            contexts: role.order().map_or(Vec::new(), |order| order.contexts()),
             granted: 0,
             beside: Beside::new(beside.map(|(task, _)| task).collect()),
             desk: Desk::AtHand,
@@ -223,10 +226,10 @@ impl<'a> Worker<'a> {
         let mut task = 0;
         while task < tasks.len() {
             if let Op::Schedule(order) = &tasks[task].op {
-                for (step, context) in order.steps.iter().zip(order.contexts()) {
+                for (at, step) in order.steps.iter().enumerate() {
                     self.begin_repetition(step.micro_batch, false)?;
                     if let Some(replica) = &mut self.memory.replica {
-                        replica.turn_to_context(context as usize)?;
+                        replica.turn_to_context(self.contexts[at] as usize)?;
                     }
                     for inner in order.tasks_of(step).map(|inner| task + 1 + inner) {
                         if tasks[inner].stream == Stream::Compute {

@@ -5,6 +5,7 @@
 
 mod apart;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockstep_models::{AxisSet, Exchange, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
@@ -174,17 +175,16 @@ impl Plan {
     /// An algorithm that cannot serve its group.
     pub(crate) fn new(program: &Program, ranks: u32) -> Result<Plan, InputError> {
         let mut meetings = Vec::new();
-        let mut known: Vec<((&Exchange, usize), u32)> = Vec::new();
+        // By the exchange's number in the program: the first of its meetings.
+        let mut firsts: BTreeMap<u32, u32> = BTreeMap::new();
         let mut roles = Vec::new();
-        for role in &program.roles {
-            let mut mine: Vec<&Exchange> = Vec::new();
+        for (role, of_role) in program.roles.iter().zip(program.meetings()) {
             let mut meets = vec![None; role.tasks.len()];
             let mut numbers: Vec<(AxisSet, Arc<[u32]>)> = Vec::new();
             for (id, exchange) in role.exchanges() {
-                let key = (exchange, mine.iter().filter(|other| **other == exchange).count());
-                mine.push(exchange);
-                let first = match known.iter().find(|(other, _)| *other == key) {
-                    Some((_, first)) => *first,
+                let number = of_role[id].unwrap_or_default();
+                let first = match firsts.get(&number) {
+                    Some(first) => *first,
                     None => {
                         let first = meetings.len() as u32;
                         for group in 0..groups_of(program, exchange, ranks) {
@@ -194,7 +194,7 @@ impl Plan {
                             let library = exchange.algorithm.library();
                             meetings.push(Meeting { schedule, window, members, library, apart: None });
                         }
-                        known.push((key, first));
+                        firsts.insert(number, first);
                         first
                     }
                 };

@@ -67,10 +67,10 @@ proptest! {
     }
 }
 
-/// Two stages of equal work on a wire: a forward pass adds the time of one message to the fill, and a backward pass that of its
-/// gradients to the drain; the others hide behind passes that last longer.
+/// Two stages of equal work on a wire: a message forward and one back lengthen a step of one micro-batch by their latencies, and one of
+/// several by those of a round trip at least, and of one for each micro-batch at most.
 #[test]
-fn messages_lengthen_fill_and_drain_alone() {
+fn each_round_trip_costs_its_latency_once_at_most() {
     let text = "name = \"m\"\ninput = [1, 8, 8]\nlayer = [\n{ name = \"one\", kind = \"dense\", out_features = 1000 },\n\
                 { name = \"two\", kind = \"dense\", out_features = 10 },\n{ name = \"loss\", kind = \"softmax_cross_entropy\" },\n]\n";
     let model = Arc::new(lockstep_readers::parse_model("m.toml", text).expect("a model"));
