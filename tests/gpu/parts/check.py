@@ -47,12 +47,19 @@ def operations(machine: Machine) -> dict:
     program = BIN / "rank"
     if not program.is_file():
         raise Skipped(f"{program} is not there: it was built before there was such a test")
-    done = machine.run("--nocapture", program=program.resolve(), limit=300, extra={"LOCKSTEP_GPU": "1"})
-    lines = [line for line in done.out.splitlines() if line.startswith("test result")]
-    left_out = [line for line in done.error.splitlines() if line.startswith("SKIPPED")]
-    if done.code != 0 or not lines:
-        raise Failed(f"exit code {done.code}: {done.last_line()}", tail=(done.out + done.error)[-4000:].splitlines())
-    return {"result": lines[-1], "left_out": left_out}
+    listed = machine.run("--list", program=program.resolve(), limit=30).out.splitlines()
+    names = [line.removesuffix(": test") for line in listed if line.endswith(": test")]
+    left_out, failed, tail = [], [], []
+    # A process each, as over the pretend libraries: some fill the GPU's memory, and an error of the device outlives its test.
+    for name in names:
+        done = machine.run(name, "--exact", "--nocapture", program=program.resolve(), limit=120, extra={"LOCKSTEP_GPU": "1"})
+        left_out += [line for line in done.error.splitlines() if line.startswith("SKIPPED")]
+        if done.code != 0:
+            failed.append(f"{name}: exit code {done.code}")
+            tail += (done.out + done.error)[-1500:].splitlines()
+    if failed or not names:
+        raise Failed(f"{len(failed)} of {len(names)} failed: {', '.join(failed)}", tail=tail)
+    return {"passed": len(names) - len(left_out), "left_out": left_out}
 
 
 def same_bits(machine: Machine, device: str) -> dict:
