@@ -86,7 +86,6 @@ const CASES: &[(&str, &[&str])] = &[
         "sim predict --model lenet --cluster workstation --mesh pipeline=2 --cut at=convv2",
         &["--cut", "did you mean conv2"],
     ),
-    ("sim predict --model lenet --cluster workstation --mesh data=2,pipeline=2", &["--mesh", "write pipeline first"]),
     (
         "sim predict --model lenet --cluster workstation --mesh pipeline=2 --strategy megatron",
         &["--mesh", "has no axis pipeline"],

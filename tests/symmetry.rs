@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
-use lockstep_models::{Bucket, Job, Program, random_model};
+use lockstep_models::{Axis, Bucket, Job, Mesh, Program, random_model};
 use lockstep_sim::{NetworkModel, Platform, Roofline, simulate};
 use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, Hosting, HostingRule, Placement, PlacementRule};
 use proptest::prelude::*;
@@ -89,17 +89,20 @@ proptest! {
         prop_assert_eq!(one.1, other.1);
     }
 
-    /// Stages send each other what crosses their borders, and gradients along `data`.
+    /// Stages send each other what crosses their borders, parts of layers along `tensor`, and gradients along `data`.
     #[test]
     fn pipelines_send_the_same_messages_on_both_sides(
         seed in 0u64..1000,
         (stages, data, accumulate) in (2u32..=3, 1u32..=2, 1u32..=4),
         schedule in crate::stages::schedules(),
-        strategy in proptest::sample::select(vec!["ssgd", "zero-1"]),
+        (strategy, tensor) in proptest::sample::select(vec![("ssgd", 1), ("zero-1", 1), ("megatron", 2), ("model-parallel", 2)]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
     ) {
         let job = crate::stages::job(seed, false, (stages, data), (schedule, accumulate, 2));
-        let job = Job { strategy: strategy.parse().unwrap(), bucket, ..job };
+        let mesh = job.mesh.as_ref().unwrap();
+        let axes = mesh.outer_first().map(|axis| (axis, mesh.size(axis))).chain((tensor > 1).then_some((Axis::Tensor, tensor)));
+        let mesh = Mesh::new(&axes.collect::<Vec<_>>()).unwrap();
+        let job = Job { strategy: strategy.parse().unwrap(), bucket, workers: mesh.ranks(), mesh: Some(mesh), ..job };
         let Ok(program) = job.program() else { return Ok(()) };
         prop_assert_eq!(simulated(&program), executed(&program));
     }

@@ -102,7 +102,7 @@ impl Replica {
         threads: &Threads,
     ) -> Result<Replica, DeviceError> {
         let (parameters, declared) = (init::parameters(&program.model, seed), Vec::new());
-        let making = Making { devices, rank: role.ranks.first, arenas, declared, seed, threads };
+        let making = Making { devices, rank: role.ranks.first(), arenas, declared, seed, threads };
         Replica::with_parameters(program, role, parameters, making)
     }
 

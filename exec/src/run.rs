@@ -138,20 +138,12 @@ fn body(
         let Some(replica) = &mut memory.replica else { unreachable!("just seen") };
         statistics = replica.statistics()?;
         let role = &setup.program.roles[setup.program.role_of(end.rank().0)];
-        fingerprint = Some(match &setup.program.sharding {
-            Some(sharding) => {
-                part_fingerprint = Some(Fingerprint::of(&model).words());
-                Fingerprint::of(&common(setup.program, sharding, replica)?).words()
-            }
-            None if role.order().is_some() => {
-                let own =
-                    setup.program.parameters_of(role).into_iter().map(|range| range.start as usize..range.end as usize);
-                let own: Vec<f32> = own.flat_map(|range| model[range].to_vec()).collect();
-                part_fingerprint = Some(Fingerprint::of(&own).words());
-                Fingerprint::of(&[]).words()
-            }
-            None => Fingerprint::of(&model).words(),
-        });
+        let print = |ranges: Vec<std::ops::Range<u64>>| {
+            let own = ranges.into_iter().flat_map(|range| &model[range.start as usize..range.end as usize]);
+            Fingerprint::of(&own.copied().collect::<Vec<f32>>()).words()
+        };
+        fingerprint = Some(print(common(setup.program, role)));
+        part_fingerprint = Some(print(setup.program.parameters_of(role)));
         whole = assemble(end, setup.program, replica, setup.options.seed)?;
         if averages {
             weights = memory.be_average()?;
@@ -182,16 +174,15 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
     let (mut replica, average) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers() as usize;
     let clock_residual_s = legacies.iter().map(|legacy| legacy.clock_residual_s).fold(0.0, f64::max);
-    let split = program.sharding.as_ref().map(|sharding| sharding.axis);
-    let split = split.or(program.roles[0].order().map(|_| Axis::Pipeline));
-    let axes = split.map(|axis| program.mesh.axes().without(axis));
+    // Ranks of a stage have the same layers, and those that differ on other axes alone have the same part of each.
+    let of_stage = program.mesh.axes().without(Axis::Pipeline);
+    let of_part = program.sharding.as_ref().map_or(of_stage, |sharding| of_stage.without(sharding.axis));
     for (rank, own) in (0..).zip(&legacies[..workers]) {
-        // Ranks that differ on other axes alone have the same part.
-        let alike = axes.filter(|axes| program.mesh.has_groups(*axes));
-        let alike = alike.map_or(rank, |axes| program.mesh.group_of(axes, rank).first());
-        let same = own.part_fingerprint == legacies[alike as usize].part_fingerprint;
-        if own.fingerprint != legacies[0].fingerprint || !same {
-            let other = if same { 0 } else { alike };
+        let first = |axes| if program.mesh.has_groups(axes) { program.mesh.group_of(axes, rank).first() } else { rank };
+        let (stage, part) = (first(of_stage), first(of_part));
+        let same = own.part_fingerprint == legacies[part as usize].part_fingerprint;
+        if own.fingerprint != legacies[stage as usize].fingerprint || !same {
+            let other = if same { stage } else { part };
             let message = format!("rank {rank} ended with other parameters than rank {other}: replicas have diverged");
             return Err(InputError::new("run", "", message).into());
         }

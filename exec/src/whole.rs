@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Axis, AxisLayout, AxisSet, Job, Members, Model, Op, Program, Sharding, Task};
+use lockstep_models::{Axis, AxisLayout, AxisSet, Job, Members, Model, Op, Program, Role, Sharding, Task};
 use lockstep_topology::Rank;
 
+use crate::device::Cpus;
 use crate::device::cpu::Threads;
-use crate::device::{Cpus, DeviceError};
 use crate::error::ExecError;
 use crate::pool::Arenas;
 use crate::replica::{Making, Replica};
@@ -40,16 +40,24 @@ fn put(pieces: &[(Range<u64>, u64)], own: &[f32], whole: &mut [f32]) {
 
 /// Which parameters of the whole model, and of which the optimizer's state, rank 0 has from `rank`.
 fn pieces(program: &Program, rank: u32) -> [Pieces; 2] {
-    if let Some(sharding) = &program.sharding {
-        let pieces = sharding.parameters(&program.model, program.part(sharding, rank));
-        return [pieces.clone(), pieces];
-    }
     let role = &program.roles[program.role_of(rank)];
-    let in_place = |ranges: Vec<Range<u64>>| ranges.into_iter().map(|range| (range.clone(), range.start)).collect();
+    let in_place = |ranges: Vec<Range<u64>>| match &program.sharding {
+        Some(sharding) => within(&sharding.parameters(&program.model, program.part(sharding, rank)), &ranges),
+        None => ranges.into_iter().map(|range| (range.clone(), range.start)).collect(),
+    };
     // Ranks that share out the optimizer's state have the same parameters.
     let first = shared(program).iter().all(|axis| program.mesh.coordinate(axis, rank) == 0);
     let parameters = if first { program.parameters_of(role) } else { Vec::new() };
     [in_place(parameters), in_place(program.updated(role, rank))]
+}
+
+/// What of `pieces` lies in these ranges of a rank's own values.
+fn within(pieces: &[(Range<u64>, u64)], ranges: &[Range<u64>]) -> Pieces {
+    let cut = |(all, own): &(Range<u64>, u64), range: &Range<u64>| {
+        let (start, end) = (range.start.max(*own), range.end.min(own + all.end - all.start));
+        (start < end).then(|| (all.start + start - own..all.start + end - own, start))
+    };
+    pieces.iter().flat_map(|piece| ranges.iter().filter_map(|range| cut(piece, range))).collect()
 }
 
 /// The axes along which ranks share out the optimizer's state.
@@ -136,40 +144,44 @@ fn one_rank(
 
 /// Running statistics of the whole model: of each element the mean over the workers that have it; `all` are the workers' own.
 pub(crate) fn mean_statistics(program: &Program, all: &[&[f32]]) -> Vec<f32> {
-    let in_stages = program.roles[0].order().is_some();
-    let Some(sharding) = &program.sharding else {
-        if !in_stages {
-            return mean(all.iter().copied());
+    let mut whole = vec![0.0; program.whole_model().statistics_elements() as usize];
+    let parts = program.sharding.as_ref().map_or(0, |sharding| sharding.ranks);
+    // The stages of a pipeline have layers of their own; of some each rank has a part.
+    let workers = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
+    let workers: Vec<&Role> = if program.roles[0].order().is_some() { workers.collect() } else { Vec::new() };
+    let own = |role: &Role| statistics_of(program, role);
+    for part in std::iter::once(None).chain((0..parts).map(Some)) {
+        let pieces = match &program.sharding {
+            Some(sharding) => sharding.statistics(&program.model, part),
+            None => vec![(0..program.model.statistics_elements(), 0)],
+        };
+        let has = |rank: u32| {
+            part.zip(program.sharding.as_ref()).is_none_or(|(part, sharding)| program.part(sharding, rank) == part)
+        };
+        let mean_of = |ranks: &mut dyn Iterator<Item = u32>| {
+            let of: Vec<&[f32]> = ranks.filter(|rank| has(*rank)).map(|rank| all[rank as usize]).collect();
+            mean(of.into_iter())
+        };
+        if workers.is_empty() {
+            put(&pieces, &mean_of(&mut (0..all.len() as u32)), &mut whole);
         }
-        let mut whole = vec![0.0; program.model.statistics_elements() as usize];
-        // The stages of a pipeline have layers of their own.
-        for role in &program.roles {
-            let of_role: Vec<&[f32]> = role.ranks.iter().map(|rank| all[rank as usize]).collect();
-            let own = program.layers_of(role).filter_map(|id| program.model.node(id).statistics.clone());
-            put(
-                &own.map(|range| (range.clone(), range.start)).collect::<Vec<_>>(),
-                &mean(of_role.into_iter()),
-                &mut whole,
-            );
+        for role in &workers {
+            put(&within(&pieces, &own(role)), &mean_of(&mut role.ranks.iter()), &mut whole);
         }
-        return whole;
-    };
-    let mut whole = vec![0.0; sharding.whole.statistics_elements() as usize];
-    for part in std::iter::once(None).chain((0..sharding.ranks).map(Some)) {
-        let has = |rank: &usize| part.is_none_or(|part| program.part(sharding, *rank as u32) == part);
-        let of_part: Vec<&[f32]> = (0..all.len()).filter(has).map(|rank| all[rank]).collect();
-        put(&sharding.statistics(&program.model, part), &mean(of_part.into_iter()), &mut whole);
     }
     whole
 }
 
-/// The parameters that every rank must have alike: those of the layers that are not split.
-///
-/// # Errors
-/// The device's.
-pub(crate) fn common(program: &Program, sharding: &Sharding, replica: &mut Replica) -> Result<Vec<f32>, DeviceError> {
-    let values = replica.parameters()?;
+/// The running statistics of the layers that a stage of a pipeline computes.
+fn statistics_of(program: &Program, role: &Role) -> Vec<Range<u64>> {
+    program.layers_of(role).filter_map(|id| program.model.node(id).statistics.clone()).collect()
+}
+
+/// The parameters that every rank of `role` must have alike: those of its layers that are not split.
+pub(crate) fn common(program: &Program, role: &Role) -> Vec<Range<u64>> {
+    let Some(sharding) = &program.sharding else { return program.parameters_of(role) };
     let kept = program.model.iter().filter(|(id, _)| sharding.weights(*id) == AxisLayout::Replicated);
-    let ranges = kept.flat_map(|(_, node)| &node.parameters).map(|parameter| parameter.range.clone());
-    Ok(ranges.flat_map(|range| values[range.start as usize..range.end as usize].to_vec()).collect())
+    let kept =
+        kept.flat_map(|(_, node)| &node.parameters).map(|parameter| (parameter.range.clone(), parameter.range.start));
+    within(&kept.collect::<Pieces>(), &program.parameters_of(role)).into_iter().map(|(range, _)| range).collect()
 }

@@ -16,24 +16,47 @@ impl Program {
     /// # Errors
     /// Names the role, the task and the reason.
     pub fn check(&self) -> Result<(), InputError> {
-        let mut next = 0;
-        for role in &self.roles {
-            if role.ranks.first != next || role.ranks.count == 0 {
-                return Err(fault(role, "ranks", "roles must cover ranks 0, 1, 2 … without gap or overlap"));
-            }
-            next += role.ranks.count;
-        }
-        let mut ends = self.roles.iter().map(|role| role.ranks.first + role.ranks.count);
-        if !ends.any(|end| end == self.workers()) {
-            return Err(InputError::new(
-                "program",
-                "workers",
-                "the first roles must hold exactly the ranks of the mesh",
-            ));
-        }
+        self.check_ranks()?;
         self.roles.iter().try_for_each(|role| self.check_role(role))?;
         self.check_pipeline()?;
         self.check_exchanges()
+    }
+
+    /// Each rank has one role, which either trains or serves.
+    fn check_ranks(&self) -> Result<(), InputError> {
+        let mut next = 0;
+        let in_order = |role: &Role| {
+            let follows = role.ranks.is_range() && role.ranks.first() == next;
+            next += role.ranks.count();
+            follows
+        };
+        if !self.roles.iter().all(in_order) {
+            let mut taken = vec![false; self.ranks() as usize];
+            for role in &self.roles {
+                let free =
+                    |rank: u32| taken.get_mut(rank as usize).is_some_and(|taken| !std::mem::replace(taken, true));
+                if !role.ranks.iter().all(free) {
+                    return Err(fault(role, "ranks", "roles must cover ranks 0, 1, 2 … without gap or overlap"));
+                }
+            }
+        }
+        let both = |role: &&Role| {
+            let (first, last) = (role.ranks.first(), role.ranks.rank(role.ranks.count() - 1));
+            first < self.workers() && last >= self.workers()
+        };
+        if self.ranks() < self.workers() {
+            return Err(InputError::new(
+                "program",
+                "workers",
+                "roles must hold exactly the ranks of the mesh, and dedicated servers behind them",
+            ));
+        }
+        if let Some(role) =
+            self.roles.iter().find(|role| role.ranks.count() == 0).or_else(|| self.roles.iter().find(both))
+        {
+            return Err(fault(role, "ranks", "a role needs ranks, all of which train or none"));
+        }
+        Ok(())
     }
 
     /// The stages of a pipeline take all passes of all micro-batches, wait for each other in no circle and add gradients in order.
@@ -198,7 +221,7 @@ impl Program {
         if library && !self.alone(role, id) {
             return Err(fault(role, &task.name, "a library's collective runs alone: one exchange at a time, please"));
         }
-        self.schedule(exchange, role.ranks.first).map(|_| ())
+        self.schedule(exchange, role.ranks.first()).map(|_| ())
     }
 
     /// Whether each exchange of the role waits for the one before it, so that never two are in flight.

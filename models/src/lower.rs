@@ -1,28 +1,22 @@
-//! Graph → program: per role one loop body of tasks.
-//!
-//! Micro-batch nodes stand in a `Repeat`, step nodes behind it; a step node that waits for a micro-batch node waits for its
-//! last repetition, so exchanges overlap the backward pass of the last micro-batch. Dependencies that the order of a stream
-//! implies are left out.
+//! Graph → program: per role one loop body of tasks, whatever the strategy.
 
 mod devices;
-mod split;
+mod gathers;
+mod nodes;
 mod stages;
+mod tasks;
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use lockstep_topology::{Collective, InputError};
-use petgraph::Direction;
-use petgraph::graph::NodeIndex;
-use petgraph::visit::EdgeRef;
+use lockstep_topology::InputError;
 
-use crate::graph::{Scope, Tensor, Work};
-use crate::program::chain_name;
 use crate::{
-    After, Averaging, Axis, AxisSet, Bucket, Buffer, Exchange, Graph, Job, LayerId, Model, Op, Pass, Phase, Program,
-    RankRange, Role, Shard, Stages, Stream, Task, TaskId, Turns, passes,
+    Axis, Declared, Graph, Job, LayerId, Members, Model, Op, Program, Role, Shard, Sharding, StageCut, Stages, Task,
+    passes,
 };
 
-use split::{lower as lower_split, lower_table};
+use tasks::{Tasks, limit_exchanges};
 
 impl Job {
     /// Strategy → graph, checked, with the model that each rank has where it is not all of the job's.
@@ -52,12 +46,13 @@ impl Job {
     /// As [`Job::graph`], or an algorithm that cannot serve the group.
     pub fn program(&self) -> Result<Program, InputError> {
         let (graph, shard) = self.graph()?;
-        let stages = self.stages()?;
-        let program = match shard {
-            None => lower(&graph, self, stages.as_ref())?,
-            Some((model, sharding)) if sharding.by_node() => lower_table(&graph, self, &model, &sharding)?,
-            Some((model, sharding)) => lower_split(&graph, self, &model, &sharding)?,
-        };
+        let model = shard.as_ref().map_or(&self.model, |(model, _)| model);
+        let mut stages = self.stages_of(model)?;
+        if stages.is_none() && shard.is_some() && self.accumulate > 1 {
+            // Exchanges are in the passes, which a list says one by one.
+            stages = Some(Stages::new(model, 1, 1, &StageCut::Layers)?);
+        }
+        let program = lower(&graph, self, shard.as_ref(), stages.as_ref())?;
         self.check_partition(&program)?;
         let program = if self.fuse { passes::fuse(program, stages.as_ref()) } else { program };
         let early = self.strategy.updates_early() && self.workers > 1;
@@ -68,192 +63,77 @@ impl Job {
     }
 }
 
+/// What a program is made from: a checked graph, and the model that each rank has.
+#[derive(Clone, Copy)]
+struct Lowering<'a> {
+    graph: &'a Graph,
+    job: &'a Job,
+    model: &'a Arc<Model>,
+    /// How the model was cut out of the job's, where it is not all of it.
+    sharding: Option<&'a Arc<Sharding>>,
+    /// The chain of each layer that computes.
+    chain_of: &'a [Option<usize>],
+    /// Which layers the stages of a pipeline have; one stage where passes of micro-batches take turns in one rank.
+    stages: Option<&'a Stages>,
+}
+
+impl Lowering<'_> {
+    /// The roles of all ranks, and what they have beside parameters and gradients.
+    ///
+    /// # Errors
+    /// Micro-batches that the schedule of a pipeline does not serve.
+    fn roles(self) -> Result<(Vec<Role>, Vec<Declared>), InputError> {
+        let Lowering { graph, job, model, sharding, .. } = self;
+        let mut buffers = match sharding {
+            Some(sharding) if sharding.by_node() => return Ok((nodes::roles(self), nodes::buffers(model, sharding))),
+            Some(sharding) => gathers::buffers(model, sharding),
+            None => job.averaging().map_or(Vec::new(), |averaging| averaging.buffers(job.model.parameter_elements())),
+        };
+        if let Some(stages) = self.stages {
+            let roles = stages::roles(self, stages, buffers.len())?;
+            buffers.extend(stages::buffers(self, stages));
+            return Ok((roles, buffers));
+        }
+        let passes = 0..sharding.map_or(1, |sharding| sharding.passes.len());
+        let worker = Role {
+            name: "worker".into(),
+            ranks: Members::range(0, job.workers),
+            tasks: Tasks::new(self, 0, passes).run(),
+        };
+        if job.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some()) {
+            return Ok((devices::apart(&worker, graph.mesh.size(Axis::Learner)), buffers));
+        }
+        Ok((vec![worker], buffers))
+    }
+}
+
 /// Lowers a checked graph; every layer is a chain of its own until a pass fuses them.
 ///
 /// # Errors
-/// When the allreduce algorithm cannot serve the group.
-fn lower(graph: &Graph, job: &Job, stages: Option<&Stages>) -> Result<Program, InputError> {
-    let (chains, _) = chain_of_layers(&job.model);
-    let mut roles = match stages {
-        Some(stages) => stages::roles(graph, job, stages)?,
-        None => {
-            let mut worker = Lowering::new(job, graph);
-            worker.run();
-            vec![Role { name: "worker".into(), ranks: RankRange { first: 0, count: job.workers }, tasks: worker.tasks }]
-        }
-    };
-    if job.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some()) {
-        roles = devices::apart(&roles[0], graph.mesh.size(Axis::Learner));
-    }
+/// Micro-batches that a schedule does not serve, a sampling that does not fit the nodes.
+fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages>) -> Result<Program, InputError> {
+    let (model, sharding) = (shard.map_or(&job.model, |(model, _)| model), shard.map(|(_, sharding)| sharding));
+    let (chains, chain_of) = chain_of_layers(model);
+    let lowering = Lowering { graph, job, model, sharding, chain_of: &chain_of, stages };
+    let (mut roles, buffers) = lowering.roles()?;
     if job.servers() > 0 {
-        roles.push(server(&roles[0], RankRange { first: job.workers, count: job.servers() }, job.concurrent_exchanges));
+        roles.push(server(&roles[0], Members::range(job.workers, job.servers()), job.concurrent_exchanges));
     }
+    let nodes = job.node_sizes.as_deref();
     Ok(Program {
-        model: job.model.clone(),
+        model: Arc::clone(model),
         chains,
         roles,
         mesh: graph.mesh.clone(),
         machines: job.machines(),
         batch_per_rank: job.batch_per_rank,
         accumulate: job.micro_batches(),
-        buffers: match (job.averaging(), stages) {
-            (Some(averaging), _) => averaging.buffers(job.model.parameter_elements()),
-            (None, Some(stages)) => stages::buffers(job, stages),
-            (None, None) => Vec::new(),
-        },
+        buffers,
         averaging: job.averaging(),
-        sharding: None,
-        pools: job.sampling.pools(job.sources(), job.node_sizes.as_deref()),
-        partition: job.sampling.partition(job.workers, job.node_sizes.as_deref())?,
+        sharding: sharding.cloned(),
+        pools: job.sampling.pools(job.sources(), nodes),
+        partition: job.sampling.partition(job.workers, nodes)?,
     })
-}
-
-struct Lowering<'a> {
-    job: &'a Job,
-    graph: &'a Graph,
-    tasks: Vec<Task>,
-    task_of: Vec<Option<TaskId>>,
-    /// By node: whether it is that of another stage.
-    left_out: Vec<bool>,
-}
-
-impl<'a> Lowering<'a> {
-    fn new(job: &'a Job, graph: &'a Graph) -> Lowering<'a> {
-        let count = graph.dag.node_count();
-        Lowering { job, graph, tasks: Vec::new(), task_of: vec![None; count], left_out: vec![false; count] }
-    }
-
-    fn of_scope(&self, scope: Scope) -> Vec<NodeIndex> {
-        let dag = &self.graph.dag;
-        dag.node_indices().filter(|node| dag[*node].scope == scope && !self.left_out[node.index()]).collect()
-    }
-
-    fn run(&mut self) {
-        let (micro, step) = (self.of_scope(Scope::MicroBatch), self.of_scope(Scope::Step));
-        let claimed = self.job.claims();
-        let repetitions = |averaging: Averaging| averaging.repetitions(self.job.workers);
-        let count = self.job.averaging().map_or(self.job.micro_batches(), repetitions);
-        if claimed || count > 1 {
-            let op = Op::Repeat { count, body: micro.len(), claimed };
-            self.tasks.push(Task { name: "micro-batches".into(), op, stream: Stream::Compute, after: Vec::new() });
-        }
-        for node in micro.into_iter().chain(step) {
-            self.push(node);
-        }
-        self.finish();
-    }
-
-    /// Adds dependencies between streams, and the limit on exchanges in flight.
-    fn finish(&mut self) {
-        for index in 0..self.task_of.len() {
-            if let Some(task) = self.task_of[index] {
-                let after = self.after(NodeIndex::new(index), self.tasks[task].stream);
-                self.tasks[task].after = after;
-            }
-        }
-        if self.job.bucket == Bucket::Tensor {
-            await_backward(&mut self.tasks);
-        }
-        limit_exchanges(&mut self.tasks, self.job.concurrent_exchanges, is_exchange);
-    }
-
-    fn push(&mut self, node: NodeIndex) {
-        let (op, stream, name) = match &self.graph.dag[node].work {
-            Work::Load => (
-                Op::Load { samples: self.job.batch_per_rank, pass: None, into: None },
-                Stream::Compute,
-                "load".to_string(),
-            ),
-            Work::Layer(id, pass) => {
-                let phase = match pass {
-                    Pass::Forward => Phase::Forward,
-                    Pass::BackwardData => Phase::BackwardData,
-                    Pass::BackwardWeight => Phase::BackwardWeight,
-                };
-                let op = Op::Compute { chain: id.0 as usize - 1, phase, samples: self.job.batch_per_rank, pass: None };
-                (op, Stream::Compute, format!("{} {}", phase.name(), chain_name(&self.job.model, &[*id])))
-            }
-            // One rank's partial sum is the whole sum: its readers wait for whoever made it.
-            Work::Collective { axes, .. } if axes.iter().all(|axis| self.graph.mesh.size(axis) == 1) => return,
-            Work::Collective { collective, axes, range } => {
-                let (verb, exchange) = self.exchange(node, collective, *axes, range);
-                (Op::Exchange(exchange), Stream::Exchange, bucket_name(&self.job.model, verb, range))
-            }
-            Work::Update { range } => {
-                let name = bucket_name(&self.job.model, "update", range);
-                // What lies in parts is updated in parts.
-                let edges = self.graph.dag.edges_directed(node, Direction::Incoming);
-                let shared = edges.fold(AxisSet::default(), |axes, edge| axes.or(edge.weight().layout.axes()));
-                (Op::Update { range: range.clone(), shared }, Stream::Compute, name)
-            }
-            Work::Elementwise { of, stream } => {
-                (Op::Elementwise(of.clone()), *stream, bucket_name(&self.job.model, of.formula.name(), &of.range))
-            }
-            Work::Relayout { .. } => unreachable!("graphs with split layers are lowered apart"),
-        };
-        self.task_of[node.index()] = Some(self.tasks.len());
-        self.tasks.push(Task { name, op, stream, after: Vec::new() });
-    }
-
-    /// The verb in its name, and the exchange.
-    fn exchange(
-        &self,
-        node: NodeIndex,
-        collective: &Collective,
-        axes: AxisSet,
-        range: &Range<u64>,
-    ) -> (&'static str, Exchange) {
-        let averaging = self.job.averaging();
-        let mut tensors = self.graph.dag.edges_directed(node, Direction::Incoming).map(|edge| edge.weight().tensor);
-        let whole = Exchange {
-            collective: collective.clone(),
-            algorithm: self.job.algorithm.clone(),
-            axes,
-            between: None,
-            turns: Turns::ONE,
-            node_axes: AxisSet::default(),
-            buffer: tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients),
-            range: range.clone(),
-            chunk: self.job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
-            window: 0,
-            padded: false,
-        };
-        if averaging.is_some_and(|averaging| averaging.reference_alpha.is_some()) {
-            devices::level(whole)
-        } else {
-            (collective.name(), whole)
-        }
-    }
-
-    /// Dependencies between streams; the order inside a stream implies the others.
-    fn after(&self, node: NodeIndex, stream: Stream) -> Vec<After> {
-        let mut after: Vec<After> = Vec::new();
-        for edge in self.graph.dag.edges_directed(node, Direction::Incoming) {
-            let lag = u32::from(edge.weight().previous_step);
-            for task in self.made_by(edge.source()) {
-                if self.tasks[task].stream != stream {
-                    after.push(After { task, lag });
-                }
-            }
-        }
-        after.sort_by_key(|after| after.task);
-        after.dedup();
-        after
-    }
-
-    /// The task of a node, or the tasks that it would have waited for where it is left out.
-    fn made_by(&self, node: NodeIndex) -> Vec<TaskId> {
-        match self.task_of[node.index()] {
-            Some(task) => vec![task],
-            None if self.left_out[node.index()] => Vec::new(),
-            None => self
-                .graph
-                .dag
-                .neighbors_directed(node, Direction::Incoming)
-                .flat_map(|from| self.made_by(from))
-                .collect(),
-        }
-    }
 }
 
 /// `update dense1..dense2`: a bucket is named by its first and last layer, one of a layer's tensors by its own name.
@@ -282,41 +162,10 @@ fn chain_of_layers(model: &Model) -> (Vec<Vec<LayerId>>, Vec<Option<usize>>) {
     (chains, chain_of)
 }
 
-/// Whether a task exchanges with a whole group, and not with one stage of a pipeline.
-fn is_exchange(task: &Task) -> bool {
-    matches!(&task.op, Op::Exchange(exchange) if exchange.between.is_none())
-}
-
-/// At most `limit` of the exchanges that count in flight: the n-th waits for the (n − limit)-th, the first ones for the last of the previous
-/// iteration (Goyal et al. 2017 §4.2).
-fn limit_exchanges(tasks: &mut [Task], limit: u32, counts: impl Fn(&Task) -> bool) {
-    let exchanges: Vec<TaskId> = (0..tasks.len()).filter(|id| counts(&tasks[*id])).collect();
-    let limit = (limit as usize).min(exchanges.len());
-    for (n, task) in exchanges.iter().enumerate() {
-        let after = match n.checked_sub(limit) {
-            Some(earlier) => After { task: exchanges[earlier], lag: 0 },
-            None => After { task: exchanges[n + exchanges.len() - limit], lag: 1 },
-        };
-        tasks[*task].after.push(after);
-    }
-}
-
-/// Lets exchanges of gradients wait for the last backward task instead of those that made their gradients.
-fn await_backward(tasks: &mut [Task]) {
-    let backward = |task: &Task| matches!(task.op, Op::Compute { phase, .. } if phase != Phase::Forward);
-    let Some(last) = tasks.iter().rposition(backward) else { return };
-    for task in tasks.iter_mut().skip(last + 1) {
-        if matches!(&task.op, Op::Exchange(exchange) if exchange.buffer == Buffer::Gradients) {
-            task.after.retain(|after| after.lag > 0 || after.task > last);
-            task.after.insert(0, After { task: last, lag: 0 });
-        }
-    }
-}
-
 /// Dedicated servers meet every exchange of the workers, and do nothing else.
-fn server(worker: &Role, ranks: RankRange, limit: u32) -> Role {
+fn server(worker: &Role, ranks: Members, limit: u32) -> Role {
     let mut tasks: Vec<Task> =
         worker.exchanges().map(|(id, _)| Task { after: Vec::new(), ..worker.tasks[id].clone() }).collect();
-    limit_exchanges(&mut tasks, limit, is_exchange);
+    limit_exchanges(&mut tasks, limit, |task| matches!(task.op, Op::Exchange(_)));
     Role { name: "server".into(), ranks, tasks }
 }

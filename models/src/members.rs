@@ -31,6 +31,11 @@ impl Members {
         Members { inner: (2, high - low), ..Members::range(low, 1) }
     }
 
+    /// Whether they follow each other without a gap.
+    pub fn is_range(&self) -> bool {
+        self.inner.1 == 1 && self.outer.is_empty() && self.servers.count == 0
+    }
+
     /// With `count` dedicated servers from rank `first` on.
     pub fn and_servers(self, first: u32, count: u32) -> Members {
         Members { servers: RankRange { first, count }, ..self }

@@ -61,7 +61,7 @@ impl Memory {
         let places = BufferPlaces::of_role(program, role, Reuse::Full);
         let [parameters, gradients] =
             [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements() as u64 * ELEMENT_BYTES);
-        let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first));
+        let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
         let buffers = held.map(|elements| elements * ELEMENT_BYTES).sum();
         // What comes into a buffer counts there; the first layers read what they find at their own place.
         let samples = role.tasks.iter().filter_map(|task| match task.op {
@@ -69,12 +69,14 @@ impl Memory {
             Op::Load { samples, .. } => Some(samples),
             _ => None,
         });
-        let Some(samples) = samples.max() else {
+        // Stages behind the first take no samples.
+        let samples = samples.max().unwrap_or(0);
+        if role.ranks.first() >= program.workers() {
             return Ok(Memory { gradients: gradients.max(parameters), communication, buffers, ..Memory::default() });
-        };
+        }
         let activations = Activations::of_role(program, role);
         let in_flight = u64::from(role.micro_batches_in_flight());
-        let updated: u64 = program.updated(role, role.ranks.first).iter().map(|range| range.end - range.start).sum();
+        let updated: u64 = program.updated(role, role.ranks.first()).iter().map(|range| range.end - range.start).sum();
         Ok(Memory {
             weights: parameters + model.statistics_elements() * ELEMENT_BYTES,
             gradients,
@@ -124,7 +126,7 @@ impl Memory {
 fn in_flight(program: &Program, role: &Role) -> Result<u64, InputError> {
     let mut scratch = Vec::new();
     for (_, exchange) in role.exchanges() {
-        let schedule = program.schedule(exchange, role.ranks.first)?;
+        let schedule = program.schedule(exchange, role.ranks.first())?;
         let lanes = Program::window(exchange, &schedule).clamp(1, schedule.lanes().max(1));
         scratch.push(u64::from(lanes) * schedule.chunk_elements() * ELEMENT_BYTES);
     }

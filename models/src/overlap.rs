@@ -39,7 +39,7 @@ pub fn exchanges(program: &Program, timeline: &Timeline) -> Vec<ExchangeOverlap>
     }
     let each = (steps.len() * of_rank.len()).max(1) as f64;
     let mut overlaps: Vec<ExchangeOverlap> = Vec::new();
-    let workers = program.roles.iter().enumerate().filter(|(_, role)| role.ranks.first < program.workers());
+    let workers = program.roles.iter().enumerate().filter(|(_, role)| role.ranks.first() < program.workers());
     for ((role, task), name) in
         workers.flat_map(|(at, role)| role.exchanges().map(move |(task, _)| ((at, task), &role.tasks[task].name)))
     {

@@ -11,8 +11,8 @@ use lockstep_topology::{Collective, Group, InputError, Schedule};
 
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
-    Assignment, Averaging, Axis, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, Piece, RankRange,
-    Sharding, StageOrder,
+    Assignment, Averaging, Axis, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, Piece, Sharding,
+    StageOrder,
 };
 
 /// Ranks that do the same, and what they do in one iteration.
@@ -21,7 +21,7 @@ pub struct Role {
     /// `worker` or `server`.
     pub name: String,
     /// Who.
-    pub ranks: RankRange,
+    pub ranks: Members,
     /// The loop body, in program order.
     pub tasks: Vec<Task>,
 }
@@ -145,7 +145,7 @@ impl Program {
 
     /// All ranks, servers included.
     pub fn ranks(&self) -> u32 {
-        self.roles.iter().map(|role| role.ranks.count).sum()
+        self.roles.iter().map(|role| role.ranks.count()).sum()
     }
 
     /// Samples per optimizer step over all workers.
@@ -224,7 +224,7 @@ impl Program {
     pub fn first_with_loss(&self) -> u32 {
         let last = LayerId(self.model.layers().len() as u32 - 1);
         let has = |role: &&Role| role.order().is_none() || self.layers_of(role).any(|id| id == last);
-        self.roles.iter().find(has).map_or(0, |role| role.ranks.first)
+        self.roles.iter().find(has).map_or(0, |role| role.ranks.first())
     }
 
     /// Which of those who draw samples `rank` draws as.

@@ -200,15 +200,8 @@ impl Strategy {
                 "ranks along {axis} share samples, which {sampling} does not serve: take one-shuffle"
             ));
         }
-        if mesh.size(Axis::Pipeline) > 1 {
-            if mesh.outer_first().next() != Some(Axis::Pipeline) {
-                return refused(
-                    "ranks of a stage follow each other: write pipeline first, as in pipeline=2,data=4".to_owned(),
-                );
-            }
-            if job.servers() > 0 {
-                return refused(format!("{} has dedicated servers, which serve no stages: take ring", job.algorithm));
-            }
+        if mesh.size(Axis::Pipeline) > 1 && job.servers() > 0 {
+            return refused(format!("{} has dedicated servers, which serve no stages: take ring", job.algorithm));
         }
         Ok(())
     }

@@ -151,7 +151,7 @@ fn workers(program: &Program, totals: &Totals) -> u32 {
 }
 
 fn is_worker(program: &Program, role: usize) -> bool {
-    program.roles[role].ranks.first < program.workers()
+    program.roles[role].ranks.first() < program.workers()
 }
 
 /// Whether this is a worker's task on its compute stream.

@@ -12,12 +12,13 @@
 //! Where a route crosses two images of one wire (a half-duplex wire at both ends) that does not hold, and every rank is
 //! simulated. So it is wherever only the identity is common.
 
+pub(crate) mod renumber;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-use lockstep_models::{Axis, Exchange, Op, Program, Span, Task};
+use lockstep_models::{Axis, Exchange, Op, Program, Role, Span, Task};
 use lockstep_topology::{Fold, Permutations, Schedule};
 
 use crate::error::SimError;
@@ -97,15 +98,17 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     if ranks < 2 || rule == FoldRule::Never {
         return (Orbits::all(), Folding::Off);
     }
-    let [role] = program.roles.as_slice() else {
-        return (Orbits::all(), Folding::Refused("ranks have different roles".into()));
-    };
     if program.claims() {
         return (Orbits::all(), Folding::Refused("batches go to learners first come, first served".into()));
     }
     let Some((axis, block)) = program.mesh.outermost() else {
         return (Orbits::all(), Folding::Refused("nodes have unequal numbers of ranks".into()));
     };
+    // A role that has one of these ranks must have all of them.
+    let together = |role: &Role| role.ranks.iter().all(|rank| role.ranks.contains(rank % block));
+    if ranks > program.workers() || !program.roles.iter().all(together) {
+        return (Orbits::all(), Folding::Refused("ranks have different roles".into()));
+    }
     // Ranks along the outermost axis may represent each other; they may copy other rows, but not more of them.
     let unlike = |task: &Task| match &task.op {
         Op::Copy(copies) => {
@@ -113,7 +116,7 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
         }
         _ => false,
     };
-    if role.tasks.iter().any(unlike) {
+    if program.roles.iter().flat_map(|role| &role.tasks).any(unlike) {
         return (Orbits::all(), Folding::Refused("ranks copy unlike numbers of elements".into()));
     }
     let met = |exchange: &Exchange, rank: u32| {
@@ -125,10 +128,11 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
             block: exchange.axes.contains(axis).then(|| group_block(program, exchange, axis)),
         })
     };
-    let all = role.exchanges().flat_map(|(_, exchange)| {
+    let all = program.roles.iter().flat_map(|role| role.exchanges().map(move |(_, exchange)| (role, exchange)));
+    let all = all.flat_map(|(role, exchange)| {
         // Groups may lie on nodes in different ways, each of which must be symmetric.
-        let groups = if exchange.algorithm.by_nodes() { program.group_count(exchange).min(block) } else { 1 };
-        (0..groups).map(move |group| met(exchange, program.group(exchange, group).first()))
+        let count = if exchange.algorithm.by_nodes() { block as usize } else { 1 };
+        role.ranks.iter().take(count).map(move |rank| met(exchange, rank))
     });
     fold(all.collect(), (ranks, block), platform)
 }

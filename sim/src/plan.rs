@@ -14,8 +14,8 @@ use lockstep_topology::{Algorithm, InputError, Library, Schedule};
 /// What a rank of some role does in one iteration.
 #[derive(Debug)]
 pub(crate) struct RolePlan {
-    pub(crate) first: u32,
-    pub(crate) count: u32,
+    /// Those of its ranks that are simulated, in ascending order.
+    pub(crate) ranks: Vec<u32>,
     pub(crate) tasks: Vec<TaskPlan>,
     /// The tasks of each stream in program order.
     pub(crate) compute: Vec<Slot>,
@@ -48,14 +48,14 @@ pub(crate) struct TaskPlan {
 pub(crate) struct Meets {
     /// The first group's.
     first: u32,
-    /// By rank of the role: the number of its group; `None` where there is one group.
+    /// By rank: the number of its group; `None` where there is one group.
     groups: Option<Arc<[u32]>>,
 }
 
 impl Meets {
-    /// The meeting of the rank that comes `place`-th in its role.
-    pub(crate) fn of(&self, place: u32) -> u32 {
-        self.first + self.groups.as_ref().map_or(0, |groups| groups[place as usize])
+    /// The meeting of `rank`.
+    pub(crate) fn of(&self, rank: u32) -> u32 {
+        self.first + self.groups.as_ref().map_or(0, |groups| groups[rank as usize])
     }
 }
 
@@ -178,9 +178,9 @@ impl Plan {
         // By the exchange's number in the program: the first of its meetings.
         let mut firsts: BTreeMap<u32, u32> = BTreeMap::new();
         let mut roles = Vec::new();
+        let mut numbers: Vec<(AxisSet, Arc<[u32]>)> = Vec::new();
         for (role, of_role) in program.roles.iter().zip(program.meetings()) {
             let mut meets = vec![None; role.tasks.len()];
-            let mut numbers: Vec<(AxisSet, Arc<[u32]>)> = Vec::new();
             for (id, exchange) in role.exchanges() {
                 let number = of_role[id].unwrap_or_default();
                 let first = match firsts.get(&number) {
@@ -202,7 +202,7 @@ impl Plan {
                     _ if groups_of(program, exchange, ranks) == 1 => None,
                     Some((_, groups)) => Some(Arc::clone(groups)),
                     None => {
-                        let simulated = role.ranks.iter().take_while(|rank| *rank < ranks);
+                        let simulated = 0..ranks.min(program.ranks());
                         let groups: Arc<[u32]> = simulated.map(|rank| program.group_number(exchange, rank)).collect();
                         numbers.push((exchange.axes, Arc::clone(&groups)));
                         Some(groups)
@@ -210,7 +210,7 @@ impl Plan {
                 };
                 meets[id] = Some(Meets { first, groups });
             }
-            roles.push(role_plan(role, &meets));
+            roles.push(role_plan(role, ranks, &meets));
         }
         if let ([plan], [role]) = (roles.as_slice(), program.roles.as_slice()) {
             // Where several groups run it, others' exchanges are under way meanwhile.
@@ -220,9 +220,7 @@ impl Plan {
                 }
             }
         }
-        let mut plan = Plan { roles, meetings };
-        plan.represent(ranks);
-        Ok(plan)
+        Ok(Plan { roles, meetings })
     }
 
     /// One meeting of `ranks` ranks by `algorithm`, and nothing else.
@@ -231,8 +229,7 @@ impl Plan {
         let (meets, needs) = (Some(Meets { first: 0, groups: None }), Vec::new());
         let task = TaskPlan { name, per_iteration: 1, forward: false, loads: false, skips_first: false, meets, needs };
         let role = RolePlan {
-            first: 0,
-            count: ranks,
+            ranks: (0..ranks).collect(),
             tasks: vec![task],
             compute: Vec::new(),
             exchange: vec![Slot { task: 0, repeat: None, claims: false, micro_batch: None }],
@@ -250,13 +247,13 @@ impl Plan {
     /// Leaves all but the first `ranks` of its only role out: they stand for the others.
     pub(crate) fn represent(&mut self, ranks: u32) {
         if let [role] = self.roles.as_mut_slice() {
-            role.count = ranks;
+            role.ranks.truncate(ranks as usize);
         }
     }
 
     /// How many ranks there are.
     pub(crate) fn ranks(&self) -> u32 {
-        self.roles.iter().map(|role| role.count).sum()
+        self.roles.iter().map(|role| role.ranks.len() as u32).sum()
     }
 }
 
@@ -269,7 +266,7 @@ fn groups_of(program: &Program, exchange: &Exchange, ranks: u32) -> u32 {
     simulated.max().map_or(1, |last| last + 1)
 }
 
-fn role_plan(role: &Role, meets: &[Option<Meets>]) -> RolePlan {
+fn role_plan(role: &Role, simulated: u32, meets: &[Option<Meets>]) -> RolePlan {
     let task = |(id, task): (usize, &lockstep_models::Task)| {
         let forward = matches!(task.op, Op::Compute { phase: Phase::Forward, .. });
         TaskPlan {
@@ -283,8 +280,7 @@ fn role_plan(role: &Role, meets: &[Option<Meets>]) -> RolePlan {
         }
     };
     RolePlan {
-        first: role.ranks.first,
-        count: role.ranks.count,
+        ranks: role.ranks.iter().take_while(|rank| *rank < simulated).collect(),
         tasks: role.tasks.iter().enumerate().map(task).collect(),
         compute: stream(role, Stream::Compute),
         repeats_alone: !role.exchanges().any(|(id, _)| role.loop_of(id).is_some()),

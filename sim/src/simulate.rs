@@ -8,6 +8,7 @@ use crate::costs::Cost;
 use crate::engine::{Engine, Feed, Job, Jobs};
 use crate::error::SimError;
 use crate::fluid::{Fluid, System};
+use crate::fold::renumber::Renumbered;
 use crate::fold::{self, FoldRule, Folding};
 use crate::input::Stages;
 use crate::machine::{Resources, Utilisation};
@@ -99,6 +100,11 @@ pub fn simulate_with<F: Fluid + Clone>(
     options: &SimOptions,
 ) -> Result<Prediction, SimError> {
     platform.check(program.ranks())?;
+    if let Some(renumbered) = Renumbered::of(program, platform, options.fold) {
+        let here = renumbered.platform(platform);
+        let predicted = simulate_with(fluid, &renumbered.program, &here, driver, options)?;
+        return Ok(renumbered.back(predicted));
+    }
     let driver = driver.serving(program);
     let input = platform.conditions.input.as_ref();
     let stages = input.map(|input| supply::stages(input, program, platform)).transpose()?.unwrap_or_default();
@@ -145,19 +151,19 @@ fn jobs<F: Fluid>(
 ) -> Result<(Vec<Jobs>, Vec<u32>), InputError> {
     let platform = resources.platform;
     let mut lists: Vec<Jobs> = Vec::new();
-    let mut of_rank = Vec::with_capacity(program.ranks() as usize);
+    let count = resources.orbits().count(program.ranks());
+    let mut of_rank = vec![0; count as usize];
     for role in &program.roles {
         // Ranks that copy other rows have costs of their own.
         let axis =
             role.tasks.iter().find_map(|task| if let Op::Copy(copies) = &task.op { copies.axis() } else { None });
         let mut lists_on: Vec<Vec<(u32, u32)>> = vec![Vec::new(); platform.cluster.devices().len()];
-        let count = resources.orbits().count(role.ranks.count);
-        for rank in role.ranks.iter().take(count as usize) {
+        for rank in role.ranks.iter().take_while(|rank| *rank < count) {
             let device = &platform.cluster.devices()[platform.placement.device(Rank(rank)).0 as usize];
             let coordinate = axis.map_or(0, |axis| program.mesh.coordinate(axis, rank));
             let here = &mut lists_on[device.id.0 as usize];
             if let Some((_, list)) = here.iter().find(|(other, _)| *other == coordinate) {
-                of_rank.push(*list);
+                of_rank[rank as usize] = *list;
                 continue;
             }
             let mut list = Vec::with_capacity(role.tasks.len());
@@ -171,7 +177,7 @@ fn jobs<F: Fluid>(
                 list.push(Some(Job { class, seconds: cost.seconds }));
             }
             here.push((coordinate, lists.len() as u32));
-            of_rank.push(lists.len() as u32);
+            of_rank[rank as usize] = lists.len() as u32;
             lists.push(list);
         }
     }

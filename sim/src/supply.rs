@@ -1,6 +1,6 @@
 //! What input takes on a platform: the stages of each rank's batches, a shuffle among nodes, and the pace that input alone allows.
 
-use lockstep_models::{Op, Program, RankRange};
+use lockstep_models::{Op, Program};
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Hosting, HostingRule, InputError, Limits, Placement};
 use lockstep_topology::{PlacementRule, Rank, Time};
 
@@ -120,14 +120,13 @@ pub fn shuffle_time(platform: &Platform<'_>, held: Held) -> Result<Time, SimErro
 
 /// By rank: the samples that it loads at once, and how often in a step.
 fn loads(program: &Program) -> Vec<(u32, u32)> {
-    let mut all = Vec::with_capacity(program.ranks() as usize);
+    let mut all = vec![(0, 1); program.ranks() as usize];
     for role in &program.roles {
         let load = role.tasks.iter().enumerate().find_map(|(id, task)| match task.op {
             Op::Load { samples, .. } => Some((samples, role.runs_of(id))),
             _ => None,
         });
-        let RankRange { count, .. } = role.ranks;
-        all.extend(std::iter::repeat_n(load.unwrap_or((0, 1)), count as usize));
+        role.ranks.iter().for_each(|rank| all[rank as usize] = load.unwrap_or((0, 1)));
     }
     all
 }

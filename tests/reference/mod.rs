@@ -107,7 +107,7 @@ pub(crate) fn train_on(
             }
             sums.push(sum);
         }
-        let all = program.roles.iter().filter(|role| role.ranks.first < program.workers());
+        let all = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
         let exchanges = all.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
         let total = bracketed(program, exchanges.filter(|exchange| exchange.between.is_none()), &sums)?;
         replica.set_gradients(&total)?;

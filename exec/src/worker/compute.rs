@@ -45,7 +45,7 @@ impl Worker<'_> {
             Op::Load { pass: Some(pass), into, .. } => {
                 // Workers' micro-batches, one behind the other.
                 let own = self.transport.rank().0;
-                let (indices, places) = samples_of(self.setup, batch, Some(*pass), (own, 0));
+                let (indices, places) = samples_of(self.setup, batch, Some(*pass), (own, self.micro_batch));
                 match into {
                     None => replica.load(self.setup.data, &indices, places[0])?,
                     Some(buffer) => {

@@ -15,9 +15,13 @@ pub(crate) fn stages(processes: &mut Processes, hosts: &[u32]) {
     let ranks = hosts.len() as u32;
     let mut trained = 0;
     for stages in (2..=ranks).filter(|stages| ranks.is_multiple_of(*stages)) {
-        for (schedule, strategy) in [("gpipe", "ssgd"), ("1f1b", "zero-1"), ("1f1b", "ssgd"), ("interleaved:2", "ssgd")]
+        for (schedule, strategy) in
+            [("gpipe", "ssgd"), ("1f1b", "zero-1"), ("1f1b", "megatron"), ("interleaved:2", "ssgd")]
         {
-            let mesh = Some(Mesh::new(&[(Axis::Pipeline, stages), (Axis::Data, ranks / stages)]).unwrap());
+            let inside = if strategy == "megatron" { Axis::Tensor } else { Axis::Data };
+            let mut axes = [(Axis::Pipeline, stages), (inside, ranks / stages)];
+            axes.rotate_left(usize::from(schedule.starts_with("interleaved")));
+            let mesh = Some(Mesh::new(&axes).unwrap());
             let (schedule, strategy) = (schedule.parse().unwrap(), strategy.parse().unwrap());
             let model = Arc::new(random_model(31, true));
             let job = Job { mesh, schedule, strategy, accumulate: EACH * stages, ..Job::new(model, ranks, 2) };

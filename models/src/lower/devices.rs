@@ -2,7 +2,7 @@
 
 use lockstep_topology::{Algorithm, Collective};
 
-use crate::{Averaging, Axis, AxisSet, Exchange, Op, RankRange, Role};
+use crate::{Averaging, Axis, AxisSet, Exchange, Members, Op, Role};
 
 const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
 
@@ -22,7 +22,7 @@ pub(super) fn level(whole: Exchange) -> (&'static str, Exchange) {
 /// `worker` as two roles, where a device has `each` learners. The first device has no reference model beside the average one, and nothing to do where others move
 /// theirs.
 pub(super) fn apart(worker: &Role, each: u32) -> Vec<Role> {
-    let RankRange { first, count } = worker.ranks;
+    let (first, count) = (worker.ranks.first(), worker.ranks.count());
     let mut on_first = worker.tasks.clone();
     for task in &mut on_first {
         if let Op::Elementwise(of) = &mut task.op {
@@ -34,7 +34,7 @@ pub(super) fn apart(worker: &Role, each: u32) -> Vec<Role> {
     }
     let role = |name: &str, ranks, tasks| Role { name: name.to_owned(), ranks, tasks };
     vec![
-        role("first device", RankRange { first, count: each }, on_first),
-        role("other devices", RankRange { first: first + each, count: count - each }, worker.tasks.clone()),
+        role("first device", Members::range(first, each), on_first),
+        role("other devices", Members::range(first + each, count - each), worker.tasks.clone()),
     ]
 }

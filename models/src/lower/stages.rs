@@ -10,36 +10,39 @@ use lockstep_topology::{Algorithm, Collective, InputError};
 use petgraph::graph::NodeIndex;
 
 use super::Lowering;
+use super::tasks::Tasks;
 use crate::graph::{Scope, Work};
 use crate::{
-    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Graph, Job, LayerId, Model, Op, Pass,
-    PipelinePass, RankRange, Role, Rows, StageBody, StageOrder, Stages, Stream, Task, TaskId, Turns, pipeline,
+    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Job, LayerId, Model, Op, Pass,
+    PipelinePass, PipelineSchedule, PipelineStep, Role, Rows, StageBody, StageOrder, Stages, Stream, Task, TaskId,
+    Turns, pipeline,
 };
 
 /// Buffers of a border between two chunks: activations on their way forward, and gradients on their way back.
 const EACH: usize = 2;
 
-/// A role for each stage.
+/// A role for each stage; buffers of the borders between chunks come behind `first` others.
 ///
 /// # Errors
 /// Micro-batches that the schedule does not serve.
-pub(super) fn roles(graph: &Graph, job: &Job, stages: &Stages) -> Result<Vec<Role>, InputError> {
-    let count = job.workers / stages.stages();
-    let lists = job.schedule.lists(stages.stages(), job.micro_batches()).map_err(|error| job.of_mesh(error))?;
-    pipeline::check(&lists, job.schedule.chunks(), job.micro_batches())?;
+pub(super) fn roles(of: Lowering<'_>, stages: &Stages, first: usize) -> Result<Vec<Role>, InputError> {
+    let Lowering { graph, job, .. } = of;
+    let schedule = schedule(job, stages);
+    let lists = schedule.lists(stages.stages(), job.micro_batches()).map_err(|error| job.of_mesh(error))?;
+    pipeline::check(&lists, schedule.chunks(), job.micro_batches())?;
     let role = |(stage, steps): (u32, _)| {
-        let ranks = RankRange { first: stage * count, count };
-        Role { name: format!("stage {stage}"), ranks, tasks: tasks(graph, job, (stages, stage), steps) }
+        let ranks = graph.mesh.group(graph.mesh.axes().without(Axis::Pipeline), stage);
+        Role { name: format!("stage {stage}"), ranks, tasks: tasks(of, (stages, stage), first, steps) }
     };
     Ok((0..).zip(lists).map(role).collect())
 }
 
 /// For each border between two chunks: room for a micro-batch of what crosses it forward, and back.
-pub(super) fn buffers(job: &Job, stages: &Stages) -> Vec<Declared> {
+pub(super) fn buffers(of: Lowering<'_>, stages: &Stages) -> Vec<Declared> {
     let borders = 0..stages.chunks().len() as u32 - 1;
     let declared = |border: u32| {
         PipelinePass::ALL.map(|pass| {
-            let border = Border::new(job, stages, border, pass);
+            let border = Border::new(of, stages, 0, (border, pass));
             let turns = border.turns();
             Declared { name: border.name(), elements: u64::from(turns.count) * turns.elements }
         })
@@ -47,54 +50,62 @@ pub(super) fn buffers(job: &Job, stages: &Stages) -> Vec<Declared> {
     borders.flat_map(declared).collect()
 }
 
+/// The order in which stages take passes; where there is one, gradients of a micro-batch follow its activations.
+fn schedule(job: &Job, stages: &Stages) -> PipelineSchedule {
+    if stages.stages() == 1 { PipelineSchedule::OneForwardOneBackward } else { job.schedule }
+}
+
 /// The tasks of a stage, whose chunks take the passes of micro-batches as `steps` say.
-fn tasks(graph: &Graph, job: &Job, (stages, stage): (&Stages, u32), steps: Vec<crate::PipelineStep>) -> Vec<Task> {
+fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps: Vec<PipelineStep>) -> Vec<Task> {
+    let Lowering { graph, job, model, .. } = of;
     let chunk_of = |node: NodeIndex| match &graph.dag[node].work {
-        Work::Load | Work::Relayout { .. } => 0,
-        Work::Layer(id, _) => stages.chunk_of(*id),
-        Work::Collective { range, .. } | Work::Update { range } => chunk_of_parameters(&job.model, stages, range),
-        Work::Elementwise { of, .. } => chunk_of_parameters(&job.model, stages, &of.range),
+        Work::Load => 0,
+        Work::Layer(id, _) | Work::Relayout { layer: id, .. } => stages.chunk_of(*id),
+        Work::Collective { range, .. } | Work::Update { range } => chunk_of_parameters(model, stages, range),
+        Work::Elementwise { of, .. } => chunk_of_parameters(model, stages, &of.range),
     };
-    let mut lowering = Lowering::new(job, graph);
+    let passes = 0..of.sharding.map_or(1, |sharding| sharding.passes.len());
+    let mut tasks = Tasks::new(of, 0, passes);
     for node in graph.dag.node_indices() {
-        lowering.left_out[node.index()] = chunk_of(node) % stages.stages() != stage;
+        tasks.left_out[node.index()] = chunk_of(node) % stages.stages() != stage;
     }
-    let (micro, step) = (lowering.of_scope(Scope::MicroBatch), lowering.of_scope(Scope::Step));
-    lowering.tasks.push(Task {
-        name: "schedule".into(),
-        op: Op::Callback { jobs: 0 },
-        stream: Stream::Compute,
-        after: Vec::new(),
-    });
+    let (micro, step) = (tasks.of_scope(&[Scope::MicroBatch, Scope::Pass]), tasks.of_scope(&[Scope::Step]));
+    let schedule = tasks.task("schedule".to_owned(), Op::Callback { jobs: 0 }, Vec::new());
     let own: Vec<u32> = (stage..stages.chunks().len() as u32).step_by(stages.stages() as usize).collect();
     let passes = own.iter().map(|chunk| (*chunk, PipelinePass::Forward));
     let passes = passes.chain(own.iter().rev().map(|chunk| (*chunk, PipelinePass::Backward)));
     let (mut bodies, mut edges) = (Vec::new(), Vec::new());
     for (chunk, pass) in passes {
-        let first = lowering.tasks.len();
+        let before_body = tasks.list.len();
         let is_of = |node: &NodeIndex| {
-            let forward = !matches!(graph.dag[*node].work, Work::Layer(_, of) if of != Pass::Forward);
+            let is_backward = |work: &Work| match work {
+                Work::Layer(_, of) | Work::Relayout { pass: of, .. } => *of != Pass::Forward,
+                _ => false,
+            };
+            let forward = !is_backward(&graph.dag[*node].work);
             chunk_of(*node) == chunk && forward == (pass == PipelinePass::Forward)
         };
         let (before, behind) =
             (chunk.checked_sub(1), Some(chunk).filter(|chunk| *chunk as usize + 1 < stages.chunks().len()));
         let (from, to) = if pass == PipelinePass::Forward { (before, behind) } else { (behind, before) };
         let border = |border: Option<u32>| {
-            border.map(|border| Border::new(job, stages, border, pass)).filter(|border| !border.layers.is_empty())
+            border
+                .map(|border| Border::new(of, stages, first, (border, pass)))
+                .filter(|border| !border.layers.is_empty())
         };
-        edges.extend(border(from).and_then(|border| border.receive(&mut lowering.tasks)));
-        micro.iter().copied().filter(is_of).for_each(|node| lowering.push(node));
-        edges.extend(border(to).and_then(|border| border.send(&mut lowering.tasks)));
-        bodies.push(StageBody { chunk, pass, tasks: lowering.tasks.len() - first });
+        edges.extend(border(from).and_then(|border| border.receive(&mut tasks.list)));
+        micro.iter().copied().filter(is_of).for_each(|node| tasks.push(node, 0));
+        edges.extend(border(to).and_then(|border| border.send(&mut tasks.list)));
+        bodies.push(StageBody { chunk, pass, tasks: tasks.list.len() - before_body });
     }
     let order = StageOrder { bodies, steps, micro_batches: job.micro_batches() };
-    lowering.tasks[0].op = Op::Schedule(Arc::new(order));
-    step.into_iter().for_each(|node| lowering.push(node));
-    lowering.finish();
+    tasks.list[schedule].op = Op::Schedule(Arc::new(order));
+    step.into_iter().for_each(|node| tasks.push(node, 0));
+    tasks.finish();
     for (task, after) in edges.into_iter().flatten() {
-        lowering.tasks[task].after.push(after);
+        tasks.list[task].after.push(after);
     }
-    lowering.tasks
+    tasks.list
 }
 
 fn chunk_of_parameters(model: &Model, stages: &Stages, range: &Range<u64>) -> u32 {
@@ -104,7 +115,9 @@ fn chunk_of_parameters(model: &Model, stages: &Stages, range: &Range<u64>) -> u3
 
 /// What crosses the border behind a chunk in one direction.
 struct Border<'a> {
-    job: &'a Job,
+    of: Lowering<'a>,
+    /// Buffers before those of all borders.
+    first: usize,
     border: u32,
     pass: PipelinePass,
     /// The stages on both sides, the lower one first, and whether the lower one sends.
@@ -121,8 +134,9 @@ struct Border<'a> {
 type Edges = Vec<(TaskId, After)>;
 
 impl<'a> Border<'a> {
-    fn new(job: &'a Job, stages: &Stages, border: u32, pass: PipelinePass) -> Border<'a> {
-        let (model, end) = (&job.model, stages.chunks()[border as usize].layers.end);
+    fn new(of: Lowering<'a>, stages: &Stages, first: usize, (border, pass): (u32, PipelinePass)) -> Border<'a> {
+        let Lowering { job, model, .. } = of;
+        let end = stages.chunks()[border as usize].layers.end;
         let wanted = |id: &LayerId| {
             let reads = |consumer: &LayerId| consumer.0 >= end && model.needs_input_gradient(*consumer);
             pass == PipelinePass::Forward || model.consumers(*id).iter().any(reads)
@@ -130,21 +144,21 @@ impl<'a> Border<'a> {
         let layers = stages.crossing(model, border).into_iter().filter(wanted).collect();
         let (from, to) = (border % stages.stages(), (border + 1) % stages.stages());
         let (from, to) = if pass == PipelinePass::Forward { (from, to) } else { (to, from) };
-        let lists = job.schedule.steps(border % stages.stages(), stages.stages(), job.micro_batches());
-        let of = |steps| StageOrder { bodies: Vec::new(), steps, micro_batches: job.micro_batches() }.in_flight();
-        let in_flight = lists.map_or(1, of);
-        Border { job, border, pass, between: (from.min(to), from.max(to)), upwards: from < to, layers, in_flight }
+        let lists = schedule(job, stages).steps(border % stages.stages(), stages.stages(), job.micro_batches());
+        let most = |steps| StageOrder { bodies: Vec::new(), steps, micro_batches: job.micro_batches() }.in_flight();
+        let in_flight = lists.map_or(1, most);
+        Border { of, first, border, pass, between: (from.min(to), from.max(to)), upwards: from < to, layers, in_flight }
     }
 
     /// Elements of a layer's output over a micro-batch.
     fn elements(&self, id: LayerId) -> u64 {
-        self.job.model.node(id).output.elements() * u64::from(self.job.batch_per_rank)
+        self.of.model.node(id).output.elements() * u64::from(self.of.job.batch_per_rank)
     }
 
     /// `activations of conv2`, or `gradients of conv1..conv2`.
     fn name(&self) -> String {
         let what = if self.pass == PipelinePass::Forward { "activations" } else { "gradients" };
-        let name = |id: &LayerId| &self.job.model.node(*id).name;
+        let name = |id: &LayerId| &self.of.model.node(*id).name;
         match self.layers.as_slice() {
             [] => format!("no {what} {}", self.border),
             [only] => format!("{what} of {}", name(only)),
@@ -157,7 +171,7 @@ impl<'a> Border<'a> {
     }
 
     fn buffer(&self) -> Buffer {
-        Buffer::Declared(EACH * self.border as usize + self.pass as usize)
+        Buffer::Declared(self.first + EACH * self.border as usize + self.pass as usize)
     }
 
     fn exchange(&self) -> Exchange {
@@ -191,7 +205,7 @@ impl<'a> Border<'a> {
             };
             at += elements;
             let what = if self.pass == PipelinePass::Forward { "activations" } else { "gradients" };
-            let name = format!("{verb} {what} of {}", self.job.model.node(*id).name);
+            let name = format!("{verb} {what} of {}", self.of.model.node(*id).name);
             let copy = Copy { from, to, rows: vec![rows], add: false, clear: false, turns: self.turns() };
             tasks.push(Task {
                 name,

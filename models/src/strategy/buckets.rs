@@ -17,15 +17,31 @@ pub(super) struct Cut {
 /// # Errors
 /// As [`Job::stages`].
 pub(super) fn cuts(job: &Job) -> Result<Vec<Cut>, InputError> {
-    let whole = 0..job.model.layers().len() as u32;
-    let chunks =
-        job.stages()?.map_or(Vec::from([whole]), |stages| stages.chunks().iter().map(|of| of.layers.clone()).collect());
-    let of_chunk = |chunk: Range<u32>| cuts_of(&job.model, job.bucket, &chunk.map(LayerId).collect::<Vec<_>>());
+    cuts_by_chunk(job, &job.model, |_| true)
+}
+
+/// The same of the gradients of those layers of a rank's `model` for which `wanted` holds.
+///
+/// # Errors
+/// As [`Job::stages`].
+pub(super) fn cuts_by_chunk(
+    job: &Job,
+    model: &Model,
+    wanted: impl Fn(LayerId) -> bool,
+) -> Result<Vec<Cut>, InputError> {
+    let whole = 0..model.layers().len() as u32;
+    let chunks = job
+        .stages_of(model)?
+        .map_or(Vec::from([whole]), |stages| stages.chunks().iter().map(|of| of.layers.clone()).collect());
+    let of_chunk = |chunk: Range<u32>| {
+        let layers: Vec<LayerId> = chunk.map(LayerId).filter(|id| wanted(*id)).collect();
+        cuts_of(model, job.bucket, &layers)
+    };
     Ok(chunks.into_iter().rev().flat_map(of_chunk).collect())
 }
 
-/// The same of the gradients of `layers`, which follow each other.
-pub(super) fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<Cut> {
+/// Those of the gradients of `layers`, which follow each other.
+fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<Cut> {
     let full = |cut: &Cut| match bucket {
         Bucket::Layer | Bucket::Tensor => true,
         Bucket::Whole => false,

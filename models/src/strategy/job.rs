@@ -139,20 +139,27 @@ impl Job {
         }
     }
 
-    /// The stages among which layers are divided; `None` where each rank has all layers.
+    /// The stages among which the layers of a rank's whole model are divided, as [`Job::stages_of`].
+    ///
+    /// # Errors
+    /// As [`Job::stages_of`].
+    pub fn stages(&self) -> Result<Option<Stages>, InputError> {
+        self.stages_of(&self.model)
+    }
+
+    /// The stages among which layers of `model`, the job's or what a rank has of each of its layers, are divided; `None` where each rank has all layers.
     ///
     /// # Errors
     /// More chunks than layers, a list of cuts that does not fit, a first cut that leaves the samples to a later stage.
-    pub fn stages(&self) -> Result<Option<Stages>, InputError> {
+    pub(crate) fn stages_of(&self, model: &Model) -> Result<Option<Stages>, InputError> {
         let stages = self.mesh.as_ref().map_or(1, |mesh| mesh.size(Axis::Pipeline));
         if stages == 1 {
             return Ok(None);
         }
-        let cut =
-            Stages::new(&self.model, stages, self.schedule.chunks(), &self.cut).map_err(|error| self.of_mesh(error))?;
+        let cut = Stages::new(model, stages, self.schedule.chunks(), &self.cut).map_err(|error| self.of_mesh(error))?;
         let last = |chunk: u32| chunk as usize + 1 == cut.chunks().len();
         let reads_samples =
-            (0..).take_while(|chunk| !last(*chunk)).any(|chunk| cut.crossing(&self.model, chunk).contains(&LayerId(0)));
+            (0..).take_while(|chunk| !last(*chunk)).any(|chunk| cut.crossing(model, chunk).contains(&LayerId(0)));
         if reads_samples {
             let message =
                 "leaves layers that read the samples to a later stage: cut behind all of them, or take fewer stages";

@@ -20,6 +20,6 @@ impl Plan for Megatron {
     }
 
     fn axes(&self) -> AxisSet {
-        AxisSet::of(&[Axis::Data, Axis::Tensor])
+        AxisSet::of(&[Axis::Pipeline, Axis::Data, Axis::Tensor])
     }
 }

@@ -19,6 +19,6 @@ impl Plan for ModelParallel {
     }
 
     fn axes(&self) -> AxisSet {
-        AxisSet::of(&[Axis::Data, Axis::Tensor])
+        AxisSet::of(&[Axis::Pipeline, Axis::Data, Axis::Tensor])
     }
 }

@@ -8,7 +8,7 @@ use petgraph::graph::NodeIndex;
 
 use lockstep_topology::{Collective, ErrorPlace, InputError};
 
-use super::buckets::{Cut, cuts_of};
+use super::buckets::{Cut, cuts_by_chunk};
 use super::{Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::model::{NODE_FIRST, shard};
@@ -58,7 +58,7 @@ impl SplitLayers {
         if ranks == 1 {
             return Ok((ssgd::graph(job)?, None)); // each rank has every layer whole
         }
-        let outside = mesh.axes().without(axis);
+        let outside = mesh.axes().without(axis).without(Axis::Pipeline);
         let told = |error: InputError| match error.place {
             ErrorPlace::Flag("ranks") if job.mesh.is_some() => error.at(ErrorPlace::Flag("mesh")),
             ErrorPlace::Flag("strategy") => InputError { value: job.strategy.to_string(), ..error },
@@ -69,7 +69,7 @@ impl SplitLayers {
         let (model, layers) = shard(&job.model, (axis, ranks), outside, &front, (pairs, several)).map_err(told)?;
         let whole = Arc::clone(&job.model);
         let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
-        let graph = graph(job, &model, &sharding, mesh);
+        let graph = graph(job, &model, &sharding, mesh)?;
         Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
     }
 }
@@ -82,8 +82,11 @@ pub(super) fn everything(ranks: u32, samples: u32) -> Vec<Piece> {
 /// Settings that strategies with split layers do not serve.
 fn refuse(job: &Job) -> Result<(), InputError> {
     let strategy = &job.strategy;
-    if job.accumulate > 1 {
-        let message = format!("{strategy} takes one micro-batch a step: take 1, and a larger batch per rank");
+    if job.accumulate > 1 && job.mesh.is_none() {
+        let message = format!(
+            "{strategy} without a mesh takes one micro-batch a step: take 1 and a larger batch per rank, or give model-parallel or \
+             megatron a mesh"
+        );
         return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
     }
     let dedicated = job.algorithm.servers() > 0;
@@ -95,7 +98,10 @@ fn refuse(job: &Job) -> Result<(), InputError> {
 }
 
 /// The graph of one step of a rank's `model` on the ranks of `mesh`.
-pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding, mesh: Mesh) -> Graph {
+///
+/// # Errors
+/// As [`Job::stages`].
+pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding, mesh: Mesh) -> Result<Graph, InputError> {
     let mut builder = Builder {
         model,
         sharding,
@@ -109,8 +115,8 @@ pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding, mesh: Mesh) -
     for id in (1..model.layers().len() as u32).rev().map(LayerId) {
         builder.backward_passes(id);
     }
-    builder.updates(job);
-    builder.graph
+    builder.updates(job)?;
+    Ok(builder.graph)
 }
 
 struct Builder<'a> {
@@ -217,20 +223,20 @@ impl Builder<'_> {
         }
     }
 
-    fn updates(&mut self, job: &Job) {
+    fn updates(&mut self, job: &Job) -> Result<(), InputError> {
         let (model, sharding) = (self.model, self.sharding);
-        let (split, whole): (Vec<LayerId>, Vec<LayerId>) =
-            model.iter().map(|(id, _)| id).partition(|id| sharding.in_passes(*id));
         let by_pass = sharding.variable_batch;
-        let all = self.graph.mesh.axes();
+        // Ranks of another stage have other layers.
+        let all = self.graph.mesh.axes().without(Axis::Pipeline);
         // Where no other axis splits the samples, the gradient of a rank's own rows is whole.
         let others = all.without(sharding.axis);
-        for cut in cuts_of(model, job.bucket, &split) {
+        for cut in cuts_by_chunk(job, model, |id| sharding.in_passes(id))? {
             self.update(&cut, if by_pass { Scope::Pass } else { Scope::Step }, others);
         }
-        for cut in cuts_of(model, job.bucket, &whole) {
+        for cut in cuts_by_chunk(job, model, |id| !sharding.in_passes(id))? {
             self.update(&cut, Scope::Step, all);
         }
+        Ok(())
     }
 
     /// The update of a bucket, and before it the sum of its gradients along `axes`.

@@ -17,7 +17,7 @@ impl<F: Fluid> Engine<'_, F> {
         let task_plan = &role.tasks[task as usize];
         let Some(meets) = &task_plan.meets else { return Ok(()) };
         let run = task_plan.run(cursor.iteration, cursor.repetition);
-        let meeting = meets.of(rank - role.first);
+        let meeting = meets.of(rank);
         let member = self.plan.meetings[meeting as usize].member(rank);
         let id = self.flight(meeting, member, run);
         self.started_flights += 1;

@@ -61,9 +61,9 @@ pub(crate) struct Rank {
 pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Rank> {
     let mut ranks = Vec::with_capacity(jobs.len());
     for (role, role_plan) in plan.roles.iter().enumerate() {
-        for rank in role_plan.first..role_plan.first + role_plan.count {
+        for &rank in &role_plan.ranks {
             let device = platform.placement.device(RankId(rank));
-            ranks.push(Rank {
+            let state = Rank {
                 role: role as u32,
                 device,
                 apart: matches!(platform.cluster.devices()[device.0 as usize].kind, DeviceKind::Gpu(_)),
@@ -85,9 +85,12 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 peers: Vec::new(),
                 slowdown: 1.0,
                 noise: None,
-            });
+            };
+            ranks.push((rank, state));
         }
     }
+    ranks.sort_unstable_by_key(|(rank, _)| *rank);
+    let mut ranks: Vec<Rank> = ranks.into_iter().map(|(_, state)| state).collect();
     if let Some(noise) = platform.costs.noise() {
         hear(&mut ranks, noise, platform);
     }

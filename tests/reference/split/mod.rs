@@ -15,7 +15,8 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{add_into, sgd_step};
 use lockstep_exec::init;
 use lockstep_models::{
-    Buffer, Course, Exchange, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer, Sharding,
+    Axis, Buffer, Course, Exchange, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer,
+    Sharding,
 };
 use lockstep_topology::InputError;
 
@@ -46,7 +47,7 @@ pub(super) fn train(
     let scale = 1.0 / global_batch as f32;
     let before = |id: LayerId| !sharding.in_passes(own_id(sharding, id));
     // Ranks along other axes go through the layers with samples of their own.
-    let outside = program.mesh.axes().without(sharding.axis);
+    let outside = program.mesh.axes().without(sharding.axis).without(Axis::Pipeline);
     let leaders: Vec<u32> = program.mesh.group_of(outside, 0).iter().collect();
     let (front, back): (Vec<LayerId>, Vec<LayerId>) = whole.iter().map(|(id, _)| id).partition(|id| before(*id));
     let boundary = boundary(sharding);
@@ -56,13 +57,18 @@ pub(super) fn train(
     let mut of_worker = (0..workers).map(|_| part(samples)).collect::<Result<Vec<Part<'_>>, _>>()?;
     let mut of_pass = part(sharding.pass_samples())?;
     for step in (0..steps).map(u64::from) {
-        for (worker, part) in (0..workers).zip(&mut of_worker) {
-            part.load(data, &sampler, step, worker);
-            front.iter().for_each(|id| part.forward(*id, &weights.values));
-        }
         let mut sums: Vec<Vec<f32>> = Vec::new();
-        let all = leaders.iter().flat_map(|leader| (0..sharding.passes.len()).map(move |number| (*leader, number)));
-        for (leader, number) in all {
+        let places = 0..leaders.len() * sharding.passes.len();
+        let all = (0..program.accumulate).flat_map(|repetition| places.clone().map(move |place| (repetition, place)));
+        for (repetition, place) in all {
+            if place == 0 {
+                for (worker, part) in (0..workers).zip(&mut of_worker) {
+                    part.load(data, &sampler, (step, repetition), worker);
+                    front.iter().for_each(|id| part.forward(*id, &weights.values));
+                }
+            }
+            let (of_leader, number) = (place / sharding.passes.len(), place % sharding.passes.len());
+            let leader = leaders[of_leader];
             let pass = &program.pieces(sharding, number as u32, leader);
             of_pass.take_samples(boundary, pass, &of_worker);
             back.iter().for_each(|id| of_pass.forward(*id, &weights.values));
@@ -77,8 +83,8 @@ pub(super) fn train(
                 let part = (global_batch as f64 / batch as f64) as f32;
                 let keep = if number == 0 { numbers.keep } else { numbers.momentum };
                 weights.update(whole, &back, &SgdStep { gradient: part, keep, ..numbers }, &gradient);
-            } else if number > 0 {
-                sums.iter_mut().last().into_iter().for_each(|sum| add_into(sum, &gradient));
+            } else if let Some(sum) = sums.get_mut(of_leader) {
+                add_into(sum, &gradient);
             } else {
                 sums.push(gradient);
             }
@@ -140,7 +146,8 @@ fn sum_of_parts(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) 
 }
 
 fn exchanges_of_gradients(program: &Program) -> impl Iterator<Item = &Exchange> {
-    program.roles[0].exchanges().map(|(_, exchange)| exchange).filter(|exchange| exchange.buffer == Buffer::Gradients)
+    let all = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
+    all.filter(|exchange| exchange.buffer == Buffer::Gradients)
 }
 
 /// The workers' gradients of the layers that all of them have, added up as their exchanges do it.

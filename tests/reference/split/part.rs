@@ -103,10 +103,10 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// Takes a worker's samples of a step.
-    pub(super) fn load(&mut self, data: &Dataset, sampler: &Sampler, step: u64, worker: u32) {
+    /// Takes a worker's samples of a micro-batch of a step.
+    pub(super) fn load(&mut self, data: &Dataset, sampler: &Sampler, (step, repetition): (u64, u32), worker: u32) {
         let mut indices = Vec::new();
-        let place = sampler.micro_batch(step, worker, 0, &mut indices);
+        let place = sampler.micro_batch(step, worker, repetition, &mut indices);
         data.draw(&indices, self.seed, place, &mut self.outputs[0], &mut self.labels);
         self.places = (place..).take(indices.len()).collect();
     }

@@ -39,10 +39,10 @@ impl Devices for Gpus {
         let role = &program.roles[0];
         let arenas = Arenas::default();
         let plan = Plan::on_device(program, role, arenas.reuse, self.flattening());
-        let held = (0..program.buffers.len()).map(|index| program.held(index, role.ranks.first));
+        let held = (0..program.buffers.len()).map(|index| program.held(index, role.ranks.first()));
         let declared = held.map(|held| (held.end - held.start) as usize).collect();
         let begin = (vec![0.0; program.model.parameter_elements() as usize], init::statistics(&program.model));
-        let of = Blueprint::new(program, (role, role.ranks.first), (&plan, &arenas), declared, begin);
+        let of = Blueprint::new(program, (role, role.ranks.first()), (&plan, &arenas), declared, begin);
         let mut most = u64::from(u32::MAX);
         for ordinal in 0..self.count() as u32 {
             let gpu = self.of(ordinal);

@@ -2,8 +2,7 @@
 
 use super::*;
 use lockstep_models::{
-    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Mesh, Op, Phase, RankRange, Role, Rows, Task,
-    Turns,
+    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Members, Mesh, Op, Phase, Role, Rows, Task, Turns,
 };
 
 fn job(workers: u32) -> Job {
@@ -169,7 +168,7 @@ fn a_program_that_could_not_run_is_refused() {
     let wait = broken(|p| p.roles[0].tasks[1].after.push(After { task: 3, lag: 0 }));
     assert!(wait.contains("never start"), "{wait}");
     let servers = broken(|p| {
-        p.roles.push(Role { ranks: RankRange { first: 2, count: 1 }, ..p.roles[0].clone() });
+        p.roles.push(Role { ranks: Members::range(2, 1), ..p.roles[0].clone() });
         p.mesh = Mesh::new(&[(Axis::Data, 1), (Axis::Tensor, 2)]).unwrap();
     });
     assert!(servers.contains("one group alone"), "{servers}");
@@ -200,6 +199,6 @@ fn a_program_that_could_not_run_is_refused() {
     assert!(long.contains("do not have"), "{long}");
     let itself = refused(&copied(Area::Buffer(Buffer::Declared(0)), 10));
     assert!(itself.contains("to itself"), "{itself}");
-    let roles = broken(|p| p.roles[0].ranks.first = 1);
+    let roles = broken(|p| p.roles[0].ranks = Members::range(1, 2));
     assert!(roles.contains("gap"), "{roles}");
 }

@@ -41,7 +41,7 @@ fn jobs() -> impl Strategy<Value = Job> {
 
 /// The exchanges of a role with their ranks' first group.
 fn exchanges<'a>(program: &'a Program, role: &'a Role) -> impl Iterator<Item = (&'a Exchange, Schedule)> {
-    role.exchanges().map(|(_, of)| (of, program.schedule(of, role.ranks.first).unwrap()))
+    role.exchanges().map(|(_, of)| (of, program.schedule(of, role.ranks.first()).unwrap()))
 }
 
 fn elements(range: &Range<u64>) -> u64 {

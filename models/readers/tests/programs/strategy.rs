@@ -138,7 +138,7 @@ fn reference_models_are_a_level_between() {
     assert_eq!(names(&program)[11..], synchronisation.map(|verb| format!("{verb} conv1..dense2")));
     assert_eq!((program.roles.len(), program.mesh.to_string().as_str()), (2, "device=3,learner=2"));
     for (role, first) in program.roles.iter().zip([0, 2]) {
-        assert_eq!((role.ranks.first, role.ranks.count), (first, 2 + first));
+        assert_eq!((role.ranks.first(), role.ranks.count()), (first, 2 + first));
         let exchanges: Vec<_> = role.exchanges().map(|(_, exchange)| exchange).collect();
         for rank in role.ranks.iter() {
             assert_eq!(program.group_of(exchanges[0], rank), Members::range(rank / 2 * 2, 2));

@@ -83,3 +83,38 @@ fn ranks_along_the_outermost_axis_stand_for_each_other() {
         assert!(matches!(folding, Folding::Folded { representatives: 4, .. }), "{folding}");
     }
 }
+
+/// Ranks of a stage that differ along `data` are equal, wherever the axis of the stages lies.
+#[test]
+fn stages_are_equal_task_by_task() {
+    let mut folded = Vec::new();
+    let meshes = [
+        ("ssgd", "pipeline=2,data=8"),
+        ("ssgd", "pipeline=4,data=4"),
+        ("ssgd", "data=4,pipeline=4"),
+        ("zero-1", "data=8,pipeline=2"),
+        ("megatron", "pipeline=2,data=2,tensor=4"),
+        ("megatron", "pipeline=2,data=4,tensor=2"),
+        ("megatron", "data=2,pipeline=2,tensor=4"),
+        ("megatron", "data=4,tensor=2,pipeline=2"),
+        ("model-parallel", "tensor=4,pipeline=4"),
+    ];
+    for (cluster, (strategy, mesh)) in ["tree", "ethernet-gpu-8"].into_iter().flat_map(|c| meshes.map(|mesh| (c, mesh)))
+    {
+        let of = if cluster == "tree" { tree(2, 2, 2, 2) } else { Cluster::load(cluster).expect("a preset") };
+        let world = World::new(of, 16, &HostingRule::PerHost);
+        let others = if strategy == "zero-1" { "ring" } else { "halving-doubling" };
+        for (algorithm, schedule) in [("ring", "1f1b"), (others, "gpipe")] {
+            let what = format!("{strategy} by {algorithm} over {mesh} on {cluster}");
+            let mesh = Some(mesh.parse().expect("a mesh"));
+            let (strategy, schedule) = (strategy.parse().expect("a strategy"), schedule.parse().expect("a schedule"));
+            let cut = lockstep_models::StageCut::Layers;
+            let job = Job { strategy, mesh, schedule, cut, accumulate: 4, ..job(&world, EVEN, algorithm, 64 << 10) };
+            if same_tasks(&world, &job.program().unwrap_or_else(|error| panic!("{what}: {error}")), 3, &what) {
+                folded.push(what);
+            }
+        }
+    }
+    // With `pipeline` outermost neighbours along `data` have to be whole hosts, and interchangeable: not on a tree of switches.
+    assert_eq!(folded.len(), 22, "of 36 programs: {folded:#?}");
+}

@@ -2,14 +2,13 @@
 //!
 //! Both have the same list of tasks. What the first rank does for its node has no samples on the others, and takes no time.
 
-use std::sync::Arc;
+use lockstep_topology::Collective;
 
-use lockstep_topology::{Collective, InputError};
-
-use super::{Lowering, Rank, chain_of_layers};
+use super::Lowering;
+use super::tasks::Tasks;
 use crate::{
-    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Gather, Graph, Job, LayerId, Model, Op,
-    Pass, Program, RankRange, Role, Rows, Sharding, TaskId, Turns,
+    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Gather, LayerId, Members, Model, Op,
+    Pass, Role, Rows, Sharding, TaskId, Turns,
 };
 
 /// A node's samples on their way to its ranks, its scores on the way to the first one, their gradients on the way back.
@@ -17,32 +16,21 @@ const INPUTS: usize = 0;
 const SCORES: usize = 1;
 const GRADIENTS: usize = 2;
 
-/// Lowers a checked graph of a rank's `model`, whose passes are nodes'.
-///
-/// # Errors
-/// None that the strategy has not found.
-pub(crate) fn lower(
-    graph: &Graph,
-    job: &Job,
-    model: &Arc<Model>,
-    sharding: &Arc<Sharding>,
-) -> Result<Program, InputError> {
-    let (chains, chain_of) = chain_of_layers(model);
-    let lowering = Lowering { graph, job, model, sharding, chain_of: &chain_of };
+/// Two roles for each node.
+pub(super) fn roles(of: Lowering<'_>) -> Vec<Role> {
     let mut roles = Vec::new();
-    for (node, pieces) in sharding.passes.iter().enumerate() {
+    for (node, pieces) in of.sharding.iter().flat_map(|sharding| &sharding.passes).enumerate() {
         let (first, count) = (pieces[0].worker, pieces.len() as u32);
-        let seats =
-            [("first", RankRange { first, count: 1 }), ("others", RankRange { first: first + 1, count: count - 1 })];
-        for (name, ranks) in seats.into_iter().filter(|(_, ranks)| ranks.count > 0) {
-            let tasks = lowering.tasks(ranks.first, node..node + 1);
+        let seats = [("first", Members::range(first, 1)), ("others", Members::range(first + 1, count - 1))];
+        for (name, ranks) in seats.into_iter().filter(|(_, ranks)| ranks.count() > 0) {
+            let tasks = Tasks::new(of, ranks.first(), node..node + 1).run();
             roles.push(Role { name: format!("{name} of node {node}"), ranks, tasks });
         }
     }
-    lowering.program(chains, roles, buffers(model, sharding))
+    roles
 }
 
-fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
+pub(super) fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
     let samples = (0..sharding.passes.len()).map(|pass| u64::from(sharding.samples_of(pass))).max().unwrap_or(0);
     let gathers = || model.iter().filter(|(id, _)| sharding.layers[id.index()].gather == Some(Gather::Node));
     let scores = |returned: bool| {
@@ -57,15 +45,15 @@ fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
     ]
 }
 
-impl Rank<'_> {
+impl Tasks<'_> {
     /// Samples that this rank takes in a pass: of its node, if it is the first one there.
     pub(super) fn samples_of(&self, pass: usize) -> u32 {
-        let takes = !self.sharding.by_node() || self.is_first(pass);
-        if takes { self.sharding.samples_of(pass) } else { 0 }
+        let takes = !self.sharding().by_node() || self.is_first(pass);
+        if takes { self.sharding().samples_of(pass) } else { 0 }
     }
 
     fn is_first(&self, pass: usize) -> bool {
-        self.sharding.passes[pass][0].worker == self.rank
+        self.sharding().passes[pass][0].worker == self.rank
     }
 
     /// Takes the samples of the node.
@@ -77,20 +65,20 @@ impl Rank<'_> {
 
     /// Hands a node's samples out, takes its scores in, or hands their gradients out.
     pub(super) fn relayout_in_node(&mut self, layer: LayerId, of: Pass) {
-        let name = self.model.node(layer).name.as_str();
-        match (self.sharding.layers[layer.index()].gather, of) {
+        let name = self.of.model.node(layer).name.as_str();
+        match (self.sharding().layers[layer.index()].gather, of) {
             (None, _) => {
-                let elements = self.model.input().elements();
-                let sent = self.scatter("inputs".to_owned(), INPUTS, elements, self.tasks.len() - 1);
+                let elements = self.of.model.input().elements();
+                let sent = self.scatter("inputs".to_owned(), INPUTS, elements, self.list.len() - 1);
                 self.take("unpack inputs".to_owned(), INPUTS, Area::Activation(layer), elements, sent);
             }
             (Some(_), Pass::Forward) => self.gather_scores(layer),
             (Some(_), _) => {
-                let elements = self.model.node(layer).output.elements();
+                let elements = self.of.model.node(layer).output.elements();
                 let (name, from) = (format!("pack {name} gradient"), Area::Gradient(layer));
                 let packed = self.pack(name, from, GRADIENTS, self.all_rows(elements));
-                let producer = self.model.node(layer).inputs[0];
-                let of = format!("{} gradient", self.model.node(producer).name);
+                let producer = self.of.model.node(layer).inputs[0];
+                let of = format!("{} gradient", self.of.model.node(producer).name);
                 let sent = self.scatter(of.clone(), GRADIENTS, elements, packed);
                 self.take(format!("unpack {of}"), GRADIENTS, Area::Gradient(producer), elements, sent);
             }
@@ -98,12 +86,12 @@ impl Rank<'_> {
     }
 
     fn gather_scores(&mut self, gather: LayerId) {
-        let (pass, elements) = (self.passes.start, self.model.node(gather).output.elements());
-        let producer = self.model.node(gather).inputs[0];
-        let name = self.model.node(producer).name.clone();
-        let own = vec![Rows::one(u64::from(self.job.batch_per_rank) * elements, 0, 0)];
+        let (pass, elements) = (self.passes.start, self.of.model.node(gather).output.elements());
+        let producer = self.of.model.node(gather).inputs[0];
+        let name = self.of.model.node(producer).name.clone();
+        let own = vec![Rows::one(u64::from(self.of.job.batch_per_rank) * elements, 0, 0)];
         let packed = self.pack(format!("pack {name}"), Area::Activation(producer), SCORES, own);
-        let all = u64::from(self.sharding.samples_of(pass)) * elements;
+        let all = u64::from(self.sharding().samples_of(pass)) * elements;
         let gathered = self.meet(format!("gather {name}"), Collective::Gather { root: 0 }, SCORES, all, packed);
         self.end_jobs(format!("end forward jobs {name}"), Some(gathered));
         let rows = self.all_rows(elements);
@@ -114,7 +102,7 @@ impl Rank<'_> {
     /// The ends of one job of each device, which the node's main thread sees to, one after the other.
     pub(super) fn end_jobs(&mut self, name: String, after: Option<TaskId>) {
         let pass = self.passes.start;
-        let jobs = if self.is_first(pass) { self.sharding.passes[pass].len() as u32 } else { 0 };
+        let jobs = if self.is_first(pass) { self.sharding().passes[pass].len() as u32 } else { 0 };
         let after = after.map(|task| After { task, lag: 0 }).into_iter().collect();
         self.task(name, Op::Callback { jobs }, after);
     }
@@ -130,20 +118,20 @@ impl Rank<'_> {
     /// Copies into a buffer once the exchange that used it last is over.
     fn pack(&mut self, name: String, from: Area, buffer: usize, rows: Vec<Rows>) -> TaskId {
         let uses = |op: &Op| matches!(op, Op::Exchange(e) if e.buffer == Buffer::Declared(buffer));
-        let last = self.tasks.iter().rposition(|task| uses(&task.op));
+        let last = self.list.iter().rposition(|task| uses(&task.op));
         let after = last.map(|task| After { task, lag: 0 }).into_iter().collect();
         self.task(name, moved(from, Area::Buffer(Buffer::Declared(buffer)), rows), after)
     }
 
     /// Sends each rank of the node its part of a buffer of `elements` a sample.
     fn scatter(&mut self, what: String, buffer: usize, elements: u64, after: TaskId) -> TaskId {
-        let all = u64::from(self.sharding.samples_of(self.passes.start)) * elements;
+        let all = u64::from(self.sharding().samples_of(self.passes.start)) * elements;
         self.meet(format!("scatter {what}"), Collective::Scatter { root: 0 }, buffer, all, after)
     }
 
     /// Copies this rank's part out of a buffer.
     fn take(&mut self, name: String, buffer: usize, to: Area, elements: u64, sent: TaskId) {
-        let rows = vec![Rows::one(u64::from(self.job.batch_per_rank) * elements, 0, 0)];
+        let rows = vec![Rows::one(u64::from(self.of.job.batch_per_rank) * elements, 0, 0)];
         let copy = moved(Area::Buffer(Buffer::Declared(buffer)), to, rows);
         self.task(name, copy, vec![After { task: sent, lag: 0 }]);
     }

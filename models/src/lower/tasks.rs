@@ -1,0 +1,280 @@
+//! One role's list of tasks in the making: a task for each node of the graph, in the order of its passes.
+//!
+//! Micro-batch nodes are in a `Repeat`, or in the bodies of a pipeline's stage, and step nodes behind it; a step node that waits for a
+//! micro-batch node waits for its last repetition, so exchanges overlap the backward pass of the last micro-batch. Dependencies that
+//! the order of a stream implies are left out.
+
+use std::ops::Range;
+
+use lockstep_topology::Collective;
+use petgraph::Direction;
+use petgraph::graph::NodeIndex;
+use petgraph::visit::EdgeRef;
+
+use super::{Lowering, bucket_name, devices};
+use crate::graph::{Scope, Tensor, Work};
+use crate::program::chain_name;
+use crate::{
+    After, Averaging, AxisSet, Bucket, Buffer, Exchange, Op, Pass, Phase, Sharding, Stream, Task, TaskId, Turns,
+};
+
+/// The tasks of a role, as far as they are made.
+pub(super) struct Tasks<'a> {
+    pub(super) of: Lowering<'a>,
+    /// The lowest of its ranks.
+    pub(super) rank: u32,
+    /// The passes through split layers that it takes part in.
+    pub(super) passes: Range<usize>,
+    pub(super) list: Vec<Task>,
+    task_of: Vec<Option<TaskId>>,
+    /// By node: whether it is that of another stage.
+    pub(super) left_out: Vec<bool>,
+}
+
+impl<'a> Tasks<'a> {
+    /// No tasks yet, of ranks from `rank` on that take part in some passes.
+    pub(super) fn new(of: Lowering<'a>, rank: u32, passes: Range<usize>) -> Tasks<'a> {
+        let count = of.graph.dag.node_count();
+        Tasks { of, rank, passes, list: Vec::new(), task_of: vec![None; count], left_out: vec![false; count] }
+    }
+
+    /// The nodes of these scopes in the order of the graph.
+    pub(super) fn of_scope(&self, scopes: &[Scope]) -> Vec<NodeIndex> {
+        let dag = &self.of.graph.dag;
+        let wanted = |node: &NodeIndex| scopes.contains(&dag[*node].scope) && !self.left_out[node.index()];
+        dag.node_indices().filter(wanted).collect()
+    }
+
+    /// How the rank's model was cut out of the whole.
+    ///
+    /// # Panics
+    /// Where it was not: only graphs with split layers have nodes that ask.
+    pub(super) fn sharding(&self) -> &'a Sharding {
+        self.of.sharding.expect("relayouts are those of split layers")
+    }
+
+    fn by_node(&self) -> bool {
+        self.of.sharding.is_some_and(|sharding| sharding.by_node())
+    }
+
+    /// The whole list where a rank computes all layers: passes of micro-batches, or those through split layers one after the other, then
+    /// the step.
+    pub(super) fn run(mut self) -> Vec<Task> {
+        let (micro, step) = (self.of_scope(&[Scope::MicroBatch]), self.of_scope(&[Scope::Step]));
+        if self.of.sharding.is_some() {
+            self.run_passes(&micro);
+        } else {
+            let claimed = self.of.job.claims();
+            let repetitions = |averaging: Averaging| averaging.repetitions(self.of.job.workers);
+            let count = self.of.job.averaging().map_or(self.of.job.micro_batches(), repetitions);
+            if claimed || count > 1 {
+                let op = Op::Repeat { count, body: micro.len(), claimed };
+                self.task("micro-batches".into(), op, Vec::new());
+            }
+            micro.into_iter().for_each(|node| self.push(node, 0));
+        }
+        step.into_iter().for_each(|node| self.push(node, 0));
+        self.finish();
+        self.list
+    }
+
+    /// What comes before split layers, each pass through them, what comes behind.
+    fn run_passes(&mut self, micro: &[NodeIndex]) {
+        let through = self.of_scope(&[Scope::Pass]);
+        let (before, after): (Vec<NodeIndex>, Vec<_>) = micro.iter().partition(|node| **node < through[0]);
+        before.into_iter().for_each(|node| self.push(node, 0));
+        for pass in self.passes.clone() {
+            through.iter().for_each(|node| self.push(*node, pass));
+        }
+        self.take_last_returned(self.passes.end - 1);
+        after.into_iter().for_each(|node| self.push(node, 0));
+        if self.by_node() {
+            self.end_jobs("end backward jobs".to_owned(), None);
+        }
+    }
+
+    /// Adds dependencies on the step before, and the limit on exchanges in flight.
+    pub(super) fn finish(&mut self) {
+        for node in (0..self.task_of.len()).map(NodeIndex::new) {
+            if let Some(task) = self.task_of[node.index()] {
+                let before = self.after(node, self.list[task].stream, true);
+                self.list[task].after.extend(before);
+                self.list[task].after.sort_by_key(|after| after.task);
+                self.list[task].after.dedup();
+            }
+        }
+        if self.of.job.bucket == Bucket::Tensor {
+            await_backward(&mut self.list);
+        }
+        // In a node's table each exchange waits for the one before anyway, as a library that blocks wants it.
+        let activations = self.of.sharding.is_some() && !self.by_node();
+        let counts = |task: &Task| {
+            let of_layers = |of: &Exchange| activations && of.buffer != Buffer::Gradients;
+            matches!(&task.op, Op::Exchange(exchange) if exchange.between.is_none() && !of_layers(exchange))
+        };
+        limit_exchanges(&mut self.list, self.of.job.concurrent_exchanges, counts);
+    }
+
+    /// Adds the tasks of a node, in a pass through split layers where it belongs to those.
+    pub(super) fn push(&mut self, node: NodeIndex, pass: usize) {
+        let Lowering { graph, job, model, .. } = self.of;
+        let in_pass = graph.dag[node].scope == Scope::Pass;
+        let mut before = Vec::new();
+        let (op, stream, name) = match &graph.dag[node].work {
+            Work::Load if self.by_node() => return self.pushed(node, Self::load_for_node),
+            Work::Relayout { layer, pass: of, .. } if self.by_node() => {
+                return self.pushed(node, |tasks| tasks.relayout_in_node(*layer, *of));
+            }
+            Work::Relayout { layer, pass: of, .. } => {
+                return self.pushed(node, |tasks| tasks.relayout(*layer, *of, pass));
+            }
+            Work::Load => {
+                let shared = self.of.sharding.filter(|sharding| sharding.in_all_passes());
+                let samples = shared.map_or(job.batch_per_rank, |sharding| sharding.pass_samples());
+                (Op::Load { samples, pass: shared.map(|_| 0), into: None }, Stream::Compute, "load".to_owned())
+            }
+            Work::Layer(id, of) => {
+                let phase = match of {
+                    Pass::Forward => Phase::Forward,
+                    Pass::BackwardData => Phase::BackwardData,
+                    Pass::BackwardWeight => Phase::BackwardWeight,
+                };
+                let Some(chain) = self.of.chain_of[id.index()] else {
+                    unreachable!("gathers are no layers of the graph")
+                };
+                let (samples, of_pass) =
+                    if in_pass { (self.samples_of(pass), Some(pass as u32)) } else { (job.batch_per_rank, None) };
+                let name = format!("{} {}{}", phase.name(), chain_name(model, &[*id]), self.suffix(in_pass, pass));
+                (Op::Compute { chain, phase, samples, pass: of_pass }, Stream::Compute, name)
+            }
+            // One rank's partial sum is the whole sum: its readers wait for whoever made it.
+            Work::Collective { axes, .. } if axes.iter().all(|axis| graph.mesh.size(axis) == 1) => return,
+            Work::Collective { collective, axes, range } => {
+                let (verb, exchange) = self.exchange(node, collective, *axes, range);
+                let jobs = self.list.iter().rposition(|task| matches!(task.op, Op::Callback { .. }));
+                before.extend(jobs.filter(|_| self.by_node()).map(|task| After { task, lag: 0 }));
+                (Op::Exchange(exchange), Stream::Exchange, bucket_name(model, verb, range))
+            }
+            Work::Update { range } => {
+                let name = format!("{}{}", bucket_name(model, "update", range), self.suffix(in_pass, pass));
+                // What lies in parts is updated in parts; split layers are whole ones of their rank's model.
+                let edges = graph.dag.edges_directed(node, Direction::Incoming);
+                let shared = edges.fold(AxisSet::default(), |axes, edge| axes.or(edge.weight().layout.axes()));
+                let shared = self.of.sharding.map_or(shared, |sharding| shared.without(sharding.axis));
+                (Op::Update { range: range.clone(), shared }, Stream::Compute, name)
+            }
+            Work::Elementwise { of, stream } => {
+                (Op::Elementwise(of.clone()), *stream, bucket_name(model, of.formula.name(), &of.range))
+            }
+        };
+        before.splice(0..0, self.after(node, stream, false));
+        self.list.push(Task { name, op, stream, after: before });
+        self.task_of[node.index()] = Some(self.list.len() - 1);
+    }
+
+    /// Notes the last task on the compute stream that `push` adds for a node; exchanges behind it are those of the next pass.
+    fn pushed(&mut self, node: NodeIndex, push: impl FnOnce(&mut Self)) {
+        push(self);
+        self.task_of[node.index()] = self.list.iter().rposition(|task| task.stream == Stream::Compute);
+    }
+
+    /// Adds a task that no node stands for.
+    pub(super) fn task(&mut self, name: String, op: Op, after: Vec<After>) -> TaskId {
+        let stream = if matches!(op, Op::Exchange(_)) { Stream::Exchange } else { Stream::Compute };
+        self.list.push(Task { name, op, stream, after });
+        self.list.len() - 1
+    }
+
+    /// `, pass 2`, where there are several.
+    pub(super) fn suffix(&self, in_pass: bool, pass: usize) -> String {
+        match self.of.sharding {
+            Some(sharding) if in_pass && sharding.passes.len() > 1 && !sharding.by_node() => {
+                format!(", pass {}", pass + 1)
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// The verb in its name, and the exchange.
+    fn exchange(
+        &self,
+        node: NodeIndex,
+        collective: &Collective,
+        axes: AxisSet,
+        range: &Range<u64>,
+    ) -> (&'static str, Exchange) {
+        let Lowering { graph, job, .. } = self.of;
+        let mut tensors = graph.dag.edges_directed(node, Direction::Incoming).map(|edge| edge.weight().tensor);
+        let whole = Exchange {
+            collective: collective.clone(),
+            algorithm: job.algorithm.clone(),
+            axes,
+            between: None,
+            turns: Turns::ONE,
+            node_axes: AxisSet::default(),
+            buffer: tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients),
+            range: range.clone(),
+            chunk: job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
+            window: 0,
+            padded: false,
+        };
+        if job.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some()) {
+            devices::level(whole)
+        } else {
+            (collective.name(), whole)
+        }
+    }
+
+    /// Dependencies between streams on what is made in this step, or in the one before; the order inside a stream implies the others.
+    fn after(&self, node: NodeIndex, stream: Stream, previous_step: bool) -> Vec<After> {
+        let edges = self.of.graph.dag.edges_directed(node, Direction::Incoming);
+        let edges = edges.filter(|edge| edge.weight().previous_step == previous_step);
+        let tasks = edges.flat_map(|edge| self.made_by(edge.source()));
+        let others = tasks.filter(|task| self.list[*task].stream != stream);
+        let mut after: Vec<After> = others.map(|task| After { task, lag: u32::from(previous_step) }).collect();
+        after.sort_by_key(|after| after.task);
+        after.dedup();
+        after
+    }
+
+    /// The task of a node, or the tasks that it would have waited for where it is left out.
+    fn made_by(&self, node: NodeIndex) -> Vec<TaskId> {
+        match self.task_of[node.index()] {
+            Some(task) => vec![task],
+            None if self.left_out[node.index()] => Vec::new(),
+            None => self
+                .of
+                .graph
+                .dag
+                .neighbors_directed(node, Direction::Incoming)
+                .flat_map(|from| self.made_by(from))
+                .collect(),
+        }
+    }
+}
+
+/// At most `limit` of the exchanges that count in flight: the n-th waits for the (n − limit)-th, the first ones for the last of the previous
+/// iteration (Goyal et al. 2017 §4.2).
+pub(super) fn limit_exchanges(tasks: &mut [Task], limit: u32, counts: impl Fn(&Task) -> bool) {
+    let exchanges: Vec<TaskId> = (0..tasks.len()).filter(|id| counts(&tasks[*id])).collect();
+    let limit = (limit as usize).min(exchanges.len());
+    for (n, task) in exchanges.iter().enumerate() {
+        let after = match n.checked_sub(limit) {
+            Some(earlier) => After { task: exchanges[earlier], lag: 0 },
+            None => After { task: exchanges[n + exchanges.len() - limit], lag: 1 },
+        };
+        tasks[*task].after.push(after);
+    }
+}
+
+/// Lets exchanges of gradients wait for the last backward task instead of those that made their gradients.
+fn await_backward(tasks: &mut [Task]) {
+    let backward = |task: &Task| matches!(task.op, Op::Compute { phase, .. } if phase != Phase::Forward);
+    let Some(last) = tasks.iter().rposition(backward) else { return };
+    for task in tasks.iter_mut().skip(last + 1) {
+        if matches!(&task.op, Op::Exchange(exchange) if exchange.buffer == Buffer::Gradients) {
+            task.after.retain(|after| after.lag > 0 || after.task > last);
+            task.after.insert(0, After { task: last, lag: 0 });
+        }
+    }
+}
