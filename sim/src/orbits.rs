@@ -89,8 +89,9 @@ impl Orbits {
     /// # Errors
     /// The reason, at a place by which `or_unfolded` knows it.
     pub(crate) fn check(&self, cluster: &Cluster, route: &[LinkId]) -> Result<(), InputError> {
-        if self.fold.is_none() {
-            return Ok(());
+        let Some(fold) = self.fold() else { return Ok(()) };
+        if !route.iter().all(|id| fold.knows(*id)) {
+            return Err(InputError::new(UNFOLDABLE, "", "a route that no exchange takes"));
         }
         let mut wires: Vec<_> = route.iter().map(|id| cluster.link(*id)).collect();
         wires.sort_unstable_by_key(|link| link.wire);

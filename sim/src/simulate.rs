@@ -8,10 +8,10 @@ use crate::costs::Cost;
 use crate::engine::{Engine, Feed, Job, Jobs};
 use crate::error::SimError;
 use crate::fluid::{Fluid, System};
-use crate::fold::renumber::Renumbered;
-use crate::fold::{self, FoldRule, Folding};
+use crate::fold::{self, FoldRule, Folding, renumber};
 use crate::input::Stages;
 use crate::machine::{Resources, Utilisation};
+use crate::orbits::Orbits;
 use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::supply;
@@ -100,15 +100,27 @@ pub fn simulate_with<F: Fluid + Clone>(
     options: &SimOptions,
 ) -> Result<Prediction, SimError> {
     platform.check(program.ranks())?;
-    if let Some(renumbered) = Renumbered::of(program, platform, options.fold) {
+    if let Some((renumbered, orbits)) = renumber::of(program, platform, options.fold) {
         let here = renumbered.platform(platform);
-        let predicted = simulate_with(fluid, &renumbered.program, &here, driver, options)?;
+        let predicted = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits)?;
         return Ok(renumbered.back(predicted));
     }
+    let orbits = fold::of_program(program, platform, options.fold);
+    simulate_folded(fluid, program, platform, driver, options, orbits)
+}
+
+/// As [`simulate_with`], of the ranks that `orbits` has.
+fn simulate_folded<F: Fluid + Clone>(
+    fluid: F,
+    program: &Program,
+    platform: &Platform<'_>,
+    driver: Driver,
+    options: &SimOptions,
+    orbits: (Orbits, Folding),
+) -> Result<Prediction, SimError> {
     let driver = driver.serving(program);
     let input = platform.conditions.input.as_ref();
     let stages = input.map(|input| supply::stages(input, program, platform)).transpose()?.unwrap_or_default();
-    let orbits = fold::of_program(program, platform, options.fold);
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         let plan = Plan::new(program, orbits.count(program.ranks()))?;
         let mut resources = Resources::new(platform, fluid.clone(), orbits);

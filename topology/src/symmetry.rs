@@ -6,6 +6,7 @@
 //! as symmetric as what it follows from.
 
 mod fold;
+mod images;
 mod layers;
 mod levels;
 mod permutations;

@@ -1,15 +1,21 @@
-//! A program whose ranks are numbered anew, so that an axis along which they are alike is the outermost.
+//! A program whose ranks are numbered anew, so that those that are alike follow each other as folding wants them.
 //!
-//! Stages of a pipeline differ, but the ranks of one that differ along `data` do not. Folding takes blocks of consecutive ranks for each
-//! other, so with `pipeline` outermost the simulation numbers ranks by their coordinate on the next axis first, and what it says of
-//! them is put back into the program's own numbers.
+//! Stages of a pipeline differ, but the ranks of one that differ along `data` do not; and those along `tensor` do the same at the same
+//! time. Folding takes blocks of consecutive ranks for each other, so the simulation numbers ranks by their coordinates on such axes
+//! first. What it says of them is put back into the program's own numbers.
 
-use lockstep_models::{Axis, AxisSet, Mesh, Program, Role, Span};
-use lockstep_topology::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank};
+use std::collections::BTreeSet;
+
+use lockstep_models::{Axis, Exchange, Mesh, Op, Program, Role, Span, Task};
+use lockstep_topology::{Action, Fold, Hosting, HostingRule, Limits, Permutations, Placement, PlacementRule, Rank};
 
 use super::{FoldRule, Folding, of_program};
+use crate::orbits::Orbits;
 use crate::platform::Platform;
 use crate::simulate::Prediction;
+
+/// Routes that are followed to see whether they move with the ranks.
+const MOST_ROUTES: u64 = 1 << 22;
 
 /// A program with other numbers for its ranks, and where these are.
 pub(crate) struct Renumbered {
@@ -20,25 +26,138 @@ pub(crate) struct Renumbered {
     was: Vec<u32>,
 }
 
+/// How `program` folds on `platform` once its ranks have other numbers, where that is better than as they are.
+pub(crate) fn of(
+    program: &Program,
+    platform: &Platform<'_>,
+    rule: FoldRule,
+) -> Option<(Renumbered, (Orbits, Folding))> {
+    let order: Vec<Axis> = program.mesh.outer_first().filter(|axis| program.mesh.size(*axis) > 1).collect();
+    let moves = order.len() > 1 && order.iter().any(|axis| matches!(axis, Axis::Pipeline | Axis::Tensor));
+    let alike = platform.conditions.apart().is_none() && platform.costs.noise().is_none() && platform.costs.alike();
+    if rule == FoldRule::Never || !moves || !alike || program.claims() {
+        return None;
+    }
+    // As it is, or with the axis behind that of the stages outermost, blocks of the cluster may take each other's place.
+    let outermost = if order[0] == Axis::Pipeline { order[1] } else { order[0] };
+    let moved = if outermost == order[0] { None } else { Some(Renumbered::by(program, platform, &[outermost])?) };
+    let (orbits, folding) = match &moved {
+        Some(moved) => of_program(&moved.program, &moved.platform(platform), rule),
+        None => of_program(program, platform, rule),
+    };
+    let each = program.ranks() / program.mesh.size(outermost);
+    let inner = order.iter().copied().find(|axis| !matches!(axis, Axis::Pipeline | Axis::Tensor));
+    let by_blocks = matches!(folding, Folding::Folded { .. });
+    let coordinates = match (&folding, inner) {
+        (_, None) => Vec::new(),
+        (Folding::Folded { representatives, group: Permutations::Rotations { .. }, .. }, Some(inner)) => {
+            if inner == outermost { vec![representatives / each] } else { Vec::new() }
+        }
+        (Folding::Folded { .. }, _) => Vec::new(),
+        (_, Some(inner)) => rotations(program, inner),
+    };
+    let tensor = turns_by_one(program, Axis::Tensor);
+    let mut tried =
+        coordinates.into_iter().map(|coordinates| inner.map(|axis| (axis, coordinates))).collect::<Vec<_>>();
+    tried.push(None);
+    if by_blocks && !tensor {
+        tried.clear();
+    }
+    let found = tried.into_iter().find_map(|inner| along_routes(program, platform, tensor, inner));
+    found.or_else(|| moved.filter(|_| by_blocks).map(|moved| (moved, (orbits, folding))))
+}
+
+/// Whether ranks along `axis` do the same, and what they exchange along it stays itself when each takes the place of the next.
+fn turns_by_one(program: &Program, axis: Axis) -> bool {
+    program.mesh.size(axis) > 1 && rotation(program, axis) == Some(1)
+}
+
+/// The fewest coordinates by which ranks along `axis` may go round, as far as the program is concerned.
+fn rotation(program: &Program, axis: Axis) -> Option<u32> {
+    let unlike = |task: &Task| match &task.op {
+        Op::Copy(copies) if copies.axis() == Some(axis) => {
+            copies.values().iter().any(|copy| copy.moved() != copies.first().moved())
+        }
+        _ => false,
+    };
+    if program.roles.iter().flat_map(|role| &role.tasks).any(unlike) {
+        return None;
+    }
+    let size = program.mesh.size(axis);
+    let mut group = Permutations::Rotations { unit: 1 };
+    for role in &program.roles {
+        for (_, exchange) in role.exchanges().filter(|(_, exchange)| exchange.axes.contains(axis)) {
+            let schedule = program.schedule(exchange, role.ranks.first()).ok()?;
+            group = group.common(schedule.symmetry(), size);
+        }
+    }
+    if let Permutations::Rotations { unit } = group { Some(unit) } else { None }
+}
+
+/// By how many coordinates ranks along `axis` may go round, the fewest first.
+fn rotations(program: &Program, axis: Axis) -> Vec<u32> {
+    let size = program.mesh.size(axis);
+    let Some(unit) = rotation(program, axis) else { return Vec::new() };
+    (unit..size).filter(|coordinates| coordinates.is_multiple_of(unit) && size.is_multiple_of(*coordinates)).collect()
+}
+
+/// One rank for all along `tensor`, if these are to go round, and along another axis one for each of so many coordinates; `None` where
+/// the routes of their messages are not alike.
+fn along_routes(
+    program: &Program,
+    platform: &Platform<'_>,
+    tensor: bool,
+    inner: Option<(Axis, u32)>,
+) -> Option<(Renumbered, (Orbits, Folding))> {
+    let ranks = program.ranks();
+    let order: Vec<Axis> = tensor.then_some(Axis::Tensor).into_iter().chain(inner.map(|(axis, _)| axis)).collect();
+    let here = Renumbered::by(program, platform, &order)?;
+    let block = if tensor { ranks / program.mesh.size(Axis::Tensor) } else { ranks };
+    let unit = inner.map_or(block, |(axis, coordinates)| block / program.mesh.size(axis) * coordinates);
+    if unit == ranks {
+        return None;
+    }
+    let group = if tensor { Permutations::Grid { block, unit } } else { Permutations::Rotations { unit } };
+    let pairs = here.pairs(unit)?;
+    if pairs.len() as u64 * u64::from(group.order(ranks)) > MOST_ROUTES {
+        return None;
+    }
+    let fold = Fold::along_routes(group, platform.cluster, (&here.placement, &here.hosting), &pairs).ok()?;
+    let folding = Folding::of(&fold, padding(program));
+    Some((here, (Orbits::of(fold), folding)))
+}
+
+/// Elements that exchanges are rounded up by, per element.
+fn padding(program: &Program) -> f64 {
+    let (mut elements, mut added) = (0, 0);
+    for role in &program.roles {
+        for (_, exchange) in role.exchanges() {
+            let own = exchange.range.end - exchange.range.start;
+            let all = program.schedule(exchange, role.ranks.first()).map_or(own, |schedule| schedule.elements());
+            (elements, added) = (elements + own, added + (all - own));
+        }
+    }
+    added as f64 / elements.max(1) as f64
+}
+
 impl Renumbered {
-    /// `program` with the axis behind `pipeline` outermost, where it folds on `platform` so and not as it is.
-    pub(crate) fn of(program: &Program, platform: &Platform<'_>, rule: FoldRule) -> Option<Renumbered> {
-        let outermost = program.mesh.outermost().filter(|_| rule == FoldRule::Exact)?.0;
-        let order: Vec<Axis> = program.mesh.outer_first().filter(|axis| program.mesh.size(*axis) > 1).collect();
-        let axis = *order.get(1)?;
-        // What exchanges along both axes numbers its members otherwise then, and nodes are runs of consecutive ranks.
-        let along_both = |axes: AxisSet| axes.contains(outermost) && axes.contains(axis);
+    /// `program` with these axes outermost; `None` where that changes more than numbers.
+    fn by(program: &Program, platform: &Platform<'_>, first: &[Axis]) -> Option<Renumbered> {
+        // What exchanges along two axes numbers its members otherwise then, and nodes are runs of consecutive ranks.
+        let several =
+            |exchange: &Exchange| exchange.axes.iter().filter(|axis| program.mesh.size(*axis) > 1).count() > 1;
         let mut exchanges = program.roles.iter().flat_map(Role::exchanges);
-        let is_bound = exchanges.any(|(_, exchange)| along_both(exchange.axes) || exchange.algorithm.by_nodes());
+        let is_bound = exchanges.any(|(_, exchange)| several(exchange) || exchange.algorithm.by_nodes());
         let alone = platform.conditions.apart().is_none() && program.partition.is_none();
-        if outermost != Axis::Pipeline || is_bound || !alone || program.ranks() > program.workers() {
+        let stages = program.roles.iter().all(|role| role.order().is_some());
+        if is_bound || !alone || program.ranks() > program.workers() || !(stages || program.roles.len() == 1) {
             return None;
         }
-        let axes = std::iter::once(axis).chain(program.mesh.outer_first().filter(|other| *other != axis));
-        let sizes: Vec<(Axis, u32)> = axes.map(|axis| (axis, program.mesh.size(axis))).collect();
-        let mesh = Mesh::new(&sizes).ok()?;
-        let strides = program.mesh.outer_first().map(|axis| (axis, stride(&program.mesh, axis)));
-        let strides: Vec<(Axis, u32)> = strides.collect();
+        let rest = program.mesh.outer_first().filter(|axis| !first.contains(axis));
+        let sizes = first.iter().copied().chain(rest).map(|axis| (axis, program.mesh.size(axis)));
+        let mesh = Mesh::new(&sizes.collect::<Vec<_>>()).ok().filter(|mesh| mesh.ranks() == program.ranks())?;
+        let strides: Vec<(Axis, u32)> =
+            program.mesh.outer_first().map(|axis| (axis, stride(&program.mesh, axis))).collect();
         let old = |rank: u32| strides.iter().map(|(axis, stride)| mesh.coordinate(*axis, rank) * stride).sum();
         let was: Vec<u32> = (0..mesh.ranks()).map(old).collect();
         let of_stage = mesh.axes().without(Axis::Pipeline);
@@ -53,11 +172,25 @@ impl Renumbered {
             Placement::within(platform.cluster, mesh.ranks(), &PlacementRule::Listed(devices), no_limits).ok()?;
         let processes = was.iter().map(|rank| platform.hosting.process(Rank(*rank))).collect();
         let hosting = Hosting::new(&placement, &HostingRule::Listed(processes)).ok()?;
-        let renumbered = Renumbered { program: Program { roles, mesh, ..program.clone() }, placement, hosting, was };
-        let folds = |folding: Folding| matches!(folding, Folding::Folded { .. });
-        let gains = !folds(of_program(program, platform, rule).1)
-            && folds(of_program(&renumbered.program, &renumbered.platform(platform), rule).1);
-        gains.then_some(renumbered)
+        Some(Renumbered { program: Program { roles, mesh, ..program.clone() }, placement, hosting, was })
+    }
+
+    /// Who of the first `ranks` ranks sends to whom.
+    fn pairs(&self, ranks: u32) -> Option<Vec<(u32, u32)>> {
+        let mut pairs = BTreeSet::new();
+        for role in &self.program.roles {
+            for (_, exchange) in role.exchanges() {
+                for rank in role.ranks.iter().take_while(|rank| *rank < ranks) {
+                    let members = self.program.group_of(exchange, rank);
+                    let Some(member) = members.member(rank) else { continue };
+                    let schedule = self.program.schedule_among(exchange, &members).ok()?;
+                    let steps = (0..schedule.lanes()).flat_map(|lane| schedule.lane(member, lane));
+                    let sent = steps.filter(|step| step.action == Action::Send);
+                    pairs.extend(sent.map(|step| (rank, members.rank(step.peer))));
+                }
+            }
+        }
+        Some(pairs.into_iter().collect())
     }
 
     /// `platform` with the ranks where they were.

@@ -10,7 +10,7 @@ use lockstep_models::{Job, Program, Span};
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Rank};
 
 use super::of_program;
-use super::renumber::Renumbered;
+use super::renumber;
 use crate::tests::world::World;
 use crate::{CollectiveRun, CollectiveTime, FoldRule, Folding, NetworkModel, Platform, Roofline, SimOptions};
 
@@ -68,7 +68,7 @@ fn same([folded, whole]: [CollectiveTime; 2], what: &str) -> bool {
 
 /// A program's tasks, folded and not (and then message by message), are equal one by one; whether the first were folded.
 fn same_tasks(world: &World, program: &Program, iterations: u32, what: &str) -> bool {
-    let renumbered = Renumbered::of(program, &platform(world), FoldRule::Exact).is_some();
+    let renumbered = renumber::of(program, &platform(world), FoldRule::Exact).is_some();
     let folding = of_program(program, &platform(world), FoldRule::Exact).1;
     if !renumbered && !matches!(folding, Folding::Folded { .. }) {
         // Both ways are one.

@@ -3,6 +3,9 @@
 //! The first [`Fold::representatives`] ranks stand for all. A wire that k of their images share is k times as crowded as
 //! its representatives show; [`Fold::link`] says how many that is.
 
+use std::sync::Arc;
+
+use super::images::Images;
 use super::levels::Levels;
 use super::permutations::Permutations;
 use crate::cluster::{Cluster, Device, DeviceId, LinkId};
@@ -13,7 +16,16 @@ use crate::{Hosting, Placement, Rank};
 pub struct Fold {
     ranks: u32,
     group: Permutations,
-    levels: Levels,
+    places: Places,
+}
+
+/// How links and devices move with the ranks.
+#[derive(Debug, Clone)]
+enum Places {
+    /// As blocks of the cluster do.
+    Levels(Levels),
+    /// As the routes of messages do.
+    Images(Arc<Images>),
 }
 
 impl Fold {
@@ -43,14 +55,29 @@ impl Fold {
         if group == Permutations::Identity {
             return Err("no permutation of the algorithm's members is one of the cluster");
         }
-        Ok(Fold { ranks, group, levels })
+        Ok(Fold { ranks, group, places: Places::Levels(levels) })
+    }
+
+    /// `group` itself, if the routes by which its representatives send along `pairs` move with the ranks.
+    ///
+    /// # Errors
+    /// Why they do not, for people to read.
+    pub fn along_routes(
+        group: Permutations,
+        cluster: &Cluster,
+        (placement, hosting): (&Placement, &Hosting),
+        pairs: &[(u32, u32)],
+    ) -> Result<Fold, &'static str> {
+        let images = Images::of(group, cluster, (placement, hosting), pairs)?;
+        Ok(Fold { ranks: placement.ranks(), group, places: Places::Images(Arc::new(images)) })
     }
 
     /// The same with blocks as much larger as is least possible, if that leaves any permutation.
     pub fn coarser(&self) -> Option<Fold> {
+        let Places::Levels(levels) = &self.places else { return None };
         let (unit, order) = (self.representatives(), self.group.order(self.ranks));
         let factor = (2..order).find(|factor| order.is_multiple_of(*factor))?;
-        let group = self.levels.allowed(self.group.of_blocks(factor));
+        let group = levels.allowed(self.group.of_blocks(factor));
         let smaller = group.unit(self.ranks) > unit && group != Permutations::Identity;
         smaller.then(|| Fold { group, ..self.clone() })
     }
@@ -83,16 +110,30 @@ impl Fold {
     /// The representative of a link, and how many images of each representative's use it carries.
     pub fn link(&self, cluster: &Cluster, id: LinkId) -> (LinkId, u32) {
         let unit = self.representatives();
-        let (image, size) = self.levels.link(cluster, id, unit);
-        (image, size.max(unit) / unit)
+        match &self.places {
+            Places::Levels(levels) => {
+                let (image, size) = levels.link(cluster, id, unit);
+                (image, size.max(unit) / unit)
+            }
+            Places::Images(images) => images.link(id),
+        }
+    }
+
+    /// Whether it is known what becomes of a link.
+    pub fn knows(&self, id: LinkId) -> bool {
+        if let Places::Images(images) = &self.places { images.knows(id) } else { true }
     }
 
     /// The representative of a device, and how many images of each representative's use it carries.
     pub fn device(&self, cluster: &Cluster, device: &Device) -> (DeviceId, u32) {
         use crate::cluster::VertexKind;
+        let levels = match &self.places {
+            Places::Levels(levels) => levels,
+            Places::Images(images) => return images.device(device.id),
+        };
         let unit = self.representatives();
-        let image = self.levels.canonical(device.vertex, unit);
-        let crowd = self.levels.block(device.vertex).max(unit) / unit;
+        let image = levels.canonical(device.vertex, unit);
+        let crowd = levels.block(device.vertex).max(unit) / unit;
         match cluster.vertex(image).kind {
             VertexKind::Cpu(id) | VertexKind::Gpu(id) => (id, crowd),
             _ => (device.id, crowd),
@@ -105,10 +146,7 @@ fn keeps(group: Permutations, ranks: u32, hosting: &Hosting) -> bool {
     if hosting.processes() == ranks || hosting.processes() == 1 {
         return true;
     }
-    let order = group.order(ranks);
-    let generators = std::iter::successors(Some(1u32), |to| to.checked_mul(2)).take_while(|to| *to < order);
-    let count = if matches!(group, Permutations::Rotations { .. }) { 1 } else { usize::MAX };
-    generators.take(count).all(|to| {
+    group.generators(ranks).into_iter().all(|to| {
         let mut image = vec![u32::MAX; hosting.processes() as usize];
         (0..ranks).all(|rank| {
             let there = hosting.process(Rank(group.image(ranks, to, rank)));

@@ -55,7 +55,7 @@ impl Levels {
     pub fn allowed(&self, group: Permutations) -> Permutations {
         let Some((all, below)) = self.sizes.split_last() else { return Permutations::Identity };
         match group {
-            Permutations::Identity => Permutations::Identity,
+            Permutations::Identity | Permutations::Grid { .. } => Permutations::Identity,
             // Whole siblings of the highest level may go round; anything less would move part of one into another.
             Permutations::Rotations { .. } => {
                 let unit = below.last().copied().unwrap_or(*all);

@@ -21,6 +21,14 @@ pub enum Permutations {
         /// Members of a block.
         unit: u32,
     },
+    /// Blocks of `block` members go round, and in each of them the same rotation by a multiple of `unit`; `unit` divides `block`, and that
+    /// the number of members. The first `unit` members hold one of each orbit.
+    Grid {
+        /// Members of a block.
+        block: u32,
+        /// Members of a part of a block.
+        unit: u32,
+    },
 }
 
 impl Permutations {
@@ -28,7 +36,7 @@ impl Permutations {
     pub fn unit(self, members: u32) -> u32 {
         match self {
             Permutations::Identity => members,
-            Permutations::Rotations { unit } | Permutations::Masks { unit } => unit,
+            Permutations::Rotations { unit } | Permutations::Masks { unit } | Permutations::Grid { unit, .. } => unit,
         }
     }
 
@@ -45,6 +53,13 @@ impl Permutations {
                 ((u64::from(member) + u64::from(to) * u64::from(unit)) % u64::from(members)) as u32
             }
             Permutations::Masks { unit } => ((member / unit) ^ to) * unit + member % unit,
+            Permutations::Grid { block, unit } => {
+                let (blocks, parts) = (u64::from(members / block), u64::from(block / unit));
+                let (of_blocks, of_parts) = (u64::from(to) / parts, u64::from(to) % parts);
+                let outer = (u64::from(member / block) + of_blocks) % blocks;
+                let inner = (u64::from(member % block) + of_parts * u64::from(unit)) % u64::from(block);
+                (outer * u64::from(block) + inner) as u32
+            }
         }
     }
 
@@ -52,7 +67,25 @@ impl Permutations {
     pub fn back(self, members: u32, from: u32, member: u32) -> u32 {
         match self {
             Permutations::Rotations { .. } if from > 0 => self.image(members, self.order(members) - from, member),
+            Permutations::Grid { block, unit } => {
+                let (blocks, parts) = (members / block, block / unit);
+                let (outer, inner) = ((blocks - from / parts) % blocks, (parts - from % parts) % parts);
+                self.image(members, outer * parts + inner, member)
+            }
             _ => self.image(members, from, member),
+        }
+    }
+
+    /// Those from which all follow, by the block to which they take the first one.
+    pub fn generators(self, members: u32) -> Vec<u32> {
+        match self {
+            Permutations::Identity => Vec::new(),
+            Permutations::Rotations { .. } => vec![1 % self.order(members)],
+            Permutations::Masks { .. } => {
+                let order = self.order(members);
+                std::iter::successors(Some(1u32), |to| to.checked_mul(2)).take_while(|to| *to < order).collect()
+            }
+            Permutations::Grid { block, unit } => vec![1 % (block / unit), (block / unit) % self.order(members)],
         }
     }
 
@@ -62,6 +95,9 @@ impl Permutations {
             Permutations::Identity => Permutations::Identity,
             Permutations::Rotations { unit } => Permutations::Rotations { unit: unit.saturating_mul(size) },
             Permutations::Masks { unit } => Permutations::Masks { unit: unit.saturating_mul(size) },
+            Permutations::Grid { block, unit } => {
+                Permutations::Grid { block: block.saturating_mul(size), unit: unit.saturating_mul(size) }
+            }
         }
     }
 
@@ -75,7 +111,7 @@ impl Permutations {
             Permutations::Masks { unit } if size.is_multiple_of(unit) && (size / unit).is_power_of_two() => {
                 Permutations::Masks { unit: 1 }
             }
-            Permutations::Masks { .. } => Permutations::Identity,
+            Permutations::Masks { .. } | Permutations::Grid { .. } => Permutations::Identity,
         }
     }
 
@@ -108,6 +144,7 @@ impl fmt::Display for Permutations {
             Permutations::Rotations { unit } => write!(f, "rotation by {unit}"),
             Permutations::Masks { unit: 1 } => f.write_str("XOR of ranks"),
             Permutations::Masks { unit } => write!(f, "XOR of blocks of {unit}"),
+            Permutations::Grid { block, unit } => write!(f, "rotation of blocks of {block}, and by {unit} in each"),
         }
     }
 }

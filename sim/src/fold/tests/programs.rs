@@ -115,6 +115,36 @@ fn stages_are_equal_task_by_task() {
             }
         }
     }
-    // With `pipeline` outermost neighbours along `data` have to be whole hosts, and interchangeable: not on a tree of switches.
-    assert_eq!(folded.len(), 22, "of 36 programs: {folded:#?}");
+    // Neighbours along `data` are not all as near to each other on hosts of four GPUs, or on a tree of switches.
+    assert_eq!(folded.len(), 25, "of 36 programs: {folded:#?}");
+}
+
+/// Ranks along `tensor` are equal too where each has a NIC of its own: one stands for all of a host.
+#[test]
+fn parts_of_layers_are_equal_task_by_task() {
+    let meshes = [
+        ("megatron", "data=4,tensor=8", 1),
+        ("model-parallel", "data=4,tensor=8", 1),
+        ("megatron", "data=2,pipeline=2,tensor=8", 2),
+        ("model-parallel", "pipeline=2,data=2,tensor=8", 2),
+        ("megatron", "pipeline=4,tensor=8", 4),
+        ("model-parallel", "data=4,pipeline=2,tensor=4", 2),
+    ];
+    for (cluster, (strategy, mesh, representatives)) in
+        ["dgx-h100", "dgx-a100"].into_iter().flat_map(|cluster| meshes.map(|mesh| (cluster, mesh)))
+    {
+        let world = World::new(Cluster::load(&format!("{cluster}:4")).expect("a preset"), 32, &HostingRule::PerHost);
+        for fuse in [false, true] {
+            let what = format!("{strategy} over {mesh} on {cluster}");
+            let mesh = Some(mesh.parse().expect("a mesh"));
+            let strategy = strategy.parse().expect("a strategy");
+            let cut = lockstep_models::StageCut::Layers;
+            let job = Job { strategy, mesh, cut, fuse, accumulate: 4, ..job(&world, EVEN, "ring", 64 << 10) };
+            let program = job.program().unwrap_or_else(|error| panic!("{what}: {error}"));
+            let folded = renumber::of(&program, &platform(&world), FoldRule::Exact).map(|(_, (_, folding))| folding);
+            let Some(Folding::Folded { representatives: found, .. }) = folded else { panic!("{what}: {folded:?}") };
+            assert_eq!(found, representatives, "{what}");
+            assert!(same_tasks(&world, &program, 3, &what));
+        }
+    }
 }
