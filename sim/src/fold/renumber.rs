@@ -38,33 +38,30 @@ pub(crate) fn of(
     if rule == FoldRule::Never || !moves || !alike || program.claims() {
         return None;
     }
-    // As it is, or with the axis behind that of the stages outermost, blocks of the cluster may take each other's place.
+    // Blocks of the cluster may take each other's place: as the program is, or with the axis behind that of the stages outermost.
     let outermost = if order[0] == Axis::Pipeline { order[1] } else { order[0] };
     let moved = if outermost == order[0] { None } else { Some(Renumbered::by(program, platform, &[outermost])?) };
-    let (orbits, folding) = match &moved {
+    let by_blocks = match &moved {
         Some(moved) => of_program(&moved.program, &moved.platform(platform), rule),
         None => of_program(program, platform, rule),
     };
-    let each = program.ranks() / program.mesh.size(outermost);
+    let tensor = turns_by_one(program, Axis::Tensor);
     let inner = order.iter().copied().find(|axis| !matches!(axis, Axis::Pipeline | Axis::Tensor));
-    let by_blocks = matches!(folding, Folding::Folded { .. });
-    let coordinates = match (&folding, inner) {
-        (_, None) => Vec::new(),
+    let coordinates = match (&by_blocks.1, inner) {
+        (Folding::Folded { .. }, _) if !tensor => Vec::new(),
+        // So much of the cluster is known to be alike.
         (Folding::Folded { representatives, group: Permutations::Rotations { .. }, .. }, Some(inner)) => {
+            let each = program.ranks() / program.mesh.size(inner);
             if inner == outermost { vec![representatives / each] } else { Vec::new() }
         }
-        (Folding::Folded { .. }, _) => Vec::new(),
         (_, Some(inner)) => rotations(program, inner),
+        (_, None) => Vec::new(),
     };
-    let tensor = turns_by_one(program, Axis::Tensor);
-    let mut tried =
-        coordinates.into_iter().map(|coordinates| inner.map(|axis| (axis, coordinates))).collect::<Vec<_>>();
-    tried.push(None);
-    if by_blocks && !tensor {
-        tried.clear();
-    }
-    let found = tried.into_iter().find_map(|inner| along_routes(program, platform, tensor, inner));
-    found.or_else(|| moved.filter(|_| by_blocks).map(|moved| (moved, (orbits, folding))))
+    let tried = coordinates.into_iter().map(|coordinates| inner.map(|axis| (axis, coordinates)));
+    let mut found = tried.chain([None]).filter_map(|inner| along_routes(program, platform, tensor, inner));
+    let found = found.next().filter(|(_, (_, folding))| folding.copies() > by_blocks.1.copies());
+    let is_folded = matches!(by_blocks.1, Folding::Folded { .. });
+    found.or_else(|| moved.filter(|_| is_folded).map(|moved| (moved, by_blocks)))
 }
 
 /// Whether ranks along `axis` do the same, and what they exchange along it stays itself when each takes the place of the next.
