@@ -87,7 +87,7 @@ const CASES: &[(&str, &[&str])] = &[
         &["--cut", "did you mean conv2"],
     ),
     (
-        "sim predict --model lenet --cluster workstation --mesh pipeline=2 --strategy megatron",
+        "sim predict --model lenet --cluster workstation --mesh pipeline=2 --strategy hybrid:b",
         &["--mesh", "has no axis pipeline"],
     ),
     ("models plan lenet", &["--stages is missing"]),

@@ -102,8 +102,9 @@ pub fn simulate_with<F: Fluid + Clone>(
     platform.check(program.ranks())?;
     if let Some((renumbered, orbits)) = renumber::of(program, platform, options.fold) {
         let here = renumbered.platform(platform);
-        let predicted = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits)?;
-        return Ok(renumbered.back(predicted));
+        let mut predicted = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits)?;
+        renumbered.back(&mut predicted.timeline.spans, &mut predicted.traffic);
+        return Ok(predicted);
     }
     let orbits = fold::of_program(program, platform, options.fold);
     simulate_folded(fluid, program, platform, driver, options, orbits)

@@ -23,13 +23,17 @@ pub(crate) fn stages(processes: &mut Processes, hosts: &[u32]) {
             axes.rotate_left(usize::from(schedule.starts_with("interleaved")));
             let mesh = Some(Mesh::new(&axes).unwrap());
             let (schedule, strategy) = (schedule.parse().unwrap(), strategy.parse().unwrap());
-            let model = Arc::new(random_model(31, true));
-            let job = Job { mesh, schedule, strategy, accumulate: EACH * stages, ..Job::new(model, ranks, 2) };
-            if job.stages().is_err() {
-                continue;
-            }
+            let job = |model| Job {
+                mesh: mesh.clone(),
+                schedule,
+                strategy: Clone::clone(&strategy),
+                accumulate: EACH * stages,
+                ..Job::new(Arc::new(random_model(model, true)), ranks, 2)
+            };
+            // Not every layer can be split among all ranks, and small models have not layers enough for all cuts.
+            let Some(job) = (31..60).map(job).find(|job| job.program().is_ok()) else { continue };
             let program = job.program().unwrap();
-            let (data, _) = Dataset::load("synthetic:400", &program.model).unwrap();
+            let (data, _) = Dataset::load("synthetic:400", &job.model).unwrap();
             let options = RunOptions { steps: 4, warm_up: 0, seed: 3, ..RunOptions::default() };
             let done = run_processes(processes, hosts, &program, &data, &options).unwrap();
             trained += 1;

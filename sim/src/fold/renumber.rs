@@ -12,7 +12,7 @@ use lockstep_topology::{Action, Fold, Hosting, HostingRule, Limits, Permutations
 use super::{FoldRule, Folding, of_program};
 use crate::orbits::Orbits;
 use crate::platform::Platform;
-use crate::simulate::Prediction;
+use crate::traffic::Traffic;
 
 /// Routes that are followed to see whether they move with the ranks.
 const MOST_ROUTES: u64 = 1 << 22;
@@ -195,13 +195,12 @@ impl Renumbered {
         Platform { placement: &self.placement, hosting: &self.hosting, ..*platform }
     }
 
-    /// What was predicted, with the ranks' own numbers.
-    pub(crate) fn back(&self, mut predicted: Prediction) -> Prediction {
+    /// Gives spans and traffic the ranks' own numbers.
+    pub(crate) fn back(&self, spans: &mut [Span], traffic: &mut Traffic) {
         let was = |rank: u32| self.was[rank as usize];
-        predicted.timeline.spans.iter_mut().for_each(|span| *span = Span { rank: was(span.rank), ..*span });
-        let pairs = std::mem::take(&mut predicted.traffic.pairs);
-        predicted.traffic.pairs = pairs.into_iter().map(|((from, to), sent)| ((was(from), was(to)), sent)).collect();
-        predicted
+        spans.iter_mut().for_each(|span| *span = Span { rank: was(span.rank), ..*span });
+        let pairs = std::mem::take(&mut traffic.pairs);
+        traffic.pairs = pairs.into_iter().map(|((from, to), sent)| ((was(from), was(to)), sent)).collect();
     }
 }
 
